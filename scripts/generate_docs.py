@@ -1,0 +1,145 @@
+"""Write docs/configuration.md from the tables of options; --check only compares."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orbitmq.settings import Option, describe
+from orbitmq.settings.rocketmq_options import REFUSED, WITHOUT_EFFECT
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+PAGE = Path(__file__).parent.parent / "docs" / "configuration.md"
+
+HEAD = """\
+# Configuration
+
+<!-- Written by scripts/generate_docs.py from the config classes; change those. -->
+
+A flag beats the environment, the environment beats the file, and the file beats the default.
+The file is a Java properties file; an unknown name in it is an error that names the nearest one.
+The environment sets an option by `ORBITMQ_listenPort` or `ORBITMQ_LISTEN_PORT`, and an empty \
+variable counts as unset.
+
+A live option may be changed while the server runs; the others take effect at start.
+"""
+
+WITHOUT_EFFECT_HEAD = """\
+## RocketMQ options without effect
+
+These are accepted with a warning, so that a file written for RocketMQ works. So is every other \
+option of RocketMQ 5.3.3 in a process that has no use for it: a broker option on a name server, \
+for instance.
+"""
+
+REFUSED_HEAD = """\
+## RocketMQ options that are refused
+
+These promise what is not built. Any value but the harmless one stops the start.
+"""
+
+
+def config_classes() -> tuple[type[DataclassInstance], ...]:
+    """List the config classes in the order of the page."""
+    from orbitmq.nameserver.config import NameServerConfig
+    from orbitmq.transport.config import (
+        ClientConfig,
+        ServerConfig,
+        TlsClientConfig,
+        TlsServerConfig,
+    )
+
+    return NameServerConfig, ServerConfig, TlsServerConfig, ClientConfig, TlsClientConfig
+
+
+def configuration_page(classes: Iterable[type[DataclassInstance]]) -> str:
+    """Write the page."""
+    classes = tuple(classes)
+    own = {row.name for row in describe(*classes)}
+    parts = [HEAD]
+    for config_class in classes:
+        parts.append(f"## {config_class.__name__}\n\n{inspect.getdoc(config_class) or ''}\n")
+        parts.append(
+            _table(
+                ("name", "default", "range", "live", "meaning"),
+                (_option_cells(row) for row in describe(config_class)),
+            )
+        )
+    parts.append(WITHOUT_EFFECT_HEAD)
+    parts.append(
+        _table(
+            ("name", "read by", "RocketMQ's default", "why it has no effect"),
+            (
+                (_code(row.name), ", ".join(row.readers), _code(row.default), row.reason)
+                for row in sorted(WITHOUT_EFFECT, key=lambda row: row.name)
+                if row.reason and row.name not in own
+            ),
+        )
+    )
+    parts.append(REFUSED_HEAD)
+    parts.append(
+        _table(
+            ("name", "read by", "harmless value", "why it is refused"),
+            (
+                (_code(row.name), ", ".join(row.readers), _code(row.harmless or ""), row.reason)
+                for row in REFUSED
+                if row.name not in own
+            ),
+        )
+    )
+    return "\n".join(parts)
+
+
+def _option_cells(row: Option) -> tuple[str, ...]:
+    meaning = [row.doc]
+    if row.environment:
+        meaning.append(f"Also set by {', '.join(map(_code, row.environment))}.")
+    if row.secret:
+        meaning.append("A secret: hidden wherever settings are shown.")
+    live = "yes" if row.live else "no"
+    return _code(row.name), _code(row.default_text), row.limits, live, " ".join(meaning)
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    return "".join(f"{line}\n" for line in _table_lines(head, rows))
+
+
+def _table_lines(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |"
+    yield "|" + "---|" * len(head)
+    for cells in rows:
+        yield f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
+
+
+def _code(text: str) -> str:
+    return f"`{text}`" if text else "(empty)"
+
+
+def write_or_check(page: str, path: Path, *, check: bool) -> int:
+    """Put the page in its place, or compare it with the one there; give the exit code."""
+    if not check:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(page, encoding="utf-8")
+        return 0
+    if path.exists() and path.read_text(encoding="utf-8") == page:
+        return 0
+    print(f"{path} is out of date; run: python scripts/generate_docs.py", file=sys.stderr)
+    return 1
+
+
+def main() -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if it differs")
+    check: bool = parser.parse_args().check
+    return write_or_check(configuration_page(config_classes()), PAGE, check=check)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

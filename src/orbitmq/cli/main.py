@@ -1,0 +1,45 @@
+"""The `orbitmq` command: one file a noun, gathered here."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from orbitmq import __version__
+from orbitmq.cli import namesrv
+from orbitmq.errors import OrbitError
+
+app = typer.Typer(
+    name="orbitmq",
+    help="A RocketMQ-compatible message queue whose topics are Spark tables.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+namesrv.add_to(app)
+
+
+@app.callback()
+def _root(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)
+    ] = False,
+) -> None:
+    if version:
+        typer.echo(f"orbitmq {__version__}")
+        raise typer.Exit
+
+
+def run() -> None:
+    """Run the command line; an error that has a hint is shown without a trace."""
+    try:
+        app()
+    except OrbitError as error:
+        typer.secho(f"orbitmq: {error}", fg=typer.colors.RED, err=True)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    run()

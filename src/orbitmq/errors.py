@@ -1,0 +1,226 @@
+"""Every error OrbitMQ raises, in one tree.
+
+    OrbitError
+    ├── SettingsError             a configuration that cannot be used
+    │   ├── PropertiesError           text that no properties reader takes
+    │   ├── UnknownOptionError        a name that no option has
+    │   ├── OptionValueError          a value that the option does not take
+    │   ├── UnsupportedOptionError    an option whose promise cannot be kept here
+    │   ├── FixedOptionError          an option that takes effect only at start
+    │   ├── ForbiddenOptionError      an option on the black list of live updates
+    │   └── SettingsProblemsError     several of these, found in one reading
+    ├── StateError                a call that does not fit the state of what it was made on
+    ├── ProtocolError             bytes from outside that break the protocol
+    │   └── FrameTooLargeError        a frame above the limit
+    ├── SignatureError            a request whose signature is missing or wrong
+    ├── TransportError            a call that got no answer              (retryable)
+    │   ├── ConnectError              no connection to the address
+    │   ├── ConnectionLostError       the connection closed before the answer
+    │   ├── CallTimeoutError          no answer in time
+    │   ├── TooManyCallsError         the bound on calls under way was reached
+    │   └── WriteBlockedError         the peer does not read what was sent
+    └── RemoteError               a peer answered with a failure code
+        ├── NotSupportedError         the peer does not know the request code
+        │   └── NeedsOrbitError           the request code is OrbitMQ's own
+        ├── BusyError                 the peer is over one of its bounds (retryable)
+        └── RouteNotFoundError        no name server knows the topic     (retryable)
+
+A message says what happened, with the values; the hint says what to do about it.
+"""
+
+from __future__ import annotations
+
+
+class OrbitError(Exception):
+    """Root of the tree; carries a hint beside its message."""
+
+    retryable = False
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+    def __str__(self) -> str:
+        message = super().__str__()
+        return f"{message} ({self.hint})" if self.hint else message
+
+
+class SettingsError(OrbitError):
+    """A configuration that cannot be used."""
+
+
+class PropertiesError(SettingsError):
+    """A line that breaks the rules of properties files, or a file that cannot be taken."""
+
+    def __init__(self, where: str, reason: str, *, hint: str = "") -> None:
+        super().__init__(f"{where}: {reason}", hint=hint)
+
+
+class UnknownOptionError(SettingsError):
+    """A name that no option has."""
+
+    def __init__(self, name: str, *, where: str, nearest: str | None) -> None:
+        super().__init__(
+            f"{where}: unknown option {name!r}",
+            hint=f"did you mean {nearest}?" if nearest else "docs/configuration.md lists them all",
+        )
+        self.name = name
+        self.nearest = nearest
+
+
+class OptionValueError(SettingsError):
+    """A value that the option does not take."""
+
+    def __init__(self, name: str, value: str, *, where: str, allowed: str) -> None:
+        super().__init__(f"{where}: {name} cannot be {value!r}", hint=f"it takes {allowed}")
+        self.name = name
+
+
+class UnsupportedOptionError(SettingsError):
+    """An option of RocketMQ whose promise cannot be kept here; starting would break it silently."""
+
+    def __init__(self, name: str, value: str, *, where: str, reason: str, harmless: str) -> None:
+        super().__init__(
+            f"{where}: {name}={value} is not supported: {reason}",
+            hint=f"remove it, or write {name}={harmless}",
+        )
+        self.name = name
+
+
+class FixedOptionError(SettingsError):
+    """An option that takes effect only at start."""
+
+    def __init__(self, name: str, *, where: str, current: str, asked: str) -> None:
+        super().__init__(
+            f"{where}: {name} cannot change from {current!r} to {asked!r}: "
+            "it takes effect only at start",
+            hint="set it in the file and restart",
+        )
+        self.name = name
+
+
+class ForbiddenOptionError(SettingsError):
+    """An option on the black list of live updates."""
+
+    def __init__(self, names: list[str]) -> None:
+        super().__init__(
+            f"{', '.join(names)} may not be changed while the server runs",
+            hint="the black list of the server forbids it; set it in the file and restart",
+        )
+        self.names = names
+
+
+class SettingsProblemsError(SettingsError):
+    """Several problems, found in one reading of the settings."""
+
+    def __init__(self, problems: list[SettingsError]) -> None:
+        lines = "".join(f"\n  - {problem}" for problem in problems)
+        super().__init__(f"{len(problems)} problems in the settings:{lines}")
+        self.problems = problems
+
+
+class StateError(OrbitError):
+    """A call that does not fit the state of what it was made on."""
+
+
+class ProtocolError(OrbitError):
+    """Bytes from outside that break the protocol."""
+
+
+class FrameTooLargeError(ProtocolError):
+    """A frame announces more bytes than the limit allows."""
+
+    def __init__(self, frame_bytes: int, frame_bytes_max: int) -> None:
+        super().__init__(
+            f"a frame of {frame_bytes} bytes is above the limit of {frame_bytes_max}",
+            hint="send smaller messages or smaller batches",
+        )
+        self.frame_bytes = frame_bytes
+
+
+class SignatureError(OrbitError):
+    """A request whose signature is missing or wrong."""
+
+
+class TransportError(OrbitError):
+    """A call that got no answer."""
+
+    retryable = True
+
+
+class ConnectError(TransportError):
+    """No connection to an address."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(
+            f"cannot connect to {address}: {reason}",
+            hint="check that a server listens there and that the address is reachable",
+        )
+        self.address = address
+
+
+class ConnectionLostError(TransportError):
+    """The connection closed before the answer came."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"the connection to {address} was lost: {reason}")
+        self.address = address
+
+
+class CallTimeoutError(TransportError):
+    """No answer came in time."""
+
+    def __init__(self, address: str, call: str, timeout_ms: float) -> None:
+        super().__init__(f"no answer from {address} to {call} within {timeout_ms:.0f} ms")
+        self.address = address
+
+
+class TooManyCallsError(TransportError):
+    """The bound on calls under way was reached."""
+
+    def __init__(self, address: str, kind: str, calls_max: int) -> None:
+        super().__init__(
+            f"{calls_max} {kind} calls are already under way; the one to {address} was not sent",
+            hint="slow down, or raise the bound on calls under way",
+        )
+
+
+class WriteBlockedError(TransportError):
+    """The peer does not read what was sent to it."""
+
+    def __init__(self, address: str, waiting_bytes: int) -> None:
+        super().__init__(
+            f"{address} does not read: {waiting_bytes} bytes wait to be sent to it",
+            hint="the peer is stuck or too slow; retry later",
+        )
+
+
+class RemoteError(OrbitError):
+    """A peer answered with a failure code."""
+
+    def __init__(self, code: int, remark: str, *, call: str, address: str, hint: str = "") -> None:
+        super().__init__(
+            f"{address} answered {call} with code {code}: {remark or 'no remark'}", hint=hint
+        )
+        self.code = code
+        self.remark = remark
+
+
+class NotSupportedError(RemoteError):
+    """The peer does not know the request code."""
+
+
+class NeedsOrbitError(NotSupportedError):
+    """The request code is OrbitMQ's own and the peer is not OrbitMQ."""
+
+
+class BusyError(RemoteError):
+    """The peer is over one of its bounds."""
+
+    retryable = True
+
+
+class RouteNotFoundError(RemoteError):
+    """No name server knows the topic."""
+
+    retryable = True

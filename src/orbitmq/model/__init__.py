@@ -1,0 +1,1 @@
+"""The nouns of the queue: brokers, topics, routes, versions and names."""

@@ -1,0 +1,51 @@
+"""Routes: which brokers hold a topic, where they listen, and how many queues each has."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+MASTER_ID: Final = 0
+
+
+class QueueRoute(msgspec.Struct, frozen=True, kw_only=True):
+    """The queues one broker group has of a topic."""
+
+    broker_name: str = msgspec.field(name="brokerName")
+    permission: int = msgspec.field(name="perm")
+    read_queues: int = msgspec.field(name="readQueueNums")
+    unit_flag: int = msgspec.field(default=0, name="topicSysFlag")
+    write_queues: int = msgspec.field(name="writeQueueNums")
+
+
+class BrokerGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """A master and its slaves: one broker name, an address per broker id."""
+
+    addresses: dict[int, str] = msgspec.field(name="brokerAddrs")
+    name: str = msgspec.field(name="brokerName")
+    cluster: str
+    enable_acting_master: bool = msgspec.field(default=False, name="enableActingMaster")
+    zone: str | None = msgspec.field(default=None, name="zoneName")
+
+
+class TopicRoute(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a client needs to reach a topic."""
+
+    brokers: list[BrokerGroup] = msgspec.field(name="brokerDatas")
+    filter_servers: dict[str, list[str]] = msgspec.field(
+        default_factory=dict, name="filterServerTable"
+    )
+    order_config: str | None = msgspec.field(default=None, name="orderTopicConf")
+    queues: list[QueueRoute] = msgspec.field(name="queueDatas")
+    # Compat: static topics are passed on as the broker registered them, never interpreted here.
+    queue_mapping: dict[str, Any] | None = msgspec.field(
+        default=None, name="topicQueueMappingByBroker"
+    )
+
+
+class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
+    """Every broker group, and which cluster each belongs to."""
+
+    brokers: dict[str, BrokerGroup] = msgspec.field(name="brokerAddrTable")
+    clusters: dict[str, list[str]] = msgspec.field(name="clusterAddrTable")

@@ -1,0 +1,36 @@
+"""A topic as its broker keeps it, and the bits that say what may be done with it."""
+
+from __future__ import annotations
+
+from enum import IntFlag
+
+import msgspec
+
+
+class Permission(IntFlag):
+    """What clients may do with the queues of a topic."""
+
+    INHERIT = 1
+    WRITE = 2
+    READ = 4
+    PRIORITY = 8
+
+
+class UnitFlag(IntFlag):
+    """Which side of a unit (RocketMQ's word for a deployment cell) a topic belongs to."""
+
+    UNIT = 1
+    SUBSCRIBED_BY_UNIT = 2
+
+
+class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """One topic of one broker, with RocketMQ's member names on the wire and in files."""
+
+    attributes: dict[str, str] = {}
+    order: bool = False
+    permission: int = msgspec.field(default=6, name="perm")
+    read_queues: int = msgspec.field(default=16, name="readQueueNums")
+    filter_type: str = msgspec.field(default="SINGLE_TAG", name="topicFilterType")
+    name: str = msgspec.field(default="", name="topicName")
+    unit_flag: int = msgspec.field(default=0, name="topicSysFlag")
+    write_queues: int = msgspec.field(default=16, name="writeQueueNums")

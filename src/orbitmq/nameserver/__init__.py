@@ -1,0 +1,1 @@
+"""The name server: which brokers hold which topics."""

@@ -1,0 +1,103 @@
+"""The name server as a whole: its parts put together, started and stopped."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from orbitmq.clock import SystemClock
+from orbitmq.lifecycle import Periodic
+from orbitmq.nameserver.config import NameServerConfig
+from orbitmq.nameserver.handlers import Handlers
+from orbitmq.nameserver.key_values import KeyValues
+from orbitmq.nameserver.liveness import Liveness
+from orbitmq.nameserver.route_table import RouteTable
+from orbitmq.settings import Role, Settings
+from orbitmq.transport.config import ServerConfig, TlsServerConfig
+from orbitmq.transport.rpc_server import RpcServer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from orbitmq.clock import Clock
+
+log = logging.getLogger(__name__)
+
+DEFAULT_PORT: Final = 9876
+
+
+def load_settings(
+    *,
+    file: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    flags: Mapping[str, str] | None = None,
+) -> Settings:
+    """Read the options of a name server from all sources."""
+    return Settings.load(
+        NameServerConfig,
+        ServerConfig(listen_port=DEFAULT_PORT),
+        TlsServerConfig,
+        file=file,
+        environment=environment,
+        flags=flags,
+        role=Role.NAME_SERVER,
+    )
+
+
+class NameServer:
+    """One name server, which knows nothing of others."""
+
+    def __init__(
+        self, settings: Settings, *, clock: Clock | None = None, config_file: Path | None = None
+    ) -> None:
+        clock = clock or SystemClock()
+        config = settings.of(NameServerConfig)
+        self.routes = RouteTable(brokers_max=config.brokers_max, topics_max=config.topics_max)
+        self.key_values = KeyValues(
+            config.key_values_path.expanduser(), keys_max=config.key_values_max
+        )
+        self._liveness = Liveness(
+            self.routes, scan_interval_ms=config.scan_interval_ms, clock=clock
+        )
+        self._key_value_listing = Periodic(
+            "key value listing",
+            config.key_values_print_minutes * 60_000,
+            self.key_values.log_all,
+            clock,
+        )
+        handlers = Handlers(
+            settings=settings,
+            config_path=config_file or config.config_path.expanduser(),
+            routes=self.routes,
+            key_values=self.key_values,
+            clock=clock,
+        )
+        self.server = RpcServer(
+            handlers.by_code(),
+            config=settings.of(ServerConfig),
+            tls=settings.of(TlsServerConfig),
+            clock=clock,
+            listener=self._liveness,
+        )
+        self._bind_address = settings.of(ServerConfig).bind_address
+
+    @property
+    def port(self) -> int:
+        """The port listened on."""
+        return self.server.port
+
+    async def start(self) -> None:
+        """Load what is kept, then serve."""
+        await self.key_values.load()
+        await self.server.start()
+        self._liveness.start()
+        self._key_value_listing.start()
+        log.info("name server started address=%s:%d", self._bind_address, self.port)
+
+    async def stop(self) -> None:
+        """Finish what is under way, then end."""
+        await self._key_value_listing.stop()
+        await self._liveness.stop()
+        await self.server.stop()
+        log.info("name server stopped")

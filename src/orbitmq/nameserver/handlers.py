@@ -1,0 +1,388 @@
+"""What the name server answers: a handler per request code."""
+
+from __future__ import annotations
+
+import logging
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from orbitmq import java_json
+from orbitmq.disk import off_loop
+from orbitmq.errors import ForbiddenOptionError
+from orbitmq.java_json import Dialect
+from orbitmq.model.routes import TopicRoute
+from orbitmq.model.versions import V4_9_4, DataVersion
+from orbitmq.nameserver.config import NameServerConfig
+from orbitmq.nameserver.route_table import BrokerKey, Report
+from orbitmq.nameserver.zones import in_zone
+from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.protocol.requests.key_values import (
+    ORDER_TOPIC_NAMESPACE,
+    DeleteKeyValue,
+    GetKeyValue,
+    KeyValueReply,
+    KeyValueTable,
+    ListKeyValues,
+    PutKeyValue,
+)
+from orbitmq.protocol.requests.registration import (
+    BrokerHeartbeat,
+    QueryDataVersion,
+    QueryDataVersionReply,
+    RegisterBroker,
+    RegisterBrokerReply,
+    UnregisterBroker,
+    decode_register_body,
+)
+from orbitmq.protocol.requests.routing import (
+    ZONE_MODE,
+    ZONE_NAME,
+    AddTopicRoute,
+    AddWritePermission,
+    AddWritePermissionReply,
+    BrokerGroupReply,
+    BrokerMembers,
+    DeleteTopicRoute,
+    GetBrokerGroup,
+    GetRoute,
+    ListClusterTopics,
+    TopicList,
+    WipeWritePermission,
+    WipeWritePermissionReply,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from orbitmq.clock import Clock
+    from orbitmq.nameserver.key_values import KeyValues
+    from orbitmq.nameserver.route_table import RouteTable
+    from orbitmq.protocol.command import Command
+    from orbitmq.settings import Settings
+    from orbitmq.transport.connection import Connection
+    from orbitmq.transport.request_loop import Handler
+
+log = logging.getLogger(__name__)
+
+_CRC_MASK: Final = 0x7FFFFFFF
+# Options that no live update may name, whatever the configured black list says.
+_ALWAYS_FORBIDDEN: Final = frozenset(
+    {"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"}
+)
+
+
+class Handlers:
+    """The handlers, and the parts they work on."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        config_path: Path,
+        routes: RouteTable,
+        key_values: KeyValues,
+        clock: Clock,
+    ) -> None:
+        self._settings = settings
+        self._config_path = config_path
+        self._routes = routes
+        self._key_values = key_values
+        self._clock = clock
+        self._started_ms = clock.now_ms()
+
+    def by_code(self) -> Mapping[int, Handler]:
+        """Give the handler of each request code."""
+        return {
+            RequestCode.PUT_KV_CONFIG: self.put_key_value,
+            RequestCode.GET_KV_CONFIG: self.get_key_value,
+            RequestCode.DELETE_KV_CONFIG: self.delete_key_value,
+            RequestCode.GET_KVLIST_BY_NAMESPACE: self.list_key_values,
+            RequestCode.REGISTER_BROKER: self.register_broker,
+            RequestCode.UNREGISTER_BROKER: self.unregister_broker,
+            RequestCode.BROKER_HEARTBEAT: self.broker_heartbeat,
+            RequestCode.QUERY_DATA_VERSION: self.query_data_version,
+            RequestCode.GET_ROUTEINFO_BY_TOPIC: self.get_route,
+            RequestCode.GET_BROKER_CLUSTER_INFO: self.get_cluster_view,
+            RequestCode.GET_BROKER_MEMBER_GROUP: self.get_broker_group,
+            RequestCode.WIPE_WRITE_PERM_OF_BROKER: self.wipe_write_permission,
+            RequestCode.ADD_WRITE_PERM_OF_BROKER: self.add_write_permission,
+            RequestCode.DELETE_TOPIC_IN_NAMESRV: self.delete_topic,
+            RequestCode.REGISTER_TOPIC_IN_NAMESRV: self.add_topic_route,
+            RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self.list_topics,
+            RequestCode.GET_TOPICS_BY_CLUSTER: self.list_cluster_topics,
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: self.list_system_topics,
+            RequestCode.GET_UNIT_TOPIC_LIST: self.list_unit_topics,
+            RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: self.list_unit_subscribed_topics,
+            RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: self.list_unit_subscribed_plain_topics,
+            RequestCode.UPDATE_NAMESRV_CONFIG: self.update_config,
+            RequestCode.GET_NAMESRV_CONFIG: self.get_config,
+        }
+
+    @property
+    def _config(self) -> NameServerConfig:
+        return self._settings.of(NameServerConfig)
+
+    # --- key values ---------------------------------------------------------------------------
+
+    async def put_key_value(self, _: Connection, request: Command) -> Command:
+        """Set one key of a namespace."""
+        asked = PutKeyValue.decode(request.fields)
+        await self._key_values.put(asked.namespace, asked.key, asked.value)
+        return request.reply()
+
+    def get_key_value(self, _: Connection, request: Command) -> Command:
+        """Read one key of a namespace."""
+        asked = GetKeyValue.decode(request.fields)
+        value = self._key_values.get(asked.namespace, asked.key)
+        if value is None:
+            return request.reply(
+                code=ResponseCode.QUERY_NOT_FOUND,
+                remark=f"No config item, Namespace: {asked.namespace} Key: {asked.key}",
+            )
+        return request.reply(KeyValueReply(value=value))
+
+    async def delete_key_value(self, _: Connection, request: Command) -> Command:
+        """Delete one key of a namespace."""
+        asked = DeleteKeyValue.decode(request.fields)
+        await self._key_values.delete(asked.namespace, asked.key)
+        return request.reply()
+
+    def list_key_values(self, _: Connection, request: Command) -> Command:
+        """Read every key of a namespace."""
+        asked = ListKeyValues.decode(request.fields)
+        keys = self._key_values.namespace(asked.namespace)
+        if keys is None:
+            return request.reply(
+                code=ResponseCode.QUERY_NOT_FOUND,
+                remark=f"No config item, Namespace: {asked.namespace}",
+            )
+        return request.reply(body=java_json.encode(KeyValueTable(table=keys)))
+
+    # --- brokers ------------------------------------------------------------------------------
+
+    def register_broker(self, connection: Connection, request: Command) -> Command:
+        """Take a broker's report of itself and its topics."""
+        asked = RegisterBroker.decode(request.fields)
+        if asked.body_crc and zlib.crc32(request.body) & _CRC_MASK != asked.body_crc:
+            return request.reply(code=ResponseCode.SYSTEM_ERROR, remark="crc32 not match")
+        body = decode_register_body(
+            request.body, compressed=asked.compressed, version=request.version
+        )
+        config = self._config
+        master = self._routes.register(
+            Report(
+                key=BrokerKey(asked.cluster_name, asked.broker_address),
+                broker_name=asked.broker_name,
+                broker_id=asked.broker_id,
+                ha_address=asked.ha_address,
+                data_version=body.topic_table.data_version,
+                read_topics=body.read_topics,
+                connection=connection,
+                zone=request.fields.get(ZONE_NAME),
+                silence_ms_max=asked.heartbeat_timeout_ms,
+                enable_acting_master=asked.enable_acting_master,
+                filter_servers=body.filter_servers,
+                queue_mappings=body.topic_table.queue_mappings,
+            ),
+            now_ms=self._clock.now_ms(),
+            silence_ms_max=config.broker_silence_ms_max,
+            delete_missing_topics=config.delete_missing_topics,
+        )
+        order = None
+        if config.order_topics_to_brokers:
+            order = self._key_values.namespace(ORDER_TOPIC_NAMESPACE)
+        return request.reply(
+            RegisterBrokerReply(ha_address=master.ha_address, master_address=master.address),
+            body=java_json.encode(KeyValueTable(table=order)) if order is not None else b"",
+        )
+
+    def unregister_broker(self, _: Connection, request: Command) -> Command:
+        """Forget a broker that says it leaves."""
+        asked = UnregisterBroker.decode(request.fields)
+        self._routes.unregister(
+            BrokerKey(asked.cluster_name, asked.broker_address), asked.broker_name
+        )
+        return request.reply()
+
+    def broker_heartbeat(self, _: Connection, request: Command) -> Command:
+        """Note that a broker is alive."""
+        asked = BrokerHeartbeat.decode(request.fields)
+        self._routes.touch(
+            BrokerKey(asked.cluster_name, asked.broker_address), now_ms=self._clock.now_ms()
+        )
+        return request.reply()
+
+    def query_data_version(self, _: Connection, request: Command) -> Command:
+        """Say whether a broker has news for us, and note that it is alive."""
+        asked = QueryDataVersion.decode(request.fields)
+        key = BrokerKey(asked.cluster_name, asked.broker_address)
+        theirs = java_json.decode(request.body, DataVersion)
+        self._routes.touch(key, now_ms=self._clock.now_ms())
+        ours = self._routes.version_of(key)
+        return request.reply(
+            QueryDataVersionReply(changed=ours != theirs),
+            body=java_json.encode(ours) if ours is not None else b"",
+        )
+
+    def get_cluster_view(self, _: Connection, request: Command) -> Command:
+        """Show every broker."""
+        return request.reply(body=java_json.encode(self._routes.cluster_view()))
+
+    def get_broker_group(self, _: Connection, request: Command) -> Command:
+        """Show the addresses of one broker group."""
+        asked = GetBrokerGroup.decode(request.fields)
+        members = BrokerMembers(
+            addresses=self._routes.addresses_of(asked.broker_name),
+            name=asked.broker_name,
+            cluster=asked.cluster_name,
+        )
+        return request.reply(body=java_json.encode(BrokerGroupReply(members=members)))
+
+    def wipe_write_permission(self, connection: Connection, request: Command) -> Command:
+        """Stop sends to a broker."""
+        asked = WipeWritePermission.decode(request.fields)
+        count = self._routes.wipe_write_permission(asked.broker_name)
+        log.info(
+            "write permission wiped broker=%s topics=%d peer=%s",
+            asked.broker_name,
+            count,
+            connection.address,
+        )
+        return request.reply(WipeWritePermissionReply(topic_count=count))
+
+    def add_write_permission(self, connection: Connection, request: Command) -> Command:
+        """Allow sends to a broker again."""
+        asked = AddWritePermission.decode(request.fields)
+        count = self._routes.add_write_permission(asked.broker_name)
+        log.info(
+            "write permission added broker=%s topics=%d peer=%s",
+            asked.broker_name,
+            count,
+            connection.address,
+        )
+        return request.reply(AddWritePermissionReply(topic_count=count))
+
+    # --- topics -------------------------------------------------------------------------------
+
+    def get_route(self, _: Connection, request: Command) -> Command:
+        """Show where a topic is."""
+        asked = GetRoute.decode(request.fields)
+        config = self._config
+        if config.wait_before_routes:
+            ready_ms = self._started_ms + config.wait_seconds * 1000
+            if self._clock.now_ms() < ready_ms:
+                return request.reply(code=ResponseCode.SYSTEM_ERROR, remark="name server not ready")
+        order_config = None
+        if config.order_topics:
+            order_config = self._key_values.get(ORDER_TOPIC_NAMESPACE, asked.topic)
+        # Compat: peers before 4.9.4, and Go, take broker ids as unquoted keys only.
+        wants_standard = request.version >= V4_9_4 or asked.accept_standard_json_only
+        dialect = Dialect.STANDARD if wants_standard else Dialect.FASTJSON
+        zone = request.fields.get(ZONE_NAME)
+        if zone and request.fields.get(ZONE_MODE, "").lower() == "true":
+            route = self._routes.route(
+                asked.topic, order_config=order_config, acting_master=config.acting_master
+            )
+            body = java_json.encode(in_zone(route, zone), dialect) if route is not None else None
+        else:
+            body = self._routes.route_body(
+                asked.topic,
+                dialect,
+                order_config=order_config,
+                acting_master=config.acting_master,
+            )
+        if body is None:
+            # Compat: producers fall back to the default topic on exactly this code.
+            return request.reply(
+                code=ResponseCode.TOPIC_NOT_EXIST,
+                remark=f"No topic route info in name server for the topic: {asked.topic}",
+            )
+        return request.reply(body=body)
+
+    def add_topic_route(self, _: Connection, request: Command) -> Command:
+        """Add queues to the route of a topic."""
+        asked = AddTopicRoute.decode(request.fields)
+        if request.body:
+            self._routes.add_queues(asked.topic, java_json.decode(request.body, TopicRoute).queues)
+        return request.reply()
+
+    def delete_topic(self, _: Connection, request: Command) -> Command:
+        """Forget the route of a topic."""
+        asked = DeleteTopicRoute.decode(request.fields)
+        self._routes.delete_topic(asked.topic, asked.cluster_name)
+        return request.reply()
+
+    def list_topics(self, _: Connection, request: Command) -> Command:
+        """List every topic."""
+        if not self._config.list_all_topics:
+            return _disabled(request)
+        return _topic_list(request, self._routes.topics())
+
+    def list_cluster_topics(self, _: Connection, request: Command) -> Command:
+        """List the topics of one cluster."""
+        if not self._config.list_topics:
+            return _disabled(request)
+        asked = ListClusterTopics.decode(request.fields)
+        return _topic_list(request, self._routes.topics_of_cluster(asked.cluster))
+
+    def list_system_topics(self, _: Connection, request: Command) -> Command:
+        """List the topics that brokers make for themselves."""
+        names, address = self._routes.system_topics()
+        return _topic_list(request, names, broker_address=address)
+
+    def list_unit_topics(self, _: Connection, request: Command) -> Command:
+        """List the topics of units."""
+        if not self._config.list_topics:
+            return _disabled(request)
+        return _topic_list(request, self._routes.unit_topics())
+
+    def list_unit_subscribed_topics(self, _: Connection, request: Command) -> Command:
+        """List the topics that units subscribe to."""
+        if not self._config.list_topics:
+            return _disabled(request)
+        return _topic_list(request, self._routes.unit_subscribed_topics())
+
+    def list_unit_subscribed_plain_topics(self, _: Connection, request: Command) -> Command:
+        """List the topics outside units that units subscribe to."""
+        if not self._config.list_topics:
+            return _disabled(request)
+        return _topic_list(request, self._routes.unit_subscribed_topics(plain_only=True))
+
+    # --- options ------------------------------------------------------------------------------
+
+    async def update_config(self, connection: Connection, request: Command) -> Command:
+        """Change options of the running server, and keep the change in its file."""
+        forbidden = _ALWAYS_FORBIDDEN.union(self._config.config_black_list)
+        try:
+            changed = self._settings.update(request.body, forbidden=forbidden)
+        except ForbiddenOptionError as error:
+            return request.reply(code=ResponseCode.NO_PERMISSION, remark=str(error))
+        for warning in changed.warnings:
+            log.warning("option %s peer=%s", warning, connection.address)
+        for option in changed.options:
+            log.info(
+                "option changed name=%s old=%s new=%s peer=%s",
+                option.name,
+                option.old,
+                option.new,
+                connection.address,
+            )
+        await off_loop(self._settings.save, self._config_path)
+        return request.reply()
+
+    def get_config(self, _: Connection, request: Command) -> Command:
+        """Show every option."""
+        return request.reply(body=self._settings.as_properties_text().encode())
+
+
+def _topic_list(
+    request: Command, topics: list[str], *, broker_address: str | None = None
+) -> Command:
+    return request.reply(
+        body=java_json.encode(TopicList(topics=topics, broker_address=broker_address))
+    )
+
+
+def _disabled(request: Command) -> Command:
+    return request.reply(code=ResponseCode.SYSTEM_ERROR, remark="disable")

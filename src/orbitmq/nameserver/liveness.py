@@ -1,0 +1,61 @@
+"""Who is still there: removes brokers that fell silent or whose connection closed."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from orbitmq.lifecycle import Periodic
+
+if TYPE_CHECKING:
+    from orbitmq.clock import Clock
+    from orbitmq.nameserver.route_table import RouteTable
+    from orbitmq.transport.connection import Connection
+
+log = logging.getLogger(__name__)
+
+
+class Liveness:
+    """Keeps the route table free of brokers that are gone; listens to the server's connections."""
+
+    def __init__(self, routes: RouteTable, *, scan_interval_ms: int, clock: Clock) -> None:
+        self._routes = routes
+        self._clock = clock
+        self._scan = Periodic("silent brokers", scan_interval_ms, self.remove_silent, clock)
+
+    def start(self) -> None:
+        """Begin to look for silent brokers."""
+        self._scan.start()
+
+    async def stop(self) -> None:
+        """Stop looking."""
+        await self._scan.stop()
+
+    def remove_silent(self) -> None:
+        """Remove every broker that was silent for too long, and close its connection."""
+        for live in self._routes.silent_brokers(now_ms=self._clock.now_ms()):
+            log.warning(
+                "broker silent name=%s address=%s limit=%d ms",
+                live.broker_name,
+                live.key.address,
+                live.silence_ms_max,
+            )
+            self._routes.unregister(live.key, live.broker_name)
+            live.connection.abort()
+
+    def on_open(self, connection: Connection) -> None:
+        """A new connection says nothing yet."""
+
+    def on_idle(self, connection: Connection) -> None:
+        """Closing it follows, and that is what counts."""
+
+    def on_close(self, connection: Connection, error: Exception | None) -> None:
+        """Remove the brokers that reported on the connection."""
+        for live in self._routes.brokers_on(connection):
+            log.warning(
+                "broker connection closed name=%s address=%s error=%s",
+                live.broker_name,
+                live.key.address,
+                error,
+            )
+            self._routes.unregister(live.key, live.broker_name)

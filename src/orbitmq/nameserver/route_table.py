@@ -1,0 +1,554 @@
+"""The five tables of the name server: what brokers reported, and what clients are told of it.
+
+    topic queues       topic → broker name → queues, for topics of masters
+    broker groups      broker name → cluster, addresses by broker id
+    clusters           cluster → broker names
+    live brokers       (cluster, address) → last report, version, connection
+    filter servers     (cluster, address) → filter server addresses
+
+Nothing here is persistent: brokers report everything again every 30 seconds.
+
+Threads: the event loop's only; no call waits.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from orbitmq import java_json
+from orbitmq.errors import OrbitError
+from orbitmq.java_json import Dialect
+from orbitmq.model.routes import MASTER_ID, BrokerGroup, ClusterView, QueueRoute, TopicRoute
+from orbitmq.model.topics import Permission, TopicConfig, UnitFlag
+from orbitmq.model.versions import DataVersion
+
+log = logging.getLogger(__name__)
+
+# Brokers tell each other of their members through these topics; they need the true addresses.
+_MEMBER_TOPIC_PREFIX: Final = "rmq_sys_SYNC_BROKER_MEMBER_"
+_READ_WRITE: Final = int(Permission.READ | Permission.WRITE)
+
+
+class RegistrationRefusedError(OrbitError):
+    """A broker's report that cannot be taken."""
+
+
+class BrokerConnection(Protocol):
+    """The connection a broker reports on."""
+
+    def abort(self) -> None:
+        """Close it at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerKey:
+    """What tells one broker process from all others."""
+
+    cluster: str
+    address: str
+
+    def __str__(self) -> str:
+        return f"{self.address} of {self.cluster}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What a broker says of itself when it registers."""
+
+    key: BrokerKey
+    broker_name: str
+    broker_id: int
+    ha_address: str | None
+    data_version: DataVersion
+    # Perf: called only when the version is news; a report of 10,000 topics takes 20 ms to read.
+    read_topics: Callable[[], Mapping[str, TopicConfig]]
+    connection: BrokerConnection
+    zone: str | None = None
+    silence_ms_max: int | None = None
+    enable_acting_master: bool | None = None
+    filter_servers: list[str] | None = None
+    queue_mappings: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
+class LiveBroker:
+    """A broker that reported and was not silent for too long since."""
+
+    key: BrokerKey
+    broker_name: str
+    last_report_ms: int
+    silence_ms_max: int
+    data_version: DataVersion
+    connection: BrokerConnection
+    ha_address: str | None
+    # False once a topic of the broker was forgotten: its next report is read whatever its version.
+    topics_complete: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MasterAddresses:
+    """Where a slave finds its master."""
+
+    address: str | None = None
+    ha_address: str | None = None
+
+
+@dataclass(slots=True)
+class _Group:
+    """A broker group as it is kept; clients get a `BrokerGroup` made from it."""
+
+    name: str
+    cluster: str
+    addresses: dict[int, str] = field(default_factory=dict)
+    enable_acting_master: bool = False
+    zone: str | None = None
+
+    @property
+    def has_master(self) -> bool:
+        return MASTER_ID in self.addresses
+
+    def shown(self) -> BrokerGroup:
+        return BrokerGroup(
+            name=self.name,
+            cluster=self.cluster,
+            addresses=dict(sorted(self.addresses.items())),
+            enable_acting_master=self.enable_acting_master,
+            zone=self.zone,
+        )
+
+
+class RouteTable:
+    """The tables, and the questions clients ask of them."""
+
+    def __init__(self, *, brokers_max: int = 10_000, topics_max: int = 1_000_000) -> None:
+        self._brokers_max = brokers_max
+        self._topics_max = topics_max
+        self._topic_queues: dict[str, dict[str, QueueRoute]] = {}
+        self._groups: dict[str, _Group] = {}
+        self._clusters: dict[str, set[str]] = {}
+        self._live: dict[BrokerKey, LiveBroker] = {}
+        self._filter_servers: dict[BrokerKey, list[str]] = {}
+        self._queue_mappings: dict[str, dict[str, dict[str, Any]]] = {}
+        # Perf: routes are asked for far more often than they change (benchmarks/rpc_round_trip.py).
+        self._route_bodies: dict[tuple[str, str | None, bool, Dialect], bytes | None] = {}
+
+    # --- brokers ------------------------------------------------------------------------------
+
+    def register(
+        self,
+        report: Report,
+        *,
+        now_ms: int,
+        silence_ms_max: int,
+        delete_missing_topics: bool = False,
+    ) -> MasterAddresses:
+        """Take a broker's report; raises RegistrationRefusedError when it cannot be taken."""
+        known = self._live.get(report.key)
+        if known is None and len(self._live) >= self._brokers_max:
+            raise RegistrationRefusedError(
+                f"{self._brokers_max} brokers are registered; {report.key} is one too many",
+                hint="raise brokersMax",
+            )
+        group = self._groups.get(report.broker_name)
+        is_first = group is None or report.broker_id not in group.addresses
+        if group is not None and self._is_outdated(report, group):
+            self._live.pop(report.key, None)
+            return MasterAddresses()
+        topics = self._topics_to_take(report, known, is_first=is_first)
+        if topics is not None and is_first and len(topics) == 1:
+            # Compat: a broker that created a topic reports it alone. Before its full report that
+            # would look as if the broker had no other topics.
+            raise RegistrationRefusedError(
+                f"{report.key} reports one topic before its first full report",
+                hint="the broker reports all its topics within 30 seconds",
+            )
+        if group is None:
+            group = self._groups[report.broker_name] = _Group(
+                report.broker_name, report.key.cluster
+            )
+        self._place(report, group)
+        if topics is not None and self._speaks_for_topics(report, group):
+            is_same_version = known is not None and known.data_version == report.data_version
+            self._take_topics(
+                report,
+                group,
+                topics,
+                # What an admin changed here stays until the broker has news.
+                missing_only=is_same_version and not is_first,
+                delete_missing=delete_missing_topics,
+            )
+        self._live[report.key] = LiveBroker(
+            key=report.key,
+            broker_name=report.broker_name,
+            last_report_ms=now_ms,
+            silence_ms_max=report.silence_ms_max or silence_ms_max,
+            data_version=report.data_version,
+            connection=report.connection,
+            ha_address=report.ha_address,
+        )
+        if known is None:
+            log.info(
+                "broker registered name=%s id=%d address=%s cluster=%s",
+                report.broker_name,
+                report.broker_id,
+                report.key.address,
+                report.key.cluster,
+            )
+        if report.filter_servers:
+            self._filter_servers[report.key] = report.filter_servers
+        elif report.filter_servers is not None:
+            self._filter_servers.pop(report.key, None)
+        return self._master_of(report, group)
+
+    def unregister(self, key: BrokerKey, broker_name: str) -> None:
+        """Forget a broker, and the topics nobody else of its group holds."""
+        was_live = self._live.pop(key, None) is not None
+        self._filter_servers.pop(key, None)
+        group = self._groups.get(broker_name)
+        if group is not None:
+            group.addresses = {
+                broker_id: address
+                for broker_id, address in group.addresses.items()
+                if address != key.address
+            }
+            if not group.addresses:
+                self._forget_group(group)
+            elif group.enable_acting_master and not group.has_master:
+                self._change_permissions(broker_name, _without_write)
+        self._route_bodies.clear()
+        if was_live:
+            log.info("broker removed name=%s address=%s", broker_name, key.address)
+
+    def touch(self, key: BrokerKey, *, now_ms: int) -> None:
+        """Note that a broker is alive."""
+        if (live := self._live.get(key)) is not None:
+            live.last_report_ms = now_ms
+
+    def version_of(self, key: BrokerKey) -> DataVersion | None:
+        """How new the last report of a broker is; None when it must report again."""
+        live = self._live.get(key)
+        return live.data_version if live is not None else None
+
+    def silent_brokers(self, *, now_ms: int) -> list[LiveBroker]:
+        """List the brokers whose last report is too long ago."""
+        return [
+            live
+            for live in self._live.values()
+            if live.last_report_ms + live.silence_ms_max < now_ms
+        ]
+
+    def brokers_on(self, connection: BrokerConnection) -> list[LiveBroker]:
+        """List the brokers that reported on a connection last."""
+        return [live for live in self._live.values() if live.connection is connection]
+
+    def cluster_view(self) -> ClusterView:
+        """Show every broker group, by cluster."""
+        return ClusterView(
+            brokers={name: group.shown() for name, group in self._groups.items()},
+            clusters={cluster: sorted(names) for cluster, names in self._clusters.items()},
+        )
+
+    def addresses_of(self, broker_name: str) -> dict[int, str]:
+        """Show the addresses of one broker group, by broker id."""
+        group = self._groups.get(broker_name)
+        return dict(group.addresses) if group is not None else {}
+
+    # --- routes -------------------------------------------------------------------------------
+
+    def route_body(
+        self, topic: str, dialect: Dialect, *, order_config: str | None, acting_master: bool
+    ) -> bytes | None:
+        """Show the route of a topic as JSON; None when nobody alive holds it."""
+        key = (topic, order_config, acting_master, dialect)
+        try:
+            return self._route_bodies[key]
+        except KeyError:
+            pass
+        route = self.route(topic, order_config=order_config, acting_master=acting_master)
+        if route is None:
+            # Not kept: names that do not exist are without number.
+            return None
+        body = self._route_bodies[key] = java_json.encode(route, dialect)
+        return body
+
+    def route(
+        self, topic: str, *, order_config: str | None = None, acting_master: bool = False
+    ) -> TopicRoute | None:
+        """Show the route of a topic; None when nobody alive holds it."""
+        queues = self._topic_queues.get(topic)
+        if not queues:
+            return None
+        groups = [self._groups[name] for name in queues if name in self._groups]
+        if not groups:
+            return None
+        shown = [group.shown() for group in groups]
+        if acting_master and not topic.startswith(_MEMBER_TOPIC_PREFIX):
+            shown = [_with_acting_master(group, queues[group.name]) for group in shown]
+        return TopicRoute(
+            brokers=shown,
+            filter_servers=self._filter_servers_of(groups),
+            order_config=order_config or None,
+            queues=list(queues.values()),
+            queue_mapping=self._queue_mappings.get(topic),
+        )
+
+    def add_queues(self, topic: str, queues: Iterable[QueueRoute]) -> None:
+        """Add queues to the route of a topic, if their brokers are known."""
+        queues = list(queues)
+        unknown = [queue.broker_name for queue in queues if queue.broker_name not in self._groups]
+        if unknown or not queues:
+            log.warning("queues not added topic=%s unknown brokers=%s", topic, ",".join(unknown))
+            return
+        self._check_room([topic])
+        kept = self._topic_queues.setdefault(topic, {})
+        kept.update((queue.broker_name, queue) for queue in queues)
+        self._route_bodies.clear()
+
+    def delete_topic(self, topic: str, cluster: str | None = None) -> None:
+        """Forget the route of a topic, in one cluster or in all."""
+        if cluster:
+            names = self._clusters.get(cluster, set())
+        else:
+            names = set(self._topic_queues.get(topic, {}))
+        for name in names:
+            self._drop_queues(topic, name)
+        for live in self._live.values():
+            if live.broker_name in names:
+                live.topics_complete = False
+        self._route_bodies.clear()
+
+    def wipe_write_permission(self, broker_name: str) -> int:
+        """Stop sends to a broker; returns how many of its topics there are."""
+        return self._change_permissions(broker_name, _without_write)
+
+    def add_write_permission(self, broker_name: str) -> int:
+        """Allow sends to a broker again; returns how many of its topics there are."""
+        return self._change_permissions(broker_name, lambda _: _READ_WRITE)
+
+    # --- topic lists --------------------------------------------------------------------------
+
+    def topics(self) -> list[str]:
+        """List every topic."""
+        return list(self._topic_queues)
+
+    def topics_of_cluster(self, cluster: str) -> list[str]:
+        """List the topics that a broker of the cluster holds."""
+        names = self._clusters.get(cluster, set())
+        return [
+            topic for topic, queues in self._topic_queues.items() if not names.isdisjoint(queues)
+        ]
+
+    def system_topics(self) -> tuple[list[str], str | None]:
+        """List cluster and broker names, which are topics too, and one broker's address."""
+        names = [
+            name
+            for cluster, broker_names in self._clusters.items()
+            for name in (cluster, *sorted(broker_names))
+        ]
+        address = next(
+            (
+                group.addresses[min(group.addresses)]
+                for group in self._groups.values()
+                if group.addresses
+            ),
+            None,
+        )
+        return names, address
+
+    def unit_topics(self) -> list[str]:
+        """List the topics of units."""
+        return [topic for topic, flag in self._unit_flags() if flag & UnitFlag.UNIT]
+
+    def unit_subscribed_topics(self, *, plain_only: bool = False) -> list[str]:
+        """List the topics that units subscribe to, all or those outside units only."""
+        return [
+            topic
+            for topic, flag in self._unit_flags()
+            if flag & UnitFlag.SUBSCRIBED_BY_UNIT and not (plain_only and flag & UnitFlag.UNIT)
+        ]
+
+    # --- inside -------------------------------------------------------------------------------
+
+    def _is_outdated(self, report: Report, group: _Group) -> bool:
+        """Whether another broker with the same id reported a later state."""
+        other_address = group.addresses.get(report.broker_id)
+        if other_address is None or other_address == report.key.address:
+            return False
+        other = self._live.get(BrokerKey(report.key.cluster, other_address))
+        if other is None:
+            return False
+        if other.data_version.state_version <= report.data_version.state_version:
+            return False
+        log.warning(
+            "report ignored name=%s id=%d address=%s reason=%s reported a later state",
+            report.broker_name,
+            report.broker_id,
+            report.key.address,
+            other_address,
+        )
+        return True
+
+    def _topics_to_take(
+        self, report: Report, known: LiveBroker | None, *, is_first: bool
+    ) -> Mapping[str, TopicConfig] | None:
+        """Read the topics of a report; None when they are the ones known already."""
+        is_news = (
+            is_first
+            or known is None
+            or not known.topics_complete
+            or known.data_version != report.data_version
+        )
+        return report.read_topics() if is_news else None
+
+    def _place(self, report: Report, group: _Group) -> None:
+        """Bring the broker's group and cluster in line with its report."""
+        before = (dict(group.addresses), group.enable_acting_master, group.zone)
+        # An address has one id: a slave that became master gives its old one up.
+        group.addresses = {
+            broker_id: address
+            for broker_id, address in group.addresses.items()
+            if address != report.key.address or broker_id == report.broker_id
+        }
+        group.addresses[report.broker_id] = report.key.address
+        group.enable_acting_master = bool(report.enable_acting_master)
+        group.zone = report.zone
+        self._clusters.setdefault(report.key.cluster, set()).add(report.broker_name)
+        if before != (group.addresses, group.enable_acting_master, group.zone):
+            self._route_bodies.clear()
+
+    @staticmethod
+    def _speaks_for_topics(report: Report, group: _Group) -> bool:
+        """Whether the topics of a report count: a master's do, or those of the first slave."""
+        if report.broker_id == MASTER_ID:
+            return True
+        return report.enable_acting_master is not None and report.broker_id == min(group.addresses)
+
+    def _take_topics(
+        self,
+        report: Report,
+        group: _Group,
+        topics: Mapping[str, TopicConfig],
+        *,
+        missing_only: bool,
+        delete_missing: bool,
+    ) -> None:
+        self._check_room(topics)
+        if delete_missing and not report.queue_mappings:
+            for topic in [
+                topic
+                for topic, queues in self._topic_queues.items()
+                if report.broker_name in queues and topic not in topics
+            ]:
+                self._drop_queues(topic, report.broker_name)
+                log.info("topic forgotten topic=%s broker=%s", topic, report.broker_name)
+        read_only = report.broker_id != MASTER_ID and group.enable_acting_master
+        for topic, config in topics.items():
+            if missing_only and report.broker_name in self._topic_queues.get(topic, {}):
+                continue
+            permission = _without_write(config.permission) if read_only else config.permission
+            self._put_queues(topic, report.broker_name, config, permission)
+        for topic, mapping in report.queue_mappings.items():
+            owner = str(mapping.get("bname", report.broker_name))
+            self._queue_mappings.setdefault(topic, {})[owner] = mapping
+        self._route_bodies.clear()
+
+    def _put_queues(
+        self, topic: str, broker_name: str, config: TopicConfig, permission: int
+    ) -> None:
+        queues = self._topic_queues.setdefault(topic, {})
+        new = QueueRoute(
+            broker_name=broker_name,
+            permission=permission,
+            read_queues=config.read_queues,
+            write_queues=config.write_queues,
+            unit_flag=config.unit_flag,
+        )
+        old = queues.get(broker_name)
+        if old != new:
+            queues[broker_name] = new
+            if old is not None:
+                log.info("topic changed topic=%s old=%s new=%s", topic, old, new)
+
+    def _check_room(self, topics: Iterable[str]) -> None:
+        added = sum(topic not in self._topic_queues for topic in topics)
+        if len(self._topic_queues) + added > self._topics_max:
+            raise RegistrationRefusedError(
+                f"{added} new topics would exceed the limit of {self._topics_max}",
+                hint="raise topicsMax",
+            )
+
+    def _drop_queues(self, topic: str, broker_name: str) -> None:
+        for table in (self._topic_queues, self._queue_mappings):
+            by_broker: dict[str, Any] = table.get(topic, {})
+            by_broker.pop(broker_name, None)
+            if not by_broker:
+                table.pop(topic, None)
+
+    def _forget_group(self, group: _Group) -> None:
+        del self._groups[group.name]
+        names = self._clusters.get(group.cluster, set())
+        names.discard(group.name)
+        if not names:
+            self._clusters.pop(group.cluster, None)
+        for topic in [
+            topic for topic, queues in self._topic_queues.items() if group.name in queues
+        ]:
+            self._drop_queues(topic, group.name)
+
+    def _change_permissions(self, broker_name: str, change: Callable[[int], int]) -> int:
+        changed = 0
+        for queues in self._topic_queues.values():
+            queue = queues.get(broker_name)
+            if queue is not None:
+                queues[broker_name] = msgspec.structs.replace(
+                    queue, permission=change(queue.permission)
+                )
+                changed += 1
+        self._route_bodies.clear()
+        return changed
+
+    def _master_of(self, report: Report, group: _Group) -> MasterAddresses:
+        address = group.addresses.get(MASTER_ID)
+        if report.broker_id == MASTER_ID or address is None:
+            return MasterAddresses()
+        master = self._live.get(BrokerKey(report.key.cluster, address))
+        if master is None:
+            return MasterAddresses()
+        return MasterAddresses(address=address, ha_address=master.ha_address)
+
+    def _filter_servers_of(self, groups: Iterable[_Group]) -> dict[str, list[str]]:
+        return {
+            address: servers
+            for group in groups
+            for address in group.addresses.values()
+            if (servers := self._filter_servers.get(BrokerKey(group.cluster, address)))
+        }
+
+    def _unit_flags(self) -> Iterator[tuple[str, int]]:
+        for topic, queues in self._topic_queues.items():
+            for queue in queues.values():
+                yield topic, queue.unit_flag
+                break
+
+
+def _without_write(permission: int) -> int:
+    return permission & ~int(Permission.WRITE)
+
+
+def _with_acting_master(group: BrokerGroup, queue: QueueRoute) -> BrokerGroup:
+    """Show the first slave as master where the group has none and is not written to."""
+    if (
+        not group.addresses
+        or MASTER_ID in group.addresses
+        or not group.enable_acting_master
+        or queue.permission & Permission.WRITE
+    ):
+        return group
+    addresses = dict(group.addresses)
+    addresses[MASTER_ID] = addresses.pop(min(addresses))
+    return msgspec.structs.replace(group, addresses=dict(sorted(addresses.items())))

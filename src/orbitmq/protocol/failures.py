@@ -1,0 +1,39 @@
+"""What a failure code in an answer means: the one table from code to error."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from orbitmq.errors import (
+    BusyError,
+    NeedsOrbitError,
+    NotSupportedError,
+    RemoteError,
+    RouteNotFoundError,
+)
+from orbitmq.protocol.codes import OWN_CODES, RequestCode, ResponseCode, request_name
+from orbitmq.protocol.command import Command
+
+_ERRORS: Final[dict[int, tuple[type[RemoteError], str]]] = {
+    ResponseCode.SYSTEM_BUSY: (BusyError, "retry after a pause"),
+    ResponseCode.FLOW_CONTROL: (BusyError, "retry after a pause"),
+    ResponseCode.REQUEST_CODE_NOT_SUPPORTED: (
+        NotSupportedError,
+        "the server is older, or plays another role",
+    ),
+}
+_ROUTE_ERROR: Final = (RouteNotFoundError, "create the topic, or check its name")
+_OWN_CODE_ERROR: Final = (NeedsOrbitError, "this needs an OrbitMQ broker")
+
+
+def raise_for_failure(request: Command, response: Command, address: str) -> None:
+    """Raise the error that the response's code stands for; nothing on success."""
+    code = response.code
+    if code == ResponseCode.SUCCESS:
+        return
+    kind, hint = _ERRORS.get(code, (RemoteError, ""))
+    if code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and request.code in OWN_CODES:
+        kind, hint = _OWN_CODE_ERROR
+    if code == ResponseCode.TOPIC_NOT_EXIST and request.code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
+        kind, hint = _ROUTE_ERROR
+    raise kind(code, response.remark, call=request_name(request.code), address=address, hint=hint)

@@ -1,0 +1,70 @@
+"""Frames: how one command lies in the byte stream.
+
+Layout, big-endian:
+    4  frame bytes    how many bytes follow this field
+    4  header mark    top byte: header encoding (0 JSON, 1 binary); low 24 bits: header bytes
+    n  header         in that encoding
+    m  body           the rest, opaque
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import Final
+
+from orbitmq.errors import FrameTooLargeError, ProtocolError
+
+Buffer = bytes | bytearray | memoryview
+
+FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
+PREFIX: Final = struct.Struct(">iI")
+PREFIX_BYTES: Final = PREFIX.size
+_HEADER_BYTES_MASK: Final = 0xFFFFFF
+
+
+class Encoding(IntEnum):
+    """How a header is written."""
+
+    JSON = 0
+    BINARY = 1
+
+
+def encode_frame(header: bytes, body: bytes, encoding: Encoding) -> bytes:
+    """Put a header and a body into one frame."""
+    if len(header) > _HEADER_BYTES_MASK:
+        raise ProtocolError(
+            f"a header of {len(header)} bytes does not fit a frame",
+            hint=f"headers hold {_HEADER_BYTES_MASK} bytes at most; move what is large into the body",
+        )
+    mark = encoding << 24 | len(header)
+    return PREFIX.pack(4 + len(header) + len(body), mark) + header + body
+
+
+def frame_end(chunk: Buffer, start: int, frame_bytes_max: int = FRAME_BYTES_MAX) -> int:
+    """Say where the frame at `start` ends, or 0 while its length field is incomplete.
+
+    The end may lie beyond the chunk: then the rest of the frame is still on its way.
+    """
+    if len(chunk) - start < 4:
+        return 0
+    frame_bytes = int.from_bytes(chunk[start : start + 4], "big", signed=True) + 4
+    if frame_bytes < PREFIX_BYTES:
+        raise ProtocolError(f"a frame claims {frame_bytes - 4} bytes, fewer than its own prefix")
+    if frame_bytes > frame_bytes_max:
+        raise FrameTooLargeError(frame_bytes, frame_bytes_max)
+    return start + frame_bytes
+
+
+def header_span(chunk: Buffer, start: int, end: int) -> tuple[int, Encoding]:
+    """Say where the header of the frame at `start` ends, and how it is written."""
+    _, mark = PREFIX.unpack_from(chunk, start)
+    header_end = start + PREFIX_BYTES + (mark & _HEADER_BYTES_MASK)
+    if header_end > end:
+        raise ProtocolError(
+            f"a header claims {mark & _HEADER_BYTES_MASK} bytes in a frame of {end - start}"
+        )
+    encoding = mark >> 24
+    if encoding > Encoding.BINARY:
+        raise ProtocolError(f"header encoding {encoding} is unknown; 0 is JSON, 1 is binary")
+    return header_end, Encoding.BINARY if encoding else Encoding.JSON

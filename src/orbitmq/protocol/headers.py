@@ -1,0 +1,140 @@
+"""Typed headers: a dataclass per request or response, mapped to the fields of a command.
+
+Every field travels as text under its lowerCamelCase name, or under the name given by `wire`.
+A field without a default is required; None is not sent.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NewType, Self
+
+from orbitmq.errors import ProtocolError
+from orbitmq.protocol.codes import RequestCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# A Java long; a plain int in a header is a Java int.
+Long = NewType("Long", int)
+
+_INT_MAX: Final = 2**31 - 1
+_LONG_MAX: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """What a command's fields say, typed; subclasses declare the fields."""
+
+    CODE: ClassVar[RequestCode]
+
+    @classmethod
+    def decode(cls, fields: dict[str, str]) -> Self:
+        """Read this header from a command's fields; unknown fields are ignored."""
+        values: dict[str, Any] = {}
+        for name, wire_name, parse, required in _columns(cls):
+            text = fields.get(wire_name)
+            if text is not None:
+                values[name] = _parsed(cls, wire_name, text, parse)
+            elif required:
+                raise ProtocolError(
+                    f"field {wire_name!r} of {cls.__name__} is missing",
+                    hint=f"the request carries {', '.join(sorted(fields)) or 'no fields'}",
+                )
+        return cls(**values)
+
+    def encode(self) -> dict[str, str]:
+        """Write this header as the fields of a command."""
+        return {
+            wire_name: _text(value)
+            for name, wire_name, _, _ in _columns(type(self))
+            if (value := getattr(self, name)) is not None
+        }
+
+
+def wire(name: str, default: Any = dataclasses.MISSING) -> Any:
+    """Declare a field whose name on the wire is not its own in camel case."""
+    return dataclasses.field(default=default, metadata={"wire": name})
+
+
+Column = tuple[str, str, "Callable[[str], object]", bool]
+
+
+_known_columns: dict[type[Header], list[Column]] = {}
+
+
+def _columns(header: type[Header]) -> list[Column]:
+    columns = _known_columns.get(header)
+    if columns is None:
+        columns = _known_columns[header] = _read_columns(header)
+    return columns
+
+
+def _read_columns(header: type[Header]) -> list[Column]:
+    hints = typing.get_type_hints(header)
+    return [
+        (
+            field.name,
+            field.metadata.get("wire", _camel(field.name)),
+            _PARSERS[_plain(hints[field.name])],
+            field.default is dataclasses.MISSING,
+        )
+        for field in dataclasses.fields(header)
+    ]
+
+
+def _plain(hint: Any) -> Any:
+    """Strip `| None` from a hint."""
+    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
+        (hint,) = (part for part in typing.get_args(hint) if part is not type(None))
+    return hint
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def _parsed(header: type[Header], name: str, text: str, parse: Callable[[str], object]) -> object:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise ProtocolError(
+            f"field {name!r} of {header.__name__} is {text[:60]!r}: {error}"
+        ) from error
+
+
+def _whole_number(limit: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        digits = text[1:] if text[:1] in {"-", "+"} else text
+        if not (digits.isascii() and digits.isdigit() and len(digits) <= 19):
+            raise ValueError("not a whole number")
+        number = int(text)
+        if not -limit - 1 <= number <= limit:
+            raise ValueError(f"outside {-limit - 1} … {limit}")
+        return number
+
+    return parse
+
+
+def _boolean(text: str) -> bool:
+    # Compat: Java takes everything but "true", in any case, as false.
+    return text.lower() == "true"
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+_PARSERS: Final[dict[Any, Callable[[str], object]]] = {
+    str: str,
+    int: _whole_number(_INT_MAX),
+    Long: _whole_number(_LONG_MAX),
+    bool: _boolean,
+    float: float,
+}

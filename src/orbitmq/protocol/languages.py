@@ -1,0 +1,35 @@
+"""The languages a peer may say it is written in."""
+
+from enum import IntEnum
+
+
+class Language(IntEnum):
+    """Numbers of the binary header; JSON headers carry the name."""
+
+    JAVA = 0
+    CPP = 1
+    DOTNET = 2
+    PYTHON = 3
+    DELPHI = 4
+    ERLANG = 5
+    RUBY = 6
+    OTHER = 7
+    HTTP = 8
+    GO = 9
+    PHP = 10
+    OMS = 11
+    RUST = 12
+    NODE_JS = 13
+
+
+def language_named(name: str) -> Language:
+    """Find a language by name; an unknown one is OTHER."""
+    return Language.__members__.get(name, Language.OTHER)
+
+
+def language_numbered(number: int) -> Language:
+    """Find a language by number; an unknown one is OTHER."""
+    return _BY_NUMBER.get(number, Language.OTHER)
+
+
+_BY_NUMBER = {language.value: language for language in Language}

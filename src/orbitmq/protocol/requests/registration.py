@@ -1,0 +1,245 @@
+"""How brokers report themselves to name servers: register, unregister, heartbeat.
+
+A register body is JSON, or with `compressed` a zlib stream of length-prefixed pieces:
+    data version (JSON); number of topics; each topic as text; filter servers (JSON);
+    from brokers of 5.0 on: number of static-topic mappings; each mapping (JSON)
+where a topic is `name readQueues writeQueues permission filterType [attributes as JSON]`.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from orbitmq import java_json
+from orbitmq.errors import ProtocolError
+from orbitmq.model.topics import TopicConfig
+from orbitmq.model.versions import V3_0_11, V5_0_0, DataVersion
+from orbitmq.protocol.codes import RequestCode
+from orbitmq.protocol.headers import Header, Long, wire
+
+# A compressed body may be small and unpack to anything; this bounds what it may become.
+UNPACKED_BYTES_MAX: Final = 64 * 1024 * 1024
+_LENGTH: Final = struct.Struct(">i")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterBroker(Header):
+    """A broker reports its address and, in the body, its topics."""
+
+    CODE = RequestCode.REGISTER_BROKER
+    broker_name: str
+    broker_address: str = wire("brokerAddr")
+    cluster_name: str
+    ha_address: str | None = wire("haServerAddr", None)
+    broker_id: Long
+    heartbeat_timeout_ms: Long | None = wire("heartbeatTimeoutMillis", None)
+    # Compat: absent from brokers before 5.0, which thereby say that they do not know the feature.
+    enable_acting_master: bool | None = None
+    compressed: bool = False
+    body_crc: int = wire("bodyCrc32", 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterBrokerReply(Header):
+    """Where a slave finds its master; the body may hold the order of topics."""
+
+    ha_address: str | None = wire("haServerAddr", None)
+    master_address: str | None = wire("masterAddr", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnregisterBroker(Header):
+    """A broker leaves."""
+
+    CODE = RequestCode.UNREGISTER_BROKER
+    broker_name: str
+    broker_address: str = wire("brokerAddr")
+    cluster_name: str
+    broker_id: Long
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerHeartbeat(Header):
+    """A broker is alive and has nothing to report."""
+
+    CODE = RequestCode.BROKER_HEARTBEAT
+    cluster_name: str
+    broker_address: str = wire("brokerAddr")
+    broker_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryDataVersion(Header):
+    """Ask whether the version in the body is news; counts as a heartbeat."""
+
+    CODE = RequestCode.QUERY_DATA_VERSION
+    cluster_name: str
+    broker_address: str = wire("brokerAddr")
+    broker_name: str | None = None
+    broker_id: Long | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryDataVersionReply(Header):
+    """Whether the broker should register; the body is the version known here."""
+
+    changed: bool
+
+
+class TopicTable(msgspec.Struct, kw_only=True):
+    """The topics of a broker and how new they are."""
+
+    data_version: DataVersion = msgspec.field(default_factory=DataVersion, name="dataVersion")
+    # Perf: kept as text; a broker's topics are read only when their version is news.
+    topics: msgspec.Raw = msgspec.field(default=msgspec.Raw(b"{}"), name="topicConfigTable")
+    queue_mappings: dict[str, dict[str, Any]] = msgspec.field(
+        default_factory=dict, name="topicQueueMappingInfoMap"
+    )
+
+
+class RegisterBody(msgspec.Struct, kw_only=True):
+    """What a broker reports of itself."""
+
+    filter_servers: list[str] | None = msgspec.field(default=None, name="filterServerList")
+    topic_table: TopicTable = msgspec.field(
+        default_factory=TopicTable, name="topicConfigSerializeWrapper"
+    )
+
+    def read_topics(self) -> dict[str, TopicConfig]:
+        """Read the topics, which are kept as text until they are asked for."""
+        text = bytes(self.topic_table.topics)
+        return {} if text == b"null" else java_json.decode(text, dict[str, TopicConfig])
+
+
+def decode_register_body(body: bytes, *, compressed: bool, version: int) -> RegisterBody:
+    """Read a register body of a broker of the given version."""
+    if not body:
+        return RegisterBody()
+    if version < V3_0_11:
+        return RegisterBody(topic_table=java_json.decode(body, TopicTable))
+    if compressed:
+        return _decode_pieces(_unpack(body), version)
+    return java_json.decode(body, RegisterBody)
+
+
+def encode_register_body(
+    topics: Mapping[str, TopicConfig], data_version: DataVersion, *, compressed: bool = False
+) -> bytes:
+    """Write the register body of a broker, for servers of any version."""
+    if compressed:
+        return zlib.compress(_encode_pieces(topics, data_version))
+    return java_json.encode(
+        {
+            "filterServerList": [],
+            "topicConfigSerializeWrapper": {
+                "dataVersion": data_version,
+                "mappingDataVersion": DataVersion(),
+                "topicConfigTable": dict(topics),
+                "topicQueueMappingDetailMap": {},
+                "topicQueueMappingInfoMap": {},
+            },
+        }
+    )
+
+
+def _unpack(body: bytes) -> bytes:
+    unpacker = zlib.decompressobj()
+    try:
+        pieces = unpacker.decompress(body, UNPACKED_BYTES_MAX)
+    except zlib.error as error:
+        raise ProtocolError(f"a compressed body of {len(body)} bytes is broken: {error}") from error
+    if unpacker.unconsumed_tail:
+        raise ProtocolError(f"a body of {len(body)} bytes unpacks to over {UNPACKED_BYTES_MAX}")
+    return pieces
+
+
+def _encode_pieces(topics: Mapping[str, TopicConfig], data_version: DataVersion) -> bytes:
+    pieces = bytearray(_piece(java_json.encode(data_version)))
+    pieces += _LENGTH.pack(len(topics))
+    for topic in topics.values():
+        attributes = java_json.encode(topic.attributes).decode()
+        pieces += _piece(
+            f"{topic.name} {topic.read_queues} {topic.write_queues} {topic.permission}"
+            f" {topic.filter_type} {attributes}".encode()
+        )
+    pieces += _piece(b"[]")
+    pieces += _LENGTH.pack(0)
+    return bytes(pieces)
+
+
+def _piece(content: bytes) -> bytes:
+    return _LENGTH.pack(len(content)) + content
+
+
+class _Pieces:
+    """Reads length-prefixed pieces one after the other."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self._position = 0
+
+    def number(self) -> int:
+        """Read a number of four bytes, which no count or length may make negative."""
+        end = self._position + _LENGTH.size
+        if end > len(self._content):
+            raise ProtocolError(f"a compressed body is cut off at byte {self._position}")
+        (number,) = _LENGTH.unpack_from(self._content, self._position)
+        if number < 0:
+            raise ProtocolError(f"a compressed body claims {number} at byte {self._position}")
+        self._position = end
+        return int(number)
+
+    def piece(self) -> bytes:
+        """Read one piece."""
+        end = self.number() + self._position
+        if end > len(self._content):
+            raise ProtocolError(f"a piece at byte {self._position} leaves the compressed body")
+        piece = self._content[self._position : end]
+        self._position = end
+        return piece
+
+
+def _decode_pieces(content: bytes, version: int) -> RegisterBody:
+    pieces = _Pieces(content)
+    data_version = java_json.decode(pieces.piece(), DataVersion)
+    topics: dict[str, TopicConfig] = {}
+    for _ in range(pieces.number()):
+        topic = _decode_topic(pieces.piece())
+        topics[topic.name] = topic
+    filter_servers = java_json.decode(pieces.piece(), list[str])
+    mappings: dict[str, dict[str, Any]] = {}
+    if version >= V5_0_0:
+        for _ in range(pieces.number()):
+            mapping = java_json.decode(pieces.piece(), dict[str, Any])
+            mappings[str(mapping.get("topic"))] = mapping
+    return RegisterBody(
+        filter_servers=filter_servers,
+        topic_table=TopicTable(
+            data_version=data_version,
+            topics=msgspec.Raw(java_json.encode(topics)),
+            queue_mappings=mappings,
+        ),
+    )
+
+
+def _decode_topic(line: bytes) -> TopicConfig:
+    try:
+        name, read_queues, write_queues, permission, filter_type, *rest = line.decode().split(" ")
+        return TopicConfig(
+            name=name,
+            read_queues=int(read_queues),
+            write_queues=int(write_queues),
+            permission=int(permission),
+            filter_type=filter_type,
+            attributes=java_json.decode(rest[0].encode(), dict[str, str])
+            if rest and rest[0]
+            else {},
+        )
+    except ValueError as error:
+        raise ProtocolError(f"a topic in a compressed body reads {line[:80]!r}: {error}") from error

@@ -1,0 +1,151 @@
+"""Where topics and brokers are: routes, clusters, topic lists, write permission."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from orbitmq.protocol.codes import RequestCode
+from orbitmq.protocol.headers import Header, wire
+
+# Fields that any request may carry: the zone a client lives in, and whether it stays there.
+ZONE_NAME: Final = "__ZONE_NAME"
+ZONE_MODE: Final = "__ZONE_MODE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetRoute(Header):
+    """Ask where a topic is; the reply's body is a `TopicRoute`."""
+
+    CODE = RequestCode.GET_ROUTEINFO_BY_TOPIC
+    topic: str
+    accept_standard_json_only: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetClusterView(Header):
+    """Ask for every broker; the reply's body is a `ClusterView`."""
+
+    CODE = RequestCode.GET_BROKER_CLUSTER_INFO
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetBrokerGroup(Header):
+    """Ask for the addresses of one broker group; the body is a `BrokerGroupReply`."""
+
+    CODE = RequestCode.GET_BROKER_MEMBER_GROUP
+    cluster_name: str
+    broker_name: str
+
+
+class BrokerMembers(msgspec.Struct, kw_only=True):
+    """The addresses of one broker group."""
+
+    addresses: dict[int, str] = msgspec.field(name="brokerAddrs")
+    name: str = msgspec.field(name="brokerName")
+    cluster: str
+
+
+class BrokerGroupReply(msgspec.Struct, kw_only=True):
+    """The JSON envelope around `BrokerMembers`."""
+
+    members: BrokerMembers = msgspec.field(name="brokerMemberGroup")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListTopics(Header):
+    """Ask for every topic name; the reply's body is a `TopicList`."""
+
+    CODE = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListClusterTopics(Header):
+    """Ask for the topic names of one cluster."""
+
+    CODE = RequestCode.GET_TOPICS_BY_CLUSTER
+    cluster: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListSystemTopics(Header):
+    """Ask for the topics that brokers make for themselves."""
+
+    CODE = RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListUnitTopics(Header):
+    """Ask for the topics of units."""
+
+    CODE = RequestCode.GET_UNIT_TOPIC_LIST
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListUnitSubscribedTopics(Header):
+    """Ask for the topics that units subscribe to."""
+
+    CODE = RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListUnitSubscribedPlainTopics(Header):
+    """Ask for the topics outside units that units subscribe to."""
+
+    CODE = RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST
+
+
+class TopicList(msgspec.Struct, kw_only=True):
+    """Topic names, as JSON."""
+
+    broker_address: str | None = msgspec.field(default=None, name="brokerAddr")
+    topics: list[str] = msgspec.field(default_factory=list, name="topicList")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTopicRoute(Header):
+    """Forget the route of a topic, in one cluster or in all."""
+
+    CODE = RequestCode.DELETE_TOPIC_IN_NAMESRV
+    topic: str
+    cluster_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddTopicRoute(Header):
+    """Add queues to a topic's route; the body is a `TopicRoute` that holds them."""
+
+    CODE = RequestCode.REGISTER_TOPIC_IN_NAMESRV
+    topic: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WipeWritePermission(Header):
+    """Stop sends to every topic of a broker."""
+
+    CODE = RequestCode.WIPE_WRITE_PERM_OF_BROKER
+    broker_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WipeWritePermissionReply(Header):
+    """How many topics were changed."""
+
+    topic_count: int = wire("wipeTopicCount")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddWritePermission(Header):
+    """Allow sends to every topic of a broker again."""
+
+    CODE = RequestCode.ADD_WRITE_PERM_OF_BROKER
+    broker_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddWritePermissionReply(Header):
+    """How many topics were changed."""
+
+    topic_count: int = wire("addTopicCount")

@@ -1,0 +1,36 @@
+"""Settings: one table of options, read by loader, help, live update and docs.
+
+This package is machinery only; each other package owns its config class:
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class ServerConfig:
+        listen_port: int = option(9876, low=0, high=65_535, doc="Port to listen on.")
+
+    settings = Settings.load(ServerConfig, file=path, environment=os.environ, flags=flags)
+    settings.of(ServerConfig).listen_port
+
+A part takes its own config object, never the whole settings. Where to find what:
+
+    option, option_kinds       a row, how it is declared, the types it can have
+    properties_file            Java properties text
+    environment                ORBITMQ_ variables
+    rocketmq_options           names of RocketMQ that have no effect here, or are refused
+    option_table               the verdict on each thing that was set
+    settings                   all sources together, live update, saving
+    file_replacement           a crash-safe rewrite of the file
+"""
+
+from orbitmq.settings.option import Option, check_limits, describe, option
+from orbitmq.settings.rocketmq_options import Role
+from orbitmq.settings.settings import Changed, OptionChange, Settings
+
+__all__ = [
+    "Changed",
+    "Option",
+    "OptionChange",
+    "Role",
+    "Settings",
+    "check_limits",
+    "describe",
+    "option",
+]

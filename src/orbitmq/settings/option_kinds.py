@@ -1,0 +1,165 @@
+"""The types an option can have: how each is written as text and read back.
+
+Text is what a file, the environment, a flag or a live update carries. Reading is strict: a value
+that is not fully understood is refused, where RocketMQ would keep the default without a word.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+# Nineteen digits hold every Java long; more would only be a slow way to say "too large".
+WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One type: its name for readers, what it takes, and both directions."""
+
+    name: str
+    takes: str
+    parse: Callable[[str], object]
+    write: Callable[[object], str]
+    holds: Callable[[object], bool]
+    members: tuple[str, ...] = ()
+
+
+def _parse_bool(text: str) -> bool:
+    lowered = text.lower()
+    if lowered not in {"true", "false"}:
+        raise ValueError(text)
+    return lowered == "true"
+
+
+def _write_bool(value: object) -> str:
+    return "true" if value else "false"
+
+
+def _parse_int(text: str) -> int:
+    # int() alone would also take 1_000 and digits of other scripts, which no Java peer reads.
+    if not WHOLE_NUMBER.fullmatch(text):
+        raise ValueError(text)
+    return int(text)
+
+
+def _parse_float(text: str) -> float:
+    number = float(text)
+    if "_" in text or not math.isfinite(number):
+        raise ValueError(text)
+    return number
+
+
+def _parse_path(text: str) -> Path:
+    if not text or "\0" in text:
+        raise ValueError(text)
+    return Path(text).expanduser()
+
+
+def _parse_optional_path(text: str) -> Path | None:
+    return _parse_path(text) if text else None
+
+
+def _write_optional(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def _parse_list(text: str) -> tuple[str, ...]:
+    return tuple(item for piece in text.split(";") if (item := piece.strip()))
+
+
+def _write_list(value: object) -> str:
+    assert isinstance(value, tuple)
+    return ";".join(value)
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, tuple) and all(isinstance(item, str) for item in value)
+
+
+KINDS: Final[dict[object, Kind]] = {
+    bool: Kind(
+        name="boolean",
+        takes="true or false",
+        parse=_parse_bool,
+        write=_write_bool,
+        holds=lambda value: isinstance(value, bool),
+    ),
+    int: Kind(
+        name="whole number", takes="a whole number", parse=_parse_int, write=str, holds=_is_int
+    ),
+    float: Kind(
+        name="number",
+        takes="a number",
+        parse=_parse_float,
+        write=str,
+        holds=lambda value: isinstance(value, float) or _is_int(value),
+    ),
+    str: Kind(
+        name="text",
+        takes="any text",
+        parse=str,
+        write=str,
+        holds=lambda value: isinstance(value, str),
+    ),
+    Path: Kind(
+        name="path",
+        takes="a path",
+        parse=_parse_path,
+        write=str,
+        holds=lambda value: isinstance(value, Path),
+    ),
+    Path | None: Kind(
+        name="path",
+        takes="a path, or nothing",
+        parse=_parse_optional_path,
+        write=_write_optional,
+        holds=lambda value: value is None or isinstance(value, Path),
+    ),
+    tuple[str, ...]: Kind(
+        name="list",
+        takes="texts separated by ';'",
+        parse=_parse_list,
+        write=_write_list,
+        holds=_is_list,
+    ),
+}
+
+
+def kind_of(annotation: object) -> Kind:
+    """Find the kind of a field from its annotation."""
+    try:
+        return KINDS[annotation]
+    except (KeyError, TypeError):
+        if isinstance(annotation, type) and issubclass(annotation, enum.StrEnum):
+            return _kind_of_enum(annotation)
+        raise TypeError(f"an option cannot have the type {annotation!r}") from None
+
+
+def _kind_of_enum(members: type[enum.StrEnum]) -> Kind:
+    """Build the kind of a closed set; letter case does not matter when it is read."""
+    by_lowered = {member.value.lower(): member for member in members}
+
+    def parse(text: str) -> enum.StrEnum:
+        try:
+            return by_lowered[text.lower()]
+        except KeyError:
+            raise ValueError(text) from None
+
+    return Kind(
+        name="choice",
+        takes="one of " + ", ".join(members),
+        parse=parse,
+        write=str,
+        holds=lambda value: isinstance(value, members),
+        members=tuple(members),
+    )

@@ -1,0 +1,190 @@
+r"""Java properties files: read with line numbers, and rewritten in place.
+
+A logical line is `name`, then `=`, `:` or blanks, then the value. `#` and `!` start comment lines.
+A backslash at the end of a line joins the next one without its indentation; elsewhere it starts
+an escape: \t \n \r \f, \uXXXX (UTF-16), or the next character as it is. Of a name given twice the
+last one counts. All as java.util.Properties reads it, except for the encoding: we read UTF-8,
+and Latin-1 where the bytes are no UTF-8.
+
+Compat: Java reads properties files as Latin-1, so that we write other characters as \uXXXX only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from orbitmq.errors import PropertiesError
+
+PROPERTIES_BYTES_MAX: Final = 1024 * 1024
+
+_BLANKS: Final = " \t\f"
+_NATURAL_LINE: Final = re.compile(r"([^\r\n]*)(\r\n|\r|\n|\Z)")
+_NAME_AND_VALUE: Final = re.compile(r"((?:[^\\=: \t\f]|\\.)*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
+_ESCAPE: Final = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))", re.DOTALL)
+_ESCAPED: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_TO_ESCAPE: Final = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Property:
+    """One name and its value, and the natural lines it lies on."""
+
+    name: str
+    value: str
+    line: int  # the first one, counted from 1
+    line_end: int  # the one after the last
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PropertiesFile:
+    """The text of a properties file and what it says."""
+
+    lines: tuple[tuple[str, str], ...]  # natural lines: text, line end
+    properties: tuple[Property, ...]
+    problems: tuple[PropertiesError, ...]
+
+    @classmethod
+    def parse(cls, content: bytes | str, *, name: str) -> PropertiesFile:
+        """Read a file; `name` is what its problems call it. Faulty lines become problems."""
+        text = _decode(content, name)
+        lines = tuple(
+            (match[1], match[2]) for match in _NATURAL_LINE.finditer(text) if match.group()
+        )
+        properties: list[Property] = []
+        problems: list[PropertiesError] = []
+        index = 0
+        while index < len(lines):
+            first = index
+            logical, index = _logical_line(lines, first)
+            if not logical:
+                continue
+            match = _NAME_AND_VALUE.fullmatch(logical)
+            assert match is not None, "every line has a name, if only an empty one"
+            try:
+                properties.append(
+                    Property(
+                        name=_unescape(match[1]),
+                        value=_unescape(match[2]),
+                        line=first + 1,
+                        line_end=index + 1,
+                    )
+                )
+            except ValueError as error:
+                problems.append(PropertiesError(f"{name}:{first + 1}", str(error)))
+        return cls(lines=lines, properties=tuple(properties), problems=tuple(problems))
+
+    def with_values(self, values: Mapping[str, str]) -> str:
+        """Give the text with new values: in place where a name is set, else at the end."""
+        # Of a name given twice the last one counts, so that one is replaced.
+        places = {found.name: found for found in self.properties if found.name in values}
+        starts = {found.line: found for found in places.values()}
+        line_end = self.lines[0][1] if self.lines and self.lines[0][1] else "\n"
+        written: list[str] = []
+        line = 1
+        while line <= len(self.lines):
+            replaced = starts.get(line)
+            if replaced is None:
+                text, end = self.lines[line - 1]
+                written.append(text + (end or line_end))
+                line += 1
+            else:
+                written.append(write_property(replaced.name, values[replaced.name]) + line_end)
+                line = replaced.line_end
+        added = [
+            write_property(name, value) + line_end
+            for name, value in values.items()
+            if name not in places
+        ]
+        if added and written and _is_continued(written[-1].rstrip("\r\n")):
+            # A backslash left over at the end of the file would swallow the first new line.
+            written.append(line_end)
+        written += added
+        return "".join(written)
+
+
+def encoding_of(content: bytes) -> str:
+    """Tell the encoding of a file; every content has one of the two."""
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError:
+        return "latin-1"
+    return "utf-8"
+
+
+def write_property(name: str, value: str) -> str:
+    """Write one line, without its end, with no more escapes than a reader needs."""
+    escaped_name = re.sub(r"([ =:])", r"\\\1", _escape(name))
+    if escaped_name.startswith(("#", "!")):
+        escaped_name = "\\" + escaped_name
+    escaped_value = _escape(value)
+    if escaped_value.startswith(" "):
+        escaped_value = "\\" + escaped_value
+    return f"{escaped_name}={escaped_value}"
+
+
+def _decode(content: bytes | str, name: str) -> str:
+    encoded = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
+    if len(encoded) > PROPERTIES_BYTES_MAX:
+        raise PropertiesError(
+            name,
+            f"more than {PROPERTIES_BYTES_MAX} bytes are no settings",
+            hint="check that this is the right file",
+        )
+    if isinstance(content, str):
+        return content.removeprefix("\ufeff")
+    return content.decode(encoding_of(content)).removeprefix("\ufeff")
+
+
+def _logical_line(lines: tuple[tuple[str, str], ...], index: int) -> tuple[str, int]:
+    """Join a line with those it continues on; give it and the index after it."""
+    logical = lines[index][0].lstrip(_BLANKS)
+    index += 1
+    if logical.startswith(("#", "!")) or logical == "\\":
+        # A backslash alone says nothing; the line after it may be a comment again.
+        return "", index
+    pieces = [logical]
+    while _is_continued(pieces[-1]):
+        pieces[-1] = pieces[-1][:-1]
+        if index == len(lines):
+            break
+        pieces.append(lines[index][0].lstrip(_BLANKS))
+        index += 1
+    return "".join(pieces), index
+
+
+def _is_continued(line: str) -> bool:
+    """Tell whether the line ends in a backslash that no other backslash escapes."""
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
+
+
+def _unescape(text: str) -> str:
+    if "\\" not in text:
+        return text
+
+    def character(match: re.Match[str]) -> str:
+        if match[1] is not None:
+            return chr(int(match[1], 16))
+        if match[2] == "u":
+            raise ValueError(f"\\u without four hexadecimal digits in {text!r}")
+        return _ESCAPED.get(match[2], match[2])
+
+    plain = _ESCAPE.sub(character, text)
+    try:
+        # Two escapes may be the halves of one character outside the first 65,536.
+        return plain.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+    except UnicodeDecodeError:
+        raise ValueError(f"half of a UTF-16 pair in {text!r}") from None
+
+
+def _escape(text: str) -> str:
+    return "".join(_TO_ESCAPE.get(character) or _escape_other(character) for character in text)
+
+
+def _escape_other(character: str) -> str:
+    if " " <= character <= "~":
+        return character
+    units = character.encode("utf-16-be", "surrogatepass").hex().upper()
+    return "".join(f"\\u{units[start : start + 4]}" for start in range(0, len(units), 4))

@@ -1,0 +1,342 @@
+"""The settings of one process: loaded once, read by its parts, changed live, saved.
+
+Stronger sources come first: flags, environment, file, defaults.
+
+Threads: `load`, `update` and `on_change` belong to one thread; listeners run there. `of`,
+`source_of`, `as_properties_text` and `save` may be called from any: they look at one state, which
+an update replaces as a whole.
+Crash: `save` leaves the old file or the new one; what was not saved is gone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from orbitmq.errors import (
+    FixedOptionError,
+    ForbiddenOptionError,
+    PropertiesError,
+    SettingsError,
+    SettingsProblemsError,
+)
+from orbitmq.settings.environment import read_environment
+from orbitmq.settings.file_replacement import replace_file
+from orbitmq.settings.option import HIDDEN, Option, check_limits
+from orbitmq.settings.option_table import Assignment, OptionTable, Origin, Reading, Setting
+from orbitmq.settings.properties_file import (
+    PROPERTIES_BYTES_MAX,
+    PropertiesFile,
+    encoding_of,
+    write_property,
+)
+from orbitmq.settings.rocketmq_options import Role
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+log = logging.getLogger(__name__)
+
+Config = TypeVar("Config")
+
+_UPDATE: Final = "update"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptionChange:
+    """One option that changed; the values are texts, secrets hidden."""
+
+    name: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changed:
+    """What a live update changed, and what its sender should know."""
+
+    options: tuple[OptionChange, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The options that have a new value."""
+        return frozenset(change.name for change in self.options)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _State:
+    """All values at one moment."""
+
+    configs: dict[type[object], DataclassInstance]
+    settings: dict[str, Setting]  # of the options that were set anywhere
+
+
+class Settings:
+    """The settings of one process."""
+
+    def __init__(self, table: OptionTable, state: _State, warnings: list[str]) -> None:
+        self.warnings = warnings
+        self._table = table
+        self._state = state
+        self._set_at_start = state.settings
+        self._listeners: list[Callable[[Changed], None]] = []
+        self._saving = threading.Lock()
+
+    @classmethod
+    def load(
+        cls,
+        *configs: type[DataclassInstance] | DataclassInstance,
+        file: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        flags: Mapping[str, str] | None = None,
+        role: Role | None = None,
+        leave_alone: Iterable[str] = (),
+    ) -> Settings:
+        """Read all sources; every problem found in them is in the error raised.
+
+        Args:
+            configs: the config classes, which one set of sources feeds together; in the place of
+                a class, a config of it that holds the defaults of this role.
+            file: a properties file.
+            environment: usually `os.environ`.
+            flags: texts by option name or field name.
+            role: what this process is, to tell its options from those of other roles.
+            leave_alone: options and ORBITMQ_ variables of others, which draw no warning.
+        """
+        defaults = [config() if isinstance(config, type) else config for config in configs]
+        for config in defaults:
+            check_limits(config)
+        table = OptionTable([type(config) for config in defaults], role=role)
+        content = _read(file) if file is not None else b""
+        from_file, warnings, problems = _assignments(content, file)
+        from_environment, unknown_variables = read_environment(
+            environment or {}, table, leave_alone=leave_alone
+        )
+        from_flags = [
+            Assignment(
+                name=table.name_of(name),
+                text=text,
+                origin=Origin.FLAG,
+                source="flag",
+                where=f"flag {name}",
+            )
+            for name, text in (flags or {}).items()
+        ]
+        reading = table.read([*from_file, *from_environment, *from_flags])
+        _raise_if_any([*problems, *reading.problems])
+        state = _with_settings(
+            table,
+            _State(
+                configs={type(config): config for config in defaults},
+                settings={},
+            ),
+            reading.settings,
+        )
+        return cls(table, state, [*warnings, *reading.warnings, *unknown_variables])
+
+    def of(self, config_class: type[Config]) -> Config:
+        """Give the current config of one class."""
+        config = self._state.configs[config_class]
+        assert isinstance(config, config_class)
+        return config
+
+    def source_of(self, name: str) -> str:
+        """Say where the value of an option came from."""
+        known = self._table.name_of(name)
+        if known not in self._table.options:
+            raise self._table.unknown(name, where="settings")
+        setting = self._state.settings.get(known)
+        return "default" if setting is None else setting.source
+
+    def as_properties_text(self) -> str:
+        """Write all options and their values as properties, sorted, secrets hidden."""
+        configs = self._state.configs
+        return "".join(
+            write_property(name, option.show(_value(configs, option))) + "\n"
+            for name, option in sorted(self._table.options.items())
+        )
+
+    def on_change(self, listener: Callable[[Changed], None]) -> None:
+        """Have `listener` called after each update that changed something."""
+        self._listeners.append(listener)
+
+    def update(
+        self, changes: str | bytes | Mapping[str, str], *, forbidden: Collection[str] = ()
+    ) -> Changed:
+        """Change live options, all of them or, when there is any problem, none.
+
+        Args:
+            changes: properties text, or texts by option name.
+            forbidden: the black list of the server; no option on it may be named at all.
+        """
+        assignments, warnings, problems = _assignments(changes, None)
+        blocked = sorted({found.name for found in assignments if found.name in forbidden})
+        if blocked:
+            raise ForbiddenOptionError(blocked)
+        reading = self._table.read(a for a in assignments if not self._is_hidden_secret(a))
+        settings, fixed = self._differing(reading)
+        _raise_if_any([*problems, *reading.problems, *fixed])
+        before = self._state
+        after = _with_settings(self._table, before, settings)
+        options = tuple(
+            OptionChange(
+                name=name,
+                old=self._table.options[name].show(
+                    _value(before.configs, self._table.options[name])
+                ),
+                new=self._table.options[name].show(setting.value),
+            )
+            for name, setting in settings.items()
+        )
+        warnings += reading.warnings
+        warnings += [
+            f"{name} is set by {start.source} at start, which is stronger than the file"
+            for name in settings
+            if (start := self._set_at_start.get(name)) is not None
+            and start.origin is not Origin.FILE
+        ]
+        changed = Changed(options=options, warnings=tuple(warnings))
+        if options:
+            self._state = after
+            self._tell(changed)
+        return changed
+
+    def save(self, path: Path) -> None:
+        """Write what live updates changed into a properties file, leaving its other lines.
+
+        Blocks on the disk.
+        """
+        with self._saving:
+            updated = {
+                name: self._table.options[name].kind.write(setting.value)
+                for name, setting in self._state.settings.items()
+                if setting.origin is Origin.UPDATE
+            }
+            if not updated:
+                return
+            previous = _read(path) if path.exists() else b""
+            parsed = PropertiesFile.parse(previous, name=str(path))
+            # A line that cannot be read would not survive being read back; leave the file alone.
+            _raise_if_any(parsed.problems)
+            content = parsed.with_values(updated).encode(encoding_of(previous))
+            try:
+                replace_file(path, content)
+            except OSError as error:
+                raise PropertiesError(
+                    str(path),
+                    f"cannot be written: {error.strerror}",
+                    hint="the new values are in use, but would be lost by a restart",
+                ) from error
+
+    def _differing(self, reading: Reading) -> tuple[dict[str, Setting], list[SettingsError]]:
+        """Keep the settings that change something; those that may not change are problems."""
+        settings: dict[str, Setting] = {}
+        fixed: list[SettingsError] = []
+        for name, setting in reading.settings.items():
+            option = self._table.options[name]
+            current = _value(self._state.configs, option)
+            if setting.value == current:
+                continue
+            if option.live:
+                settings[name] = setting
+            else:
+                fixed.append(
+                    FixedOptionError(
+                        name,
+                        where=setting.source,
+                        current=option.show(current),
+                        asked=option.show(setting.value),
+                    )
+                )
+        return settings, fixed
+
+    def _is_hidden_secret(self, assignment: Assignment) -> bool:
+        """Tell whether a secret comes back as it was shown, from someone who edits the text."""
+        option = self._table.options.get(assignment.name)
+        return option is not None and option.secret and assignment.text == HIDDEN
+
+    def _tell(self, changed: Changed) -> None:
+        for listener in self._listeners:
+            try:
+                listener(changed)
+            except Exception:
+                # The change holds already; a part that cannot follow must not hide it from others.
+                log.exception("settings listener failed changed=%s", sorted(changed.names))
+
+
+def _value(configs: Mapping[type[object], object], option: Option) -> object:
+    value: object = getattr(configs[option.owner], option.field)
+    return value
+
+
+def _with_settings(table: OptionTable, state: _State, settings: dict[str, Setting]) -> _State:
+    """Give the state after some settings; configs check relations between their own options."""
+    by_class: dict[type[object], dict[str, object]] = {}
+    for name, setting in settings.items():
+        option = table.options[name]
+        by_class.setdefault(option.owner, {})[option.field] = setting.value
+    configs = dict(state.configs)
+    problems: list[SettingsError] = []
+    for config_class, values in by_class.items():
+        try:
+            configs[config_class] = dataclasses.replace(configs[config_class], **values)
+        except SettingsError as problem:
+            problems.append(problem)
+    _raise_if_any(problems)
+    return _State(
+        configs=configs,
+        settings=state.settings | settings,
+    )
+
+
+def _read(file: Path) -> bytes:
+    try:
+        with file.open("rb") as opened:
+            return opened.read(PROPERTIES_BYTES_MAX + 1)
+    except OSError as error:
+        raise PropertiesError(
+            str(file), f"cannot be read: {error.strerror}", hint="check the path and its rights"
+        ) from error
+
+
+def _assignments(
+    content: str | bytes | Mapping[str, str], file: Path | None
+) -> tuple[list[Assignment], list[str], list[SettingsError]]:
+    """Turn properties into assignments, warnings and problems; without a file it is an update."""
+    if isinstance(content, Mapping):
+        assignments = [
+            Assignment(name=name, text=text, origin=Origin.UPDATE, source=_UPDATE, where=_UPDATE)
+            for name, text in content.items()
+        ]
+        return assignments, [], []
+    place = str(file) if file is not None else _UPDATE
+    source = file.name if file is not None else _UPDATE
+    parsed = PropertiesFile.parse(content, name=place)
+    last: dict[str, Assignment] = {}
+    warnings: list[str] = []
+    for found in parsed.properties:
+        where = f"{place}:{found.line}"
+        if found.name in last:
+            warnings.append(f"{where}: {found.name} is set again; the last one counts")
+        last[found.name] = Assignment(
+            name=found.name,
+            text=found.value,
+            origin=Origin.UPDATE if file is None else Origin.FILE,
+            source=f"{source} line {found.line}",
+            where=where,
+        )
+    return list(last.values()), warnings, list(parsed.problems)
+
+
+def _raise_if_any(problems: Iterable[SettingsError]) -> None:
+    several = list(problems)
+    if len(several) == 1:
+        raise several[0]
+    if several:
+        raise SettingsProblemsError(several)

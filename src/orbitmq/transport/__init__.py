@@ -1,0 +1,1 @@
+"""The only sockets of the remoting protocol: server, client, limits and TLS."""

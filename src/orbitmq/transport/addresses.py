@@ -1,0 +1,27 @@
+"""Addresses of servers, as `host:port` text."""
+
+from __future__ import annotations
+
+from orbitmq.errors import SettingsError
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Split `host:port`, where an IPv6 host stands in brackets."""
+    host, colon, port = text.strip().rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    if not colon or not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise SettingsError(
+            f"{text!r} is not an address",
+            hint="write host:port, for example 127.0.0.1:9876",
+        )
+    return host, int(port)
+
+
+def parse_addresses(text: str) -> list[str]:
+    """Split a list of addresses separated by semicolons, and check each."""
+    # Compat: RocketMQ takes an address with a scheme and uses what stands behind its last slash.
+    addresses = [part.strip().rpartition("/")[2] for part in text.split(";") if part.strip()]
+    for address in addresses:
+        parse_address(address)
+    return addresses

@@ -1,0 +1,66 @@
+"""Bounds on what a server or client has under way, in bytes and in calls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """What one connection may hold."""
+
+    frame_bytes_max: int
+    work_bytes_max: int
+    write_high_water_bytes: int
+    write_bytes_max: int
+
+
+class ByteBudget:
+    """Bytes that many holders share; taking fails rather than waits."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.taken = 0
+
+    def take(self, count: int) -> bool:
+        """Take `count` bytes if they are left."""
+        if self.taken + count > self.bytes_max:
+            return False
+        self.taken += count
+        return True
+
+    def give_back(self, count: int) -> None:
+        """Return bytes taken before."""
+        # Invariant: nobody returns more than was taken.
+        assert 0 <= count <= self.taken
+        self.taken -= count
+
+
+class CallBudget:
+    """Calls of one kind that may be under way at once."""
+
+    def __init__(self, kind: str, calls_max: int) -> None:
+        self.kind = kind
+        self.calls_max = calls_max
+        self.under_way = 0
+
+    def take(self) -> bool:
+        """Begin a call if the bound allows it."""
+        if self.under_way >= self.calls_max:
+            return False
+        self.under_way += 1
+        return True
+
+    def give_back(self) -> None:
+        """End a call begun before."""
+        # Invariant: nobody ends more calls than were begun.
+        assert self.under_way > 0
+        self.under_way -= 1
+
+
+class CallBudgets:
+    """The bounds on calls that one server or client makes to its peers."""
+
+    def __init__(self, *, oneway_max: int, unanswered_max: int) -> None:
+        self.oneway = CallBudget("one-way", oneway_max)
+        self.unanswered = CallBudget("unanswered", unanswered_max)

@@ -1,0 +1,3 @@
+"""OrbitMQ's own version, in one place."""
+
+__version__ = "0.1.0"

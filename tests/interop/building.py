@@ -1,0 +1,120 @@
+"""Builds the drivers and fetches the official jars: once, again only when something changed.
+
+A stamp beside the results holds the hash of what they were made from. A file lock keeps parallel
+runs apart; the second one finds the work done.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import re
+import shutil
+import subprocess
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+HERE = Path(__file__).parent
+JAVA_FOLDER = HERE / "java"
+GO_FOLDER = HERE / "go"
+TARGET_FOLDER = JAVA_FOLDER / "target"
+GO_DRIVER = GO_FOLDER / "bin" / "driver"
+
+LINES = ("v4", "v5")
+_BUILD_TIMEOUT_S = 900
+
+
+class BuildError(Exception):
+    """A driver cannot be built, or a tool for it is missing."""
+
+
+def java_version(line: str, part: str) -> str:
+    """The pinned version of `client` or `server` in a release line."""
+    pom = (JAVA_FOLDER / "pom.xml").read_text()
+    profile = pom[pom.index(f"<id>{line}</id>") :]
+    found = re.search(rf"<rocketmq\.{part}\.version>([^<]+)<", profile)
+    assert found is not None, (line, part)
+    return found[1]
+
+
+def go_version() -> str:
+    """The pinned version of the Go client."""
+    found = re.search(r"rocketmq-client-go/v2 v(\S+)", (GO_FOLDER / "go.mod").read_text())
+    assert found is not None
+    return found[1]
+
+
+def build_java() -> None:
+    """Fetch the jars of every line and compile the driver against each."""
+    poms = sorted(JAVA_FOLDER.glob("pom.xml")) + sorted(JAVA_FOLDER.glob("*/pom.xml"))
+    sources = sorted((JAVA_FOLDER / "client" / "src").rglob("*.java"))
+    poms_stamp = TARGET_FOLDER / "poms.stamp"
+    sources_stamp = TARGET_FOLDER / "sources.stamp"
+    with _locked(TARGET_FOLDER):
+        poms_hash, sources_hash = _hash(poms), _hash([*poms, *sources])
+        if _holds(sources_stamp, sources_hash):
+            return
+        _need("java", "mvn", unless="ORBITMQ_NO_INTEROP=1")
+        offline = ["-o"] if _holds(poms_stamp, poms_hash) else []
+        for line in LINES:
+            if not offline:
+                shutil.rmtree(TARGET_FOLDER / line, ignore_errors=True)
+            _run(["mvn", "-B", "-q", *offline, "-P", line, "process-classes"], JAVA_FOLDER)
+        poms_stamp.write_text(poms_hash)
+        sources_stamp.write_text(sources_hash)
+
+
+def build_go() -> None:
+    """Compile the Go driver."""
+    sources = sorted(path for path in GO_FOLDER.glob("*") if path.suffix in {".go", ".mod", ".sum"})
+    stamp = GO_DRIVER.parent / "driver.stamp"
+    with _locked(GO_DRIVER.parent):
+        sources_hash = _hash(sources)
+        if _holds(stamp, sources_hash) and GO_DRIVER.exists():
+            return
+        _need("go", unless="ORBITMQ_NO_GO=1")
+        _run(["go", "build", "-mod=readonly", "-trimpath", "-o", str(GO_DRIVER), "."], GO_FOLDER)
+        stamp.write_text(sources_hash)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "build.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _hash(files: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(str(file.relative_to(HERE)).encode() + b"\0" + file.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def _holds(stamp: Path, value: str) -> bool:
+    return stamp.exists() and stamp.read_text() == value
+
+
+def _need(*tools: str, unless: str) -> None:
+    for tool in tools:
+        if shutil.which(tool) is None:
+            raise BuildError(f"the interop suite needs {tool}; to do without, set {unless}")
+
+
+def _run(command: list[str], folder: Path) -> None:
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=_BUILD_TIMEOUT_S,
+        check=False,
+    )
+    if done.returncode:
+        raise BuildError(f"{' '.join(command)}\n{done.stdout}{done.stderr}")

@@ -1,0 +1,293 @@
+"""Fixtures and switches of the interop suite: official peers, started once where sharing is safe.
+
+Environment:
+    INTEROP=1             run the suite; a missing tool then fails it
+    ORBITMQ_NO_INTEROP=1  leave the suite out
+    ORBITMQ_NO_GO=1       leave the Go client out
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.interop import building, processes
+from tests.interop.drivers import Driver, GoDriver, JavaDriver
+from tests.interop.matrix import Matrix
+from tests.interop.official import OfficialBroker, OfficialNameServer
+from tests.interop.ours import OrbitNameServer
+from tests.interop.peers import (
+    ADMINS,
+    BROKERS,
+    CLIENTS,
+    GO_LINE,
+    NAME_SERVERS,
+    REFERENCE_LINE,
+    NameServer,
+    Peer,
+    StartBroker,
+    StartNameServer,
+)
+
+TEST_TIMEOUT_S = 180
+
+MATRIX = pytest.StashKey[Matrix]()
+WHOLE_SUITE = pytest.StashKey[bool]()
+BUILD_FAILURE = pytest.StashKey[building.BuildError]()
+LEFT_OUT = pytest.StashKey[str]()
+
+
+def _is_set(name: str) -> bool:
+    return os.environ.get(name, "") not in {"", "0"}
+
+
+# --- What runs ---------------------------------------------------------------------------------
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "scenario(fixture, name): a row of the interop matrix")
+    config.stash[MATRIX] = Matrix()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    interop = [item for item in items if item.get_closest_marker("interop")]
+    if not interop:
+        return
+    by_marker = "interop" in config.option.markexpr.replace("not interop", "")
+    reason = None
+    if _is_set("ORBITMQ_NO_INTEROP"):
+        reason = "ORBITMQ_NO_INTEROP is set"
+    elif not _is_set("INTEROP") and not by_marker:
+        reason = "set INTEROP=1"
+    if reason is not None:
+        config.stash[LEFT_OUT] = reason
+        _deselect(config, items, interop)
+        return
+
+    config.stash[WHOLE_SUITE] = _is_set("INTEROP") and _is_whole_suite(config, interop)
+    for item in interop:
+        config.stash[MATRIX].add(item)
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TEST_TIMEOUT_S))
+    if _is_set("ORBITMQ_NO_GO"):
+        _deselect(config, items, [item for item in interop if _uses_go(item)])
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build here, where no time limit of a single test runs."""
+    interop = [item for item in session.items if item.get_closest_marker("interop")]
+    if not interop or session.config.option.collectonly:
+        return
+    try:
+        building.build_java()
+        if any(_uses_go(item) for item in interop):
+            building.build_go()
+    except building.BuildError as failure:
+        session.config.stash[BUILD_FAILURE] = failure
+
+
+def _deselect(config: pytest.Config, items: list[pytest.Item], unwanted: list[pytest.Item]) -> None:
+    items[:] = [item for item in items if item not in unwanted]
+    config.hook.pytest_deselected(items=unwanted)
+
+
+def _uses_go(item: pytest.Item) -> bool:
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    return any(isinstance(value, Peer) and value.kind == "go" for value in params.values())
+
+
+def _is_whole_suite(config: pytest.Config, interop: list[pytest.Item]) -> bool:
+    narrowed = config.option.keyword or config.option.lf or any("::" in arg for arg in config.args)
+    files = set(Path(__file__).parent.glob("test_*.py"))
+    return not narrowed and files <= {item.path for item in interop}
+
+
+# --- What is said at the end -------------------------------------------------------------------
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if item.get_closest_marker("interop"):
+        item.config.stash[MATRIX].record(report)
+        if report.failed:
+            report.sections.extend((process.name, process.tail()) for process in processes.alive())
+    return report
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    if exitstatus == pytest.ExitCode.OK and _shortfalls(session.config):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    if LEFT_OUT in config.stash:
+        terminalreporter.write_line(f"interop: not run, {config.stash[LEFT_OUT]}")
+    rows = config.stash[MATRIX].rows()
+    if rows:
+        terminalreporter.section("interop matrix")
+        for row in rows:
+            terminalreporter.write_line(row)
+    for shortfall in _shortfalls(config):
+        terminalreporter.write_line(f"interop: {shortfall}", red=True)
+
+
+def _shortfalls(config: pytest.Config) -> list[str]:
+    if not config.stash.get(WHOLE_SUITE, False):
+        return []
+    without = {"go"} if _is_set("ORBITMQ_NO_GO") else set()
+    return config.stash[MATRIX].shortfalls(without=without)
+
+
+# --- Peers -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def new_folder(
+    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Path]:
+    """Makes a folder for each process, once what the processes run on has been built."""
+    if BUILD_FAILURE in pytestconfig.stash:
+        raise pytestconfig.stash[BUILD_FAILURE]
+    return lambda name: tmp_path_factory.mktemp(name.replace(" ", "-"))
+
+
+@pytest.fixture(scope="session")
+def name_servers(new_folder: Callable[[str], Path]) -> Iterator[dict[str, NameServer]]:
+    """An official name server and ours; every shared broker registers with both."""
+    servers: dict[str, NameServer] = {
+        "official": OfficialNameServer(REFERENCE_LINE, new_folder("official name server")),
+        "ours": OrbitNameServer(new_folder("our name server")),
+    }
+    try:
+        for server in servers.values():
+            server.process.start()
+        for server in servers.values():
+            server.wait_ready()
+        yield servers
+    finally:
+        for server in servers.values():
+            server.process.stop()
+
+
+@pytest.fixture(scope="session")
+def brokers(
+    name_servers: dict[str, NameServer], new_folder: Callable[[str], Path]
+) -> Iterator[dict[str, OfficialBroker]]:
+    """One official broker per line, shared: tests leave them as they found them."""
+    addresses = [server.address for server in name_servers.values()]
+    shared = {
+        line: OfficialBroker(line, f"broker-{line}", new_folder(f"broker-{line}"), addresses)
+        for line in building.LINES
+    }
+    try:
+        for broker in shared.values():
+            broker.process.start()
+        for broker in shared.values():
+            broker.wait_ready()
+        yield shared
+    finally:
+        for broker in shared.values():
+            broker.process.kill()
+
+
+@pytest.fixture(scope="session")
+def drivers(new_folder: Callable[[str], Path]) -> Iterator[Callable[[str], Any]]:
+    """Starts the driver of a line when it is first asked for."""
+    started: dict[str, Driver] = {}
+
+    def driver(line: str) -> Driver:
+        if line not in started:
+            folder = new_folder(f"driver-{line}")
+            made = GoDriver(folder) if line == GO_LINE else JavaDriver(line, folder)
+            started[line] = made.start()
+        return started[line]
+
+    yield driver
+    for running in started.values():
+        running.stop()
+
+
+@pytest.fixture(params=NAME_SERVERS)
+def name_server(request: pytest.FixtureRequest, name_servers: dict[str, NameServer]) -> NameServer:
+    """A name server that the shared brokers registered with."""
+    return name_servers[request.param]
+
+
+@pytest.fixture(params=BROKERS, ids=str)
+def broker(request: pytest.FixtureRequest, brokers: dict[str, OfficialBroker]) -> OfficialBroker:
+    """A shared official broker."""
+    return brokers[request.param.line]
+
+
+@pytest.fixture(params=CLIENTS, ids=str)
+def client(request: pytest.FixtureRequest, drivers: Callable[[str], Driver]) -> Driver:
+    """An official client."""
+    return drivers(request.param.line)
+
+
+@pytest.fixture(params=ADMINS, ids=str)
+def admin(request: pytest.FixtureRequest, drivers: Callable[[str], JavaDriver]) -> JavaDriver:
+    """The official mqadmin."""
+    return drivers(request.param.line)
+
+
+@pytest.fixture
+def java(drivers: Callable[[str], JavaDriver]) -> JavaDriver:
+    """A Java driver for what a test needs done, whichever line does it."""
+    return drivers(REFERENCE_LINE)
+
+
+@pytest.fixture
+def start_broker(new_folder: Callable[[str], Path]) -> Iterator[StartBroker]:
+    """Starts a broker of the test's own, to do harm to, and returns it once it is registered."""
+    started: list[OfficialBroker] = []
+
+    def start(line: str, name_servers: list[str]) -> OfficialBroker:
+        name = f"own-{line}-{len(started)}"
+        made = OfficialBroker(line, name, new_folder(name), name_servers)
+        started.append(made)
+        made.process.start()
+        made.wait_ready()
+        return made
+
+    yield start
+    for made in started:
+        made.process.kill()
+
+
+@pytest.fixture
+def start_name_server(new_folder: Callable[[str], Path]) -> Iterator[StartNameServer]:
+    """Starts one of our name servers for the test alone."""
+    started: list[OrbitNameServer] = []
+
+    def start() -> OrbitNameServer:
+        made = OrbitNameServer(new_folder("own name server"))
+        started.append(made)
+        made.process.start()
+        made.wait_ready()
+        return made
+
+    yield start
+    for made in started:
+        made.process.stop()
+
+
+@pytest.fixture(scope="session")
+def _topic_numbers() -> Iterator[int]:
+    return itertools.count(1)
+
+
+@pytest.fixture
+def new_topic(_topic_numbers: Iterator[int]) -> str:
+    """A topic name that no other test uses."""
+    return f"interop-topic-{next(_topic_numbers)}"

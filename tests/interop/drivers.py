@@ -1,0 +1,203 @@
+"""The official clients, driven through a child process that takes JSON lines.
+
+Threads: each driver has one thread that reads answers; any thread may call.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from tests.interop.building import GO_DRIVER
+from tests.interop.official import java_command
+from tests.interop.processes import ChildProcess
+
+CALL_TIMEOUT_S = 30
+CONSUME_TIMEOUT_MS = 30_000
+
+
+class DriverError(Exception):
+    """A scenario failed in the client; the message has the client's own words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """What a producer was told, one entry per message."""
+
+    message_ids: list[str]
+    queue_ids: list[int]
+    statuses: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    """One message as a consumer saw it."""
+
+    body: str
+    tags: str | None
+    keys: str | None
+    message_id: str
+    queue_id: int
+    reconsume_times: int
+
+
+class Driver:
+    """A running driver; one method per scenario."""
+
+    def __init__(self, process: ChildProcess) -> None:
+        self.process = process
+        self._ids = itertools.count(1)
+        self._waiting: dict[int, Future[dict[str, Any]]] = {}
+        self._writing = threading.Lock()
+        self._reader = threading.Thread(target=self._read, name=process.name, daemon=True)
+
+    def start(self) -> Self:
+        """Start the process, without waiting for it."""
+        self.process.start()
+        self._reader.start()
+        return self
+
+    def stop(self) -> None:
+        """End the process; the clients in it do not say goodbye."""
+        self.process.kill()
+        if self._reader.ident is not None:
+            self._reader.join(CALL_TIMEOUT_S)
+
+    def call(
+        self, scenario: str, *, call_timeout_s: float = CALL_TIMEOUT_S, **args: object
+    ) -> dict[str, Any]:
+        """Run one scenario and return its result."""
+        answered: Future[dict[str, Any]] = Future()
+        number = next(self._ids)
+        self._waiting[number] = answered
+        with self._writing:
+            self.process.stdin.write(
+                json.dumps({"id": number, "scenario": scenario, "args": args}) + "\n"
+            )
+            self.process.stdin.flush()
+        try:
+            answer = answered.result(call_timeout_s)
+        except TimeoutError:
+            raise TimeoutError(
+                f"{self.process.name} did not finish {scenario} within {call_timeout_s:.0f} s"
+            ) from None
+        finally:
+            self._waiting.pop(number, None)
+        if not answer["ok"]:
+            raise DriverError(
+                f"{self.process.name}: {scenario}: {answer['error']}\n{answer.get('trace', '')}"
+            )
+        result: dict[str, Any] = answer["result"]
+        return result
+
+    def produce(
+        self,
+        namesrv: str,
+        topic: str,
+        count: int,
+        *,
+        group: str = "interop-producers",
+        tags: str = "",
+        keys: str = "",
+        body_bytes: int = 0,
+    ) -> Sent:
+        """Send messages `message 0`, `message 1`, … with a producer of their own."""
+        return Sent(
+            **self.call(
+                "produce",
+                namesrv=namesrv,
+                topic=topic,
+                count=count,
+                group=group,
+                tags=tags,
+                keys=keys,
+                body_bytes=body_bytes,
+            )
+        )
+
+    def consume(
+        self, namesrv: str, topic: str, count: int, *, group: str, expression: str = "*"
+    ) -> list[Received]:
+        """Receive messages with a push consumer, from the first on, until `count` have come."""
+        result = self.call(
+            "consume",
+            call_timeout_s=CALL_TIMEOUT_S + CONSUME_TIMEOUT_MS / 1000,
+            namesrv=namesrv,
+            topic=topic,
+            count=count,
+            group=group,
+            expression=expression,
+            timeout_ms=CONSUME_TIMEOUT_MS,
+        )
+        return [Received(**message) for message in result["messages"]]
+
+    def open_producer(self, producer: str, namesrv: str) -> None:
+        """Start a producer that lives on under a name."""
+        self.call("open_producer", producer=producer, namesrv=namesrv, group=f"group-{producer}")
+
+    def send(self, producer: str, topic: str, count: int) -> Sent:
+        """Send messages with an open producer."""
+        return Sent(**self.call("send", producer=producer, topic=topic, count=count))
+
+    def close_producer(self, producer: str) -> None:
+        """Shut an open producer down."""
+        self.call("close_producer", producer=producer)
+
+    def _read(self) -> None:
+        for line in self.process.stdout:
+            answer = json.loads(line)
+            waiting = self._waiting.pop(answer["id"], None)
+            if waiting is not None:
+                waiting.set_result(answer)
+        for waiting in list(self._waiting.values()):
+            waiting.set_exception(DriverError(f"{self.process.name} ended\n{self.process.tail()}"))
+
+
+class JavaDriver(Driver):
+    """The Java client and tools of one line."""
+
+    def __init__(self, line: str, folder: Path) -> None:
+        super().__init__(
+            ChildProcess(
+                f"Java driver {line}",
+                java_command(line, "client", folder, "org.orbitmq.interop.Driver"),
+                folder,
+                pipes=True,
+            )
+        )
+
+    def mqadmin(self, *arguments: str, complaint: str = "") -> str:
+        """Run one mqadmin command line and return what it printed to standard output.
+
+        Fails when it complained on standard error, unless the complaint holds the text expected.
+        """
+        result = self.call("mqadmin", arguments=arguments)
+        printed: str = result["stdout"]
+        complained: str = result["stderr"]
+        if complained and not (complaint and complaint in complained):
+            raise DriverError(f"mqadmin {' '.join(arguments)}\n{printed}{complained}")
+        return printed
+
+    def route(self, namesrv: str, topic: str) -> dict[str, Any]:
+        """The route of a topic as the admin client sees it."""
+        return self.call("route", namesrv=namesrv, topic=topic)
+
+
+class GoDriver(Driver):
+    """The Go client."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(
+            ChildProcess(
+                "Go driver",
+                [str(GO_DRIVER)],
+                folder,
+                environment={"HOME": str(folder)},
+                pipes=True,
+            )
+        )

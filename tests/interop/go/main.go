@@ -1,0 +1,80 @@
+// Command driver drives the official Go client on orders from a test: one JSON object per line in,
+// one per line out, in the shape of the Java driver. Whatever else is printed goes to stderr.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+
+	"github.com/apache/rocketmq-client-go/v2/rlog"
+)
+
+type request struct {
+	ID       int             `json:"id"`
+	Scenario string          `json:"scenario"`
+	Args     json.RawMessage `json:"args"`
+}
+
+type answer struct {
+	ID     int    `json:"id"`
+	OK     bool   `json:"ok"`
+	Result any    `json:"result,omitempty"`
+	Error  string `json:"error,omitempty"`
+}
+
+// A scenario takes its arguments as JSON and returns something JSON can show.
+type scenario func(args json.RawMessage) (any, error)
+
+var scenarios = map[string]scenario{
+	"ping":           ping,
+	"produce":        produce,
+	"open_producer":  openProducer,
+	"send":           sendWithOpen,
+	"close_producer": closeProducer,
+	"consume":        consume,
+}
+
+func main() {
+	rlog.SetLogLevel("warn")
+	var writing sync.Mutex
+	answers := json.NewEncoder(os.Stdout)
+	requests := bufio.NewScanner(os.Stdin)
+	for requests.Scan() {
+		var asked request
+		if err := json.Unmarshal(requests.Bytes(), &asked); err != nil {
+			fmt.Fprintln(os.Stderr, "not a request:", err)
+			os.Exit(1)
+		}
+		if asked.Scenario == "exit" {
+			return
+		}
+		go func() {
+			given := run(asked)
+			writing.Lock()
+			defer writing.Unlock()
+			if err := answers.Encode(given); err != nil {
+				fmt.Fprintln(os.Stderr, "cannot answer:", err)
+			}
+		}()
+	}
+}
+
+func run(asked request) answer {
+	known, ok := scenarios[asked.Scenario]
+	if !ok {
+		return answer{ID: asked.ID, Error: "no scenario " + asked.Scenario}
+	}
+	result, err := known(asked.Args)
+	if err != nil {
+		return answer{ID: asked.ID, Error: err.Error()}
+	}
+	return answer{ID: asked.ID, OK: true, Result: result}
+}
+
+func ping(json.RawMessage) (any, error) {
+	return map[string]string{"go": runtime.Version()}, nil
+}

@@ -1,0 +1,64 @@
+package org.orbitmq.interop;
+
+import com.alibaba.fastjson.JSONObject;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.UUID;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
+import org.apache.rocketmq.common.message.MessageExt;
+
+/** Receiving: {@code consume} runs a push consumer until enough messages came or time is up. */
+final class Consuming {
+    private Consuming() {
+    }
+
+    static void register(Map<String, Scenario> scenarios) {
+        scenarios.put("consume", Consuming::consume);
+    }
+
+    private static Object consume(JSONObject args) throws Exception {
+        List<JSONObject> received = new ArrayList<>();
+        CountDownLatch missing = new CountDownLatch(args.getIntValue("count"));
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(args.getString("group"));
+        consumer.setNamesrvAddr(args.getString("namesrv"));
+        consumer.setInstanceName(UUID.randomUUID().toString());
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.subscribe(args.getString("topic"), args.getString("expression"));
+        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            for (MessageExt message : messages) {
+                synchronized (received) {
+                    received.add(shown(message));
+                }
+                missing.countDown();
+            }
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        consumer.start();
+        try {
+            missing.await(args.getLongValue("timeout_ms"), TimeUnit.MILLISECONDS);
+        } finally {
+            consumer.shutdown();
+        }
+        synchronized (received) {
+            return Map.of("messages", new ArrayList<>(received));
+        }
+    }
+
+    private static JSONObject shown(MessageExt message) {
+        JSONObject shown = new JSONObject();
+        shown.put("body", new String(message.getBody(), StandardCharsets.UTF_8));
+        shown.put("tags", message.getTags());
+        shown.put("keys", message.getKeys());
+        shown.put("message_id", message.getMsgId());
+        shown.put("queue_id", message.getQueueId());
+        shown.put("reconsume_times", message.getReconsumeTimes());
+        return shown;
+    }
+}

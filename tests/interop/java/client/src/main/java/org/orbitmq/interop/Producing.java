@@ -1,0 +1,86 @@
+package org.orbitmq.interop;
+
+import com.alibaba.fastjson.JSONObject;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.UUID;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.common.message.Message;
+
+/**
+ * Sending: {@code produce} with a producer of its own, or {@code open_producer}, {@code send} any
+ * number of times and {@code close_producer} with one that lives on between requests.
+ */
+final class Producing {
+    private static final Map<String, DefaultMQProducer> OPEN = new ConcurrentHashMap<>();
+
+    private Producing() {
+    }
+
+    static void register(Map<String, Scenario> scenarios) {
+        scenarios.put("produce", Producing::produce);
+        scenarios.put("open_producer", Producing::open);
+        scenarios.put("send", args -> send(OPEN.get(args.getString("producer")), args));
+        scenarios.put("close_producer", Producing::close);
+    }
+
+    private static Object produce(JSONObject args) throws Exception {
+        DefaultMQProducer producer = started(args);
+        try {
+            return send(producer, args);
+        } finally {
+            producer.shutdown();
+        }
+    }
+
+    private static Object open(JSONObject args) throws Exception {
+        OPEN.put(args.getString("producer"), started(args));
+        return Map.of();
+    }
+
+    private static Object close(JSONObject args) {
+        OPEN.remove(args.getString("producer")).shutdown();
+        return Map.of();
+    }
+
+    private static DefaultMQProducer started(JSONObject args) throws Exception {
+        DefaultMQProducer producer = new DefaultMQProducer(args.getString("group"));
+        producer.setNamesrvAddr(args.getString("namesrv"));
+        producer.setInstanceName(UUID.randomUUID().toString());
+        if (args.containsKey("route_poll_ms")) {
+            producer.setPollNameServerInterval(args.getIntValue("route_poll_ms"));
+        }
+        producer.start();
+        return producer;
+    }
+
+    private static Object send(DefaultMQProducer producer, JSONObject args) throws Exception {
+        List<String> ids = new ArrayList<>();
+        List<Integer> queues = new ArrayList<>();
+        List<String> statuses = new ArrayList<>();
+        for (int number = 0; number < args.getIntValue("count"); number++) {
+            SendResult sent = producer.send(message(args, number));
+            ids.add(sent.getMsgId());
+            queues.add(sent.getMessageQueue().getQueueId());
+            statuses.add(sent.getSendStatus().name());
+        }
+        return Map.of("message_ids", ids, "queue_ids", queues, "statuses", statuses);
+    }
+
+    private static Message message(JSONObject args, int number) {
+        StringBuilder body = new StringBuilder("message " + number);
+        while (body.length() < args.getIntValue("body_bytes")) {
+            body.append('.');
+        }
+        String keys = args.getString("keys");
+        return new Message(
+            args.getString("topic"),
+            args.getString("tags"),
+            keys == null ? null : keys + number,
+            body.toString().getBytes(StandardCharsets.UTF_8));
+    }
+}

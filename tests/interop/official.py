@@ -1,0 +1,173 @@
+"""Official RocketMQ name servers and brokers as child processes, small and on this machine only."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.interop import wire
+from tests.interop.building import JAVA_FOLDER, TARGET_FOLDER
+from tests.interop.processes import ChildProcess, free_port
+from tests.interop.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+CLUSTER = "InteropCluster"
+START_TIMEOUT_S = 60
+REGISTER_TIMEOUT_S = 30
+
+# The logging configuration under each name that some version looks for.
+_LOGBACK_NAMES = (
+    "rmq.logback.xml",
+    "logback_broker.xml",
+    "logback_namesrv.xml",
+    "logback_tools.xml",
+)
+
+
+def java_command(line: str, part: str, folder: Path, main: str, *args: str) -> list[str]:
+    """The command of a small JVM whose home, logs and configuration lie in `folder`.
+
+    `part` is `server` or `client`: a line may have them in different versions, so each has its jars.
+    """
+    configuration = folder / "conf"
+    configuration.mkdir(parents=True, exist_ok=True)
+    for name in _LOGBACK_NAMES:
+        shutil.copyfile(JAVA_FOLDER / "logback.xml", configuration / name)
+    built = TARGET_FOLDER / line
+    return [
+        "java",
+        "-Xms64m",
+        "-Xmx256m",
+        "-XX:MaxDirectMemorySize=256m",
+        "-XX:+UseSerialGC",
+        # These processes live for a minute: compiling harder costs more than it brings.
+        "-XX:TieredStopAtLevel=1",
+        "-XX:-UsePerfData",
+        # Releases of the 4.9 line reach into these to unmap their files.
+        "--add-opens=java.base/java.nio=ALL-UNNAMED",
+        "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+        "-Djava.security.manager=allow",
+        f"-Duser.home={folder}",
+        f"-Djava.io.tmpdir={folder}",
+        f"-Drocketmq.home.dir={folder}",
+        f"-Dinterop.log={folder / 'rocketmq.log'}",
+        "-Drocketmq.client.logUseSlf4j=true",
+        # Making a certificate takes a broker longer than everything else at start.
+        "-Dtls.server.mode=disabled",
+        # A nearly full disk of the machine must not turn into refused messages.
+        "-Drocketmq.broker.diskSpaceWarningLevelRatio=0.99",
+        "-Drocketmq.broker.diskSpaceCleanForciblyRatio=0.99",
+        "-cp",
+        f"{configuration}:{built / part / 'classes'}:{built / f'lib-{part}'}/*",
+        main,
+        *args,
+    ]
+
+
+class OfficialNameServer:
+    """An official name server of one line."""
+
+    def __init__(self, line: str, folder: Path) -> None:
+        self.address = f"127.0.0.1:{free_port()}"
+        settings = _write_settings(
+            folder / "namesrv.conf",
+            {
+                "listenPort": self.address.rpartition(":")[2],
+                "bindAddress": "127.0.0.1",
+                "kvConfigPath": str(folder / "kvConfig.json"),
+            },
+        )
+        self.process = ChildProcess(
+            f"official name server {line}",
+            java_command(
+                line,
+                "server",
+                folder,
+                "org.apache.rocketmq.namesrv.NamesrvStartup",
+                "-c",
+                str(settings),
+            ),
+            folder,
+            environment={"ROCKETMQ_HOME": str(folder)},
+        )
+
+    def wait_ready(self) -> None:
+        """Return once it serves."""
+        self.process.wait_printed("boot success", timeout_s=START_TIMEOUT_S)
+
+
+class OfficialBroker:
+    """An official broker of one line, a master without slaves, known to `name_servers`."""
+
+    def __init__(self, line: str, name: str, folder: Path, name_servers: Sequence[str]) -> None:
+        self.line = line
+        self.name = name
+        self.name_servers = tuple(name_servers)
+        # Beside its own port a broker listens two below (VIP) and one above (replication).
+        port = free_port(-2, 1)
+        self.address = f"127.0.0.1:{port}"
+        settings = _write_settings(
+            folder / "broker.conf",
+            {
+                "brokerClusterName": CLUSTER,
+                "brokerName": name,
+                "brokerId": "0",
+                "brokerIP1": "127.0.0.1",
+                "brokerIP2": "127.0.0.1",
+                "bindAddress": "127.0.0.1",
+                "listenPort": str(port),
+                "namesrvAddr": ";".join(name_servers),
+                "storePathRootDir": str(folder / "store"),
+                "storePathCommitLog": str(folder / "store" / "commitlog"),
+                "mappedFileSizeCommitLog": str(16 << 20),
+                "mappedFileSizeConsumeQueue": str(20 * 10_000),
+                "maxHashSlotNum": "10000",
+                "maxIndexNum": "40000",
+                "timerWheelEnable": "false",
+                # A loaded machine must not turn into refused messages.
+                "waitTimeMillsInSendQueue": "5000",
+                "osPageCacheBusyTimeOutMills": "5000",
+            },
+        )
+        self.process = ChildProcess(
+            f"official broker {line} {name}",
+            java_command(
+                line,
+                "server",
+                folder,
+                "org.apache.rocketmq.broker.BrokerStartup",
+                "-c",
+                str(settings),
+            ),
+            folder,
+            environment={"ROCKETMQ_HOME": str(folder)},
+        )
+
+    def wait_ready(self) -> None:
+        """Return once it serves and every name server knows it."""
+        self.process.wait_printed("boot success", timeout_s=START_TIMEOUT_S)
+        for name_server in self.name_servers:
+            self.wait_registered(name_server)
+
+    def wait_registered(self, name_server: str) -> None:
+        """Return once the name server at this address knows the broker."""
+        wait_until(
+            lambda: self.name in wire.broker_names(name_server),
+            timeout_s=REGISTER_TIMEOUT_S,
+            what=f"{self.name} at name server {name_server}",
+        )
+
+    def create_topic(self, topic: str) -> None:
+        """Create a topic on this broker alone, and return once every name server knows it."""
+        wire.create_topic(self.address, topic)
+        for name_server in self.name_servers:
+            wire.wait_route_code(name_server, topic, wire.SUCCESS, timeout_s=REGISTER_TIMEOUT_S)
+
+
+def _write_settings(file: Path, settings: dict[str, str]) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    return file

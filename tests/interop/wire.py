@@ -1,0 +1,141 @@
+"""One request to a RocketMQ server by hand, to see its exact answer.
+
+Knows just enough of the remoting protocol, and nothing of our own codec: what it says about our
+servers must not rest on our own code.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from dataclasses import dataclass
+from typing import Any
+
+from tests.interop.waiting import wait_until
+
+UPDATE_AND_CREATE_TOPIC = 17
+GET_KV_CONFIG = 101
+GET_ROUTE = 105
+GET_CLUSTERS = 106
+
+SUCCESS = 0
+TOPIC_NOT_EXIST = 17
+QUERY_NOT_FOUND = 22
+
+_VERSION_WITH_QUOTED_IDS = 401
+_UNQUOTED_KEY = re.compile(rb"([{,])(\d+):")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a server said."""
+
+    code: int
+    remark: str
+    fields: dict[str, str]
+    body: Any
+
+
+def ask(
+    address: str, code: int, fields: dict[str, str] | None = None, *, timeout_s: float = 5
+) -> Answer:
+    """Send one request without a body to `host:port` and return the answer."""
+    header = json.dumps(
+        {
+            "code": code,
+            "language": "JAVA",
+            "version": _VERSION_WITH_QUOTED_IDS,
+            "opaque": 1,
+            "flag": 0,
+            "serializeTypeCurrentRPC": "JSON",
+            "extFields": fields or {},
+        }
+    ).encode()
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=timeout_s) as connection:
+        connection.sendall(
+            (len(header) + 4).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header
+        )
+        with connection.makefile("rb") as replies:
+            frame = replies.read(int.from_bytes(_exactly(replies.read(4), 4), "big"))
+    header_bytes = int.from_bytes(frame[1:4], "big")
+    reply = json.loads(frame[4 : 4 + header_bytes])
+    return Answer(
+        code=reply["code"],
+        remark=reply.get("remark") or "",
+        fields=reply.get("extFields") or {},
+        body=_parse_body(frame[4 + header_bytes :]),
+    )
+
+
+def broker_names(name_server: str) -> set[str]:
+    """The brokers that a name server knows; none while it does not answer."""
+    try:
+        clusters = ask(name_server, GET_CLUSTERS).body
+    except OSError:
+        return set()
+    return set(clusters["brokerAddrTable"]) if clusters else set()
+
+
+def route_code(name_server: str, topic: str) -> int:
+    """The code that a name server answers when asked for the route of a topic."""
+    return ask(name_server, GET_ROUTE, {"topic": topic}).code
+
+
+def route_permissions(name_server: str, topic: str) -> dict[str, int]:
+    """Which permission a name server shows for a topic, by broker."""
+    route = ask(name_server, GET_ROUTE, {"topic": topic}).body
+    return {queue["brokerName"]: queue["perm"] for queue in route["queueDatas"]} if route else {}
+
+
+def wait_route_code(name_server: str, topic: str, code: int, *, timeout_s: float) -> None:
+    """Return once a name server answers with `code` when asked for the route of a topic."""
+    wait_until(
+        lambda: route_code(name_server, topic) == code,
+        timeout_s=timeout_s,
+        what=f"code {code} for topic {topic} at name server {name_server}",
+    )
+
+
+def wait_route_permissions(
+    name_server: str, topic: str, permissions: dict[str, int], *, timeout_s: float
+) -> None:
+    """Return once a name server shows these permissions for a topic, by broker."""
+    wait_until(
+        lambda: route_permissions(name_server, topic) == permissions,
+        timeout_s=timeout_s,
+        what=f"permissions {permissions} for topic {topic} at name server {name_server}",
+    )
+
+
+def create_topic(broker: str, topic: str, *, queues: int = 4) -> None:
+    """Create a topic on one broker, which then tells its name servers."""
+    answer = ask(
+        broker,
+        UPDATE_AND_CREATE_TOPIC,
+        {
+            "topic": topic,
+            "defaultTopic": "TBW102",
+            "readQueueNums": str(queues),
+            "writeQueueNums": str(queues),
+            "perm": "6",
+            "topicFilterType": "SINGLE_TAG",
+            "topicSysFlag": "0",
+            "order": "false",
+        },
+    )
+    assert answer.code == SUCCESS, answer
+
+
+def _exactly(piece: bytes, length: int) -> bytes:
+    if len(piece) != length:
+        raise ConnectionError("the server closed the connection instead of answering")
+    return piece
+
+
+def _parse_body(body: bytes) -> Any:
+    if not body:
+        return None
+    # Java servers write number keys of maps without quotes.
+    return json.loads(_UNQUOTED_KEY.sub(rb'\1"\2":', body))

@@ -1,0 +1,60 @@
+"""Replacing a file as a whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orbitmq.settings.file_replacement import replace_file
+
+
+def test_the_new_content_is_there_and_the_old_one_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "namesrv.conf"
+    path.write_bytes(b"old")
+    path.chmod(0o640)
+
+    replace_file(path, b"new")
+
+    assert path.read_bytes() == b"new"
+    assert (tmp_path / "namesrv.conf.bak").read_bytes() == b"old"
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert (tmp_path / "namesrv.conf.bak").stat().st_mode & 0o777 == 0o640
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_new_file_is_made_with_its_folders_and_only_its_owner_reads_it(tmp_path: Path) -> None:
+    path = tmp_path / "etc" / "namesrv.conf"
+
+    replace_file(path, b"new")
+
+    assert path.read_bytes() == b"new"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    target = tmp_path / "real.conf"
+    target.write_bytes(b"old")
+    link = tmp_path / "link.conf"
+    link.symlink_to(target)
+
+    replace_file(link, b"new")
+
+    assert link.is_symlink()
+    assert target.read_bytes() == b"new"
+
+
+def test_a_failure_leaves_no_temporary_file(tmp_path: Path) -> None:
+    path = tmp_path / "namesrv.conf"
+    path.write_bytes(b"old")
+    (tmp_path / "namesrv.conf.bak").mkdir()
+
+    with pytest.raises(OSError, match=r"namesrv\.conf"):
+        replace_file(path, b"new")
+
+    assert path.read_bytes() == b"old"
+    assert sorted(found.name for found in tmp_path.iterdir()) == [
+        "namesrv.conf",
+        "namesrv.conf.bak",
+    ]
