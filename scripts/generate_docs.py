@@ -1,21 +1,42 @@
-"""Write docs/configuration.md from the tables of options; --check only compares."""
+"""Write the generated pages from the tables in the code; --check only compares.
+
+docs/configuration.md     from the config classes
+docs/request-codes.md     from the table of request codes
+ARCHITECTURE.md           its module map, from the first line of every module
+"""
 
 from __future__ import annotations
 
 import argparse
+import ast
 import inspect
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orbitmq.protocol.codes import RequestCode, Role
 from orbitmq.settings import Option, describe
 from orbitmq.settings.rocketmq_options import REFUSED, WITHOUT_EFFECT
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-PAGE = Path(__file__).parent.parent / "docs" / "configuration.md"
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src"
+
+MAP_BEGIN = "<!-- module map: begin (written by scripts/generate_docs.py) -->\n"
+MAP_END = "<!-- module map: end -->"
+
+CODES_HEAD = """\
+# Request codes
+
+<!-- Written by scripts/generate_docs.py from src/orbitmq/protocol/codes.py; change that. -->
+
+Every request code of RocketMQ, who receives it, and which role of OrbitMQ answers it today. A \
+code that nobody answers gets REQUEST_CODE_NOT_SUPPORTED (3). Codes 21000 to 21099 are OrbitMQ's \
+own; sent to a Java peer they fail with "this needs an OrbitMQ broker".
+"""
 
 HEAD = """\
 # Configuration
@@ -121,6 +142,71 @@ def _code(text: str) -> str:
     return f"`{text}`" if text else "(empty)"
 
 
+def request_codes_page() -> str:
+    """Write the page of request codes."""
+    rows = (
+        (
+            str(int(code)),
+            _code(code.name),
+            _roles(code.receivers),
+            _roles(code.answered_by),
+            code.purpose,
+        )
+        for code in sorted(RequestCode)
+    )
+    return "\n".join(
+        [CODES_HEAD, _table(("code", "name", "received by", "answered by", "purpose"), rows)]
+    )
+
+
+def _roles(roles: Role) -> str:
+    return ", ".join(str(role.name).lower().replace("_", " ") for role in roles) or "nobody"
+
+
+def module_map() -> str:
+    """Write a line per module: its path and the first line of its docstring."""
+    lines: list[str] = []
+    package = ""
+    for path in sorted(SOURCE.rglob("*.py"), key=_map_order):
+        name = path.relative_to(SOURCE).as_posix()
+        folder = str(Path(name).parent)
+        if folder != package:
+            package = folder
+            lines.append("")
+        first_line = _first_docstring_line(path)
+        if path.name == "__init__.py":
+            lines.append(f"**`{folder}/`** {first_line}\n")
+        else:
+            lines.append(f"- `{path.name}` {first_line}")
+    return "\n".join(lines).strip() + "\n"
+
+
+def _map_order(path: Path) -> tuple[str, bool, str]:
+    return str(path.parent), path.name != "__init__.py", path.name
+
+
+def _first_docstring_line(path: Path) -> str:
+    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return docstring.partition("\n")[0]
+
+
+def architecture_page(current: str) -> str:
+    """Put the module map into the architecture page."""
+    before, _, rest = current.partition(MAP_BEGIN)
+    _, _, after = rest.partition(MAP_END)
+    return f"{before}{MAP_BEGIN}\n{module_map()}\n{MAP_END}{after}"
+
+
+def pages() -> dict[Path, str]:
+    """Give every generated page by its path."""
+    architecture = ROOT / "ARCHITECTURE.md"
+    return {
+        ROOT / "docs" / "configuration.md": configuration_page(config_classes()),
+        ROOT / "docs" / "request-codes.md": request_codes_page(),
+        architecture: architecture_page(architecture.read_text(encoding="utf-8")),
+    }
+
+
 def write_or_check(page: str, path: Path, *, check: bool) -> int:
     """Put the page in its place, or compare it with the one there; give the exit code."""
     if not check:
@@ -129,7 +215,7 @@ def write_or_check(page: str, path: Path, *, check: bool) -> int:
         return 0
     if path.exists() and path.read_text(encoding="utf-8") == page:
         return 0
-    print(f"{path} is out of date; run: python scripts/generate_docs.py", file=sys.stderr)
+    print(f"{path.name} is out of date; run: make docs", file=sys.stderr)
     return 1
 
 
@@ -138,7 +224,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; fail if it differs")
     check: bool = parser.parse_args().check
-    return write_or_check(configuration_page(config_classes()), PAGE, check=check)
+    return max(write_or_check(page, path, check=check) for path, page in pages().items())
 
 
 if __name__ == "__main__":

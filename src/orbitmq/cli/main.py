@@ -20,16 +20,26 @@ app = typer.Typer(
 namesrv.add_to(app)
 
 
+def _print_version(*, asked: bool) -> None:
+    if asked:
+        typer.echo(f"orbitmq {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 def _root(
     *,
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)
+    version: Annotated[  # noqa: ARG001  # its callback does the work
+        bool,
+        typer.Option(
+            "--version",
+            help="Print the version and exit.",
+            callback=lambda asked: _print_version(asked=asked),
+            is_eager=True,
+        ),
     ] = False,
 ) -> None:
-    if version:
-        typer.echo(f"orbitmq {__version__}")
-        raise typer.Exit
+    """See the commands below; each has a --help of its own."""
 
 
 def run() -> None:

@@ -1,10 +1,12 @@
-"""Routes: which brokers hold a topic, where they listen, and how many queues each has."""
+"""Routes: which brokers hold a topic, where they are, how many queues they have."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 import msgspec
+
+from orbitmq.java_json import JavaInt, JavaLong
 
 MASTER_ID: Final = 0
 
@@ -13,20 +15,32 @@ class QueueRoute(msgspec.Struct, frozen=True, kw_only=True):
     """The queues one broker group has of a topic."""
 
     broker_name: str = msgspec.field(name="brokerName")
-    permission: int = msgspec.field(name="perm")
-    read_queues: int = msgspec.field(name="readQueueNums")
-    unit_flag: int = msgspec.field(default=0, name="topicSysFlag")
-    write_queues: int = msgspec.field(name="writeQueueNums")
+    permission: JavaInt = msgspec.field(name="perm")
+    read_queues: JavaInt = msgspec.field(name="readQueueNums")
+    unit_flag: JavaInt = msgspec.field(default=0, name="topicSysFlag")
+    write_queues: JavaInt = msgspec.field(name="writeQueueNums")
 
 
 class BrokerGroup(msgspec.Struct, frozen=True, kw_only=True):
     """A master and its slaves: one broker name, an address per broker id."""
 
-    addresses: dict[int, str] = msgspec.field(name="brokerAddrs")
+    addresses: dict[JavaLong, str] = msgspec.field(name="brokerAddrs")
     name: str = msgspec.field(name="brokerName")
     cluster: str
     enable_acting_master: bool = msgspec.field(default=False, name="enableActingMaster")
     zone: str | None = msgspec.field(default=None, name="zoneName")
+
+
+class QueueMapping(msgspec.Struct, frozen=True, kw_only=True):
+    """Which queues of a static topic lie on one broker: logical queue to physical queue."""
+
+    broker_name: str | None = msgspec.field(default=None, name="bname")
+    queues: dict[JavaInt, JavaInt] = msgspec.field(default_factory=dict, name="currIdMap")
+    dirty: bool = False
+    epoch: JavaLong = 0
+    scope: str = "__global__"
+    topic: str | None = None
+    total_queues: JavaInt = msgspec.field(default=0, name="totalQueues")
 
 
 class TopicRoute(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,6 +6,8 @@ from enum import IntFlag
 
 import msgspec
 
+from orbitmq.java_json import JavaInt
+
 
 class Permission(IntFlag):
     """What clients may do with the queues of a topic."""
@@ -28,9 +30,9 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     attributes: dict[str, str] = {}
     order: bool = False
-    permission: int = msgspec.field(default=6, name="perm")
-    read_queues: int = msgspec.field(default=16, name="readQueueNums")
+    permission: JavaInt = msgspec.field(default=6, name="perm")
+    read_queues: JavaInt = msgspec.field(default=16, name="readQueueNums")
     filter_type: str = msgspec.field(default="SINGLE_TAG", name="topicFilterType")
     name: str = msgspec.field(default="", name="topicName")
-    unit_flag: int = msgspec.field(default=0, name="topicSysFlag")
-    write_queues: int = msgspec.field(default=16, name="writeQueueNums")
+    unit_flag: JavaInt = msgspec.field(default=0, name="topicSysFlag")
+    write_queues: JavaInt = msgspec.field(default=16, name="writeQueueNums")

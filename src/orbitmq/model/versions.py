@@ -6,6 +6,8 @@ from typing import Final
 
 import msgspec
 
+from orbitmq.java_json import JavaLong
+
 # RocketMQ numbers its releases by position in an ever-growing list.
 V3_0_11: Final = 37
 V4_9_4: Final = 401
@@ -19,6 +21,6 @@ OUR_VERSION: Final = V5_3_3
 class DataVersion(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """How new a table of topics or groups is; equal versions mean equal tables."""
 
-    counter: int = 0
-    state_version: int = 0
-    timestamp: int = 0
+    counter: JavaLong = 0
+    state_version: JavaLong = 0
+    timestamp: JavaLong = 0

@@ -227,7 +227,7 @@ class Handlers:
 
     def get_cluster_view(self, _: Connection, request: Command) -> Command:
         """Show every broker."""
-        return request.reply(body=java_json.encode(self._routes.cluster_view()))
+        return request.reply(body=self._routes.cluster_view_body())
 
     def get_broker_group(self, _: Connection, request: Command) -> Command:
         """Show the addresses of one broker group."""
@@ -317,7 +317,7 @@ class Handlers:
         """List every topic."""
         if not self._config.list_all_topics:
             return _disabled(request)
-        return _topic_list(request, self._routes.topics())
+        return request.reply(body=self._routes.topics_body())
 
     def list_cluster_topics(self, _: Connection, request: Command) -> Command:
         """List the topics of one cluster."""

@@ -1,4 +1,4 @@
-"""The five tables of the name server: what brokers reported, and what clients are told of it.
+"""The five tables of the name server: what brokers reported and clients are told.
 
     topic queues       topic → broker name → queues, for topics of masters
     broker groups      broker name → cluster, addresses by broker id
@@ -14,7 +14,7 @@ Threads: the event loop's only; no call waits.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -134,8 +134,9 @@ class RouteTable:
         self._live: dict[BrokerKey, LiveBroker] = {}
         self._filter_servers: dict[BrokerKey, list[str]] = {}
         self._queue_mappings: dict[str, dict[str, dict[str, Any]]] = {}
-        # Perf: routes are asked for far more often than they change (benchmarks/rpc_round_trip.py).
-        self._route_bodies: dict[tuple[str, str | None, bool, Dialect], bytes | None] = {}
+        # Perf: answers are asked for far more often than the tables change, and writing one as
+        # JSON costs 20 times what finding it here does (benchmarks/rpc_round_trip.py).
+        self._bodies: dict[Hashable, bytes] = {}
 
     # --- brokers ------------------------------------------------------------------------------
 
@@ -167,6 +168,7 @@ class RouteTable:
                 f"{report.key} reports one topic before its first full report",
                 hint="the broker reports all its topics within 30 seconds",
             )
+        self._check_room(topics or ())
         if group is None:
             group = self._groups[report.broker_name] = _Group(
                 report.broker_name, report.key.cluster
@@ -220,7 +222,7 @@ class RouteTable:
                 self._forget_group(group)
             elif group.enable_acting_master and not group.has_master:
                 self._change_permissions(broker_name, _without_write)
-        self._route_bodies.clear()
+        self._bodies.clear()
         if was_live:
             log.info("broker removed name=%s address=%s", broker_name, key.address)
 
@@ -253,6 +255,10 @@ class RouteTable:
             clusters={cluster: sorted(names) for cluster, names in self._clusters.items()},
         )
 
+    def cluster_view_body(self) -> bytes:
+        """Show every broker group, by cluster, as JSON."""
+        return self._kept_body("clusters", self.cluster_view)
+
     def addresses_of(self, broker_name: str) -> dict[int, str]:
         """Show the addresses of one broker group, by broker id."""
         group = self._groups.get(broker_name)
@@ -265,15 +271,13 @@ class RouteTable:
     ) -> bytes | None:
         """Show the route of a topic as JSON; None when nobody alive holds it."""
         key = (topic, order_config, acting_master, dialect)
-        try:
-            return self._route_bodies[key]
-        except KeyError:
-            pass
-        route = self.route(topic, order_config=order_config, acting_master=acting_master)
-        if route is None:
-            # Not kept: names that do not exist are without number.
-            return None
-        body = self._route_bodies[key] = java_json.encode(route, dialect)
+        body = self._bodies.get(key)
+        if body is None:
+            route = self.route(topic, order_config=order_config, acting_master=acting_master)
+            if route is None:
+                # Not kept: names that do not exist are without number.
+                return None
+            body = self._bodies[key] = java_json.encode(route, dialect)
         return body
 
     def route(
@@ -307,7 +311,7 @@ class RouteTable:
         self._check_room([topic])
         kept = self._topic_queues.setdefault(topic, {})
         kept.update((queue.broker_name, queue) for queue in queues)
-        self._route_bodies.clear()
+        self._bodies.clear()
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
         """Forget the route of a topic, in one cluster or in all."""
@@ -320,7 +324,7 @@ class RouteTable:
         for live in self._live.values():
             if live.broker_name in names:
                 live.topics_complete = False
-        self._route_bodies.clear()
+        self._bodies.clear()
 
     def wipe_write_permission(self, broker_name: str) -> int:
         """Stop sends to a broker; returns how many of its topics there are."""
@@ -335,6 +339,10 @@ class RouteTable:
     def topics(self) -> list[str]:
         """List every topic."""
         return list(self._topic_queues)
+
+    def topics_body(self) -> bytes:
+        """List every topic, as JSON."""
+        return self._kept_body("topics", lambda: {"topicList": self.topics()})
 
     def topics_of_cluster(self, cluster: str) -> list[str]:
         """List the topics that a broker of the cluster holds."""
@@ -373,6 +381,12 @@ class RouteTable:
         ]
 
     # --- inside -------------------------------------------------------------------------------
+
+    def _kept_body(self, key: str, show: Callable[[], object]) -> bytes:
+        body = self._bodies.get(key)
+        if body is None:
+            body = self._bodies[key] = java_json.encode(show())
+        return body
 
     def _is_outdated(self, report: Report, group: _Group) -> bool:
         """Whether another broker with the same id reported a later state."""
@@ -419,7 +433,7 @@ class RouteTable:
         group.zone = report.zone
         self._clusters.setdefault(report.key.cluster, set()).add(report.broker_name)
         if before != (group.addresses, group.enable_acting_master, group.zone):
-            self._route_bodies.clear()
+            self._bodies.clear()
 
     @staticmethod
     def _speaks_for_topics(report: Report, group: _Group) -> bool:
@@ -437,7 +451,6 @@ class RouteTable:
         missing_only: bool,
         delete_missing: bool,
     ) -> None:
-        self._check_room(topics)
         if delete_missing and not report.queue_mappings:
             for topic in [
                 topic
@@ -455,7 +468,7 @@ class RouteTable:
         for topic, mapping in report.queue_mappings.items():
             owner = str(mapping.get("bname", report.broker_name))
             self._queue_mappings.setdefault(topic, {})[owner] = mapping
-        self._route_bodies.clear()
+        self._bodies.clear()
 
     def _put_queues(
         self, topic: str, broker_name: str, config: TopicConfig, permission: int
@@ -509,7 +522,7 @@ class RouteTable:
                     queue, permission=change(queue.permission)
                 )
                 changed += 1
-        self._route_bodies.clear()
+        self._bodies.clear()
         return changed
 
     def _master_of(self, report: Report, group: _Group) -> MasterAddresses:

@@ -17,7 +17,6 @@ A part takes its own config object, never the whole settings. Where to find what
     rocketmq_options           names of RocketMQ that have no effect here, or are refused
     option_table               the verdict on each thing that was set
     settings                   all sources together, live update, saving
-    file_replacement           a crash-safe rewrite of the file
 """
 
 from orbitmq.settings.option import Option, check_limits, describe, option

@@ -1,4 +1,4 @@
-"""The settings of one process: loaded once, read by its parts, changed live, saved.
+"""The settings of one process: loaded once, read by parts, changed live, saved.
 
 Stronger sources come first: flags, environment, file, defaults.
 
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from orbitmq.disk import replace_file
 from orbitmq.errors import (
     FixedOptionError,
     ForbiddenOptionError,
@@ -26,7 +27,6 @@ from orbitmq.errors import (
     SettingsProblemsError,
 )
 from orbitmq.settings.environment import read_environment
-from orbitmq.settings.file_replacement import replace_file
 from orbitmq.settings.option import HIDDEN, Option, check_limits
 from orbitmq.settings.option_table import Assignment, OptionTable, Origin, Reading, Setting
 from orbitmq.settings.properties_file import (

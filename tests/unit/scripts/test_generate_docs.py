@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from scripts.generate_docs import configuration_page, write_or_check
 
 from orbitmq.settings import option
+from scripts.generate_docs import configuration_page, write_or_check
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,4 +55,4 @@ def test_a_page_that_was_written_is_current_until_the_table_changes(
     assert write_or_check(page, path, check=True) == 0
     assert write_or_check(configuration_page([]), path, check=True) == 1
 
-    assert f"{path} is out of date; run: python scripts/generate_docs.py" in capsys.readouterr().err
+    assert f"{path} is out of date; run: make docs" in capsys.readouterr().err

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orbitmq.settings.file_replacement import replace_file
+from orbitmq.disk import replace_file
 
 
 def test_the_new_content_is_there_and_the_old_one_beside_it(tmp_path: Path) -> None:

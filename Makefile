@@ -1,0 +1,55 @@
+# One command per job; each sets up what it needs first, and is quick when nothing changed.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+INTEROP ?=
+
+export INTEROP
+
+.PHONY: help setup demo test check interop wheel bench soak docs clean
+
+help:  ## Show the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+setup: $(READY)  ## Make .venv with everything, pinned
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "OrbitMQ needs Python 3.11 or newer; run: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $(READY)
+
+demo: setup  ## Show what works, on one screen
+	@$(BIN)/python examples/demo.py
+
+test: setup  ## Run the tests; INTEROP=1 adds official RocketMQ and its clients
+	$(BIN)/pytest
+
+interop: setup  ## Run only the tests against official RocketMQ and its clients
+	INTEROP=1 $(BIN)/pytest -m interop
+
+check: setup  ## Format, lint, types, layers, spelling, generated docs
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/typos
+	$(BIN)/python -m scripts.generate_docs --check
+
+docs: setup  ## Write the generated pages anew
+	$(BIN)/python -m scripts.generate_docs
+
+wheel: setup  ## Build the wheel and the source package into dist/
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m build --outdir dist
+
+bench: setup  ## Run every benchmark, short
+	$(BIN)/python -m benchmarks.rpc_round_trip --rounds 3 --seconds 1
+
+soak: setup  ## Run the long campaigns and write docs/soak/
+	$(BIN)/python -m scripts.soak_name_server
+
+clean:  ## Remove what was built
+	rm -rf build dist .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis

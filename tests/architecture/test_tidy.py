@@ -1,0 +1,92 @@
+"""Rules of the house that no linter knows."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from scripts.generate_docs import pages
+
+ROOT = Path(__file__).parents[2]
+MODULES = sorted((ROOT / "src" / "orbitmq").rglob("*.py"))
+BANNED_NAMES = {"utils", "common", "helpers", "misc", "base", "impl", "manager", "data", "info"}
+# Modules without a test file of their own, each with its reason.
+TESTED_ELSEWHERE = {
+    "errors.py": "classes without behaviour; every message is asserted where it is raised",
+    "version.py": "one constant",
+    "cli/main.py": "tests/integration/cli runs the installed command",
+    "cli/logs.py": "tests/integration/cli reads what it writes",
+    "cli/namesrv.py": "tests/integration/cli runs the installed command",
+    "nameserver/app.py": "tests/integration/nameserver starts it for every test",
+    "nameserver/config.py": "a table; each option is tested where it has its effect",
+    "nameserver/handlers.py": "tests/integration/nameserver asks each over a socket",
+    "transport/config.py": "a table; each option is tested where it has its effect",
+    "transport/hooks.py": "a Protocol without code",
+    "protocol/languages.py": "tests/unit/protocol/test_header_json.py and test_header_binary.py",
+    "protocol/requests/configuration.py": "headers without fields of their own kind",
+    "protocol/requests/key_values.py": "tests/integration/nameserver asks each over a socket",
+    "protocol/requests/routing.py": "tests/integration/nameserver asks each over a socket",
+    "model/routes.py": "tests/unit/nameserver/test_route_table.py",
+    "model/topics.py": "tests/unit/protocol/requests/test_registration.py",
+    "model/versions.py": "tests/unit/protocol/requests/test_registration.py",
+}
+
+
+def _relative(module: Path) -> str:
+    return module.relative_to(ROOT / "src" / "orbitmq").as_posix()
+
+
+@pytest.mark.parametrize("module", MODULES, ids=_relative)
+def test_a_module_says_in_one_line_what_it_holds(module: Path) -> None:
+    docstring = ast.get_docstring(ast.parse(module.read_text()))
+
+    assert docstring
+    first_line = docstring.partition("\n")[0]
+    assert len(first_line) <= 80
+    assert first_line.endswith(".")
+
+
+@pytest.mark.parametrize("module", MODULES, ids=_relative)
+def test_a_module_name_says_something(module: Path) -> None:
+    assert not BANNED_NAMES & set(module.stem.split("_"))
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if m.name != "__init__.py"], ids=_relative)
+def test_a_module_has_a_test_file_of_its_own(module: Path) -> None:
+    relative = Path(_relative(module))
+    own_test = ROOT / "tests" / "unit" / relative.parent / f"test_{relative.name}"
+
+    if relative.as_posix() in TESTED_ELSEWHERE:
+        assert not own_test.exists(), "it has one now: take it off the list"
+    else:
+        assert own_test.exists()
+
+
+@pytest.mark.parametrize("path", sorted(pages()), ids=lambda path: path.name)
+def test_a_generated_page_is_up_to_date(path: Path) -> None:
+    assert path.read_text() == pages()[path], "run: make docs"
+
+
+def test_the_readme_opens_with_two_commands_that_the_makefile_knows() -> None:
+    first_block = (ROOT / "README.md").read_text().split("```")[1]
+    targets = re.findall(r"^make (\w+)", first_block, re.MULTILINE)
+
+    assert targets == ["demo", "test"]
+    makefile = (ROOT / "Makefile").read_text()
+    assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
+
+
+def test_links_in_the_docs_lead_somewhere() -> None:
+    pages_with_links = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *ROOT.glob("docs/**/*.md")]
+
+    broken = [
+        f"{page.name}: {target}"
+        for page in pages_with_links
+        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text())
+        if not (page.parent / target).exists()
+    ]
+
+    assert broken == []

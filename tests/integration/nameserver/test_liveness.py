@@ -1,0 +1,68 @@
+"""Brokers that hang or vanish leave the routes, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+from orbitmq.clock import settle
+from orbitmq.model.versions import DataVersion
+from orbitmq.protocol.codes import ResponseCode
+from orbitmq.protocol.command import request
+from orbitmq.protocol.headers import Long
+from orbitmq.protocol.requests.registration import RegisterBroker, encode_register_body
+from orbitmq.protocol.requests.routing import GetClusterView, GetRoute
+from tests.integration.nameserver.conftest import Site
+
+
+async def test_a_broker_is_gone_as_soon_as_its_connection_closes(site: Site) -> None:
+    broker, client = await site.connect(), await site.connect()
+    await broker.report("T", "U")
+    assert (await client.ask(GetRoute(topic="T"))).code == ResponseCode.SUCCESS
+
+    await broker.rpc.stop()
+    async with asyncio.timeout(5):
+        while site.server.routes.route("T") is not None:
+            await settle()
+
+    assert (await client.ask(GetRoute(topic="T"))).code == ResponseCode.TOPIC_NOT_EXIST
+
+
+async def test_a_broker_that_reports_on_a_new_connection_survives_the_old_one(site: Site) -> None:
+    old, new = await site.connect(), await site.connect()
+    await old.report("T", "U")
+    await new.report("T", "U")
+
+    await old.rpc.stop()
+    async with asyncio.timeout(5):
+        while len(site.server.server.connections) > 1:
+            await settle()
+
+    assert (await new.ask(GetRoute(topic="T"))).code == ResponseCode.SUCCESS
+
+
+async def test_a_broker_that_hangs_is_removed_after_120_seconds_and_its_socket_closed(
+    site: Site,
+) -> None:
+    asked = request(
+        RegisterBroker(
+            broker_name="a", broker_address="10.0.0.1:1", cluster_name="C", broker_id=Long(0)
+        ),
+        encode_register_body({}, DataVersion()),
+    )
+    loop = asyncio.get_running_loop()
+    with socket.create_connection(("127.0.0.1", site.server.port)) as hung:
+        hung.setblocking(False)
+        await loop.sock_sendall(hung, asked.encode())
+        assert await loop.sock_recv(hung, 65536)
+        client = await site.connect()
+        assert b'"a"' in (await client.ask(GetClusterView())).body
+
+        for _ in range(13):
+            await client.ask(GetClusterView())  # a connection in use stays
+            await site.clock.advance(10_000)
+
+        assert await loop.sock_recv(hung, 65536) == b""
+        assert (await client.ask(GetClusterView())).body == (
+            b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
+        )

@@ -1,0 +1,110 @@
+"""Key-value configuration: kept in a file, answered from memory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from orbitmq.errors import SettingsError
+from orbitmq.nameserver.key_values import KeyValueError, KeyValues
+
+
+async def loaded(path: Path, keys_max: int = 100) -> KeyValues:
+    key_values = KeyValues(path, keys_max=keys_max)
+    await key_values.load()
+    return key_values
+
+
+async def test_a_key_survives_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "kvConfig.json"
+    before = await loaded(path)
+    await before.put("N", "k", "v")
+    await before.put("N", "gone", "x")
+    await before.delete("N", "gone")
+
+    after = await loaded(path)
+
+    assert after.get("N", "k") == "v"
+    assert after.namespace("N") == {"k": "v"}
+    assert after.namespace("M") is None
+    assert after.get("M", "k") is None
+
+
+async def test_the_file_is_rocketmqs(tmp_path: Path) -> None:
+    path = tmp_path / "kvConfig.json"
+
+    await (await loaded(path)).put("ORDER_TOPIC_CONFIG", "T", "broker-a:4")
+
+    assert json.loads(path.read_bytes()) == {
+        "configTable": {"ORDER_TOPIC_CONFIG": {"T": "broker-a:4"}}
+    }
+
+
+async def test_a_file_that_is_broken_stops_the_start_and_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "kvConfig.json"
+    path.write_bytes(b'{"configTable":')
+
+    with pytest.raises(SettingsError, match=r"is broken.*restore it"):
+        await loaded(path)
+
+    assert path.read_bytes() == b'{"configTable":'
+
+
+async def test_a_file_that_cannot_be_read_stops_the_start(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="cannot read"):
+        await loaded(tmp_path)
+
+
+async def test_a_change_that_cannot_be_written_is_not_made(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "kvConfig.json"
+    key_values = await loaded(path)
+    (tmp_path / "folder").write_text("a file where the folder should be")
+
+    with pytest.raises(KeyValueError, match="nothing was changed"):
+        await key_values.put("N", "k", "v")
+
+    assert key_values.get("N", "k") is None
+
+
+async def test_changes_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
+    path = tmp_path / "kvConfig.json"
+    key_values = await loaded(path)
+
+    await asyncio.gather(*(key_values.put("N", f"k{n}", str(n)) for n in range(20)))
+
+    assert (await loaded(path)).namespace("N") == {f"k{n}": str(n) for n in range(20)}
+
+
+async def test_keys_are_bounded(tmp_path: Path) -> None:
+    key_values = await loaded(tmp_path / "kvConfig.json", keys_max=1)
+    await key_values.put("N", "k", "1")
+
+    with pytest.raises(KeyValueError, match="raise kvConfigMax"):
+        await key_values.put("M", "l", "2")
+    await key_values.put("N", "k", "3")
+
+    assert key_values.get("N", "k") == "3"
+
+
+async def test_deleting_what_is_not_there_writes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "kvConfig.json"
+
+    await (await loaded(path)).delete("N", "k")
+
+    assert not path.exists()
+
+
+async def test_the_listing_names_every_key(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    key_values = await loaded(tmp_path / "kvConfig.json")
+    await key_values.put("N", "k", "v")
+
+    with caplog.at_level(logging.INFO):
+        key_values.log_all()
+
+    assert "key value namespace=N key=k value=v" in caplog.text
