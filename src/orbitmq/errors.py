@@ -13,6 +13,15 @@
     ├── ProtocolError             bytes from outside that break the protocol
     │   └── FrameTooLargeError        a frame above the limit
     ├── SignatureError            a request whose signature is missing or wrong
+    ├── RegistrationRefusedError  a broker's report that a name server cannot take
+    ├── KeyValueError             a change of the key values that cannot be made or kept
+    ├── MessageError              a message that cannot be stored or sent as it is
+    ├── StoreError                a store that cannot do what was asked
+    │   ├── StoreLockedError          another process has the directory
+    │   ├── StoreFormatError          files of a kind that is not read or written here
+    │   ├── StoreDamagedError         flushed bytes that are no longer what they were
+    │   ├── StoreFencedError          a failed sync: nothing is acknowledged any more
+    │   └── DiskFullError             no room for another file           (retryable)
     ├── TransportError            a call that got no answer              (retryable)
     │   ├── ConnectError              no connection to the address
     │   ├── ConnectionLostError       the connection closed before the answer
@@ -140,6 +149,44 @@ class FrameTooLargeError(ProtocolError):
 
 class SignatureError(OrbitError):
     """A request whose signature is missing or wrong."""
+
+
+class RegistrationRefusedError(OrbitError):
+    """A broker's report that a name server cannot take."""
+
+
+class KeyValueError(OrbitError):
+    """A change of the key values that cannot be made or kept."""
+
+
+class MessageError(OrbitError):
+    """A message that cannot be stored or sent as it is."""
+
+
+class StoreError(OrbitError):
+    """A store that cannot do what was asked."""
+
+
+class StoreLockedError(StoreError):
+    """Another process has the directory."""
+
+
+class StoreFormatError(StoreError):
+    """Files of a kind that is not read or written here."""
+
+
+class StoreDamagedError(StoreError):
+    """Flushed bytes that are no longer what they were."""
+
+
+class StoreFencedError(StoreError):
+    """A failed sync: nothing is acknowledged any more."""
+
+
+class DiskFullError(StoreError):
+    """No room for another file."""
+
+    retryable = True
 
 
 class TransportError(OrbitError):

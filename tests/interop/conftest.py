@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.interop import building, processes
 from tests.interop.drivers import Driver, GoDriver, JavaDriver
 from tests.interop.matrix import Matrix
@@ -133,7 +134,7 @@ def pytest_terminal_summary(
     if LEFT_OUT in config.stash:
         terminalreporter.write_line(f"interop: not run, {config.stash[LEFT_OUT]}")
     rows = config.stash[MATRIX].rows()
-    if rows:
+    if rows and not config.option.collectonly:
         terminalreporter.section("interop matrix")
         for row in rows:
             terminalreporter.write_line(row)
@@ -176,7 +177,7 @@ def name_servers(new_folder: Callable[[str], Path]) -> Iterator[dict[str, NameSe
         yield servers
     finally:
         for server in servers.values():
-            server.process.stop()
+            server.process.kill()
 
 
 @pytest.fixture(scope="session")
@@ -239,12 +240,6 @@ def client(request: pytest.FixtureRequest, drivers: Callable[[str], Driver]) -> 
 def admin(request: pytest.FixtureRequest, drivers: Callable[[str], JavaDriver]) -> JavaDriver:
     """The official mqadmin."""
     return drivers(request.param.line)
-
-
-@pytest.fixture
-def java(drivers: Callable[[str], JavaDriver]) -> JavaDriver:
-    """A Java driver for what a test needs done, whichever line does it."""
-    return drivers(REFERENCE_LINE)
 
 
 @pytest.fixture

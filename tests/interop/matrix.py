@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+
 from tests.interop.peers import Peer
 
 MINIMUM_FILE = Path(__file__).with_name("scenarios_min.txt")
@@ -47,7 +48,9 @@ class Matrix:
         for nodeid, (peer, name) in self.scenarios.items():
             row = counts.setdefault((peer.kind, peer.version, name), Counter())
             row[self.results.get(nodeid, "not run")] += 1
-        return [
+        if not counts:
+            return []
+        return [f"{'client':9} {'version':8} {'scenario':56} result"] + [
             f"{kind:9} {version:8} {name:56} "
             + ", ".join(
                 f"{ended} {row[ended]}" for ended in ("passed", "failed", "not run") if row[ended]

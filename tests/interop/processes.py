@@ -15,6 +15,7 @@ from secrets import randbelow
 from typing import IO, Self
 
 import psutil
+
 from tests.interop.waiting import wait_until
 
 TAIL_LINES = 40

@@ -6,17 +6,16 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.interop import wire
-from tests.interop.drivers import JavaDriver
-from tests.interop.official import CLUSTER, OfficialBroker
-from tests.interop.peers import BROKERS, NameServer, Peer, StartBroker
 
 from orbitmq.clock import ManualClock
 from orbitmq.nameserver import app
+from orbitmq.nameserver.config import NameServerConfig
+from tests.interop import wire
+from tests.interop.official import CLUSTER, OfficialBroker
+from tests.interop.peers import BROKERS, NameServer, Peer, StartBroker
 
 pytestmark = pytest.mark.interop
 
-READ_ONLY, READ_WRITE = 4, 6
 # Far below the two minutes after which a silent broker expires.
 AT_ONCE_S = 5
 BROKER_EXPIRY_MS = 120_000
@@ -24,16 +23,12 @@ BROKER_EXPIRY_MS = 120_000
 
 @pytest.mark.scenario("broker", "stays registered after a forced registration")
 def test_broker_stays_routed_when_it_is_made_to_register_again(
-    broker: OfficialBroker, name_server: NameServer, java: JavaDriver, new_topic: str
+    broker: OfficialBroker, name_server: NameServer, new_topic: str
 ) -> None:
     broker.create_topic(new_topic)
 
-    # A change of this setting is the one thing that makes a broker register at once and in full.
-    for permission in (READ_ONLY, READ_WRITE):
-        java.mqadmin(
-            *("updateBrokerConfig", "-b", broker.address, "-n", name_server.address),
-            *("-k", "brokerPermission", "-v", str(permission)),
-        )
+    for permission in (wire.READ_ONLY, wire.READ_WRITE):
+        wire.force_registration(broker.address, permission=permission)
         wire.wait_route_permissions(
             name_server.address, new_topic, {broker.name: permission}, timeout_s=AT_ONCE_S
         )
@@ -65,16 +60,14 @@ async def test_broker_expires_when_it_is_stopped_for_two_minutes(
     peer: Peer, start_broker: StartBroker, new_topic: str, tmp_path: Path
 ) -> None:
     clock = ManualClock()
-    server = app.NameServer(
-        app.load_settings(
-            flags={
-                "bindAddress": "127.0.0.1",
-                "listenPort": "0",
-                "kvConfigPath": str(tmp_path / "kvConfig.json"),
-            }
-        ),
-        clock=clock,
+    settings = app.load_settings(
+        flags={
+            "bindAddress": "127.0.0.1",
+            "listenPort": "0",
+            "kvConfigPath": str(tmp_path / "kvConfig.json"),
+        }
     )
+    server = app.NameServer(settings, clock=clock)
     await server.start()
     address = f"127.0.0.1:{server.port}"
     try:
@@ -82,10 +75,9 @@ async def test_broker_expires_when_it_is_stopped_for_two_minutes(
         await asyncio.to_thread(broker.create_topic, new_topic)
         broker.process.pause()
 
-        await clock.advance(BROKER_EXPIRY_MS - 1_000)
+        await clock.advance(BROKER_EXPIRY_MS - 1)
         before = await asyncio.to_thread(wire.route_code, address, new_topic)
-        # The scan comes round every five seconds.
-        await clock.advance(1_000 + 5_000 + 1)
+        await clock.advance(1 + settings.of(NameServerConfig).scan_interval_ms)
         after = await asyncio.to_thread(wire.route_code, address, new_topic)
 
         assert (before, after) == (wire.SUCCESS, wire.TOPIC_NOT_EXIST)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tests.interop.drivers import Driver
 from tests.interop.official import OfficialBroker
 from tests.interop.peers import BROKERS, NameServer, StartBroker, StartNameServer

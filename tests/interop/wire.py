@@ -15,6 +15,7 @@ from typing import Any
 from tests.interop.waiting import wait_until
 
 UPDATE_AND_CREATE_TOPIC = 17
+UPDATE_BROKER_CONFIG = 25
 GET_KV_CONFIG = 101
 GET_ROUTE = 105
 GET_CLUSTERS = 106
@@ -22,6 +23,9 @@ GET_CLUSTERS = 106
 SUCCESS = 0
 TOPIC_NOT_EXIST = 17
 QUERY_NOT_FOUND = 22
+
+READ_ONLY = 4
+READ_WRITE = 6
 
 _VERSION_WITH_QUOTED_IDS = 401
 _UNQUOTED_KEY = re.compile(rb"([{,])(\d+):")
@@ -38,9 +42,14 @@ class Answer:
 
 
 def ask(
-    address: str, code: int, fields: dict[str, str] | None = None, *, timeout_s: float = 5
+    address: str,
+    code: int,
+    fields: dict[str, str] | None = None,
+    *,
+    body: bytes = b"",
+    timeout_s: float = 5,
 ) -> Answer:
-    """Send one request without a body to `host:port` and return the answer."""
+    """Send one request to `host:port` and return the answer."""
     header = json.dumps(
         {
             "code": code,
@@ -54,8 +63,9 @@ def ask(
     ).encode()
     host, _, port = address.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=timeout_s) as connection:
+        frame_bytes = 4 + len(header) + len(body)
         connection.sendall(
-            (len(header) + 4).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header
+            frame_bytes.to_bytes(4, "big") + len(header).to_bytes(4, "big") + header + body
         )
         with connection.makefile("rb") as replies:
             frame = replies.read(int.from_bytes(_exactly(replies.read(4), 4), "big"))
@@ -125,6 +135,15 @@ def create_topic(broker: str, topic: str, *, queues: int = 4) -> None:
             "order": "false",
         },
     )
+    assert answer.code == SUCCESS, answer
+
+
+def force_registration(broker: str, *, permission: int = READ_WRITE) -> None:
+    """Make a broker register all its topics at once, with this permission.
+
+    Setting this option is the one thing that makes a broker do so.
+    """
+    answer = ask(broker, UPDATE_BROKER_CONFIG, body=f"brokerPermission={permission}\n".encode())
     assert answer.code == SUCCESS, answer
 
 

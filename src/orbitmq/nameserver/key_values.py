@@ -17,16 +17,12 @@ import msgspec
 
 from orbitmq import java_json
 from orbitmq.disk import off_loop, replace_file
-from orbitmq.errors import OrbitError, ProtocolError, SettingsError
+from orbitmq.errors import KeyValueError, ProtocolError, SettingsError
 
 log = logging.getLogger(__name__)
 
 Table = dict[str, dict[str, str]]
 _FILE_BYTES_MAX: Final = 256 * 1024 * 1024
-
-
-class KeyValueError(OrbitError):
-    """A change that cannot be made or kept."""
 
 
 class _File(msgspec.Struct, kw_only=True):

@@ -21,7 +21,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from orbitmq import java_json
-from orbitmq.errors import OrbitError
+from orbitmq.errors import RegistrationRefusedError
 from orbitmq.java_json import Dialect
 from orbitmq.model.routes import MASTER_ID, BrokerGroup, ClusterView, QueueRoute, TopicRoute
 from orbitmq.model.topics import Permission, TopicConfig, UnitFlag
@@ -32,10 +32,6 @@ log = logging.getLogger(__name__)
 # Brokers tell each other of their members through these topics; they need the true addresses.
 _MEMBER_TOPIC_PREFIX: Final = "rmq_sys_SYNC_BROKER_MEMBER_"
 _READ_WRITE: Final = int(Permission.READ | Permission.WRITE)
-
-
-class RegistrationRefusedError(OrbitError):
-    """A broker's report that cannot be taken."""
 
 
 class BrokerConnection(Protocol):

@@ -38,10 +38,10 @@ var scenarios = map[string]scenario{
 	"consume":        consume,
 }
 
+var writing sync.Mutex
+
 func main() {
 	rlog.SetLogLevel("warn")
-	var writing sync.Mutex
-	answers := json.NewEncoder(os.Stdout)
 	requests := bufio.NewScanner(os.Stdin)
 	for requests.Scan() {
 		var asked request
@@ -50,16 +50,18 @@ func main() {
 			os.Exit(1)
 		}
 		if asked.Scenario == "exit" {
+			write(answer{ID: asked.ID, OK: true})
 			return
 		}
-		go func() {
-			given := run(asked)
-			writing.Lock()
-			defer writing.Unlock()
-			if err := answers.Encode(given); err != nil {
-				fmt.Fprintln(os.Stderr, "cannot answer:", err)
-			}
-		}()
+		go func() { write(run(asked)) }()
+	}
+}
+
+func write(given answer) {
+	writing.Lock()
+	defer writing.Unlock()
+	if err := json.NewEncoder(os.Stdout).Encode(given); err != nil {
+		fmt.Fprintln(os.Stderr, "cannot answer:", err)
 	}
 }
 

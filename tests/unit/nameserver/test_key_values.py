@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from orbitmq.errors import SettingsError
-from orbitmq.nameserver.key_values import KeyValueError, KeyValues
+from orbitmq.errors import KeyValueError, SettingsError
+from orbitmq.nameserver.key_values import KeyValues
 
 
 async def loaded(path: Path, keys_max: int = 100) -> KeyValues:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from orbitmq.errors import RegistrationRefusedError
 from orbitmq.java_json import Dialect
 from orbitmq.model.routes import QueueRoute
 from orbitmq.model.topics import TopicConfig
@@ -14,7 +15,6 @@ from orbitmq.model.versions import DataVersion
 from orbitmq.nameserver.route_table import (
     BrokerKey,
     MasterAddresses,
-    RegistrationRefusedError,
     Report,
     RouteTable,
 )

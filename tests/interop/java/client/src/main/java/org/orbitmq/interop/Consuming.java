@@ -16,6 +16,8 @@ import org.apache.rocketmq.common.message.MessageExt;
 
 /** Receiving: {@code consume} runs a push consumer until enough messages came or time is up. */
 final class Consuming {
+    private static final int HEARTBEAT_INTERVAL_MS = 2_000;
+
     private Consuming() {
     }
 
@@ -29,6 +31,9 @@ final class Consuming {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(args.getString("group"));
         consumer.setNamesrvAddr(args.getString("namesrv"));
         consumer.setInstanceName(UUID.randomUUID().toString());
+        // A 5.x consumer whose first heartbeat and first rebalance meet tells the broker its new
+        // subscription with the next heartbeat only, and gets nothing until then.
+        consumer.setHeartbeatBrokerInterval(HEARTBEAT_INTERVAL_MS);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(args.getString("topic"), args.getString("expression"));
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {

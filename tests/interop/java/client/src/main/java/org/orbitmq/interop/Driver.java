@@ -90,6 +90,10 @@ public final class Driver {
     }
 
     private static synchronized void write(JSONObject answer) {
-        ANSWERS.println(JSON.toJSONString(answer, SerializerFeature.DisableCircularReferenceDetect));
+        ANSWERS.println(
+            JSON.toJSONString(
+                answer,
+                SerializerFeature.WriteMapNullValue,
+                SerializerFeature.DisableCircularReferenceDetect));
     }
 }
