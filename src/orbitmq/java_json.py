@@ -5,16 +5,24 @@ RocketMQ's bodies and config files are fastjson output, which standard parsers r
     {0:"10.0.0.1:10911"}                        integer keys stand unquoted
     {{"brokerName":"a","queueId":0}:5}          maps keyed by an object hold it as the key
 
-`decode` reads both forms and standard JSON; an object key arrives as its own JSON text, the form
-that fastjson takes as a quoted key too. `encode` writes either dialect.
+`decode` reads both forms and standard JSON; an object key arrives as its own JSON text. It is as
+tolerant as fastjson where peers need it: a null member is an absent one, numbers and booleans may
+stand in quotes, names may stand without, and what is not Unicode is replaced.
+
+`encode` writes either dialect. Object keys are read by every Java version as objects only:
+fastjson2, which came with RocketMQ 5.5, refuses them as quoted text.
+
+References (`{"$ref":"$.a"}`, fastjson's way to write an object that it meets twice) are not
+resolved: no body or file of RocketMQ holds an object twice, and fastjson2 never writes them.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from enum import Enum
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
@@ -22,7 +30,15 @@ from orbitmq.errors import ProtocolError
 
 T = TypeVar("T")
 
+# Numbers as wide as Java's: a wider one, passed on, would make a body unreadable to Java peers.
+JavaInt = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+JavaLong = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+
 DEPTH_MAX: Final = 64
+# What strict parsing refuses is read by slower code, 0.2 and 1 µs a byte at worst. No peer writes
+# such text at these lengths; the bounds keep a hostile one from holding up everybody else.
+TOLERATED_BYTES_MAX: Final = 4 * 1024 * 1024
+TRANSLATED_BYTES_MAX: Final = 256 * 1024
 
 
 class Dialect(Enum):
@@ -34,17 +50,12 @@ class Dialect(Enum):
 
 def decode(text: bytes, shape: type[T]) -> T:
     """Read one JSON document of either dialect into `shape`; unknown members are ignored."""
-    try:
-        return msgspec.json.decode(text, type=shape)
-    except (msgspec.ValidationError, RecursionError) as error:
-        raise _misshapen(text, error) from error
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        # Strict parsing failed; it may still be the dialect.
-        standard = to_standard(text)
-    try:
-        return msgspec.json.decode(standard, type=shape)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise _misshapen(text, error) from error
+    # Perf: the quickest reading comes first, and nearly every document ends with it.
+    with suppress(msgspec.DecodeError, UnicodeDecodeError):
+        return _decode_standard(text, shape)
+    with suppress(msgspec.DecodeError, UnicodeDecodeError):
+        return _decode_standard(_with_quoted_keys(text), shape)
+    return _decode_standard(to_standard(text), shape)
 
 
 def encode(value: object, dialect: Dialect = Dialect.FASTJSON) -> bytes:
@@ -56,11 +67,46 @@ def encode(value: object, dialect: Dialect = Dialect.FASTJSON) -> bytes:
 
 def to_standard(text: bytes) -> bytes:
     """Turn a document of the fastjson dialect into standard JSON."""
+    if len(text) > TRANSLATED_BYTES_MAX:
+        raise ProtocolError(
+            f"JSON of {len(text)} bytes is not standard, or not UTF-8; it starts {text[:60]!r}",
+            hint=f"such text is read up to {TRANSLATED_BYTES_MAX} bytes",
+        )
+    # Compat: Java replaces what is not UTF-8, and its older fastjson skips a byte order mark.
+    return _Translation(text.decode("utf-8-sig", errors="replace")).run().encode()
+
+
+def _decode_standard(text: bytes, shape: type[T]) -> T:
+    """Read standard JSON; only text that is none raises something else than ProtocolError."""
     try:
-        source = text.decode()
-    except UnicodeDecodeError as error:
-        raise ProtocolError(f"JSON is not UTF-8 at byte {error.start}") from error
-    return _Translation(source).run().encode()
+        return msgspec.json.decode(text, type=shape)
+    except msgspec.ValidationError as error:
+        if len(text) > TOLERATED_BYTES_MAX:
+            raise _misshapen(text, error) from error
+        return _decode_tolerantly(text, shape, error)
+    except RecursionError as error:
+        raise _misshapen(text, error) from error
+
+
+def _decode_tolerantly(text: bytes, shape: type[T], first_error: Exception) -> T:
+    """Read a document that does not fit the shape for its nulls and quoted numbers."""
+    # Compat: fastjson leaves out null members, but Go and Rust peers write them; Go quotes numbers.
+    try:
+        pruned = msgspec.json.encode(_without_nulls(msgspec.json.decode(text)))
+        return msgspec.json.decode(pruned, type=shape, strict=False)
+    except (msgspec.ValidationError, RecursionError):
+        # The first error says what is wrong with the document as it came.
+        raise _misshapen(text, first_error) from first_error
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            name: _without_nulls(member) for name, member in value.items() if member is not None
+        }
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    return value
 
 
 def _misshapen(text: bytes, error: Exception) -> ProtocolError:
@@ -117,18 +163,46 @@ def _quoted(text: str, dialect: Dialect) -> str:
     return json.dumps(text, ensure_ascii=dialect is Dialect.STANDARD)
 
 
+# Perf: no pattern here ever steps back (`++`, `*+`), so that none takes more than linear time, or
+# memory for each character it passes.
+_STRING: Final = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_FLAT_OBJECT: Final = rb'\{(?:[^{}"]++|%b)*+\}' % _STRING
+_KEY: Final = rb"(?:-?[0-9]++|%b)(?=\s*+:)" % _FLAT_OBJECT
+_UP_TO_KEY: Final = re.compile(
+    rb'((?:[^"{,]++|%b|[{,](?!\s*+%b))*+[{,]\s*+)(%b)' % (_STRING, _KEY, _KEY),
+    re.DOTALL,
+)
+
+
+def _with_quoted_keys(text: bytes) -> bytes:
+    """Put integer and object keys into quotes, and return the same text when there are none.
+
+    Perf: covers all that Java peers write, 7 to 9 times as fast as a full translation.
+    """
+    quoted = bytearray()
+    position = 0
+    while match := _UP_TO_KEY.match(text, position):
+        before, key = match.groups()
+        quoted += b'%b"%b"' % (before, key.replace(b"\\", b"\\\\").replace(b'"', b'\\"'))
+        position = match.end()
+    return bytes(quoted + text[position:]) if position else text
+
+
 _TOKEN: Final = re.compile(
-    r"""\s*(?:
+    r"""\s*+(?:
         (?P<mark>[{}\[\]:,])
-      | (?P<double>"(?:[^"\\]|\\.)*")
-      | (?P<single>'(?:[^'\\]|\\.)*')
-      | (?P<bare>[^\s{}\[\]:,"']+)
+      | (?P<double>"[^"\\]*+(?:\\.[^"\\]*+)*+")
+      | (?P<single>'[^'\\]*+(?:\\.[^'\\]*+)*+')
+      | (?P<bare>[^\s{}\[\]:,"']++)
     )""",
-    re.VERBOSE | re.DOTALL,
+    re.VERBOSE | re.DOTALL | re.ASCII,
 )
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|.)", re.DOTALL)
-_ESCAPED: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0"}
-_NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_ESCAPED: Final = {letter: letter for letter in "\"'/\\"} | {
+    "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "F": "\f",
+    **{str(number): chr(number) for number in range(8)},
+}  # fmt: skip
+_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?")
 _WORDS: Final = frozenset({"true", "false", "null"})
 
 
@@ -140,6 +214,7 @@ class _Translation:
         self._position = 0
         self._kind = ""
         self._text = ""
+        self._in_key = False
 
     def run(self) -> str:
         """Return the whole document as standard JSON."""
@@ -191,7 +266,13 @@ class _Translation:
     def _object_key(self, depth: int) -> str:
         kind, text = self._kind, self._text
         if kind == "mark":
-            return json.dumps(self._value(depth + 1))
+            if self._in_key:
+                # Each level would double the backslashes in front of a quote.
+                raise self._broken("an object key inside an object key")
+            self._in_key = True
+            key = self._value(depth + 1)
+            self._in_key = False
+            return json.dumps(key)
         if not kind:
             raise self._unexpected("a key")
         self._advance()
@@ -228,11 +309,15 @@ class _Translation:
 
 def _standard_string(token: str) -> str:
     content = _ESCAPE.sub(_unescaped, token[1:-1])
-    return json.dumps(content)
+    # Compat: Java and JavaScript strings may hold half a character; it becomes a replacement.
+    return json.dumps(content.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
 
 
 def _unescaped(match: re.Match[str]) -> str:
     code = match[1]
     if code[0] in "ux" and len(code) > 1:
         return chr(int(code[1:], 16))
-    return _ESCAPED.get(code, code)
+    try:
+        return _ESCAPED[code]
+    except KeyError:
+        raise ProtocolError(f"JSON has an unknown escape: {match[0]!r}") from None

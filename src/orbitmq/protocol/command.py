@@ -78,7 +78,7 @@ class Command(msgspec.Struct, kw_only=True):
         """Write the whole frame."""
         encoding = self.encoding
         # Compat: the binary header has 16 bits for the code; the POP codes need more.
-        if encoding is Encoding.BINARY and not header_binary.can_encode(self.code):
+        if encoding is Encoding.BINARY and not header_binary.can_encode(self.code, self.version):
             encoding = Encoding.JSON
         codec = header_binary if encoding is Encoding.BINARY else header_json
         header = codec.encode_header(

@@ -21,6 +21,7 @@ FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
 PREFIX: Final = struct.Struct(">iI")
 PREFIX_BYTES: Final = PREFIX.size
 _HEADER_BYTES_MASK: Final = 0xFFFFFF
+_LENGTH_MAX: Final = 2**31 - 1
 
 
 class Encoding(IntEnum):
@@ -38,7 +39,11 @@ def encode_frame(header: bytes, body: bytes, encoding: Encoding) -> bytes:
             hint=f"headers hold {_HEADER_BYTES_MASK} bytes at most; move what is large into the body",
         )
     mark = encoding << 24 | len(header)
-    return PREFIX.pack(4 + len(header) + len(body), mark) + header + body
+    try:
+        prefix = PREFIX.pack(4 + len(header) + len(body), mark)
+    except struct.error as error:
+        raise FrameTooLargeError(PREFIX_BYTES + len(header) + len(body), _LENGTH_MAX) from error
+    return prefix + header + body
 
 
 def frame_end(chunk: Buffer, start: int, frame_bytes_max: int = FRAME_BYTES_MAX) -> int:
@@ -58,7 +63,10 @@ def frame_end(chunk: Buffer, start: int, frame_bytes_max: int = FRAME_BYTES_MAX)
 
 def header_span(chunk: Buffer, start: int, end: int) -> tuple[int, Encoding]:
     """Say where the header of the frame at `start` ends, and how it is written."""
-    _, mark = PREFIX.unpack_from(chunk, start)
+    try:
+        _, mark = PREFIX.unpack_from(chunk, start)
+    except struct.error as error:
+        raise ProtocolError(f"a frame is cut off after {len(chunk) - start} bytes") from error
     header_end = start + PREFIX_BYTES + (mark & _HEADER_BYTES_MASK)
     if header_end > end:
         raise ProtocolError(

@@ -18,12 +18,12 @@ from orbitmq.protocol.languages import Language, language_numbered
 _FIXED: Final = struct.Struct(">hBhiii")
 _INT: Final = struct.Struct(">i")
 _SHORT: Final = struct.Struct(">h")
-_CODE_MAX: Final = 2**15 - 1
+_SHORT_MAX: Final = 2**15 - 1
 
 
-def can_encode(code: int) -> bool:
-    """Whether the code fits the header's 16 bits."""
-    return -_CODE_MAX - 1 <= code <= _CODE_MAX
+def can_encode(code: int, version: int) -> bool:
+    """Whether code and version fit the 16 bits that the header has for each."""
+    return -_SHORT_MAX - 1 <= code <= _SHORT_MAX and -_SHORT_MAX - 1 <= version <= _SHORT_MAX
 
 
 def encode_header(
@@ -43,7 +43,7 @@ def encode_header(
     for key, value in fields.items():
         key_bytes = key.encode()
         value_bytes = value.encode()
-        if len(key_bytes) > _CODE_MAX:
+        if len(key_bytes) > _SHORT_MAX:
             raise ProtocolError(f"field name {key[:40]!r}… of {len(key_bytes)} bytes is too long")
         entries += (
             _SHORT.pack(len(key_bytes)),
@@ -97,5 +97,6 @@ def _text(header: bytes, start: int, text_bytes: int) -> tuple[str, int]:
         raise ProtocolError(f"text of {text_bytes} bytes at byte {start} leaves the header")
     try:
         return header[start:end].decode(), end
-    except UnicodeDecodeError as error:
-        raise ProtocolError(f"text at byte {start} of a binary header is not UTF-8") from error
+    except UnicodeDecodeError:
+        # Compat: Java replaces what is not UTF-8.
+        return header[start:end].decode(errors="replace"), end

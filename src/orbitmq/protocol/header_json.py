@@ -2,17 +2,15 @@
 
 Members: code, language (name), version, opaque, flag, remark?, extFields? (text to text). Java
 peers read and write it with fastjson, so numbers and booleans among the fields arrive as well;
-they count as their text.
+they count as their text. What no known client writes is read as fastjson reads it.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from orbitmq import java_json
-from orbitmq.errors import ProtocolError
+from orbitmq.java_json import JavaInt
 from orbitmq.protocol.languages import Language, language_named, language_numbered
 
 HeaderParts = tuple[int, Language, int, int, int, str, dict[str, str]]
@@ -22,14 +20,14 @@ class _StrictHeader(msgspec.Struct, gc=False):
     """A header as every known client writes it."""
 
     # Compat: in alphabetical order, as fastjson writes them.
-    code: int
+    code: JavaInt
     fields: dict[str, str] | None = msgspec.field(default=None, name="extFields")
-    flag: int = 0
+    flag: JavaInt = 0
     language: str = "JAVA"
-    opaque: int = 0
+    opaque: JavaInt = 0
     remark: str | None = None
     encoding: str = msgspec.field(default="JSON", name="serializeTypeCurrentRPC")
-    version: int = 0
+    version: JavaInt = 0
 
 
 class _HeaderWithoutRemark(msgspec.Struct, gc=False):
@@ -47,19 +45,18 @@ class _HeaderWithoutRemark(msgspec.Struct, gc=False):
 class _LooseHeader(msgspec.Struct):
     """A header as fastjson would still read it."""
 
-    code: int = 0
-    fields: dict[str, Any] | None = msgspec.field(default=None, name="extFields")
-    flag: int = 0
+    code: JavaInt = 0
+    fields: dict[str, msgspec.Raw] | None = msgspec.field(default=None, name="extFields")
+    flag: JavaInt = 0
     language: str | int | None = "JAVA"
-    opaque: int = 0
-    remark: Any = None
-    version: int = 0
+    opaque: JavaInt = 0
+    remark: msgspec.Raw = msgspec.Raw(b"null")
+    version: JavaInt = 0
 
 
 _strict_decoder = msgspec.json.Decoder(_StrictHeader)
 _encoder = msgspec.json.Encoder()
 _LANGUAGE_NAMES = {language: language.name for language in Language}
-_INT_32_MAX = 2**31 - 1
 
 
 def encode_header(
@@ -87,7 +84,6 @@ def decode_header(text: bytes) -> HeaderParts:
         header = _strict_decoder.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return _decode_loosely(text)
-    _check_numbers(header.code, header.version, header.opaque, header.flag)
     return (
         header.code,
         language_named(header.language),
@@ -101,7 +97,6 @@ def decode_header(text: bytes) -> HeaderParts:
 
 def _decode_loosely(text: bytes) -> HeaderParts:
     header = java_json.decode(text, _LooseHeader)
-    _check_numbers(header.code, header.version, header.opaque, header.flag)
     language = header.language
     return (
         header.code,
@@ -111,28 +106,18 @@ def _decode_loosely(text: bytes) -> HeaderParts:
         header.version,
         header.opaque,
         header.flag,
-        "" if header.remark is None else str(header.remark),
+        _as_text(header.remark) or "",
         {
-            key: _as_text(key, value)
-            for key, value in (header.fields or {}).items()
-            if value is not None
+            name: value
+            for name, raw in (header.fields or {}).items()
+            if (value := _as_text(raw)) is not None
         },
     )
 
 
-def _as_text(key: str, value: object) -> str:
-    match value:
-        case str():
-            return value
-        case bool():
-            return "true" if value else "false"
-        case int() | float():
-            return str(value)
-        case _:
-            raise ProtocolError(f"field {key!r} of a header must be text, not {value!r:.60}")
-
-
-def _check_numbers(*numbers: int) -> None:
-    for number in numbers:
-        if not -_INT_32_MAX - 1 <= number <= _INT_32_MAX:
-            raise ProtocolError(f"number {number} of a header does not fit 32 bits")
+def _as_text(value: msgspec.Raw) -> str | None:
+    json = bytes(value)
+    if json == b"null":
+        return None
+    # A number keeps its digits as they came: nothing is lost to the width of a float.
+    return java_json.decode(json, str) if json.startswith(b'"') else json.decode(errors="replace")

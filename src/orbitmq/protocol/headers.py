@@ -1,4 +1,4 @@
-"""Typed headers: a dataclass per request or response, mapped to the fields of a command.
+"""Typed headers: a dataclass per request or response, mapped to fields of text.
 
 Every field travels as text under its lowerCamelCase name, or under the name given by `wire`.
 A field without a default is required; None is not sent.
@@ -125,6 +125,13 @@ def _boolean(text: str) -> bool:
     return text.lower() == "true"
 
 
+def _fraction(text: str) -> float:
+    # Python alone takes digits apart by underscores.
+    if "_" in text:
+        raise ValueError("not a number")
+    return float(text)
+
+
 def _text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -136,5 +143,5 @@ _PARSERS: Final[dict[Any, Callable[[str], object]]] = {
     int: _whole_number(_INT_MAX),
     Long: _whole_number(_LONG_MAX),
     bool: _boolean,
-    float: float,
+    float: _fraction,
 }

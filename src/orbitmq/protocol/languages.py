@@ -23,8 +23,9 @@ class Language(IntEnum):
 
 
 def language_named(name: str) -> Language:
-    """Find a language by name; an unknown one is OTHER."""
-    return Language.__members__.get(name, Language.OTHER)
+    """Find a language by name, in any case; an unknown one is OTHER."""
+    language = _BY_NAME.get(name)
+    return _BY_NAME.get(name.upper(), Language.OTHER) if language is None else language
 
 
 def language_numbered(number: int) -> Language:
@@ -32,4 +33,5 @@ def language_numbered(number: int) -> Language:
     return _BY_NUMBER.get(number, Language.OTHER)
 
 
+_BY_NAME = dict(Language.__members__)
 _BY_NUMBER = {language.value: language for language in Language}

@@ -18,14 +18,18 @@ import msgspec
 
 from orbitmq import java_json
 from orbitmq.errors import ProtocolError
+from orbitmq.model.routes import QueueMapping
 from orbitmq.model.topics import TopicConfig
 from orbitmq.model.versions import V3_0_11, V5_0_0, DataVersion
 from orbitmq.protocol.codes import RequestCode
+from orbitmq.protocol.frame import FRAME_BYTES_MAX
 from orbitmq.protocol.headers import Header, Long, wire
 
-# A compressed body may be small and unpack to anything; this bounds what it may become.
-UNPACKED_BYTES_MAX: Final = 64 * 1024 * 1024
+# A compressed body may be small and unpack to anything; it gets no more than a plain one has.
+UNPACKED_BYTES_MAX: Final = FRAME_BYTES_MAX
 _LENGTH: Final = struct.Struct(">i")
+_INT_MAX: Final = 2**31 - 1
+_ZLIB_FIRST_BYTE: Final = b"\x78"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,9 +102,14 @@ class TopicTable(msgspec.Struct, kw_only=True):
     data_version: DataVersion = msgspec.field(default_factory=DataVersion, name="dataVersion")
     # Perf: kept as text; a broker's topics are read only when their version is news.
     topics: msgspec.Raw = msgspec.field(default=msgspec.Raw(b"{}"), name="topicConfigTable")
-    queue_mappings: dict[str, dict[str, Any]] = msgspec.field(
+    mappings: dict[str, QueueMapping] = msgspec.field(
         default_factory=dict, name="topicQueueMappingInfoMap"
     )
+
+    @property
+    def queue_mappings(self) -> dict[str, dict[str, Any]]:
+        """The static topics, as plain maps to be passed on."""
+        return {topic: msgspec.to_builtins(mapping) for topic, mapping in self.mappings.items()}
 
 
 class RegisterBody(msgspec.Struct, kw_only=True):
@@ -123,7 +132,8 @@ def decode_register_body(body: bytes, *, compressed: bool, version: int) -> Regi
         return RegisterBody()
     if version < V3_0_11:
         return RegisterBody(topic_table=java_json.decode(body, TopicTable))
-    if compressed:
+    # Compat: brokers from 5.0 on that are told to compress forget to say so in the header.
+    if compressed or body.startswith(_ZLIB_FIRST_BYTE):
         return _decode_pieces(_unpack(body), version)
     return java_json.decode(body, RegisterBody)
 
@@ -205,41 +215,64 @@ class _Pieces:
         return piece
 
 
+class _PackedRegisterBody(RegisterBody, kw_only=True):
+    """A register body that came compressed."""
+
+    # Perf: kept as text, for the same reason as in a plain body.
+    lines: list[bytes]
+
+    def read_topics(self) -> dict[str, TopicConfig]:
+        """Read the topics."""
+        topics = map(_decode_topic, self.lines)
+        return {topic.name: topic for topic in topics}
+
+
 def _decode_pieces(content: bytes, version: int) -> RegisterBody:
     pieces = _Pieces(content)
     data_version = java_json.decode(pieces.piece(), DataVersion)
-    topics: dict[str, TopicConfig] = {}
-    for _ in range(pieces.number()):
-        topic = _decode_topic(pieces.piece())
-        topics[topic.name] = topic
+    lines = [pieces.piece() for _ in range(pieces.number())]
     filter_servers = java_json.decode(pieces.piece(), list[str])
-    mappings: dict[str, dict[str, Any]] = {}
+    mappings: dict[str, QueueMapping] = {}
     if version >= V5_0_0:
         for _ in range(pieces.number()):
-            mapping = java_json.decode(pieces.piece(), dict[str, Any])
-            mappings[str(mapping.get("topic"))] = mapping
-    return RegisterBody(
+            mapping = java_json.decode(pieces.piece(), QueueMapping)
+            if mapping.topic is None:
+                raise ProtocolError("a static-topic mapping in a compressed body names no topic")
+            mappings[mapping.topic] = mapping
+    return _PackedRegisterBody(
         filter_servers=filter_servers,
-        topic_table=TopicTable(
-            data_version=data_version,
-            topics=msgspec.Raw(java_json.encode(topics)),
-            queue_mappings=mappings,
-        ),
+        topic_table=TopicTable(data_version=data_version, mappings=mappings),
+        lines=lines,
     )
 
 
 def _decode_topic(line: bytes) -> TopicConfig:
     try:
-        name, read_queues, write_queues, permission, filter_type, *rest = line.decode().split(" ")
+        name, read_queues, write_queues, permission, filter_type, *rest = line.decode(
+            errors="replace"
+        ).split(" ", 5)
         return TopicConfig(
             name=name,
-            read_queues=int(read_queues),
-            write_queues=int(write_queues),
-            permission=int(permission),
+            read_queues=_java_int(read_queues),
+            write_queues=_java_int(write_queues),
+            permission=_java_int(permission),
             filter_type=filter_type,
-            attributes=java_json.decode(rest[0].encode(), dict[str, str])
-            if rest and rest[0]
-            else {},
+            attributes=_decode_attributes(rest[0]) if rest else {},
         )
     except ValueError as error:
         raise ProtocolError(f"a topic in a compressed body reads {line[:80]!r}: {error}") from error
+
+
+def _java_int(text: str) -> int:
+    number = int(text)
+    if not -_INT_MAX - 1 <= number <= _INT_MAX:
+        raise ValueError(f"{number} does not fit 32 bits")
+    return number
+
+
+def _decode_attributes(text: str) -> dict[str, str]:
+    try:
+        return java_json.decode(text.encode(), dict[str, str]) if text else {}
+    except ProtocolError:
+        # Compat: a topic is not lost for attributes that cannot be read, as in Java.
+        return {}

@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from orbitmq.java_json import JavaLong
 from orbitmq.protocol.codes import RequestCode
 from orbitmq.protocol.headers import Header, wire
 
@@ -43,7 +44,7 @@ class GetBrokerGroup(Header):
 class BrokerMembers(msgspec.Struct, kw_only=True):
     """The addresses of one broker group."""
 
-    addresses: dict[int, str] = msgspec.field(name="brokerAddrs")
+    addresses: dict[JavaLong, str] = msgspec.field(name="brokerAddrs")
     name: str = msgspec.field(name="brokerName")
     cluster: str
 

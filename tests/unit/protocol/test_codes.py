@@ -1,0 +1,57 @@
+"""The table of codes."""
+
+from __future__ import annotations
+
+import pytest
+
+from orbitmq.protocol.codes import NOBODY, OWN_CODES, RequestCode, ResponseCode, request_name
+
+
+def test_no_two_rows_share_a_number() -> None:
+    assert len(RequestCode.__members__) == len({int(code) for code in RequestCode})
+    assert len(ResponseCode.__members__) == len({int(code) for code in ResponseCode})
+
+
+def test_every_request_has_a_receiver_and_a_purpose() -> None:
+    for code in RequestCode:
+        assert code.receivers, code
+        assert code.purpose, code
+
+
+def test_only_a_receiver_answers() -> None:
+    for code in RequestCode:
+        assert code.answered_by in {NOBODY, code.answered_by & code.receivers}, code
+
+
+def test_no_code_of_rocketmq_lies_in_our_own_range() -> None:
+    assert [code for code in RequestCode if code in OWN_CODES] == []
+
+
+@pytest.mark.parametrize(
+    ("code", "number"),
+    [
+        (RequestCode.SEND_MESSAGE, 10),
+        (RequestCode.PULL_MESSAGE, 11),
+        (RequestCode.HEART_BEAT, 34),
+        (RequestCode.REGISTER_BROKER, 103),
+        (RequestCode.GET_ROUTEINFO_BY_TOPIC, 105),
+        (RequestCode.SEND_MESSAGE_V2, 310),
+        (RequestCode.QUERY_DATA_VERSION, 322),
+        (RequestCode.LITE_PULL_MESSAGE, 361),
+        (RequestCode.BROKER_HEARTBEAT, 904),
+        (RequestCode.POP_MESSAGE, 200_050),
+        (ResponseCode.SUCCESS, 0),
+        (ResponseCode.TOPIC_NOT_EXIST, 17),
+        (ResponseCode.QUERY_NOT_FOUND, 22),
+    ],
+)
+def test_codes_that_every_client_depends_on_have_their_numbers(
+    code: RequestCode | ResponseCode, number: int
+) -> None:
+    assert code == number
+
+
+def test_a_request_is_named_whether_known_or_not() -> None:
+    assert request_name(105) == "GET_ROUTEINFO_BY_TOPIC (105)"
+    assert request_name(99_999) == "request code 99999"
+    assert request_name(-1) == "request code -1"
