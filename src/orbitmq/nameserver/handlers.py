@@ -66,6 +66,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _CRC_MASK: Final = 0x7FFFFFFF
+# Perf: on Python 3.11 a member of an enum takes 0.1 µs to reach, a name of a module 0.01.
+_STANDARD: Final = Dialect.STANDARD
+_FASTJSON: Final = Dialect.FASTJSON
 # Options that no live update may name, whatever the configured black list says.
 _ALWAYS_FORBIDDEN: Final = frozenset(
     {"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"}
@@ -278,7 +281,7 @@ class Handlers:
             order_config = self._key_values.get(ORDER_TOPIC_NAMESPACE, asked.topic)
         # Compat: peers before 4.9.4, and Go, take broker ids as unquoted keys only.
         wants_standard = request.version >= V4_9_4 or asked.accept_standard_json_only
-        dialect = Dialect.STANDARD if wants_standard else Dialect.FASTJSON
+        dialect = _STANDARD if wants_standard else _FASTJSON
         zone = request.fields.get(ZONE_NAME)
         if zone and request.fields.get(ZONE_MODE, "").lower() == "true":
             route = self._routes.route(

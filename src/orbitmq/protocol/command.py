@@ -11,6 +11,8 @@ from orbitmq.model.versions import OUR_VERSION
 from orbitmq.protocol import header_binary, header_json
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.frame import (
+    BINARY,
+    JSON,
     PREFIX_BYTES,
     Buffer,
     Encoding,
@@ -78,9 +80,9 @@ class Command(msgspec.Struct, kw_only=True):
         """Write the whole frame."""
         encoding = self.encoding
         # Compat: the binary header has 16 bits for the code; the POP codes need more.
-        if encoding is Encoding.BINARY and not header_binary.can_encode(self.code, self.version):
-            encoding = Encoding.JSON
-        codec = header_binary if encoding is Encoding.BINARY else header_json
+        if encoding is BINARY and not header_binary.can_encode(self.code, self.version):
+            encoding = JSON
+        codec = header_binary if encoding is BINARY else header_json
         header = codec.encode_header(
             code=self.code,
             language=self.language,
@@ -108,7 +110,7 @@ def decode_command(chunk: Buffer, start: int, end: int) -> Command:
 
 def decode_parts(header: bytes, body: bytes, encoding: Encoding) -> Command:
     """Read a command from its header and its body."""
-    codec = header_binary if encoding is Encoding.BINARY else header_json
+    codec = header_binary if encoding is BINARY else header_json
     code, language, version, opaque, flag, remark, fields = codec.decode_header(header)
     return Command(
         code=code,

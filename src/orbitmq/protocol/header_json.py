@@ -7,6 +7,8 @@ they count as their text. What no known client writes is read as fastjson reads 
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from orbitmq import java_json
@@ -28,6 +30,14 @@ class _StrictHeader(msgspec.Struct, gc=False):
     remark: str | None = None
     encoding: str = msgspec.field(default="JSON", name="serializeTypeCurrentRPC")
     version: JavaInt = 0
+
+
+# Perf: what most replies are; the template takes 0.4 µs, the encoder 1.2
+# (benchmarks/rpc_round_trip.py).
+_WITHOUT_FIELDS: Final = (
+    b'{"code":%d,"extFields":{},"flag":%d,"language":"%b","opaque":%d,'
+    b'"serializeTypeCurrentRPC":"JSON","version":%d}'
+)
 
 
 class _HeaderWithoutRemark(msgspec.Struct, gc=False):
@@ -71,6 +81,8 @@ def encode_header(
 ) -> bytes:
     """Write a header."""
     name = _LANGUAGE_NAMES[language]
+    if not fields and not remark:
+        return _WITHOUT_FIELDS % (code, flag, name.encode(), opaque, version)
     if remark:
         return _encoder.encode(
             _StrictHeader(code, fields, flag, name, opaque, remark, "JSON", version)
