@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 import threading
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -161,11 +162,13 @@ class Driver:
 class JavaDriver(Driver):
     """The Java client and tools of one line."""
 
-    def __init__(self, line: str, folder: Path) -> None:
+    def __init__(self, line: str, folder: Path, properties: Sequence[str] = ()) -> None:
         super().__init__(
             ChildProcess(
                 f"Java driver {line}",
-                java_command(line, "client", folder, "org.orbitmq.interop.Driver"),
+                java_command(
+                    line, "client", folder, "org.orbitmq.interop.Driver", properties=properties
+                ),
                 folder,
                 pipes=True,
             )

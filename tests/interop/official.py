@@ -27,7 +27,9 @@ _LOGBACK_NAMES = (
 )
 
 
-def java_command(line: str, part: str, folder: Path, main: str, *args: str) -> list[str]:
+def java_command(
+    line: str, part: str, folder: Path, main: str, *args: str, properties: Sequence[str] = ()
+) -> list[str]:
     """The command of a small JVM whose home, logs and configuration lie in `folder`.
 
     `part` is `server` or `client`: a line may have them in different versions, so each has its jars.
@@ -49,6 +51,7 @@ def java_command(line: str, part: str, folder: Path, main: str, *args: str) -> l
         # Releases of the 4.9 line reach into these to unmap their files.
         "--add-opens=java.base/java.nio=ALL-UNNAMED",
         "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+        "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED",
         "-Djava.security.manager=allow",
         f"-Duser.home={folder}",
         f"-Djava.io.tmpdir={folder}",
@@ -60,6 +63,7 @@ def java_command(line: str, part: str, folder: Path, main: str, *args: str) -> l
         # A nearly full disk of the machine must not turn into refused messages.
         "-Drocketmq.broker.diskSpaceWarningLevelRatio=0.99",
         "-Drocketmq.broker.diskSpaceCleanForciblyRatio=0.99",
+        *(f"-D{text}" for text in properties),
         "-cp",
         f"{configuration}:{built / part / 'classes'}:{built / f'lib-{part}'}/*",
         main,
