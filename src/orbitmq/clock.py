@@ -12,10 +12,11 @@ import asyncio
 import heapq
 import itertools
 import time
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
 
 class TimerHandle(Protocol):
@@ -98,7 +99,10 @@ class ManualClock:
         return timer
 
     async def sleep_ms(self, delay_ms: float) -> None:
-        """Return once the clock has been advanced by `delay_ms`."""
+        """Return once the clock has been advanced by `delay_ms`; at once when that is nothing."""
+        if delay_ms <= 0:
+            await settle(1)
+            return
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def wake() -> None:
@@ -122,6 +126,25 @@ class ManualClock:
                 await settle()
         self._now_ms = end_ms
         await settle()
+
+
+@asynccontextmanager
+async def time_limit(clock: Clock, timeout_ms: float) -> AsyncIterator[None]:
+    """Raise TimeoutError from the block once `timeout_ms` have passed on the clock.
+
+    `asyncio.timeout` for a clock that may be moved by hand; nothing left means it ends at the
+    first moment the block waits.
+    """
+    async with asyncio.timeout(0 if timeout_ms <= 0 else None) as limit:
+        if timeout_ms <= 0:
+            yield
+            return
+        loop = asyncio.get_running_loop()
+        timer = clock.call_later(timeout_ms, lambda: limit.reschedule(loop.time()))
+        try:
+            yield
+        finally:
+            timer.cancel()
 
 
 async def settle(turns: int = 20) -> None:

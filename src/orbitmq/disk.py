@@ -1,4 +1,4 @@
-"""Blocking disk work: the one door by which it enters an event loop, and whole-file replacement.
+"""Blocking disk work: its one door into an event loop, and whole-file replacement.
 
 Crash: a replaced file has its old content or its new one, never a mix.
 """

@@ -1,4 +1,4 @@
-"""Starting and stopping: work that repeats, and tasks that somebody owns.
+"""Starting and stopping: parts that run once, work that repeats, owned tasks.
 
 Threads: everything here belongs to the event loop it was started on.
 """
@@ -10,10 +10,58 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
+from orbitmq.clock import settle
+from orbitmq.errors import StateError
+
 if TYPE_CHECKING:
     from orbitmq.clock import Clock
 
 log = logging.getLogger(__name__)
+
+
+class RunOnce:
+    """The state of a part that is started once and stopped once, and never again."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._started = False
+        self._stop_begun = False
+        self._stopped = asyncio.Event()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the part is being stopped, or was."""
+        return self._stop_begun
+
+    def begin(self) -> None:
+        """Go from new to running."""
+        self.check_not_stopped()
+        if self._started:
+            raise StateError(f"{self._what} is already started")
+        self._started = True
+
+    def check_not_stopped(self) -> None:
+        """Raise when the part is stopped or about to be."""
+        if self._stop_begun:
+            raise StateError(f"{self._what} is stopped", hint="make a new one")
+
+    async def begin_stop(self) -> bool:
+        """Go from running to stopping: True for the one who has to do it.
+
+        Whoever comes later gets False once the first has called `end_stop`; so does everybody
+        when there is nothing to stop.
+        """
+        if self._stop_begun:
+            await self._stopped.wait()
+            return False
+        self._stop_begun = True
+        if not self._started:
+            self._stopped.set()
+        return self._started
+
+    def end_stop(self) -> None:
+        """Go from stopping to stopped."""
+        self._stopped.set()
 
 
 class Periodic:
@@ -37,23 +85,29 @@ class Periodic:
 
     def start(self) -> None:
         """Begin; the first round comes after one pause."""
+        if self._task is not None:
+            raise StateError(f"{self._name} is already started")
         self._task = asyncio.get_running_loop().create_task(self._run(), name=self._name)
 
     async def stop(self) -> None:
-        """End, interrupting a round under way."""
-        if self._task is not None:
-            await cancelled(self._task)
-            self._task = None
+        """End, interrupting a round under way; a round that stops itself ends after it."""
+        task, self._task = self._task, None
+        if task is not None and task is not asyncio.current_task():
+            await cancelled(task)
 
     async def _run(self) -> None:
-        while True:
-            await self._clock.sleep_ms(self._interval_ms)
+        own = asyncio.current_task()
+        await self._clock.sleep_ms(self._interval_ms)
+        # A round that turns its cancellation into another error must not outlive `stop`.
+        while self._task is own:
             try:
                 outcome = self._action()
                 if outcome is not None:
                     await outcome
             except Exception:
                 log.exception("round failed task=%s", self._name)
+            if self._task is own:
+                await self._clock.sleep_ms(self._interval_ms)
 
 
 class OwnedTasks:
@@ -71,12 +125,18 @@ class OwnedTasks:
         self._tasks.add(task)
         task.add_done_callback(self._finished)
 
-    async def finish(self, timeout_ms: float) -> None:
-        """Wait for what runs, then cancel what is left."""
-        if self._tasks:
-            await asyncio.wait(set(self._tasks), timeout=timeout_ms / 1000)
+    async def all_done(self) -> None:
+        """Return once none is left, those included that are started meanwhile."""
+        while self._tasks:
+            await asyncio.wait(set(self._tasks))
+
+    async def cancel(self) -> None:
+        """Cancel what runs, and wait until it has ended."""
+        # A coroutine that never began could not clean up after itself.
+        await settle(1)
         for task in set(self._tasks):
-            await cancelled(task)
+            task.cancel()
+        await self.all_done()
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

@@ -1,4 +1,4 @@
-"""Addresses of servers, as `host:port` text."""
+"""Addresses of servers and peers, as `host:port` text."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ def parse_address(text: str) -> tuple[str, int]:
     host, colon, port = text.strip().rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
-    if not colon or not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+    elif ":" in host:
+        # Without brackets nobody can tell where an IPv6 host ends.
+        host = ""
+    port_is_number = port.isascii() and port.isdigit() and len(port) <= 5
+    if not colon or not host or not port_is_number or not 0 < int(port) <= 65535:
         raise SettingsError(
             f"{text!r} is not an address",
-            hint="write host:port, for example 127.0.0.1:9876",
+            hint="write host:port, for example 127.0.0.1:9876 or [::1]:9876",
         )
     return host, int(port)
 
@@ -25,3 +29,11 @@ def parse_addresses(text: str) -> list[str]:
     for address in addresses:
         parse_address(address)
     return addresses
+
+
+def format_address(peer: object) -> str:
+    """Write a socket's peer as host:port."""
+    if isinstance(peer, tuple) and len(peer) >= 2:
+        host, port = peer[:2]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return str(peer or "unknown peer")

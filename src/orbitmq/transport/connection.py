@@ -17,18 +17,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from orbitmq.errors import (
     ConnectionLostError,
+    FrameTooLargeError,
     OrbitError,
     ProtocolError,
-    TooManyCallsError,
+    TransportError,
     WriteBlockedError,
 )
 from orbitmq.protocol.codes import ResponseCode
-from orbitmq.protocol.command import ONEWAY_FLAG, Command, decode_parts
-from orbitmq.protocol.frame import PREFIX_BYTES, frame_end, header_span
+from orbitmq.protocol.command import ONEWAY_FLAG, Command
+from orbitmq.transport.addresses import format_address
+from orbitmq.transport.incomplete_frame import IncompleteFrame
 from orbitmq.transport.pending_calls import OnDone, PendingCalls
 
 if TYPE_CHECKING:
@@ -41,16 +44,18 @@ log = logging.getLogger(__name__)
 
 # A request that is answered later occupies at least this much, however small its frame.
 DEFERRED_BYTES_MIN: Final = 4096
+_NO_TRANSPORT: Final = asyncio.Transport()
 
 
 class Processor(Protocol):
     """What a connection does with the bytes it receives."""
 
-    def process(self, connection: Connection, chunk: bytes, start: int) -> tuple[int, bytes]:
-        """Process complete frames of `chunk` from `start`; return where it stopped, and replies.
+    def process(self, connection: Connection, chunk: bytes) -> tuple[int, bytes]:
+        """Process complete frames of `chunk`; return where it stopped, and the replies.
 
-        It may stop before the last complete frame to keep its replies small; it is called again
-        as soon as they are on their way. Raises ProtocolError when the bytes make no sense.
+        It may stop before the last complete frame, to keep its replies small or to let other
+        connections have a turn; it is called again soon. Raises ProtocolError when the bytes make
+        no sense.
         """
 
 
@@ -72,22 +77,27 @@ class Connection(asyncio.Protocol):
         self._processor = processor
         self._limits = limits
         self._kept_bytes = kept_bytes
-        self._call_budgets = calls
+        self._oneway_budget = calls.oneway
         self._clock = clock
         self._on_open = on_open
         self._on_close = on_close
         self.address = address
-        self.last_active_ms = clock.monotonic_ms()
-        self.closed = False
-        self._transport: asyncio.Transport | None = None
-        self._calls = PendingCalls(address, clock)
-        self._kept = bytearray()
-        self._kept_counted = 0
-        self._wanted_bytes = 0
-        self._skip_bytes = 0
+        # Until it is made it can do nothing more than a closed one.
+        self.closed = True
+        self.frame_bytes_max: Final = limits.frame_bytes_max
+        # How many bytes of replies a processor should gather before it lets them go.
+        self.replies_bytes_max: Final = limits.write_high_water_bytes
+        self._transport = _NO_TRANSPORT
+        self._calls = PendingCalls(address, calls.unanswered, clock)
+        self._last_active_ms = 0.0
+        self._written_bytes = 0
+        self._written_bytes_seen = 0
+        self._unsent_bytes_seen = 0
+        self._incomplete = IncompleteFrame(kept_bytes, limits.frame_bytes_max)
         self._work_bytes = 0
+        self._work_done: asyncio.Future[None] | None = None
         self._writing_paused = False
-        self._reading_stopped = False
+        self._turn_is_due = False
         self._oneway_unsent = 0
         self._drained: asyncio.Future[None] | None = None
 
@@ -99,65 +109,62 @@ class Connection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=self._limits.write_high_water_bytes)
         if not self.address:
             self.address = format_address(transport.get_extra_info("peername"))
-        self._calls = PendingCalls(self.address, self._clock)
+        self._calls.address = self.address
+        self._last_active_ms = self._clock.monotonic_ms()
+        self.closed = False
         self._on_open(self)
 
     def data_received(self, data: bytes) -> None:
         """Process what came in, and keep what is incomplete."""
-        self.last_active_ms = self._clock.monotonic_ms()
         if self.closed:
             return
-        if self._skip_bytes:
-            skipped = min(self._skip_bytes, len(data))
-            self._skip_bytes -= skipped
-            data = data[skipped:]
-        if self._kept:
-            self._kept += data
-            if len(self._kept) < self._wanted_bytes or self._writing_paused:
+        self._last_active_ms = self._clock.monotonic_ms()
+        if self._incomplete.skip_bytes:
+            data = self._incomplete.skip(data)
+        if self._incomplete.kept:
+            self._incomplete.add(data)
+            if self._writing_paused or self._turn_is_due or not self._incomplete.is_complete:
                 self._count_kept()
                 return
-            data = bytes(self._kept)
-            self._kept.clear()
+            data = self._incomplete.take()
         if data:
             self._process(data)
+            # Replies to what came in are no activity of their own.
+            self._written_bytes_seen = self._written_bytes
+
+    def eof_received(self) -> None:
+        """End: a peer that sends nothing more gets what is written, and no further answer."""
+        self.close("closed by the peer")
 
     def pause_writing(self) -> None:
         """Stop reading from a peer that does not take its replies."""
         self._writing_paused = True
-        self._open_transport().pause_reading()
+        if not self.closed:
+            self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         """Go on with what waited for the peer to read."""
         self._writing_paused = False
-        self.last_active_ms = self._clock.monotonic_ms()
+        self._last_active_ms = self._clock.monotonic_ms()
         self._return_oneway_calls()
-        if self._drained is not None and not self._drained.done():
+        if self._drained is not None:
             self._drained.set_result(None)
-        self._drained = None
-        if self._kept and not self.closed:
-            data = bytes(self._kept)
-            self._kept.clear()
-            self._process(data)
-        if not (self._writing_paused or self._reading_stopped or self.closed):
-            self._open_transport().resume_reading()
+            self._drained = None
+        if not self._turn_is_due:
+            self._go_on()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Fail what waited, and return every byte and call to its budget."""
-        self.closed = True
-        self._kept.clear()
-        self._count_kept()
-        self._return_oneway_calls()
-        lost = ConnectionLostError(self.address, str(error) if error else "closed")
-        if self._drained is not None and not self._drained.done():
-            self._drained.set_exception(lost)
-            # Perf: nobody may be waiting; asking once keeps asyncio from logging the error.
-            self._drained.exception()
-        self._calls.fail_all(lost)
+        """Fail what waited, and tell the owner, once."""
+        if self._transport is _NO_TRANSPORT:
+            return
+        if not self.closed:
+            self._end(str(error) or type(error).__name__ if error else "closed")
+        self._transport = _NO_TRANSPORT
         self._on_close(self, error)
 
     def set_socket_options(self, *, send_buffer_bytes: int, receive_buffer_bytes: int) -> None:
         """Set what the system should do with the socket; 0 leaves a buffer as it is."""
-        connected: socket.socket = self._open_transport().get_extra_info("socket")
+        connected: socket.socket = self._transport.get_extra_info("socket")
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 0)
         if send_buffer_bytes:
@@ -167,76 +174,78 @@ class Connection(asyncio.Protocol):
 
     # --- calls to the peer --------------------------------------------------------------------
 
-    @property
-    def writing_paused(self) -> bool:
-        """Whether the peer is behind in reading."""
-        return self._writing_paused
+    def call(self, request: Command, timeout_ms: float, on_done: OnDone) -> int:
+        """Send a request; `on_done` gets the answer, or the error that took its place.
 
-    async def all_answered(self) -> None:
-        """Return once no call to the peer waits for an answer."""
-        await self._calls.all_done()
-
-    def call(self, request: Command, timeout_ms: float, on_done: OnDone) -> None:
-        """Send a request; `on_done` gets the answer, or the error that took its place."""
+        Returns the number by which `forget_call` knows it.
+        """
         self._check_writable()
-        budget = self._call_budgets.unanswered
-        if not budget.take():
-            raise TooManyCallsError(self.address, budget.kind, budget.calls_max)
+        opaque = self._calls.add(request.code, timeout_ms, on_done)
+        request.opaque = opaque
+        try:
+            frame = self._encode(request)
+        except BaseException:
+            self._calls.forget(opaque)
+            raise
+        self.write(frame)
+        return opaque
 
-        def finish(outcome: Command | OrbitError) -> None:
-            budget.give_back()
-            on_done(outcome)
-
-        request.opaque = self._calls.add(request.code, timeout_ms, finish)
-        self.write(request.encode())
+    def forget_call(self, opaque: int) -> None:
+        """Give a call up: `on_done` is not called, the answer is dropped."""
+        self._calls.forget(opaque)
 
     async def ask(self, request: Command, timeout_ms: float) -> Command:
         """Send a request and wait for its answer."""
         answered: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
-
-        def finish(outcome: Command | OrbitError) -> None:
-            if answered.done():
-                return
-            if isinstance(outcome, OrbitError):
-                answered.set_exception(outcome)
-            else:
-                answered.set_result(outcome)
-
-        self.call(request, timeout_ms, finish)
-        return await answered
+        opaque = self.call(request, timeout_ms, partial(_settle, answered))
+        try:
+            return await answered
+        except asyncio.CancelledError:
+            self._calls.forget(opaque)
+            raise
 
     def call_oneway(self, request: Command) -> None:
         """Send a request that nobody answers."""
         self._check_writable()
-        budget = self._call_budgets.oneway
-        if self._writing_paused:
-            # It stays under way until the peer has read it.
-            if not budget.take():
-                raise TooManyCallsError(self.address, budget.kind, budget.calls_max)
-            self._oneway_unsent += 1
         request.flag |= ONEWAY_FLAG
         request.opaque = self._calls.unused_opaque()
-        self.write(request.encode())
+        frame = self._encode(request)
+        if self._writing_paused:
+            # It stays under way until the peer reads.
+            self._oneway_budget.take(self.address)
+            self._oneway_unsent += 1
+        self.write(frame)
 
     def answer(self, response: Command) -> None:
         """Take an answer that came in."""
         if not self._calls.answer(response):
             log.debug("answer to no call dropped peer=%s opaque=%d", self.address, response.opaque)
 
-    async def drained(self) -> None:
-        """Return once the peer reads; at once when it does."""
-        if self._writing_paused:
-            if self._drained is None:
-                self._drained = asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._drained)
+    async def all_answered(self) -> None:
+        """Return once no call to the peer waits for an answer."""
+        await self._calls.all_done()
 
     # --- replies ------------------------------------------------------------------------------
 
     def write(self, frames: bytes) -> None:
         """Send bytes that are ready; a connection that is gone drops them."""
         if not self.closed:
-            self.last_active_ms = self._clock.monotonic_ms()
-            self._open_transport().write(frames)
+            self._written_bytes += len(frames)
+            self._transport.write(frames)
+
+    @property
+    def writing_paused(self) -> bool:
+        """Whether the peer is behind in reading."""
+        return self._writing_paused
+
+    async def drained(self) -> None:
+        """Return once the peer reads, at once when it does; raises when the connection is lost."""
+        while self._writing_paused:
+            if self.closed:
+                raise ConnectionLostError(self.address, "it closed with bytes unsent")
+            if self._drained is None:
+                self._drained = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._drained)
 
     def begin_deferred(self, frame_bytes: int) -> int:
         """Admit a request that is answered later; 0 when a bound forbids it."""
@@ -252,111 +261,145 @@ class Connection(asyncio.Protocol):
         """Return what `begin_deferred` admitted."""
         self._work_bytes -= charge
         self._kept_bytes.give_back(charge)
+        if self._work_done is not None and not self._work_bytes:
+            self._work_done.set_result(None)
+            self._work_done = None
 
-    @property
-    def replies_bytes_max(self) -> int:
-        """How many bytes of replies a processor should gather before it lets them go."""
-        return self._limits.write_high_water_bytes
+    async def deferred_done(self) -> None:
+        """Return once no request waits for a later answer."""
+        while self._work_bytes:
+            if self._work_done is None:
+                self._work_done = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._work_done)
 
-    @property
-    def frame_bytes_max(self) -> int:
-        """The largest frame this connection takes."""
-        return self._limits.frame_bytes_max
+    # --- for its owner ------------------------------------------------------------------------
 
-    # --- ending -------------------------------------------------------------------------------
+    def serve_with(self, processor: Processor) -> None:
+        """Let another processor have what comes in from now on."""
+        self._processor = processor
 
-    def close(self) -> None:
-        """Send what is written, then close; nothing more is read."""
-        if not self.closed and self._transport is not None:
-            self.closed = True
+    def active_ms(self, now_ms: float) -> float:
+        """Say when a byte last went in either direction; bytes sent are noticed when asked.
+
+        What is written to a peer that does not read is no activity.
+        """
+        unsent_bytes = self._transport.get_write_buffer_size()
+        wrote = self._written_bytes > self._written_bytes_seen and not unsent_bytes
+        if wrote or unsent_bytes < self._unsent_bytes_seen:
+            self._last_active_ms = now_ms
+        self._written_bytes_seen = self._written_bytes
+        self._unsent_bytes_seen = unsent_bytes
+        return self._last_active_ms
+
+    def close(self, reason: str = "closed on this side") -> None:
+        """Send what is written, then close; nothing more is read, and calls fail now."""
+        if not self.closed:
+            self._end(reason)
             self._transport.close()
 
-    def abort(self) -> None:
+    def abort(self, reason: str = "closed on this side") -> None:
         """Close at once; unsent bytes are lost."""
-        self.closed = True
-        if self._transport is not None:
+        if not self.closed:
+            self._end(reason)
+        if self._transport is not _NO_TRANSPORT:
             self._transport.abort()
 
-    def stop_reading(self) -> None:
-        """Take no further request; replies under way still go out."""
-        self._reading_stopped = True
-        if not self.closed and not self._writing_paused:
-            self._open_transport().pause_reading()
+    def abandon(self) -> None:
+        """Let go of a connection whose making failed or was given up half-way.
+
+        Compat: uvloop then closes the socket without a word, even after `connection_made`.
+        """
+        self.abort("given up while it was made")
+        self.connection_lost(None)
 
     # --- inside -------------------------------------------------------------------------------
 
     def _process(self, chunk: bytes) -> None:
         position = 0
         try:
-            while not self._writing_paused and not self.closed:
-                stopped, replies = self._processor.process(self, chunk, position)
+            if not self._writing_paused:
+                position, replies = self._processor.process(self, chunk)
                 if replies:
                     self.write(replies)
-                if stopped == position:
-                    break
-                position = stopped
             if position < len(chunk) and not self.closed:
-                self._keep(chunk[position:])
+                self._incomplete.begin(chunk[position:])
+                if self._incomplete.is_complete and not self._writing_paused:
+                    self._wait_for_turn()
+                self._count_kept()
+        except ProtocolError as error:
+            self._break_off(error)
+        except Exception:
+            # The border: a fault of ours must not leave the peer waiting, nor harm other peers.
+            log.exception("connection closed for an internal error peer=%s", self.address)
+            self.close("an internal error")
+
+    def _wait_for_turn(self) -> None:
+        """Let other connections have a turn before the next frames of this one."""
+        self._turn_is_due = True
+        self._transport.pause_reading()
+        asyncio.get_running_loop().call_soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._turn_is_due = False
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Process what is kept, and read again once nothing stands in the way."""
+        if self._incomplete.kept and not self._writing_paused and not self.closed:
+            self._process(self._incomplete.take())
+        if not (self._writing_paused or self._turn_is_due or self.closed):
+            self._transport.resume_reading()
+
+    def _count_kept(self) -> None:
+        """Bring the shared budget in line with what is kept, and tell whose frame did not fit."""
+        try:
+            refused = self._incomplete.count()
         except ProtocolError as error:
             self._break_off(error)
             return
-        self._count_kept()
-
-    def _keep(self, rest: bytes) -> None:
-        self._wanted_bytes = frame_end(rest, 0, self._limits.frame_bytes_max) or 4
-        self._kept += rest
-
-    def _count_kept(self) -> None:
-        """Bring the shared budget in line with what is kept, or refuse the frame under way."""
-        growth = len(self._kept) - self._kept_counted
-        if growth <= 0:
-            self._kept_bytes.give_back(-growth)
-        elif not self._kept_bytes.take(growth):
-            try:
-                self._refuse_frame()
-            except ProtocolError as error:
-                self._break_off(error)
+        if refused is None:
             return
-        self._kept_counted = len(self._kept)
-
-    def _refuse_frame(self) -> None:
-        """Answer the incomplete frame busy, and throw its bytes away, those to come included."""
-        header_end, encoding = header_span(self._kept, 0, self._wanted_bytes)
-        if len(self._kept) < header_end or len(self._kept) > self._wanted_bytes:
-            raise ProtocolError(
-                f"{len(self._kept)} bytes are kept and the budget of "
-                f"{self._kept_bytes.bytes_max} for all connections is used up"
+        if refused.is_response:
+            thrown_away = TransportError(
+                f"an answer from {self.address} was thrown away",
+                hint="too many bytes of answers are under way; ask for less at once",
             )
-        request = decode_parts(bytes(self._kept[PREFIX_BYTES:header_end]), b"", encoding)
-        self._skip_bytes = self._wanted_bytes - len(self._kept)
-        self._kept_bytes.give_back(self._kept_counted)
-        self._kept_counted = 0
-        self._kept.clear()
-        if not request.is_oneway and not request.is_response:
-            self.write(busy_reply(request).encode())
+            self._calls.finish(refused.opaque, thrown_away)
+        elif not refused.is_oneway:
+            self.write(busy_reply(refused).encode())
 
     def _break_off(self, error: ProtocolError) -> None:
         log.warning("connection closed for bad input peer=%s reason=%s", self.address, error)
-        self._kept.clear()
-        self._count_kept()
-        self.close()
+        self.close(f"bad input: {error}")
+
+    def _end(self, reason: str) -> None:
+        """Fail what waits, and return every byte and call to its budget."""
+        self.closed = True
+        self._incomplete.drop()
+        self._return_oneway_calls()
+        if self._drained is not None:
+            self._drained.set_result(None)
+            self._drained = None
+        self._calls.fail_all(lambda: ConnectionLostError(self.address, reason))
 
     def _return_oneway_calls(self) -> None:
         while self._oneway_unsent:
             self._oneway_unsent -= 1
-            self._call_budgets.oneway.give_back()
+            self._oneway_budget.give_back()
 
     def _check_writable(self) -> None:
-        if self.closed or self._transport is None:
+        if self.closed:
             raise ConnectionLostError(self.address, "already closed")
         unsent_bytes = self._transport.get_write_buffer_size()
         if unsent_bytes > self._limits.write_bytes_max:
             raise WriteBlockedError(self.address, unsent_bytes)
 
-    def _open_transport(self) -> asyncio.Transport:
-        # Invariant: asyncio calls nothing else before connection_made.
-        assert self._transport is not None
-        return self._transport
+    def _encode(self, request: Command) -> bytes:
+        frame = request.encode()
+        # The peer would break the connection off, and all other calls with it.
+        if len(frame) > self.frame_bytes_max:
+            raise FrameTooLargeError(len(frame), self.frame_bytes_max)
+        return frame
 
 
 def busy_reply(request: Command) -> Command:
@@ -367,9 +410,10 @@ def busy_reply(request: Command) -> Command:
     )
 
 
-def format_address(peer: object) -> str:
-    """Write a socket's peer as host:port."""
-    if isinstance(peer, tuple) and len(peer) >= 2:
-        host, port = peer[:2]
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    return str(peer or "unknown peer")
+def _settle(answered: asyncio.Future[Command], outcome: Command | OrbitError) -> None:
+    if answered.done():
+        return
+    if isinstance(outcome, OrbitError):
+        answered.set_exception(outcome)
+    else:
+        answered.set_result(outcome)

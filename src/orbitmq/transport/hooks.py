@@ -9,10 +9,11 @@ if TYPE_CHECKING:
 
 
 class RpcHook(Protocol):
-    """Sees every request and its answer; may change the request, or refuse it by raising.
+    """Sees every request and its answer; may change them, or refuse them by raising.
 
-    On a client it runs before a request is sent and after its answer came; on a server before a
-    request is handled and before its answer is sent.
+    On a client it runs before a request is sent and after its answer came: what it raises is what
+    the caller gets. On a server it runs before a request is handled and before its answer is
+    sent: what it raises becomes the answer.
     """
 
     def before_request(self, address: str, request: Command) -> None:

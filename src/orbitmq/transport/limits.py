@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+
+from orbitmq.errors import TooManyCallsError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,18 +48,26 @@ class CallBudget:
         self.calls_max = calls_max
         self.under_way = 0
 
-    def take(self) -> bool:
-        """Begin a call if the bound allows it."""
+    def take(self, address: str) -> None:
+        """Begin a call to an address; raises TooManyCallsError when the bound forbids it."""
         if self.under_way >= self.calls_max:
-            return False
+            raise TooManyCallsError(address, self.kind, self.calls_max)
         self.under_way += 1
-        return True
 
     def give_back(self) -> None:
         """End a call begun before."""
         # Invariant: nobody ends more calls than were begun.
         assert self.under_way > 0
         self.under_way -= 1
+
+    @contextmanager
+    def one_to(self, address: str) -> Iterator[None]:
+        """Have a call under way for the time of a block."""
+        self.take(address)
+        try:
+            yield
+        finally:
+            self.give_back()
 
 
 class CallBudgets:

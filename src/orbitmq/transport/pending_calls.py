@@ -9,6 +9,7 @@ Threads: the event loop's only.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -18,12 +19,17 @@ from orbitmq.protocol.command import Command
 
 if TYPE_CHECKING:
     from orbitmq.clock import Clock, TimerHandle
+    from orbitmq.transport.limits import CallBudget
+
+log = logging.getLogger(__name__)
 
 OnDone = Callable[[Command | OrbitError], None]
 
 _OPAQUE_MASK: Final = 0x7FFFFFFF
-# Deadlines closer together than this are met in one sweep.
+# Deadlines closer together than this are met in one sweep; a sweep looks at every call, so many
+# calls are swept less often.
 _SWEEP_PAUSE_MS: Final = 5.0
+_SWEEP_PAUSE_MS_PER_CALL: Final = 0.002
 
 
 class _Call(NamedTuple):
@@ -36,8 +42,9 @@ class _Call(NamedTuple):
 class PendingCalls:
     """Matches answers to calls by opaque, and fails the calls that get none."""
 
-    def __init__(self, address: str, clock: Clock) -> None:
-        self._address = address
+    def __init__(self, address: str, budget: CallBudget, clock: Clock) -> None:
+        self.address = address
+        self._budget = budget
         self._clock = clock
         self._calls: dict[int, _Call] = {}
         self._next_opaque = 0
@@ -50,6 +57,7 @@ class PendingCalls:
 
     def add(self, code: int, timeout_ms: float, on_done: OnDone) -> int:
         """Expect an answer within the time given; return the opaque to send."""
+        self._budget.take(self.address)
         opaque = self.unused_opaque()
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         self._calls[opaque] = _Call(code, timeout_ms, deadline_ms, on_done)
@@ -66,26 +74,38 @@ class PendingCalls:
 
     def answer(self, response: Command) -> bool:
         """Hand an answer to the call it belongs to; False when nobody waits for it."""
-        call = self._calls.pop(response.opaque, None)
+        return self.finish(response.opaque, response)
+
+    def finish(self, opaque: int, outcome: Command | OrbitError) -> bool:
+        """End one call with an answer or an error; False when there is no such call."""
+        call = self._calls.pop(opaque, None)
         if call is None:
             return False
-        call.on_done(response)
+        self._budget.give_back()
+        tell(call.on_done, outcome)
         self._tell_if_empty()
         return True
 
-    def fail_all(self, error: OrbitError) -> None:
-        """Fail every call at once."""
+    def forget(self, opaque: int) -> None:
+        """End one call without telling anybody; its answer will be dropped."""
+        if self._calls.pop(opaque, None) is not None:
+            self._budget.give_back()
+            self._tell_if_empty()
+
+    def fail_all(self, make_error: Callable[[], OrbitError]) -> None:
+        """Fail every call at once, each with an error of its own."""
         calls, self._calls = self._calls, {}
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         for call in calls.values():
-            call.on_done(error)
+            self._budget.give_back()
+            tell(call.on_done, make_error())
         self._tell_if_empty()
 
     async def all_done(self) -> None:
         """Return once no call waits."""
-        if self._calls:
+        while self._calls:
             if self._emptied is None:
                 self._emptied = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._emptied)
@@ -109,8 +129,18 @@ class PendingCalls:
         failed = [self._calls.pop(opaque) for opaque in overdue]
         if self._calls:
             earliest_ms = min(call.deadline_ms for call in self._calls.values())
-            self._set_timer(max(earliest_ms, now_ms + _SWEEP_PAUSE_MS))
+            pause_ms = _SWEEP_PAUSE_MS + len(self._calls) * _SWEEP_PAUSE_MS_PER_CALL
+            self._set_timer(max(earliest_ms, now_ms + pause_ms))
         for call in failed:
+            self._budget.give_back()
             name = request_name(call.code)
-            call.on_done(CallTimeoutError(self._address, name, call.timeout_ms))
+            tell(call.on_done, CallTimeoutError(self.address, name, call.timeout_ms))
         self._tell_if_empty()
+
+
+def tell(on_done: OnDone, outcome: Command | OrbitError) -> None:
+    """Call back; what the callback raises is logged here, and harms nobody else."""
+    try:
+        on_done(outcome)
+    except Exception:
+        log.exception("callback of a call failed outcome=%s", type(outcome).__name__)

@@ -1,4 +1,4 @@
-"""The ordinary way of a request: split the chunk, call the handler, gather the replies.
+"""The ordinary way of a request: split the chunk, call handlers, gather replies.
 
 A handler that can answer at once returns its reply; all such replies of a chunk leave in one
 write and no task is made. A handler that must wait is a coroutine function: its request is
@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from orbitmq.errors import OrbitError, ProtocolError, SignatureError
+from orbitmq.errors import ConnectionLostError, OrbitError, ProtocolError, SignatureError
 from orbitmq.lifecycle import OwnedTasks
 from orbitmq.protocol.codes import ResponseCode, request_name
 from orbitmq.protocol.command import Command, decode_command
@@ -23,54 +23,81 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# A peer that sends thousands of requests at once must not keep the others waiting.
+FRAMES_PER_TURN: Final = 128
+
 Answer = Command | None
 Handler = Callable[[Connection, Command], Answer | Coroutine[Any, Any, Answer]]
+
+
+def not_supported(request: Command) -> Command:
+    """Answer a request that no handler knows."""
+    return request.reply(
+        code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+        remark=f"{request_name(request.code)} is not supported by this server",
+    )
+
+
+def stopping(request: Command) -> Command:
+    """Answer a request that comes while the server finishes the ones before it."""
+    return request.reply(
+        code=ResponseCode.SYSTEM_BUSY, remark="[REJECTREQUEST] the server is stopping"
+    )
 
 
 class RequestLoop:
     """Processes chunks by calling a handler per request code."""
 
-    def __init__(self, handlers: Mapping[int, Handler], hooks: Sequence[RpcHook] = ()) -> None:
+    def __init__(
+        self,
+        handlers: Mapping[int, Handler],
+        hooks: Sequence[RpcHook] = (),
+        *,
+        otherwise: Callable[[Command], Command] = not_supported,
+    ) -> None:
         self._handlers = dict(handlers)
         self._hooks = tuple(hooks)
+        self._otherwise = otherwise
         self.deferred = OwnedTasks()
 
-    def process(self, connection: Connection, chunk: bytes, start: int) -> tuple[int, bytes]:
+    def process(self, connection: Connection, chunk: bytes) -> tuple[int, bytes]:
         """Answer complete frames of the chunk; see `Processor`."""
         replies: list[bytes] = []
         replies_bytes = 0
-        position = start
-        while True:
+        position = 0
+        chunk_bytes = len(chunk)
+        frame_bytes_max = connection.frame_bytes_max
+        frames_left = FRAMES_PER_TURN
+        while position < chunk_bytes and frames_left:
             try:
-                end = frame_end(chunk, position, connection.frame_bytes_max)
-                if end == 0 or end > len(chunk):
+                end = frame_end(chunk, position, frame_bytes_max)
+                if end == 0 or end > chunk_bytes:
                     break
                 command = decode_command(chunk, position, end)
             except ProtocolError:
-                if replies:
+                if position:
                     # What came before the broken frame is answered first.
                     break
                 raise
             if command.is_response:
                 connection.answer(command)
             elif (reply := self._answer(connection, command, end - position)) is not None:
-                frame = reply.encode()
+                frame = _encode(connection, command, reply)
                 replies.append(frame)
                 replies_bytes += len(frame)
             position = end
+            frames_left -= 1
             if replies_bytes > connection.replies_bytes_max:
                 break
         return position, b"".join(replies)
 
     def _answer(self, connection: Connection, request: Command, frame_bytes: int) -> Answer:
         """Handle one request; None when it wants no answer or gets it later."""
-        handler = self._handlers.get(request.code)
-        if handler is None:
-            return self._finish(connection, request, _not_supported(request))
         try:
             for hook in self._hooks:
                 hook.before_request(connection.address, request)
-            outcome = handler(connection, request)
+            handler = self._handlers.get(request.code)
+            outcome = handler(connection, request) if handler else self._otherwise(request)
         except Exception as error:  # noqa: BLE001  # the border: whatever it is becomes an answer
             return self._finish(connection, request, failure_reply(request, error, connection))
         if outcome is None or isinstance(outcome, Command):
@@ -108,15 +135,55 @@ class RequestLoop:
         finally:
             connection.end_deferred(charge)
         reply = self._finish(connection, request, reply)
-        if reply is not None:
-            connection.write(reply.encode())
+        if reply is None:
+            return
+        frame = _encode(connection, request, reply)
+        if connection.writing_paused:
+            await _write_when_drained(connection, request, frame)
+        else:
+            connection.write(frame)
 
     def _finish(self, connection: Connection, request: Command, reply: Answer) -> Answer:
         # Compat: a one-way request gets no answer, not even an error.
         sent = None if request.is_oneway else reply
         for hook in self._hooks:
-            hook.after_response(connection.address, request, sent)
+            try:
+                hook.after_response(connection.address, request, sent)
+            except Exception as error:  # noqa: BLE001  # the border: a refusal becomes the answer
+                refused = failure_reply(request, error, connection)
+                sent = None if request.is_oneway else refused
         return sent
+
+
+async def _write_when_drained(connection: Connection, request: Command, frame: bytes) -> None:
+    """Hold a later answer back until the peer reads; what is held counts against the bounds."""
+    charge = connection.begin_deferred(len(frame))
+    if not charge:
+        connection.write(busy_reply(request).encode())
+        return
+    try:
+        await connection.drained()
+        connection.write(frame)
+    except ConnectionLostError:
+        log.debug("answer dropped, the connection is lost peer=%s", connection.address)
+    finally:
+        connection.end_deferred(charge)
+
+
+def _encode(connection: Connection, request: Command, reply: Command) -> bytes:
+    """Write an answer; one that cannot be written, or that no peer would take, becomes an error."""
+    try:
+        frame = reply.encode()
+        if len(frame) <= connection.frame_bytes_max:
+            return frame
+        error: Exception = OrbitError(
+            f"the answer of {len(frame)} bytes is above the limit of "
+            f"{connection.frame_bytes_max} for a frame",
+            hint="ask for less at once",
+        )
+    except Exception as raised:  # noqa: BLE001  # the border: whatever it is becomes an answer
+        error = raised
+    return failure_reply(request, error, connection).encode()
 
 
 def failure_reply(request: Command, error: Exception, connection: Connection) -> Command:
@@ -132,10 +199,3 @@ def failure_reply(request: Command, error: Exception, connection: Connection) ->
             code = ResponseCode.SYSTEM_ERROR
             remark = f"{name} failed inside the server: {type(error).__name__}"
     return request.reply(code=code, remark=remark)
-
-
-def _not_supported(request: Command) -> Command:
-    return request.reply(
-        code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
-        remark=f"{request_name(request.code)} is not supported by this server",
-    )

@@ -1,4 +1,4 @@
-"""TLS as RocketMQ does it: no negotiation in the protocol, the first byte of a connection tells.
+"""TLS as RocketMQ does it: the first byte of a connection tells whether it is TLS.
 
 A TLS connection begins with byte 0x16; a frame never does, since it would be far above the frame
 limit. A server therefore looks at the first byte before it decides how to read the rest.
@@ -13,10 +13,12 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from orbitmq.errors import SettingsError
+from orbitmq.errors import ProtocolError, SettingsError
 from orbitmq.transport.config import ClientAuth, TlsClientConfig, TlsMode, TlsServerConfig
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from orbitmq.clock import Clock
 
 TLS_FIRST_BYTE: Final = b"\x16"
@@ -30,8 +32,11 @@ class TlsServer:
         self._config = config
         self._clock = clock
         self._context: ssl.SSLContext | None = None
+        if config.mode is TlsMode.DISABLED:
+            return
+        # Checked and read now: what is broken stops the start, not the first client.
+        _check_client_auth(config)
         if config.certificate_path or config.key_path:
-            # Read now: a broken certificate stops the start, not the first client.
             self._context = _server_context(config)
         elif config.mode is TlsMode.ENFORCING and not config.test_mode:
             raise SettingsError(
@@ -44,18 +49,19 @@ class TlsServer:
         """Whether a connection must show its first byte before it is served."""
         return self._config.mode is not TlsMode.DISABLED
 
-    def accepts(self, first_byte: bytes) -> bool:
-        """Whether a connection that begins so may be served."""
-        if first_byte == TLS_FIRST_BYTE:
-            return self._context is not None or self._config.test_mode
-        return self._config.mode is not TlsMode.ENFORCING
-
     def context_for(self, first_byte: bytes) -> ssl.SSLContext | None:
-        """Return the TLS context of a connection that begins so; None for plain text."""
+        """Return the TLS context of a connection that begins so; None for plain text.
+
+        Raises ProtocolError for a connection that must not be served.
+        """
         if first_byte != TLS_FIRST_BYTE:
+            if self._config.mode is TlsMode.ENFORCING:
+                raise ProtocolError("it speaks plain text and tls.server.mode is enforcing")
             return None
         if self._context is None:
-            self._context = _self_signed_context(self._clock)
+            if not self._config.test_mode:
+                raise ProtocolError("it speaks TLS and this server has no certificate")
+            self._context = _self_signed_context(self._config, self._clock)
         return self._context
 
 
@@ -63,59 +69,42 @@ def client_context(config: TlsClientConfig) -> ssl.SSLContext | None:
     """Return the TLS context of a client; None when it speaks plain text."""
     if not config.enable:
         return None
-    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     # Compat: RocketMQ's certificates name no hosts; what counts is who signed them.
     context.check_hostname = False
-    if config.verify_server:
-        if config.trusted_path:
-            _load("tls.client.trustCertPath", context.load_verify_locations, config.trusted_path)
-    else:
+    if not config.verify_server:
         context.verify_mode = ssl.CERT_NONE
+    elif config.trusted_path:
+        _load("tls.client.trustCertPath", context.load_verify_locations, config.trusted_path)
+    else:
+        # The system trusts authorities that sign for everybody, so here the host must fit too.
+        context.check_hostname = True
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     if config.certificate_path:
-        _load(
-            "tls.client.certPath",
-            context.load_cert_chain,
+        _load_certificate(
+            context,
+            "tls.client.certPath and tls.client.keyPath",
             config.certificate_path,
-            config.key_path or None,
-            config.key_password or None,
+            config.key_path,
+            config.key_password,
         )
     return context
 
 
 def _server_context(config: TlsServerConfig) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    _load(
+    _load_certificate(
+        context,
         "tls.server.certPath and tls.server.keyPath",
-        context.load_cert_chain,
         config.certificate_path,
-        config.key_path or None,
-        config.key_password or None,
+        config.key_path,
+        config.key_password,
     )
-    if config.client_auth is not ClientAuth.NONE:
-        if not config.trusted_path:
-            raise SettingsError(
-                f"tls.server.need.client.auth is {config.client_auth} and nothing is trusted",
-                hint="set tls.server.trustCertPath to the certificates that signed the clients'",
-            )
-        _load("tls.server.trustCertPath", context.load_verify_locations, config.trusted_path)
-        required = config.client_auth is ClientAuth.REQUIRE
-        context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
+    _ask_for_client_certificates(context, config)
     return context
 
 
-def _load(option: str, load: object, *arguments: str | None) -> None:
-    # Invariant: `load` is a method of an SSLContext that takes paths and a password.
-    assert callable(load)
-    try:
-        load(*arguments)
-    except (OSError, ssl.SSLError) as error:
-        raise SettingsError(
-            f"{option}: cannot load {arguments[0]}: {error}",
-            hint="check that the files exist, are PEM, and belong together",
-        ) from error
-
-
-def _self_signed_context(clock: Clock) -> ssl.SSLContext:
+def _self_signed_context(config: TlsServerConfig, clock: Clock) -> ssl.SSLContext:
     certificate, key = self_signed_certificate(clock)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     # The ssl module loads certificates from files only.
@@ -124,7 +113,44 @@ def _self_signed_context(clock: Clock) -> ssl.SSLContext:
         path.touch(mode=0o600)
         path.write_bytes(certificate + key)
         context.load_cert_chain(path)
+    _ask_for_client_certificates(context, config)
     return context
+
+
+def _check_client_auth(config: TlsServerConfig) -> None:
+    if config.client_auth is ClientAuth.NONE:
+        return
+    if not config.trusted_path:
+        raise SettingsError(
+            f"tls.server.need.client.auth is {config.client_auth} and nothing is trusted",
+            hint="set tls.server.trustCertPath to the certificates that signed the clients'",
+        )
+    _ask_for_client_certificates(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), config)
+
+
+def _ask_for_client_certificates(context: ssl.SSLContext, config: TlsServerConfig) -> None:
+    if config.client_auth is ClientAuth.NONE:
+        return
+    _load("tls.server.trustCertPath", context.load_verify_locations, config.trusted_path)
+    required = config.client_auth is ClientAuth.REQUIRE
+    context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
+
+
+def _load_certificate(
+    context: ssl.SSLContext, options: str, certificate_path: str, key_path: str, password: str
+) -> None:
+    # The password is given even when it is empty: without one, OpenSSL would ask the terminal.
+    _load(options, context.load_cert_chain, certificate_path, key_path or None, password)
+
+
+def _load(options: str, load: Callable[..., None], path: str, *more: str | None) -> None:
+    try:
+        load(path, *more)
+    except (OSError, ValueError) as error:
+        raise SettingsError(
+            f"{options}: cannot load {path or 'a certificate without a path'}: {error}",
+            hint="check that the files exist, are PEM, and belong together",
+        ) from error
 
 
 def self_signed_certificate(clock: Clock) -> tuple[bytes, bytes]:

@@ -1,0 +1,111 @@
+"""One connection per address, made once however many ask for it.
+
+It is kept for the next calls, and made again after it was lost.
+
+Threads: one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from orbitmq.clock import time_limit
+from orbitmq.errors import ConnectError
+from orbitmq.lifecycle import OwnedTasks
+from orbitmq.transport.addresses import parse_address
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable
+
+    from orbitmq.clock import Clock
+    from orbitmq.transport.connection import Connection
+
+
+class Connector:
+    """Makes the connections of a client, and finds them again."""
+
+    def __init__(
+        self,
+        *,
+        connect_timeout_ms: float,
+        context: ssl.SSLContext | None,
+        clock: Clock,
+        new_connection: Callable[[str], Connection],
+    ) -> None:
+        self._connect_timeout_ms = connect_timeout_ms
+        self._context = context
+        self._clock = clock
+        self._new_connection = new_connection
+        self._made: dict[str, Connection] = {}
+        self._under_way: dict[str, asyncio.Future[Connection]] = {}
+        self._tasks = OwnedTasks()
+
+    @property
+    def connected(self) -> frozenset[str]:
+        """The addresses there is a connection to."""
+        return frozenset(self._made)
+
+    def existing(self, address: str) -> Connection | None:
+        """Return the connection to an address if there is one that can be used."""
+        connection = self._made.get(address)
+        return None if connection is None or connection.closed else connection
+
+    async def connection(self, address: str) -> Connection:
+        """Return the connection to an address, made now if there is none."""
+        connection = self.existing(address)
+        if connection is not None:
+            return connection
+        made = self._under_way.get(address)
+        if made is None:
+            host, port = parse_address(address)
+            made = asyncio.get_running_loop().create_future()
+            self._under_way[address] = made
+            self._tasks.start(
+                self._connect(address, host, port, made), name=f"connect to {address}"
+            )
+        # A caller that gives up must not take the connection from the others.
+        return await asyncio.shield(made)
+
+    def forget(self, connection: Connection) -> None:
+        """Let a connection go that is lost."""
+        if self._made.get(connection.address) is connection:
+            del self._made[connection.address]
+
+    async def stop(self) -> None:
+        """Give up the connections that are being made; who waits for one gets a ConnectError."""
+        await self._tasks.cancel()
+
+    async def _connect(
+        self, address: str, host: str, port: int, made: asyncio.Future[Connection]
+    ) -> None:
+        reason = "the client is stopping"
+        cause: Exception | None = None
+        connected = False
+        connection = self._new_connection(address)
+        try:
+            async with time_limit(self._clock, self._connect_timeout_ms):
+                await asyncio.get_running_loop().create_connection(
+                    lambda: connection, host, port, ssl=self._context
+                )
+            connected = True
+        except TimeoutError as error:
+            reason, cause = f"no connection within {self._connect_timeout_ms:.0f} ms", error
+        # ValueError: a host that no name can be, or a certificate that does not fit it.
+        except (OSError, ValueError) as error:
+            reason, cause = str(error) or type(error).__name__, error
+        finally:
+            del self._under_way[address]
+            if connected:
+                # It may be lost again already; who asked for it finds out by using it.
+                if not connection.closed:
+                    self._made[address] = connection
+                made.set_result(connection)
+            else:
+                connection.abandon()
+                failure = ConnectError(address, reason)
+                failure.__cause__ = cause
+                made.set_exception(failure)
+                # All who asked may have given up; asking once keeps asyncio from complaining.
+                made.exception()

@@ -1,0 +1,33 @@
+"""A test must leave nothing behind: no task, no error that nobody asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import pytest
+
+_HANGS_AFTER_SECONDS: Final = 40
+
+
+@pytest.fixture(autouse=True)
+async def nothing_is_left_behind() -> AsyncIterator[None]:
+    complaints: list[dict[str, Any]] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, complaint: complaints.append(complaint))
+    # A signal, as pytest-timeout sends it, does not wake uvloop.
+    watchdog = loop.call_later(_HANGS_AFTER_SECONDS, _cancel_all)
+    yield
+    watchdog.cancel()
+    # Futures complain of errors that nobody retrieved when they are collected; what is older than
+    # the test need not be looked at.
+    gc.collect(1)
+    assert not complaints
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+def _cancel_all() -> None:
+    for task in asyncio.all_tasks():
+        task.cancel("the test hangs")

@@ -1,0 +1,228 @@
+"""Starting and stopping: once, again and again, and never by accident."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from orbitmq.clock import ManualClock, settle
+from orbitmq.errors import StateError
+from orbitmq.lifecycle import OwnedTasks, Periodic, RunOnce
+
+# --- RunOnce ----------------------------------------------------------------------------------
+
+
+async def test_a_part_runs_once() -> None:
+    state = RunOnce("the pump")
+    state.begin()
+    with pytest.raises(StateError, match="the pump is already started"):
+        state.begin()
+    assert not state.stopping
+    state.check_not_stopped()
+
+    assert await state.begin_stop()
+    assert state.stopping
+    state.end_stop()
+
+    for again in (state.begin, state.check_not_stopped):
+        with pytest.raises(StateError, match="the pump is stopped"):
+            again()
+
+
+async def test_who_stops_second_waits_for_the_first() -> None:
+    state = RunOnce("the pump")
+    state.begin()
+    assert await state.begin_stop()
+    second = asyncio.create_task(state.begin_stop())
+    await settle()
+    assert not second.done()
+
+    state.end_stop()
+
+    assert await second is False
+    assert await state.begin_stop() is False
+
+
+async def test_what_never_ran_has_nothing_to_stop() -> None:
+    state = RunOnce("the pump")
+
+    assert await state.begin_stop() is False
+    assert await state.begin_stop() is False
+    with pytest.raises(StateError):
+        state.begin()
+
+
+# --- Periodic ---------------------------------------------------------------------------------
+
+
+async def test_rounds_come_a_pause_apart_beginning_with_a_pause() -> None:
+    clock = ManualClock(0)
+    rounds: list[int] = []
+    periodic = Periodic("count", 10, lambda: rounds.append(clock.now_ms()), clock)
+    periodic.start()
+    await settle()
+
+    await clock.advance(35)
+    await periodic.stop()
+    await clock.advance(100)
+
+    assert rounds == [10, 20, 30]
+
+
+async def test_a_round_that_fails_is_logged_and_the_next_one_comes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = ManualClock(0)
+    rounds: list[int] = []
+
+    async def fail() -> None:
+        rounds.append(clock.now_ms())
+        raise ValueError("in a round")
+
+    periodic = Periodic("failing", 10, fail, clock)
+    periodic.start()
+    await settle()
+    await clock.advance(20)
+    await periodic.stop()
+
+    assert rounds == [10, 20]
+    assert caplog.text.count("round failed task=failing") == 2
+
+
+async def test_stopping_interrupts_a_round_and_can_be_repeated() -> None:
+    clock = ManualClock(0)
+    entered, interrupted = asyncio.Event(), asyncio.Event()
+
+    async def hang() -> None:
+        entered.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            interrupted.set()
+            raise
+
+    periodic = Periodic("hanging", 10, hang, clock)
+    await periodic.stop()
+    periodic.start()
+    await settle()
+    await clock.advance(10)
+    assert entered.is_set()
+
+    await periodic.stop()
+    await periodic.stop()
+
+    assert interrupted.is_set()
+
+
+async def test_a_round_that_turns_its_cancellation_into_an_error_ends_all_the_same(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = ManualClock(0)
+
+    async def obstinate() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise ValueError("while it was cancelled")
+
+    periodic = Periodic("obstinate", 10, obstinate, clock)
+    periodic.start()
+    await settle()
+    await clock.advance(10)
+
+    async with asyncio.timeout(5):
+        await periodic.stop()
+
+    assert "round failed task=obstinate" in caplog.text
+
+
+async def test_a_round_may_stop_its_own_repetition() -> None:
+    clock = ManualClock(0)
+    rounds: list[int] = []
+
+    async def last() -> None:
+        rounds.append(clock.now_ms())
+        await periodic.stop()
+
+    periodic = Periodic("last", 10, last, clock)
+    periodic.start()
+    await settle()
+    await clock.advance(100)
+
+    assert rounds == [10]
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_what_repeats_is_not_started_twice_but_again_after_it_was_stopped() -> None:
+    clock = ManualClock(0)
+    rounds: list[int] = []
+    periodic = Periodic("count", 10, lambda: rounds.append(clock.now_ms()), clock)
+    periodic.start()
+    with pytest.raises(StateError, match="count is already started"):
+        periodic.start()
+    await periodic.stop()
+
+    periodic.start()
+    await settle()
+    await clock.advance(10)
+    await periodic.stop()
+
+    assert rounds == [10]
+
+
+# --- OwnedTasks -------------------------------------------------------------------------------
+
+
+async def test_tasks_are_counted_and_awaited_with_those_they_start() -> None:
+    tasks = OwnedTasks()
+    done: list[str] = []
+
+    async def second() -> None:
+        await settle()
+        done.append("second")
+
+    async def first() -> None:
+        tasks.start(second(), name="second")
+        done.append("first")
+
+    tasks.start(first(), name="first")
+    assert len(tasks) == 1
+
+    await tasks.all_done()
+
+    assert done == ["first", "second"]
+    assert len(tasks) == 0
+
+
+async def test_an_error_that_leaves_a_task_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    tasks = OwnedTasks()
+
+    async def fail() -> None:
+        raise ValueError("inside")
+
+    tasks.start(fail(), name="doomed")
+    await tasks.all_done()
+    await tasks.cancel()
+
+    assert caplog.text.count("task failed task=doomed") == 1
+
+
+async def test_cancelling_lets_even_a_task_that_has_not_begun_clean_up() -> None:
+    tasks = OwnedTasks()
+    cleaned: list[int] = []
+
+    async def hang(number: int) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cleaned.append(number)
+
+    tasks.start(hang(1), name="begun")
+    await settle()
+    tasks.start(hang(2), name="not begun")
+
+    await tasks.cancel()
+
+    assert sorted(cleaned) == [1, 2]
+    assert len(tasks) == 0

@@ -1,0 +1,384 @@
+"""One connection: chunks, back-pressure, calls, and every way it can end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+
+import pytest
+
+from orbitmq.clock import ManualClock, settle
+from orbitmq.errors import (
+    CallTimeoutError,
+    ConnectionLostError,
+    FrameTooLargeError,
+    OrbitError,
+    TooManyCallsError,
+    TransportError,
+    WriteBlockedError,
+)
+from orbitmq.protocol.codes import ResponseCode
+from orbitmq.protocol.command import Command
+from orbitmq.transport.connection import Connection
+from orbitmq.transport.limits import ByteBudget
+from tests.integration.transport.serving import ECHO, LARGE, until
+from tests.unit.transport.pairs import LIMITS, MIB, Parts, connected
+
+
+async def test_what_a_processor_leaves_comes_to_it_again_after_other_connections_had_a_turn() -> (
+    None
+):
+    seen: list[bytes] = []
+    frame = Command(code=ECHO).encode()
+
+    class OneFrameAtATime:
+        """Stops after a frame, as a processor does to keep its replies small."""
+
+        def process(self, _: Connection, chunk: bytes) -> tuple[int, bytes]:
+            seen.append(chunk)
+            return len(frame), b"reply %d " % len(seen)
+
+    parts = Parts(processor=OneFrameAtATime())
+    async with connected(parts) as (connection, peer):
+        await peer.send(frame * 3)
+        await until(lambda: len(seen) == 3)
+
+        assert seen == [frame * 3, frame * 2, frame]
+        connection.close()
+        assert await peer.rest() == b"reply 1 reply 2 reply 3 "
+    assert parts.heard == ["open", "close NoneType"]
+
+
+async def test_a_frame_in_pieces_is_kept_and_answered_when_it_is_whole() -> None:
+    parts = Parts()
+    async with connected(parts) as (connection, peer):
+        frame = Command(code=ECHO, opaque=9, body=b"x" * 50_000).encode()
+        for start in range(0, len(frame), 9_000):
+            await peer.send(frame[start : start + 9_000])
+            await until(
+                lambda: (
+                    len(connection._incomplete.kept) in {0, *range(9_000, len(frame) + 1, 9_000)}
+                )
+            )
+
+        assert (await peer.read()).opaque == 9
+        assert parts.is_free
+
+
+async def test_a_peer_that_does_not_read_is_not_read_from_until_it_does() -> None:
+    parts = Parts()
+    async with connected(parts) as (connection, peer):
+        requests = [
+            Command(code=LARGE, opaque=opaque, fields={"bytes": "100000"}) for opaque in range(200)
+        ]
+        sending = asyncio.create_task(peer.send(*requests))
+        await until(lambda: connection.writing_paused)
+        await settle(50)
+        assert connection._transport.get_write_buffer_size() < 400_000
+
+        answers = [await peer.read() for _ in requests]
+        await sending
+
+        assert [answer.opaque for answer in answers] == list(range(200))
+        assert not connection.writing_paused
+        assert parts.is_free
+
+
+async def test_waiting_for_a_peer_to_read_ends_when_it_reads_or_when_it_is_lost() -> None:
+    parts = Parts()
+    async with connected(parts) as (connection, peer):
+        await connection.drained()
+        waiting = await _fill(connection, 2)
+        reading = asyncio.create_task(peer.rest())
+        await asyncio.gather(*waiting)
+
+        reading.cancel()
+        await asyncio.wait({reading})
+        waiting = await _fill(connection, 2)
+        peer.reset()
+        outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+
+        assert {type(outcome) for outcome in outcomes} == {ConnectionLostError}
+        with pytest.raises(ConnectionLostError):
+            await connection.drained()
+
+
+async def _fill(connection: Connection, waiters: int) -> list[asyncio.Task[None]]:
+    while not connection.writing_paused:
+        connection.write(Command(code=ECHO, flag=2, body=bytes(100_000)).encode())
+    waiting = [asyncio.create_task(connection.drained()) for _ in range(waiters)]
+    await settle()
+    assert not any(task.done() for task in waiting)
+    return waiting
+
+
+async def test_calls_are_answered_timed_out_forgotten_or_lost() -> None:
+    clock = ManualClock()
+    parts = Parts(clock=clock)
+    async with connected(parts) as (connection, peer):
+        outcomes: list[Command | OrbitError] = []
+        answered = asyncio.create_task(connection.ask(Command(code=1), 1000))
+        await peer.send((await peer.read()).reply(remark="yes"))
+        assert (await answered).remark == "yes"
+        await connection.all_answered()
+
+        connection.call(Command(code=1), 1000, outcomes.append)
+        await clock.advance(1000)
+        assert [type(outcome) for outcome in outcomes] == [CallTimeoutError]
+        connection.forget_call(connection.call(Command(code=1), 1000, outcomes.append))
+        cancelled = asyncio.create_task(connection.ask(Command(code=1), 1000))
+        await settle()
+        cancelled.cancel()
+        await asyncio.wait({cancelled})
+        assert parts.is_free
+
+        connection.call(Command(code=1), 1000, outcomes.append)
+        lost = asyncio.create_task(connection.ask(Command(code=1), 1000))
+        await settle()
+        connection.close("because of the test")
+        with pytest.raises(ConnectionLostError, match="because of the test"):
+            await lost
+        assert [type(outcome) for outcome in outcomes] == [CallTimeoutError, ConnectionLostError]
+        for call in (
+            lambda: connection.call(Command(code=1), 1000, outcomes.append),
+            lambda: connection.call_oneway(Command(code=1)),
+        ):
+            with pytest.raises(ConnectionLostError, match="already closed"):
+                call()
+
+
+async def test_an_answer_that_comes_when_its_caller_was_just_cancelled_harms_nobody() -> None:
+    async with connected(Parts()) as (connection, peer):
+        call = asyncio.create_task(connection.ask(Command(code=1), 1000))
+        asked = await peer.read()
+
+        connection.answer(asked.reply())
+        call.cancel()
+        await asyncio.wait({call})
+        connection.answer(asked.reply())
+
+        call = asyncio.create_task(connection.ask(Command(code=1), 1000))
+        await settle()
+        call.cancel()
+        connection.answer((await peer.read()).reply())
+        await asyncio.wait({call})
+
+
+async def test_a_request_that_cannot_be_written_is_not_waited_for() -> None:
+    parts = Parts()
+    async with connected(parts) as (connection, _):
+        too_large = Command(code=1, body=bytes(16 * MIB))
+        not_text = Command(code=1, fields={"x": object()})  # type: ignore[dict-item]  # a bug
+        for request, error in ((too_large, FrameTooLargeError), (not_text, TypeError)):
+            with pytest.raises(error):
+                connection.call(request, 1000, lambda _: None)
+            with pytest.raises(error):
+                connection.call_oneway(request)
+
+        assert parts.is_free
+
+
+async def test_one_way_requests_count_while_the_peer_does_not_read() -> None:
+    parts = Parts()
+    async with connected(parts) as (connection, peer):
+        connection.call_oneway(Command(code=1))
+        assert parts.calls.oneway.under_way == 0
+        (waiting,) = await _fill(connection, 1)
+        for _ in range(8):
+            connection.call_oneway(Command(code=1))
+        with pytest.raises(TooManyCallsError):
+            connection.call_oneway(Command(code=1))
+        connection.write(bytes(5 * MIB))
+        with pytest.raises(WriteBlockedError):
+            connection.call_oneway(Command(code=1))
+
+        reading = asyncio.create_task(peer.rest())
+        await waiting
+        assert parts.calls.oneway.under_way == 0
+        connection.close()
+        await reading
+
+
+async def test_deferred_work_is_bounded_and_its_end_can_be_awaited() -> None:
+    parts = Parts()
+    async with connected(parts) as (connection, _):
+        await connection.deferred_done()
+        charges = [connection.begin_deferred(1), connection.begin_deferred(500_000)]
+        assert charges == [4096, 500_000]
+        assert connection.begin_deferred(600_000) == 0
+        assert parts.kept_bytes.take(2 * MIB - 600_000)
+        assert connection.begin_deferred(100_000) == 0
+        parts.kept_bytes.give_back(2 * MIB - 600_000)
+
+        waiting = asyncio.create_task(connection.deferred_done())
+        await settle()
+        connection.end_deferred(charges[0])
+        await settle()
+        assert not waiting.done()
+        connection.end_deferred(charges[1])
+
+        await waiting
+
+
+async def test_a_frame_over_the_budget_is_answered_busy_or_fails_its_call() -> None:
+    parts = Parts(kept_bytes=ByteBudget(20_000))
+    async with connected(parts) as (connection, peer):
+        await peer.send(Command(code=ECHO, opaque=1, body=bytes(1_000_000)))
+        assert (await peer.read()).code == ResponseCode.SYSTEM_BUSY
+        await peer.send(Command(code=ECHO, flag=2, body=bytes(1_000_000)))
+        call = asyncio.create_task(connection.ask(Command(code=1), 1000))
+        await peer.send((await peer.read()).reply(body=bytes(1_000_000)))
+        with pytest.raises(TransportError, match="thrown away"):
+            await call
+
+        assert (await peer.ask(Command(code=ECHO, opaque=2))).opaque == 2
+        assert parts.is_free
+
+
+async def test_bad_input_and_own_faults_end_the_connection_with_one_line_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with connected(Parts()) as (connection, peer):
+        call = asyncio.create_task(connection.ask(Command(code=1), 1000))
+        await peer.read()
+        await peer.send(bytes(8), bytes(8))
+        with pytest.raises(ConnectionLostError, match="bad input"):
+            await call
+        assert await peer.rest() == b""
+        connection.data_received(b"after the end")
+    assert len(caplog.records) == 1
+
+    class Broken:
+        def process(self, *_: object) -> tuple[int, bytes]:
+            raise KeyError("inside")
+
+    caplog.clear()
+    async with connected(Parts(processor=Broken())) as (_, peer):
+        await peer.send(bytes(8))
+        assert await peer.rest() == b""
+    assert [r.levelno for r in caplog.records] == [logging.ERROR]
+
+    caplog.clear()
+    async with connected(Parts(kept_bytes=ByteBudget(0))) as (_, peer):
+        await peer.send(Command(code=1, fields={"x": "y" * 50_000}).encode()[:10_000])
+        assert await peer.rest() == b""
+    assert [r.levelno for r in caplog.records] == [logging.WARNING]
+
+
+async def test_the_end_of_a_connection_is_told_once_however_it_comes() -> None:
+    for end in (
+        lambda _, peer: peer.close(),
+        lambda _, peer: peer.reset(),
+        lambda _, peer: peer.socket.shutdown(socket.SHUT_WR),
+        lambda connection, _: connection.close(),
+        lambda connection, _: connection.abort(),
+        lambda connection, _: connection.abandon(),
+    ):
+        parts = Parts()
+        async with connected(parts) as (connection, peer):
+            end(connection, peer)
+            await until(lambda: len(parts.heard) == 2)  # noqa: B023
+            connection.close()
+            connection.abort()
+            connection.abandon()
+            connection.connection_lost(None)
+            connection.write(b"into the void")
+            await settle()
+        assert len(parts.heard) == 2
+
+
+async def test_a_connection_that_was_never_made_takes_any_end() -> None:
+    parts = Parts()
+    connection = parts.new_connection()
+
+    connection.close()
+    connection.abort()
+    connection.abandon()
+    connection.write(b"into the void")
+
+    assert connection.closed
+    assert parts.heard == []
+
+
+async def test_a_close_sends_what_is_written_even_when_the_peer_is_behind() -> None:
+    async with connected(Parts()) as (connection, peer):
+        (waiting,) = await _fill(connection, 1)
+        written = connection._written_bytes
+
+        connection.close()
+
+        with pytest.raises(ConnectionLostError):
+            await waiting
+        assert len(await peer.rest()) == written
+
+
+async def test_activity_is_what_was_received_or_really_sent() -> None:
+    clock = ManualClock(0)
+    parts = Parts(clock=clock)
+    async with connected(parts) as (connection, peer):
+        await clock.advance(10)
+        assert connection.active_ms(10) == 0
+        await peer.ask(Command(code=ECHO))
+        assert connection.active_ms(11) == 10
+        connection.call_oneway(Command(code=1))
+        assert connection.active_ms(20) == 20
+        assert connection.active_ms(30) == 20
+
+        (waiting,) = await _fill(connection, 1)
+        connection.active_ms(40)
+        seen = connection.active_ms(50)
+        connection.call_oneway(Command(code=1))
+        assert connection.active_ms(60) == seen
+        unsent = connection._transport.get_write_buffer_size()
+        while connection._transport.get_write_buffer_size() == unsent:
+            peer.socket.recv(10_000)
+            await settle()
+        assert connection.active_ms(70) == 70
+        reading = asyncio.create_task(peer.rest())
+        await waiting
+        connection.close()
+        await reading
+
+
+async def test_another_processor_takes_over_with_the_next_chunk() -> None:
+    class Refusing:
+        def process(self, _: Connection, chunk: bytes) -> tuple[int, bytes]:
+            refused.append(len(chunk))
+            return len(chunk), b"no"
+
+    refused: list[int] = []
+    async with connected(Parts()) as (connection, peer):
+        await peer.ask(Command(code=ECHO))
+        connection.serve_with(Refusing())
+        await peer.send(Command(code=ECHO))
+        await until(lambda: refused)
+        connection.close()
+
+        assert await peer.rest() == b"no"
+
+
+async def test_socket_options_are_set() -> None:
+    async with connected(Parts()) as (connection, _):
+        connection.set_socket_options(send_buffer_bytes=50_000, receive_buffer_bytes=60_000)
+        connection.set_socket_options(send_buffer_bytes=0, receive_buffer_bytes=0)
+
+        opened: socket.socket = connection._transport.get_extra_info("socket")
+        assert opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
+        assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 0
+        assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) >= 50_000
+        assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) >= 60_000
+
+
+async def test_an_answer_to_nothing_is_dropped() -> None:
+    async with connected(Parts()) as (_, peer):
+        await peer.send(Command(code=0, flag=1, opaque=77))
+
+        assert (await peer.ask(Command(code=ECHO, opaque=5))).opaque == 5
+
+
+def test_limits_are_there_for_processors_to_read() -> None:
+    connection = Parts().new_connection()
+
+    assert connection.frame_bytes_max == LIMITS.frame_bytes_max
+    assert connection.replies_bytes_max == LIMITS.write_high_water_bytes

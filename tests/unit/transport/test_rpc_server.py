@@ -1,0 +1,117 @@
+"""The server as a whole; its scenarios are in tests/integration/transport."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from orbitmq.clock import ManualClock, settle
+from orbitmq.errors import StateError
+from orbitmq.protocol.codes import ResponseCode
+from orbitmq.protocol.command import Command
+from orbitmq.transport.connection import Connection
+from orbitmq.transport.request_loop import RequestLoop
+from orbitmq.transport.rpc_server import RpcServer
+from tests.integration.transport.raw_peer import RawPeer
+from tests.integration.transport.serving import (
+    ECHO,
+    LOCAL,
+    SLOW,
+    Gate,
+    assert_free,
+    echo,
+    serving,
+)
+
+
+async def test_a_server_serves_until_it_is_stopped_and_never_again() -> None:
+    server = RpcServer({ECHO: echo}, config=LOCAL)
+    await server.start()
+    async with await RawPeer.connect(server.port) as peer:
+        assert (await peer.ask(Command(code=ECHO))).code == 0
+        assert len(server.connections) == 1
+        await server.stop()
+        assert await peer.rest() == b""
+
+    await server.stop()
+    with pytest.raises(StateError, match="the server is stopped"):
+        await server.start()
+
+
+async def test_a_processor_of_its_own_leaves_the_rest_to_the_handlers() -> None:
+    class Fast:
+        """Answers what begins with a certain byte, and leaves the rest."""
+
+        requests: RequestLoop
+
+        def process(self, connection: Connection, chunk: bytes) -> tuple[int, bytes]:
+            if chunk.startswith(b"fast"):
+                return len(b"fast"), b"FAST"
+            return self.requests.process(connection, chunk)
+
+    gate, fast = Gate(), Fast()
+    async with serving({SLOW: gate.handle}, processor=fast) as server:
+        fast.requests = server.requests
+        async with await RawPeer.connect(server.port) as peer:
+            await peer.send(Command(code=SLOW))
+            await gate.wait_entered()
+            stopping = asyncio.create_task(server.stop())
+            await settle()
+            assert not stopping.done()
+
+            # What comes now is refused, whatever the processor would have said.
+            answer = await peer.ask(Command(code=ECHO))
+            assert answer.code == ResponseCode.SYSTEM_BUSY
+            gate.open()
+            assert (await peer.read()).code == 0
+            await stopping
+
+
+async def test_work_that_a_processor_defers_by_itself_is_waited_for() -> None:
+    charges: list[tuple[Connection, int]] = []
+
+    class Parking:
+        def process(self, connection: Connection, chunk: bytes) -> tuple[int, bytes]:
+            charges.append((connection, connection.begin_deferred(len(chunk))))
+            return len(chunk), b""
+
+    clock = ManualClock()
+    async with (
+        serving(processor=Parking(), clock=clock) as server,
+        await RawPeer.connect(server.port) as peer,
+    ):
+        await peer.send(Command(code=ECHO))
+        while not charges:
+            await settle()
+        stopping = asyncio.create_task(server.stop())
+        await settle()
+        assert not stopping.done()
+
+        connection, charge = charges[0]
+        connection.write(Command(code=0, flag=1, remark="late").encode())
+        connection.end_deferred(charge)
+
+        await stopping
+        assert (await peer.read()).remark == "late"
+
+
+async def test_what_does_not_end_within_the_grace_is_cut_off(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock, gate = ManualClock(), Gate()
+    async with (
+        serving({SLOW: gate.handle}, clock=clock) as server,
+        await RawPeer.connect(server.port) as peer,
+    ):
+        await peer.send(Command(code=SLOW))
+        await gate.wait_entered()
+        stopping = asyncio.create_task(server.stop())
+        await settle()
+
+        await clock.advance(5000)
+        await stopping
+
+        assert await peer.rest() == b""
+        assert_free(server)
+    assert "stopped with requests under way count=1" in caplog.text
