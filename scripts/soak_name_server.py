@@ -196,19 +196,17 @@ async def soak(seconds: float, seed: int) -> dict[str, object]:
     """Run the campaign and tell how it went."""
     with tempfile.TemporaryDirectory() as folder:
         port = _free_port()
-        with Path(folder, "log").open("wb") as server_log:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "orbitmq.cli.main", "namesrv"),
-                *("--host=127.0.0.1", f"--port={port}", "--log-level=error"),
-                f"--set=kvConfigPath={folder}/kv.json",
-                stderr=server_log,
-            )
-            try:
-                return await _soak_process(process, f"127.0.0.1:{port}", seconds, seed)
-            finally:
-                if process.returncode is None:
-                    process.kill()
-                    await process.wait()
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "orbitmq.cli.main", "namesrv"),
+            *("--host=127.0.0.1", f"--port={port}", "--log-level=error"),
+            f"--set=kvConfigPath={folder}/kv.json",
+        )
+        try:
+            return await _soak_process(process, f"127.0.0.1:{port}", seconds, seed)
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
 
 
 async def _soak_process(

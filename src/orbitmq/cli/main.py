@@ -29,7 +29,7 @@ def _print_version(*, asked: bool) -> None:
 @app.callback()
 def _root(
     *,
-    version: Annotated[  # noqa: ARG001  # its callback does the work
+    version: Annotated[  # its callback does the work
         bool,
         typer.Option(
             "--version",

@@ -53,12 +53,12 @@ class NameServers:
         self, header: Header, body: bytes = b"", *, timeout_ms: float = CALL_TIMEOUT_MS
     ) -> Command:
         """Ask the chosen name server, and each of the others once if it does not answer."""
-        first = self._chosen
-        for turn in range(len(self._addresses)):
-            self._chosen = (first + turn) % len(self._addresses)
+        for others_left in range(len(self._addresses) - 1, -1, -1):
             try:
                 return await self._rpc.call(self.chosen, header, body, timeout_ms=timeout_ms)
             except TransportError as error:
                 log.warning("name server does not answer address=%s reason=%s", self.chosen, error)
-                failure = error
-        raise failure
+                if not others_left:
+                    raise
+                self._chosen = (self._chosen + 1) % len(self._addresses)
+        raise AssertionError("there is at least one name server")
