@@ -120,7 +120,7 @@ class Measurement:
 
 async def measure(servers: Sequence[NameServer], plan: Plan, folder: Path) -> list[Measured]:
     """Warm every server up, then load them in turn."""
-    order = random.Random(plan.seed)  # noqa: S311  # an order of slices, no secret
+    order = random.Random(plan.seed)  # an order of slices, no secret
     async with RpcClient() as client:
         registration = Registration(client)
         measurement = Measurement(registration, folder)
