@@ -15,7 +15,7 @@ help:  ## Show the targets
 
 setup: $(READY)  ## Make .venv with everything, pinned
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml constraints.txt setup.py src/orbitmq/record/native.py src/orbitmq/record/zlib_c.pxd
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "OrbitMQ needs Python 3.11 or newer; run: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
@@ -46,7 +46,9 @@ wheel: setup  ## Build the wheel and the source package into dist/
 	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m build --outdir dist
 
 bench: setup  ## Run every benchmark, short
-	$(BIN)/python -m benchmarks.rpc_round_trip --rounds 3 --seconds 1
+	$(BIN)/python -m benchmarks.append
+	$(BIN)/python -m benchmarks.scan
+	$(BIN)/python -m benchmarks.rpc_round_trip --rounds 3 --seconds 1 --output .cache/rpc_round_trip.json
 
 soak: setup  ## Run the long campaigns and write docs/soak/
 	$(BIN)/python -m scripts.soak_name_server

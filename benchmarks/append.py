@@ -59,7 +59,7 @@ def measure(
     workload: str, forms: Mapping[str, Callable[[], int]], *, rounds: int, seed: int
 ) -> list[Measured]:
     """Run every form once a round, in shuffled order; a form returns how many records it did."""
-    order = random.Random(seed)  # noqa: S311  # an order of slices, no secret
+    order = random.Random(seed)  # an order of slices, no secret
     measured: list[Measured] = []
     # Round 0 warms up and counts for nothing.
     for round_number in range(rounds + 1):
@@ -154,7 +154,7 @@ def append_forms(
     view: memoryview, body_bytes: int, slice_bytes: int
 ) -> dict[str, Callable[[], int]]:
     """Each form writes as many records as fit a slice, each time at the start of the file."""
-    body = random.Random(1).randbytes(body_bytes)  # noqa: S311  # bytes, no secret
+    body = random.Random(1).randbytes(body_bytes)  # bytes, no secret
     properties = encode_properties(
         {"UNIQ_KEY": "7F00000100002A139A5500000000000A", "TAGS": "TagA", "WAIT": "true"}
     )

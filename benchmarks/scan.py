@@ -32,7 +32,7 @@ WalkForm = Callable[..., scan.Walk]
 
 def make_log(log_bytes: int, body_bytes: int) -> tuple[bytearray, int, int]:
     """Records of 16 queues in turn: the bytes, where the last record ends, and how many there are."""
-    body = random.Random(1).randbytes(body_bytes)  # noqa: S311  # bytes, no secret
+    body = random.Random(1).randbytes(body_bytes)  # bytes, no secret
     log = bytearray(log_bytes)
     at = number = 0
     while at + body_bytes + 1024 < log_bytes:

@@ -1,0 +1,18 @@
+"""Builds the compiled forms of the hot path; everything else stands in pyproject.toml.
+
+They are optional: without a C compiler or zlib's headers the plain forms are used.
+"""
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+extensions = cythonize(
+    [Extension("orbitmq.record.native", ["src/orbitmq/record/native.py"], libraries=["z"])],
+    include_path=["src"],
+    build_dir="build/cython",
+)
+for extension in extensions:
+    # cythonize() makes new objects and drops the mark, so it is set on what it returns.
+    extension.optional = True
+
+setup(ext_modules=extensions)

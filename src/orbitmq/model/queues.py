@@ -1,0 +1,18 @@
+"""Queues and the two kinds of offset, which must never be mixed up."""
+
+from __future__ import annotations
+
+from typing import NewType
+
+import msgspec
+
+PhysicalOffset = NewType("PhysicalOffset", int)  # byte position in the commit log
+QueueOffset = NewType("QueueOffset", int)  # number of an entry in one consume queue
+
+
+class MessageQueue(msgspec.Struct, frozen=True, order=True, kw_only=True):
+    """One queue of one topic at one broker; as a map key it travels as this object."""
+
+    broker_name: str = msgspec.field(name="brokerName")
+    queue_id: int = msgspec.field(name="queueId")
+    topic: str

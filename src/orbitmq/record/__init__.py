@@ -1,0 +1,1 @@
+"""A stored message as bytes: one codec for disk, wire and Spark."""

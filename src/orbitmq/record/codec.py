@@ -1,0 +1,26 @@
+"""Writing and walking over records: compiled where the extension is there.
+
+Without it, or with ORBITMQ_PURE=1 in the environment, the plain forms are used. Both do the same.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from orbitmq.record import encode, scan
+
+try:
+    if os.environ.get("ORBITMQ_PURE") == "1":
+        raise ImportError("the plain forms are asked for")  # noqa: TRY301  # one way to the plain
+    from orbitmq.record import native
+except ImportError:
+    encode_record = encode.encode_record
+    walk = scan.walk
+    is_compiled = False
+else:
+    encode_record = native.encode_record
+    walk = native.walk
+    is_compiled = True
+
+IS_COMPILED: Final = is_compiled

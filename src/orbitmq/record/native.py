@@ -1,0 +1,537 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The compiled form of `encode_record` and `walk`.
+
+Compiled by Cython and never run as Python. It equals the plain form (encode.py, scan.py) byte for
+byte, and `codec` chooses between them. C decides the common case only: the plain form is asked
+what lies at a position where there is no record, and for hashes of what is not ASCII.
+
+Invariant: nothing is read or written before its position was compared with the end; positions are
+signed and as wide as a pointer, lengths at most 31 bits wide, so no sum of them can wrap.
+"""
+
+from __future__ import annotations
+
+import cython
+
+if not cython.compiled:
+    # Before the imports below, which are C's and fail in other ways.
+    raise ImportError("orbitmq.record.native runs compiled only")
+
+from cython.cimports.cpython.buffer import (
+    Py_buffer,
+    PyBUF_SIMPLE,
+    PyBUF_WRITABLE,
+    PyBuffer_Release,
+    PyObject_GetBuffer,
+)
+from cython.cimports.cpython.bytearray import (
+    PyByteArray_AS_STRING,
+    PyByteArray_GET_SIZE,
+    PyByteArray_Resize,
+)
+from cython.cimports.cpython.bytes import PyBytes_AS_STRING
+from cython.cimports.libc.limits import INT_MIN, LLONG_MIN
+from cython.cimports.libc.string import memchr, memcmp, memcpy
+from cython.cimports.orbitmq.record.zlib_c import crc32
+
+from orbitmq.errors import MessageError
+from orbitmq.record.decode import Buffer, Found, Verdict, examine
+from orbitmq.record.encode import WritableBuffer, check_lengths
+from orbitmq.record.scan import (
+    DELAY_TOPIC,
+    Run,
+    Walk,
+    check_span,
+    hash_key,
+    hash_tag,
+    record_tag_code,
+)
+
+_MAGIC_V1 = cython.declare(cython.uint, 0xDAA320A7)
+_MAGIC_V2 = cython.declare(cython.uint, 0xDAA320AB)
+_CRC_MASK = cython.declare(cython.uint, 0x7FFFFFFF)
+_ROW_BYTES = cython.declare(cython.Py_ssize_t, 20)
+# Queues met lately, found without making a key for the table of all queues.
+_SLOTS = cython.declare(cython.uint, 256)
+_DELAY_TOPIC = cython.declare(bytes, DELAY_TOPIC)
+
+
+# --- numbers, big-endian ------------------------------------------------------------------------
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _get_32(at: cython.p_uchar) -> cython.uint:
+    return (
+        (cython.cast(cython.uint, at[0]) << 24)
+        | (cython.cast(cython.uint, at[1]) << 16)
+        | (cython.cast(cython.uint, at[2]) << 8)
+        | cython.cast(cython.uint, at[3])
+    )
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _get_64(at: cython.p_uchar) -> cython.longlong:
+    high: cython.ulonglong = _get_32(at)
+    return cython.cast(cython.longlong, (high << 32) | _get_32(at + 4))
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _put_32(at: cython.p_uchar, value: cython.uint) -> cython.void:
+    at[0] = (value >> 24) & 255
+    at[1] = (value >> 16) & 255
+    at[2] = (value >> 8) & 255
+    at[3] = value & 255
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _put_64(at: cython.p_uchar, value: cython.longlong) -> cython.void:
+    bits: cython.ulonglong = cython.cast(cython.ulonglong, value)
+    _put_32(at, cython.cast(cython.uint, bits >> 32))
+    _put_32(at + 4, cython.cast(cython.uint, bits))
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _bytes_at(text: bytes) -> cython.p_uchar:
+    return cython.cast(cython.p_uchar, PyBytes_AS_STRING(text))
+
+
+# --- writing ------------------------------------------------------------------------------------
+
+
+def encode_record(  # noqa: PLR0913, PLR0915, PLR0917  # Perf: an object more takes 0.8 us
+    buffer: WritableBuffer,
+    at: cython.Py_ssize_t,
+    topic: bytes,
+    queue_id: int,
+    queue_offset: int,
+    physical_offset: int,
+    body: bytes,
+    properties: bytes,
+    flag: int,
+    system_flag: int,
+    born_ms: int,
+    born_host: bytes,
+    store_ms: int,
+    store_host: bytes,
+    reconsume_times: int,
+    prepared_offset: int,
+) -> int:
+    """Write one record at `buffer[at:]`; return its size. See encode.py."""
+    body_bytes: cython.Py_ssize_t = len(body)
+    topic_bytes: cython.Py_ssize_t = len(topic)
+    properties_bytes: cython.Py_ssize_t = len(properties)
+    born_host_bytes: cython.Py_ssize_t = len(born_host)
+    store_host_bytes: cython.Py_ssize_t = len(store_host)
+    is_v2: cython.bint = topic_bytes > 127
+    try:
+        queue_id_32: cython.int = queue_id
+        flag_32: cython.int = flag
+        system_flag_32: cython.int = system_flag
+        reconsume_times_32: cython.int = reconsume_times
+        queue_offset_64: cython.longlong = queue_offset
+        physical_offset_64: cython.longlong = physical_offset
+        born_ms_64: cython.longlong = born_ms
+        store_ms_64: cython.longlong = store_ms
+        prepared_offset_64: cython.longlong = prepared_offset
+    except OverflowError as error:
+        raise MessageError(f"a number does not fit its field of a record: {error}") from error
+    if (
+        topic_bytes > 255
+        or properties_bytes > 32767
+        or body_bytes > 0x7FFFFFFF - 65536
+        or born_host_bytes != (20 if system_flag_32 & 0x10 else 8)
+        or store_host_bytes != (20 if system_flag_32 & 0x20 else 8)
+    ):
+        # What is surely good is told here, the rest by the plain form.
+        check_lengths(
+            body_bytes,
+            topic_bytes,
+            properties_bytes,
+            born_host_bytes,
+            store_host_bytes,
+            system_flag_32,
+        )
+    size: cython.Py_ssize_t = (
+        75
+        + born_host_bytes
+        + store_host_bytes
+        + body_bytes
+        + is_v2
+        + topic_bytes
+        + properties_bytes
+    )
+    view = cython.declare(Py_buffer)
+    PyObject_GetBuffer(buffer, cython.address(view), PyBUF_SIMPLE | PyBUF_WRITABLE)
+    if at < 0 or size > view.len - at:
+        buffer_bytes: cython.Py_ssize_t = view.len
+        PyBuffer_Release(cython.address(view))
+        raise ValueError(f"{size} bytes do not fit at byte {at} of {buffer_bytes}")
+    # Invariant: nothing below can fail, so the buffer is released and no record is left half.
+    to: cython.p_uchar = cython.cast(cython.p_uchar, view.buf) + at
+    _put_32(to, cython.cast(cython.uint, size))
+    _put_32(to + 4, _MAGIC_V2 if is_v2 else _MAGIC_V1)
+    _put_32(
+        to + 8,
+        cython.cast(
+            cython.uint, crc32(0, _bytes_at(body), cython.cast(cython.uint, body_bytes)) & _CRC_MASK
+        ),
+    )
+    _put_32(to + 12, cython.cast(cython.uint, queue_id_32))
+    _put_32(to + 16, cython.cast(cython.uint, flag_32))
+    _put_64(to + 20, queue_offset_64)
+    _put_64(to + 28, physical_offset_64)
+    _put_32(to + 36, cython.cast(cython.uint, system_flag_32))
+    _put_64(to + 40, born_ms_64)
+    to = to + 48
+    memcpy(to, _bytes_at(born_host), born_host_bytes)
+    to = to + born_host_bytes
+    _put_64(to, store_ms_64)
+    memcpy(to + 8, _bytes_at(store_host), store_host_bytes)
+    to = to + 8 + store_host_bytes
+    _put_32(to, cython.cast(cython.uint, reconsume_times_32))
+    _put_64(to + 4, prepared_offset_64)
+    _put_32(to + 12, cython.cast(cython.uint, body_bytes))
+    memcpy(to + 16, _bytes_at(body), body_bytes)
+    to = to + 16 + body_bytes
+    if is_v2:
+        to[0] = 0
+        to = to + 1
+    to[0] = topic_bytes & 255
+    memcpy(to + 1, _bytes_at(topic), topic_bytes)
+    to = to + 1 + topic_bytes
+    to[0] = (properties_bytes >> 8) & 255
+    to[1] = properties_bytes & 255
+    memcpy(to + 2, _bytes_at(properties), properties_bytes)
+    PyBuffer_Release(cython.address(view))
+    return size
+
+
+# --- walking ------------------------------------------------------------------------------------
+
+
+@cython.cfunc
+@cython.inline
+def _new_row(rows: bytearray) -> cython.p_uchar:
+    """Make rows one longer; return where the new one lies, until the next is made."""
+    at: cython.Py_ssize_t = PyByteArray_GET_SIZE(rows)
+    PyByteArray_Resize(rows, at + _ROW_BYTES)
+    return cython.cast(cython.p_uchar, PyByteArray_AS_STRING(rows)) + at
+
+
+@cython.final
+@cython.cclass
+class _Queue:
+    """A queue met on a walk, and its run that may go on."""
+
+    topic: bytes
+    queue_id: cython.int
+    runs: list[Run]
+    entries: bytearray
+    last_offset: cython.longlong
+
+
+@cython.final
+@cython.cclass
+class _Walker:
+    """The state of a walk; positions count from the start of the buffer."""
+
+    bytes_at: cython.p_uchar
+    # The record under the hand.
+    size: cython.Py_ssize_t
+    system_flag: cython.uint
+    store_ms: cython.longlong
+    topic_start: cython.Py_ssize_t
+    topic_stop: cython.Py_ssize_t
+    properties_start: cython.Py_ssize_t
+    properties_stop: cython.Py_ssize_t
+    # Values of its properties; an empty span where it has none.
+    tag_start: cython.Py_ssize_t
+    tag_stop: cython.Py_ssize_t
+    unique_start: cython.Py_ssize_t
+    unique_stop: cython.Py_ssize_t
+    keys_start: cython.Py_ssize_t
+    keys_stop: cython.Py_ssize_t
+    # What was found.
+    runs: dict[tuple[bytes, int], list[Run]]
+    queues: dict[tuple[bytes, int], _Queue]
+    slots: list[_Queue | None]
+    keys: bytearray
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def locate(  # noqa: PLR0911  # a check a line
+        self, at: cython.Py_ssize_t, end: cython.Py_ssize_t, check_body: cython.bint
+    ) -> cython.bint:
+        """Find the fields of the record at a position; False when the plain form must look."""
+        if end - at < 91:
+            return False
+        record: cython.p_uchar = self.bytes_at + at
+        magic: cython.uint = _get_32(record + 4)
+        is_v2: cython.bint = magic == _MAGIC_V2
+        size: cython.Py_ssize_t = _get_32(record)
+        if (magic != _MAGIC_V1 and not is_v2) or size < 91 or size > end - at:
+            return False
+        system_flag: cython.uint = _get_32(record + 36)
+        # From here on, positions count from the start of the record.
+        store_ms_at: cython.Py_ssize_t = 68 if system_flag & 0x10 else 56
+        body_at: cython.Py_ssize_t = store_ms_at + (44 if system_flag & 0x20 else 32)
+        if body_at + 3 + is_v2 > size:
+            return False
+        body_bytes: cython.Py_ssize_t = _get_32(record + (body_at - 4))
+        if body_bytes > size - body_at - 3 - is_v2:
+            return False
+        topic_at: cython.Py_ssize_t = body_at + body_bytes + 1 + is_v2
+        topic_bytes: cython.Py_ssize_t = record[topic_at - 1]
+        if is_v2:
+            topic_bytes |= cython.cast(cython.Py_ssize_t, record[topic_at - 2]) << 8
+        if topic_bytes > (32767 if is_v2 else 127) or topic_bytes > size - topic_at - 2:
+            return False
+        properties_at: cython.Py_ssize_t = topic_at + topic_bytes + 2
+        properties_bytes: cython.Py_ssize_t = (
+            cython.cast(cython.Py_ssize_t, record[properties_at - 2]) << 8
+        ) | record[properties_at - 1]
+        if properties_bytes > 32767 or properties_bytes != size - properties_at:
+            return False
+        if (
+            check_body
+            and body_bytes
+            and (crc32(0, record + body_at, cython.cast(cython.uint, body_bytes)) & _CRC_MASK)
+            != _get_32(record + 8)
+        ):
+            return False
+        self.size = size
+        self.system_flag = system_flag
+        self.store_ms = _get_64(record + store_ms_at)
+        self.topic_start = at + topic_at
+        self.topic_stop = at + topic_at + topic_bytes
+        self.properties_start = at + properties_at
+        self.properties_stop = at + size
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def find_properties(self) -> cython.void:
+        """Find tag, unique id and keys; of several, the last that has a value."""
+        start: cython.Py_ssize_t = self.properties_start
+        stop: cython.Py_ssize_t
+        length: cython.Py_ssize_t
+        entry: cython.p_uchar
+        separator: cython.p_uchar
+        self.tag_start = self.tag_stop = 0
+        self.unique_start = self.unique_stop = 0
+        self.keys_start = self.keys_stop = 0
+        while start < self.properties_stop:
+            entry = self.bytes_at + start
+            separator = cython.cast(cython.p_uchar, memchr(entry, 2, self.properties_stop - start))
+            stop = self.properties_stop if separator == cython.NULL else separator - self.bytes_at
+            length = stop - start
+            if length > 5 and memcmp(entry, b"TAGS\x01", 5) == 0:
+                self.tag_start = start + 5
+                self.tag_stop = stop
+            elif length > 5 and memcmp(entry, b"KEYS\x01", 5) == 0:
+                self.keys_start = start + 5
+                self.keys_stop = stop
+            elif length > 9 and memcmp(entry, b"UNIQ_KEY\x01", 9) == 0:
+                self.unique_start = start + 9
+                self.unique_stop = stop
+            start = stop + 1
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def is_ascii(self, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.bint:
+        """Whether bytes are ASCII, so that each is a UTF-16 unit."""
+        seen: cython.uchar = 0
+        while start < stop:
+            seen |= self.bytes_at[start]
+            start += 1
+        return seen < 128
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def add_to_hash(
+        self, hashed: cython.uint, start: cython.Py_ssize_t, stop: cython.Py_ssize_t
+    ) -> cython.uint:
+        """Go on with Java's hash over ASCII bytes."""
+        while start < stop:
+            hashed = 31 * hashed + self.bytes_at[start]
+            start += 1
+        return hashed
+
+    @cython.cfunc
+    def slice(self, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> bytes:
+        """Copy bytes."""
+        return self.bytes_at[start:stop]
+
+    @cython.cfunc
+    def tag_code(self, delay_levels_ms: tuple[int, ...]) -> cython.longlong:
+        """What the queue entry of the record says beside it."""
+        topic_bytes: cython.Py_ssize_t = self.topic_stop - self.topic_start
+        if (
+            topic_bytes == len(_DELAY_TOPIC)
+            and memcmp(self.bytes_at + self.topic_start, _bytes_at(_DELAY_TOPIC), topic_bytes) == 0
+        ):
+            properties: bytes = self.slice(self.properties_start, self.properties_stop)
+            return record_tag_code(_DELAY_TOPIC, properties, self.store_ms, delay_levels_ms)
+        if not self.is_ascii(self.tag_start, self.tag_stop):
+            return hash_tag(self.slice(self.tag_start, self.tag_stop))
+        return cython.cast(cython.int, self.add_to_hash(0, self.tag_start, self.tag_stop))
+
+    @cython.cfunc
+    def find_queue(self, queue_id: cython.int) -> _Queue:
+        """Find the queue of the record."""
+        topic_bytes: cython.Py_ssize_t = self.topic_stop - self.topic_start
+        topic_at: cython.p_uchar = self.bytes_at + self.topic_start
+        # Topics of one length mostly differ at their end.
+        near: cython.Py_ssize_t = topic_bytes - 8 if topic_bytes > 8 else 0
+        hashed: cython.uint = self.add_to_hash(
+            cython.cast(cython.uint, queue_id), self.topic_start + near, self.topic_stop
+        )
+        slot: cython.Py_ssize_t = hashed & (_SLOTS - 1)
+        met: object = self.slots[slot]
+        queue: _Queue
+        if met is not None:
+            queue = cython.cast(_Queue, met)
+            if (
+                queue.queue_id == queue_id
+                and len(queue.topic) == topic_bytes
+                and memcmp(_bytes_at(queue.topic), topic_at, topic_bytes) == 0
+            ):
+                return queue
+        topic: bytes = self.slice(self.topic_start, self.topic_stop)
+        key: tuple[bytes, int] = (topic, queue_id)
+        met = self.queues.get(key)
+        if met is not None:
+            queue = cython.cast(_Queue, met)
+        else:
+            queue = _Queue.__new__(_Queue)
+            queue.topic = topic
+            queue.queue_id = queue_id
+            queue.runs = []
+            self.queues[key] = queue
+            self.runs[key] = queue.runs
+        self.slots[slot] = queue
+        return queue
+
+    @cython.cfunc
+    def take_entry(
+        self, at: cython.Py_ssize_t, physical_offset: cython.longlong, tag_code: cython.longlong
+    ) -> cython.int:
+        """Note the queue entry of the record."""
+        queue_offset: cython.longlong = _get_64(self.bytes_at + at + 20)
+        queue: _Queue = self.find_queue(cython.cast(cython.int, _get_32(self.bytes_at + at + 12)))
+        if not queue.runs or queue_offset == LLONG_MIN or queue_offset - 1 != queue.last_offset:
+            queue.entries = bytearray()
+            queue.runs.append(Run(queue_offset, queue.entries))
+        queue.last_offset = queue_offset
+        row: cython.p_uchar = _new_row(queue.entries)
+        _put_64(row, physical_offset)
+        _put_32(row + 8, cython.cast(cython.uint, self.size))
+        _put_64(row + 12, tag_code)
+        return 0
+
+    @cython.cfunc
+    def take_keys(self, physical_offset: cython.longlong) -> cython.int:
+        """Note the keys of the record: its unique id, then each word of its keys."""
+        start: cython.Py_ssize_t = self.keys_start
+        stop: cython.Py_ssize_t
+        if self.unique_start < self.unique_stop:
+            self.take_key(self.unique_start, self.unique_stop, physical_offset)
+        while start < self.keys_stop:
+            stop = start
+            while stop < self.keys_stop and self.bytes_at[stop] != 32:
+                stop += 1
+            if start < stop:
+                self.take_key(start, stop, physical_offset)
+            start = stop + 1
+        return 0
+
+    @cython.cfunc
+    def take_key(
+        self,
+        start: cython.Py_ssize_t,
+        stop: cython.Py_ssize_t,
+        physical_offset: cython.longlong,
+    ) -> cython.int:
+        """Note one key."""
+        hashed: cython.int
+        if self.is_ascii(self.topic_start, self.topic_stop) and self.is_ascii(start, stop):
+            hashed = cython.cast(
+                cython.int,
+                self.add_to_hash(
+                    31 * self.add_to_hash(0, self.topic_start, self.topic_stop) + 35, start, stop
+                ),
+            )
+            if hashed == INT_MIN:
+                hashed = 0
+            elif hashed < 0:
+                hashed = -hashed
+        else:
+            hashed = hash_key(
+                self.slice(self.topic_start, self.topic_stop), self.slice(start, stop)
+            )
+        row: cython.p_uchar = _new_row(self.keys)
+        _put_32(row, cython.cast(cython.uint, hashed))
+        _put_64(row + 4, physical_offset)
+        _put_64(row + 12, self.store_ms)
+        return 0
+
+
+def walk(
+    buffer: Buffer,
+    start: int,
+    end: int,
+    base_offset: int,
+    *,
+    check_body: bool,
+    delay_levels_ms: tuple[int, ...],
+    with_keys: bool,
+) -> Walk:
+    """Walk over `buffer[start:end]`. See scan.py."""
+    check_span(buffer, start, end, base_offset)
+    at: cython.Py_ssize_t = start
+    stop: cython.Py_ssize_t = end
+    base: cython.longlong = base_offset
+    checks: cython.bint = check_body
+    indexes: cython.bint = with_keys
+    records: cython.Py_ssize_t = 0
+    first_store_ms: cython.longlong = 0
+    last_store_ms: cython.longlong = 0
+    walker: _Walker = _Walker.__new__(_Walker)
+    walker.runs = {}
+    walker.queues = {}
+    walker.slots = [None] * _SLOTS
+    walker.keys = bytearray()
+    view = cython.declare(Py_buffer)
+    PyObject_GetBuffer(buffer, cython.address(view), PyBUF_SIMPLE)
+    try:
+        # `check_span` counted items; a view may have items of several bytes, never of less.
+        walker.bytes_at = cython.cast(cython.p_uchar, view.buf)
+        while at < stop and walker.locate(at, stop, checks):
+            walker.find_properties()
+            if not walker.system_flag & 4:
+                walker.take_entry(at, base + at, walker.tag_code(delay_levels_ms))
+            if indexes and walker.system_flag & 12 != 12:
+                walker.take_keys(base + at)
+            records += 1
+            last_store_ms = walker.store_ms
+            if first_store_ms == 0:
+                first_store_ms = last_store_ms
+            at += walker.size
+    finally:
+        PyBuffer_Release(cython.address(view))
+    stopped_by = Found(Verdict.NOTHING)
+    if at < stop:
+        stopped_by = examine(buffer, at, end, check_body=check_body)
+        # Invariant: both forms agree on what is a record.
+        assert stopped_by.verdict is not Verdict.RECORD
+    return Walk(at, stopped_by, records, first_store_ms, last_store_ms, walker.runs, walker.keys)

@@ -1,0 +1,166 @@
+"""Walking over records that lie back to back: what queues and index need of each.
+
+The plain form, which the compiled one must equal. A walk ends at the end of its bytes, at a blank
+record, or at the first bytes that are no record.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final
+
+from orbitmq.record.decode import Buffer, Found, Places, Verdict, locate
+from orbitmq.record.java_hash import java_hash
+from orbitmq.record.layout import ROLLED_BACK, TRANSACTION_MASK, is_queued
+from orbitmq.record.properties import find_property
+
+ENTRY: Final = struct.Struct(">qiq")
+KEY: Final = struct.Struct(">iqq")
+_HEAD: Final = struct.Struct(">IIIiiqqi")
+_LONG: Final = struct.Struct(">q")
+_INT_MAX: Final = 2**31 - 1
+_LONG_MAX: Final = 2**63 - 1
+_LONG_SPAN: Final = 2**64
+DELAY_TOPIC: Final = b"SCHEDULE_TOPIC_XXXX"
+# Tags are few and short; a longer one is hashed every time, so that hostile ones take no memory.
+_CACHED_TAG_BYTES_MAX: Final = 64
+
+
+@dataclass(slots=True)
+class Run:
+    """Entries of one queue with consecutive numbers."""
+
+    first: int
+    entries: bytearray
+
+
+@dataclass(slots=True)
+class Walk:
+    """What a walk found."""
+
+    position: int  # where it stopped
+    stopped_by: Found
+    records: int = 0
+    first_store_ms: int = 0
+    last_store_ms: int = 0
+    runs: dict[tuple[bytes, int], list[Run]] = field(default_factory=dict)
+    # Per key of an indexed record: key hash, physical offset, store time, as `KEY` packs them.
+    keys: bytearray = field(default_factory=bytearray)
+
+
+def walk(
+    buffer: Buffer,
+    start: int,
+    end: int,
+    base_offset: int,
+    *,
+    check_body: bool,
+    delay_levels_ms: tuple[int, ...],
+    with_keys: bool,
+) -> Walk:
+    """Walk over `buffer[start:end]`, whose byte 0 has the physical offset `base_offset`."""
+    check_span(buffer, start, end, base_offset)
+    result = Walk(start, Found(Verdict.NOTHING))
+    at = start
+    while at < end:
+        places = locate(buffer, at, end, check_body=check_body)
+        if isinstance(places, Found):
+            result.stopped_by = places
+            break
+        store_ms = _take(
+            buffer, places, base_offset + at, result, delay_levels_ms, with_keys=with_keys
+        )
+        result.records += 1
+        result.first_store_ms = result.first_store_ms or store_ms
+        result.last_store_ms = store_ms
+        at = places.end
+    result.position = at
+    return result
+
+
+def check_span(buffer: Buffer, start: int, end: int, base_offset: int) -> None:
+    """Raise ValueError unless a walk can go over `buffer[start:end]`."""
+    if start < 0 or end > len(buffer):
+        raise ValueError(f"bytes {start} to {end} are not in a buffer of {len(buffer)}")
+    if base_offset < 0 or base_offset + end > _LONG_MAX:
+        raise ValueError(f"no physical offset lies {end} bytes after {base_offset}")
+
+
+def _take(
+    buffer: Buffer,
+    places: Places,
+    physical_offset: int,
+    result: Walk,
+    delay_levels_ms: tuple[int, ...],
+    *,
+    with_keys: bool,
+) -> int:
+    """Note the queue entry and the keys of one record; return its store time."""
+    size, _, _, queue_id, _, queue_offset, _, system_flag = _HEAD.unpack_from(buffer, places.at)
+    (store_ms,) = _LONG.unpack_from(buffer, places.store_ms_at)
+    topic = bytes(buffer[places.topic_at : places.topic_end])
+    properties = bytes(buffer[places.properties_at : places.end])
+    if is_queued(system_flag):
+        tag_code = record_tag_code(topic, properties, store_ms, delay_levels_ms)
+        runs = result.runs.setdefault((topic, queue_id), [])
+        if not runs or runs[-1].first + len(runs[-1].entries) // ENTRY.size != queue_offset:
+            runs.append(Run(queue_offset, bytearray()))
+        runs[-1].entries += ENTRY.pack(physical_offset, size, tag_code)
+    if with_keys and system_flag & TRANSACTION_MASK != ROLLED_BACK:
+        for key in message_keys(properties):
+            result.keys += KEY.pack(hash_key(topic, key), physical_offset, store_ms)
+    return int(store_ms)
+
+
+def message_keys(properties: bytes) -> list[bytes]:
+    """The keys a message is indexed by: its unique id, then each word of its keys."""
+    keys: list[bytes] = []
+    unique = find_property(properties, b"UNIQ_KEY")
+    if unique:
+        keys.append(unique)
+    words = find_property(properties, b"KEYS")
+    if words:
+        keys += [word for word in words.split(b" ") if word]
+    return keys
+
+
+def hash_key(topic: bytes, key: bytes) -> int:
+    """Hash a key of a topic for the index; never negative."""
+    hashed = abs(java_hash((topic + b"#" + key).decode(errors="replace")))
+    return hashed if hashed <= _INT_MAX else 0
+
+
+def hash_tag(tag: bytes) -> int:
+    """Hash a tag for its queue entry."""
+    if len(tag) <= _CACHED_TAG_BYTES_MAX:
+        return _hash_short_tag(tag)
+    return java_hash(tag.decode(errors="replace"))
+
+
+@lru_cache(maxsize=4096)
+def _hash_short_tag(tag: bytes) -> int:
+    return java_hash(tag.decode(errors="replace"))
+
+
+def record_tag_code(
+    topic: bytes, properties: bytes, store_ms: int, delay_levels_ms: tuple[int, ...]
+) -> int:
+    """What a queue entry says beside its record: the tag's hash, or when a delay is over."""
+    if topic == DELAY_TOPIC and (level := find_property(properties, b"DELAY")):
+        number = min(_level_number(level), len(delay_levels_ms))
+        if number > 0:
+            # Compat: Java's sum wraps; a damaged store time must not stop the walk.
+            due_ms = store_ms + delay_levels_ms[number - 1]
+            return due_ms if due_ms <= _LONG_MAX else due_ms - _LONG_SPAN
+    tag = find_property(properties, b"TAGS")
+    return hash_tag(tag) if tag else 0
+
+
+def _level_number(level: bytes) -> int:
+    """Read a delay level; 0 for what is no number, since Java would refuse the whole record."""
+    digits = level.lstrip(b"0")
+    if not digits.isdigit():
+        return 0
+    return int(digits) if len(digits) < 10 else _INT_MAX

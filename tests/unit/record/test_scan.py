@@ -1,0 +1,295 @@
+"""Walking over records in the plain form."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from orbitmq.record.decode import Verdict, decode_record
+from orbitmq.record.encode import encode_blank
+from orbitmq.record.java_hash import java_hash
+from orbitmq.record.layout import SystemFlag
+from orbitmq.record.properties import encode_properties
+from orbitmq.record.scan import (
+    DELAY_TOPIC,
+    ENTRY,
+    KEY,
+    Run,
+    Walk,
+    hash_key,
+    hash_tag,
+    message_keys,
+    record_tag_code,
+    walk,
+)
+from tests.unit.record.sample_records import KNOWN, Sample, damage, random_records
+
+LEVELS = (1000, 5000, 10_000)
+TAG_A = 2598919
+
+
+def _walk(
+    buffer: bytes | bytearray,
+    start: int = 0,
+    end: int | None = None,
+    base_offset: int = 0,
+    *,
+    check_body: bool = True,
+    with_keys: bool = True,
+) -> Walk:
+    return walk(
+        buffer,
+        start,
+        len(buffer) if end is None else end,
+        base_offset,
+        check_body=check_body,
+        delay_levels_ms=LEVELS,
+        with_keys=with_keys,
+    )
+
+
+def _entries(run: Run) -> list[tuple[int, ...]]:
+    return list(ENTRY.iter_unpack(run.entries))
+
+
+def _queue_of(sample: Sample) -> tuple[bytes, int]:
+    return sample.topic, sample.queue_id
+
+
+def test_records_of_several_queues_give_a_run_each() -> None:
+    one = replace(KNOWN, queue_offset=7, store_ms=100)
+    other = replace(KNOWN, topic=b"U", queue_offset=0, properties=b"", store_ms=200)
+    records = [one, other, replace(one, queue_offset=8, body=b"longer", store_ms=300)]
+    buffer = b"".join(record.encode() for record in records)
+
+    found = _walk(buffer, base_offset=5000)
+
+    assert found.position == len(buffer)
+    assert found.stopped_by.verdict is Verdict.NOTHING
+    assert (found.records, found.first_store_ms, found.last_store_ms) == (3, 100, 300)
+    (run,) = found.runs[_queue_of(one)]
+    assert run.first == 7
+    assert _entries(run) == [(5000, 104, TAG_A), (5000 + 104 + 94, 108, TAG_A)]
+    (run,) = found.runs[_queue_of(other)]
+    assert (run.first, _entries(run)) == (0, [(5104, 94, 0)])
+
+
+def test_the_same_topic_with_another_queue_is_another_run() -> None:
+    buffer = KNOWN.encode() + replace(KNOWN, queue_id=2).encode()
+
+    assert set(_walk(buffer).runs) == {(b"T", 1), (b"T", 2)}
+
+
+@pytest.mark.parametrize("second", [0, 6, 7, 9, -(2**63), 2**63 - 1])
+def test_a_gap_in_the_numbers_begins_another_run(second: int) -> None:
+    buffer = KNOWN.encode() + replace(KNOWN, queue_offset=second).encode()
+
+    first_run, second_run = _walk(buffer).runs[_queue_of(KNOWN)]
+
+    assert (first_run.first, len(first_run.entries)) == (7, 20)
+    assert (second_run.first, len(second_run.entries)) == (second, 20)
+
+
+def test_the_last_number_of_all_has_none_behind_it() -> None:
+    last, lowest = replace(KNOWN, queue_offset=2**63 - 1), replace(KNOWN, queue_offset=-(2**63))
+
+    runs = _walk(last.encode() + lowest.encode()).runs[_queue_of(KNOWN)]
+
+    assert [run.first for run in runs] == [2**63 - 1, -(2**63)]
+
+
+@pytest.mark.parametrize(
+    ("transaction", "queued", "indexed"),
+    [
+        (0, True, True),
+        (SystemFlag.PREPARED, False, True),
+        (SystemFlag.COMMITTED, True, True),
+        (SystemFlag.ROLLED_BACK, False, False),
+    ],
+)
+def test_transactions_decide_on_queue_and_index(
+    transaction: int, *, queued: bool, indexed: bool
+) -> None:
+    record = replace(
+        KNOWN, system_flag=transaction, properties=encode_properties({"UNIQ_KEY": "id"})
+    )
+
+    found = _walk(record.encode())
+
+    assert found.records == 1
+    assert bool(found.runs) is queued
+    assert bool(found.keys) is indexed
+
+
+def test_keys_are_the_unique_id_and_each_word() -> None:
+    properties = encode_properties({"KEYS": " a  b ", "UNIQ_KEY": "id"})
+    buffer = replace(KNOWN, properties=properties).encode()
+
+    found = _walk(buffer, base_offset=64)
+
+    assert list(KEY.iter_unpack(found.keys)) == [
+        (abs(java_hash(f"T#{key}")), 64, KNOWN.store_ms) for key in ("id", "a", "b")
+    ]
+    assert _walk(buffer, with_keys=False).keys == b""
+
+
+def test_a_message_without_keys_has_none() -> None:
+    assert message_keys(b"") == []
+    assert message_keys(b"KEYS\x01  \x02") == []
+
+
+def test_a_hash_without_a_positive_counterpart_counts_as_zero() -> None:
+    key = _key_of_hash(-(2**31))
+    assert java_hash(f"T#{key}") == -(2**31)
+
+    assert hash_key(b"T", key.encode()) == 0
+    assert hash_key(b"T", b"k") == java_hash("T#k")
+
+
+def _key_of_hash(wanted: int) -> str:
+    """A key of topic T whose hash is `wanted`: seven digits of base 31, the first ones large."""
+    rest = (wanted - java_hash("T#") * 31**7) % 2**32
+    digits: list[str] = []
+    for power in range(6, -1, -1):
+        digit, rest = divmod(rest, 31**power)
+        digits.append(chr(digit))
+    return "".join(digits)
+
+
+@pytest.mark.parametrize(
+    ("level", "due_ms"),
+    [
+        (b"1", 1000),
+        (b"3", 10_000),
+        (b"4", 10_000),
+        (b"003", 10_000),
+        (b"4294967297", 10_000),
+        (b"9" * 5000, 10_000),
+    ],
+)
+def test_an_entry_of_the_delay_topic_says_when_it_is_due(level: bytes, due_ms: int) -> None:
+    properties = b"TAGS\x01TagA\x02DELAY\x01" + level + b"\x02"
+    buffer = replace(KNOWN, topic=DELAY_TOPIC, properties=properties).encode()
+
+    (run,) = _walk(buffer).runs[DELAY_TOPIC, KNOWN.queue_id]
+
+    assert _entries(run)[0][2] == KNOWN.store_ms + due_ms
+
+
+@pytest.mark.parametrize(
+    "level", [b"", b"0", b"000", b"-1", b"x", b"1x", b"\xd9\xa1", "²".encode()]
+)
+def test_without_a_level_above_zero_the_delay_topic_has_tags_like_any(level: bytes) -> None:
+    properties = b"TAGS\x01TagA\x02DELAY\x01" + level + b"\x02"
+
+    assert record_tag_code(DELAY_TOPIC, properties, 5, LEVELS) == TAG_A
+
+
+def test_without_delay_levels_the_delay_topic_has_tags_like_any() -> None:
+    assert record_tag_code(DELAY_TOPIC, b"TAGS\x01TagA\x02DELAY\x011\x02", 5, ()) == TAG_A
+
+
+def test_other_topics_have_no_due_time() -> None:
+    assert record_tag_code(b"T", b"DELAY\x011\x02", 5, LEVELS) == 0
+
+
+def test_a_damaged_store_time_does_not_stop_a_walk() -> None:
+    record = replace(KNOWN, topic=DELAY_TOPIC, properties=b"DELAY\x011\x02", store_ms=2**63 - 1)
+
+    (run,) = _walk(record.encode()).runs[DELAY_TOPIC, KNOWN.queue_id]
+
+    assert _entries(run)[0][2] == -(2**63) + 999
+
+
+@pytest.mark.parametrize(
+    ("tag", "hashed"),
+    [
+        (b"TagA", TAG_A),
+        ("中文".encode(), 646394),
+        (b"polygenelubricants", -2147483648),
+        (b"\xff", 0xFFFD),
+        (b"a" * 100, java_hash("a" * 100)),
+    ],
+)
+def test_tags_are_hashed_as_java_does(tag: bytes, hashed: int) -> None:
+    assert hash_tag(tag) == hashed
+
+
+def test_a_walk_stops_at_a_blank() -> None:
+    blank = bytearray(40)
+    encode_blank(blank, 0, 40)
+
+    found = _walk(KNOWN.encode() + blank)
+
+    assert (found.position, found.records) == (104, 1)
+    assert (found.stopped_by.verdict, found.stopped_by.size) == (Verdict.BLANK, 40)
+
+
+@pytest.mark.parametrize(
+    ("behind", "verdict"),
+    [
+        (b"\x00", Verdict.CUT_OFF),
+        (bytes(40), Verdict.NOTHING),
+        (b"\x01" * 40, Verdict.BROKEN),
+        (KNOWN.encode()[:-1], Verdict.CUT_OFF),
+        (KNOWN.encode().replace(b"hi", b"ho"), Verdict.BAD_BODY),
+    ],
+)
+def test_a_walk_stops_at_what_is_no_record(behind: bytes, verdict: Verdict) -> None:
+    found = _walk(KNOWN.encode() + behind)
+
+    assert (found.position, found.records) == (104, 1)
+    assert found.stopped_by.verdict is verdict
+
+
+def test_bodies_are_checked_only_when_asked() -> None:
+    damaged = KNOWN.encode().replace(b"hi", b"ho")
+
+    assert _walk(damaged, check_body=False).records == 1
+    assert _walk(damaged, check_body=True).records == 0
+
+
+def test_a_walk_keeps_to_its_bytes() -> None:
+    buffer = b"junk!" + KNOWN.encode() * 3
+
+    found = _walk(buffer, 5, 5 + 2 * 104 + 50, base_offset=1000)
+
+    assert (found.position, found.records) == (5 + 208, 2)
+    assert found.stopped_by.verdict is Verdict.CUT_OFF
+    assert _entries(found.runs[_queue_of(KNOWN)][0])[0][0] == 1005
+
+
+def test_no_bytes_are_a_walk_of_no_records() -> None:
+    found = _walk(b"12345", 5)
+
+    assert (found.position, found.records, found.runs) == (5, 0, {})
+    assert found.stopped_by.verdict is Verdict.NOTHING
+    assert (found.first_store_ms, found.last_store_ms) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "base_offset"),
+    [(-1, 5, 0), (0, 6, 0), (0, 5, -1), (0, 5, 2**63 - 5), (0, 5, 2**80)],
+)
+def test_a_walk_outside_of_the_buffer_or_of_all_offsets_is_refused(
+    start: int, end: int, base_offset: int
+) -> None:
+    with pytest.raises(ValueError, match=r"are not in a buffer|no physical offset"):
+        _walk(b"12345", start, end, base_offset)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_walk_over_damage_finds_what_reading_one_by_one_finds(seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(300):
+        buffer = random_records(rng, rng.randrange(1, 6))
+        damage(rng, buffer)
+
+        found = _walk(buffer, check_body=False)
+
+        at = 0
+        for _ in range(found.records):
+            at += decode_record(buffer, at).size
+        assert at == found.position <= len(buffer)

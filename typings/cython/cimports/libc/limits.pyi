@@ -1,0 +1,2 @@
+INT_MIN: int
+LLONG_MIN: int
