@@ -123,14 +123,14 @@ class Connection(asyncio.Protocol):
             data = self._incomplete.skip(data)
         if self._incomplete.kept:
             self._incomplete.add(data)
-            if self._writing_paused or self._turn_is_due or not self._incomplete.is_complete:
+            if self._turn_is_due:
+                return
+            if self._writing_paused or not self._incomplete.is_complete:
                 self._count_kept()
                 return
             data = self._incomplete.take()
         if data:
             self._process(data)
-            # Replies to what came in are no activity of their own.
-            self._written_bytes_seen = self._written_bytes
 
     def eof_received(self) -> None:
         """End: a peer that sends nothing more gets what is written, and no further answer."""
@@ -321,11 +321,16 @@ class Connection(asyncio.Protocol):
                 position, replies = self._processor.process(self, chunk)
                 if replies:
                     self.write(replies)
+            # What was written before something came in, or in answer to it, is no later activity.
+            self._written_bytes_seen = self._written_bytes
             if position < len(chunk) and not self.closed:
                 self._incomplete.begin(chunk[position:])
                 if self._incomplete.is_complete and not self._writing_paused:
+                    # Not counted: a used-up budget must not refuse what comes next anyway, and
+                    # nothing more is read until then.
                     self._wait_for_turn()
-                self._count_kept()
+                else:
+                    self._count_kept()
         except ProtocolError as error:
             self._break_off(error)
         except Exception:

@@ -294,6 +294,24 @@ async def test_small_requests_in_pieces_are_served_while_the_bound_is_reached() 
         await until(lambda: server.kept_bytes.taken == 0)
 
 
+async def test_many_small_requests_at_once_are_served_while_the_bound_is_reached() -> None:
+    gate = Gate()
+    async with (
+        serving({SLOW: gate.handle}, config=SMALL) as server,
+        await RawPeer.connect(server.port) as holder,
+        await RawPeer.connect(server.port) as other,
+    ):
+        await holder.send(*[Command(code=SLOW)] * 256)
+        await gate.wait_entered(256)
+        assert server.kept_bytes.taken == MIB
+
+        await other.send(*[Command(code=ECHO, opaque=opaque) for opaque in range(2000)])
+
+        assert [(await other.read()).opaque for _ in range(2000)] == list(range(2000))
+        gate.open()
+        await until(lambda: server.kept_bytes.taken == 0)
+
+
 async def test_a_header_that_does_not_fit_the_bound_ends_the_connection(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

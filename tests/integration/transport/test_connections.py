@@ -199,6 +199,10 @@ async def test_a_server_out_of_file_descriptors_waits_and_goes_on(
 ) -> None:
     clock = ManualClock()
     async with serving(clock=clock) as server:
+        # A first connection: what Python imports on the way needs file descriptors itself.
+        async with await RawPeer.connect(server.port) as first:
+            await first.ask(Command(code=ECHO))
+        await until(lambda: not server.connections)
         waiting = socket.socket()
         waiting.setblocking(False)
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
