@@ -1,12 +1,15 @@
-"""Replacing a file as a whole."""
+"""Replacing a file as a whole, and blocking work beside an event loop."""
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from pathlib import Path
 
 import pytest
 
-from orbitmq.disk import replace_file
+from orbitmq.clock import settle
+from orbitmq.disk import off_loop, replace_file
 
 
 def test_the_new_content_is_there_and_the_old_one_beside_it(tmp_path: Path) -> None:
@@ -58,3 +61,24 @@ def test_a_failure_leaves_no_temporary_file(tmp_path: Path) -> None:
         "namesrv.conf",
         "namesrv.conf.bak",
     ]
+
+
+async def test_blocking_work_runs_in_another_thread_and_its_outcome_comes_back() -> None:
+    def fail(*, reason: str) -> None:
+        raise OSError(reason)
+
+    assert await off_loop(threading.get_ident) != threading.get_ident()
+    with pytest.raises(OSError, match="disk is full"):
+        await off_loop(fail, reason="disk is full")
+
+
+async def test_a_cancelled_caller_does_not_wait_for_its_work() -> None:
+    released = threading.Event()
+    work = asyncio.create_task(off_loop(released.wait))
+    await settle()
+
+    work.cancel()
+    await asyncio.wait({work})
+
+    assert work.cancelled()
+    released.set()

@@ -341,6 +341,18 @@ async def test_activity_is_what_was_received_or_really_sent() -> None:
         await reading
 
 
+async def test_what_comes_in_while_a_turn_is_awaited_keeps_its_place_and_needs_no_budget() -> None:
+    parts = Parts(kept_bytes=ByteBudget(0))
+    async with connected(parts) as (connection, peer):
+        frames = [Command(code=ECHO, opaque=opaque).encode() for opaque in range(300)]
+        # A TLS layer may hand out what it has decrypted after reading was paused.
+        connection.data_received(b"".join(frames[:200]))
+        assert connection._turn_is_due
+        connection.data_received(b"".join(frames[200:]))
+
+        assert [(await peer.read()).opaque for _ in range(300)] == list(range(300))
+
+
 async def test_another_processor_takes_over_with_the_next_chunk() -> None:
     class Refusing:
         def process(self, _: Connection, chunk: bytes) -> tuple[int, bytes]:
