@@ -54,4 +54,5 @@ soak: setup  ## Run the long campaigns and write docs/soak/
 	$(BIN)/python -m scripts.soak_name_server
 
 clean:  ## Remove what was built
-	rm -rf build dist .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf build dist .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
+		tests/interop/java/target tests/interop/go/bin

@@ -78,7 +78,9 @@ async def demo(folder: Path, console: Console) -> None:
         try:
             await name_servers.route("orders")
         except RouteNotFoundError as gone:
-            console.print(f"[bold]4[/] broker-a left: [yellow]{gone}[/]")
+            console.print(
+                f"[bold]4[/] broker-a left, so there is no route any more: [yellow]{gone}[/]"
+            )
     await server.stop()
 
 

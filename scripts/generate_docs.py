@@ -45,8 +45,12 @@ HEAD = """\
 
 A flag beats the environment, the environment beats the file, and the file beats the default.
 The file is a Java properties file; an unknown name in it is an error that names the nearest one.
-The environment sets an option by `ORBITMQ_listenPort` or `ORBITMQ_LISTEN_PORT`, and an empty \
-variable counts as unset.
+The environment sets an option by `ORBITMQ_listenPort` or `ORBITMQ_LISTEN_PORT` \
+(`ORBITMQ_TLS_SERVER_MODE` for `tls.server.mode`), and an empty variable counts as unset.
+
+Names that end in Millis, Ms, Interval or Time take milliseconds, Seconds and Minutes what they \
+say, and sizes are bytes. `NameServerConfig`, `ServerConfig` and `TlsServerConfig` are what a name \
+server reads; the client tables are for programs that use the client.
 
 A live option may be changed while the server runs; the others take effect at start.
 """

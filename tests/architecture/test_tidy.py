@@ -25,13 +25,6 @@ TESTED_ELSEWHERE = {
     "nameserver/handlers.py": "tests/integration/nameserver asks each over a socket",
     "transport/config.py": "a table; each option is tested where it has its effect",
     "transport/hooks.py": "a Protocol without code",
-    "protocol/languages.py": "tests/unit/protocol/test_header_json.py and test_header_binary.py",
-    "protocol/requests/configuration.py": "headers without fields of their own kind",
-    "protocol/requests/key_values.py": "tests/integration/nameserver asks each over a socket",
-    "protocol/requests/routing.py": "tests/integration/nameserver asks each over a socket",
-    "model/routes.py": "tests/unit/nameserver/test_route_table.py",
-    "model/topics.py": "tests/unit/protocol/requests/test_registration.py",
-    "model/versions.py": "tests/unit/protocol/requests/test_registration.py",
 }
 
 

@@ -36,20 +36,25 @@ def namesrv(
         bool, typer.Option("-p", "--print", help="Print every option with its value and exit.")
     ] = False,
     host: Annotated[
-        str | None, typer.Option(help="Address to listen on. [default: 0.0.0.0]")
+        str | None,
+        typer.Option(help="Address to listen on.", show_default="0.0.0.0"),  # noqa: S104  # a text
     ] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen on. [default: 9876]")] = None,
+    port: Annotated[
+        int | None, typer.Option(help="Port to listen on.", show_default="9876")
+    ] = None,
     options: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Set any other option; may be repeated."),
     ] = None,
     log_level: Annotated[LogLevel, typer.Option(help="How much is logged.")] = LogLevel.INFO,
 ) -> None:
-    """Run a name server until it is told to stop by SIGTERM or SIGINT."""
+    """Run a name server until it is told to stop by SIGTERM, SIGINT or SIGHUP."""
     settings = load_settings(
         file=config, environment=os.environ, flags=_flags(host, port, options or [])
     )
     if print_options:
+        for warning in settings.warnings:
+            typer.secho(f"orbitmq: {warning}", fg=typer.colors.YELLOW, err=True)
         typer.echo(settings.as_properties_text(), nl=False)
         return
     log_to_stderr(log_level)
@@ -77,7 +82,7 @@ def _flags(host: str | None, port: int | None, options: list[str]) -> dict[str, 
 async def _serve(settings: Settings, config_file: Path | None) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, stopping.set)
     server = NameServer(settings, config_file=config_file)
     await server.start()

@@ -13,6 +13,7 @@ from orbitmq.nameserver.key_values import KeyValues
 from orbitmq.nameserver.liveness import Liveness
 from orbitmq.nameserver.route_table import RouteTable
 from orbitmq.settings import Role, Settings
+from orbitmq.transport.addresses import format_address
 from orbitmq.transport.config import ServerConfig, TlsServerConfig
 from orbitmq.transport.rpc_server import RpcServer
 
@@ -93,7 +94,8 @@ class NameServer:
         await self.server.start()
         self._liveness.start()
         self._key_value_listing.start()
-        log.info("name server started address=%s:%d", self._bind_address, self.port)
+        address = format_address((self._bind_address, self.port))
+        log.info("name server started address=%s", address)
 
     async def stop(self) -> None:
         """Finish what is under way, then end."""

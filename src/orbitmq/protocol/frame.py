@@ -22,6 +22,14 @@ PREFIX: Final = struct.Struct(">iI")
 PREFIX_BYTES: Final = PREFIX.size
 _HEADER_BYTES_MASK: Final = 0xFFFFFF
 _LENGTH_MAX: Final = 2**31 - 1
+# How peers begin that took this port for another; as a length each would be far too large.
+_FOREIGN: Final = {
+    b"\x16\x03": "it begins with TLS, which this server does not take here",
+    b"GE": "it looks like HTTP",
+    b"PO": "it looks like HTTP",
+    b"HE": "it looks like HTTP",
+    b"PR": "it looks like HTTP/2 or gRPC",
+}
 
 
 class Encoding(IntEnum):
@@ -63,6 +71,9 @@ def frame_end(chunk: Buffer, start: int, frame_bytes_max: int = FRAME_BYTES_MAX)
     if frame_bytes < PREFIX_BYTES:
         raise ProtocolError(f"a frame claims {frame_bytes - 4} bytes, fewer than its own prefix")
     if frame_bytes > frame_bytes_max:
+        foreign = _FOREIGN.get(bytes(chunk[start : start + 2]))
+        if foreign is not None:
+            raise ProtocolError(f"the peer does not speak RocketMQ's protocol: {foreign}")
         raise FrameTooLargeError(frame_bytes, frame_bytes_max)
     return start + frame_bytes
 

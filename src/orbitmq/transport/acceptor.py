@@ -194,6 +194,7 @@ def _log_if_expected(error: BaseException, peer: str) -> bool:
 
 def _listen(config: ServerConfig) -> socket.socket:
     family = socket.AF_INET6 if ":" in config.bind_address else socket.AF_INET
+    address = format_address((config.bind_address, config.listen_port))
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -203,7 +204,11 @@ def _listen(config: ServerConfig) -> socket.socket:
     except OSError as error:
         listening.close()
         raise SettingsError(
-            f"cannot listen on {config.bind_address}:{config.listen_port}: {error.strerror}",
-            hint="another process may use the port, or the address is not of this machine",
+            f"cannot listen on {address}: {error.strerror}",
+            hint=(
+                "the name has no address; use an address of this machine"
+                if isinstance(error, socket.gaierror)
+                else "another process may use the port, or the address is not of this machine"
+            ),
         ) from error
     return listening

@@ -31,7 +31,13 @@ class ServerConfig:
     """How a server listens, and how much it takes on."""
 
     bind_address: str = option("0.0.0.0", doc="Address to listen on.")  # noqa: S104  # as RocketMQ's servers do
-    listen_port: int = option(0, low=0, high=65535, doc="Port to listen on; 0 takes a free one.")
+    listen_port: int = option(
+        0,
+        low=0,
+        high=65535,
+        default_shown="9876 for a name server",
+        doc="Port to listen on; 0 takes a free one.",
+    )
     accept_backlog: int = option(
         1024,
         low=1,

@@ -191,7 +191,11 @@ def failure_reply(request: Command, error: Exception, connection: Connection) ->
     match error:
         case SignatureError():
             code, remark = ResponseCode.NO_PERMISSION, str(error)
+        case ProtocolError():
+            code, remark = ResponseCode.SYSTEM_ERROR, str(error)
         case OrbitError():
+            name = request_name(request.code)
+            log.warning("refused call=%s peer=%s reason=%s", name, connection.address, error)
             code, remark = ResponseCode.SYSTEM_ERROR, str(error)
         case _:
             name = request_name(request.code)

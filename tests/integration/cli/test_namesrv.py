@@ -49,7 +49,7 @@ async def start(folder: Path, *arguments: str) -> tuple[Process, int]:
     raise AssertionError("the name server ended before it was ready")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 async def test_it_serves_until_told_to_stop_and_ends_cleanly(
     tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -93,6 +93,7 @@ def test_every_option_is_printed_from_flags_environment_file_and_default(tmp_pat
     assert "scanNotActiveBrokerInterval=2002" in lines
     assert "enableTopicList=true" in lines
     assert lines == sorted(lines)
+    assert "serverWorkerThreads" in shown.stderr
 
 
 @pytest.mark.parametrize(
@@ -130,6 +131,13 @@ def test_a_port_in_use_and_a_flag_without_value_are_told() -> None:
     assert busy.returncode == bad.returncode == 1
     assert f"cannot listen on 127.0.0.1:{port}" in busy.stderr
     assert "write --set NAME=VALUE" in bad.stderr
+
+
+def test_a_name_without_an_address_is_told_apart_from_a_port_in_use() -> None:
+    refused = run("namesrv", "--host=no-such-host.invalid", "--port=0")
+
+    assert refused.returncode == 1
+    assert "the name has no address" in refused.stderr
 
 
 def test_the_version_is_told() -> None:

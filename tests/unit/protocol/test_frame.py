@@ -116,3 +116,12 @@ def test_a_frame_that_no_length_field_can_hold_is_refused() -> None:
 
     with pytest.raises(FrameTooLargeError):
         encode_frame(b"", body, Encoding.JSON)
+
+
+@pytest.mark.parametrize(
+    ("beginning", "told"),
+    [(b"GET / HTTP/1.1", "HTTP"), (b"PRI * HTTP/2.0", "gRPC"), (b"\x16\x03\x01\x02\x00", "TLS")],
+)
+def test_a_peer_that_took_the_port_for_another_is_named(beginning: bytes, told: str) -> None:
+    with pytest.raises(ProtocolError, match=told):
+        frame_end(beginning, 0)

@@ -55,4 +55,4 @@ def test_a_page_that_was_written_is_current_until_the_table_changes(
     assert write_or_check(page, path, check=True) == 0
     assert write_or_check(configuration_page([]), path, check=True) == 1
 
-    assert f"{path} is out of date; run: make docs" in capsys.readouterr().err
+    assert f"{path.name} is out of date; run: make docs" in capsys.readouterr().err

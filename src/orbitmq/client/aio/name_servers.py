@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class NameServers:
-    """The name servers of one cluster of clusters."""
+    """The name servers that a client was given."""
 
     def __init__(self, addresses: Sequence[str], rpc: RpcClient) -> None:
         if not addresses:
