@@ -117,6 +117,8 @@ class ManualClock:
 
     async def advance(self, delay_ms: float) -> None:
         """Let time pass: fire each timer at its moment, and let what it woke run before the next."""
+        # What was started just now sets its timers before time passes.
+        await settle()
         end_ms = self._now_ms + delay_ms
         while self._timers and self._timers[0][0] <= end_ms:
             due_ms, _, timer = heapq.heappop(self._timers)

@@ -65,6 +65,8 @@ async def test_broker_expires_when_it_is_stopped_for_two_minutes(
             "bindAddress": "127.0.0.1",
             "listenPort": "0",
             "kvConfigPath": str(tmp_path / "kvConfig.json"),
+            # Or the idle sweep would close the connection, and hide whether the scan works.
+            "serverChannelMaxIdleTimeSeconds": "3600",
         }
     )
     server = app.NameServer(settings, clock=clock)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from enum import StrEnum
+from typing import Final
 
 
 class LogLevel(StrEnum):
@@ -16,10 +17,20 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
+# Names from outside are logged: none of them may end a line and begin one of its own.
+_VISIBLE: Final = {code: f"\\x{code:02x}" for code in (*range(0x20), 0x7F, 0x85, 0x2028, 0x2029)}
+
+
+class OneLine(logging.Formatter):
+    """Writes each event on one line; only the trace of an error follows below it."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # logging's own name
+        """Write the line, with control characters made visible."""
+        return super().formatMessage(record).translate(_VISIBLE)
+
+
 def log_to_stderr(level: LogLevel) -> None:
     """Write one line per event to standard error."""
-    logging.basicConfig(
-        level=level.upper(),
-        stream=sys.stderr,
-        format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(OneLine("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+    logging.basicConfig(level=level.upper(), handlers=[handler])

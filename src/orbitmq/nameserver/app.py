@@ -56,7 +56,9 @@ class NameServer:
         config = settings.of(NameServerConfig)
         self.routes = RouteTable(brokers_max=config.brokers_max, topics_max=config.topics_max)
         self.key_values = KeyValues(
-            config.key_values_path.expanduser(), keys_max=config.key_values_max
+            config.key_values_path.expanduser(),
+            keys_max=config.key_values_max,
+            bytes_max=config.key_values_bytes_max,
         )
         self._liveness = Liveness(
             self.routes, scan_interval_ms=config.scan_interval_ms, clock=clock

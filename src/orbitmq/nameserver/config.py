@@ -122,3 +122,10 @@ class NameServerConfig:
         java="kvConfigMax",
         doc="Keys kept in all namespaces together; a further one is refused.",
     )
+    key_values_bytes_max: int = option(
+        64 * 1024 * 1024,
+        low=1024,
+        high=128 * 1024 * 1024,
+        java="kvConfigBytesMax",
+        doc="Bytes of keys and values kept; what would exceed it is refused.",
+    )

@@ -188,7 +188,7 @@ class Handlers:
                 filter_servers=body.filter_servers,
                 queue_mappings=body.topic_table.queue_mappings,
             ),
-            now_ms=self._clock.now_ms(),
+            now_ms=self._clock.monotonic_ms(),
             silence_ms_max=config.broker_silence_ms_max,
             delete_missing_topics=config.delete_missing_topics,
         )
@@ -212,7 +212,7 @@ class Handlers:
         """Note that a broker is alive."""
         asked = BrokerHeartbeat.decode(request.fields)
         self._routes.touch(
-            BrokerKey(asked.cluster_name, asked.broker_address), now_ms=self._clock.now_ms()
+            BrokerKey(asked.cluster_name, asked.broker_address), now_ms=self._clock.monotonic_ms()
         )
         return request.reply()
 
@@ -221,7 +221,7 @@ class Handlers:
         asked = QueryDataVersion.decode(request.fields)
         key = BrokerKey(asked.cluster_name, asked.broker_address)
         theirs = java_json.decode(request.body, DataVersion)
-        self._routes.touch(key, now_ms=self._clock.now_ms())
+        self._routes.touch(key, now_ms=self._clock.monotonic_ms())
         ours = self._routes.version_of(key)
         return request.reply(
             QueryDataVersionReply(changed=ours != theirs),
@@ -327,7 +327,7 @@ class Handlers:
         if not self._config.list_topics:
             return _disabled(request)
         asked = ListClusterTopics.decode(request.fields)
-        return _topic_list(request, self._routes.topics_of_cluster(asked.cluster))
+        return request.reply(body=self._routes.cluster_topics_body(asked.cluster))
 
     def list_system_topics(self, _: Connection, request: Command) -> Command:
         """List the topics that brokers make for themselves."""

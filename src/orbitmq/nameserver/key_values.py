@@ -3,13 +3,15 @@
 File layout, JSON: {"configTable": {namespace: {key: value}}}
 
 Threads: the event loop's; the file is written off it.
-Crash: the file is replaced whole, and a change is answered after it is on disk.
+Crash: the file is replaced whole, and a change is answered after it is on disk; changes that come
+while one is written share the next write.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -32,10 +34,15 @@ class _File(msgspec.Struct, kw_only=True):
 class KeyValues:
     """The keys of every namespace."""
 
-    def __init__(self, path: Path, *, keys_max: int = 100_000) -> None:
+    def __init__(
+        self, path: Path, *, keys_max: int = 100_000, bytes_max: int = 64 * 1024 * 1024
+    ) -> None:
         self._path = path
         self._keys_max = keys_max
+        self._bytes_max = bytes_max
         self._table: Table = {}
+        self._content_bytes = 0
+        self._waiting: list[_Change] = []
         self._changing = asyncio.Lock()
 
     async def load(self) -> None:
@@ -50,6 +57,11 @@ class KeyValues:
         if content:
             try:
                 self._table = java_json.decode(content, _File).table
+                self._content_bytes = sum(
+                    entry_bytes(namespace, key, value)
+                    for namespace, keys in self._table.items()
+                    for key, value in keys.items()
+                )
             except ProtocolError as error:
                 raise SettingsError(
                     f"{self._path} is broken: {error}",
@@ -66,24 +78,65 @@ class KeyValues:
 
     async def put(self, namespace: str, key: str, value: str) -> None:
         """Set one key; returns once it is on disk."""
-        async with self._changing:
-            keys = self._table.get(namespace, {})
-            if key not in keys and sum(map(len, self._table.values())) >= self._keys_max:
-                raise KeyValueError(
-                    f"{self._keys_max} keys are kept; {key!r} is one too many",
-                    hint="delete keys, or raise kvConfigMax",
-                )
-            await self._replace({**self._table, namespace: {**keys, key: value}})
+        await self._make(_Change(namespace, key, value))
         log.info("key set namespace=%s key=%s", namespace, key)
 
     async def delete(self, namespace: str, key: str) -> None:
         """Delete one key; returns once that is on disk."""
-        async with self._changing:
-            keys = dict(self._table.get(namespace, {}))
-            if keys.pop(key, None) is None:
-                return
-            await self._replace({**self._table, namespace: keys})
+        if self.get(namespace, key) is None and not self._waiting:
+            return
+        await self._make(_Change(namespace, key, None))
         log.info("key deleted namespace=%s key=%s", namespace, key)
+
+    async def _make(self, change: _Change) -> None:
+        """Make a change together with all that wait, so that one write serves them all."""
+        self._waiting.append(change)
+        async with self._changing:
+            if not change.is_done:
+                changes, self._waiting = self._waiting, []
+                await self._make_all(changes)
+        if change.failure is not None:
+            raise change.failure
+
+    async def _make_all(self, changes: list[_Change]) -> None:
+        table = {namespace: dict(keys) for namespace, keys in self._table.items()}
+        count = sum(map(len, table.values()))
+        content_bytes = self._content_bytes
+        for change in changes:
+            change.is_done = True
+            keys = table.get(change.namespace, {})
+            old = keys.get(change.key)
+            added = (change.value is not None) - (old is not None)
+            growth = change.bytes_with(change.value) - change.bytes_with(old)
+            if added > 0 and count + added > self._keys_max:
+                change.failure = KeyValueError(
+                    f"{self._keys_max} keys are kept; {change.key!r} is one too many",
+                    hint="delete keys, or raise kvConfigMax",
+                )
+            elif growth > 0 and content_bytes + growth > self._bytes_max:
+                change.failure = KeyValueError(
+                    f"keys and values may take {self._bytes_max} bytes; {growth} more do not fit",
+                    hint="delete keys, or raise kvConfigBytesMax",
+                )
+            else:
+                count += added
+                content_bytes += growth
+                if change.value is None:
+                    keys.pop(change.key, None)
+                else:
+                    table.setdefault(change.namespace, keys)[change.key] = change.value
+        made = [change for change in changes if change.failure is None]
+        try:
+            if made:
+                await off_loop(_write, self._path, table)
+        except OSError as error:
+            for change in made:
+                change.failure = KeyValueError(
+                    f"cannot write {self._path}: {error.strerror}; nothing was changed",
+                    hint="kvConfigPath must name a file in a folder that can be written to",
+                )
+            return
+        self._table, self._content_bytes = table, content_bytes
 
     def log_all(self) -> None:
         """List every key in the log."""
@@ -92,21 +145,40 @@ class KeyValues:
             for key, value in keys.items():
                 log.info("key value namespace=%s key=%s value=%s", namespace, key, value)
 
-    async def _replace(self, table: Table) -> None:
-        """Keep a new table, on disk first; a failure leaves the old one in force."""
-        try:
-            await off_loop(replace_file, self._path, java_json.encode(_File(table=table)))
-        except OSError as error:
-            raise KeyValueError(
-                f"cannot write {self._path}: {error.strerror}; nothing was changed",
-                hint="kvConfigPath must name a file in a folder that can be written to",
-            ) from error
-        self._table = table
+
+@dataclass(slots=True, eq=False)
+class _Change:
+    """A change on its way to the disk; without a value it deletes."""
+
+    namespace: str
+    key: str
+    value: str | None
+    is_done: bool = False
+    failure: KeyValueError | None = None
+
+    def bytes_with(self, value: str | None) -> int:
+        """How much the key takes with a value; nothing without one."""
+        return 0 if value is None else entry_bytes(self.namespace, self.key, value)
+
+
+def entry_bytes(namespace: str, key: str, value: str) -> int:
+    """How many bytes an entry counts for: its text, as UTF-8."""
+    return len(namespace.encode()) + len(key.encode()) + len(value.encode())
+
+
+def _write(path: Path, table: Table) -> None:
+    replace_file(path, java_json.encode(_File(table=table)))
 
 
 def _read(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            return file.read(_FILE_BYTES_MAX)
+            content = file.read(_FILE_BYTES_MAX + 1)
     except FileNotFoundError:
         return b""
+    if len(content) > _FILE_BYTES_MAX:
+        raise SettingsError(
+            f"{path} has more than {_FILE_BYTES_MAX} bytes",
+            hint="it is not the file of a name server, or it must be cut down by hand",
+        )
+    return content

@@ -21,6 +21,8 @@ class Liveness:
     def __init__(self, routes: RouteTable, *, scan_interval_ms: int, clock: Clock) -> None:
         self._routes = routes
         self._clock = clock
+        self._scan_interval_ms = scan_interval_ms
+        self._last_scan_ms = clock.monotonic_ms()
         self._scan = Periodic("silent brokers", scan_interval_ms, self.remove_silent, clock)
 
     def start(self) -> None:
@@ -33,7 +35,14 @@ class Liveness:
 
     def remove_silent(self) -> None:
         """Remove every broker that was silent for too long, and close its connection."""
-        for live in self._routes.silent_brokers(now_ms=self._clock.now_ms()):
+        now_ms = self._clock.monotonic_ms()
+        late_ms = now_ms - self._last_scan_ms - self._scan_interval_ms
+        self._last_scan_ms = now_ms
+        if late_ms > self._scan_interval_ms:
+            # This process stood still: reports may wait in the sockets, and are read first.
+            log.warning("scan for silent brokers put off late=%d ms", late_ms)
+            return
+        for live in self._routes.silent_brokers(now_ms=now_ms):
             log.warning(
                 "broker silent name=%s address=%s limit=%d ms",
                 live.broker_name,

@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 
 # Brokers tell each other of their members through these topics; they need the true addresses.
 _MEMBER_TOPIC_PREFIX: Final = "rmq_sys_SYNC_BROKER_MEMBER_"
+NAME_LENGTH_MAX: Final = 255
 _READ_WRITE: Final = int(Permission.READ | Permission.WRITE)
 
 
@@ -77,13 +78,14 @@ class LiveBroker:
 
     key: BrokerKey
     broker_name: str
-    last_report_ms: int
+    last_report_ms: float
     silence_ms_max: int
     data_version: DataVersion
     connection: BrokerConnection
     ha_address: str | None
-    # False once a topic of the broker was forgotten: its next report is read whatever its version.
-    topics_complete: bool = True
+    # Whether a report is known to hold nothing that is not in the tables. After a change of version
+    # the next report is read too: the first may have told of one new topic alone.
+    topics_complete: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +142,7 @@ class RouteTable:
         self,
         report: Report,
         *,
-        now_ms: int,
+        now_ms: float,
         silence_ms_max: int,
         delete_missing_topics: bool = False,
     ) -> MasterAddresses:
@@ -151,10 +153,14 @@ class RouteTable:
                 f"{self._brokers_max} brokers are registered; {report.key} is one too many",
                 hint="raise brokersMax",
             )
+        if known is not None and known.broker_name != report.broker_name:
+            # The same process under another name: nothing would ever remove the old one.
+            self.unregister(known.key, known.broker_name)
+            known = None
         group = self._groups.get(report.broker_name)
         is_first = group is None or report.broker_id not in group.addresses
         if group is not None and self._is_outdated(report, group):
-            self._live.pop(report.key, None)
+            self.unregister(report.key, report.broker_name)
             return MasterAddresses()
         topics = self._topics_to_take(report, known, is_first=is_first)
         if topics is not None and is_first and len(topics) == 1:
@@ -164,14 +170,17 @@ class RouteTable:
                 f"{report.key} reports one topic before its first full report",
                 hint="the broker reports all its topics within 30 seconds",
             )
+        self._check_names(report, topics or {})
         self._check_room(topics or ())
+        self._check_room(report.queue_mappings)
         if group is None:
             group = self._groups[report.broker_name] = _Group(
                 report.broker_name, report.key.cluster
             )
         self._place(report, group)
-        if topics is not None and self._speaks_for_topics(report, group):
-            is_same_version = known is not None and known.data_version == report.data_version
+        is_same_version = known is not None and known.data_version == report.data_version
+        speaks = self._speaks_for_topics(report, group)
+        if topics is not None and speaks:
             self._take_topics(
                 report,
                 group,
@@ -188,6 +197,7 @@ class RouteTable:
             data_version=report.data_version,
             connection=report.connection,
             ha_address=report.ha_address,
+            topics_complete=speaks and is_same_version and not is_first,
         )
         if known is None:
             log.info(
@@ -205,24 +215,28 @@ class RouteTable:
 
     def unregister(self, key: BrokerKey, broker_name: str) -> None:
         """Forget a broker, and the topics nobody else of its group holds."""
-        was_live = self._live.pop(key, None) is not None
+        live = self._live.pop(key, None)
+        if live is not None:
+            broker_name = live.broker_name
         self._filter_servers.pop(key, None)
         group = self._groups.get(broker_name)
-        if group is not None:
-            group.addresses = {
-                broker_id: address
-                for broker_id, address in group.addresses.items()
-                if address != key.address
-            }
-            if not group.addresses:
-                self._forget_group(group)
-            elif group.enable_acting_master and not group.has_master:
-                self._change_permissions(broker_name, _without_write)
+        if group is None or key.address not in group.addresses.values():
+            return
+        self._leave_cluster(key.cluster, broker_name)
+        group.addresses = {
+            broker_id: address
+            for broker_id, address in group.addresses.items()
+            if address != key.address
+        }
+        if not group.addresses:
+            self._forget_group(group)
+        elif group.enable_acting_master and not group.has_master:
+            self._change_permissions(broker_name, _without_write)
         self._bodies.clear()
-        if was_live:
+        if live is not None:
             log.info("broker removed name=%s address=%s", broker_name, key.address)
 
-    def touch(self, key: BrokerKey, *, now_ms: int) -> None:
+    def touch(self, key: BrokerKey, *, now_ms: float) -> None:
         """Note that a broker is alive."""
         if (live := self._live.get(key)) is not None:
             live.last_report_ms = now_ms
@@ -232,7 +246,7 @@ class RouteTable:
         live = self._live.get(key)
         return live.data_version if live is not None else None
 
-    def silent_brokers(self, *, now_ms: int) -> list[LiveBroker]:
+    def silent_brokers(self, *, now_ms: float) -> list[LiveBroker]:
         """List the brokers whose last report is too long ago."""
         return [
             live
@@ -266,15 +280,23 @@ class RouteTable:
         self, topic: str, dialect: Dialect, *, order_config: str | None, acting_master: bool
     ) -> bytes | None:
         """Show the route of a topic as JSON; None when nobody alive holds it."""
-        key = (topic, order_config, acting_master, dialect)
+        if order_config:
+            # Not kept: few topics have an order, and it changes without the tables.
+            return self._encoded_route(topic, dialect, order_config, acting_master=acting_master)
+        key = (topic, acting_master, dialect)
         body = self._bodies.get(key)
         if body is None:
-            route = self.route(topic, order_config=order_config, acting_master=acting_master)
-            if route is None:
-                # Not kept: names that do not exist are without number.
-                return None
-            body = self._bodies[key] = java_json.encode(route, dialect)
+            body = self._encoded_route(topic, dialect, None, acting_master=acting_master)
+            if body is not None:
+                # Names that do not exist are without number, so only routes are kept.
+                self._bodies[key] = body
         return body
+
+    def _encoded_route(
+        self, topic: str, dialect: Dialect, order_config: str | None, *, acting_master: bool
+    ) -> bytes | None:
+        route = self.route(topic, order_config=order_config, acting_master=acting_master)
+        return java_json.encode(route, dialect) if route is not None else None
 
     def route(
         self, topic: str, *, order_config: str | None = None, acting_master: bool = False
@@ -339,6 +361,13 @@ class RouteTable:
     def topics_body(self) -> bytes:
         """List every topic, as JSON."""
         return self._kept_body("topics", lambda: {"topicList": self.topics()})
+
+    def cluster_topics_body(self, cluster: str) -> bytes:
+        """List the topics of a cluster, as JSON."""
+        if cluster not in self._clusters:
+            return java_json.encode({"topicList": []})
+        key = f"topics of {cluster}"
+        return self._kept_body(key, lambda: {"topicList": self.topics_of_cluster(cluster)})
 
     def topics_of_cluster(self, cluster: str) -> list[str]:
         """List the topics that a broker of the cluster holds."""
@@ -462,8 +491,7 @@ class RouteTable:
             permission = _without_write(config.permission) if read_only else config.permission
             self._put_queues(topic, report.broker_name, config, permission)
         for topic, mapping in report.queue_mappings.items():
-            owner = str(mapping.get("bname", report.broker_name))
-            self._queue_mappings.setdefault(topic, {})[owner] = mapping
+            self._queue_mappings.setdefault(topic, {})[report.broker_name] = mapping
         self._bodies.clear()
 
     def _put_queues(
@@ -481,7 +509,17 @@ class RouteTable:
         if old != new:
             queues[broker_name] = new
             if old is not None:
-                log.info("topic changed topic=%s old=%s new=%s", topic, old, new)
+                log.debug("topic changed topic=%s old=%s new=%s", topic, old, new)
+
+    @staticmethod
+    def _check_names(report: Report, topics: Mapping[str, TopicConfig]) -> None:
+        names = (report.broker_name, report.key.cluster, report.key.address)
+        too_long = next((name for name in (*names, *topics) if len(name) > NAME_LENGTH_MAX), None)
+        if too_long is not None:
+            raise RegistrationRefusedError(
+                f"a name of {len(too_long)} characters is too long: {too_long[:40]!r}…",
+                hint=f"{NAME_LENGTH_MAX} are the most",
+            )
 
     def _check_room(self, topics: Iterable[str]) -> None:
         added = sum(topic not in self._topic_queues for topic in topics)
@@ -498,14 +536,26 @@ class RouteTable:
             if not by_broker:
                 table.pop(topic, None)
 
+    def _leave_cluster(self, cluster: str, broker_name: str) -> None:
+        """Take a name out of a cluster once none of its brokers reports there."""
+        if any(
+            live.key.cluster == cluster and live.broker_name == broker_name
+            for live in self._live.values()
+        ):
+            return
+        names = self._clusters.get(cluster, set())
+        names.discard(broker_name)
+        if not names:
+            self._clusters.pop(cluster, None)
+
     def _forget_group(self, group: _Group) -> None:
         del self._groups[group.name]
-        names = self._clusters.get(group.cluster, set())
-        names.discard(group.name)
-        if not names:
-            self._clusters.pop(group.cluster, None)
         for topic in [
             topic for topic, queues in self._topic_queues.items() if group.name in queues
+        ]:
+            self._drop_queues(topic, group.name)
+        for topic in [
+            topic for topic, owners in self._queue_mappings.items() if group.name in owners
         ]:
             self._drop_queues(topic, group.name)
 

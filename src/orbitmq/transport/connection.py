@@ -98,6 +98,7 @@ class Connection(asyncio.Protocol):
         self._work_done: asyncio.Future[None] | None = None
         self._writing_paused = False
         self._turn_is_due = False
+        self._unsent_counted = 0
         self._oneway_unsent = 0
         self._drained: asyncio.Future[None] | None = None
 
@@ -139,6 +140,17 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Stop reading from a peer that does not take its replies."""
         self._writing_paused = True
+        unsent_bytes = self._transport.get_write_buffer_size()
+        if not self._kept_bytes.take(unsent_bytes):
+            log.warning(
+                "connection closed, it does not read peer=%s unsent=%d limit=%d for all connections",
+                self.address,
+                unsent_bytes,
+                self._kept_bytes.bytes_max,
+            )
+            self.abort("it does not read, and too many bytes wait for peers")
+            return
+        self._unsent_counted = unsent_bytes
         if not self.closed:
             self._transport.pause_reading()
 
@@ -146,6 +158,7 @@ class Connection(asyncio.Protocol):
         """Go on with what waited for the peer to read."""
         self._writing_paused = False
         self._last_active_ms = self._clock.monotonic_ms()
+        self._return_unsent()
         self._return_oneway_calls()
         if self._drained is not None:
             self._drained.set_result(None)
@@ -265,6 +278,16 @@ class Connection(asyncio.Protocol):
             self._work_done.set_result(None)
             self._work_done = None
 
+    @property
+    def has_deferred_work(self) -> bool:
+        """Whether a request waits for a later answer."""
+        return self._work_bytes > 0
+
+    @property
+    def has_calls(self) -> bool:
+        """Whether a call to the peer waits for its answer."""
+        return len(self._calls) > 0
+
     async def deferred_done(self) -> None:
         """Return once no request waits for a later answer."""
         while self._work_bytes:
@@ -381,11 +404,16 @@ class Connection(asyncio.Protocol):
         """Fail what waits, and return every byte and call to its budget."""
         self.closed = True
         self._incomplete.drop()
+        self._return_unsent()
         self._return_oneway_calls()
         if self._drained is not None:
             self._drained.set_result(None)
             self._drained = None
         self._calls.fail_all(lambda: ConnectionLostError(self.address, reason))
+
+    def _return_unsent(self) -> None:
+        self._kept_bytes.give_back(self._unsent_counted)
+        self._unsent_counted = 0
 
     def _return_oneway_calls(self) -> None:
         while self._oneway_unsent:

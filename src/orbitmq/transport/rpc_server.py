@@ -111,7 +111,11 @@ class RpcServer:
         # Answers are still taken: a request under way may wait for one.
         refusing = RequestLoop({}, otherwise=stopping)
         for connection in self._connections:
-            connection.serve_with(refusing)
+            if connection.has_deferred_work or connection.has_calls:
+                connection.serve_with(refusing)
+            else:
+                # Compat: a client turns to another server when its connection closes, not on busy.
+                connection.close("the server stops")
         try:
             async with time_limit(self._clock, grace_ms):
                 for connection in self._connections:

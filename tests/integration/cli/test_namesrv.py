@@ -14,6 +14,7 @@ import pytest
 
 from orbitmq import __version__
 from orbitmq.client.aio.name_servers import NameServers
+from orbitmq.protocol.requests.key_values import PutKeyValue
 from orbitmq.transport.rpc_client import RpcClient
 
 COMMAND = [sys.executable, "-m", "orbitmq.cli.main"]
@@ -75,6 +76,20 @@ async def test_it_runs_on_plain_asyncio_when_asked(tmp_path: Path) -> None:
     await process.communicate()
 
     assert process.returncode == 0
+
+
+async def test_a_name_from_outside_cannot_forge_a_line_of_the_log(tmp_path: Path) -> None:
+    process, port = await start(tmp_path)
+    async with RpcClient() as rpc:
+        await rpc.call(
+            f"127.0.0.1:{port}",
+            PutKeyValue(namespace="N", key="k\n2026-01-01 ERROR forged\x1b[2J", value="v"),
+        )
+    process.terminate()
+    _, log = await process.communicate()
+
+    (line,) = [line for line in log.decode().splitlines() if "forged" in line]
+    assert "key set namespace=N key=k\\x0a2026-01-01 ERROR forged\\x1b[2J" in line
 
 
 def test_every_option_is_printed_from_flags_environment_file_and_default(tmp_path: Path) -> None:

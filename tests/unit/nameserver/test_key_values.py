@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,50 @@ async def test_keys_are_bounded(tmp_path: Path) -> None:
     await key_values.put("N", "k", "3")
 
     assert key_values.get("N", "k") == "3"
+
+
+async def test_bytes_are_bounded_so_that_the_file_can_be_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "kvConfig.json"
+    key_values = KeyValues(path, bytes_max=100)
+    await key_values.put("N", "k", "v" * 90)
+
+    with pytest.raises(KeyValueError, match="raise kvConfigBytesMax"):
+        await key_values.put("N", "l", "w" * 10)
+    await key_values.put("N", "k", "v" * 10)
+    await key_values.put("N", "l", "w" * 10)
+
+    assert (await loaded(path)).namespace("N") == {"k": "v" * 10, "l": "w" * 10}
+
+
+async def test_one_refused_change_does_not_harm_those_written_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "kvConfig.json"
+    key_values = KeyValues(path, keys_max=5)
+
+    outcomes = await asyncio.gather(
+        *(key_values.put("N", f"k{n}", str(n)) for n in range(8)), return_exceptions=True
+    )
+
+    assert [isinstance(outcome, KeyValueError) for outcome in outcomes] == [False] * 5 + [True] * 3
+    assert (await loaded(path)).namespace("N") == {f"k{n}": str(n) for n in range(5)}
+
+
+async def test_changes_that_wait_share_one_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key_values = await loaded(tmp_path / "kvConfig.json")
+    syncs: list[int] = []
+    sync = os.fsync
+
+    def counted(descriptor: int) -> None:
+        syncs.append(descriptor)
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", counted)
+
+    await asyncio.gather(*(key_values.put("N", f"k{n}", str(n)) for n in range(100)))
+
+    # At most two writes, each of the file, its copy and the folder: and never none.
+    assert 2 <= len(syncs) <= 6
 
 
 async def test_deleting_what_is_not_there_writes_nothing(tmp_path: Path) -> None:

@@ -67,6 +67,23 @@ async def test_a_silent_broker_is_removed_by_the_scan_and_its_connection_closed(
     await liveness.stop()
 
 
+async def test_a_scan_that_comes_late_lets_reports_that_wait_be_read_first(
+    routes: RouteTable, clock: ManualClock
+) -> None:
+    liveness = Liveness(routes, scan_interval_ms=10_000, clock=clock)
+    line = Line()
+    register(routes, clock, line)
+    # No scan runs meanwhile: the process stands still.
+    await clock.advance(200_000)
+
+    liveness.remove_silent()
+    assert routes.route("T") is not None
+
+    await clock.advance(10_000)
+    liveness.remove_silent()
+    assert routes.route("T") is None
+
+
 async def test_a_broker_that_reports_in_time_stays(routes: RouteTable, clock: ManualClock) -> None:
     liveness = Liveness(routes, scan_interval_ms=10_000, clock=clock)
     liveness.start()

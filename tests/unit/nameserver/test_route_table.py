@@ -125,6 +125,7 @@ def test_a_route_shows_master_and_slaves_by_id(routes: RouteTable) -> None:
 
 def test_topics_of_an_unchanged_version_are_not_read_again(routes: RouteTable) -> None:
     register(routes, report(topics("T", "U"), version=7))
+    register(routes, report(topics("T", "U"), version=7))
 
     def never() -> dict[str, TopicConfig]:
         raise AssertionError("read again")
@@ -144,6 +145,80 @@ def test_topics_of_an_unchanged_version_are_not_read_again(routes: RouteTable) -
     )
 
     assert routes.route("T") is not None
+
+
+def test_a_topic_missed_while_it_was_reported_alone_is_taken_from_the_next_full_report(
+    routes: RouteTable,
+) -> None:
+    register(routes, report(topics("T", "U"), version=1))
+    # The broker made A, told another name server of it, then made B and told this one.
+    register(routes, report(topics("B"), version=3))
+
+    register(routes, report(topics("T", "U", "A", "B"), version=3))
+
+    assert routes.route("A") is not None
+
+
+def test_a_process_under_another_name_leaves_nothing_of_its_old_one(routes: RouteTable) -> None:
+    register(routes, report(topics("T", "U"), name="old"))
+
+    register(routes, report(topics("T", "U"), name="new"))
+
+    assert sorted(routes.cluster_view().brokers) == ["new"]
+    routes.unregister(BrokerKey("C", "10.0.0.1:10911"), "new")
+    assert routes.cluster_view().clusters == {}
+    assert routes.topics() == []
+
+
+def test_a_broker_whose_report_is_ignored_leaves_no_address_behind(routes: RouteTable) -> None:
+    register(routes, report({}, broker_id=1, address="10.0.0.9:10911"))
+    register(routes, report(topics("T", "U"), state=5))
+
+    register(routes, report(topics("T", "U"), address="10.0.0.9:10911", state=1))
+
+    assert routes.addresses_of("a") == {0: "10.0.0.1:10911"}
+
+
+def test_a_name_leaves_the_clusters_it_no_longer_reports_in(routes: RouteTable) -> None:
+    register(routes, report(topics("T", "U"), cluster="C"))
+    register(routes, report({}, broker_id=7, cluster="D", address="10.0.0.2:10911"))
+    assert sorted(routes.cluster_view().clusters) == ["C", "D"]
+
+    routes.unregister(BrokerKey("D", "10.0.0.2:10911"), "a")
+
+    assert routes.cluster_view().clusters == {"C": ["a"]}
+
+
+def test_a_broker_is_unregistered_by_its_address_whatever_name_it_says(routes: RouteTable) -> None:
+    register(routes, report(topics("T", "U")))
+
+    routes.unregister(BrokerKey("C", "10.0.0.1:10911"), "another name")
+
+    assert routes.cluster_view().brokers == {}
+    assert routes.topics() == []
+
+
+def test_unregistering_a_stranger_changes_nothing(routes: RouteTable) -> None:
+    register(routes, report(topics("T", "U")))
+    before = routes.cluster_view_body()
+
+    routes.unregister(BrokerKey("C", "10.9.9.9:10911"), "a")
+    routes.unregister(BrokerKey("C", "10.9.9.9:10911"), "stranger")
+
+    assert routes.cluster_view_body() is before
+
+
+def test_names_are_bounded(routes: RouteTable) -> None:
+    for given in (
+        report(topics("T", "U" * 256)),
+        report(topics("T", "U"), name="n" * 256),
+        report(topics("T", "U"), cluster="c" * 256),
+        report(topics("T", "U"), address="a" * 256),
+    ):
+        with pytest.raises(RegistrationRefusedError, match="256 characters"):
+            register(routes, given)
+
+    assert routes.cluster_view().brokers == {}
 
 
 def test_a_changed_topic_changes_the_route(routes: RouteTable) -> None:

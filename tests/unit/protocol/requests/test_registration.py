@@ -434,3 +434,28 @@ def test_arbitrary_bodies_are_read_or_refused_with_a_protocol_error(
         read(body, compressed=compressed, version=version).read_topics()
     except ProtocolError:
         return
+
+
+@pytest.mark.parametrize("count", [2, 200_001, 2**31 - 1])
+def test_a_compressed_body_cannot_claim_more_topics_than_it_can_hold_or_we_take(count: int) -> None:
+    version = b'{"counter":1}'
+    pieces = len(version).to_bytes(4) + version + count.to_bytes(4) + bytes(4)
+
+    with pytest.raises(ProtocolError, match=f"claims {count} pieces"):
+        decode_register_body(zlib.compress(pieces), compressed=True, version=OUR_VERSION)
+
+
+def test_attributes_that_are_not_standard_json_are_dropped_without_a_second_look() -> None:
+    line = b"T 1 1 6 SINGLE_TAG {a:1}"
+    version = b'{"counter":1}'
+    pieces = b"".join(
+        (
+            *(len(version).to_bytes(4), version),
+            *((1).to_bytes(4), len(line).to_bytes(4), line),
+            *((2).to_bytes(4), b"[]", bytes(4)),
+        )
+    )
+
+    body = decode_register_body(zlib.compress(pieces), compressed=True, version=OUR_VERSION)
+
+    assert body.read_topics()["T"].attributes == {}
