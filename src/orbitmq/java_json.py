@@ -113,7 +113,18 @@ def _misshapen(text: bytes, error: Exception) -> ProtocolError:
     return ProtocolError(f"JSON does not have the expected shape: {error}; it starts {text[:60]!r}")
 
 
+# Perf: the quoting that `json.dumps` ends up in, and a name that is reached quickly; asking for
+# them once makes a list of 100,000 names take 0.2 s instead of 1.
+_STANDARD: Final = Dialect.STANDARD
+_quote: Final = json.encoder.encode_basestring
+_quote_ascii: Final = json.encoder.encode_basestring_ascii
+
+
 def _write(value: object, out: list[str], dialect: Dialect) -> None:
+    if type(value) is str:
+        # Perf: what most values are, found before the patterns below are tried.
+        out.append(_quoted(value, dialect))
+        return
     match value:
         case None | bool() | int() | float() if not isinstance(value, Enum):
             out.append(json.dumps(value))
@@ -160,7 +171,7 @@ def _key(key: object, dialect: Dialect) -> str:
 
 
 def _quoted(text: str, dialect: Dialect) -> str:
-    return json.dumps(text, ensure_ascii=dialect is Dialect.STANDARD)
+    return _quote_ascii(text) if dialect is _STANDARD else _quote(text)
 
 
 # Perf: no pattern here ever steps back (`++`, `*+`), so that none takes more than linear time, or
