@@ -99,8 +99,9 @@ class PropertiesFile:
             if name not in places
         ]
         if added and written and _is_continued(written[-1].rstrip("\r\n")):
-            # A backslash left over at the end of the file would swallow the first new line.
-            written.append(line_end)
+            # A backslash left over at the end of the file would swallow the first new line; and
+            # behind a carriage return one line feed ends no line of its own.
+            written.append(line_end * 2 if written[-1].endswith("\r") else line_end)
         written += added
         return "".join(written)
 

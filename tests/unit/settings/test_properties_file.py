@@ -7,7 +7,7 @@ The one difference: a file that ends in a line with only a backslash has no name
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from orbitmq.errors import PropertiesError
@@ -135,7 +135,8 @@ def test_what_is_written_is_read_back(pairs: list[tuple[str, str]]) -> None:
     assert read(text.encode()) == pairs
 
 
-@given(st.text(alphabet="ab=:#! \\\t\f\r\nu0", max_size=40), st.text(max_size=8))
+@example(text="\n0\\\r", value="")
+@given(text=st.text(alphabet="ab=:#! \\\t\f\r\nu0", max_size=40), value=st.text(max_size=8))
 def test_one_new_value_leaves_all_others_whatever_the_file_holds(text: str, value: str) -> None:
     before = PropertiesFile.parse(text, name="a.conf")
 

@@ -1,0 +1,9 @@
+"""Settings of every test run."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+
+# How long one example takes says more of the machine than of the code; every test has a time limit.
+settings.register_profile("orbitmq", deadline=None)
+settings.load_profile("orbitmq")
