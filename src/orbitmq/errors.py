@@ -21,6 +21,7 @@
     │   ├── StoreFormatError          files of a kind that is not read or written here
     │   ├── StoreDamagedError         flushed bytes that are no longer what they were
     │   ├── StoreFencedError          a failed sync: nothing is acknowledged any more
+    │   ├── RecordsDeletedError       what was asked for has been deleted
     │   └── DiskFullError             no room for another file           (retryable)
     ├── TransportError            a call that got no answer              (retryable)
     │   ├── ConnectError              no connection to the address
@@ -181,6 +182,14 @@ class StoreDamagedError(StoreError):
 
 class StoreFencedError(StoreError):
     """A failed sync: nothing is acknowledged any more."""
+
+
+class RecordsDeletedError(StoreError):
+    """What was asked for has been deleted; `start` is where the log or the queue begins now."""
+
+    def __init__(self, message: str, *, start: int) -> None:
+        super().__init__(message, hint=f"go on at {start}, where what is left begins")
+        self.start = start
 
 
 class DiskFullError(StoreError):

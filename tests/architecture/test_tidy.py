@@ -20,6 +20,8 @@ TESTED_ELSEWHERE = {
     "cli/main.py": "tests/integration/cli runs the installed command",
     "cli/logs.py": "tests/integration/cli reads what it writes",
     "cli/namesrv.py": "tests/integration/cli runs the installed command",
+    "cli/store.py": "tests/integration/cli runs the installed command",
+    "store/config.py": "a table; each option is tested where it has its effect",
     "nameserver/app.py": "tests/integration/nameserver starts it for every test",
     "nameserver/config.py": "a table; each option is tested where it has its effect",
     "nameserver/handlers.py": "tests/integration/nameserver asks each over a socket",

@@ -1,0 +1,403 @@
+"""`orbitmq store`: look at a store directory, verify it, make its queues again.
+
+Exit codes: 0 all is fine, 1 problems were found, 2 it could not run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+from rich.table import Table
+
+from orbitmq.errors import OrbitError
+from orbitmq.store.findings import Finding
+from orbitmq.store.inspection import Inspection, QueueFacts
+from orbitmq.store.inspection import inspect as inspect_store
+from orbitmq.store.readonly import ReadOnlyStore
+from orbitmq.store.rebuilding import RebuildOptions, Rebuilt
+from orbitmq.store.rebuilding import rebuild as rebuild_store
+from orbitmq.store.verification import Verification
+from orbitmq.store.verification import verify as verify_store
+
+EXIT_PROBLEMS = 1
+EXIT_COULD_NOT_RUN = 2
+# Problems shown to people; --json has more.
+_SHOWN_MAX = 50
+
+OnProgress = Callable[[int, int], None]
+
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The store, a storePathRootDir.")]
+LogPath = Annotated[
+    str,
+    typer.Option(
+        help="Folders of the log, separated by commas, where they are not DIR/commitlog; as "
+        "storePathCommitLog."
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document, for programs.")]
+IndexSlots = Annotated[
+    int | None,
+    typer.Option(help="Slots of an index file, where they are not one for each four entries."),
+]
+DelayLevels = Annotated[
+    str | None,
+    typer.Option(help="The messageDelayLevel of the broker, where it is not the default."),
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands."""
+    store = typer.Typer(
+        help="Look at a store directory, verify it, or make its queues and index again. "
+        "Exit codes: 0 all is fine, 1 problems were found, 2 it could not run.",
+        no_args_is_help=True,
+    )
+    store.command("inspect")(inspect)
+    store.command("verify")(verify)
+    store.command("rebuild")(rebuild)
+    app.add_typer(store, name="store")
+
+
+def inspect(
+    folder: Folder,
+    *,
+    count: Annotated[
+        bool, typer.Option("--count", help="Count records by topic, which reads the whole log.")
+    ] = False,
+    log_path: LogPath = "",
+    as_json: AsJson = False,
+) -> None:
+    """Show files, topics, queues and state; also while a broker writes, without changing it."""
+    with (
+        _running(),
+        ReadOnlyStore(folder, log_path=log_path) as store,
+        _progress("counting") as on_progress,
+    ):
+        found = inspect_store(store, with_counts=count, on_progress=on_progress)
+    if as_json:
+        _print_json(found)
+    else:
+        _show_inspection(found)
+
+
+def verify(
+    folder: Folder,
+    *,
+    log_path: LogPath = "",
+    index_slots: IndexSlots = None,
+    delay_levels: DelayLevels = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check every record, and whether queues and index agree with the log; changes nothing."""
+    with (
+        _running(),
+        ReadOnlyStore(folder, log_path=log_path) as store,
+        _progress("verifying") as on_progress,
+    ):
+        found = verify_store(
+            store, delay_levels=delay_levels, index_slots=index_slots, on_progress=on_progress
+        )
+    advice = found.findings.advice(str(folder))
+    if as_json:
+        findings = found.findings
+        _print_json(
+            {
+                "fine": found.is_fine,
+                "start": found.start,
+                "end": found.end,
+                "records": found.records,
+                "record_bytes": found.record_bytes,
+                "queues": found.queues,
+                "entries": found.entries,
+                "keys": found.keys,
+                "counts": {kind.value: count for kind, count in findings.counts.items()},
+                "problems": findings.problems,
+                "notes": findings.notes,
+                "advice": advice,
+            }
+        )
+    else:
+        _show_verification(found, advice)
+    if not found.is_fine:
+        raise typer.Exit(EXIT_PROBLEMS)
+
+
+def rebuild(
+    folder: Folder,
+    *,
+    log_path: LogPath = "",
+    queue_file_bytes: Annotated[
+        int | None,
+        typer.Option(help="Size of queue files, where none is there; mappedFileSizeConsumeQueue."),
+    ] = None,
+    index: Annotated[
+        bool | None,
+        typer.Option(
+            "--index/--no-index", help="Whether to make a key index; as it was by default."
+        ),
+    ] = None,
+    index_slots: IndexSlots = None,
+    index_entries: Annotated[
+        int | None, typer.Option(help="Entries of an index file, where none is there; maxIndexNum.")
+    ] = None,
+    delay_levels: DelayLevels = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make consume queues and key index again from the log; the broker must be stopped."""
+    options = RebuildOptions(
+        log_path=log_path,
+        queue_file_bytes=queue_file_bytes,
+        with_index=index,
+        index_slots=index_slots,
+        index_entries=index_entries,
+        delay_levels=delay_levels,
+    )
+    with _running(), _progress("rebuilding") as on_progress:
+        made = rebuild_store(folder, options, on_progress=on_progress)
+    if as_json:
+        _print_json(made)
+    else:
+        _show_rebuilt(made)
+
+
+# --- running ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def _running() -> Iterator[None]:
+    """End with the code for what could not run when something fails."""
+    try:
+        yield
+    except OrbitError as error:
+        _could_not_run(str(error))
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        _could_not_run(f"{where}{error.strerror or error}")
+
+
+def _could_not_run(reason: str) -> NoReturn:
+    typer.secho(f"orbitmq: {reason}", fg=typer.colors.RED, err=True)
+    raise typer.Exit(EXIT_COULD_NOT_RUN)
+
+
+@contextmanager
+def _progress(what: str) -> Iterator[OnProgress]:
+    """A bar with rate and time left, on a terminal only."""
+    if not sys.stderr.isatty():
+        yield lambda _done, _total: None
+        return
+    with Progress(
+        TextColumn(what),
+        BarColumn(),
+        DownloadColumn(binary_units=True),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    ) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+# --- showing ----------------------------------------------------------------------------------
+
+
+def _print_json(content: object) -> None:
+    typer.echo(json.dumps(content, default=_as_json, indent=2))
+
+
+def _as_json(value: object) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, Enum):
+        return value.value
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def _time(store_ms: int) -> str:
+    if store_ms <= 0:
+        return "-"
+    moment = datetime.datetime.fromtimestamp(store_ms / 1000, tz=datetime.UTC).astimezone()
+    return moment.isoformat(sep=" ", timespec="milliseconds")
+
+
+def _table(*columns: str, numbers: tuple[str, ...] = ()) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
+    return table
+
+
+def _print(*tables: Table) -> None:
+    # A pipe has no width; lines of any length are easier to read by programs than folded ones.
+    console = Console(width=None if sys.stdout.isatty() else 400, highlight=False)
+    for table in tables:
+        console.print(table)
+        console.print()
+
+
+def _show_inspection(found: Inspection) -> None:
+    state = found.state
+    facts = _table("store", found.root)
+    for name, value in (
+        ("written last by", state.written_by),
+        ("state", _state_in_words(found)),
+        ("log", f"{found.log_start} to {found.log_end} in files of {found.log_file_bytes} bytes"),
+        ("messages stored", f"{_time(found.first_store_ms)} to {_time(found.last_store_ms)}"),
+        ("watermark", _number(state.watermark)),
+        ("mark: flushed", _number(state.flushed_mark)),
+        ("mark: dispatched", _number(state.dispatched_mark)),
+        ("checkpoint: log", _time(state.checkpoint_log_ms)),
+        ("checkpoint: queues", _time(state.checkpoint_queues_ms)),
+        ("checkpoint: index", _time(state.checkpoint_index_ms)),
+    ):
+        facts.add_row(name, value)
+    for problem in (*found.unreadable, *(f"strange file {path}" for path in found.strange_files)):
+        facts.add_row("problem", problem)
+    _print(facts, _log_table(found), _queue_table(found.queues), _index_table(found))
+    if found.counts is not None:
+        counts = found.counts
+        table = _table("topic", "queued messages", numbers=("queued messages",))
+        for topic, number in sorted(counts.queued.items()):
+            table.add_row(topic, str(number))
+        table.add_row("(without queue entry)", str(counts.unqueued))
+        table.add_row("(all)", str(counts.records))
+        _print(table)
+
+
+def _state_in_words(found: Inspection) -> str:
+    state = found.state
+    if state.is_clean:
+        return "stopped cleanly"
+    if state.locked_by is not None:
+        return f"open, by process {state.locked_by}"
+    return f"open, or not stopped cleanly (abort says process {state.abort_pid or 'unknown'})"
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else str(value)
+
+
+def _log_table(found: Inspection) -> Table:
+    table = _table(
+        "log file",
+        "begins",
+        "bytes used",
+        "on disk",
+        "first stored",
+        "modified",
+        numbers=("begins", "bytes used", "on disk"),
+    )
+    for file in found.log_files:
+        table.add_row(
+            file.path,
+            str(file.first_offset),
+            str(file.used_bytes),
+            str(file.disk_bytes),
+            _time(file.first_store_ms),
+            _time(file.modified_ms),
+        )
+    return table
+
+
+def _queue_table(queues: tuple[QueueFacts, ...]) -> Table:
+    numbers = ("queue", "min offset", "max offset", "messages")
+    table = _table("topic", *numbers, "first stored", "last stored", numbers=numbers)
+    for queue in queues:
+        table.add_row(
+            queue.topic,
+            str(queue.queue_id),
+            str(queue.start),
+            str(queue.end),
+            str(queue.end - queue.start),
+            _time(queue.first_store_ms),
+            _time(queue.last_store_ms),
+        )
+    return table
+
+
+def _index_table(found: Inspection) -> Table:
+    table = _table(
+        "index file",
+        "keys",
+        "begins",
+        "ends",
+        "first stored",
+        "last stored",
+        numbers=("keys", "begins", "ends"),
+    )
+    for file in found.index_files:
+        table.add_row(
+            file.path,
+            str(file.keys),
+            str(file.begin_offset),
+            str(file.end_offset),
+            _time(file.begin_ms),
+            _time(file.end_ms),
+        )
+    return table
+
+
+def _show_verification(found: Verification, advice: list[str]) -> None:
+    typer.echo(
+        f"{found.records} records of {found.record_bytes} bytes from {found.start} to {found.end}, "
+        f"{found.entries} entries of {found.queues} queues, {found.keys} keys"
+    )
+    findings = found.findings
+    for problem in findings.problems[:_SHOWN_MAX]:
+        typer.secho(f"problem: {_problem_in_words(problem)}", fg=typer.colors.RED)
+    for note in findings.notes:
+        typer.echo(f"note: {note}")
+    if found.is_fine:
+        typer.secho("fine: no problems found", fg=typer.colors.GREEN)
+        return
+    kinds = ", ".join(
+        f"{count} {kind.value}"
+        for kind, count in sorted(findings.counts.items(), key=lambda item: item[0].value)
+    )
+    typer.echo(f"in all: {kinds}")
+    for line in advice:
+        typer.echo(f"what can be done: {line}")
+
+
+def _problem_in_words(problem: Finding) -> str:
+    words = [problem.kind.value, problem.text]
+    if problem.file:
+        at = f" at byte {problem.position}" if problem.position >= 0 else ""
+        words.append(f"in {problem.file}{at}")
+    if problem.offset >= 0:
+        words.append(f"offset {problem.offset}")
+    if problem.topic:
+        words.append(f"topic {problem.topic} queue {problem.queue_id}")
+    if problem.first_number >= 0:
+        last = f" to {problem.last_number}" if problem.last_number != problem.first_number else ""
+        words.append(f"number {problem.first_number}{last}")
+    return ", ".join(words)
+
+
+def _show_rebuilt(made: Rebuilt) -> None:
+    index = f"{made.keys} keys" if made.has_index else "no index"
+    typer.echo(
+        f"made from {made.records} records from {made.start} to {made.end}: {made.entries} entries "
+        f"of {made.queues} queues, {index}"
+    )
+    for note in made.notes:
+        typer.echo(f"note: {note}")

@@ -1,0 +1,1 @@
+"""The message store: RocketMQ's files, written, recovered and read; no network."""

@@ -1,0 +1,178 @@
+"""Options of the store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from orbitmq.settings import option
+
+_KIB = 1024
+_MIB = 1024 * 1024
+
+
+class FlushMode(StrEnum):
+    """When a message counts as stored."""
+
+    SYNC = "SYNC_FLUSH"
+    ASYNC = "ASYNC_FLUSH"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreConfig:
+    """How the store keeps its files."""
+
+    root: Path = option(Path("~/store"), java="storePathRootDir", doc="Folder of the store.")
+    log_path: str = option(
+        "",
+        java="storePathCommitLog",
+        doc="Folder of the commit log, or several separated by commas; empty means commitlog in "
+        "storePathRootDir.",
+    )
+    log_file_bytes: int = option(
+        1024 * _MIB,
+        low=64 * _KIB,
+        high=2048 * _MIB - 1,
+        java="mappedFileSizeCommitLog",
+        doc="Size of each file of the commit log; must stay what the store was written with.",
+    )
+    queue_file_bytes: int = option(
+        6_000_000,
+        low=20,
+        high=2048 * _MIB - 1,
+        java="mappedFileSizeConsumeQueue",
+        doc="Size of each file of a consume queue, rounded up to a multiple of 20.",
+    )
+    flush_mode: FlushMode = option(
+        FlushMode.SYNC,
+        java="flushDiskType",
+        doc="SYNC_FLUSH acknowledges a message once it is on disk, ASYNC_FLUSH before.",
+    )
+    flush_interval_ms: int = option(
+        500,
+        low=1,
+        high=60_000,
+        java="flushIntervalCommitLog",
+        doc="Pause between two background flushes of the commit log.",
+    )
+    flush_pages_min: int = option(
+        4,
+        low=0,
+        high=1_000_000,
+        java="flushCommitLogLeastPages",
+        doc="A background flush waits for this many dirty pages of 4 KiB.",
+    )
+    flush_thorough_interval_ms: int = option(
+        10_000,
+        low=1,
+        high=3_600_000,
+        java="flushCommitLogThoroughInterval",
+        doc="After this long a background flush happens however few pages are dirty.",
+    )
+    flush_timeout_ms: int = option(
+        5000,
+        low=1,
+        high=600_000,
+        java="syncFlushTimeout",
+        doc="A send that waits longer for its flush is answered FLUSH_DISK_TIMEOUT.",
+    )
+    queue_flush_interval_ms: int = option(
+        1000,
+        low=1,
+        high=60_000,
+        java="flushIntervalConsumeQueue",
+        doc="Pause between two flushes of the consume queues, which also writes the checkpoint.",
+    )
+    queue_flush_thorough_interval_ms: int = option(
+        60_000,
+        low=1,
+        high=3_600_000,
+        java="flushConsumeQueueThoroughInterval",
+        doc="After this long the consume queues are flushed however many of them have news.",
+    )
+    body_bytes_max: int = option(
+        4 * _MIB,
+        low=10,
+        high=1024 * _MIB,
+        live=True,
+        java="maxMessageSize",
+        doc="Largest body, and largest batch.",
+    )
+    index_enable: bool = option(
+        True, java="messageIndexEnable", doc="Index messages by key and unique id."
+    )
+    index_slots: int = option(
+        5_000_000,
+        low=1,
+        high=100_000_000,
+        java="maxHashSlotNum",
+        doc="Hash slots of an index file; must stay what the store was written with.",
+    )
+    index_entries: int = option(
+        20_000_000,
+        low=2,
+        high=100_000_000,
+        java="maxIndexNum",
+        doc="Entries of an index file; must stay what the store was written with.",
+    )
+    query_count_max: int = option(
+        64, low=1, high=10_000, java="maxMsgsNumBatch", doc="Messages found by one query at most."
+    )
+    check_bodies: bool = option(
+        True, java="checkCRCOnRecover", doc="Check the checksum of every body in recovery."
+    )
+    delay_levels: str = option(
+        "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
+        java="messageDelayLevel",
+        doc="Delays of the levels 1, 2, 3 and so on.",
+    )
+    memory_count_max: int = option(
+        32,
+        low=1,
+        high=1_000_000,
+        java="maxTransferCountOnMessageInMemory",
+        doc="Messages of one read at most, when they are near the end of the log.",
+    )
+    memory_bytes_max: int = option(
+        256 * _KIB,
+        low=1,
+        high=128 * _MIB,
+        java="maxTransferBytesOnMessageInMemory",
+        doc="Bytes of one read at most, when they are near the end of the log.",
+    )
+    disk_count_max: int = option(
+        8,
+        low=1,
+        high=1_000_000,
+        java="maxTransferCountOnMessageInDisk",
+        doc="Messages of one read at most, when they are far behind the end of the log.",
+    )
+    disk_bytes_max: int = option(
+        64 * _KIB,
+        low=1,
+        high=128 * _MIB,
+        java="maxTransferBytesOnMessageInDisk",
+        doc="Bytes of one read at most, when they are far behind the end of the log.",
+    )
+    scan_bytes_max: int = option(
+        16_000,
+        low=20,
+        high=128 * _MIB,
+        java="maxFilterMessageSize",
+        doc="Bytes of queue entries looked at by one read at most, 20 for each entry.",
+    )
+    memory_percent: int = option(
+        40,
+        low=1,
+        high=100,
+        java="accessMessageInMemoryMaxRatio",
+        doc="Messages within this share of the machine's memory behind the end count as near.",
+    )
+    open_files_max: int = option(
+        512,
+        low=8,
+        high=100_000,
+        java="consumeQueueOpenFilesMax",
+        doc="Files of consume queues kept open at once.",
+    )

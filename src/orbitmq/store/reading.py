@@ -1,0 +1,249 @@
+"""Reading a queue: which records a consumer gets, and where it goes on.
+
+The rules are RocketMQ's: what an offset outside the queue means, how many messages and bytes one
+read returns near the end of the log and far behind it, how many entries a filter may skip.
+
+Threads: any. A record that is no longer what it was is never returned: reading stops before it,
+and raises StoreDamagedError when it is the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from orbitmq.errors import StoreDamagedError
+from orbitmq.model.queues import QueueOffset
+from orbitmq.store.consume_queue import ENTRY, ENTRY_BYTES
+from orbitmq.store.record_checks import damage_of
+
+if TYPE_CHECKING:
+    from orbitmq.store.commit_log import CommitLog
+    from orbitmq.store.config import StoreConfig
+    from orbitmq.store.consume_queue import ConsumeQueue
+
+# No read is larger than this, whatever is asked for.
+_READ_BYTES_MAX: Final = 128 * 1024 * 1024
+_READ_BYTES_MIN: Final = 100
+# Compat: entries of these queues lead to records of other topics.
+_SHARED_RECORDS: Final = "%LMQ%"
+_ZERO: Final = QueueOffset(0)
+
+TagFilter = Callable[[int], bool]
+RecordFilter = Callable[[bytes], bool]
+
+
+class ReadStatus(Enum):
+    """What a read found; the names are RocketMQ's, since consumers see them as a remark."""
+
+    FOUND = "FOUND"
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
+    MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
+    OFFSET_FOUND_NULL = "OFFSET_FOUND_NULL"
+    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
+    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
+    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
+    NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
+    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+
+
+@dataclass(slots=True, kw_only=True)
+class Read:
+    """What a read returned."""
+
+    status: ReadStatus
+    next_offset: QueueOffset
+    start: QueueOffset = _ZERO
+    end: QueueOffset = _ZERO
+    records: list[bytes] = field(default_factory=list)
+    record_bytes: int = 0
+    # Entries that a filter passed over.
+    filtered_count: int = 0
+    # Whether the next messages lie so far behind that a slave should serve them.
+    far_behind: bool = False
+
+
+class QueueReader:
+    """Reads queues of one store."""
+
+    def __init__(self, commit_log: CommitLog, config: StoreConfig, *, memory_bytes: int) -> None:
+        self._log = commit_log
+        self._config = config
+        self._near_bytes = memory_bytes * config.memory_percent // 100
+
+    def read(
+        self,
+        queue: ConsumeQueue | None,
+        offset: QueueOffset,
+        count_max: int,
+        *,
+        bytes_max: int = _READ_BYTES_MAX,
+        tag_filter: TagFilter | None = None,
+        record_filter: RecordFilter | None = None,
+    ) -> Read:
+        """Read up to `count_max` records from `offset` on."""
+        if queue is None:
+            # Compat: Java makes the queue when it is asked for, and finds it empty.
+            return Read(status=ReadStatus.NO_MESSAGE_IN_QUEUE, next_offset=QueueOffset(0))
+        start, end = queue.start, queue.end
+        outside = _outside(offset, start, end)
+        if outside is not None:
+            status, next_offset = outside
+            return Read(status=status, next_offset=next_offset, start=start, end=end)
+        result = Read(
+            status=ReadStatus.NO_MATCHED_MESSAGE, next_offset=offset, start=start, end=end
+        )
+        entries = queue.entries(
+            offset, max(self._config.scan_bytes_max // ENTRY_BYTES, count_max, 1)
+        )
+        if not entries:
+            result.status = ReadStatus.OFFSET_FOUND_NULL
+            per_file = queue.entries_per_file
+            result.next_offset = QueueOffset((offset // per_file + 1) * per_file)
+            return result
+        limits = _Limits(self._config, count_max, min(bytes_max, _READ_BYTES_MAX))
+        self._collect(queue, entries, result, limits, tag_filter, record_filter)
+        return result
+
+    def _collect(
+        self,
+        queue: ConsumeQueue,
+        entries: bytes,
+        result: Read,
+        limits: _Limits,
+        tag_filter: TagFilter | None,
+        record_filter: RecordFilter | None,
+    ) -> None:
+        log_end = self._log.end
+        skip_below = scanned = 0
+        missed = ReadStatus.NO_MATCHED_MESSAGE
+        for physical_offset, record_bytes, tag_hash in ENTRY.iter_unpack(entries):
+            near = log_end - physical_offset <= self._near_bytes
+            if limits.are_reached(result, record_bytes, near=near):
+                break
+            number = result.next_offset
+            result.next_offset = QueueOffset(number + 1)
+            scanned = physical_offset
+            if physical_offset < skip_below:
+                continue
+            if tag_filter is not None and not tag_filter(tag_hash):
+                result.filtered_count += 1
+                missed = ReadStatus.NO_MATCHED_MESSAGE
+                continue
+            read = self._log.read if near else self._log.pread
+            record = read(physical_offset, record_bytes)
+            if record is None:
+                missed = ReadStatus.MESSAGE_WAS_REMOVING
+                file_bytes = self._log.file_bytes
+                skip_below = (physical_offset // file_bytes + 1) * file_bytes
+                continue
+            damage = self._damage(queue, number, physical_offset, record)
+            if damage is not None:
+                if not result.records:
+                    raise damage
+                result.next_offset = number
+                break
+            if record_filter is not None and not record_filter(record):
+                result.filtered_count += 1
+                missed = ReadStatus.NO_MATCHED_MESSAGE
+                continue
+            result.records.append(record)
+            result.record_bytes += record_bytes
+            skip_below = 0
+        result.status = ReadStatus.FOUND if result.records else missed
+        result.far_behind = log_end - scanned > self._near_bytes
+
+    def _damage(
+        self, queue: ConsumeQueue, number: QueueOffset, physical_offset: int, record: bytes
+    ) -> StoreDamagedError | None:
+        shared = queue.topic.startswith(_SHARED_RECORDS)
+        damage = damage_of(
+            record,
+            physical_offset,
+            topic=None if shared else queue.topic.encode(),
+            queue_id=queue.queue_id,
+        )
+        if not damage:
+            return None
+        file = self._log.file_at(physical_offset)
+        where = f"{file.path} at byte {physical_offset - file.first_offset}" if file else "the log"
+        return StoreDamagedError(
+            f"message {number} of topic {queue.topic!r} queue {queue.queue_id}, in {where} "
+            f"(offset {physical_offset}): {damage}",
+            hint="run: orbitmq store verify; a consumer goes on behind it when its offset is reset",
+        )
+
+
+class _Limits:
+    """How much one read may return."""
+
+    __slots__ = ("_bytes_max", "_config", "_count_max")
+
+    def __init__(self, config: StoreConfig, count_max: int, bytes_max: int) -> None:
+        self._config = config
+        self._count_max = count_max
+        self._bytes_max = bytes_max
+
+    def are_reached(self, result: Read, record_bytes: int, *, near: bool) -> bool:
+        """Whether a record more would be too much; never before the first, however large."""
+        if not result.records:
+            return False
+        config = self._config
+        count_limit = config.memory_count_max if near else config.disk_count_max
+        bytes_limit = config.memory_bytes_max if near else config.disk_bytes_max
+        return (
+            len(result.records) >= min(self._count_max, count_limit)
+            or result.record_bytes + record_bytes > min(bytes_limit, self._bytes_max)
+            or result.record_bytes >= max(self._bytes_max, _READ_BYTES_MIN)
+        )
+
+
+def _outside(
+    offset: QueueOffset, start: QueueOffset, end: QueueOffset
+) -> tuple[ReadStatus, QueueOffset] | None:
+    """Say what an offset outside the queue means; None when it lies inside."""
+    if end == 0:
+        return ReadStatus.NO_MESSAGE_IN_QUEUE, QueueOffset(0)
+    if offset < start:
+        return ReadStatus.OFFSET_TOO_SMALL, start
+    if offset == end:
+        return ReadStatus.OFFSET_OVERFLOW_ONE, offset
+    if offset > end:
+        return ReadStatus.OFFSET_OVERFLOW_BADLY, end
+    return None
+
+
+class Boundary(Enum):
+    """Which message a time between two messages means."""
+
+    LOWER = "the first at or after it"
+    UPPER = "the last at or before it"
+
+
+def offset_at_time(
+    queue: ConsumeQueue,
+    time_ms: int,
+    store_ms_at: Callable[[int], int | None],
+    boundary: Boundary = Boundary.LOWER,
+) -> QueueOffset:
+    """Find the queue offset at a store time, by halving: store times never fall in a queue."""
+    start, end = queue.start, queue.end
+
+    def is_before(number: int) -> bool:
+        entry = queue.entry(QueueOffset(number))
+        store_ms = store_ms_at(entry[0]) if entry else None
+        # What was deleted is older than everything that is left.
+        if store_ms is None:
+            return True
+        return store_ms < time_ms if boundary is Boundary.LOWER else store_ms <= time_ms
+
+    low, high = start, end
+    while low < high:
+        middle = QueueOffset((low + high) // 2)
+        if is_before(middle):
+            low = QueueOffset(middle + 1)
+        else:
+            high = middle
+    return low if boundary is Boundary.LOWER else max(QueueOffset(low - 1), start)

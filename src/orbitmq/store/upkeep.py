@@ -1,0 +1,121 @@
+"""Upkeep: a thread that makes log files ready, writes queues, and saves progress.
+
+Everything here may wait for the disk, which those who append and flush must not.
+
+Threads: one of its own; `wake` and `stop` from any.
+Crash: nothing of its own. A sync that fails fences the store; a write for which there is no room
+is tried again, and meanwhile nothing can be appended, so that memory does not fill up.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from orbitmq.errors import StoreError
+
+if TYPE_CHECKING:
+    from orbitmq.clock import Clock
+    from orbitmq.store.commit_log import CommitLog
+    from orbitmq.store.consume_queues import ConsumeQueues
+
+log = logging.getLogger(__name__)
+
+# So many queues are synced every time; more of them only after the thorough interval.
+_FEW_QUEUES: Final = 64
+
+
+class Upkeep:
+    """Keeps the store's files in order behind those who append."""
+
+    def __init__(
+        self,
+        *,
+        commit_log: CommitLog,
+        queues: ConsumeQueues,
+        save: Callable[[], None],
+        retry: Callable[[], None],
+        fence: Callable[[str], None],
+        clock: Clock,
+        interval_ms: int,
+        thorough_interval_ms: int,
+    ) -> None:
+        self._log = commit_log
+        self._queues = queues
+        self._save = save
+        self._retry = retry
+        self._fence = fence
+        self._clock = clock
+        self._interval_ms = interval_ms
+        self._thorough_interval_ms = thorough_interval_ms
+        self._saved_ms = clock.monotonic_ms()
+        self._next_round_ms = self._saved_ms + interval_ms
+        self._wake = threading.Event()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="store upkeep", daemon=True)
+        self._file_failed = False
+        # Why queues cannot be written at present; None when they can.
+        self.trouble: StoreError | None = None
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Have the next log file made and pages touched without waiting for the interval."""
+        if not self._wake.is_set():
+            self._wake.set()
+
+    def stop(self) -> None:
+        """End; what is not saved is left to whoever closes the store."""
+        self._stopping = True
+        self._wake.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping:
+            woken = self._wake.wait(self._interval_ms / 1000)
+            self._wake.clear()
+            if self._stopping:
+                return
+            self._prepare_log()
+            if not woken or self._clock.monotonic_ms() >= self._next_round_ms:
+                self.round()
+
+    def _prepare_log(self) -> None:
+        try:
+            self._log.make_ready()
+            self._log.touch_ahead()
+        except (OSError, StoreError) as error:
+            # Not urgent: the file that is written has room, and who needs the next one is told.
+            if not self._file_failed:
+                log.warning("next log file cannot be made yet reason=%s", error)
+            self._file_failed = True
+        else:
+            self._file_failed = False
+
+    def round(self) -> None:
+        """Write queues, and save progress when it is time."""
+        now_ms = self._clock.monotonic_ms()
+        self._next_round_ms = now_ms + self._interval_ms
+        try:
+            self._retry()
+            self._queues.write()
+            few = self._queues.unsynced_count <= _FEW_QUEUES
+            if few or now_ms - self._saved_ms >= self._thorough_interval_ms:
+                self._save()
+                self._saved_ms = now_ms
+        except StoreError as error:
+            if self.trouble is None:
+                log.warning("queues cannot be written reason=%s", error)
+            self.trouble = error
+        except OSError as error:
+            self._fence(str(error))
+        except Exception as error:
+            log.exception("upkeep of the store failed")
+            self._fence(str(error))
+        else:
+            self.trouble = None

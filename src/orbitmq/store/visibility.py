@@ -1,0 +1,78 @@
+"""Visibility: what is flushed or published is indexed, then it may be seen.
+
+Threads: any; the flush thread under SYNC_FLUSH, whoever publishes under ASYNC_FLUSH.
+Crash: nothing of its own; recovery feeds queues and index again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from orbitmq.errors import StoreDamagedError, StoreError
+from orbitmq.model.queues import PhysicalOffset
+
+if TYPE_CHECKING:
+    from orbitmq.store.consume_queue import ConsumeQueue
+    from orbitmq.store.dispatcher import Dispatcher
+    from orbitmq.store.watermark import Watermark
+
+log = logging.getLogger(__name__)
+
+OnVisible = Callable[[set["ConsumeQueue"]], None]
+
+
+class Visibility:
+    """Shows records once they may be seen."""
+
+    def __init__(self, dispatcher: Dispatcher, watermark: Watermark) -> None:
+        self._dispatcher = dispatcher
+        self._watermark = watermark
+        self._wanted = watermark.offset
+        self._lock = threading.Lock()
+        self._callbacks: tuple[OnVisible, ...] = ()
+        # Why queues or index cannot follow the log at present; None when they do.
+        self.trouble: StoreError | None = None
+
+    @property
+    def offset(self) -> PhysicalOffset:
+        """Records below may be seen."""
+        return self._watermark.offset
+
+    def tell(self, callback: OnVisible) -> None:
+        """Have `callback` told which queues grew, once per round."""
+        self._callbacks = (*self._callbacks, callback)
+
+    def show(self, end: PhysicalOffset) -> None:
+        """Let the records below `end` be seen.
+
+        When queues or index cannot take them (a full disk), they stay hidden and `retry` shows
+        them later; the log has them.
+        """
+        with self._lock:
+            self._wanted = max(self._wanted, end)
+            if self._wanted <= self._watermark.offset:
+                return
+            try:
+                grown = self._dispatcher.advance(self._wanted)
+            except StoreDamagedError:
+                raise
+            except StoreError as error:
+                if self.trouble is None:
+                    log.warning("queues and index stand still reason=%s", error)
+                self.trouble = error
+                return
+            self.trouble = None
+            self._watermark.raise_to(self._wanted)
+        for callback in self._callbacks:
+            try:
+                callback(grown)
+            except Exception:
+                log.exception("a listener for new messages failed")
+
+    def retry(self) -> None:
+        """Show what could not be shown before."""
+        if self.trouble is not None:
+            self.show(self._wanted)

@@ -1,0 +1,25 @@
+"""Folders for crash tests: in memory where that is possible, since most of them sync nothing."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SHARED_MEMORY = Path("/dev/shm")
+
+
+@pytest.fixture
+def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Take the place of pytest's folder on disk."""
+    if not SHARED_MEMORY.is_dir():
+        yield tmp_path_factory.mktemp("crash")
+        return
+    folder = Path(tempfile.mkdtemp(prefix="orbitmq-crash-", dir=SHARED_MEMORY))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)

@@ -1,0 +1,261 @@
+"""The log: files of one size, blanks at their ends, and an end that only grows."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from orbitmq.errors import DiskFullError, MessageError, StateError
+from orbitmq.model.queues import PhysicalOffset
+from orbitmq.record.decode import Verdict, examine
+from orbitmq.store.commit_log import CommitLog
+
+FILE_BYTES = 64 * 1024
+
+
+def _log(folder: Path) -> CommitLog:
+    log = CommitLog([folder], FILE_BYTES)
+    log.load()
+    return log
+
+
+def _fill(byte: bytes, offsets: list[int] | None = None):  # type: ignore[no-untyped-def]  # a closure
+    def encode(buffer: memoryview, physical_offset: int) -> None:
+        buffer[:] = byte * len(buffer)
+        if offsets is not None:
+            offsets.append(physical_offset)
+
+    return encode
+
+
+def test_bytes_lie_one_behind_the_other(tmp_path: Path) -> None:
+    log = _log(tmp_path)
+
+    first, second = log.append(100, _fill(b"a")), log.append(50, _fill(b"b"))
+
+    assert (first, second, log.end) == (0, 100, 150)
+    assert log.read(0, 150) == b"a" * 100 + b"b" * 50
+    assert log.pread(90, 20) == b"a" * 10 + b"b" * 10
+    assert log.read(100, 51) is None
+    assert (tmp_path / "00000000000000000000").stat().st_size == FILE_BYTES
+
+
+@pytest.mark.parametrize("left", [8, 9, 107])
+def test_what_does_not_fit_leaves_a_blank_and_begins_the_next_file(
+    tmp_path: Path, left: int
+) -> None:
+    log = _log(tmp_path)
+    log.append(FILE_BYTES - left, _fill(b"a"))
+
+    offset = log.append(100, _fill(b"b"))
+
+    assert offset == FILE_BYTES
+    blank = examine(log.files[0].view, FILE_BYTES - left, FILE_BYTES, check_body=False)
+    assert (blank.verdict, blank.size) == (Verdict.BLANK, left)
+    assert log.end == FILE_BYTES + 100
+
+
+def test_a_file_keeps_eight_bytes_for_its_blank(tmp_path: Path) -> None:
+    log = _log(tmp_path)
+
+    assert log.append(FILE_BYTES - 8, _fill(b"a")) == 0
+    with pytest.raises(MessageError, match="do not fit a log file"):
+        log.append(FILE_BYTES - 7, _fill(b"a"))
+
+
+def test_a_log_that_ends_where_a_file_ends_goes_on_in_the_next(tmp_path: Path) -> None:
+    log = _log(tmp_path)
+    log.append(FILE_BYTES - 50, _fill(b"a"))
+    log.append(100, _fill(b"b"))
+    log.cut(PhysicalOffset(FILE_BYTES), flushed=PhysicalOffset(0))
+
+    assert len(log.files) == 1
+    assert log.append(100, _fill(b"c")) == FILE_BYTES
+    assert len(log.files) == 2
+
+
+def test_bytes_whose_writing_fails_are_not_there(tmp_path: Path) -> None:
+    log = _log(tmp_path)
+    log.append(100, _fill(b"a"))
+
+    def fail(buffer: memoryview, _: int) -> None:
+        buffer[:50] = b"x" * 50
+        raise MessageError("no")
+
+    with pytest.raises(MessageError):
+        log.append(100, fail)
+
+    assert log.end == 100
+    assert not any(log.files[0].view[100:])
+
+
+def test_a_full_disk_leaves_the_log_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = _log(tmp_path)
+    log.append(FILE_BYTES - 50, _fill(b"a"))
+    allocate = os.posix_fallocate
+
+    def full(*_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.posix_fallocate", full)
+    with pytest.raises(DiskFullError):
+        log.append(100, _fill(b"b"))
+    assert log.end == FILE_BYTES - 50
+    assert not any(log.files[0].view[FILE_BYTES - 50 :])
+
+    monkeypatch.setattr("os.posix_fallocate", allocate)
+    assert log.append(100, _fill(b"b")) == FILE_BYTES
+
+
+def test_the_next_file_is_made_ready_once_half_of_one_is_full_and_is_used(tmp_path: Path) -> None:
+    log = _log(tmp_path)
+    log.make_ready()
+    log.append(100, _fill(b"a"))
+    log.make_ready()
+    assert len(list(tmp_path.iterdir())) == 1
+    log.append(FILE_BYTES // 2, _fill(b"a"))
+    assert log.wants_upkeep
+
+    log.make_ready()
+    log.touch_ahead()
+    log.make_ready()
+
+    assert len(list(tmp_path.iterdir())) == 2
+    assert not log.wants_upkeep
+    inode = (tmp_path / f"{FILE_BYTES:020d}").stat().st_ino
+    log.append(FILE_BYTES // 2, _fill(b"b"))
+    assert (tmp_path / f"{FILE_BYTES:020d}").stat().st_ino == inode
+
+
+def test_a_file_made_ready_is_dropped_on_closing(tmp_path: Path) -> None:
+    log = _log(tmp_path)
+    log.append(FILE_BYTES - 100, _fill(b"a"))
+    log.make_ready()
+
+    log.close()
+
+    assert [path.name for path in tmp_path.iterdir()] == ["00000000000000000000"]
+    with pytest.raises(StateError):
+        log.append(10, _fill(b"a"))
+
+
+def test_making_files_ready_and_appending_at_once_never_collide(tmp_path: Path) -> None:
+    log = _log(tmp_path)
+    done = threading.Event()
+    failures: list[BaseException] = []
+
+    def make_ready() -> None:
+        try:
+            while not done.is_set():
+                log.make_ready()
+                log.touch_ahead()
+        except BaseException as error:  # noqa: BLE001  # shown by the assertion
+            failures.append(error)
+
+    maker = threading.Thread(target=make_ready)
+    maker.start()
+    offsets: list[int] = []
+    for _ in range(400):
+        log.append(5000, _fill(b"a", offsets))
+    done.set()
+    maker.join()
+
+    assert failures == []
+    assert offsets == sorted(offsets)
+    assert all(log.pread(offset, 5000) == b"a" * 5000 for offset in offsets)
+
+
+def test_a_long_log_needs_few_descriptors(tmp_path: Path) -> None:
+    log = _log(tmp_path)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    offsets: list[int] = []
+    for _ in range(60):
+        log.append(FILE_BYTES - 8, _fill(b"a", offsets))
+        log.sync()
+
+    assert all(log.pread(offset, 10) == b"a" * 10 for offset in offsets)
+    # A file has a descriptor, and its mapping keeps another.
+    assert len(list(Path("/proc/self/fd").iterdir())) - before <= 2 * 12
+
+
+def test_a_sync_covers_every_file_since_the_last_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = _log(tmp_path)
+    synced: list[str] = []
+    sync = os.fdatasync
+
+    def spy(descriptor: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+        sync(descriptor)
+
+    for _ in range(3):
+        log.append(FILE_BYTES - 8, _fill(b"a"))
+    monkeypatch.setattr("os.fdatasync", spy)
+
+    assert log.sync() == log.end == log.flushed
+    assert synced == [f"{n * FILE_BYTES:020d}" for n in range(3)]
+    synced.clear()
+    log.sync()
+    assert synced == []
+
+
+def test_a_cut_zeroes_its_file_drops_the_ones_behind_and_syncs_all_that_was_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = _log(tmp_path)
+    for _ in range(3):
+        log.append(FILE_BYTES - 8, _fill(b"a"))
+    synced: list[str] = []
+    sync = os.fdatasync
+
+    def spy(descriptor: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+        sync(descriptor)
+
+    monkeypatch.setattr("os.fdatasync", spy)
+    log.cut(PhysicalOffset(FILE_BYTES + 10), flushed=PhysicalOffset(100))
+
+    assert (log.end, log.flushed) == (FILE_BYTES + 10, FILE_BYTES + 10)
+    assert len(list(tmp_path.iterdir())) == 2
+    assert bytes(log.files[1].view) == b"a" * 10 + bytes(FILE_BYTES - 10)
+    assert synced == ["00000000000000000000", f"{FILE_BYTES:020d}"]
+
+
+def test_the_oldest_file_is_deleted_while_others_are_read_and_the_last_one_never(
+    tmp_path: Path,
+) -> None:
+    log = _log(tmp_path)
+    for _ in range(2):
+        log.append(FILE_BYTES - 8, _fill(b"a"))
+
+    assert log.delete_first() == FILE_BYTES
+    assert log.start == FILE_BYTES
+    assert log.pread(0, 10) is None
+    assert log.read(FILE_BYTES, 10) == b"a" * 10
+    with pytest.raises(StateError, match="never deleted"):
+        log.delete_first()
+
+
+def test_files_are_spread_over_folders_as_java_does(tmp_path: Path) -> None:
+    folders = [tmp_path / "a", tmp_path / "b"]
+    log = CommitLog(folders, FILE_BYTES)
+    log.load()
+    offsets: list[int] = []
+    for _ in range(3):
+        log.append(FILE_BYTES - 8, _fill(b"a", offsets))
+    log.sync()
+    log.close()
+
+    assert [len(list(folder.iterdir())) for folder in folders] == [2, 1]
+    again = CommitLog(folders, FILE_BYTES)
+    again.load()
+    assert [file.first_offset for file in again.files] == offsets
+    assert again.file_at(3 * FILE_BYTES) is None
+    assert again.file_at(-1) is None

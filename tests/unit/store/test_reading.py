@@ -1,0 +1,241 @@
+"""Reading a queue by RocketMQ's rules."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orbitmq.clock import ManualClock
+from orbitmq.errors import StoreDamagedError
+from orbitmq.record.decode import decode_record
+from orbitmq.record.scan import hash_tag
+from orbitmq.store.message_store import MessageStore
+from orbitmq.store.reading import Boundary, QueueReader, Read, ReadStatus
+from tests.unit.store.stores import LOG_FILE_BYTES, config_at, message, open_store
+
+TOPIC = "orders"
+
+
+@pytest.fixture
+def store(tmp_path: Path):  # type: ignore[no-untyped-def]  # a generator fixture
+    with open_store(tmp_path) as opened:
+        yield opened
+
+
+def _bodies(found: Read) -> list[bytes]:
+    return [decode_record(record).body for record in found.records]
+
+
+def _fill(store: MessageStore, count: int, **fields: object) -> None:
+    store.put_batch([message(b"%d" % number, **fields) for number in range(count)])
+
+
+@pytest.mark.parametrize(
+    ("offset", "status", "next_offset"),
+    [
+        (-1, ReadStatus.OFFSET_TOO_SMALL, 0),
+        (5, ReadStatus.OFFSET_OVERFLOW_ONE, 5),
+        (6, ReadStatus.OFFSET_OVERFLOW_BADLY, 5),
+        (99, ReadStatus.OFFSET_OVERFLOW_BADLY, 5),
+    ],
+)
+def test_an_offset_outside_says_where_to_go_on(
+    store: MessageStore, offset: int, status: ReadStatus, next_offset: int
+) -> None:
+    _fill(store, 5)
+
+    found = store.read(TOPIC, 0, offset)
+
+    assert (found.status, found.next_offset, found.records) == (status, next_offset, [])
+    assert (found.start, found.end) == (0, 5)
+
+
+def test_a_queue_that_nobody_knows_is_empty(store: MessageStore) -> None:
+    found = store.read("nobody", 0, 7)
+
+    assert (found.status, found.next_offset) == (ReadStatus.NO_MESSAGE_IN_QUEUE, 0)
+
+
+def test_messages_come_in_order_up_to_the_count(store: MessageStore) -> None:
+    _fill(store, 50)
+
+    assert _bodies(store.read(TOPIC, 0, 3, 4)) == [b"3", b"4", b"5", b"6"]
+    found = store.read(TOPIC, 0, 3, 1000)
+    assert (found.status, len(found.records)) == (ReadStatus.FOUND, 32)
+    assert found.next_offset == 35
+    assert found.record_bytes == sum(len(record) for record in found.records)
+    assert not found.far_behind
+
+
+def test_one_read_ends_with_the_file_of_the_queue(store: MessageStore) -> None:
+    _fill(store, 50)
+
+    assert len(store.read(TOPIC, 0, 35).records) == 5
+    assert len(store.read(TOPIC, 0, 40).records) == 10
+
+
+def test_the_first_message_comes_however_large_it_is(tmp_path: Path) -> None:
+    with open_store(tmp_path, memory_bytes_max=500) as store:
+        store.put(message(bytes(5000)))
+        store.put_batch([message(bytes(100))] * 4)
+
+        assert len(store.read(TOPIC, 0, 0).records) == 1
+        assert len(store.read(TOPIC, 0, 1).records) == 2
+
+
+def test_messages_far_behind_come_in_smaller_portions_and_past_the_mapping(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        _fill(store, 50)
+        log, config = store.parts.log, config_at(tmp_path)
+        mapped_reads: list[int] = []
+        log.read = lambda offset, _: mapped_reads.append(offset)  # type: ignore[assignment, method-assign]  # a spy
+        reader = QueueReader(log, config, memory_bytes=1000)
+        (queue,) = store.queues()
+
+        found = reader.read(queue, queue.start, 32)
+
+        assert len(found.records) == 8
+        assert found.far_behind
+        assert mapped_reads == []
+
+
+def test_bytes_asked_for_are_a_limit_from_the_second_message_on(store: MessageStore) -> None:
+    _fill(store, 5)
+    (queue,) = store.queues()
+    size = len(store.read(TOPIC, 0, 0, 1).records[0])
+
+    def count(bytes_max: int) -> int:
+        return len(store._reader.read(queue, queue.start, 32, bytes_max=bytes_max).records)
+
+    assert [count(n) for n in (1, size, 2 * size - 1, 2 * size, 99_999)] == [1, 1, 1, 2, 5]
+
+
+def test_tags_are_compared_before_the_record_is_read(store: MessageStore) -> None:
+    for number in range(10):
+        tag = "even" if number % 2 == 0 else "odd"
+        store.put(message(b"%d" % number, properties={"TAGS": tag}))
+
+    def only(tag: bytes) -> Callable[[int], bool]:
+        return lambda hashed: hashed == hash_tag(tag)
+
+    found = store.read(TOPIC, 0, 0, 3, tag_filter=only(b"odd"))
+    assert _bodies(found) == [b"1", b"3", b"5"]
+    assert (found.next_offset, found.filtered_count) == (6, 3)
+    nothing = store.read(TOPIC, 0, 0, tag_filter=only(b"none"))
+    assert (nothing.status, nothing.next_offset) == (ReadStatus.NO_MATCHED_MESSAGE, 10)
+
+
+def test_a_filter_looks_at_so_many_entries_and_no_more(tmp_path: Path) -> None:
+    with open_store(tmp_path, scan_bytes_max=10 * 20) as store:
+        _fill(store, 30)
+
+        found = store.read(TOPIC, 0, 0, 3, record_filter=lambda _: False)
+        assert (found.status, found.next_offset) == (ReadStatus.NO_MATCHED_MESSAGE, 10)
+        wide = store.read(TOPIC, 0, 0, 20, record_filter=lambda _: False)
+        assert wide.next_offset == 20
+
+
+def test_records_that_are_deleted_are_said_to_be_removing(store: MessageStore) -> None:
+    for number in range(30):
+        store.put(message(b"%d" % number + bytes(8000)))
+    store.parts.log.delete_first()
+    first_kept = LOG_FILE_BYTES // 8100  # so many records of 8 KB lay in the first file
+
+    gone = store.read(TOPIC, 0, 0, 1, record_filter=lambda _: True)
+
+    assert gone.status is ReadStatus.FOUND
+    assert decode_record(gone.records[0]).physical_offset >= LOG_FILE_BYTES
+    assert gone.next_offset == first_kept + 1
+    only_gone = QueueReader(store.parts.log, config_at(Path(), scan_bytes_max=20), memory_bytes=1)
+    (queue,) = store.queues()
+    found = only_gone.read(queue, queue.start, 1)
+    assert (found.status, found.next_offset) == (ReadStatus.MESSAGE_WAS_REMOVING, 1)
+
+
+def test_entries_that_cannot_be_read_lead_to_the_next_file(store: MessageStore) -> None:
+    _fill(store, 50)
+    (queue,) = store.queues()
+    queue.write()
+    queue._files.forget(queue.folder / f"{0:020d}")
+    (queue.folder / f"{0:020d}").unlink()
+
+    found = store.read(TOPIC, 0, 7)
+
+    assert (found.status, found.next_offset) == (ReadStatus.OFFSET_FOUND_NULL, 40)
+
+
+def test_a_damaged_record_is_never_returned_and_those_before_it_are(store: MessageStore) -> None:
+    _fill(store, 5)
+    place = decode_record(store.read(TOPIC, 0, 2, 1).records[0]).physical_offset
+    view = store.parts.log.files[0].view
+    view[place + 88] ^= 1
+
+    before = store.read(TOPIC, 0, 0)
+    assert _bodies(before) == [b"0", b"1"]
+    assert before.next_offset == 2
+    with pytest.raises(StoreDamagedError, match=r"message 2 of topic 'orders' queue 0, in .*00000"):
+        store.read(TOPIC, 0, 2)
+    assert _bodies(store.read(TOPIC, 0, 3)) == [b"3", b"4"]
+    assert store.message_at(place) is None
+
+
+def test_a_record_that_moved_to_another_topic_is_damage(store: MessageStore) -> None:
+    _fill(store, 1)
+    record = store.read(TOPIC, 0, 0).records[0]
+    at = record.index(b"orders")
+    store.parts.log.files[0].view[at : at + 6] = b"Orders"
+
+    with pytest.raises(StoreDamagedError, match="its topic is 'Orders'"):
+        store.read(TOPIC, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("time_ms", "lower", "upper"),
+    [(0, 0, 0), (1000, 0, 2), (1500, 3, 2), (2000, 3, 3), (3000, 4, 5), (3001, 6, 5), (9999, 6, 5)],
+)
+def test_a_time_means_the_first_after_or_the_last_before(
+    tmp_path: Path, time_ms: int, lower: int, upper: int
+) -> None:
+    clock = ManualClock(0)
+    with open_store(tmp_path, clock=clock) as store:
+        for store_ms in (1000, 1000, 1000, 2000, 3000, 3000):
+            clock._now_ms = store_ms
+            store.put(message())
+
+        assert store.offset_at(TOPIC, 0, time_ms) == lower
+        assert store.offset_at(TOPIC, 0, time_ms, Boundary.UPPER) == upper
+        assert store.earliest_ms(TOPIC, 0) == 1000
+
+
+def test_times_of_queues_without_messages(store: MessageStore) -> None:
+    assert store.offset_at("nobody", 0, 5) == 0
+    assert store.earliest_ms("nobody", 0) == -1
+
+
+def test_a_result_stays_within_what_the_queue_has_left(tmp_path: Path) -> None:
+    clock = ManualClock(1000)
+    with open_store(tmp_path, clock=clock) as store:
+        for _ in range(30):
+            clock._now_ms += 1000
+            store.put(message(bytes(8000)))
+        start = store.parts.log.delete_first()
+        store.parts.queues.raise_starts(start)
+        first = store.start_of(TOPIC, 0)
+
+        assert first > 0
+        assert store.offset_at(TOPIC, 0, 0, Boundary.UPPER) == first
+        assert store.offset_at(TOPIC, 0, 0) == first
+        assert store.read(TOPIC, 0, 0).status is ReadStatus.OFFSET_TOO_SMALL
+        assert store.earliest_ms(TOPIC, 0) == 1000 + (first + 1) * 1000
+
+
+def test_queues_that_share_records_of_other_topics_are_read(store: MessageStore) -> None:
+    _fill(store, 1)
+    record = store.read(TOPIC, 0, 0).records[0]
+    with store.parts.queues.lock:
+        store.parts.queues.append("%LMQ%x", 0, type(store.start_of(TOPIC, 0))(0), struct.pack(">qiq", 0, len(record), 0))  # fmt: skip
+
+    assert store.read("%LMQ%x", 0, 0).records == [record]
