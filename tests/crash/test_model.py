@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from unittest import mock
@@ -30,11 +31,7 @@ class StoreAndList(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        home = SHARED_MEMORY if SHARED_MEMORY.is_dir() else None
-        self.folder = Path(tempfile.mkdtemp(prefix="orbitmq-crash-", dir=home))
-        self.patches = [mock.patch("os.fdatasync"), mock.patch("os.fsync")]
-        for patch in self.patches:
-            patch.start()
+        self.resources = ExitStack()
         self.generation = 0
         self.expected: list[tuple[int, Receipt]] = []  # queue and receipt, in log order
         self.numbers: list[list[int]] = [[] for _ in range(QUEUES)]
@@ -42,6 +39,11 @@ class StoreAndList(RuleBasedStateMachine):
 
     @initialize(mode=st.sampled_from(FlushMode))
     def begin(self, mode: FlushMode) -> None:
+        home = SHARED_MEMORY if SHARED_MEMORY.is_dir() else None
+        folder = tempfile.TemporaryDirectory(prefix="orbitmq-crash-", dir=home)
+        self.folder = Path(self.resources.enter_context(folder))
+        for name in ("os.fdatasync", "os.fsync"):
+            self.resources.enter_context(mock.patch(name))
         self.mode = mode
         self.store = MessageStore(small_config(self.root, mode))
 
@@ -133,17 +135,20 @@ class StoreAndList(RuleBasedStateMachine):
             assert self.store.end_of(TOPIC, queue_id, committed=False) == len(numbers)
 
     def teardown(self) -> None:
-        if hasattr(self, "store"):
-            self.store.close()
-            config = small_config(self.root, self.mode)
-            with MessageStore(config) as store:
-                queues = check_agreement(store, config)
-            for queue_id, numbers in enumerate(self.numbers):
-                messages = queues.get((TOPIC, queue_id), [])
-                assert [number_of(message) for message in messages] == numbers
-        for patch in self.patches:
-            patch.stop()
-        shutil.rmtree(self.folder)
+        try:
+            if hasattr(self, "store"):
+                self.store.close()
+                self._compare()
+        finally:
+            self.resources.close()
+
+    def _compare(self) -> None:
+        config = small_config(self.root, self.mode)
+        with MessageStore(config) as store:
+            queues = check_agreement(store, config)
+        for queue_id, numbers in enumerate(self.numbers):
+            messages = queues.get((TOPIC, queue_id), [])
+            assert [number_of(message) for message in messages] == numbers
 
 
 TestStoreAndList = StoreAndList.TestCase

@@ -145,7 +145,7 @@ class _Opening:
                 recovered.torn_reason or "whole",
             )
         self._write_abort()
-        self._log.cut(recovered.end, flushed=known.flushed if self._ours else known.walk_from)
+        self._log.cut(recovered.end, flushed=self._flushed(known, recovered))
         self._dispatcher.last_store_ms = max(self._checkpoint.log_ms, recovered.last_store_ms)
         self._dispatcher.position = self._dispatch_from(known)
         self._feed(recovered.end)
@@ -180,6 +180,13 @@ class _Opening:
         if not self._log.files:
             return Known(walk_from=PhysicalOffset(0))
         return known_by_checkpoint(self._log, self._checkpoint, clean=self._clean)
+
+    def _flushed(self, known: Known, recovered: Recovered) -> PhysicalOffset:
+        """How far the log is on disk for sure."""
+        if self._ours:
+            return known.flushed
+        # Another broker that stopped cleanly flushed everything.
+        return recovered.end if self._clean else known.walk_from
 
     def _write_abort(self) -> None:
         path = self._root / ABORT_NAME

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -168,6 +169,25 @@ def test_a_torn_tail_of_a_java_store_is_cut_and_old_damage_is_refused(tmp_path: 
     checkpoint.write(other / "checkpoint")
     with pytest.raises(StoreDamagedError, match="flushed up to store time"):
         open_store(other)
+
+
+@both_ways_to_stop
+def test_the_log_is_written_again_only_after_an_unclean_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: str
+) -> None:
+    _write(tmp_path, 0, 10)
+    _as_if_java_wrote(tmp_path, stop)
+    written: list[int] = []
+    pwrite = os.pwrite
+
+    def spy(descriptor: int, content: bytes, at: int) -> int:
+        if "/commitlog/" in str(Path(f"/proc/self/fd/{descriptor}").readlink()):
+            written.append(len(content))
+        return pwrite(descriptor, content, at)
+
+    monkeypatch.setattr("os.pwrite", spy)
+    with open_store(tmp_path) as store:
+        assert sum(written) == (store.log_end if stop == "killed" else 0)
 
 
 def test_removing_the_checkpoint_forces_a_rebuild_but_hides_no_damage(tmp_path: Path) -> None:
