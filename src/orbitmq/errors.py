@@ -15,6 +15,7 @@
     ├── SignatureError            a request whose signature is missing or wrong
     ├── RegistrationRefusedError  a broker's report that a name server cannot take
     ├── KeyValueError             a change of the key values that cannot be made or kept
+    ├── NameRuleError             a name that no topic or no group can have
     ├── MessageError              a message that cannot be stored or sent as it is
     ├── StoreError                a store that cannot do what was asked
     │   ├── StoreLockedError          another process has the directory
@@ -158,6 +159,10 @@ class RegistrationRefusedError(OrbitError):
 
 class KeyValueError(OrbitError):
     """A change of the key values that cannot be made or kept."""
+
+
+class NameRuleError(OrbitError):
+    """A name that no topic or no group can have."""
 
 
 class MessageError(OrbitError):

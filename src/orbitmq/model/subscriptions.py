@@ -1,0 +1,49 @@
+"""Subscriptions: what a group asks of a topic, and how it consumes.
+
+The kinds below come from peers as text. RocketMQ adds to them over time, so a text that is not
+known here is kept as it came and passed on; compare it with the constants.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from orbitmq.java_json import JavaInt, JavaLong
+
+ConsumeType = str
+PULL: Final[ConsumeType] = "CONSUME_ACTIVELY"
+PUSH: Final[ConsumeType] = "CONSUME_PASSIVELY"
+POP: Final[ConsumeType] = "CONSUME_POP"
+
+MessageModel = str
+CLUSTERING: Final[MessageModel] = "CLUSTERING"
+BROADCASTING: Final[MessageModel] = "BROADCASTING"
+
+ConsumeFrom = str
+FROM_LAST_OFFSET: Final[ConsumeFrom] = "CONSUME_FROM_LAST_OFFSET"
+FROM_FIRST_OFFSET: Final[ConsumeFrom] = "CONSUME_FROM_FIRST_OFFSET"
+FROM_TIMESTAMP: Final[ConsumeFrom] = "CONSUME_FROM_TIMESTAMP"
+
+TAG: Final = "TAG"
+SQL92: Final = "SQL92"
+EVERYTHING: Final = "*"
+
+
+class Subscription(msgspec.Struct, frozen=True, kw_only=True):
+    """What a group asks of one topic: RocketMQ's SubscriptionData."""
+
+    class_filter: bool = msgspec.field(default=False, name="classFilterMode")
+    # Compat: Go clients hash other bytes than Java for tags beyond ASCII; do not filter by these.
+    tag_codes: list[JavaInt] = msgspec.field(default_factory=list, name="codeSet")
+    expression_type: str = msgspec.field(default=TAG, name="expressionType")
+    expression: str = msgspec.field(default="", name="subString")
+    version: JavaLong = msgspec.field(default=0, name="subVersion")
+    tags: list[str] = msgspec.field(default_factory=list, name="tagsSet")
+    topic: str = ""
+
+    @property
+    def is_by_tag(self) -> bool:
+        """Whether the expression names tags, as it also does when no type is given."""
+        return self.expression_type in ("", TAG)
