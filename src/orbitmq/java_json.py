@@ -5,9 +5,10 @@ RocketMQ's bodies and config files are fastjson output, which standard parsers r
     {0:"10.0.0.1:10911"}                        integer keys stand unquoted
     {{"brokerName":"a","queueId":0}:5}          maps keyed by an object hold it as the key
 
-`decode` reads both forms and standard JSON; an object key arrives as its own JSON text. It is as
-tolerant as fastjson where peers need it: a null member is an absent one, numbers and booleans may
-stand in quotes, names may stand without, and what is not Unicode is replaced.
+`decode` reads both forms and standard JSON. An object key arrives as its own JSON text, or in an
+`ObjectKeyed` map as the object, which peers in Go write as text. Reading is as tolerant as fastjson
+where peers need it: a null member is an absent one, numbers and booleans may stand in quotes, names
+may stand without, and what is not Unicode is replaced.
 
 `encode` writes either dialect. Object keys are read by every Java version as objects only:
 fastjson2, which came with RocketMQ 5.5, refuses them as quoted text.
@@ -22,13 +23,15 @@ import json
 import re
 from contextlib import suppress
 from enum import Enum
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, Generic, TypeVar, get_args, get_origin
 
 import msgspec
 
 from orbitmq.errors import ProtocolError
 
 T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
 
 # Numbers as wide as Java's: a wider one, passed on, would make a body unreadable to Java peers.
 JavaInt = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
@@ -46,6 +49,10 @@ class Dialect(Enum):
 
     FASTJSON = "integer keys unquoted, object keys as objects, as every Java version reads"
     STANDARD = "all keys quoted, ASCII only, as any JSON parser reads"
+
+
+class ObjectKeyed(dict[K, V], Generic[K, V]):
+    """A map keyed by objects; in a shape it stands for the map with its keys read."""
 
 
 def decode(text: bytes, shape: type[T]) -> T:
@@ -79,7 +86,7 @@ def to_standard(text: bytes) -> bytes:
 def _decode_standard(text: bytes, shape: type[T]) -> T:
     """Read standard JSON; only text that is none raises something else than ProtocolError."""
     try:
-        return msgspec.json.decode(text, type=shape)
+        return msgspec.json.decode(text, type=shape, dec_hook=_read_object_keys)
     except msgspec.ValidationError as error:
         if len(text) > TOLERATED_BYTES_MAX:
             raise _misshapen(text, error) from error
@@ -93,10 +100,22 @@ def _decode_tolerantly(text: bytes, shape: type[T], first_error: Exception) -> T
     # Compat: fastjson leaves out null members, but Go and Rust peers write them; Go quotes numbers.
     try:
         pruned = msgspec.json.encode(_without_nulls(msgspec.json.decode(text)))
-        return msgspec.json.decode(pruned, type=shape, strict=False)
+        return msgspec.json.decode(pruned, type=shape, strict=False, dec_hook=_read_object_keys)
     except (msgspec.ValidationError, RecursionError):
         # The first error says what is wrong with the document as it came.
         raise _misshapen(text, first_error) from first_error
+
+
+def _read_object_keys(shape: Any, members: Any) -> Any:
+    """Read the keys of an `ObjectKeyed` map, which arrive as their JSON text."""
+    assert get_origin(shape) is ObjectKeyed, f"no JSON form for {shape}"
+    if not isinstance(members, dict):
+        raise TypeError(f"Expected `object`, got `{type(members).__name__}`")
+    key_shape, value_shape = get_args(shape)
+    return ObjectKeyed(
+        (decode(key.encode(), key_shape), msgspec.convert(value, value_shape, strict=False))
+        for key, value in members.items()
+    )
 
 
 def _without_nulls(value: Any) -> Any:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from orbitmq import java_json
 from orbitmq.errors import ProtocolError
-from orbitmq.java_json import Dialect, JavaInt, JavaLong
+from orbitmq.java_json import Dialect, JavaInt, JavaLong, ObjectKeyed
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 SCALARS = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | TEXT
@@ -34,6 +34,13 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 QUEUES = st.builds(Queue, broker=TEXT, queue_id=st.integers(0, 9), topic=TEXT)
+
+
+class Table(msgspec.Struct, kw_only=True):
+    """Maps keyed by objects, to numbers and to objects."""
+
+    offsets: ObjectKeyed[Queue, JavaLong] = msgspec.field(default_factory=ObjectKeyed)
+    consumers: dict[str, ObjectKeyed[Queue, dict[str, int]]] = {}
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,6 +98,47 @@ def test_braces_and_quotes_inside_an_object_key_do_not_end_it() -> None:
     ((key, value),) = decoded.items()
     assert json.loads(key) == {"topic": '}{",:'}
     assert value == [{"a": 1}, {"b": 2}]
+
+
+@pytest.mark.parametrize("dialect", Dialect)
+@given(keys=st.lists(QUEUES, max_size=3, unique=True))
+def test_a_map_keyed_by_objects_comes_back_in_either_dialect(
+    keys: list[Queue], dialect: Dialect
+) -> None:
+    table = Table(
+        offsets=ObjectKeyed({key: number for number, key in enumerate(keys)}),
+        consumers={"c": ObjectKeyed({key: {"n": number} for number, key in enumerate(keys)})},
+    )
+
+    decoded = java_json.decode(java_json.encode(table, dialect), Table)
+
+    assert decoded == table
+    assert type(decoded.offsets) is ObjectKeyed
+
+
+def test_keys_and_values_of_a_map_keyed_by_objects_may_hold_quoted_numbers_and_nulls() -> None:
+    text = (
+        b'{"offsets":{{"brokerName":"b","queueId":"1","topic":"T"}:"7",'
+        b'{"brokerName":"b","queueId":2,"topic":"T"}:null}}'
+    )
+
+    decoded = java_json.decode(text, Table)
+
+    assert decoded.offsets == {Queue(broker="b", queue_id=1, topic="T"): 7}
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (b'{"offsets":[1]}', "Expected `object`, got `list`"),
+        (b'{"offsets":{"x":1}}', "expected a value, found 'x'"),
+        (b'{"offsets":{"{}":1}}', "missing required field `brokerName`"),
+        (b'{"offsets":{{"brokerName":"b","queueId":1,"topic":"T"}:"x"}}', "Expected `int`"),
+    ],
+)
+def test_what_is_no_map_keyed_by_these_objects_is_refused(text: bytes, complaint: str) -> None:
+    with pytest.raises(ProtocolError, match=complaint):
+        java_json.decode(text, Table)
 
 
 @pytest.mark.parametrize(
