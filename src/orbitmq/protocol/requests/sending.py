@@ -1,0 +1,96 @@
+"""Sending messages: one by one or as a batch, under long or short field names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Self
+
+from orbitmq.protocol.codes import RequestCode
+from orbitmq.protocol.headers import Header, Long, wire
+
+# Where messages come from, unless a broker is told otherwise.
+REGION: Final = "DefaultRegion"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendMessage(Header):
+    """Store the message in the body; or, with `batch`, the many messages packed into it."""
+
+    CODE = RequestCode.SEND_MESSAGE
+    producer_group: str
+    topic: str
+    # A topic that does not exist is made after this one, with so many queues.
+    template_topic: str = wire("defaultTopic")
+    template_queues: int = wire("defaultTopicQueueNums")
+    # A negative number leaves the choice to the broker.
+    queue_id: int
+    system_flag: int = wire("sysFlag")
+    born_timestamp_ms: Long = wire("bornTimestamp")
+    flag: int
+    properties: str | None = None
+    retries: int | None = wire("reconsumeTimes", None)
+    unit_mode: bool | None = None
+    retries_max: int | None = wire("maxReconsumeTimes", None)
+    batch: bool | None = None
+    broker_name: str | None = wire("bname", None)
+
+
+_LETTERS: Final = {
+    "producerGroup": "a",
+    "topic": "b",
+    "defaultTopic": "c",
+    "defaultTopicQueueNums": "d",
+    "queueId": "e",
+    "sysFlag": "f",
+    "bornTimestamp": "g",
+    "flag": "h",
+    "properties": "i",
+    "reconsumeTimes": "j",
+    "unitMode": "k",
+    "maxReconsumeTimes": "l",
+    "batch": "m",
+    "bname": "n",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendMessageShort(SendMessage):
+    """The same request with a letter for every field name, as Java sends it."""
+
+    CODE = RequestCode.SEND_MESSAGE_V2
+
+    @classmethod
+    def decode(cls, fields: dict[str, str]) -> Self:
+        """Read this header from fields named by letters."""
+        named = {name: fields[letter] for name, letter in _LETTERS.items() if letter in fields}
+        return super(SendMessageShort, cls).decode(named)
+
+    def encode(self) -> dict[str, str]:
+        """Write this header as fields named by letters."""
+        return {_LETTERS[name]: text for name, text in SendMessage.encode(self).items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendBatch(SendMessageShort):
+    """The same request for a batch; `batch` alone says what the body holds, not the code."""
+
+    CODE = RequestCode.SEND_BATCH_MESSAGE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendReply(Header):
+    """Where a message was stored; of a batch, where its first one was.
+
+    Compat: Java reads these fields of every reply that says "stored", timeouts of flush and
+    replication included, and fails on one that has none of them.
+    """
+
+    # Of a batch: one id a message, with commas between them.
+    message_id: str = wire("msgId")
+    queue_id: int
+    queue_offset: Long
+    transaction_id: str | None = None
+    batch_unique_id: str | None = wire("batchUniqId", None)
+    recall_handle: str | None = None
+    region: str = wire("MSG_REGION", REGION)
+    trace: bool = wire("TRACE_ON", default=True)
