@@ -16,6 +16,7 @@
     ├── RegistrationRefusedError  a broker's report that a name server cannot take
     ├── KeyValueError             a change of the key values that cannot be made or kept
     ├── NameRuleError             a name that no topic or no group can have
+    ├── ConfigFileError           a file of a broker's tables that cannot be read or written
     ├── MessageError              a message that cannot be stored or sent as it is
     ├── StoreError                a store that cannot do what was asked
     │   ├── StoreLockedError          another process has the directory
@@ -163,6 +164,10 @@ class KeyValueError(OrbitError):
 
 class NameRuleError(OrbitError):
     """A name that no topic or no group can have."""
+
+
+class ConfigFileError(OrbitError):
+    """A file of a broker's tables that cannot be read or written."""
 
 
 class MessageError(OrbitError):

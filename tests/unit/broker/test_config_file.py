@@ -1,0 +1,230 @@
+"""A file of the config folder: read with its copy, changed as a whole."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orbitmq import java_json
+from orbitmq.broker.config_file import ConfigFile
+from orbitmq.clock import settle
+from orbitmq.errors import ConfigFileError, OrbitError
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    size: int = 0
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True):
+    entries: dict[str, Entry] = {}
+    offsets: dict[int, int] = {}
+
+
+def put(name: str, size: int = 0) -> Callable[[Table], Table]:
+    def step(table: Table) -> Table:
+        return msgspec.structs.replace(table, entries=table.entries | {name: Entry(size=size)})
+
+    return step
+
+
+async def loaded(path: Path) -> ConfigFile[Table]:
+    file = ConfigFile(path, Table())
+    await file.load()
+    return file
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "config" / "table.json"
+
+
+async def test_a_change_survives_a_restart(path: Path) -> None:
+    await (await loaded(path)).change(put("a", 3))
+
+    assert (await loaded(path)).document == Table(entries={"a": Entry(size=3)})
+
+
+async def test_without_a_file_the_document_is_the_given_one(path: Path) -> None:
+    assert (await loaded(path)).document == Table()
+    assert not path.exists()
+
+
+async def test_integer_keys_are_written_as_java_writes_them(path: Path) -> None:
+    await (await loaded(path)).change(lambda _: Table(offsets={0: 12, 1: 9}))
+
+    assert path.read_bytes() == b'{"entries":{},"offsets":{0:12,1:9}}'
+
+
+async def test_a_change_is_seen_only_after_it_is_on_disk(path: Path) -> None:
+    file = await loaded(path)
+    changing = asyncio.create_task(file.change(put("a")))
+    await settle(1)
+
+    assert file.document == Table()
+    await changing
+    assert "a" in file.document.entries
+
+
+async def test_changes_that_come_during_a_write_share_the_next_one(path: Path) -> None:
+    file = await loaded(path)
+    await file.change(put("first"))
+    documents = []
+
+    def noting(name: str) -> Callable[[Table], Table]:
+        def step(table: Table) -> Table:
+            documents.append(file.document)
+            return put(name)(table)
+
+        return step
+
+    await asyncio.gather(*(file.change(noting(f"n{number}")) for number in range(50)))
+
+    assert len(file.document.entries) == 51
+    # All but the first round saw the same document: they were made in one.
+    assert len({len(document.entries) for document in documents}) <= 2
+    assert (await loaded(path)).document == file.document
+
+
+async def test_a_change_that_is_refused_does_not_hinder_the_others(path: Path) -> None:
+    file = await loaded(path)
+
+    def refuse(_: Table) -> Table:
+        raise OrbitError("not like this")
+
+    outcomes = await asyncio.gather(
+        file.change(put("a")), file.change(refuse), file.change(put("b")), return_exceptions=True
+    )
+
+    assert [type(outcome) for outcome in outcomes] == [type(None), OrbitError, type(None)]
+    assert set(file.document.entries) == {"a", "b"}
+
+
+async def test_a_change_of_nothing_writes_nothing(path: Path) -> None:
+    await (await loaded(path)).change(lambda table: table)
+
+    assert not path.exists()
+
+
+async def test_what_cannot_be_written_is_not_changed(path: Path) -> None:
+    file = await loaded(path)
+    path.parent.write_text("a file where the folder should be")
+
+    with pytest.raises(ConfigFileError, match="nothing was changed"):
+        await file.change(put("a"))
+    path.parent.unlink()
+    await file.change(put("b"))
+
+    assert set(file.document.entries) == {"b"}
+
+
+async def test_a_cancelled_change_leaves_the_file_to_the_others(path: Path) -> None:
+    file = await loaded(path)
+    first = asyncio.create_task(file.change(put("first")))
+    await settle(1)
+    waiting = asyncio.create_task(file.change(put("waiting")))
+    last = asyncio.create_task(file.change(put("last")))
+    await settle(1)
+
+    first.cancel()
+    waiting.cancel()
+    await last
+    await file.settled()
+
+    assert set(file.document.entries) == {"first", "last"}
+    assert (await loaded(path)).document == file.document
+
+
+async def test_a_damaged_file_is_replaced_by_its_copy(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = await loaded(path)
+    await file.change(put("a"))
+    await file.change(put("b"))
+    path.write_bytes(b'{"entries":{"a":')
+
+    with caplog.at_level(logging.WARNING):
+        after = await loaded(path)
+
+    assert set(after.document.entries) == {"a"}
+    assert "config file replaced by its copy" in caplog.text
+    assert path.with_name("table.json.damaged").read_bytes() == b'{"entries":{"a":'
+    assert set(json.loads(path.read_bytes())["entries"]) == {"a"}
+    assert set(json.loads(path.with_name("table.json.bak").read_bytes())["entries"]) == {"a"}
+
+
+async def test_a_missing_file_is_replaced_by_its_copy(path: Path) -> None:
+    path.parent.mkdir()
+    path.with_name("table.json.bak").write_bytes(b'{"entries":{"a":{"size":1}}}')
+
+    assert set((await loaded(path)).document.entries) == {"a"}
+
+
+@pytest.mark.parametrize("damage", [b"", b"\0" * 64, b"null", b"[]", b'{"entries":5}', b"{"])
+async def test_nothing_whole_stops_the_start_and_is_left_alone(path: Path, damage: bytes) -> None:
+    path.parent.mkdir()
+    path.write_bytes(damage)
+    path.with_name("table.json.bak").write_bytes(b"{")
+
+    with pytest.raises(ConfigFileError, match=r"table\.json: .*table\.json\.bak: .*move these"):
+        await loaded(path)
+
+    assert path.read_bytes() == damage
+
+
+async def test_a_file_that_cannot_be_read_stops_the_start(path: Path) -> None:
+    path.mkdir(parents=True)
+
+    with pytest.raises(ConfigFileError, match="cannot read"):
+        await loaded(path)
+
+
+async def test_members_of_a_later_release_survive_a_change(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_bytes(
+        b'{"entries":{"a":{"size":1,"later":[1]},"b":{"later":2}},"offsets":{0:1},"more":{"x":1}}'
+    )
+    file = await loaded(path)
+
+    await file.change(lambda table: msgspec.structs.replace(table, entries={"a": Entry(size=2)}))
+
+    assert path.read_bytes() == (
+        b'{"entries":{"a":{"size":2,"later":[1]}},"offsets":{0:1},"more":{"x":1}}'
+    )
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-99, 99) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=8,
+)
+
+
+@given(
+    more=st.dictionaries(
+        st.text(max_size=5).filter(lambda name: name not in ("entries", "offsets")), json_values
+    )
+)
+def test_any_unknown_member_survives(
+    tmp_path_factory: pytest.TempPathFactory, more: dict[str, object]
+) -> None:
+    path = tmp_path_factory.mktemp("config") / "table.json"
+    path.write_bytes(java_json.encode(more | {"offsets": {1: 2}}))
+
+    async def rewrite() -> None:
+        await (await loaded(path)).change(put("a"))
+
+    asyncio.run(rewrite())
+
+    kept = {name: value for name, value in more.items() if value is not None}
+    seen = java_json.decode(path.read_bytes(), dict)
+    expected = java_json.decode(java_json.encode(kept), dict)
+    assert {name: seen[name] for name in expected} == expected
+    assert seen["offsets"] == {"1": 2}
