@@ -1,1 +1,1 @@
-"""The broker: keeps the messages of topics, and the state of those who consume them."""
+"""The broker: keeps the messages of topics, and knows who produces and consumes."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orbitmq import java_json
@@ -207,6 +207,7 @@ json_values = st.recursive(
 )
 
 
+@settings(max_examples=20, deadline=None)
 @given(
     more=st.dictionaries(
         st.text(max_size=5).filter(lambda name: name not in ("entries", "offsets")), json_values
