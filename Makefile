@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 INTEROP ?=
+# Where crash tests make their stores: in memory if possible, since they simulate the disk.
+SHARED_MEMORY := $(firstword $(wildcard /dev/shm) /tmp)
 
 export INTEROP
 
@@ -52,6 +54,7 @@ bench: setup  ## Run every benchmark, short
 
 soak: setup  ## Run the long campaigns and write docs/soak/
 	$(BIN)/python -m scripts.soak_name_server
+	$(BIN)/python -m tests.crash.soak "$$(mktemp -d -p $(SHARED_MEMORY))" 1200 --page docs/soak/store-crashes.md
 
 clean:  ## Remove what was built
 	rm -rf build dist .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \

@@ -36,9 +36,8 @@ def _append(store: MessageStore, queue_id: int) -> None:
         _say(f"{queue_id} {number - 1}")
 
 
-def main() -> None:
+def run(root: Path, mode: FlushMode) -> None:
     """Append."""
-    root, mode = Path(sys.argv[1]), FlushMode(sys.argv[2])
     _say("started")
     with MessageStore(small_config(root, mode)) as store:
         _say("open")
@@ -51,4 +50,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(Path(sys.argv[1]), FlushMode(sys.argv[2]))

@@ -10,32 +10,15 @@ from unittest import mock
 
 import pytest
 
-from orbitmq.errors import StoreDamagedError
 from orbitmq.record.decode import decode_record
+from orbitmq.store.config import FlushMode
 from orbitmq.store.draft import Draft
 from orbitmq.store.message_store import MessageStore
 from orbitmq.store.record_checks import UNCHECKED_FIELDS, UNCHECKED_WHEN_REBUILT
+from tests.crash.flipping import Prepared, field_names, run_flips, served
 from tests.crash.scenario import small_config
 
 LOG = "commitlog/00000000000000000000"
-# Names and sizes of the fixed fields of a record with IPv4 hosts, in their order.
-FIELDS = (
-    ("record bytes", 4),
-    ("magic", 4),
-    ("body CRC", 4),
-    ("queue id", 4),
-    ("user flag", 4),
-    ("queue offset", 8),
-    ("physical offset", 8),
-    ("system flag", 4),
-    ("born time", 8),
-    ("born host", 8),
-    ("store time", 8),
-    ("store host", 8),
-    ("reconsume times", 4),
-    ("prepared transaction offset", 8),
-    ("body bytes", 4),
-)
 
 
 @pytest.fixture(autouse=True)
@@ -60,40 +43,11 @@ def stopped(tmp_path: Path) -> Path:
     return root
 
 
-def _field_names(record: bytes) -> list[str]:
-    """Name the field of each byte of a record."""
-    names = [name for name, size in FIELDS for _ in range(size)]
-    message = decode_record(record)
-    names += ["body"] * len(message.stored_body) + ["topic length"]
-    names += ["topic"] * len(message.topic.encode()) + ["properties length"] * 2
-    names += ["properties"] * len(message.properties_bytes)
-    assert len(names) == len(record)
-    return names
-
-
-def _served(root: Path) -> list[bytes] | None:
-    """What a consumer gets of all topics and queues; None when damage is reported."""
-    try:
-        with MessageStore(small_config(root)) as store:
-            records: list[bytes] = []
-            for queue in store.queues():
-                offset = queue.start
-                while offset < queue.end:
-                    found = store.read(queue.topic, queue.queue_id, offset)
-                    records += found.records
-                    offset = found.next_offset
-                    by_place = [store.message_at(decode_record(r).physical_offset) for r in records]
-                    assert all(by_place), "found by queue and not by place"
-            return records
-    except StoreDamagedError:
-        return None
-
-
-def _unnoticed_fields(root: Path, copy: Path, bits: list[int], *, prepare: str) -> set[str]:
+def _unnoticed_fields(root: Path, copy: Path, bits: list[int], *, prepared: Prepared) -> set[str]:
     log = (root / LOG).read_bytes()
     with MessageStore(small_config(root)) as store:
         first, middle, last = store.read("flips", 0, 0).records
-    names = _field_names(middle)
+    names = field_names(middle)
     unnoticed: set[str] = set()
     for bit in bits:
         flipped = bytearray(log)
@@ -101,19 +55,16 @@ def _unnoticed_fields(root: Path, copy: Path, bits: list[int], *, prepare: str) 
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(root, copy)
         (copy / LOG).write_bytes(flipped)
-        if prepare == "killed":
-            (copy / "abort").write_bytes(b"1")
-        elif prepare == "queues lost":
-            shutil.rmtree(copy / "consumequeue")
-        served = _served(copy)
-        if served is None:
+        prepared.apply(copy)
+        got = served(copy)
+        if got is None:
             continue
-        bodies = {decode_record(record).stored_body for record in served}
+        bodies = {decode_record(record).stored_body for record in got}
         assert bodies <= {b"body 0", b"body 1", b"body 2"}, f"bit {bit} of {names[bit // 8]}"
-        if prepare != "queues lost":
+        if prepared is not Prepared.QUEUES_LOST:
             # Queues that are built again believe a record which says it is half a transaction.
-            assert len(served) == 3, f"bit {bit} of {names[bit // 8]}: a message is hidden"
-        if first in served and middle in served and last in served:
+            assert len(got) == 3, f"bit {bit} of {names[bit // 8]}: a message is hidden"
+        if first in got and middle in got and last in got:
             pytest.fail(f"bit {bit} changed nothing")
         unnoticed.add(names[bit // 8])
     return unnoticed
@@ -127,7 +78,7 @@ def _all_bits(root: Path) -> list[int]:
 def test_a_flipped_bit_is_noticed_or_its_field_is_listed(stopped: Path, tmp_path: Path) -> None:
     bits = _all_bits(stopped)
 
-    unnoticed = _unnoticed_fields(stopped, tmp_path / "copy", bits, prepare="killed")
+    unnoticed = _unnoticed_fields(stopped, tmp_path / "copy", bits, prepared=Prepared.KILLED)
 
     assert unnoticed == set(UNCHECKED_FIELDS)
 
@@ -138,7 +89,7 @@ def test_a_flipped_bit_is_noticed_after_a_clean_stop_when_it_is_read(
     rng = random.Random(5)
     bits = rng.sample(_all_bits(stopped), 250)
 
-    unnoticed = _unnoticed_fields(stopped, tmp_path / "copy", bits, prepare="clean")
+    unnoticed = _unnoticed_fields(stopped, tmp_path / "copy", bits, prepared=Prepared.CLEAN)
 
     assert unnoticed <= set(UNCHECKED_FIELDS)
 
@@ -148,6 +99,15 @@ def test_queues_built_again_from_a_damaged_log_believe_more_of_it(
 ) -> None:
     bits = _all_bits(stopped)[96:512] + _all_bits(stopped)[-300:]
 
-    unnoticed = _unnoticed_fields(stopped, tmp_path / "copy", bits, prepare="queues lost")
+    unnoticed = _unnoticed_fields(stopped, tmp_path / "copy", bits, prepared=Prepared.QUEUES_LOST)
 
     assert unnoticed - set(UNCHECKED_FIELDS) <= set(UNCHECKED_WHEN_REBUILT)
+
+
+@pytest.mark.parametrize("mode", list(FlushMode))
+def test_flipped_bits_anywhere_in_a_log_of_many_files_change_no_body(
+    tmp_path: Path, mode: FlushMode
+) -> None:
+    outcomes = run_flips(tmp_path, seed=3, mode=mode, rounds=40)
+
+    assert outcomes["reported"] > 0
