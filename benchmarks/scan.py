@@ -3,22 +3,21 @@
     python -m benchmarks.scan [--rounds N] [--smoke]
 
 A walk is what feeds queues and index (keys, no checksums) and what recovery does (checksums).
-Measured and reported as in `append.py`.
+Measured as `rounds.py` says.
 """
 
 from __future__ import annotations
 
 import os
-import random
 import tempfile
 import zlib
 from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from benchmarks.append import HOST, NOW_MS, Measured, measure, options, report
+from benchmarks.messages import HOST, NOW_MS, body_of, properties_of
+from benchmarks.rounds import Form, Measured, measure, options, report
 from orbitmq.record import codec, scan
-from orbitmq.record.properties import encode_properties
 
 LOG_BYTES: Final = 64 * 1024 * 1024
 BODY_BYTES: Final = (128, 1024)
@@ -32,18 +31,11 @@ WalkForm = Callable[..., scan.Walk]
 
 def make_log(log_bytes: int, body_bytes: int) -> tuple[bytearray, int, int]:
     """Records of 16 queues in turn: the bytes, where the last record ends, and how many there are."""
-    body = random.Random(1).randbytes(body_bytes)  # bytes, no secret
+    body = body_of(body_bytes)
     log = bytearray(log_bytes)
     at = number = 0
     while at + body_bytes + 1024 < log_bytes:
-        properties = encode_properties(
-            {
-                "UNIQ_KEY": f"7F00000100002A139A55{number:012X}",
-                "KEYS": f"order-{number}",
-                "TAGS": "TagA",
-                "WAIT": "true",
-            }
-        )
+        properties = properties_of(number)
         queue_id, queue_offset = number % QUEUES, number // QUEUES
         at += codec.encode_record(
             *(log, at, b"orders", queue_id, queue_offset, at, body, properties),
@@ -53,9 +45,7 @@ def make_log(log_bytes: int, body_bytes: int) -> tuple[bytearray, int, int]:
     return log, at, number
 
 
-def scan_forms(
-    log: bytearray, end: int, records: int, descriptor: int
-) -> dict[str, Callable[[], int]]:
+def scan_forms(log: bytearray, end: int, records: int, descriptor: int) -> dict[str, Form]:
     """Each form goes over the whole log once."""
 
     def checksum() -> int:
@@ -73,7 +63,7 @@ def scan_forms(
         assert found.records == records
         return records
 
-    forms: dict[str, Callable[[], int]] = {CHECKSUM: checksum, READING: read}
+    forms: dict[str, Form] = {CHECKSUM: checksum, READING: read}
     walks: dict[str, WalkForm] = {"plain": scan.walk}
     if codec.IS_COMPILED:
         walks["compiled"] = codec.walk
@@ -96,10 +86,11 @@ def main() -> None:
             measured += measure(
                 f"bodies of {body_bytes:4} B",
                 scan_forms(log, end, records, file.fileno()),
+                baseline=CHECKSUM,
                 rounds=1 if chosen.smoke else chosen.rounds,
                 seed=chosen.seed,
             )
-    report("scan", CHECKSUM, measured, keep=not chosen.smoke)
+    report("scan", measured, kept=not chosen.smoke)
 
 
 if __name__ == "__main__":
