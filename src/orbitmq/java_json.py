@@ -23,7 +23,7 @@ import json
 import re
 from contextlib import suppress
 from enum import Enum
-from typing import Annotated, Any, Final, Generic, TypeVar, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Final, Generic, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -53,6 +53,16 @@ class Dialect(Enum):
 
 class ObjectKeyed(dict[K, V], Generic[K, V]):
     """A map keyed by objects; in a shape it stands for the map with its keys read."""
+
+
+class EnumName(str):
+    """The name of a value of a Java enum; C++ and Go peers write its position instead.
+
+    Peers may be newer than their names here, so an unknown name is kept as it came.
+    """
+
+    __slots__ = ()
+    NAMES: ClassVar[tuple[str, ...]]
 
 
 def decode(text: bytes, shape: type[T]) -> T:
@@ -86,7 +96,7 @@ def to_standard(text: bytes) -> bytes:
 def _decode_standard(text: bytes, shape: type[T]) -> T:
     """Read standard JSON; only text that is none raises something else than ProtocolError."""
     try:
-        return msgspec.json.decode(text, type=shape, dec_hook=_read_object_keys)
+        return msgspec.json.decode(text, type=shape, dec_hook=_read_own_shape)
     except msgspec.ValidationError as error:
         if len(text) > TOLERATED_BYTES_MAX:
             raise _misshapen(text, error) from error
@@ -100,22 +110,34 @@ def _decode_tolerantly(text: bytes, shape: type[T], first_error: Exception) -> T
     # Compat: fastjson leaves out null members, but Go and Rust peers write them; Go quotes numbers.
     try:
         pruned = msgspec.json.encode(_without_nulls(msgspec.json.decode(text)))
-        return msgspec.json.decode(pruned, type=shape, strict=False, dec_hook=_read_object_keys)
+        return msgspec.json.decode(pruned, type=shape, strict=False, dec_hook=_read_own_shape)
     except (msgspec.ValidationError, RecursionError):
         # The first error says what is wrong with the document as it came.
         raise _misshapen(text, first_error) from first_error
 
 
-def _read_object_keys(shape: Any, members: Any) -> Any:
-    """Read the keys of an `ObjectKeyed` map, which arrive as their JSON text."""
-    assert get_origin(shape) is ObjectKeyed, f"no JSON form for {shape}"
+def _read_own_shape(shape: Any, value: Any) -> Any:
+    """Read what msgspec does not know: `ObjectKeyed` maps and `EnumName`s."""
+    if get_origin(shape) is ObjectKeyed:
+        return _read_object_keys(value, *get_args(shape))
+    return _read_enum_name(value, shape)
+
+
+def _read_object_keys(members: Any, key_shape: Any, value_shape: Any) -> ObjectKeyed[Any, Any]:
     if not isinstance(members, dict):
         raise TypeError(f"Expected `object`, got `{type(members).__name__}`")
-    key_shape, value_shape = get_args(shape)
     return ObjectKeyed(
         (decode(key.encode(), key_shape), msgspec.convert(value, value_shape, strict=False))
         for key, value in members.items()
     )
+
+
+def _read_enum_name(value: Any, kind: type[EnumName]) -> EnumName:
+    if isinstance(value, str):
+        return kind(value)
+    if not isinstance(value, int) or not 0 <= value < len(kind.NAMES):
+        raise ValueError(f"{value!r} is no {kind.__name__}; there are {', '.join(kind.NAMES)}")
+    return kind(kind.NAMES[value])
 
 
 def _without_nulls(value: Any) -> Any:

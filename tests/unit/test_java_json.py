@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from orbitmq import java_json
 from orbitmq.errors import ProtocolError
-from orbitmq.java_json import Dialect, JavaInt, JavaLong, ObjectKeyed
+from orbitmq.java_json import Dialect, EnumName, JavaInt, JavaLong, ObjectKeyed
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 SCALARS = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | TEXT
@@ -41,6 +41,12 @@ class Table(msgspec.Struct, kw_only=True):
 
     offsets: ObjectKeyed[Queue, JavaLong] = msgspec.field(default_factory=ObjectKeyed)
     consumers: dict[str, ObjectKeyed[Queue, dict[str, int]]] = {}
+
+
+class Colour(EnumName):
+    """A Java enum."""
+
+    NAMES = ("RED", "GREEN")
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,6 +145,23 @@ def test_keys_and_values_of_a_map_keyed_by_objects_may_hold_quoted_numbers_and_n
 def test_what_is_no_map_keyed_by_these_objects_is_refused(text: bytes, complaint: str) -> None:
     with pytest.raises(ProtocolError, match=complaint):
         java_json.decode(text, Table)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"), [(b'"GREEN"', "GREEN"), (b"1", "GREEN"), (b"0", "RED"), (b'"BLUE"', "BLUE")]
+)
+def test_an_enum_is_read_by_name_known_or_not_and_by_position(text: bytes, name: str) -> None:
+    decoded = java_json.decode(text, Colour)
+
+    assert decoded == name
+    assert type(decoded) is Colour
+    assert java_json.encode([decoded]) == f'["{name}"]'.encode()
+
+
+@pytest.mark.parametrize("text", [b"2", b"-1", b"1.0", b"[]", b"{}"])
+def test_what_is_no_value_of_an_enum_is_refused_with_those_there_are(text: bytes) -> None:
+    with pytest.raises(ProtocolError, match="is no Colour; there are RED, GREEN"):
+        java_json.decode(text, Colour)
 
 
 @pytest.mark.parametrize(

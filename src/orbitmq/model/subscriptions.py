@@ -10,21 +10,49 @@ from typing import Final
 
 import msgspec
 
-from orbitmq.java_json import JavaInt, JavaLong
+from orbitmq.java_json import EnumName, JavaInt, JavaLong
 
-ConsumeType = str
-PULL: Final[ConsumeType] = "CONSUME_ACTIVELY"
-PUSH: Final[ConsumeType] = "CONSUME_PASSIVELY"
-POP: Final[ConsumeType] = "CONSUME_POP"
 
-MessageModel = str
-CLUSTERING: Final[MessageModel] = "CLUSTERING"
-BROADCASTING: Final[MessageModel] = "BROADCASTING"
+class ConsumeType(EnumName):
+    """Who starts a read: the application, the client in its name, or the broker's choice."""
 
-ConsumeFrom = str
-FROM_LAST_OFFSET: Final[ConsumeFrom] = "CONSUME_FROM_LAST_OFFSET"
-FROM_FIRST_OFFSET: Final[ConsumeFrom] = "CONSUME_FROM_FIRST_OFFSET"
-FROM_TIMESTAMP: Final[ConsumeFrom] = "CONSUME_FROM_TIMESTAMP"
+    __slots__ = ()
+    NAMES = ("CONSUME_ACTIVELY", "CONSUME_PASSIVELY", "CONSUME_POP")
+
+
+PULL: Final = ConsumeType("CONSUME_ACTIVELY")
+PUSH: Final = ConsumeType("CONSUME_PASSIVELY")
+POP: Final = ConsumeType("CONSUME_POP")
+
+
+class MessageModel(EnumName):
+    """Whether the members of a group share the messages, or each gets all of them."""
+
+    __slots__ = ()
+    NAMES = ("BROADCASTING", "CLUSTERING")
+
+
+CLUSTERING: Final = MessageModel("CLUSTERING")
+BROADCASTING: Final = MessageModel("BROADCASTING")
+
+
+class ConsumeFrom(EnumName):
+    """Where a group without committed offsets starts; three older ways are no longer in use."""
+
+    __slots__ = ()
+    NAMES = (
+        "CONSUME_FROM_LAST_OFFSET",
+        "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST",
+        "CONSUME_FROM_MIN_OFFSET",
+        "CONSUME_FROM_MAX_OFFSET",
+        "CONSUME_FROM_FIRST_OFFSET",
+        "CONSUME_FROM_TIMESTAMP",
+    )
+
+
+FROM_LAST_OFFSET: Final = ConsumeFrom("CONSUME_FROM_LAST_OFFSET")
+FROM_FIRST_OFFSET: Final = ConsumeFrom("CONSUME_FROM_FIRST_OFFSET")
+FROM_TIMESTAMP: Final = ConsumeFrom("CONSUME_FROM_TIMESTAMP")
 
 TAG: Final = "TAG"
 SQL92: Final = "SQL92"
