@@ -72,6 +72,6 @@ class PullReply(Header):
     max_offset: Long
     offset_delta: Long | None = None
     topic_unit_flag: int | None = wire("topicSysFlag", None)
-    group_flag: int | None = wire("groupSysFlag", None)
+    group_unit_flag: int | None = wire("groupSysFlag", None)
     # A `PullForbidden`, with NO_PERMISSION only.
     forbidden: int | None = wire("forbiddenType", None)

@@ -109,7 +109,7 @@ def test_a_refusal_says_what_forbids_the_pull() -> None:
         max_offset=Long(0),
         offset_delta=Long(2),
         topic_unit_flag=1,
-        group_flag=0,
+        group_unit_flag=0,
         forbidden=PullForbidden.GROUP,
     )
 

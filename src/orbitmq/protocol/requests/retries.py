@@ -1,0 +1,29 @@
+"""Handing a message back that a consumer failed on, to be tried again later."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from orbitmq.protocol.codes import RequestCode
+from orbitmq.protocol.headers import Header, Long, wire
+
+# Delay levels with a meaning of their own.
+BROKER_CHOOSES: Final = 0
+TO_DEAD_LETTERS: Final = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendBack(Header):
+    """Try a message again later; the broker reads it anew at its place in the commit log."""
+
+    CODE = RequestCode.CONSUMER_SEND_MSG_BACK
+    physical_offset: Long = wire("offset")
+    group: str
+    # Any negative level means dead letters.
+    delay_level: int
+    original_message_id: str | None = wire("originMsgId", None)
+    original_topic: str | None = wire("originTopic", None)
+    unit_mode: bool = False
+    retries_max: int | None = wire("maxReconsumeTimes", None)
+    broker_name: str | None = wire("bname", None)
