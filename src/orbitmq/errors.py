@@ -17,6 +17,8 @@
     ├── KeyValueError             a change of the key values that cannot be made or kept
     ├── NameRuleError             a name that no topic or no group can have
     ├── ConfigFileError           a file of a broker's tables that cannot be read or written
+    ├── TopicRefusedError         a topic that cannot be made, changed or used so
+    │   └── TopicMissingError         a topic that the broker does not have
     ├── MessageError              a message that cannot be stored or sent as it is
     ├── StoreError                a store that cannot do what was asked
     │   ├── StoreLockedError          another process has the directory
@@ -168,6 +170,14 @@ class NameRuleError(OrbitError):
 
 class ConfigFileError(OrbitError):
     """A file of a broker's tables that cannot be read or written."""
+
+
+class TopicRefusedError(OrbitError):
+    """A topic that cannot be made, changed or used so."""
+
+
+class TopicMissingError(TopicRefusedError):
+    """A topic that the broker does not have."""
 
 
 class MessageError(OrbitError):

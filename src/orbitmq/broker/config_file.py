@@ -39,6 +39,8 @@ class ConfigFile(Generic[T]):
         self._unknown: _Tree = {}
         self._waiting: list[_Change[T]] = []
         self._round: asyncio.Task[None] | None = None
+        # Told the document before and after every change, once that is on disk.
+        self.on_change: Callable[[T, T], None] = lambda _old, _new: None
 
     @property
     def document(self) -> T:
@@ -100,7 +102,8 @@ class ConfigFile(Generic[T]):
                     change.failure = error
             if document is not self._document:
                 await off_loop(_write, self._path, document, self._unknown)
-                self._document = document
+                before, self._document = self._document, document
+                self.on_change(before, document)
         except OSError as error:
             for change in changes:
                 change.failure = change.failure or ConfigFileError(

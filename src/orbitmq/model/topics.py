@@ -36,3 +36,18 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     name: str = msgspec.field(default="", name="topicName")
     unit_flag: JavaInt = msgspec.field(default=0, name="topicSysFlag")
     write_queues: JavaInt = msgspec.field(default=16, name="writeQueueNums")
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether clients may consume from it."""
+        return bool(self.permission & Permission.READ)
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether clients may send to it."""
+        return bool(self.permission & Permission.WRITE)
+
+    @property
+    def is_template(self) -> bool:
+        """Whether new topics may be made after it."""
+        return bool(self.permission & Permission.INHERIT)

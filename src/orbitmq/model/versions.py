@@ -24,3 +24,9 @@ class DataVersion(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     counter: JavaLong = 0
     state_version: JavaLong = 0
     timestamp: JavaLong = 0
+
+    def next(self, now_ms: int) -> DataVersion:
+        """The version after a change at `now_ms`."""
+        return DataVersion(
+            counter=self.counter + 1, state_version=self.state_version, timestamp=now_ms
+        )

@@ -229,3 +229,14 @@ def test_any_unknown_member_survives(
     expected = java_json.decode(java_json.encode(kept), dict)
     assert {name: seen[name] for name in expected} == expected
     assert seen["offsets"] == {"1": 2}
+
+
+async def test_a_listener_sees_the_document_before_and_after(path: Path) -> None:
+    file = await loaded(path)
+    told = []
+    file.on_change = lambda before, after: told.append((len(before.entries), len(after.entries)))
+
+    await file.change(put("a"))
+    await file.change(lambda table: table)
+
+    assert told == [(0, 1)]

@@ -47,3 +47,12 @@ def test_bits_have_the_values_of_java() -> None:
     assert [int(bit) for bit in Permission] == [1, 2, 4, 8]
     assert [int(bit) for bit in UnitFlag] == [1, 2]
     assert Permission.READ | Permission.WRITE == 6
+
+
+def test_permissions_can_be_asked_for() -> None:
+    topic = TopicConfig(name="T", permission=Permission.READ | Permission.INHERIT)
+
+    assert topic.is_readable
+    assert topic.is_template
+    assert not topic.is_writable
+    assert not TopicConfig(name="T").is_template

@@ -39,3 +39,9 @@ def test_a_data_version_of_4_9_has_no_state_version() -> None:
 def test_a_data_version_wider_than_javas_is_refused(number: int) -> None:
     with pytest.raises(ProtocolError):
         java_json.decode(b'{"counter":%d}' % number, DataVersion)
+
+
+def test_a_change_makes_the_next_version() -> None:
+    version = DataVersion(counter=3, state_version=2, timestamp=5)
+
+    assert version.next(9) == DataVersion(counter=4, state_version=2, timestamp=9)

@@ -1,0 +1,1 @@
+"""The topics of a broker."""

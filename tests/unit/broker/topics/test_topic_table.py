@@ -1,0 +1,308 @@
+"""The topics of a broker: kept in a file, made on demand."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+
+from orbitmq import java_json
+from orbitmq.broker.topics.system_topics import system_topics
+from orbitmq.broker.topics.topic_table import TopicTable
+from orbitmq.clock import ManualClock
+from orbitmq.errors import NameRuleError, TopicMissingError, TopicRefusedError
+from orbitmq.model.topics import TopicConfig
+
+# As RocketMQ 5.3.3 writes it, cut down to three topics.
+JAVA_FILE = b"""{
+\t"dataVersion":{
+\t\t"counter":7,
+\t\t"stateVersion":0,
+\t\t"timestamp":1700000000123
+\t},
+\t"topicConfigTable":{
+\t\t"orders":{
+\t\t\t"attributes":{"message.type":"FIFO"},
+\t\t\t"order":true,
+\t\t\t"perm":6,
+\t\t\t"readQueueNums":4,
+\t\t\t"topicFilterType":"SINGLE_TAG",
+\t\t\t"topicName":"orders",
+\t\t\t"topicSysFlag":0,
+\t\t\t"writeQueueNums":4
+\t\t},
+\t\t"TBW102":{
+\t\t\t"attributes":{},
+\t\t\t"order":false,
+\t\t\t"perm":7,
+\t\t\t"readQueueNums":3,
+\t\t\t"topicFilterType":"MULTI_TAG",
+\t\t\t"topicName":"TBW102",
+\t\t\t"topicSysFlag":0,
+\t\t\t"writeQueueNums":3
+\t\t},
+\t\t"%RETRY%g":{
+\t\t\t"order":false,
+\t\t\t"perm":6,
+\t\t\t"readQueueNums":1,
+\t\t\t"topicFilterType":"SINGLE_TAG",
+\t\t\t"topicName":"%RETRY%g",
+\t\t\t"topicSysFlag":0,
+\t\t\t"writeQueueNums":1
+\t\t}
+\t}
+}"""
+
+
+async def loaded(
+    folder: Path,
+    clock: ManualClock | None = None,
+    *,
+    auto_create: bool = True,
+    topics_max: int = 1000,
+) -> TopicTable:
+    table = TopicTable(
+        folder,
+        clock=clock or ManualClock(),
+        system_topics=system_topics("C", "b"),
+        auto_create=auto_create,
+        topics_max=topics_max,
+    )
+    await table.load()
+    return table
+
+
+async def test_a_topic_survives_a_restart(tmp_path: Path) -> None:
+    before = await loaded(tmp_path)
+    topic = await before.put(
+        TopicConfig(name="T", read_queues=4, write_queues=2), "+message.type=FIFO"
+    )
+    await before.put(TopicConfig(name="gone"))
+    assert await before.delete("gone")
+
+    after = await loaded(tmp_path)
+
+    assert after.get("T") == topic
+    assert topic.attributes == {"message.type": "FIFO"}
+    assert after.get("gone") is None
+    assert after.data_version == before.data_version
+
+
+async def test_a_new_broker_has_the_system_topics(tmp_path: Path) -> None:
+    table = await loaded(tmp_path)
+
+    assert table.require("TBW102").is_template
+    assert table.is_system("C_REPLY_TOPIC")
+    assert table.is_system("b")
+    assert not table.is_system("orders")
+
+
+async def test_a_file_of_rocketmq_is_taken_over(tmp_path: Path) -> None:
+    (tmp_path / "topics.json").write_bytes(JAVA_FILE)
+
+    table = await loaded(tmp_path)
+
+    assert table.require("orders") == TopicConfig(
+        name="orders",
+        attributes={"message.type": "FIFO"},
+        order=True,
+        read_queues=4,
+        write_queues=4,
+    )
+    # What the file says of a system topic counts; what it lacks is added.
+    assert table.require("TBW102").write_queues == 3
+    assert table.require("SCHEDULE_TOPIC_XXXX").write_queues == 18
+    assert table.data_version.counter == 8
+
+
+async def test_every_change_makes_a_newer_version(tmp_path: Path) -> None:
+    clock = ManualClock()
+    table = await loaded(tmp_path, clock)
+    start = table.data_version.counter
+    await clock.advance(5)
+
+    await table.put(TopicConfig(name="T"))
+    await table.put(TopicConfig(name="T"))  # changes nothing
+    await table.put(TopicConfig(name="T", permission=4))
+    await table.delete("T")
+    assert not await table.delete("T")  # neither
+
+    assert table.data_version.counter == start + 3
+    assert table.data_version.timestamp == clock.now_ms()
+
+
+async def test_attributes_stay_when_a_topic_changes(tmp_path: Path) -> None:
+    table = await loaded(tmp_path)
+    await table.put(TopicConfig(name="T"), "+message.type=FIFO,+orbitmq.storage=memory")
+
+    await table.put(TopicConfig(name="T", read_queues=9), "-message.type")
+
+    assert table.require("T").attributes == {"orbitmq.storage": "memory"}
+    with pytest.raises(TopicRefusedError, match="fixed"):
+        await table.put(TopicConfig(name="T"), "+orbitmq.storage=disk")
+
+
+@pytest.mark.parametrize(
+    ("topic", "told"),
+    [
+        (TopicConfig(name="TBW102"), "a topic of the system"),
+        (TopicConfig(name="C"), "a topic of the system"),
+        (TopicConfig(name="rmq_sys_x"), "a topic of the system"),
+        (TopicConfig(name="T", read_queues=-1), "cannot have -1 read queues"),
+        (TopicConfig(name="T", write_queues=65_537), r"65537 write queues \(0 to 65536"),
+        (TopicConfig(name="T", permission=16), "cannot have permission 16"),
+    ],
+)
+async def test_topics_that_cannot_be_are_refused(
+    tmp_path: Path, topic: TopicConfig, told: str
+) -> None:
+    table = await loaded(tmp_path)
+
+    with pytest.raises(TopicRefusedError, match=told):
+        await table.put(topic)
+
+
+async def test_a_bad_name_is_refused(tmp_path: Path) -> None:
+    table = await loaded(tmp_path)
+
+    with pytest.raises(NameRuleError):
+        await table.put(TopicConfig(name="a b"))
+    with pytest.raises(NameRuleError):
+        await table.ensure_for_send("a b", template="TBW102", queues=4)
+
+
+async def test_system_topics_cannot_be_deleted(tmp_path: Path) -> None:
+    table = await loaded(tmp_path)
+
+    with pytest.raises(TopicRefusedError, match="a topic of the system"):
+        await table.delete("SCHEDULE_TOPIC_XXXX")
+
+
+async def test_topics_are_bounded(tmp_path: Path) -> None:
+    table = await loaded(tmp_path, topics_max=14)
+    await table.put(TopicConfig(name="T"))
+
+    with pytest.raises(TopicRefusedError, match="14 topics; 'U' is one too many"):
+        await table.put(TopicConfig(name="U"))
+    await table.put(TopicConfig(name="T", read_queues=3))
+
+
+async def test_a_send_makes_its_topic_after_the_template(tmp_path: Path) -> None:
+    (tmp_path / "topics.json").write_bytes(JAVA_FILE)
+    table = await loaded(tmp_path)
+
+    few = await table.ensure_for_send("few", template="TBW102", queues=2, unit_flag=1)
+    many = await table.ensure_for_send("many", template="TBW102", queues=100)
+
+    assert few == TopicConfig(
+        name="few", read_queues=2, write_queues=2, filter_type="MULTI_TAG", unit_flag=1
+    )
+    assert (many.read_queues, many.write_queues, many.permission) == (3, 3, 6)
+    assert await table.ensure_for_send("few", template="nonsense", queues=9) is few
+
+
+@pytest.mark.parametrize(
+    ("template", "auto_create", "told"),
+    [
+        ("nonsense", True, "its template 'nonsense' does not exist"),
+        ("TBW102", False, r"'T' does not exist.*autoCreateTopicEnable is off \(make it with"),
+        ("BenchmarkTest", True, r"'BenchmarkTest' is no template \(permission 6\)"),
+    ],
+)
+async def test_a_send_without_a_template_is_told_why(
+    tmp_path: Path, template: str, *, auto_create: bool, told: str
+) -> None:
+    table = await loaded(tmp_path, auto_create=auto_create)
+
+    with pytest.raises(TopicMissingError, match=told):
+        await table.ensure_for_send("T", template=template, queues=4)
+
+
+async def test_another_template_is_used_though_auto_create_is_off(tmp_path: Path) -> None:
+    table = await loaded(tmp_path, auto_create=False)
+
+    assert (await table.ensure_for_send("T", template="C", queues=4)).write_queues == 4
+
+
+async def test_a_send_to_a_retry_topic_makes_it_without_a_template(tmp_path: Path) -> None:
+    table = await loaded(tmp_path, auto_create=False)
+
+    topic = await table.ensure_for_send("%RETRY%g", template="nonsense", queues=8)
+
+    assert (topic.read_queues, topic.permission) == (1, 6)
+
+
+async def test_topics_of_groups_are_made_on_demand(tmp_path: Path) -> None:
+    table = await loaded(tmp_path)
+
+    retry = await table.ensure_retry("g", queues=3, unit_flag=2)
+    dead = await table.ensure_dead_letter("g")
+
+    assert retry == TopicConfig(name="%RETRY%g", read_queues=3, write_queues=3, unit_flag=2)
+    assert dead == TopicConfig(name="%DLQ%g", read_queues=1, write_queues=1)
+    assert await table.ensure_retry("g") is retry
+
+
+async def test_a_retry_topic_follows_the_order_of_its_group(tmp_path: Path) -> None:
+    table = await loaded(tmp_path)
+    await table.ensure_retry("g", queues=3)
+
+    topic = await table.ensure_retry("g", order=True)
+
+    assert topic.order
+    assert topic.read_queues == 3
+
+
+async def test_many_senders_make_a_topic_once(tmp_path: Path) -> None:
+    table = await loaded(tmp_path)
+    start = table.data_version.counter
+
+    await asyncio.gather(
+        *(table.ensure_for_send("T", template="TBW102", queues=4) for _ in range(20))
+    )
+
+    assert table.data_version.counter == start + 1
+
+
+async def test_a_missing_topic_is_told(tmp_path: Path) -> None:
+    with pytest.raises(TopicMissingError, match="'T' does not exist"):
+        (await loaded(tmp_path)).require("T")
+
+
+async def test_listeners_are_told_of_changes_that_are_on_disk(tmp_path: Path) -> None:
+    table = await loaded(tmp_path)
+    told: list[frozenset[str]] = []
+
+    def listener(changed: frozenset[str]) -> None:
+        document = java_json.decode((tmp_path / "topics.json").read_bytes(), dict)
+        assert all((name in document["topicConfigTable"]) == (name != "gone") for name in changed)
+        told.append(changed)
+
+    await table.put(TopicConfig(name="gone"))
+    table.listen(listener)
+    await table.put(TopicConfig(name="T"))
+    await table.put(TopicConfig(name="T"))
+    await table.put(TopicConfig(name="T", permission=4))
+    await table.delete("gone")
+
+    assert told == [frozenset({"T"}), frozenset({"T"}), frozenset({"gone"})]
+
+
+async def test_a_listener_that_fails_does_not_fail_the_change(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = await loaded(tmp_path)
+    told: list[frozenset[str]] = []
+
+    def failing(_: frozenset[str]) -> None:
+        raise ValueError("no")
+
+    table.listen(failing)
+    table.listen(told.append)
+    with caplog.at_level(logging.ERROR):
+        await table.put(TopicConfig(name="T"))
+
+    assert told == [frozenset({"T"})]
+    assert "a listener failed" in caplog.text
