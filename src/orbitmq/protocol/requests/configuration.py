@@ -23,6 +23,13 @@ class UpdateNameServerConfig(Header):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateBrokerConfig(Header):
+    """Change options of a running broker; the body is properties text."""
+
+    CODE = RequestCode.UPDATE_BROKER_CONFIG
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GetBrokerConfig(Header):
     """Ask for every option; the reply's body is properties text."""
 

@@ -9,13 +9,19 @@ from orbitmq.protocol.requests.configuration import (
     BrokerConfigReply,
     GetBrokerConfig,
     GetNameServerConfig,
+    UpdateBrokerConfig,
     UpdateNameServerConfig,
 )
 
 
 @pytest.mark.parametrize(
     ("header", "code"),
-    [(GetBrokerConfig(), 26), (UpdateNameServerConfig(), 318), (GetNameServerConfig(), 319)],
+    [
+        (UpdateBrokerConfig(), 25),
+        (GetBrokerConfig(), 26),
+        (UpdateNameServerConfig(), 318),
+        (GetNameServerConfig(), 319),
+    ],
 )
 def test_a_request_has_its_code_and_no_fields(header: Header, code: int) -> None:
     assert code == header.CODE

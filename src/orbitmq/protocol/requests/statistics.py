@@ -1,0 +1,150 @@
+"""Figures of a broker: progress of groups, counters, time spans, its own state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from orbitmq.java_json import JavaLong, ObjectKeyed
+from orbitmq.model.queues import MessageQueue
+from orbitmq.model.subscriptions import Subscription
+from orbitmq.protocol.codes import RequestCode
+from orbitmq.protocol.headers import Header, wire
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetConsumeStats(Header):
+    """Ask how far a group has come, in some topics or in all; the reply's body: `ConsumeStats`."""
+
+    CODE = RequestCode.GET_CONSUME_STATS
+    consumer_group: str
+    topic: str | None = None
+    # Topics with semicolons between them, and after the last.
+    topic_list: str | None = None
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics asked for; none means all that the group consumes."""
+        listed = [topic for topic in (self.topic_list or "").split(";") if topic]
+        return listed or ([self.topic] if self.topic else [])
+
+
+class ConsumeProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a group has come in a queue."""
+
+    broker_offset: JavaLong = msgspec.field(default=0, name="brokerOffset")
+    consumer_offset: JavaLong = msgspec.field(default=0, name="consumerOffset")
+    # When the last consumed message was stored.
+    last_timestamp_ms: JavaLong = msgspec.field(default=0, name="lastTimestamp")
+    pull_offset: JavaLong = msgspec.field(default=0, name="pullOffset")
+
+
+class ConsumeStats(msgspec.Struct, kw_only=True):
+    """How far a group has come in each queue, and how fast it is."""
+
+    consumed_per_second: float = msgspec.field(default=0.0, name="consumeTps")
+    queues: ObjectKeyed[MessageQueue, ConsumeProgress] = msgspec.field(
+        default_factory=ObjectKeyed, name="offsetTable"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetBrokerConsumeStats(Header):
+    """Ask how far every group has come; the reply's body is `BrokerConsumeStats`."""
+
+    CODE = RequestCode.GET_BROKER_CONSUME_STATS
+    ordered_topics_only: bool = wire("isOrder", default=False)
+
+
+class BrokerConsumeStats(msgspec.Struct, kw_only=True):
+    """How far every group has come, topic by topic, and what lies before them."""
+
+    broker_address: str | None = msgspec.field(default=None, name="brokerAddr")
+    groups: list[dict[str, list[ConsumeStats]]] = msgspec.field(
+        default_factory=list, name="consumeStatsList"
+    )
+    lag: JavaLong = msgspec.field(default=0, name="totalDiff")
+    in_flight: JavaLong = msgspec.field(default=0, name="totalInflightDiff")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetCounter(Header):
+    """Ask for one counter; the reply's body is a `Counter`."""
+
+    CODE = RequestCode.VIEW_BROKER_STATS_DATA
+    name: str = wire("statsName")
+    key: str = wire("statsKey")
+
+
+class CounterWindow(msgspec.Struct, frozen=True, kw_only=True):
+    """A counter over a span of time."""
+
+    average: float = msgspec.field(default=0.0, name="avgpt")
+    sum: JavaLong = 0
+    per_second: float = msgspec.field(default=0.0, name="tps")
+
+
+class Counter(msgspec.Struct, kw_only=True):
+    """A counter over the last day, hour and minute."""
+
+    day: CounterWindow = msgspec.field(default_factory=CounterWindow, name="statsDay")
+    hour: CounterWindow = msgspec.field(default_factory=CounterWindow, name="statsHour")
+    minute: CounterWindow = msgspec.field(default_factory=CounterWindow, name="statsMinute")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetTimeSpans(Header):
+    """Ask how old a group's unconsumed messages are; the reply's body is `QueueTimeSpans`."""
+
+    CODE = RequestCode.QUERY_CONSUME_TIME_SPAN
+    topic: str
+    group: str
+
+
+class QueueTimeSpan(msgspec.Struct, frozen=True, kw_only=True):
+    """Store times of a queue's messages: the newest consumed, the newest, the oldest."""
+
+    consumed_until_ms: JavaLong = msgspec.field(default=0, name="consumeTimeStamp")
+    delay_ms: JavaLong = msgspec.field(default=0, name="delayTime")
+    newest_ms: JavaLong = msgspec.field(default=0, name="maxTimeStamp")
+    queue: MessageQueue = msgspec.field(name="messageQueue")
+    oldest_ms: JavaLong = msgspec.field(default=0, name="minTimeStamp")
+
+
+class QueueTimeSpans(msgspec.Struct, kw_only=True):
+    """The time spans of a topic's queues."""
+
+    queues: list[QueueTimeSpan] = msgspec.field(default_factory=list, name="consumeTimeSpanSet")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListConsumedTopics(Header):
+    """Ask which topics a group consumed; the reply's body is a `TopicList`."""
+
+    CODE = RequestCode.QUERY_TOPICS_BY_CONSUMER
+    group: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetSubscription(Header):
+    """Ask what a group wants of a topic; the reply's body is a `SubscriptionReply`."""
+
+    CODE = RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER
+    group: str
+    topic: str | None = None
+
+
+class SubscriptionReply(msgspec.Struct, kw_only=True):
+    """What a group wants of a topic."""
+
+    group: str | None = None
+    subscription: Subscription | None = msgspec.field(default=None, name="subscriptionData")
+    topic: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetRuntime(Header):
+    """Ask for a broker's state; the reply's body is a `KeyValueTable` of texts."""
+
+    CODE = RequestCode.GET_BROKER_RUNTIME_INFO
