@@ -13,12 +13,26 @@ WAIT_FOR_STORE: Final = "WAIT"
 PRODUCER_GROUP: Final = "PGROUP"
 SHARDING_KEY: Final = "__SHARDINGKEY"
 INSTANCE_ID: Final = "INSTANCE_ID"
+BORN_HOST: Final = "__BORNHOST"
+BORN_TIMESTAMP: Final = "BORN_TIMESTAMP"
 
 # --- what a broker says of it -------------------------------------------------------------------
 
 REGION: Final = "MSG_REGION"
 TRACE_ON: Final = "TRACE_ON"
 CLUSTER: Final = "CLUSTER"
+RECORD_CRC: Final = "__CRC32#"
+# Names that start so are for the way only, and never stored.
+TRANSIENT_PREFIX: Final = "__RMQ.TRANSIENT."
+
+# --- what a consumer says of it -----------------------------------------------------------------
+
+MIN_OFFSET: Final = "MIN_OFFSET"
+MAX_OFFSET: Final = "MAX_OFFSET"
+CONSUME_START_MS: Final = "CONSUME_START_TIME"
+POP_CHECK_POINT: Final = "POP_CK"
+POP_CHECK_POINT_OFFSET: Final = "POP_CK_OFFSET"
+FIRST_POP_MS: Final = "1ST_POP_TIME"
 
 # --- delays -------------------------------------------------------------------------------------
 
@@ -29,6 +43,11 @@ TIMER_DELAY_SECONDS: Final = "TIMER_DELAY_SEC"
 TIMER_DELAY_MS: Final = "TIMER_DELAY_MS"
 TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
 TIMER_CANCELS: Final = "TIMER_DEL_UNIQKEY"
+TIMER_DUE_MS: Final = "TIMER_OUT_MS"
+TIMER_ENQUEUED_MS: Final = "TIMER_ENQUEUE_MS"
+TIMER_DEQUEUED_MS: Final = "TIMER_DEQUEUE_MS"
+TIMER_ROLLS: Final = "TIMER_ROLL_TIMES"
+TIMER_DELAY_LEVEL: Final = "TIMER_DELAY_LEVEL"
 
 # --- retries ------------------------------------------------------------------------------------
 
@@ -36,7 +55,8 @@ RETRY_TOPIC: Final = "RETRY_TOPIC"
 ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
 RETRIES: Final = "RECONSUME_TIME"
 RETRIES_MAX: Final = "MAX_RECONSUME_TIMES"
-POP_CHECK_POINT: Final = "POP_CK"
+DEAD_LETTER_ORIGIN_TOPIC: Final = "DLQ_ORIGIN_TOPIC"
+DEAD_LETTER_ORIGIN_ID: Final = "DLQ_ORIGIN_MESSAGE_ID"
 
 # --- transactions -------------------------------------------------------------------------------
 
@@ -52,3 +72,27 @@ CORRELATION_ID: Final = "CORRELATION_ID"
 REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"
 REPLY_TTL_MS: Final = "TTL"
 MESSAGE_TYPE: Final = "MSG_TYPE"
+REPLY_ARRIVED_MS: Final = "ARRIVE_TIME"
+REPLY_PUSHED_MS: Final = "PUSH_REPLY_TIME"
+
+# --- batches kept whole, and messages in many queues --------------------------------------------
+
+INNER_COUNT: Final = "INNER_NUM"
+INNER_FIRST_OFFSET: Final = "INNER_BASE"
+INNER_QUEUES: Final = "INNER_MULTI_DISPATCH"
+INNER_QUEUE_OFFSETS: Final = "INNER_MULTI_QUEUE_OFFSET"
+
+# What has no meaning here, but belongs to RocketMQ and is passed on.
+PASSED_ON: Final = frozenset(
+    {
+        "TRANSFER_FLAG",
+        "CORRECTION_FLAG",
+        "MQ2_FLAG",
+        "BUYER_ID",
+        "DUP_INFO",
+        "EXTEND_UNIQ_INFO",
+        "PROPERTY_FORWARD_QUEUE_ID",
+        "REDIRECT",
+        "TRACE_CONTEXT",
+    }
+)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
+from orbitmq.model import property_names
 from orbitmq.record.decode import Buffer, Found, Places, Verdict, locate
 from orbitmq.record.java_hash import java_hash
 from orbitmq.record.layout import ROLLED_BACK, TRANSACTION_MASK, is_queued
@@ -24,6 +25,10 @@ _INT_MAX: Final = 2**31 - 1
 _LONG_MAX: Final = 2**63 - 1
 _LONG_SPAN: Final = 2**64
 DELAY_TOPIC: Final = b"SCHEDULE_TOPIC_XXXX"
+_UNIQUE_ID: Final = property_names.UNIQUE_ID.encode()
+_KEYS: Final = property_names.KEYS.encode()
+_TAGS: Final = property_names.TAGS.encode()
+_DELAY_LEVEL: Final = property_names.DELAY_LEVEL.encode()
 # Tags are few and short; a longer one is hashed every time, so that hostile ones take no memory.
 _CACHED_TAG_BYTES_MAX: Final = 64
 
@@ -117,10 +122,10 @@ def _take(
 def message_keys(properties: bytes) -> list[bytes]:
     """The keys a message is indexed by: its unique id, then each word of its keys."""
     keys: list[bytes] = []
-    unique = find_property(properties, b"UNIQ_KEY")
+    unique = find_property(properties, _UNIQUE_ID)
     if unique:
         keys.append(unique)
-    words = find_property(properties, b"KEYS")
+    words = find_property(properties, _KEYS)
     if words:
         keys += [word for word in words.split(b" ") if word]
     return keys
@@ -148,13 +153,13 @@ def record_tag_code(
     topic: bytes, properties: bytes, store_ms: int, delay_levels_ms: tuple[int, ...]
 ) -> int:
     """What a queue entry says beside its record: the tag's hash, or when a delay is over."""
-    if topic == DELAY_TOPIC and (level := find_property(properties, b"DELAY")):
+    if topic == DELAY_TOPIC and (level := find_property(properties, _DELAY_LEVEL)):
         number = min(_level_number(level), len(delay_levels_ms))
         if number > 0:
             # Compat: Java's sum wraps; a damaged store time must not stop the walk.
             due_ms = store_ms + delay_levels_ms[number - 1]
             return due_ms if due_ms <= _LONG_MAX else due_ms - _LONG_SPAN
-    tag = find_property(properties, b"TAGS")
+    tag = find_property(properties, _TAGS)
     return hash_tag(tag) if tag else 0
 
 

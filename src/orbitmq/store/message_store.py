@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from orbitmq.clock import SystemClock
 from orbitmq.errors import MessageError, StateError, StoreError
+from orbitmq.model.property_names import KEYS, UNIQUE_ID
 from orbitmq.model.queues import PhysicalOffset, QueueOffset
 from orbitmq.record.codec import encode_record
 from orbitmq.record.decode import Found, StoredMessage, decode_record, locate
@@ -404,7 +405,7 @@ class MessageStore:
 
 def _has_key(message: StoredMessage, key: str) -> bool:
     properties = message.properties
-    return key == properties.get("UNIQ_KEY") or key in properties.get("KEYS", "").split(" ")
+    return key == properties.get(UNIQUE_ID) or key in properties.get(KEYS, "").split(" ")
 
 
 def _machine_memory_bytes() -> int:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Self
 
+from orbitmq.model import property_names
 from orbitmq.protocol.codes import RequestCode
 from orbitmq.protocol.headers import Header, Long, wire
 
 # Where messages come from, unless a broker is told otherwise.
-REGION: Final = "DefaultRegion"
+USUAL_REGION: Final = "DefaultRegion"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,5 +93,5 @@ class SendReply(Header):
     transaction_id: str | None = None
     batch_unique_id: str | None = wire("batchUniqId", None)
     recall_handle: str | None = None
-    region: str = wire("MSG_REGION", REGION)
-    trace: bool = wire("TRACE_ON", default=True)
+    region: str = wire(property_names.REGION, USUAL_REGION)
+    trace: bool = wire(property_names.TRACE_ON, default=True)
