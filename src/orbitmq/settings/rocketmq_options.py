@@ -1,6 +1,7 @@
 """RocketMQ's own option names: what a file written for RocketMQ may contain.
 
-Names and defaults are those of RocketMQ 5.3.3, and names of 4.9 and 5.1 that are gone there. An
+Names and defaults are those of RocketMQ 5.3.3, names of 4.9 and 5.1 that are gone there, and names
+of older versions that files in use still have. An
 option of OrbitMQ always comes before a row of this table. Other rows are accepted with a warning
 that says why they change nothing, so that a file written for RocketMQ, or for another role, works.
 Rows of `REFUSED` promise something that is not built, safety or another file format for instance:
@@ -86,6 +87,18 @@ NO_ROCKSDB: Final = "there is no RocksDB store"
 NO_DLEDGER: Final = "there is no DLedger log"
 NO_CONTROLLER: Final = "there is no controller"
 NO_ACCESS_CONTROL: Final = "access control is not built"
+NO_POOL: Final = "messages are written straight into the pages of the file"
+ALWAYS_WARM: Final = "the next file, and the pages that are written next, are always made ready"
+ONE_LOCK: Final = "appending holds one lock for microseconds"
+FILES_REST: Final = "files that are not used let go of their memory by themselves"
+READERS_KEEP: Final = (
+    "a deleted file goes when its last reader lets go of it, without waiting or force"
+)
+QUEUES_FOLLOW: Final = "queues and index follow the log by marks of their own"
+FLUSHED_WHEN_ASKED: Final = "a flush begins when somebody waits for it, else at its interval"
+NEVER_READ: Final = (
+    "RocketMQ does not read it either: this lies in storePathRootDir, wherever that is"
+)
 
 
 def _rows(table: str, *readers: Reader, reason: str = "") -> Iterator[RocketMQOption]:
@@ -303,64 +316,126 @@ WITHOUT_EFFECT: Final = (
     ),
     *_rows(
         """
-        accessMessageInMemoryHotRatio=26 accessMessageInMemoryMaxRatio=40 allAckInSyncStateSet=false
-        asyncLearner=false autoMessageVersionOnTopicLen=true bitMapLengthConsumeQueueExt=64
-        brokerRole=ASYNC_MASTER checkCRCOnRecover=true cleanFileForciblyEnable=true
-        cleanResourceInterval=10000 cleanSwapedMapInterval=300000 coldDataFlowControlEnable=false
-        coldDataScanEnable=false commitCommitLogLeastPages=4 commitCommitLogThoroughInterval=200
-        commitIntervalCommitLog=200 commitLogForceSwapMapInterval=43200000
-        commitLogSwapMapInterval=3600000 commitLogSwapMapReserveFileNum=100
+        accessMessageInMemoryHotRatio=26 accessMessageInMemoryMaxRatio=40
+        allAckInSyncStateSet=false asyncLearner=false autoMessageVersionOnTopicLen=true
+        bitMapLengthConsumeQueueExt=64 brokerRole=ASYNC_MASTER checkCRCOnRecover=true
+        cleanFileForciblyEnable=true cleanResourceInterval=10000
+        coldDataFlowControlEnable=false coldDataScanEnable=false
         compactionCqMappedFileSize=10485760 compactionMappedFileSize=104857600
-        compactionScheduleInternal=900000 correctLogicMinOffsetForceInterval=300000
-        correctLogicMinOffsetSleepInterval=1 dataReadAheadEnable=true debugLockEnable=false
-        defaultQueryMaxNum=32 deleteCommitLogFilesInterval=100 deleteConsumeQueueFilesInterval=100
-        deleteFileBatchMax=10 deleteWhen=04 destroyMapedFileIntervalForcibly=120000
-        disappearTimeAfterStart=-1 diskFallRecorded=true diskMaxUsedSpaceRatio=75
-        diskSpaceCleanForciblyRatio=85 diskSpaceWarningLevelRatio=90 dispatchCqCacheNum=4096
-        dispatchFromSenderThread=false duplicationEnable=false enableAsyncReput=true
-        enableAutoInSyncReplicas=false enableBuildConsumeQueueConcurrently=false
+        compactionScheduleInternal=900000 dataReadAheadEnable=true defaultQueryMaxNum=32
+        deleteFileBatchMax=10 deleteWhen=04 disappearTimeAfterStart=-1 diskFallRecorded=true
+        diskMaxUsedSpaceRatio=75 diskSpaceCleanForciblyRatio=85
+        diskSpaceWarningLevelRatio=90 duplicationEnable=false enableAutoInSyncReplicas=false
         enableCleanExpiredOffset=false enableCompaction=true enableConsumeQueueExt=false
         enabledAppendPropCRC=false enableLmq=false enableMultiDispatch=false
-        enableScheduleAsyncDeliver=false enableScheduleMessageStats=true
-        fastFailIfNoBufferInStorePool=false fileReservedTime=72 flushCommitLogLeastPages=4
-        flushCommitLogThoroughInterval=10000 flushCommitLogTimed=true flushConsumeQueueLeastPages=2
+        enableScheduleAsyncDeliver=false enableScheduleMessageStats=true fileReservedTime=72
+        flushCommitLogLeastPages=4 flushCommitLogThoroughInterval=10000
         flushConsumeQueueThoroughInterval=60000 flushDelayOffsetInterval=10000
         flushDiskType=ASYNC_FLUSH flushIntervalCommitLog=500 flushIntervalConsumeQueue=1000
-        flushLeastPagesWhenWarmMapedFile=4096 forceVerifyPropCRC=false haFlowControlEnable=false
-        haHousekeepingInterval=20000 haListenPort=10912 haMasterAddress= haMaxGapNotInSync=268435456
-        haMaxTimeSlaveNotCatchup=15000 haSendHeartbeatInterval=5000 haSlaveFallbehindMax=268435456
-        haTransferBatchSize=32768 inSyncReplicas=1 logicalDiskSpaceCleanForciblyThreshold=0.8
-        logicQueueForceSwapMapInterval=43200000 logicQueueSwapMapInterval=3600000
-        logicQueueSwapMapReserveFileNum=20 mappedFileSizeCommitLog=1073741824
+        forceVerifyPropCRC=false haFlowControlEnable=false haHousekeepingInterval=20000
+        haListenPort=10912 haMasterAddress= haMaxGapNotInSync=268435456
+        haMaxTimeSlaveNotCatchup=15000 haSendHeartbeatInterval=5000
+        haSlaveFallbehindMax=268435456 haTransferBatchSize=32768 inSyncReplicas=1
+        logicalDiskSpaceCleanForciblyThreshold=0.8 mappedFileSizeCommitLog=1073741824
         mappedFileSizeConsumeQueue=6000000 mappedFileSizeConsumeQueueExt=50331648
-        mappedFileSizeTimerLog=104857600 mappedFileSwapEnable=true
-        mapperFileSizeBatchConsumeQueue=13800000 maxAsyncPutMessageRequests=5000
-        maxBatchDeleteFilesNum=50 maxChecksumRange=1073741824 maxConsumeQueueScan=20000
-        maxFilterMessageSize=16000 maxHashSlotNum=5000000 maxHaTransferByteInSecond=104857600
-        maxIndexNum=20000000 maxLmqConsumeQueueNum=20000 maxMessageSize=4194304 maxMsgsNumBatch=64
-        maxOffsetMapSize=104857600 maxRecoveryCommitlogFiles=30 maxSlaveResendLength=268435456
-        maxTopicLength=127 maxTransferBytesOnMessageInDisk=65536
-        maxTransferBytesOnMessageInMemory=262144 maxTransferCountOnMessageInDisk=8
-        maxTransferCountOnMessageInMemory=32 messageDelayLevel=1s...2h messageIndexEnable=true
-        messageIndexSafe=false minInSyncReplicas=1 offsetCheckInSlave=false
-        osPageCacheBusyTimeOutMills=1000 pullBatchMaxMessageCount=160
-        putConsumeQueueDataByFileChannel=true putMessageTimeout=8000 putMsgIndexHightWater=600000
-        readOnlyCommitLogStorePaths= readUnCommitted=false recheckReputOffsetFromCq=false
-        redeleteHangedFileInterval=120000 replicasPerDiskPartition=1 sampleCountThreshold=5000
+        mappedFileSizeTimerLog=104857600 mapperFileSizeBatchConsumeQueue=13800000
+        maxAsyncPutMessageRequests=5000 maxChecksumRange=1073741824
+        maxConsumeQueueScan=20000 maxFilterMessageSize=16000 maxHashSlotNum=5000000
+        maxHaTransferByteInSecond=104857600 maxIndexNum=20000000 maxLmqConsumeQueueNum=20000
+        maxMessageSize=4194304 maxMsgsNumBatch=64 maxOffsetMapSize=104857600
+        maxSlaveResendLength=268435456 maxTopicLength=127
+        maxTransferBytesOnMessageInDisk=65536 maxTransferBytesOnMessageInMemory=262144
+        maxTransferCountOnMessageInDisk=8 maxTransferCountOnMessageInMemory=32
+        messageDelayLevel=1s...2h messageIndexEnable=true minInSyncReplicas=1
+        offsetCheckInSlave=false pullBatchMaxMessageCount=160 putMessageTimeout=8000
+        readOnlyCommitLogStorePaths= replicasPerDiskPartition=1 sampleCountThreshold=5000
         sampleSteps=32 scheduleAsyncDeliverMaxPendingLimit=2000
-        scheduleAsyncDeliverMaxResendNum2Blocked=3 searchBcqByCacheEnable=true slaveTimeout=3000
-        spinLockCollisionRetreatOptimalDegree=1000 storePathBrokerIdentity= storePathCommitLog=
-        storePathEpochFile= storePathRootDir=~/store syncFlushTimeout=5000 syncFromLastFile=false
+        scheduleAsyncDeliverMaxResendNum2Blocked=3 searchBcqByCacheEnable=true
+        slaveTimeout=3000 storePathBrokerIdentity= storePathCommitLog= storePathEpochFile=
+        storePathRootDir=~/store syncFlushTimeout=5000 syncFromLastFile=false
         syncMasterFlushOffsetWhenStartup=false timerColdDataCheckIntervalMs=60000
         timerCongestNumEachSlot=2147483647 timerEnableCheckMetrics=true
-        timerEnableRetryUntilSuccess=false timerFlushIntervalMs=1000 timerInterceptDelayLevel=false
-        timerMaxDelaySec=259200 timerMetricSmallThreshold=1000000 timerPrecisionMs=1000
-        timerProgressLogIntervalMs=10000 timerRollWindowSlot=172800 timerSkipUnknownError=false
-        timerStopEnqueue=false timerWheelEnable=true topicQueueLockNum=32 totalReplicas=1
-        transientStorePoolEnable=false transientStorePoolSize=5 travelCqFileNumWhenGetMessage=1
-        useABSLock=false useReentrantLockWhenPutMessage=true wakeCommitWhenPutMessage=true
-        wakeFlushWhenPutMessage=false warmMapedFileEnable=false
+        timerEnableRetryUntilSuccess=false timerFlushIntervalMs=1000
+        timerInterceptDelayLevel=false timerMaxDelaySec=259200
+        timerMetricSmallThreshold=1000000 timerPrecisionMs=1000
+        timerProgressLogIntervalMs=10000 timerRollWindowSlot=172800
+        timerSkipUnknownError=false timerStopEnqueue=false timerWheelEnable=true
+        totalReplicas=1 travelCqFileNumWhenGetMessage=1
         """,
+        Reader.STORE,
+    ),
+    *_rows(
+        """
+        commitCommitLogLeastPages=4 commitCommitLogThoroughInterval=200
+        commitIntervalCommitLog=200 fastFailIfNoBufferInStorePool=false
+        readUnCommitted=false transientStorePoolEnable=false transientStorePoolSize=5
+        wakeCommitWhenPutMessage=true
+        """,
+        Reader.STORE,
+        reason=NO_POOL,
+    ),
+    *_rows(
+        """
+        flushLeastPagesWhenWarmMapedFile=4096 warmMapedFileEnable=false
+        """,
+        Reader.STORE,
+        reason=ALWAYS_WARM,
+    ),
+    *_rows(
+        """
+        debugLockEnable=false osPageCacheBusyTimeOutMills=1000 putMsgIndexHightWater=600000
+        spinLockCollisionRetreatOptimalDegree=1000 topicQueueLockNum=32 useABSLock=false
+        useReentrantLockWhenPutMessage=true
+        """,
+        Reader.STORE,
+        reason=ONE_LOCK,
+    ),
+    *_rows(
+        """
+        cleanSwapedMapInterval=300000 commitLogForceSwapMapInterval=43200000
+        commitLogSwapMapInterval=3600000 commitLogSwapMapReserveFileNum=100
+        logicQueueForceSwapMapInterval=43200000 logicQueueSwapMapInterval=3600000
+        logicQueueSwapMapReserveFileNum=20 mappedFileSwapEnable=true
+        """,
+        Reader.STORE,
+        reason=FILES_REST,
+    ),
+    *_rows(
+        """
+        deleteCommitLogFilesInterval=100 deleteConsumeQueueFilesInterval=100
+        destroyMapedFileIntervalForcibly=120000 redeleteHangedFileInterval=120000
+        """,
+        Reader.STORE,
+        reason=READERS_KEEP,
+    ),
+    *_rows(
+        """
+        correctLogicMinOffsetForceInterval=300000 correctLogicMinOffsetSleepInterval=1
+        dispatchCqCacheNum=4096 dispatchFromSenderThread=false enableAsyncReput=true
+        enableBuildConsumeQueueConcurrently=false flushConsumeQueueLeastPages=2
+        maxBatchDeleteFilesNum=50 maxRecoveryCommitlogFiles=30 messageIndexSafe=false
+        putConsumeQueueDataByFileChannel=true recheckReputOffsetFromCq=false
+        """,
+        Reader.STORE,
+        reason=QUEUES_FOLLOW,
+    ),
+    *_rows(
+        """
+        flushCommitLogTimed=true wakeFlushWhenPutMessage=false
+        """,
+        Reader.STORE,
+        reason=FLUSHED_WHEN_ASKED,
+    ),
+    *_rows(
+        "storePathConsumeQueue= storePathIndex= storeCheckpoint= abortFile=",
+        Reader.STORE,
+        reason=NEVER_READ,
+    ),
+    *_rows("mapedFileSizeCommitLog=", Reader.STORE, reason="write mappedFileSizeCommitLog"),
+    *_rows("mapedFileSizeConsumeQueue=", Reader.STORE, reason="write mappedFileSizeConsumeQueue"),
+    *_rows(
+        "timerCheckMetricsWhen=05 timerEnableDisruptor=false timerStopDequeue=false "
+        "timerWarmEnable=false",
         Reader.STORE,
     ),
     *_rows(
