@@ -48,9 +48,10 @@ The file is a Java properties file; an unknown name in it is an error that names
 The environment sets an option by `ORBITMQ_listenPort` or `ORBITMQ_LISTEN_PORT` \
 (`ORBITMQ_TLS_SERVER_MODE` for `tls.server.mode`), and an empty variable counts as unset.
 
-Names that end in Millis, Ms, Interval or Time take milliseconds, Seconds and Minutes what they \
-say, and sizes are bytes. `NameServerConfig`, `ServerConfig` and `TlsServerConfig` are what a name \
-server reads; the client tables are for programs that use the client.
+Names that end in Millis, Ms, Interval or Time take milliseconds unless their row says otherwise, \
+Seconds and Minutes what they say, and sizes are bytes. `NameServerConfig`, `ServerConfig` and \
+`TlsServerConfig` are what a name server reads; `StoreConfig` and `RetentionConfig` belong to the message store; the client tables \
+are for programs that use the client.
 
 A live option may be changed while the server runs; the others take effect at start.
 """
@@ -73,6 +74,8 @@ These promise what is not built. Any value but the harmless one stops the start.
 def config_classes() -> tuple[type[DataclassInstance], ...]:
     """List the config classes in the order of the page."""
     from orbitmq.nameserver.config import NameServerConfig
+    from orbitmq.store.config import StoreConfig
+    from orbitmq.store.retention import RetentionConfig
     from orbitmq.transport.config import (
         ClientConfig,
         ServerConfig,
@@ -80,7 +83,15 @@ def config_classes() -> tuple[type[DataclassInstance], ...]:
         TlsServerConfig,
     )
 
-    return NameServerConfig, ServerConfig, TlsServerConfig, ClientConfig, TlsClientConfig
+    return (
+        NameServerConfig,
+        StoreConfig,
+        RetentionConfig,
+        ServerConfig,
+        TlsServerConfig,
+        ClientConfig,
+        TlsClientConfig,
+    )
 
 
 def configuration_page(classes: Iterable[type[DataclassInstance]]) -> str:

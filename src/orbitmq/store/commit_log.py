@@ -26,7 +26,7 @@ from orbitmq.store.file_names import file_name, list_files, unfinished_file
 from orbitmq.store.mapped_file import MappedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 # Pages this far ahead of the writer are brought into memory off its thread.
 TOUCH_AHEAD_BYTES: Final = 16 * 1024 * 1024
@@ -38,8 +38,13 @@ _START_BYTES: Final = 8
 class CommitLog:
     """The files of the log, and where it ends."""
 
-    def __init__(self, folders: list[Path], file_bytes: int) -> None:
-        self._folders = folders
+    def __init__(
+        self, folders: list[Path], file_bytes: int, *, read_only_folders: Sequence[Path] = ()
+    ) -> None:
+        self._writable_folders = [folder for folder in folders if folder not in read_only_folders]
+        self._folders = sorted({*folders, *read_only_folders})
+        # Of the writable folders, those that get new files only when all are full.
+        self.full_folders: frozenset[Path] = frozenset()
         self.file_bytes = file_bytes
         # Replaced as a whole, so that readers in other threads always see neighbours.
         self._files: tuple[MappedFile, ...] = ()
@@ -181,7 +186,9 @@ class CommitLog:
 
     def _create(self, first_offset: int) -> MappedFile:
         # Compat: with several folders, Java places file i in folder i modulo their number.
-        folder = self._folders[first_offset // self.file_bytes % len(self._folders)]
+        folders = [f for f in self._writable_folders if f not in self.full_folders]
+        folders = folders or self._writable_folders
+        folder = folders[first_offset // self.file_bytes % len(folders)]
         make_folder(folder)
         return MappedFile.create(folder / file_name(first_offset), first_offset, self.file_bytes)
 
@@ -287,8 +294,11 @@ class CommitLog:
             if len(self._files) < 2:
                 raise StateError("the only file of a log is never deleted")
             file, *others = self._files
+            # Invariant: files go in their order also for the disk, and one that cannot go stays:
+            # a gap would look like a lost file.
+            file.delete()
+            sync_folder(file.path.parent)
             self._files = tuple(others)
         with self._awake_lock:
             self._awake.pop(file, None)
-        file.delete()
         return self.start

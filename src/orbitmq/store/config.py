@@ -30,6 +30,12 @@ class StoreConfig:
         doc="Folder of the commit log, or several separated by commas; empty means commitlog in "
         "storePathRootDir.",
     )
+    read_only_log_path: str = option(
+        "",
+        java="readOnlyCommitLogStorePaths",
+        doc="Folders whose files of the commit log are read and deleted, but where no new ones are "
+        "made; separated by commas, also where storePathCommitLog names them too.",
+    )
     log_file_bytes: int = option(
         1024 * _MIB,
         low=64 * _KIB,
@@ -120,7 +126,10 @@ class StoreConfig:
         64, low=1, high=10_000, java="maxMsgsNumBatch", doc="Messages found by one query at most."
     )
     check_bodies: bool = option(
-        True, java="checkCRCOnRecover", doc="Check the checksum of every body in recovery."
+        True,
+        java="checkCRCOnRecover",
+        doc="Check the checksums of bodies also in the part of the log that was flushed before a "
+        "crash; the rest is always checked.",
     )
     delay_levels: str = option(
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",

@@ -23,12 +23,13 @@ _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 class Descriptor:
     """One open file."""
 
-    __slots__ = ("_close", "number")
+    __slots__ = ("_close", "number", "writable")
 
     def __init__(self, path: Path, flags: int) -> None:
         self.number = -1
         # The interpreter may have taken `os` apart when the last object goes.
         self._close = os.close
+        self.writable = bool(flags & (os.O_RDWR | os.O_WRONLY))
         self.number = os.open(path, flags | os.O_CLOEXEC, 0o644)
 
     def __del__(self) -> None:

@@ -10,6 +10,7 @@ Crash: what was synced is there; of the rest, any page may be there or not.
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import threading
@@ -76,7 +77,9 @@ class MappedFile:
             descriptor = self._open()
             with self._lock:
                 if self._view is None:
-                    self._view = memoryview(mmap.mmap(descriptor.number, self.file_bytes))
+                    access = mmap.ACCESS_WRITE if descriptor.writable else mmap.ACCESS_READ
+                    mapped = mmap.mmap(descriptor.number, self.file_bytes, access=access)
+                    self._view = memoryview(mapped)
                 view = self._view
         return view
 
@@ -141,6 +144,16 @@ class MappedFile:
                 if self._closed:
                     raise StateError(f"{self.path} is closed")
                 if self._descriptor is None:
-                    self._descriptor = Descriptor(self.path, os.O_RDWR)
+                    self._descriptor = _open_as_allowed(self.path)
                 descriptor = self._descriptor
         return descriptor
+
+
+def _open_as_allowed(path: Path) -> Descriptor:
+    """Open for writing, or for reading where that is all that may be done, as with old disks."""
+    try:
+        return Descriptor(path, os.O_RDWR)
+    except OSError as error:
+        if error.errno not in (errno.EROFS, errno.EACCES):
+            raise
+        return Descriptor(path, os.O_RDONLY)

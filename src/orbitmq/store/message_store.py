@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,7 @@ from orbitmq.record.message_id import decode_message_id, encode_message_id
 from orbitmq.store.config import FlushMode, StoreConfig
 from orbitmq.store.draft import Draft, Durability, Receipt
 from orbitmq.store.flush import Flusher
-from orbitmq.store.opening import Parts, open_parts
+from orbitmq.store.opening import Parts, log_folders, open_parts
 from orbitmq.store.reading import (
     Boundary,
     QueueReader,
@@ -36,12 +36,16 @@ from orbitmq.store.reading import (
     offset_at_time,
 )
 from orbitmq.store.record_checks import HEAD_BYTES, store_ms_of
-from orbitmq.store.upkeep import Upkeep
+from orbitmq.store.retention import Decision, Deletion, Retention, RetentionConfig, measure_disk
+from orbitmq.store.upkeep import Intervals, Upkeep
 from orbitmq.store.visibility import OnVisible, Visibility
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from orbitmq.clock import Clock
     from orbitmq.store.consume_queue import ConsumeQueue
+    from orbitmq.store.retention import DiskUse
 
 log = logging.getLogger(__name__)
 
@@ -53,8 +57,10 @@ class MessageStore:
         self,
         config: StoreConfig,
         *,
+        retention: RetentionConfig | None = None,
         clock: Clock | None = None,
         store_host: tuple[str, int] = ("127.0.0.1", 10911),
+        measure: Callable[[Path], DiskUse] = measure_disk,
     ) -> None:
         self._config = config
         self._clock = clock or SystemClock()
@@ -80,15 +86,30 @@ class MessageStore:
             pages_min=config.flush_pages_min,
             thorough_interval_ms=config.flush_thorough_interval_ms,
         )
+        retention = retention or RetentionConfig()
+        self._retention = Retention(
+            retention,
+            commit_log=self._log,
+            queues=self._queues,
+            indexes=self._indexes,
+            log_folders=log_folders(parts.root, config.log_path),
+            queue_folder=parts.root / "consumequeue",
+            clock=self._clock,
+            measure=measure,
+        )
         self._upkeep = Upkeep(
             commit_log=self._log,
             queues=self._queues,
             save=lambda: parts.progress.save(self._flush_log),
             retry=self._visibility.retry,
             fence=self._flusher.fence,
+            retain=self._retain,
             clock=self._clock,
-            interval_ms=config.queue_flush_interval_ms,
-            thorough_interval_ms=config.queue_flush_thorough_interval_ms,
+            intervals=Intervals(
+                round_ms=config.queue_flush_interval_ms,
+                thorough_ms=config.queue_flush_thorough_interval_ms,
+                retain_ms=retention.interval_ms,
+            ),
         )
         try:
             self._flusher.start(self._log.flushed)
@@ -253,6 +274,22 @@ class MessageStore:
             for key in [key for key in self._next_offsets if key[0] == topic]:
                 del self._next_offsets[key]
 
+    def delete_expired(self) -> tuple[Deletion, ...]:
+        """Delete files past their time now, whatever the hour; the next passes go on with it."""
+        if self._closed:
+            raise StateError("the store is closed")
+        self._retention.request()
+        return self._retain().deletions
+
+    def change_options(
+        self, *, store: StoreConfig | None = None, retention: RetentionConfig | None = None
+    ) -> None:
+        """Take new values of the options that may change while the store is open."""
+        if store is not None:
+            self._config = replace(self._config, body_bytes_max=store.body_bytes_max)
+        if retention is not None:
+            self._retention.config = retention
+
     @property
     def flushed(self) -> PhysicalOffset:
         """Everything below is on disk."""
@@ -384,9 +421,17 @@ class MessageStore:
         if self._closed:
             raise StateError("the store is closed")
         self._flusher.check()
+        self._retention.check()
         trouble = self._upkeep.trouble or self._visibility.trouble
         if trouble is not None:
             raise type(trouble)(f"queues or index cannot be written: {trouble}")
+
+    def _retain(self) -> Decision:
+        # Invariant: entries are on disk before the records they were made from go, or a crash
+        # would make queues begin again at a number that was used.
+        return self._retention.run(
+            keep_from=min(self._parts.marks.mark.dispatched, self._flusher.flushed, self.visible)
+        )
 
     def _after_flush(self, flushed: PhysicalOffset) -> None:
         self._parts.marks.raise_flushed(flushed)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from orbitmq.errors import SettingsError
 from orbitmq.model.queues import PhysicalOffset
 from orbitmq.store.checkpoint import Checkpoint
 from orbitmq.store.commit_log import CommitLog
@@ -58,8 +59,24 @@ _SHARED_RECORDS: Final = "%LMQ%"
 
 def log_folders(root: Path, log_path: str) -> list[Path]:
     """The folders of the commit log."""
-    paths = [Path(part.strip()).expanduser() for part in log_path.split(",") if part.strip()]
-    return sorted(paths) or [root / "commitlog"]
+    return _folders(log_path) or [root / "commitlog"]
+
+
+def _folders(paths: str) -> list[Path]:
+    parts = filter(None, (part.strip() for part in paths.split(",")))
+    # Compat: Java sorts the texts, and the order decides where a file is made.
+    return sorted({Path(part).expanduser() for part in parts}, key=str)
+
+
+def _commit_log(root: Path, config: StoreConfig) -> CommitLog:
+    folders, read_only = log_folders(root, config.log_path), _folders(config.read_only_log_path)
+    if not set(folders) - set(read_only):
+        raise SettingsError(
+            f"readOnlyCommitLogStorePaths {config.read_only_log_path!r} leaves no folder for new "
+            "files of the log",
+            hint="name another folder in storePathCommitLog",
+        )
+    return CommitLog(folders, config.log_file_bytes, read_only_folders=read_only)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -106,7 +123,8 @@ class _Opening:
         self._checkpoint = Checkpoint.read(root / CHECKPOINT_NAME)
         self._marks = Marks(root / OWN_FOLDER)
         resources.callback(self._marks.close)
-        self._log = CommitLog(log_folders(root, config.log_path), config.log_file_bytes)
+        self._check_bodies = config.check_bodies
+        self._log = _commit_log(root, config)
         resources.callback(self._log.close)
         self._queues = ConsumeQueues(
             root / "consumequeue", config.queue_file_bytes, open_files_max=config.open_files_max
@@ -133,7 +151,7 @@ class _Opening:
         self._log.load()
         known = self._known()
         recovered = (
-            find_end(self._log, known)
+            find_end(self._log, known, check_bodies=self._check_bodies)
             if self._log.files
             else Recovered(end=PhysicalOffset(0), records=0, last_store_ms=0, torn_reason="")
         )

@@ -109,14 +109,20 @@ def _start_file(files: list[MappedFile], checkpoint: Checkpoint) -> int:
     return 0
 
 
-def find_end(commit_log: CommitLog, known: Known) -> Recovered:
-    """Walk the log to its true end; raises StoreDamagedError when flushed bytes are broken."""
+def find_end(commit_log: CommitLog, known: Known, *, check_bodies: bool = True) -> Recovered:
+    """Walk the log to its true end; raises StoreDamagedError when flushed bytes are broken.
+
+    Without `check_bodies`, a broken body below what is known flushed is left for its readers to
+    notice; above, a body may be torn by the crash, so it is always checked.
+    """
     position = known.walk_from
     records, newest_ms = 0, 0
     stopped = Found(Verdict.NOTHING)
     file = commit_log.file_at(position)
     while file is not None:
-        at, count, last_ms, stopped = _walk_file(file, position, known.flushed)
+        at, count, last_ms, stopped = _walk_file(
+            file, position, known.flushed, check_bodies=check_bodies
+        )
         records += count
         newest_ms = max(newest_ms, last_ms)
         position = PhysicalOffset(file.first_offset + at)
@@ -137,7 +143,7 @@ def find_end(commit_log: CommitLog, known: Known) -> Recovered:
 
 
 def _walk_file(
-    file: MappedFile, position: PhysicalOffset, flushed: PhysicalOffset
+    file: MappedFile, position: PhysicalOffset, flushed: PhysicalOffset, *, check_bodies: bool
 ) -> tuple[int, int, int, Found]:
     """Walk to the end of a file, or to what is no record.
 
@@ -149,7 +155,7 @@ def _walk_file(
     records, newest_ms = 0, 0
     if at < flushed_at:
         found = walk(
-            view, at, flushed_at, base, check_body=True, delay_levels_ms=(), with_keys=False
+            view, at, flushed_at, base, check_body=check_bodies, delay_levels_ms=(), with_keys=False
         )
         misplaced = first_misplaced(view, at, found.position, base)
         if misplaced is not None:

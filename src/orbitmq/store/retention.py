@@ -7,7 +7,8 @@ that is too full no messages are taken.
 
 `decide` is a pure function of files, disks and time; `Retention` measures, asks it and deletes.
 
-Threads: one at a time. Crash: a file is gone or not; opening the store brings the queues in line.
+Threads: any; one pass at a time. Crash: a file is gone or not; opening the store brings the queues
+in line.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import datetime
 import logging
 import shutil
+import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,7 +24,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from orbitmq.clock import Clock
-from orbitmq.errors import SettingsError
+from orbitmq.errors import DiskFullError, SettingsError
 from orbitmq.model.queues import PhysicalOffset
 from orbitmq.settings import option
 
@@ -107,8 +109,12 @@ class RetentionConfig:
         low=100,
         high=86_400_000,
         java="cleanResourceInterval",
-        doc="Pause between two passes.",
+        doc="Pause between two passes, and before the first.",
     )
+
+    def __post_init__(self) -> None:
+        """Refuse hours that cannot be read."""
+        parse_hours(self.delete_when)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,7 +246,7 @@ def _pressure(
     freed: Counter[int],
 ) -> str:
     """Say why another file goes whatever its age, after some were freed; empty when it stays."""
-    limit = min(max(config.forced_percent, 30), 85)
+    limit = _forced_limit(config)
     for used, disk in _used_percents(log_disks, queue_disk, freed):
         if used > limit:
             return f"the disk of the {disk} is {used} % used, above {limit}"
@@ -248,6 +254,10 @@ def _pressure(
     if log_disks and free_bytes < config.free_bytes_min:
         return f"the disk of the log has {free_bytes} bytes free, below {config.free_bytes_min}"
     return ""
+
+
+def _forced_limit(config: RetentionConfig) -> int:
+    return min(max(config.forced_percent, 30), 85)
 
 
 def _refusal(config: RetentionConfig, log_disks: Sequence[DiskUse], queue_disk: DiskUse) -> str:
@@ -277,6 +287,8 @@ class _LogFile(Protocol):
 
 class _Log(Protocol):
     """What is used of a `CommitLog`."""
+
+    full_folders: frozenset[Path]
 
     @property
     def files(self) -> Sequence[_LogFile]: ...
@@ -310,8 +322,7 @@ class Retention:
         clock: Clock,
         measure: Callable[[Path], DiskUse] | None = None,
     ) -> None:
-        # Invariant: what cannot be read stops the start, not the first pass.
-        parse_hours(config.delete_when)
+        # Replaced as a whole when options change.
         self.config = config
         self._log = commit_log
         self._queues = queues
@@ -321,6 +332,7 @@ class Retention:
         self._clock = clock
         self._measure = measure or measure_disk
         self._requested_passes = 0
+        self._lock = threading.Lock()
         # Why no messages may be taken; empty when they may.
         self.refusal = ""
 
@@ -328,29 +340,51 @@ class Retention:
         """Let the next passes delete files past their time at any hour."""
         self._requested_passes = REQUESTED_PASSES
 
+    def check(self) -> None:
+        """Raise when no messages may be taken."""
+        if self.refusal:
+            raise DiskFullError(
+                f"no messages are taken: {self.refusal}",
+                hint="free space, or lower fileReservedTime; sending works again within "
+                f"{self.config.interval_ms / 1000:g} seconds of that",
+            )
+
     def run(self, *, keep_from: PhysicalOffset | None = None) -> Decision:
         """Do one pass; files that reach beyond `keep_from` stay."""
-        is_requested = self._requested_passes > 0
-        self._requested_passes = max(0, self._requested_passes - 1)
-        decision = decide(
-            [_age(file) for file in self._log.files],
-            log_disks=[self._measure(folder) for folder in self._log_folders],
-            queue_disk=self._measure(self._queue_folder),
-            now_ms=self._clock.now_ms(),
-            config=self.config,
-            is_requested=is_requested,
-            keep_from=keep_from,
-        )
-        self._note_refusal(decision.refusal)
+        with self._lock:
+            is_requested = self._requested_passes > 0
+            self._requested_passes = max(0, self._requested_passes - 1)
+            disks = {folder: self._measure(folder) for folder in self._log_folders}
+            decision = decide(
+                [_age(file) for file in self._log.files],
+                log_disks=list(disks.values()),
+                queue_disk=self._measure(self._queue_folder),
+                now_ms=self._clock.now_ms(),
+                config=self.config,
+                is_requested=is_requested,
+                keep_from=keep_from,
+            )
+            self._note_refusal(decision.refusal)
+            # Compat: of several folders those above the ratio for forced deletion get no new files.
+            self._log.full_folders = frozenset(
+                folder
+                for folder, disk in disks.items()
+                if disk.percent() > _forced_limit(self.config)
+            )
+            self._delete(decision)
+            return decision
+
+    def _delete(self, decision: Decision) -> None:
         log_start: PhysicalOffset | None = None
-        for deletion in decision.deletions:
-            log_start = self._log.delete_first()
-            log.info("log file deleted file=%s reason=%s", deletion.path.name, deletion.reason)
-        if log_start is not None:
-            self._queues.raise_starts(log_start)
-            if self._indexes is not None:
-                self._indexes.delete_before(log_start)
-        return decision
+        try:
+            for deletion in decision.deletions:
+                log_start = self._log.delete_first()
+                log.info("log file deleted file=%s reason=%s", deletion.path.name, deletion.reason)
+        finally:
+            if log_start is not None:
+                self._queues.raise_starts(log_start)
+                if self._indexes is not None:
+                    self._indexes.delete_before(log_start)
 
     def _note_refusal(self, refusal: str) -> None:
         if refusal and not self.refusal:

@@ -1,4 +1,4 @@
-"""Upkeep: a thread that makes log files ready, writes queues, and saves progress.
+"""Upkeep: a thread that makes log files ready, writes queues, deletes what is old.
 
 Everything here may wait for the disk, which those who append and flush must not.
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from orbitmq.errors import StoreError
@@ -27,6 +28,16 @@ log = logging.getLogger(__name__)
 _FEW_QUEUES: Final = 64
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intervals:
+    """How often things are done, in milliseconds."""
+
+    round_ms: int
+    # The queues are synced at least this often, however many have news.
+    thorough_ms: int
+    retain_ms: int
+
+
 class Upkeep:
     """Keeps the store's files in order behind those who append."""
 
@@ -38,9 +49,9 @@ class Upkeep:
         save: Callable[[], None],
         retry: Callable[[], None],
         fence: Callable[[str], None],
+        retain: Callable[[], object],
         clock: Clock,
-        interval_ms: int,
-        thorough_interval_ms: int,
+        intervals: Intervals,
     ) -> None:
         self._log = commit_log
         self._queues = queues
@@ -48,14 +59,16 @@ class Upkeep:
         self._retry = retry
         self._fence = fence
         self._clock = clock
-        self._interval_ms = interval_ms
-        self._thorough_interval_ms = thorough_interval_ms
+        self._retain = retain
+        self._intervals = intervals
         self._saved_ms = clock.monotonic_ms()
-        self._next_round_ms = self._saved_ms + interval_ms
+        self._next_round_ms = self._saved_ms + intervals.round_ms
+        self._next_retain_ms = self._saved_ms + intervals.retain_ms
         self._wake = threading.Event()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="store upkeep", daemon=True)
         self._file_failed = False
+        self._retain_failed = False
         # Why queues cannot be written at present; None when they can.
         self.trouble: StoreError | None = None
 
@@ -77,13 +90,31 @@ class Upkeep:
 
     def _run(self) -> None:
         while not self._stopping:
-            woken = self._wake.wait(self._interval_ms / 1000)
+            woken = self._wake.wait(min(self._intervals.round_ms, self._intervals.retain_ms) / 1000)
             self._wake.clear()
             if self._stopping:
                 return
             self._prepare_log()
             if not woken or self._clock.monotonic_ms() >= self._next_round_ms:
                 self.round()
+            if self._clock.monotonic_ms() >= self._next_retain_ms:
+                self.retain()
+
+    def retain(self) -> None:
+        """Delete what is old or has no room; what cannot be deleted is tried again."""
+        self._next_retain_ms = self._clock.monotonic_ms() + self._intervals.retain_ms
+        try:
+            self._retain()
+        except (OSError, StoreError) as error:
+            # Nothing is lost by it, and a disk that fills up refuses messages by itself.
+            if not self._retain_failed:
+                log.warning("old files cannot be deleted reason=%s", error)
+            self._retain_failed = True
+        except Exception as error:
+            log.exception("retention failed")
+            self._fence(str(error))
+        else:
+            self._retain_failed = False
 
     def _prepare_log(self) -> None:
         try:
@@ -100,12 +131,12 @@ class Upkeep:
     def round(self) -> None:
         """Write queues, and save progress when it is time."""
         now_ms = self._clock.monotonic_ms()
-        self._next_round_ms = now_ms + self._interval_ms
+        self._next_round_ms = now_ms + self._intervals.round_ms
         try:
             self._retry()
             self._queues.write()
             few = self._queues.unsynced_count <= _FEW_QUEUES
-            if few or now_ms - self._saved_ms >= self._thorough_interval_ms:
+            if few or now_ms - self._saved_ms >= self._intervals.thorough_ms:
                 self._save()
                 self._saved_ms = now_ms
         except StoreError as error:

@@ -10,6 +10,7 @@ from orbitmq.store.draft import Draft
 from orbitmq.store.message_store import MessageStore
 
 LOG_FILE_BYTES = 64 * 1024
+_ARGUMENTS = ("clock", "store_host", "retention", "measure")
 
 
 def config_at(root: Path, **options: Any) -> StoreConfig:
@@ -26,8 +27,8 @@ def config_at(root: Path, **options: Any) -> StoreConfig:
 
 
 def open_store(root: Path, **options: Any) -> MessageStore:
-    """Open a store with small files; a clock and a host may be given."""
-    arguments = {name: options.pop(name) for name in ("clock", "store_host") if name in options}
+    """Open a store with small files; arguments of `MessageStore` may be given."""
+    arguments = {name: options.pop(name) for name in _ARGUMENTS if name in options}
     return MessageStore(config_at(root, **options), **arguments)
 
 

@@ -259,3 +259,37 @@ def test_files_are_spread_over_folders_as_java_does(tmp_path: Path) -> None:
     assert [file.first_offset for file in again.files] == offsets
     assert again.file_at(3 * FILE_BYTES) is None
     assert again.file_at(-1) is None
+
+
+def _folders_of_new_files(log: CommitLog, count: int) -> list[str]:
+    for _ in range(count):
+        log.append(FILE_BYTES - 8, _fill(b"a"))
+    return [file.path.parent.name for file in log.files]
+
+
+def test_new_files_pass_by_folders_that_are_full_or_only_read(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in "abc"]
+    log = CommitLog(folders, FILE_BYTES, read_only_folders=[tmp_path / "b", tmp_path / "old"])
+    assert _folders_of_new_files(log, 3) == ["a", "c", "a"]
+
+    log.full_folders = frozenset({tmp_path / "a"})
+    assert _folders_of_new_files(log, 2)[3:] == ["c", "c"]
+
+    # When all are full there is no choice left.
+    log.full_folders = frozenset(folders)
+    assert _folders_of_new_files(log, 2)[5:] == ["c", "a"]
+
+
+def test_files_in_folders_that_are_only_read_belong_to_the_log(tmp_path: Path) -> None:
+    old = CommitLog([tmp_path / "old"], FILE_BYTES)
+    _folders_of_new_files(old, 2)
+    old.close()
+
+    log = CommitLog([tmp_path / "new"], FILE_BYTES, read_only_folders=[tmp_path / "old"])
+    log.load()
+    log.cut(PhysicalOffset(2 * FILE_BYTES - 8), flushed=PhysicalOffset(2 * FILE_BYTES - 8))
+
+    assert _folders_of_new_files(log, 1) == ["old", "old", "new"]
+    assert log.pread(0, 1) == b"a"
+    assert log.delete_first() == FILE_BYTES
+    assert len(list((tmp_path / "old").iterdir())) == 1

@@ -137,3 +137,25 @@ def test_a_reader_never_reads_another_file_while_files_come_and_go(tmp_path: Pat
         reader.join()
 
     assert wrong == []
+
+
+def test_a_file_that_may_only_be_read_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"old" * 100)
+    opened = os.open
+
+    def refuse_writers(path: Path, flags: int, mode: int) -> int:
+        if flags & os.O_RDWR:
+            raise OSError(errno.EROFS, "Read-only file system")
+        return opened(path, flags, mode)
+
+    monkeypatch.setattr("os.open", refuse_writers)
+    file = MappedFile(path, 0, 300)
+
+    assert file.pread(3, 3) == b"old"
+    assert bytes(file.view[:3]) == b"old"
+    assert file.view.readonly
+    with pytest.raises(StoreError, match="cannot write"):
+        file.allocate()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from orbitmq.errors import StoreDamagedError, StoreFormatError
+from orbitmq.errors import SettingsError, StoreDamagedError, StoreFormatError
 from orbitmq.model.queues import PhysicalOffset
 from orbitmq.record.decode import decode_record
 from orbitmq.store.checkpoint import Checkpoint
@@ -283,3 +283,44 @@ def test_marks_that_know_less_than_the_queues_are_enough(tmp_path: Path) -> None
     (tmp_path / "abort").write_text("1")
 
     assert _bodies(tmp_path) == list(range(100))
+
+
+def test_folders_that_are_only_read_get_no_new_files(tmp_path: Path) -> None:
+    _write(tmp_path, 0, 100)
+    files = sorted((tmp_path / "commitlog").iterdir())
+    options = {
+        "log_path": str(tmp_path / "new"),
+        "read_only_log_path": str(tmp_path / "commitlog"),
+    }
+    _write(tmp_path, 100, 800, **options)
+
+    assert sorted((tmp_path / "commitlog").iterdir()) == files
+    assert list((tmp_path / "new").iterdir())
+    with open_store(tmp_path, **options) as store:
+        assert store.log_start == 0
+        ends = [store.end_of("orders", queue_id) for queue_id in (0, 1)]
+        assert ends == [450, 450]
+        assert store.read("orders", 0, 0).records
+        assert store.read("orders", 0, 449).records
+    with pytest.raises(SettingsError, match="leaves no folder for new files"):
+        open_store(tmp_path, read_only_log_path=str(tmp_path / "commitlog"))
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_broken_body_is_met_in_recovery_or_by_its_readers(tmp_path: Path, *, check: bool) -> None:
+    _write(tmp_path, 0, 3)
+    path = tmp_path / "commitlog" / f"{0:020d}"
+    content = bytearray(path.read_bytes())
+    content[88] ^= 1
+    path.write_bytes(content)
+    (tmp_path / "abort").write_text("1")
+
+    if check:
+        with pytest.raises(StoreDamagedError, match="at byte 0 "):
+            open_store(tmp_path)
+        return
+    with (
+        open_store(tmp_path, check_bodies=False) as store,
+        pytest.raises(StoreDamagedError, match="message 0 of topic"),
+    ):
+        store.read("orders", 0, 0)

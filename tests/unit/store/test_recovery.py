@@ -191,3 +191,18 @@ def test_a_file_whose_first_record_is_broken_is_no_beginning(tmp_path: Path) -> 
     assert known.walk_from == FILE_BYTES
     assert known.queued_until == FILE_BYTES
     assert known.flushed_until_ms == 10**12 - 3000
+
+
+def test_bodies_below_the_flushed_mark_are_checked_unless_told_not_to(tmp_path: Path) -> None:
+    log = _log(tmp_path, 20)
+    broken = log.files[0].view
+    broken[200] ^= 1
+    again = _reload(log, tmp_path)
+
+    with pytest.raises(StoreDamagedError, match="at byte 0 "):
+        find_end(again, Known(walk_from=START, flushed=log.end))
+    found = find_end(again, Known(walk_from=START, flushed=log.end), check_bodies=False)
+    torn = find_end(again, Known(walk_from=START, flushed=START), check_bodies=False)
+
+    assert found.end == log.end
+    assert torn.end == 0, "above the mark a body that does not fit is a tear, whatever was told"

@@ -15,7 +15,7 @@ from orbitmq.model.queues import QueueOffset
 from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.consume_queue import ENTRY
 from orbitmq.store.consume_queues import ConsumeQueues
-from orbitmq.store.upkeep import Upkeep
+from orbitmq.store.upkeep import Intervals, Upkeep
 from tests.unit.store.stores import LOG_FILE_BYTES, message, open_store
 
 
@@ -98,9 +98,9 @@ def test_a_bug_in_upkeep_fences_rather_than_being_passed_over(tmp_path: Path) ->
         save=bug,
         retry=lambda: None,
         fence=fenced.append,
+        retain=lambda: None,
         clock=SystemClock(),
-        interval_ms=1000,
-        thorough_interval_ms=1000,
+        intervals=Intervals(round_ms=1000, thorough_ms=1000, retain_ms=10_000),
     )
     upkeep.round()
 
@@ -117,9 +117,9 @@ def test_many_queues_are_synced_only_after_the_thorough_interval(tmp_path: Path)
         save=lambda: saved.append(clock.monotonic_ms()),
         retry=lambda: None,
         fence=lambda _: None,
+        retain=lambda: None,
         clock=clock,
-        interval_ms=1000,
-        thorough_interval_ms=60_000,
+        intervals=Intervals(round_ms=1000, thorough_ms=60_000, retain_ms=10_000),
     )
     with queues.lock:
         for queue_id in range(65):
@@ -143,9 +143,9 @@ def test_a_log_file_that_cannot_be_made_ready_is_no_trouble_yet(
         save=lambda: None,
         retry=lambda: None,
         fence=lambda _: None,
+        retain=lambda: None,
         clock=SystemClock(),
-        interval_ms=1000,
-        thorough_interval_ms=1000,
+        intervals=Intervals(round_ms=1000, thorough_ms=1000, retain_ms=10_000),
     )
 
     def encode(buffer: memoryview, _: int) -> None:
@@ -170,9 +170,9 @@ def test_one_that_never_started_can_be_stopped(tmp_path: Path) -> None:
         save=refuse,
         retry=refuse,
         fence=lambda _: None,
+        retain=lambda: None,
         clock=SystemClock(),
-        interval_ms=1,
-        thorough_interval_ms=1,
+        intervals=Intervals(round_ms=1, thorough_ms=1, retain_ms=10_000),
     )
     upkeep.wake()
     upkeep.stop()
