@@ -19,6 +19,9 @@
     ├── ConfigFileError           a file of a broker's tables that cannot be read or written
     ├── TopicRefusedError         a topic that cannot be made, changed or used so
     │   └── TopicMissingError         a topic that the broker does not have
+    ├── GroupRefusedError         a group that cannot be made, changed or used so
+    │   └── GroupMissingError         a group that the broker does not have
+    ├── OffsetRefusedError        an offset that cannot be committed
     ├── MessageError              a message that cannot be stored or sent as it is
     ├── StoreError                a store that cannot do what was asked
     │   ├── StoreLockedError          another process has the directory
@@ -178,6 +181,18 @@ class TopicRefusedError(OrbitError):
 
 class TopicMissingError(TopicRefusedError):
     """A topic that the broker does not have."""
+
+
+class GroupRefusedError(OrbitError):
+    """A group that cannot be made, changed or used so."""
+
+
+class GroupMissingError(GroupRefusedError):
+    """A group that the broker does not have."""
+
+
+class OffsetRefusedError(OrbitError):
+    """An offset that cannot be committed."""
 
 
 class MessageError(OrbitError):

@@ -1,0 +1,221 @@
+"""The consumer groups of a broker by name, kept in `subscriptionGroup.json`.
+
+File layout, JSON, as RocketMQ's:
+    {"dataVersion": …, "forbiddenTable": {group: {topic: bits}}, "subscriptionGroupTable": {…}}
+
+Threads: the event loop's. Reading is a look-up in a dict; what changes the table waits for the
+disk, and nobody sees the change before.
+Crash: a group that somebody was told of is on disk.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import msgspec
+
+from orbitmq.broker.config_file import ConfigFile
+from orbitmq.errors import GroupMissingError, GroupRefusedError, NameRuleError
+from orbitmq.java_json import JavaInt
+from orbitmq.model import names
+from orbitmq.model.groups import GroupConfig
+from orbitmq.model.versions import DataVersion
+
+if TYPE_CHECKING:
+    from orbitmq.clock import Clock
+
+log = logging.getLogger(__name__)
+
+V = TypeVar("V")
+
+FILE_NAME: Final = "subscriptionGroup.json"
+
+
+class GroupsDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """What `subscriptionGroup.json` holds."""
+
+    data_version: DataVersion = msgspec.field(default_factory=DataVersion, name="dataVersion")
+    # Bits per group and topic; 1 stands for pulling.
+    forbidden: dict[str, dict[str, JavaInt]] = msgspec.field(
+        default_factory=dict, name="forbiddenTable"
+    )
+    groups: dict[str, GroupConfig] = msgspec.field(
+        default_factory=dict, name="subscriptionGroupTable"
+    )
+
+
+class GroupTable:
+    """Every consumer group that the broker has."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        clock: Clock,
+        auto_create: bool = True,
+        groups_max: int = 100_000,
+    ) -> None:
+        self._file = ConfigFile(folder / FILE_NAME, GroupsDocument())
+        self._clock = clock
+        self._auto_create = auto_create
+        self._groups_max = groups_max
+
+    async def load(self) -> None:
+        """Read the file, and make the predefined groups that it lacks."""
+        await self._file.load()
+        predefined = {name: GroupConfig(name=name) for name in names.PREDEFINED_GROUPS}
+
+        def step(document: GroupsDocument) -> GroupsDocument:
+            if predefined.keys() <= document.groups.keys():
+                return document
+            return msgspec.structs.replace(document, groups=predefined | document.groups)
+
+        await self._change(step)
+
+    @property
+    def data_version(self) -> DataVersion:
+        """How new the table is."""
+        return self._file.document.data_version
+
+    @property
+    def groups(self) -> Mapping[str, GroupConfig]:
+        """Every group by name; a later change makes another map and leaves this one alone."""
+        return self._file.document.groups
+
+    @property
+    def forbidden(self) -> Mapping[str, Mapping[str, int]]:
+        """What groups may not do with topics, as bits."""
+        return self._file.document.forbidden
+
+    def forbidden_bits(self, group: str, topic: str) -> int:
+        """What a group may not do with a topic; 0 when nothing is forbidden."""
+        return max(0, self._file.document.forbidden.get(group, {}).get(topic, 0))
+
+    def get(self, name: str) -> GroupConfig | None:
+        """Look a group up."""
+        return self._file.document.groups.get(name)
+
+    def require(self, name: str) -> GroupConfig:
+        """Look up a group that must be there."""
+        group = self.get(name)
+        if group is None:
+            raise GroupMissingError(
+                f"group {name[:255]!r} does not exist",
+                hint="make it with: mqadmin updateSubGroup, or let its consumers make it",
+            )
+        return group
+
+    def find(self, name: str) -> GroupConfig | None:
+        """The group, or what its first consumer would make; None when it may not be made."""
+        group = self.get(name)
+        if group is None and self._auto_create:
+            try:
+                names.check_group(name)
+            except NameRuleError:
+                return None
+            return GroupConfig(name=name)
+        return group
+
+    async def ensure(self, name: str) -> GroupConfig:
+        """Make the group of a consumer unless it is there, as far as groups are made so."""
+        found = self.get(name)
+        if found is not None:
+            return found
+        names.check_group(name)
+        if not self._auto_create:
+            raise GroupMissingError(
+                f"group {name!r} does not exist, and autoCreateSubscriptionGroup is off",
+                hint="make it with: mqadmin updateSubGroup",
+            )
+        await self._change(
+            lambda document: (
+                document
+                if name in document.groups
+                else self._with(document, GroupConfig(name=name))
+            )
+        )
+        return self.require(name)
+
+    async def put(self, group: GroupConfig) -> GroupConfig:
+        """Make or change a group as an administrator asks; its attributes are changes of them."""
+        names.check_group(group.name)
+        if group.attributes:
+            # Compat: RocketMQ knows no attributes of groups yet, and refuses all of them.
+            raise GroupRefusedError(
+                f"groups have no attribute {next(iter(group.attributes))[:60]!r}",
+                hint="leave the attributes empty",
+            )
+        if group.retry_queues < 0:
+            raise GroupRefusedError(
+                f"group {group.name!r} cannot have {group.retry_queues} retry queues"
+            )
+
+        def step(document: GroupsDocument) -> GroupsDocument:
+            old = document.groups.get(group.name)
+            new = msgspec.structs.replace(group, attributes=old.attributes if old else {})
+            return document if new == old else self._with(document, new)
+
+        await self._change(step)
+        return self.require(group.name)
+
+    async def delete(self, name: str) -> bool:
+        """Delete a group; tells whether it was there."""
+        deleted = False
+
+        def step(document: GroupsDocument) -> GroupsDocument:
+            nonlocal deleted
+            deleted = name in document.groups
+            if not deleted and name not in document.forbidden:
+                return document
+            return msgspec.structs.replace(
+                document,
+                groups=_without(document.groups, name),
+                forbidden=_without(document.forbidden, name),
+            )
+
+        await self._change(step)
+        return deleted
+
+    async def forbid(self, group: str, topic: str, bits: int) -> None:
+        """Set what a group may not do with a topic; 0 allows everything again."""
+        names.check_group(group)
+        names.check_topic(topic)
+
+        def step(document: GroupsDocument) -> GroupsDocument:
+            topics = document.forbidden.get(group, {})
+            if topics.get(topic, 0) == bits:
+                return document
+            topics = topics | {topic: bits} if bits else _without(topics, topic)
+            forbidden = _without(document.forbidden, group)
+            return msgspec.structs.replace(
+                document, forbidden=forbidden | {group: topics} if topics else forbidden
+            )
+
+        await self._change(step)
+
+    def _with(self, document: GroupsDocument, group: GroupConfig) -> GroupsDocument:
+        groups = document.groups
+        if group.name not in groups and len(groups) >= self._groups_max:
+            raise GroupRefusedError(
+                f"the broker has {len(groups)} groups; {group.name!r} is one too many",
+                hint="delete groups that nobody uses",
+            )
+        log.info("group kept group=%s new=%s", group.name, group.name not in groups)
+        return msgspec.structs.replace(document, groups=groups | {group.name: group})
+
+    async def _change(self, step: Callable[[GroupsDocument], GroupsDocument]) -> None:
+        def versioned(document: GroupsDocument) -> GroupsDocument:
+            new = step(document)
+            if new is document:
+                return document
+            version = document.data_version.next(self._clock.now_ms())
+            return msgspec.structs.replace(new, data_version=version)
+
+        await self._file.change(versioned)
+
+
+def _without(table: dict[str, V], name: str) -> dict[str, V]:
+    return {other: value for other, value in table.items() if other != name}

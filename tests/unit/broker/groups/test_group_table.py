@@ -1,0 +1,160 @@
+"""The consumer groups of a broker: kept in a file, made by their first consumer."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from orbitmq import java_json
+from orbitmq.broker.groups.group_table import GroupTable
+from orbitmq.clock import ManualClock
+from orbitmq.errors import GroupMissingError, GroupRefusedError, NameRuleError
+from orbitmq.model.groups import GroupConfig
+from orbitmq.model.names import PREDEFINED_GROUPS
+
+# As RocketMQ 4.9 writes it, cut down to one group.
+FILE_OF_4_9 = b"""{
+\t"dataVersion":{
+\t\t"counter":3,
+\t\t"timestamp":1700000000123
+\t},
+\t"subscriptionGroupTable":{
+\t\t"g":{
+\t\t\t"brokerId":0,
+\t\t\t"consumeBroadcastEnable":true,
+\t\t\t"consumeEnable":false,
+\t\t\t"consumeFromMinEnable":true,
+\t\t\t"groupName":"g",
+\t\t\t"notifyConsumerIdsChangedEnable":true,
+\t\t\t"retryMaxTimes":3,
+\t\t\t"retryQueueNums":1,
+\t\t\t"whichBrokerWhenConsumeSlowly":1
+\t\t}
+\t}
+}"""
+
+
+async def loaded(folder: Path, *, auto_create: bool = True, groups_max: int = 100) -> GroupTable:
+    table = GroupTable(folder, clock=ManualClock(), auto_create=auto_create, groups_max=groups_max)
+    await table.load()
+    return table
+
+
+async def test_a_group_survives_a_restart(tmp_path: Path) -> None:
+    before = await loaded(tmp_path)
+    group = await before.put(GroupConfig(name="g", retries_max=3))
+    await before.ensure("gone")
+    assert await before.delete("gone")
+    await before.forbid("g", "T", 2)
+
+    after = await loaded(tmp_path)
+
+    assert after.get("g") == group
+    assert after.get("gone") is None
+    assert after.forbidden == {"g": {"T": 2}}
+    assert after.data_version == before.data_version
+
+
+async def test_a_new_broker_has_the_predefined_groups(tmp_path: Path) -> None:
+    table = await loaded(tmp_path)
+
+    assert set(table.groups) == set(PREDEFINED_GROUPS)
+    assert table.data_version.counter == 1
+
+
+async def test_a_file_of_4_9_is_taken_over(tmp_path: Path) -> None:
+    (tmp_path / "subscriptionGroup.json").write_bytes(FILE_OF_4_9)
+
+    table = await loaded(tmp_path)
+
+    assert table.require("g") == GroupConfig(name="g", allows_consuming=False, retries_max=3)
+    assert table.data_version.counter == 4
+    assert table.get("TOOLS_CONSUMER") is not None
+
+
+async def test_the_file_is_rocketmqs(tmp_path: Path) -> None:
+    await (await loaded(tmp_path)).ensure("g")
+
+    document = java_json.decode((tmp_path / "subscriptionGroup.json").read_bytes(), dict)
+
+    assert set(document) == {"dataVersion", "forbiddenTable", "subscriptionGroupTable"}
+    assert document["subscriptionGroupTable"]["g"]["retryMaxTimes"] == 16
+
+
+async def test_every_change_makes_a_newer_version(tmp_path: Path) -> None:
+    table = await loaded(tmp_path)
+    start = table.data_version.counter
+
+    await table.put(GroupConfig(name="g"))
+    await table.put(GroupConfig(name="g"))  # changes nothing
+    await table.put(GroupConfig(name="g", retries_max=1))
+    await table.forbid("g", "T", 1)
+    await table.forbid("g", "T", 1)  # neither
+    await table.delete("g")
+    assert not await table.delete("g")  # neither
+
+    assert table.data_version.counter == start + 4
+
+
+async def test_the_first_consumer_makes_its_group_once(tmp_path: Path) -> None:
+    table = await loaded(tmp_path)
+    start = table.data_version.counter
+    assert table.find("g") == GroupConfig(name="g")
+    assert table.get("g") is None
+
+    await asyncio.gather(*(table.ensure("g") for _ in range(20)))
+
+    assert table.get("g") == GroupConfig(name="g")
+    assert table.data_version.counter == start + 1
+
+
+async def test_groups_are_not_made_when_that_is_off(tmp_path: Path) -> None:
+    table = await loaded(tmp_path, auto_create=False)
+
+    assert table.find("g") is None
+    with pytest.raises(GroupMissingError, match=r"autoCreateSubscriptionGroup is off \(make it"):
+        await table.ensure("g")
+    with pytest.raises(GroupMissingError, match="'g' does not exist"):
+        table.require("g")
+    await table.put(GroupConfig(name="g"))
+    assert await table.ensure("g") == table.find("g") == GroupConfig(name="g")
+
+
+async def test_a_bad_name_is_refused(tmp_path: Path) -> None:
+    table = await loaded(tmp_path)
+
+    assert table.find("a b") is None
+    with pytest.raises(NameRuleError):
+        await table.ensure("a b")
+    with pytest.raises(NameRuleError):
+        await table.put(GroupConfig(name=""))
+    with pytest.raises(NameRuleError):
+        await table.forbid("g", "a b", 1)
+
+
+async def test_a_group_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    table = await loaded(tmp_path, groups_max=9)
+
+    with pytest.raises(GroupRefusedError, match=r"no attribute '\+x'"):
+        await table.put(GroupConfig(name="g", attributes={"+x": "1"}))
+    with pytest.raises(GroupRefusedError, match="cannot have -1 retry queues"):
+        await table.put(GroupConfig(name="g", retry_queues=-1))
+    await table.ensure("g")
+    with pytest.raises(GroupRefusedError, match="9 groups; 'h' is one too many"):
+        await table.ensure("h")
+
+
+async def test_what_a_group_may_not_do_goes_with_it(tmp_path: Path) -> None:
+    table = await loaded(tmp_path)
+    await table.ensure("g")
+    await table.forbid("g", "T", 1)
+    await table.forbid("g", "U", 3)
+
+    await table.forbid("g", "T", 0)
+    assert table.forbidden_bits("g", "U") == 3
+    assert table.forbidden_bits("g", "T") == table.forbidden_bits("h", "T") == 0
+    await table.delete("g")
+
+    assert table.forbidden == {}
