@@ -1,0 +1,242 @@
+"""Committed offsets: where each group goes on in each queue, kept in a file.
+
+File layout of `consumerOffset.json`, as RocketMQ writes it:
+    {"dataVersion": …, "offsetTable": {"<topic>@<group>": {<queue id>: <next offset>}}}
+
+A committed offset goes down only by who may let it: a member of the group other than the one that
+pulled the queue last is late, and is refused. Who is not known as a member (an admin tool, or a
+connection that sends no heartbeats) is obeyed.
+
+A reset moves a group from outside. Its members hear of it from the next pull, once; until then
+what they commit comes from before the reset, and is ignored.
+
+Threads: the event loop's; `save` writes off it.
+Crash: what was committed since the last `save` is lost, and consumed again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from orbitmq.broker.config_file import ConfigFile
+from orbitmq.errors import OffsetRefusedError
+from orbitmq.java_json import JavaInt, JavaLong
+from orbitmq.model.versions import DataVersion
+
+if TYPE_CHECKING:
+    from orbitmq.clock import Clock
+
+log = logging.getLogger(__name__)
+
+FILE_NAME: Final = "consumerOffset.json"
+_SEPARATOR: Final = "@"
+_OFFSET_MAX: Final = 2**63 - 1
+_QUEUE_ID_MAX: Final = 2**31 - 1
+
+
+class OffsetsDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """What `consumerOffset.json` holds."""
+
+    data_version: DataVersion = msgspec.field(default_factory=DataVersion, name="dataVersion")
+    # Compat: RocketMQ writes it, and does not read it; it only repeats the keys below.
+    group_topics: dict[str, Any] | None = msgspec.field(default=None, name="groupTopicMap")
+    offsets: dict[str, dict[JavaInt, JavaLong]] = msgspec.field(
+        default_factory=dict, name="offsetTable"
+    )
+
+
+class Commit(Enum):
+    """What became of a commit."""
+
+    TAKEN = "taken"
+    RESET_PENDING = "ignored, since a reset waits to be told"
+    LATE = "refused, since another member has pulled the queue"
+
+
+_Queues = dict[int, int]
+
+
+class CommittedOffsets:
+    """The next offset of every group, topic and queue."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        clock: Clock,
+        version_step: int = 500,
+        queues_max: int = 1_000_000,
+    ) -> None:
+        self._file = ConfigFile(folder / FILE_NAME, OffsetsDocument())
+        self._clock = clock
+        self._version_step = version_step
+        self._queues_max = queues_max
+        self._offsets: dict[str, dict[str, _Queues]] = {}  # by group, topic, queue id
+        self._resets: dict[tuple[str, str, int], int] = {}
+        self._last_pullers: dict[tuple[str, str, int], str] = {}
+        self._other_keys: dict[str, _Queues] = {}
+        self._queue_count = 0
+        self._data_version = DataVersion()
+        self._commits = 0
+        self._is_saved = True
+        self.refused_commits = 0
+
+    # --- the file -----------------------------------------------------------------------------
+
+    async def load(self) -> None:
+        """Read the file."""
+        await self._file.load()
+        document = self._file.document
+        self._data_version = document.data_version
+        for key, queues in document.offsets.items():
+            topic, _, group = key.partition(_SEPARATOR)
+            if group and _SEPARATOR not in group:
+                self._offsets.setdefault(group, {})[topic] = dict(queues)
+                self._queue_count += len(queues)
+            else:
+                self._other_keys[key] = queues
+
+    async def save(self) -> None:
+        """Write what changed since the last time."""
+        if self._is_saved:
+            return
+        document = OffsetsDocument(data_version=self._data_version, offsets=self.table())
+        self._is_saved = True
+        try:
+            await self._file.change(lambda _: document)
+        except BaseException:
+            self._is_saved = False
+            raise
+
+    @property
+    def data_version(self) -> DataVersion:
+        """How new the table is, by every so many commits."""
+        return self._data_version
+
+    def table(self) -> dict[str, _Queues]:
+        """A copy of everything, under the keys of the file."""
+        return self._other_keys | {
+            f"{topic}{_SEPARATOR}{group}": dict(queues)
+            for group, topics in self._offsets.items()
+            for topic, queues in topics.items()
+        }
+
+    # --- asking -------------------------------------------------------------------------------
+
+    def get(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Where a group goes on in a queue; None when it never committed."""
+        return self._offsets.get(group, {}).get(topic, {}).get(queue_id)
+
+    def queues(self, group: str, topic: str) -> Mapping[int, int]:
+        """Where a group goes on in the queues of a topic."""
+        return dict(self._offsets.get(group, {}).get(topic, {}))
+
+    def topics_of(self, group: str) -> list[str]:
+        """The topics that a group committed offsets of."""
+        return list(self._offsets.get(group, {}))
+
+    def groups_of(self, topic: str) -> list[str]:
+        """The groups that committed offsets of a topic."""
+        return [group for group, topics in self._offsets.items() if topic in topics]
+
+    # --- consuming ----------------------------------------------------------------------------
+
+    def note_pull(self, group: str, topic: str, queue_id: int, member: str) -> None:
+        """Remember which member, by its client id, pulled a queue last."""
+        self._last_pullers[group, topic, queue_id] = member
+
+    def commit(
+        self, group: str, topic: str, queue_id: int, offset: int, *, sender: str | None = None
+    ) -> Commit:
+        """Set where a group goes on; `sender` is the client id of the member that asks."""
+        _check(queue_id, offset)
+        if self._resets and (group, topic, queue_id) in self._resets:
+            return Commit.RESET_PENDING
+        committed = self.get(group, topic, queue_id)
+        if committed is not None and offset < committed:
+            puller = self._last_pullers.get((group, topic, queue_id))
+            if sender is not None and puller is not None and sender != puller:
+                self.refused_commits += 1
+                log.warning(
+                    "lower offset refused group=%s topic=%s queue=%d offset=%d committed=%d "
+                    "sender=%s last_puller=%s",
+                    group, topic, queue_id, offset, committed, sender, puller,
+                )  # fmt: skip
+                return Commit.LATE
+            log.info(
+                "offset goes down group=%s topic=%s queue=%d offset=%d committed=%d sender=%s",
+                group, topic, queue_id, offset, committed, sender,
+            )  # fmt: skip
+        self._set(group, topic, queue_id, offset)
+        return Commit.TAKEN
+
+    def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Where the next pull of a queue is to be sent by a reset; told once."""
+        return self._resets.pop((group, topic, queue_id), None) if self._resets else None
+
+    # --- administration -----------------------------------------------------------------------
+
+    def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Move a group, whether it is online or not; its next pull is told."""
+        _check(queue_id, offset)
+        self._set(group, topic, queue_id, offset)
+        self._resets[group, topic, queue_id] = offset
+        log.info("offset reset group=%s topic=%s queue=%d to=%d", group, topic, queue_id, offset)
+
+    def clone(self, source: str, target: str, topic: str) -> None:
+        """Let a group go on in a topic where another does."""
+        for queue_id, offset in self.queues(source, topic).items():
+            self._set(target, topic, queue_id, offset)
+
+    def delete_group(self, group: str) -> None:
+        """Forget all that a group committed."""
+        topics = self._offsets.pop(group, {})
+        self._forgotten(sum(map(len, topics.values())))
+        self._forget(lambda key: key[0] == group)
+
+    def delete_topic(self, topic: str) -> None:
+        """Forget where all groups go on in a topic."""
+        for group in self.groups_of(topic):
+            self._forgotten(len(self._offsets[group].pop(topic)))
+            if not self._offsets[group]:
+                del self._offsets[group]
+        self._forget(lambda key: key[1] == topic)
+
+    def _set(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        queues = self._offsets.get(group, {}).get(topic)
+        if queues is None or queue_id not in queues:
+            if self._queue_count >= self._queues_max:
+                raise OffsetRefusedError(
+                    f"offsets of {self._queue_count} queues are kept; "
+                    f"queue {queue_id} of {topic!r} for {group!r} is one too many",
+                    hint="delete groups that nobody uses",
+                )
+            self._queue_count += 1
+            queues = self._offsets.setdefault(group, {}).setdefault(topic, {})
+        queues[queue_id] = offset
+        self._is_saved = False
+        self._commits += 1
+        if self._commits % self._version_step == 0:
+            self._data_version = self._data_version.next(self._clock.now_ms())
+
+    def _forgotten(self, queues: int) -> None:
+        self._queue_count -= queues
+        self._is_saved = self._is_saved and not queues
+
+    def _forget(self, concerned: Callable[[tuple[str, str, int]], bool]) -> None:
+        for table in (self._resets, self._last_pullers):
+            for key in [key for key in table if concerned(key)]:
+                del table[key]
+
+
+def _check(queue_id: int, offset: int) -> None:
+    if not 0 <= queue_id <= _QUEUE_ID_MAX:
+        raise OffsetRefusedError(f"{queue_id} is no queue id")
+    if not 0 <= offset <= _OFFSET_MAX:
+        raise OffsetRefusedError(f"{offset} is no offset of a queue", hint="offsets begin at 0")
