@@ -71,6 +71,26 @@ def test_clearing_writes_only_where_something_is(
     assert sum(written) <= 64 * 1024
 
 
+def test_clearing_reads_nothing_of_what_was_allocated_and_never_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    descriptor = Descriptor(tmp_path / "file", os.O_RDWR | os.O_CREAT)
+    os.posix_fallocate(descriptor.number, 0, 64 << 20)
+    descriptor.pwrite(b"keep", 4096)
+    descriptor.sync()
+    read: list[int] = []
+    pread = os.pread
+
+    def spy(number: int, count: int, at: int) -> bytes:
+        read.append(count)
+        return pread(number, count, at)
+
+    monkeypatch.setattr("os.pread", spy)
+    descriptor.clear(4100, 64 << 20)
+
+    assert sum(read) <= 64 * 1024
+
+
 def test_a_full_disk_and_a_refusal_are_told_apart(tmp_path: Path) -> None:
     full = write_failure(tmp_path, OSError(errno.ENOSPC, "No space left"), what="8 bytes")
     refused = write_failure(tmp_path, OSError(errno.EACCES, "Permission denied"), what="8 bytes")
