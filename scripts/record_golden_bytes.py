@@ -4,8 +4,8 @@ Run by hand from the top of the repository, never in CI; it needs what the inter
 
     python -m scripts.record_golden_bytes
 
-A relay on 127.0.0.1 stands before an official name server and keeps every frame that brokers and
-clients exchange with it. What is kept is written as it was on the wire; ports, times and opaques
+A relay on 127.0.0.1 stands before an official name server, and another before a broker; they keep
+every frame that brokers and clients exchange with them. What is kept is written as it was on the wire; ports, times and opaques
 differ from run to run, so every recording replaces the whole folder.
 """
 
@@ -20,12 +20,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orbitmq.protocol.codes import RequestCode
-from orbitmq.protocol.command import Command, decode_frame
+from orbitmq.model.topics import TopicConfig
+from orbitmq.model.versions import DataVersion
+from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.protocol.command import Command, decode_frame, request
 from orbitmq.protocol.frame import Encoding, frame_end
-from orbitmq.protocol.headers import Header
+from orbitmq.protocol.headers import Header, Long
 from orbitmq.protocol.languages import Language
 from orbitmq.protocol.requests.key_values import GetKeyValue, ListKeyValues, PutKeyValue
+from orbitmq.protocol.requests.registration import RegisterBroker, encode_register_body
 from orbitmq.protocol.requests.routing import (
     GetClusterView,
     GetRoute,
@@ -52,6 +55,14 @@ SOCKET_TIMEOUT_S = 120
 OLD_VERSION = 317
 NEW_VERSION = 479
 
+GROUP = "golden-group"
+# What is kept of the talk between a client and a broker; not what names the client's machine.
+BROKER_EXCHANGES = {
+    "send": {RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2},
+    "committed-offset": {RequestCode.QUERY_CONSUMER_OFFSET},
+    "pull": {RequestCode.PULL_MESSAGE},
+}
+
 
 @dataclass(slots=True)
 class Stream:
@@ -77,13 +88,13 @@ class Exchange:
 
 
 class Relay:
-    """Stands before a name server and keeps what passes.
+    """Stands before a server and keeps what passes.
 
     Threads: one accepts, two for each connection copy; the kept bytes are only added to.
     """
 
-    def __init__(self, name_server: str) -> None:
-        host, _, port = name_server.rpartition(":")
+    def __init__(self, server: str) -> None:
+        host, _, port = server.rpartition(":")
         self._target = (host, int(port))
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._streams: list[tuple[Stream, Stream]] = []
@@ -172,6 +183,7 @@ def _record_line(line: str, folder: Path) -> None:
             broker.create_topic(TOPIC)
             _record_replies(server, name_server.address)
             _record_clients(line, folder, relay)
+            _record_broker(line, folder, broker.address)
             _save(
                 server,
                 "query-data-version-json",
@@ -252,8 +264,8 @@ def _ask(name_server: str, request: bytes) -> bytes:
             return length + replies.read(int.from_bytes(length, "big"))
 
 
-def _record_clients(line: str, folder: Path, relay: Relay) -> None:
-    """Let the official clients ask for a route, by sending one message."""
+def _clients(line: str, folder: Path) -> list[tuple[str, Language, Driver]]:
+    """The official clients that are asked to talk; the one in Go with the last line only."""
     clients: list[tuple[str, Language, Driver]] = [
         (
             f"java-client-{building.java_version(line, 'client')}",
@@ -265,7 +277,12 @@ def _record_clients(line: str, folder: Path, relay: Relay) -> None:
         clients.append(
             (f"go-client-{building.go_version()}", Language.GO, GoDriver(folder / "go-client"))
         )
-    for name, language, driver in clients:
+    return clients
+
+
+def _record_clients(line: str, folder: Path, relay: Relay) -> None:
+    """Let the official clients ask for a route, by sending one message."""
+    for name, language, driver in _clients(line, folder):
         seen = len(relay.exchanges())
         driver.start()
         try:
@@ -280,6 +297,65 @@ def _record_clients(line: str, folder: Path, relay: Relay) -> None:
             and asked.fields.get("topic") == TOPIC
         )
         _save(name, "route", exchange)
+
+
+def _record_broker(line: str, folder: Path, broker: str) -> None:
+    """Let the official clients send and consume through a relay before the broker.
+
+    A name server of its own tells them that the broker is where the relay is.
+    """
+    name_server = OfficialNameServer(line, folder / "relayed-name-server")
+    name_server.process.start()
+    name_server.wait_ready()
+    relay = Relay(broker)
+    host, _, port = name_server.address.rpartition(":")
+    try:
+        # The broker that registers over a connection is forgotten when the connection ends.
+        with socket.create_connection((host, int(port)), timeout=SOCKET_TIMEOUT_S) as registrar:
+            registrar.sendall(_relayed_registration(relay.address))
+            assert registrar.recv(1)
+            for name, _, driver in _clients(line, folder / "relayed"):
+                seen = len(relay.exchanges())
+                _send_and_consume(driver, name_server.address)
+                _save_broker_exchanges(name, relay.exchanges()[seen:])
+    finally:
+        relay.close()
+        name_server.process.stop()
+
+
+def _relayed_registration(address: str) -> bytes:
+    topics = {
+        topic: TopicConfig(name=topic, read_queues=4, write_queues=4)
+        for topic in (TOPIC, f"%RETRY%{GROUP}")
+    }
+    header = RegisterBroker(
+        broker_name=BROKER, broker_address=address, cluster_name=CLUSTER, broker_id=Long(0)
+    )
+    return request(header, encode_register_body(topics, DataVersion(counter=1))).encode()
+
+
+def _send_and_consume(driver: Driver, name_server: str) -> None:
+    driver.start()
+    try:
+        driver.produce(name_server, TOPIC, 1, tags="TagA", keys="key")
+        driver.consume(name_server, TOPIC, 1, group=GROUP, expression="TagA || TagB")
+    finally:
+        driver.stop()
+
+
+def _save_broker_exchanges(client: str, exchanges: list[Exchange]) -> None:
+    """Keep the first exchange of each kind that succeeded."""
+    for name, codes in BROKER_EXCHANGES.items():
+        _save(
+            client,
+            name,
+            next(
+                exchange
+                for exchange in exchanges
+                if decode_frame(exchange.request).code in codes
+                and decode_frame(exchange.reply).code == ResponseCode.SUCCESS
+            ),
+        )
 
 
 def _is(code: RequestCode) -> Callable[[Command], bool]:

@@ -22,6 +22,8 @@ from orbitmq.protocol.frame import Encoding
 from orbitmq.protocol.headers import Header
 from orbitmq.protocol.languages import Language
 from orbitmq.protocol.requests.key_values import KeyValueReply, KeyValueTable
+from orbitmq.protocol.requests.offsets import GetCommittedOffset, OffsetReply
+from orbitmq.protocol.requests.pulling import PullMessages, PullReply
 from orbitmq.protocol.requests.registration import (
     QueryDataVersion,
     QueryDataVersionReply,
@@ -33,6 +35,9 @@ from orbitmq.protocol.requests.registration import (
     encode_register_body,
 )
 from orbitmq.protocol.requests.routing import GetRoute, TopicList
+from orbitmq.protocol.requests.sending import SendMessage, SendMessageShort, SendReply
+from orbitmq.record.decode import decode_record
+from orbitmq.record.properties import decode_properties
 
 HERE = Path(__file__).parent
 GOLDEN = HERE / "golden"
@@ -43,7 +48,8 @@ BROKER = "broker-a"
 CLUSTER = "InteropCluster"
 JAVA_4 = "java-4.9.7"
 JAVA_5 = "java-5.5.0"
-GO_REQUEST = "go-client-2.1.2/route.request.bin"
+GO_REQUESTS = {name for name in FILES if re.fullmatch(r"go-client-.*\.request\.bin", name)}
+CLIENTS = ["java-client-4.9.8", "java-client-5.5.0", "go-client-2.1.2"]
 SERVERS = [JAVA_4, JAVA_5]
 VERSION_NUMBERS = {JAVA_4: 407, JAVA_5: 513}
 # What a broker makes for itself before anybody asks.
@@ -89,11 +95,11 @@ def test_every_recording_is_read(name: str) -> None:
 
     assert command.is_response is name.endswith(".reply.bin")
     assert not command.is_oneway
-    assert command.language is (Language.GO if name == GO_REQUEST else Language.JAVA)
+    assert command.language is (Language.GO if name in GO_REQUESTS else Language.JAVA)
 
 
-# The Go client orders the members of its header in its own way.
-@pytest.mark.parametrize("name", sorted(FILES.keys() - {GO_REQUEST}))
+# The Go client orders the members of its headers in its own way.
+@pytest.mark.parametrize("name", sorted(FILES.keys() - GO_REQUESTS))
 def test_every_recording_of_java_is_written_again_byte_for_byte(name: str) -> None:
     frame = FILES[name].read_bytes()
     command = decode_frame(frame)
@@ -375,3 +381,40 @@ def test_other_replies_about_key_values_are_read(server: str) -> None:
 def test_4_9_answers_in_the_encoding_of_the_request_and_5_x_in_its_own() -> None:
     assert decoded(f"{JAVA_4}/route-binary.reply").encoding is Encoding.BINARY
     assert decoded(f"{JAVA_5}/route-binary.reply").encoding is Encoding.JSON
+
+
+# --- clients and brokers -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize(
+    ("name", "kinds", "reply_kind"),
+    [
+        ("send", (SendMessage, SendMessageShort), SendReply),
+        ("committed-offset", (GetCommittedOffset,), OffsetReply),
+        ("pull", (PullMessages,), PullReply),
+    ],
+)
+def test_our_types_hold_every_field_of_a_client_and_its_broker(
+    client: str, name: str, kinds: tuple[type[Header], ...], reply_kind: type[Header]
+) -> None:
+    asked, answered = decoded(f"{client}/{name}.request"), decoded(f"{client}/{name}.reply")
+    kind = next(kind for kind in kinds if asked.code == kind.CODE)
+
+    assert kind.decode(asked.fields).encode() == asked.fields
+    assert answered.code == ResponseCode.SUCCESS
+    assert reply_kind.decode(answered.fields).encode() == answered.fields
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_client_pulls_the_body_and_the_tag_that_it_sent(client: str) -> None:
+    frame = decoded(f"{client}/send.request")
+    spelling = SendMessage if frame.code == SendMessage.CODE else SendMessageShort
+    sent = spelling.decode(frame.fields)
+    pulled = decode_record(decoded(f"{client}/pull.reply").body)
+
+    assert sent.topic == pulled.topic == TOPIC
+    assert frame.body == pulled.body == b"message 0"
+    assert sent.properties is not None
+    assert decode_properties(sent.properties.encode())["TAGS"] == "TagA"
+    assert pulled.properties["TAGS"] == "TagA"

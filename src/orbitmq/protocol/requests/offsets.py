@@ -22,6 +22,7 @@ class GetCommittedOffset(Header):
     queue_id: int
     # Compat: None is not false: a Java broker may answer 0 for a group that committed nothing.
     zero_if_missing: bool | None = wire("setZeroIfNotFound", None)
+    broker_name: str | None = wire("bname", None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,7 @@ class CommitOffset(Header):
     topic: str
     queue_id: int
     commit_offset: Long
+    broker_name: str | None = wire("bname", None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +46,7 @@ class SearchOffset(Header):
     queue_id: int
     timestamp_ms: Long = wire("timestamp")
     boundary: str | None = wire("boundaryType", None)
+    broker_name: str | None = wire("bname", None)
 
     @property
     def wants_last_before(self) -> bool:
@@ -61,6 +64,7 @@ class GetMaxOffset(Header):
     queue_id: int
     # Whether only messages count that consumers may see.
     committed: bool = True
+    broker_name: str | None = wire("bname", None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +74,7 @@ class GetMinOffset(Header):
     CODE = RequestCode.GET_MIN_OFFSET
     topic: str
     queue_id: int
+    broker_name: str | None = wire("bname", None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +91,7 @@ class GetOldestTime(Header):
     CODE = RequestCode.GET_EARLIEST_MSG_STORETIME
     topic: str
     queue_id: int
+    broker_name: str | None = wire("bname", None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

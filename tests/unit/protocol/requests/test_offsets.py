@@ -41,9 +41,11 @@ GROUP = {"consumerGroup": "g", **QUEUE}
             {**GROUP, "setZeroIfNotFound": "false"},
         ),
         (
-            CommitOffset(consumer_group="g", topic="T", queue_id=1, commit_offset=Long(9)),
+            CommitOffset(
+                consumer_group="g", topic="T", queue_id=1, commit_offset=Long(9), broker_name="b"
+            ),
             15,
-            {**GROUP, "commitOffset": "9"},
+            {**GROUP, "commitOffset": "9", "bname": "b"},
         ),
         (
             SearchOffset(topic="T", queue_id=1, timestamp_ms=Long(7), boundary="UPPER"),
