@@ -1,0 +1,123 @@
+"""Locks on queues, for groups that take messages in order: one client a queue.
+
+A lock ends at once when its client lets go of it or leaves the group. It ends 60 s after it was
+last taken or renewed, and 35 s after its client's connection was lost, whichever comes first: a
+Java client trusts a lock for 30 s without the broker, so that until then it may still consume.
+
+Threads: the event loop's.
+Crash: locks are not kept; clients take them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from orbitmq.errors import GroupRefusedError
+from orbitmq.model.queues import MessageQueue
+
+if TYPE_CHECKING:
+    from orbitmq.clock import Clock
+
+LEASE_MS: Final = 60_000
+LEASE_AFTER_LOSS_MS: Final = 35_000
+
+
+@dataclass(slots=True)
+class _Lock:
+    client_id: str
+    ends_ms: float
+
+
+class QueueLocks:
+    """All locks, by group and queue."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        lease_ms: float = LEASE_MS,
+        lease_after_loss_ms: float = LEASE_AFTER_LOSS_MS,
+        locks_max: int = 1_000_000,
+    ) -> None:
+        self._clock = clock
+        self._lease_ms = lease_ms
+        self._lease_after_loss_ms = lease_after_loss_ms
+        self._locks_max = locks_max
+        self._groups: dict[str, dict[MessageQueue, _Lock]] = {}
+        self._count = 0
+
+    def lock(
+        self, group: str, client_id: str, queues: Iterable[MessageQueue]
+    ) -> list[MessageQueue]:
+        """Take or renew locks; returns the queues that are the client's now."""
+        now_ms = self._clock.monotonic_ms()
+        locks = self._groups.setdefault(group, {})
+        taken = []
+        for queue in queues:
+            lock = locks.get(queue)
+            if lock is None:
+                self._check_room(group)
+                self._count += 1
+                locks[queue] = _Lock(client_id, now_ms + self._lease_ms)
+            elif lock.client_id == client_id or lock.ends_ms <= now_ms:
+                lock.client_id = client_id
+                lock.ends_ms = now_ms + self._lease_ms
+            else:
+                continue
+            taken.append(queue)
+        self._drop_if_empty(group)
+        return taken
+
+    def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
+        """Let go of locks; those of other clients stay."""
+        locks = self._groups.get(group, {})
+        for queue in queues:
+            lock = locks.get(queue)
+            if lock is not None and lock.client_id == client_id:
+                del locks[queue]
+                self._count -= 1
+        self._drop_if_empty(group)
+
+    def unlock_all(self, group: str, client_id: str) -> None:
+        """Let go of all locks of a client that has left a group."""
+        self.unlock(group, client_id, list(self._groups.get(group, {})))
+
+    def lose(self, group: str, client_id: str) -> None:
+        """Let the locks of a client whose connection was lost end sooner, unless it comes back."""
+        ends_ms = self._clock.monotonic_ms() + self._lease_after_loss_ms
+        for lock in self._groups.get(group, {}).values():
+            if lock.client_id == client_id:
+                lock.ends_ms = min(lock.ends_ms, ends_ms)
+
+    def owner(self, group: str, queue: MessageQueue) -> str | None:
+        """Who has a queue locked."""
+        lock = self._groups.get(group, {}).get(queue)
+        return lock.client_id if lock and lock.ends_ms > self._clock.monotonic_ms() else None
+
+    def has_any(self, group: str) -> bool:
+        """Whether some queue is locked for a group: it consumes in order."""
+        now_ms = self._clock.monotonic_ms()
+        return any(lock.ends_ms > now_ms for lock in self._groups.get(group, {}).values())
+
+    def expire(self) -> None:
+        """Forget the locks that have ended."""
+        now_ms = self._clock.monotonic_ms()
+        for group, locks in list(self._groups.items()):
+            for queue in [queue for queue, lock in locks.items() if lock.ends_ms <= now_ms]:
+                del locks[queue]
+                self._count -= 1
+            self._drop_if_empty(group)
+
+    def _check_room(self, group: str) -> None:
+        if self._count >= self._locks_max:
+            self._drop_if_empty(group)
+            raise GroupRefusedError(
+                f"{self._count} queues are locked; group {group[:255]!r} gets no more",
+                hint="locks that are not renewed end after a minute",
+            )
+
+    def _drop_if_empty(self, group: str) -> None:
+        if not self._groups.get(group, True):
+            del self._groups[group]
