@@ -22,6 +22,11 @@
     ├── GroupRefusedError         a group that cannot be made, changed or used so
     │   └── GroupMissingError         a group that the broker does not have
     ├── OffsetRefusedError        an offset that cannot be committed
+    ├── HeartbeatRefusedError     a heartbeat above one of the bounds
+    ├── SubscriptionError         a subscription that a request relies on is not as it should be
+    │   ├── SubscriptionMissingError  no heartbeat has told of it            (retryable)
+    │   ├── SubscriptionOutdatedError a newer one has not been told yet      (retryable)
+    │   └── SubscriptionConflictError it differs from that of the client's group
     ├── MessageError              a message that cannot be stored or sent as it is
     ├── StoreError                a store that cannot do what was asked
     │   ├── StoreLockedError          another process has the directory
@@ -193,6 +198,30 @@ class GroupMissingError(GroupRefusedError):
 
 class OffsetRefusedError(OrbitError):
     """An offset that cannot be committed."""
+
+
+class HeartbeatRefusedError(OrbitError):
+    """A heartbeat above one of the bounds."""
+
+
+class SubscriptionError(OrbitError):
+    """A subscription that a request relies on is not as it should be."""
+
+
+class SubscriptionMissingError(SubscriptionError):
+    """No heartbeat has told of the subscription."""
+
+    retryable = True
+
+
+class SubscriptionOutdatedError(SubscriptionError):
+    """A newer subscription has not been told yet."""
+
+    retryable = True
+
+
+class SubscriptionConflictError(SubscriptionError):
+    """A client subscribes to something else than its group."""
 
 
 class MessageError(OrbitError):

@@ -1,0 +1,343 @@
+"""Who produces and consumes: the clients of a broker, by their heartbeats.
+
+A client is known by its connection, and is gone with it, when it says so, or when a group is not
+named in its heartbeats for two minutes. What changes is returned, so that the caller tells the
+members of the groups concerned.
+
+Threads: the event loop's.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from orbitmq.broker.groups.consistency import Normalise, normalise_tags
+from orbitmq.broker.groups.consuming_group import Client, ConsumingGroup
+from orbitmq.errors import (
+    GroupRefusedError,
+    HeartbeatRefusedError,
+    SubscriptionConflictError,
+    SubscriptionMissingError,
+    SubscriptionOutdatedError,
+)
+from orbitmq.model.subscriptions import Subscription
+
+if TYPE_CHECKING:
+    from orbitmq.clock import Clock
+    from orbitmq.protocol.requests.clients import ConsumerGroup, HeartbeatBody
+    from orbitmq.transport.connection import Connection
+
+log = logging.getLogger(__name__)
+
+_NAME_LENGTH_MAX: Final = 255
+_CLIENT_ID_LENGTH_MAX: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class GroupChange:
+    """A consumer group whose members, or topics, are others than before."""
+
+    group: str
+    # Whom to tell: nobody when the members have nothing to share out.
+    tell: tuple[Connection, ...]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of a heartbeat."""
+
+    changes: list[GroupChange] = field(default_factory=list)
+    # Asks a client that leaves out what it said before to say it again.
+    subscriptions_changed: bool = True
+    # What the client is to be told instead, once all else has been taken in.
+    refusal: SubscriptionConflictError | None = None
+
+
+@dataclass(slots=True)
+class Departure:
+    """Who left what."""
+
+    changes: list[GroupChange] = field(default_factory=list)
+    left: list[tuple[str, str]] = field(default_factory=list)  # group and client id
+    # Connections without any heartbeat left, to be closed.
+    silent: list[Connection] = field(default_factory=list)
+
+
+class Members:
+    """All clients, by connection and by group."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        reject_differing: bool = False,
+        silence_ms: float = 120_000,
+        groups_max: int = 1000,
+        subscriptions_max: int = 10_000,
+        normalise_tags: Normalise = normalise_tags,
+    ) -> None:
+        self._clock = clock
+        self._reject_differing = reject_differing
+        self._silence_ms = silence_ms
+        self._groups_max = groups_max
+        self._subscriptions_max = subscriptions_max
+        self._normalise_tags = normalise_tags
+        self._clients: dict[Connection, Client] = {}
+        self._producers: dict[str, dict[Connection, Client]] = {}
+        self._groups: dict[str, ConsumingGroup] = {}
+
+    # --- asking -------------------------------------------------------------------------------
+
+    @property
+    def clients(self) -> Mapping[Connection, Client]:
+        """All clients by their connection."""
+        return self._clients
+
+    @property
+    def producers(self) -> Mapping[str, Mapping[Connection, Client]]:
+        """Producers by group."""
+        return self._producers
+
+    @property
+    def groups(self) -> Mapping[str, ConsumingGroup]:
+        """Consumer groups that have members, by name."""
+        return self._groups
+
+    @property
+    def differing_count(self) -> int:
+        """How many members subscribe to something else than their group."""
+        return sum(
+            member.differs for group in self._groups.values() for member in group.members.values()
+        )
+
+    def client_ids(self, group: str) -> list[str]:
+        """The members that share the queues of a group out."""
+        found = self._groups.get(group)
+        return found.client_ids() if found else []
+
+    def client_id(self, connection: Connection, group: str) -> str | None:
+        """Which member of a group a connection is; None when it is none."""
+        found = self._groups.get(group)
+        member = found.members.get(connection) if found else None
+        return member.client.client_id if member else None
+
+    def find_consumer(self, group: str, client_id: str) -> Connection | None:
+        """The connection of a member."""
+        found = self._groups.get(group)
+        for connection, member in found.members.items() if found else ():
+            if member.client.client_id == client_id:
+                return connection
+        return None
+
+    def groups_of_topic(self, topic: str) -> list[str]:
+        """The groups whose members subscribe to a topic."""
+        return [name for name, group in self._groups.items() if topic in group.subscriptions]
+
+    def check_pull(self, connection: Connection, group: str) -> None:
+        """Raise SubscriptionConflictError when a member is left out of its group."""
+        found = self._groups.get(group)
+        if found is not None:
+            found.check_not_left_out(connection)
+
+    def subscription_for_pull(
+        self,
+        connection: Connection,
+        group: str,
+        topic: str,
+        *,
+        version: int,
+        allows_broadcast: bool = True,
+    ) -> Subscription:
+        """What a group subscribes to in a topic, as a pull of this version relies on it."""
+        found = self._groups.get(group)
+        if found is None:
+            raise SubscriptionMissingError(
+                f"no consumer of group {group!r} has sent a heartbeat",
+                hint="send one before the first pull",
+            )
+        found.check_not_left_out(connection)
+        if found.is_broadcasting and not allows_broadcast:
+            raise GroupRefusedError(
+                f"group {group!r} may not consume by broadcast", hint="consume by clustering"
+            )
+        subscription = found.subscriptions.get(topic)
+        if subscription is None:
+            raise SubscriptionMissingError(
+                f"group {group!r} does not subscribe to topic {topic!r}",
+                hint="all members of a group must subscribe to the same topics",
+            )
+        if subscription.version < version:
+            raise SubscriptionOutdatedError(
+                f"the subscription of group {group!r} to topic {topic!r} known here has version "
+                f"{subscription.version}, the pull {version}",
+                hint="send a heartbeat with the new one first",
+            )
+        return subscription
+
+    # --- heartbeats ---------------------------------------------------------------------------
+
+    def hear(
+        self, connection: Connection, body: HeartbeatBody, *, language: str, version: int
+    ) -> Outcome:
+        """Take a heartbeat in."""
+        client = self._clients.get(connection)
+        self._check(body, client)
+        outcome = Outcome(subscriptions_changed=not body.fingerprint)
+        if connection.closed:
+            # It was closed while its groups were made; nobody would take it out again.
+            return outcome
+        now_ms = self._clock.monotonic_ms()
+        renamed = client is not None and client.client_id != body.client_id
+        if client is None:
+            client = self._clients[connection] = Client(
+                connection, body.client_id, language, version
+            )
+        elif renamed:
+            log.warning(
+                "a connection changed its client id peer=%s from=%s to=%s",
+                connection.address, client.client_id, body.client_id,
+            )  # fmt: skip
+        client.client_id, client.language, client.version = body.client_id, language, version
+        for produced in body.producers:
+            client.produces_ms[produced.group] = now_ms
+            self._producers.setdefault(produced.group, {})[connection] = client
+        for said in body.consumers:
+            client.consumes_ms[said.group] = now_ms
+            self._hear_consumer(client, said, body, outcome, renamed=renamed)
+        self._forget_if_idle(client)
+        return outcome
+
+    def _hear_consumer(
+        self,
+        client: Client,
+        said: ConsumerGroup,
+        body: HeartbeatBody,
+        outcome: Outcome,
+        *,
+        renamed: bool,
+    ) -> None:
+        group = self._groups.get(said.group)
+        if group is None:
+            group = self._groups[said.group] = ConsumingGroup(
+                said.group,
+                reject_differing=self._reject_differing,
+                normalise_tags=self._normalise_tags,
+            )
+        with_subscriptions = not (body.fingerprint and body.without_subscriptions)
+        if group.hear(client, said, with_subscriptions=with_subscriptions) or renamed:
+            outcome.changes.append(_change(group))
+        if body.fingerprint:
+            is_known = group.members[client.connection].subscriptions is not None
+            if not is_known or group.fingerprint not in (None, body.fingerprint):
+                outcome.subscriptions_changed = True
+        group.fingerprint = body.fingerprint
+        try:
+            group.check_not_left_out(client.connection)
+        except SubscriptionConflictError as error:
+            outcome.refusal = error
+
+    def _check(self, body: HeartbeatBody, client: Client | None) -> None:
+        if not body.client_id.strip() or len(body.client_id) > _CLIENT_ID_LENGTH_MAX:
+            raise HeartbeatRefusedError(
+                f"{body.client_id[:60]!r} is no client id",
+                hint=f"it has 1 to {_CLIENT_ID_LENGTH_MAX} characters",
+            )
+        produces = {named.group for named in body.producers}
+        consumes = {named.group for named in body.consumers}
+        for group in produces | consumes:
+            if not group or len(group) > _NAME_LENGTH_MAX:
+                raise HeartbeatRefusedError(f"{group[:60]!r} is no name of a group")
+        if client is not None:
+            produces |= client.produces_ms.keys()
+            consumes |= client.consumes_ms.keys()
+        if len(produces) + len(consumes) > self._groups_max:
+            raise HeartbeatRefusedError(
+                f"client {body.client_id!r} is in {len(produces) + len(consumes)} groups",
+                hint=f"a client may be in at most {self._groups_max}",
+            )
+        for said in body.consumers:
+            if len(said.subscriptions) > self._subscriptions_max:
+                raise HeartbeatRefusedError(
+                    f"group {said.group!r} subscribes to {len(said.subscriptions)} topics",
+                    hint=f"at most {self._subscriptions_max} are taken",
+                )
+
+    # --- leaving ------------------------------------------------------------------------------
+
+    def unregister(
+        self,
+        connection: Connection,
+        *,
+        producer_group: str | None = None,
+        consumer_group: str | None = None,
+    ) -> Departure:
+        """Take a client out of groups, as it asks."""
+        departure = Departure()
+        client = self._clients.get(connection)
+        if client is not None:
+            if producer_group is not None:
+                self._stop_producing(client, producer_group)
+            if consumer_group is not None:
+                self._stop_consuming(client, consumer_group, departure)
+            self._forget_if_idle(client)
+        return departure
+
+    def lose(self, connection: Connection) -> Departure:
+        """Take a client out of everything, since its connection is gone."""
+        departure = Departure()
+        client = self._clients.get(connection)
+        if client is not None:
+            self._take_out(client, departure, heard_before_ms=float("inf"))
+        return departure
+
+    def expire(self) -> Departure:
+        """Take clients out of groups that they no longer name."""
+        departure = Departure()
+        heard_before_ms = self._clock.monotonic_ms() - self._silence_ms
+        for client in list(self._clients.values()):
+            self._take_out(client, departure, heard_before_ms=heard_before_ms)
+            if client.connection not in self._clients:
+                log.warning(
+                    "client fell silent client=%s peer=%s",
+                    client.client_id, client.connection.address,
+                )  # fmt: skip
+                departure.silent.append(client.connection)
+        return departure
+
+    def _take_out(self, client: Client, departure: Departure, *, heard_before_ms: float) -> None:
+        for group, heard_ms in list(client.produces_ms.items()):
+            if heard_ms < heard_before_ms:
+                self._stop_producing(client, group)
+        for group, heard_ms in list(client.consumes_ms.items()):
+            if heard_ms < heard_before_ms:
+                self._stop_consuming(client, group, departure)
+        self._forget_if_idle(client)
+
+    def _stop_producing(self, client: Client, group: str) -> None:
+        client.produces_ms.pop(group, None)
+        producers = self._producers.get(group, {})
+        if producers.pop(client.connection, None) is not None and not producers:
+            del self._producers[group]
+
+    def _stop_consuming(self, client: Client, name: str, departure: Departure) -> None:
+        client.consumes_ms.pop(name, None)
+        group = self._groups.get(name)
+        if group is None or not group.leave(client.connection):
+            return
+        departure.left.append((name, client.client_id))
+        if group.members:
+            departure.changes.append(_change(group))
+        else:
+            del self._groups[name]
+
+    def _forget_if_idle(self, client: Client) -> None:
+        if not client.produces_ms and not client.consumes_ms:
+            del self._clients[client.connection]
+
+
+def _change(group: ConsumingGroup) -> GroupChange:
+    # Who is left out is told too: it must give up the queues that it had.
+    return GroupChange(group.name, () if group.is_broadcasting else tuple(group.members))

@@ -1,0 +1,100 @@
+"""What the members of a group must agree in."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orbitmq.broker.groups.consistency import (
+    Subscribed,
+    norm_of,
+    normalise_tags,
+    what_is_subscribed,
+)
+from orbitmq.model.subscriptions import SQL92, Subscription
+from tests.unit.broker.groups.clients import subscription
+
+
+def subscribed(*subscriptions: Subscription) -> Subscribed:
+    return what_is_subscribed("g", subscriptions, normalise_tags)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("a || b", "b||a"), ("a", " a "), ("a||a", "a"), ("*", ""), (" * ", "*"), ("a||", "a")],
+)
+def test_order_spaces_and_repeats_of_tags_do_not_count(one: str, other: str) -> None:
+    assert normalise_tags(one) == normalise_tags(other)
+
+
+def test_other_tags_are_another_expression() -> None:
+    assert normalise_tags("a || b") != normalise_tags("a || c")
+    assert normalise_tags("a") != normalise_tags("*")
+
+
+def test_versions_and_the_retry_topic_do_not_count() -> None:
+    one = subscribed(subscription("T", "a", 1))
+    other = subscribed(subscription("T", "a", 2), subscription("%RETRY%g", "*", 3))
+
+    assert one.filters == other.filters
+    assert subscribed(subscription("%RETRY%h")).filters
+
+
+def test_topic_kind_and_expression_count() -> None:
+    filters = {
+        subscribed(each).filters
+        for each in (
+            subscription("T", "a"),
+            subscription("U", "a"),
+            subscription("T", "b"),
+            Subscription(topic="T", expression="a", expression_type=SQL92),
+        )
+    }
+
+    assert len(filters) == 4
+    assert (
+        subscribed(Subscription(topic="T", expression="a", expression_type="")).filters
+        == subscribed(subscription("T", "a")).filters
+    )
+
+
+def test_a_member_is_as_old_as_its_newest_subscription() -> None:
+    changed_later = subscribed(subscription("T", "a", 1), subscription("U", "b", 9))
+    unchanged = subscribed(subscription("T", "a", 5))
+
+    assert norm_of([changed_later, unchanged]) is unchanged
+
+
+def test_who_subscribes_to_nothing_is_no_norm_for_the_others() -> None:
+    nothing = subscribed()
+    something = subscribed(subscription("T", "a", 9))
+
+    assert norm_of([nothing, something]) is something
+    assert norm_of([nothing]) is nothing
+    assert norm_of([]) is None
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("TU"), st.sampled_from("abc"), st.integers(0, 2)),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_every_broker_finds_the_same_norm(members: list[tuple[str, str, int]]) -> None:
+    all_subscribed = [subscribed(subscription(*member)) for member in members]
+
+    norms = {norm_of(order) for order in itertools.permutations(all_subscribed)}
+
+    assert len(norms) == 1
+
+
+def test_subscriptions_are_shown_in_words_and_cut() -> None:
+    assert str(subscribed(subscription("U", "b"), subscription("T", "a||b"))) == (
+        "T by TAG a || b; U by TAG b"
+    )
+    many = subscribed(*(subscription(f"topic{number}") for number in range(100)))
+    assert len(str(many)) == 401

@@ -1,0 +1,320 @@
+"""The clients of a broker: heard, asked for, gone."""
+
+from __future__ import annotations
+
+import pytest
+
+from orbitmq.broker.groups.members import GroupChange, Members, Outcome
+from orbitmq.clock import ManualClock
+from orbitmq.errors import (
+    GroupRefusedError,
+    HeartbeatRefusedError,
+    SubscriptionConflictError,
+    SubscriptionMissingError,
+    SubscriptionOutdatedError,
+)
+from orbitmq.protocol.requests.clients import HeartbeatBody
+from orbitmq.transport.connection import Connection
+from tests.unit.broker.groups.clients import consumer, heartbeat, new_connection, subscription
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def members(clock: ManualClock) -> Members:
+    return Members(clock=clock, groups_max=4, subscriptions_max=3)
+
+
+def hear(members: Members, connection: Connection, body: HeartbeatBody) -> Outcome:
+    return members.hear(connection, body, language="JAVA", version=479)
+
+
+# --- heartbeats -------------------------------------------------------------------------------
+
+
+def test_a_heartbeat_makes_a_client_known(members: Members) -> None:
+    connection = new_connection()
+
+    hear(
+        members,
+        connection,
+        heartbeat("id", consumer("g", subscription("T")), produces=("p", "q")),
+    )
+
+    client = members.clients[connection]
+    assert (client.client_id, client.language, client.version) == ("id", "JAVA", 479)
+    assert members.client_ids("g") == ["id"]
+    assert members.client_id(connection, "g") == "id"
+    assert members.find_consumer("g", "id") is connection
+    assert members.groups_of_topic("T") == ["g"]
+    assert set(members.producers) == {"p", "q"}
+    assert members.producers["p"] == {connection: client}
+
+
+def test_what_nobody_said_is_not_known(members: Members) -> None:
+    hear(members, new_connection(), heartbeat("id", consumer("g", subscription("T"))))
+
+    assert members.client_ids("h") == []
+    assert members.client_id(new_connection(), "g") is None
+    assert members.client_id(new_connection(), "h") is None
+    assert members.find_consumer("g", "other") is None
+    assert members.find_consumer("h", "id") is None
+    assert members.groups_of_topic("U") == []
+    members.check_pull(new_connection(), "h")
+
+
+def test_all_members_are_told_of_a_newcomer_itself_included(members: Members) -> None:
+    first, second = new_connection(), new_connection()
+
+    assert hear(members, first, heartbeat("a", consumer("g"))).changes == [
+        GroupChange("g", (first,))
+    ]
+    assert hear(members, second, heartbeat("b", consumer("g"))).changes == [
+        GroupChange("g", (first, second))
+    ]
+    assert hear(members, second, heartbeat("b", consumer("g"))).changes == []
+
+
+def test_members_of_a_broadcasting_group_are_not_told(members: Members) -> None:
+    outcome = hear(members, new_connection(), heartbeat("a", consumer("g", model="BROADCASTING")))
+
+    assert outcome.changes == [GroupChange("g", ())]
+
+
+def test_a_connection_may_get_another_client_id(members: Members) -> None:
+    connection = new_connection()
+    hear(members, connection, heartbeat("a", consumer("g"), produces=("p",)))
+
+    outcome = hear(members, connection, heartbeat("b", consumer("g")))
+
+    assert members.client_ids("g") == ["b"]
+    assert outcome.changes == [GroupChange("g", (connection,))]
+
+
+def test_a_closed_connection_is_not_taken_in(members: Members) -> None:
+    connection = new_connection()
+    connection.closed = True
+
+    assert hear(members, connection, heartbeat("a", consumer("g"))).changes == []
+
+    assert not members.clients
+    assert not members.groups
+
+
+def test_a_heartbeat_about_nothing_is_forgotten(members: Members) -> None:
+    hear(members, new_connection(), heartbeat("a"))
+
+    assert not members.clients
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (heartbeat(" "), "' ' is no client id"),
+        (heartbeat("x" * 1001), "is no client id"),
+        (heartbeat("a", produces=("",)), "'' is no name of a group"),
+        (heartbeat("a", consumer("g" * 256)), "is no name of a group"),
+        (
+            heartbeat("a", consumer("g"), consumer("h"), produces=("p", "q", "r")),
+            r"'a' is in 5 groups \(a client may be in at most 4\)",
+        ),
+        (
+            heartbeat("a", consumer("g", *(subscription(topic) for topic in "TUVW"))),
+            r"'g' subscribes to 4 topics \(at most 3",
+        ),
+    ],
+)
+def test_bounds_hold(members: Members, body: HeartbeatBody, told: str) -> None:
+    with pytest.raises(HeartbeatRefusedError, match=told):
+        hear(members, new_connection(), body)
+
+    assert not members.clients
+
+
+def test_groups_of_earlier_heartbeats_count_too(members: Members) -> None:
+    connection = new_connection()
+    hear(members, connection, heartbeat("a", produces=("p", "q", "r")))
+
+    with pytest.raises(HeartbeatRefusedError):
+        hear(members, connection, heartbeat("a", consumer("g"), consumer("h")))
+
+
+# --- heartbeats that leave out what is known --------------------------------------------------
+
+
+def test_a_client_without_fingerprints_always_says_everything(members: Members) -> None:
+    assert hear(members, new_connection(), heartbeat("a", consumer("g"))).subscriptions_changed
+
+
+def test_a_client_may_leave_out_what_it_said(members: Members) -> None:
+    connection = new_connection()
+    full = heartbeat("a", consumer("g", subscription("T", "x")), fingerprint=7)
+    short = heartbeat("a", consumer("g"), fingerprint=7, without_subscriptions=True)
+
+    assert not hear(members, connection, full).subscriptions_changed
+    assert not hear(members, connection, short).subscriptions_changed
+    assert members.groups["g"].subscriptions["T"].expression == "x"
+
+
+def test_a_client_says_everything_again_when_another_said_something_else(
+    members: Members,
+) -> None:
+    connection = new_connection()
+    short = heartbeat("a", consumer("g"), fingerprint=7, without_subscriptions=True)
+    hear(members, connection, heartbeat("a", consumer("g", subscription("T")), fingerprint=7))
+    hear(members, new_connection(), heartbeat("b", consumer("g"), fingerprint=8))
+
+    assert hear(members, connection, short).subscriptions_changed
+    assert not hear(members, connection, short).subscriptions_changed
+
+
+def test_a_client_whose_subscriptions_are_not_known_is_asked_for_them(members: Members) -> None:
+    short = heartbeat("a", consumer("g"), fingerprint=7, without_subscriptions=True)
+
+    assert hear(members, new_connection(), short).subscriptions_changed
+
+
+# --- pulling ----------------------------------------------------------------------------------
+
+
+def test_a_pull_gets_the_subscription_of_its_group(members: Members) -> None:
+    connection = new_connection()
+    hear(members, connection, heartbeat("a", consumer("g", subscription("T", "x", 5))))
+
+    found = members.subscription_for_pull(connection, "g", "T", version=5)
+
+    assert found == subscription("T", "x", 5)
+    # Admin tools and fast lanes pull on connections without heartbeats.
+    assert members.subscription_for_pull(new_connection(), "g", "T", version=4) == found
+
+
+def test_a_pull_without_its_subscription_is_told_why(members: Members) -> None:
+    connection = new_connection()
+    model = "BROADCASTING"
+    hear(members, connection, heartbeat("a", consumer("g", subscription("T"), model=model)))
+
+    with pytest.raises(SubscriptionMissingError, match="no consumer of group 'h'"):
+        members.subscription_for_pull(connection, "h", "T", version=1)
+    with pytest.raises(SubscriptionMissingError, match="'g' does not subscribe to topic 'U'"):
+        members.subscription_for_pull(connection, "g", "U", version=1)
+    with pytest.raises(SubscriptionOutdatedError, match="has version 1, the pull 2"):
+        members.subscription_for_pull(connection, "g", "T", version=2)
+    with pytest.raises(GroupRefusedError, match="may not consume by broadcast"):
+        members.subscription_for_pull(connection, "g", "T", version=1, allows_broadcast=False)
+
+
+# --- members that differ ----------------------------------------------------------------------
+
+
+def test_members_that_differ_are_counted(members: Members) -> None:
+    hear(members, new_connection(), heartbeat("a", consumer("g", subscription("T", "x", 1))))
+    outcome = hear(
+        members, new_connection(), heartbeat("b", consumer("g", subscription("T", "y", 2)))
+    )
+
+    assert members.differing_count == 1
+    assert outcome.refusal is None
+
+
+def test_a_rejected_member_is_refused_while_the_others_go_on(clock: ManualClock) -> None:
+    members = Members(clock=clock, reject_differing=True)
+    old, new = new_connection(), new_connection()
+    hear(members, old, heartbeat("old", consumer("g", subscription("T", "x", 1))))
+
+    outcome = hear(
+        members,
+        new,
+        heartbeat(
+            "new", consumer("g", subscription("T", "y", 2)), consumer("h", subscription("U"))
+        ),
+    )
+
+    assert isinstance(outcome.refusal, SubscriptionConflictError)
+    assert members.client_ids("g") == ["old"]
+    assert members.client_ids("h") == ["new"]
+    assert members.subscription_for_pull(old, "g", "T", version=1).expression == "x"
+    with pytest.raises(SubscriptionConflictError):
+        members.subscription_for_pull(new, "g", "T", version=1)
+    with pytest.raises(SubscriptionConflictError):
+        members.check_pull(new, "g")
+    # It gives its queues up, if it had some, because it is told as well.
+    assert outcome.changes == [GroupChange("g", (old, new)), GroupChange("h", (new,))]
+
+
+# --- leaving ----------------------------------------------------------------------------------
+
+
+def test_a_lost_connection_leaves_everything(members: Members) -> None:
+    first, second = new_connection(), new_connection()
+    hear(members, first, heartbeat("a", consumer("g"), consumer("h"), produces=("p",)))
+    hear(members, second, heartbeat("b", consumer("g"), produces=("p",)))
+
+    departure = members.lose(first)
+
+    assert departure.changes == [GroupChange("g", (second,))]
+    assert departure.left == [("g", "a"), ("h", "a")]
+    assert departure.silent == []
+    assert set(members.groups) == {"g"}
+    assert set(members.clients) == set(members.producers["p"]) == {second}
+    assert members.lose(first).left == []
+
+
+def test_a_client_leaves_the_groups_it_names(members: Members) -> None:
+    connection = new_connection()
+    hear(members, connection, heartbeat("a", consumer("g"), produces=("p", "q")))
+
+    assert members.unregister(connection, producer_group="p").left == []
+    assert set(members.producers) == {"q"}
+    departure = members.unregister(connection, producer_group="q", consumer_group="g")
+
+    assert departure.left == [("g", "a")]
+    assert departure.changes == []
+    assert not members.clients
+    assert not members.groups
+    assert not members.producers
+
+
+def test_leaving_what_one_is_not_in_changes_nothing(members: Members) -> None:
+    connection = new_connection()
+    hear(members, connection, heartbeat("a", consumer("g")))
+
+    departure = members.unregister(connection, producer_group="p", consumer_group="h")
+    other = members.unregister(new_connection(), consumer_group="g")
+
+    assert departure.left == other.left == []
+    assert members.client_ids("g") == ["a"]
+
+
+async def test_a_silent_client_is_taken_out(members: Members, clock: ManualClock) -> None:
+    silent, lively = new_connection(), new_connection()
+    hear(members, silent, heartbeat("a", consumer("g"), produces=("p",)))
+    hear(members, lively, heartbeat("b", consumer("g")))
+    await clock.advance(120_000)
+    hear(members, lively, heartbeat("b", consumer("g")))
+    assert members.expire().silent == []
+
+    await clock.advance(1)
+    departure = members.expire()
+
+    assert departure.silent == [silent]
+    assert departure.left == [("g", "a")]
+    assert departure.changes == [GroupChange("g", (lively,))]
+    assert set(members.clients) == {lively}
+
+
+async def test_a_group_that_is_no_longer_named_is_left_without_closing(
+    members: Members, clock: ManualClock
+) -> None:
+    connection = new_connection()
+    hear(members, connection, heartbeat("a", consumer("g"), consumer("h")))
+    await clock.advance(120_001)
+    hear(members, connection, heartbeat("a", consumer("h")))
+
+    departure = members.expire()
+
+    assert departure.left == [("g", "a")]
+    assert departure.silent == []
+    assert set(members.groups) == {"h"}
