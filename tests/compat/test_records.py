@@ -11,11 +11,11 @@ from collections.abc import Callable
 
 import pytest
 
+from orbitmq.java_hash import java_hash
 from orbitmq.record import codec, encode, scan
 from orbitmq.record.batch import BatchedMessage, decode_batch, encode_batch
 from orbitmq.record.decode import decode_record
 from orbitmq.record.hosts import encode_host
-from orbitmq.record.java_hash import java_hash
 from orbitmq.record.message_id import decode_message_id, encode_message_id
 from orbitmq.record.properties import encode_properties
 

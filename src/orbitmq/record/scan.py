@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
+from orbitmq.java_hash import java_hash
 from orbitmq.model import property_names
 from orbitmq.record.decode import Buffer, Found, Places, Verdict, locate
-from orbitmq.record.java_hash import java_hash
 from orbitmq.record.layout import ROLLED_BACK, TRANSACTION_MASK, is_queued
 from orbitmq.record.properties import find_property
 

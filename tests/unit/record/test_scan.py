@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from orbitmq.java_hash import java_hash
 from orbitmq.record.decode import Verdict, decode_record
 from orbitmq.record.encode import encode_blank
-from orbitmq.record.java_hash import java_hash
 from orbitmq.record.layout import SystemFlag
 from orbitmq.record.properties import encode_properties
 from orbitmq.record.scan import (

@@ -29,7 +29,7 @@ def test_the_hash_is_javas_over_utf16_units_and_never_negative() -> None:
     high, low = 0xD83D, 0xDE00
     assert key_hash("T", pair) == (((84 * 31 + 35) * 31 + high) * 31 + low) % 2**32
     # "polygenelubricants" is the known text whose hash is the lowest number there is.
-    from orbitmq.record.java_hash import java_hash
+    from orbitmq.java_hash import java_hash
 
     assert java_hash("polygenelubricants") == -(2**31)
     assert all(key_hash("topic", f"key{n}") >= 0 for n in range(1000))

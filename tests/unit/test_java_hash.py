@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orbitmq.record.java_hash import java_hash
+from orbitmq.java_hash import java_hash
 
 
 def _java_units(text: str) -> list[int]:
