@@ -28,6 +28,9 @@
     │   ├── SubscriptionOutdatedError a newer one has not been told yet      (retryable)
     │   └── SubscriptionConflictError it differs from that of the client's group
     ├── MessageError              a message that cannot be stored or sent as it is
+    ├── FilterError               a filter that cannot be used
+    │   ├── FilterSyntaxError         an expression that no filter can be made of
+    │   └── FilterEvaluationError     a message that the filter cannot be asked about
     ├── StoreError                a store that cannot do what was asked
     │   ├── StoreLockedError          another process has the directory
     │   ├── StoreFormatError          files of a kind that is not read or written here
@@ -226,6 +229,26 @@ class SubscriptionConflictError(SubscriptionError):
 
 class MessageError(OrbitError):
     """A message that cannot be stored or sent as it is."""
+
+
+class FilterError(OrbitError):
+    """A filter that cannot be used."""
+
+
+class FilterSyntaxError(FilterError):
+    """An expression that no filter can be made of; `column` counts its characters from 1."""
+
+    def __init__(self, expression: str, column: int, problem: str) -> None:
+        # Enough on both sides to find the place; a whole expression may be long.
+        start, stop = max(0, column - 101), column + 100
+        shown = "…" * (start > 0) + expression[start:stop] + "…" * (stop < len(expression))
+        super().__init__(f"filter {shown!r}, column {column}: {problem}")
+        self.expression = expression
+        self.column = column
+
+
+class FilterEvaluationError(FilterError):
+    """A message that the filter cannot be asked about: a property is not what is compared."""
 
 
 class StoreError(OrbitError):

@@ -34,6 +34,7 @@ public final class Driver {
         Producing.register(scenarios);
         Consuming.register(scenarios);
         Admin.register(scenarios);
+        Filtering.register(scenarios);
     }
 
     public static void main(String[] argv) throws Exception {

@@ -1,0 +1,111 @@
+"""SQL92 text cut into tokens, the longest one at each place, as in RocketMQ."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from orbitmq.errors import FilterSyntaxError
+
+
+class TokenKind(Enum):
+    """What a token is, in the words of error messages."""
+
+    AND = "AND"
+    OR = "OR"
+    NOT = "NOT"
+    BETWEEN = "BETWEEN"
+    IN = "IN"
+    IS = "IS"
+    NULL = "NULL"
+    TRUE = "TRUE"
+    FALSE = "FALSE"
+    CONTAINS = "CONTAINS"
+    STARTSWITH = "STARTSWITH"
+    ENDSWITH = "ENDSWITH"
+    EQUAL = "="
+    NOT_EQUAL = "<>"
+    GREATER = ">"
+    GREATER_OR_EQUAL = ">="
+    LESS = "<"
+    LESS_OR_EQUAL = "<="
+    OPEN = "("
+    CLOSE = ")"
+    COMMA = ","
+    PLUS = "+"
+    MINUS = "-"
+    NAME = "a property"
+    TEXT = "a text in single quotes"
+    WHOLE = "a whole number"
+    DECIMAL = "a decimal number"
+    END = "the end"
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One token, as written, and the column of its first character, counted from 1."""
+
+    kind: TokenKind
+    text: str
+    column: int
+
+
+_BY_TEXT: Final = {kind.value: kind for kind in TokenKind}
+
+_TOKEN: Final = re.compile(
+    r"""
+      (?P<blank> [ \t\n\r\f]+ | --[^\n\r]*(?:\r\n|\n|\r) | /\*.*?\*/ )
+    | (?P<decimal> (?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)? | [0-9]+[eE][+-]?[0-9]+ )
+    | (?P<whole> 0 | [1-9][0-9]*[lL]? )
+    | (?P<text> '[^']*(?:''[^']*)*' )
+    | (?P<word> [A-Za-z_$][A-Za-z0-9_$]* )
+    | (?P<symbol> <> | <= | >= | [=<>(),+-] )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+_KINDS: Final = {
+    "decimal": TokenKind.DECIMAL,
+    "whole": TokenKind.WHOLE,
+    "text": TokenKind.TEXT,
+}
+
+
+def tokens(expression: str) -> Iterator[Token]:
+    """Yield the tokens one by one, the last being END; what follows a mistake is never looked at.
+
+    Compat: `--` opens a comment only where a line ends after it; else it is two minus signs.
+    """
+    at = 0
+    while at < len(expression):
+        match = _TOKEN.match(expression, at)
+        if match is None:
+            raise FilterSyntaxError(expression, at + 1, _explain(expression[at:]))
+        group, text = match.lastgroup, match[0]
+        if group != "blank":
+            yield Token(_kind(str(group), text), text, at + 1)
+        at = match.end()
+    yield Token(TokenKind.END, "", len(expression) + 1)
+
+
+def _kind(group: str, text: str) -> TokenKind:
+    if group == "word":
+        return _BY_TEXT.get(text.upper(), TokenKind.NAME)
+    if group == "symbol":
+        return _BY_TEXT[text]
+    return _KINDS[group]
+
+
+def _explain(rest: str) -> str:
+    if rest.startswith("'"):
+        return "the text that begins here has no closing single quote"
+    if rest.startswith("/*"):
+        return "the comment that begins here has no closing */"
+    if rest.startswith("!="):
+        return "there is no !=; write <>"
+    if rest.startswith('"'):
+        return "unexpected double quote; texts stand in single quotes"
+    return f"unexpected character {rest[0]!r}"

@@ -1,0 +1,368 @@
+"""SQL92 text made into an expression by RocketMQ's grammar, or refused.
+
+    OR  <  AND  <  = <> IS  <  the other comparisons  <  unary + - NOT  <  ( )
+
+Two things RocketMQ does are not done: text behind the end of the expression is an error, and what
+is nested, long or listed beyond the bounds below is refused before it can exhaust the stack.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, NoReturn
+
+from orbitmq.errors import FilterSyntaxError
+from orbitmq.filtering.expression import (
+    And,
+    Condition,
+    Equal,
+    Holds,
+    Literal,
+    Negation,
+    Node,
+    Not,
+    Number,
+    NumberKind,
+    OneOf,
+    Or,
+    Ordered,
+    Ordering,
+    Property,
+    TextPlace,
+    Truth,
+)
+from orbitmq.filtering.java_values import INTEGER_MAX, LONG_MAX, compare_doubles
+from orbitmq.filtering.lexer import Token, TokenKind, tokens
+
+EXPRESSION_CHARACTERS_MAX: Final = 65_536
+NESTING_MAX: Final = 100
+IN_TEXTS_MAX: Final = 10_000
+
+_ORDERINGS: Final = {
+    TokenKind.GREATER: Ordering.GREATER,
+    TokenKind.GREATER_OR_EQUAL: Ordering.GREATER_OR_EQUAL,
+    TokenKind.LESS: Ordering.LESS,
+    TokenKind.LESS_OR_EQUAL: Ordering.LESS_OR_EQUAL,
+}
+_PLACES: Final = {
+    TokenKind.CONTAINS: TextPlace.ANYWHERE,
+    TokenKind.STARTSWITH: TextPlace.START,
+    TokenKind.ENDSWITH: TextPlace.END,
+}
+_CONSTANTS: Final = {TokenKind.TRUE: True, TokenKind.FALSE: False, TokenKind.NULL: None}
+_NULL: Final = Literal(None)
+
+
+class _Level(IntEnum):
+    """How strongly an operator binds."""
+
+    OR = 1
+    AND = 2
+    EQUALITY = 3
+    COMPARISON = 4
+
+
+_LEVELS: Final = {
+    TokenKind.OR: _Level.OR,
+    TokenKind.AND: _Level.AND,
+    TokenKind.EQUAL: _Level.EQUALITY,
+    TokenKind.NOT_EQUAL: _Level.EQUALITY,
+    TokenKind.IS: _Level.EQUALITY,
+    TokenKind.NOT: _Level.COMPARISON,
+    TokenKind.BETWEEN: _Level.COMPARISON,
+    TokenKind.IN: _Level.COMPARISON,
+    **dict.fromkeys(_ORDERINGS, _Level.COMPARISON),
+    **dict.fromkeys(_PLACES, _Level.COMPARISON),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """An expression and the names of the properties it asks for."""
+
+    condition: Node
+    properties: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A node, the column where it begins, and how many nodes lie below one another in it."""
+
+    node: Node
+    column: int
+    height: int = 1
+
+
+def parse_sql(expression: str) -> Parsed:
+    """Parse an expression, or say at which column it stops being one."""
+    if len(expression) > EXPRESSION_CHARACTERS_MAX:
+        raise FilterSyntaxError(
+            expression,
+            EXPRESSION_CHARACTERS_MAX + 1,
+            f"{len(expression)} characters are above the limit of {EXPRESSION_CHARACTERS_MAX}",
+        )
+    return _Parser(expression).parse()
+
+
+class _Parser:
+    """Reads tokens from left to right, looking one ahead; used once."""
+
+    def __init__(self, expression: str) -> None:
+        self._expression = expression
+        self._tokens = tokens(expression)
+        self._token = next(self._tokens)
+        self._nesting = 0
+        self._properties: set[str] = set()
+
+    def parse(self) -> Parsed:
+        whole = self._condition(self._operation(_Level.OR))
+        # A comment on the last line has no line end that would make the lexer skip it.
+        in_comment = self._expression.startswith("--", self._token.column - 1)
+        if self._token.kind is not TokenKind.END and not in_comment:
+            self._refuse_token("AND, OR or the end")
+        return Parsed(whole.node, frozenset(self._properties))
+
+    # --- Tokens ----------------------------------------------------------------------------------
+
+    def _take(self) -> Token:
+        token = self._token
+        if token.kind is not TokenKind.END:
+            self._token = next(self._tokens)
+        return token
+
+    def _take_if(self, kind: TokenKind) -> bool:
+        if self._token.kind is kind:
+            self._take()
+            return True
+        return False
+
+    def _expect(self, kind: TokenKind) -> Token:
+        if self._token.kind is not kind:
+            self._refuse_token(kind.value)
+        return self._take()
+
+    def _refuse_token(self, expected: str) -> NoReturn:
+        found = repr(self._token.text) if self._token.text else TokenKind.END.value
+        self._refuse(self._token.column, f"expected {expected}, found {found}")
+
+    def _refuse(self, column: int, problem: str) -> NoReturn:
+        raise FilterSyntaxError(self._expression, column, problem)
+
+    # --- Operators -------------------------------------------------------------------------------
+
+    def _operation(self, lowest: _Level) -> _Part:
+        """Read operators that bind at least as strongly as `lowest`, and what they stand between."""
+        left = self._unary()
+        highest = _Level.COMPARISON
+        while (level := _LEVELS.get(self._token.kind)) and lowest <= level <= highest:
+            # An operator that binds more strongly belonged to the right side of this one.
+            highest = level
+            left = self._operator(level, left)
+        return left
+
+    def _operator(self, level: _Level, left: _Part) -> _Part:
+        if level is _Level.OR:
+            return self._joined(TokenKind.OR, Or, _Level.AND, left)
+        if level is _Level.AND:
+            return self._joined(TokenKind.AND, And, _Level.EQUALITY, left)
+        if level is _Level.EQUALITY:
+            return self._equality(left)
+        return self._comparison(left)
+
+    def _joined(
+        self, kind: TokenKind, join: type[Or | And], next_level: _Level, first: _Part
+    ) -> _Part:
+        """Read a whole chain into one node: long chains must not become deep ones."""
+        parts = [self._condition(first)]
+        while self._take_if(kind):
+            parts.append(self._condition(self._operation(next_level)))
+        terms: list[Node] = []
+        for part in parts:
+            terms.extend(part.node.terms if isinstance(part.node, join) else [part.node])
+        return self._made(join(tuple(terms)), *parts)
+
+    def _equality(self, left: _Part) -> _Part:
+        operator = self._take().kind
+        if operator is TokenKind.IS:
+            negated = self._take_if(TokenKind.NOT)
+            self._expect(TokenKind.NULL)
+            return self._equal(left, _Part(_NULL, left.column), negated=negated)
+        right = self._operation(_Level.COMPARISON)
+        self._check_equality(left, right)
+        return self._equal(left, right, negated=operator is TokenKind.NOT_EQUAL)
+
+    def _equal(self, left: _Part, right: _Part, *, negated: bool) -> _Part:
+        made = self._made(Equal(left.node, right.node), left, right)
+        return self._made(Not(made.node), made) if negated else made
+
+    def _comparison(self, left: _Part) -> _Part:
+        negated = self._take_if(TokenKind.NOT)
+        kind = self._token.kind
+        if kind in _PLACES:
+            self._take()
+            searched = self._text()
+            return self._made(Holds(_PLACES[kind], left.node, searched, negated), left)
+        if kind is TokenKind.IN:
+            return self._one_of(left, negated=negated)
+        if kind is TokenKind.BETWEEN:
+            return self._between(left, negated=negated)
+        if negated:
+            self._refuse_token("IN, BETWEEN, CONTAINS, STARTSWITH or ENDSWITH behind NOT")
+        self._take()
+        return self._ordered(_ORDERINGS[kind], left, self._unary())
+
+    def _ordered(self, ordering: Ordering, left: _Part, right: _Part) -> _Part:
+        self._check_ordered(left)
+        self._check_ordered(right)
+        return self._made(Ordered(ordering, left.node, right.node), left, right)
+
+    def _between(self, value: _Part, *, negated: bool) -> _Part:
+        self._take()
+        low = self._unary()
+        self._expect(TokenKind.AND)
+        high = self._unary()
+        if negated:
+            sides = (
+                self._ordered(Ordering.LESS, value, low),
+                self._ordered(Ordering.GREATER, value, high),
+            )
+            return self._made(Or(tuple(side.node for side in sides)), *sides)
+        sides = (
+            self._ordered(Ordering.GREATER_OR_EQUAL, value, low),
+            self._ordered(Ordering.LESS_OR_EQUAL, value, high),
+        )
+        self._check_bounds(low, high)
+        return self._made(And(tuple(side.node for side in sides)), *sides)
+
+    def _one_of(self, left: _Part, *, negated: bool) -> _Part:
+        operator = self._take()
+        if not isinstance(left.node, Property):
+            self._refuse(left.column, f"expected a property before {operator.text}")
+        self._expect(TokenKind.OPEN)
+        texts = [self._text()]
+        while self._take_if(TokenKind.COMMA):
+            if len(texts) == IN_TEXTS_MAX:
+                self._refuse(self._token.column, f"one IN list takes {IN_TEXTS_MAX} texts")
+            texts.append(self._text())
+        self._expect(TokenKind.CLOSE)
+        return self._made(OneOf(left.node, frozenset(texts), negated), left)
+
+    # --- Operands --------------------------------------------------------------------------------
+
+    def _unary(self) -> _Part:
+        column = self._token.column
+        if self._take_if(TokenKind.PLUS):
+            return self._nested(self._unary)
+        if self._take_if(TokenKind.MINUS):
+            operand = self._nested(self._unary)
+            return self._made(Negation(operand.node), operand, column=column)
+        if self._take_if(TokenKind.NOT):
+            condition = self._condition(self._nested(self._unary))
+            return self._made(Not(condition.node), condition, column=column)
+        if self._take_if(TokenKind.OPEN):
+            inner = self._nested(lambda: self._operation(_Level.OR))
+            self._expect(TokenKind.CLOSE)
+            return inner
+        return self._value()
+
+    def _nested(self, read: Callable[[], _Part]) -> _Part:
+        self._nesting += 1
+        if self._nesting > NESTING_MAX:
+            self._refuse_nesting()
+        part = read()
+        self._nesting -= 1
+        return part
+
+    def _value(self) -> _Part:
+        token = self._token
+        if token.kind is TokenKind.NAME:
+            self._properties.add(token.text)
+            node: Node = Property(token.text)
+        elif token.kind is TokenKind.TEXT:
+            return _Part(Literal(self._text()), token.column)
+        elif token.kind is TokenKind.WHOLE:
+            node = Literal(self._whole(token))
+        elif token.kind is TokenKind.DECIMAL:
+            node = Literal(self._decimal(token))
+        elif token.kind in _CONSTANTS:
+            node = Literal(_CONSTANTS[token.kind])
+        else:
+            self._refuse_token("a property, a value, NOT or (")
+        self._take()
+        return _Part(node, token.column)
+
+    def _text(self) -> str:
+        return self._expect(TokenKind.TEXT).text[1:-1].replace("''", "'")
+
+    def _whole(self, token: Token) -> Number:
+        digits = token.text.rstrip("lL")
+        if len(digits) > len(str(LONG_MAX)) or int(digits) > LONG_MAX:
+            self._refuse(token.column, f"the number is above {LONG_MAX}")
+        number = int(digits)
+        return Number(number, NumberKind.INTEGER if number <= INTEGER_MAX else NumberKind.LONG)
+
+    def _decimal(self, token: Token) -> Number:
+        number = float(token.text)
+        if math.isinf(number):
+            self._refuse(token.column, "the number is above 1.7976931348623157E308")
+        # Compat: RocketMQ takes Java's least positive double for the least of all doubles.
+        if number == 0.0:
+            self._refuse(token.column, "a decimal number must be above zero; write 0")
+        return Number(number, NumberKind.DOUBLE)
+
+    # --- Checks ----------------------------------------------------------------------------------
+
+    def _condition(self, part: _Part) -> _Part:
+        """Take a part as a condition, which values other than properties cannot be."""
+        if isinstance(part.node, Property):
+            return self._made(Truth(part.node), part)
+        if not _is_condition(part.node):
+            self._refuse(part.column, "expected a condition, found a value")
+        return part
+
+    def _check_equality(self, left: _Part, right: _Part) -> None:
+        for part in (left, right):
+            if part.node == _NULL:
+                self._refuse(part.column, "NULL equals nothing; write IS NULL or IS NOT NULL")
+        match left.node, right.node:
+            # Compat: only this order is refused; the other one is compared, and never equal.
+            case Literal(bool()), Literal(value) if not isinstance(value, bool):
+                self._refuse(left.column, "TRUE and FALSE cannot be compared with another value")
+
+    def _check_ordered(self, part: _Part) -> None:
+        node = part.node
+        is_number = isinstance(node, Literal) and isinstance(node.value, Number)
+        if _is_condition(node) or (isinstance(node, Literal) and not is_number):
+            self._refuse(part.column, "expected a number or a property to compare by size")
+
+    def _check_bounds(self, low: _Part, high: _Part) -> None:
+        match low.node, high.node:
+            case Literal(Number(least)), Literal(Number(most)) if _is_below(most, least):
+                self._refuse(low.column, f"BETWEEN {least} AND {most} holds nothing; swap them")
+
+    # --- Height ----------------------------------------------------------------------------------
+
+    def _made(self, node: Node, *parts: _Part, column: int | None = None) -> _Part:
+        """Put a new node above its parts, unless they are too many to be asked one by the other."""
+        height = 1 + max(part.height for part in parts)
+        if height > NESTING_MAX:
+            self._refuse_nesting()
+        return _Part(node, parts[0].column if column is None else column, height)
+
+    def _refuse_nesting(self) -> NoReturn:
+        self._refuse(self._token.column, f"nested more than {NESTING_MAX} levels deep")
+
+
+def _is_condition(node: Node) -> bool:
+    if isinstance(node, Literal):
+        return node.value is None or isinstance(node.value, bool)
+    return isinstance(node, Condition)
+
+
+def _is_below(left: float, right: float) -> bool:
+    if isinstance(left, float) or isinstance(right, float):
+        return compare_doubles(float(left), float(right)) < 0
+    return left < right

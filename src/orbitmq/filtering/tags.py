@@ -1,0 +1,62 @@
+"""Filters by tag: `TagA || TagB`, told by the hash that every queue entry carries.
+
+A hash is not a tag: two tags may share one, so consumers look at the tags again. Order, repeats
+and spaces of an expression mean nothing; `normalised` is the same for all spellings of one filter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from orbitmq.errors import FilterSyntaxError
+from orbitmq.filtering.java_values import TRIMMED
+from orbitmq.java_hash import java_hash
+
+EVERY_TAG: Final = "*"
+
+_SEPARATOR: Final = "||"
+
+
+@dataclass(frozen=True, slots=True)
+class TagFilter:
+    """The tags a consumer asked for; `None` stands for all of them."""
+
+    tags: frozenset[str] | None
+    hashes: frozenset[int] = field(init=False)
+    matches: Callable[[int], bool] = field(init=False, repr=False, compare=False)
+    """Whether the hash in a queue entry is one of a tag that was asked for."""
+
+    def __post_init__(self) -> None:
+        hashes = frozenset(map(java_hash, self.tags or ()))
+        object.__setattr__(self, "hashes", hashes)
+        matches = _always if self.tags is None else hashes.__contains__
+        object.__setattr__(self, "matches", matches)
+
+    @property
+    def normalised(self) -> str:
+        """The one spelling that all equal filters share."""
+        if self.tags is None:
+            return EVERY_TAG
+        return f" {_SEPARATOR} ".join(sorted(self.tags))
+
+
+def parse_tags(expression: str | None) -> TagFilter:
+    """Read a TAG expression as RocketMQ does.
+
+    Nothing at all and `*` ask for every message. `*` among tags or between spaces is a tag like
+    any other, and an expression of spaces only matches nothing.
+    """
+    if not expression or expression == EVERY_TAG:
+        return TagFilter(None)
+    parts = expression.split(_SEPARATOR)
+    if not any(parts):
+        raise FilterSyntaxError(
+            expression, 1, f"expected tags around {_SEPARATOR}, as in TagA || TagB"
+        )
+    return TagFilter(frozenset(tag for part in parts if (tag := part.strip(TRIMMED))))
+
+
+def _always(_tag_hash: int) -> bool:
+    return True

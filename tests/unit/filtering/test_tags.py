@@ -1,0 +1,67 @@
+"""Tag expressions: what they ask for, and which spellings are the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from orbitmq.errors import FilterSyntaxError
+from orbitmq.filtering.tags import parse_tags
+from orbitmq.java_hash import java_hash
+
+
+@pytest.mark.parametrize("expression", [None, "", "*"])
+def test_no_expression_and_a_star_ask_for_every_tag(expression: str | None) -> None:
+    tags = parse_tags(expression)
+
+    assert tags.tags is None
+    assert tags.normalised == "*"
+    assert all(map(tags.matches, (0, java_hash("TagA"), -(2**31))))
+
+
+@pytest.mark.parametrize(
+    ("expression", "tags"),
+    [
+        ("TagA", {"TagA"}),
+        ("TagA || TagB", {"TagA", "TagB"}),
+        ("TagA||TagB||TagA", {"TagA", "TagB"}),
+        ("\t TagA\n||  || TagB ||", {"TagA", "TagB"}),
+        ("Tag A", {"Tag A"}),
+        ("TagA|TagB", {"TagA|TagB"}),
+        ("|||", {"|"}),
+        ("中文 || *", {"中文", "*"}),
+        (" * ", {"*"}),
+        # A space that Java's trim does not know belongs to the tag.
+        ("\u00a0a", {"\u00a0a"}),
+        ("   ", set()),
+        (" || ", set()),
+    ],
+)
+def test_an_expression_gives_the_tags_that_rocketmq_reads(expression: str, tags: set[str]) -> None:
+    assert parse_tags(expression).tags == frozenset(tags)
+
+
+def test_a_filter_takes_the_hashes_of_its_tags_and_no_others() -> None:
+    tags = parse_tags("TagA || 中文")
+
+    assert tags.hashes == {java_hash("TagA"), java_hash("中文")}
+    assert tags.matches(java_hash("中文"))
+    assert not tags.matches(java_hash("TagB"))
+    assert not tags.matches(0)
+
+
+def test_a_filter_without_any_tag_matches_nothing() -> None:
+    assert not parse_tags(" || ").matches(0)
+
+
+def test_order_repeats_and_spaces_make_no_other_filter() -> None:
+    one, other = parse_tags("b||a"), parse_tags(" a ||b || a")
+
+    assert one == other
+    assert one.normalised == other.normalised == "a || b"
+    assert parse_tags(one.normalised) == one
+
+
+@pytest.mark.parametrize("expression", ["||", "||||"])
+def test_nothing_but_separators_is_refused(expression: str) -> None:
+    with pytest.raises(FilterSyntaxError, match=r"column 1: expected tags around \|\|"):
+        parse_tags(expression)
