@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from orbitmq import java_json
@@ -93,20 +94,31 @@ def test_a_heartbeat_is_written_as_java_writes_it() -> None:
     assert java_json.decode(JAVA_HEARTBEAT, HeartbeatBody) == body
 
 
-def test_a_heartbeat_of_go_quotes_codes_and_has_null_sets() -> None:
+def test_a_heartbeat_of_go_quotes_codes_and_counts_versions_in_nanoseconds() -> None:
+    # As the Go client 2.1.2 sends it.
     text = (
-        b'{"clientID":"c","producerDataSet":null,"consumerDataSet":[{"groupName":"g",'
-        b'"consumeType":"CONSUME_PASSIVELY","messageModel":"Clustering",'
-        b'"consumeFromWhere":"CONSUME_FROM_LAST_OFFSET","unitMode":false,"subscriptionDataSet":['
-        b'{"ClassFilterMode":false,"topic":"T","subString":"TagA","tagsSet":["TagA"],'
-        b'"codeSet":["2598919"],"subVersion":1700000000000,"expressionType":"TAG"}]}]}'
+        b'{"clientID":"192.0.2.2@54536566","producerDataSet":[],"consumerDataSet":['
+        b'{"groupName":"g","consumeType":"CONSUME_PASSIVELY","messageModel":"CLUSTERING",'
+        b'"consumeFromWhere":"CONSUME_FROM_LAST_OFFSET","subscriptionDataSet":['
+        b'{"classFilterMode":false,"topic":"T","subString":"TagA","tagsSet":["TagA"],'
+        b'"codeSet":["2598919"],"subVersion":1794721803179630767,"expressionType":"TAG"}],'
+        b'"unitMode":false}]}'
     )
 
     body = java_json.decode(text, HeartbeatBody)
 
+    (consumer,) = body.consumers
     assert body.producers == []
-    assert body.consumers[0].subscriptions == [SUBSCRIPTION]
-    assert body.consumers[0].message_model == "Clustering"
+    assert consumer == ConsumerGroup(group="g", subscriptions=consumer.subscriptions)
+    assert consumer.subscriptions == [
+        msgspec.structs.replace(SUBSCRIPTION, version=1794721803179630767)
+    ]
+
+
+def test_a_heartbeat_may_have_nulls_instead_of_sets() -> None:
+    text = b'{"clientID":"c","producerDataSet":null,"consumerDataSet":null}'
+
+    assert java_json.decode(text, HeartbeatBody) == HeartbeatBody(client_id="c")
 
 
 def test_a_heartbeat_of_cpp_has_positions_instead_of_names() -> None:
