@@ -44,8 +44,10 @@ class OffsetsDocument(msgspec.Struct, frozen=True, kw_only=True):
     """What `consumerOffset.json` holds."""
 
     data_version: DataVersion = msgspec.field(default_factory=DataVersion, name="dataVersion")
-    # Compat: RocketMQ writes it, and does not read it; it only repeats the keys below.
+    # Compat: RocketMQ writes these two and reads neither. They are named here so that they are
+    # dropped: kept as what is not known is kept, they would tell of offsets long gone.
     group_topics: dict[str, Any] | None = msgspec.field(default=None, name="groupTopicMap")
+    pull_offsets: dict[str, Any] | None = msgspec.field(default=None, name="pullOffsetTable")
     offsets: dict[str, dict[JavaInt, JavaLong]] = msgspec.field(
         default_factory=dict, name="offsetTable"
     )

@@ -14,7 +14,7 @@ from orbitmq.broker.groups.committed_offsets import Commit, CommittedOffsets
 from orbitmq.clock import ManualClock
 from orbitmq.errors import ConfigFileError, OffsetRefusedError
 
-# As RocketMQ 5.3.3 writes it.
+# As RocketMQ 5.5.0 writes it.
 JAVA_FILE = b"""{
 \t"dataVersion":{
 \t\t"counter":1,
@@ -22,12 +22,28 @@ JAVA_FILE = b"""{
 \t\t"timestamp":1700000000123
 \t},
 \t"groupTopicMap":{
-\t\t"g":["orders","%RETRY%g"]
+\t\t"g":[
+\t\t\t"orders",
+\t\t\t"%RETRY%g"
+\t\t]
 \t},
 \t"offsetTable":{
-\t\t"orders@g":{0:12,1:9
+\t\t"orders@g":{
+\t\t\t0:12,
+\t\t\t1:9
 \t\t},
-\t\t"%RETRY%g@g":{0:3
+\t\t"%RETRY%g@g":{
+\t\t\t0:3
+\t\t}
+\t},
+\t"pullOffsetTable":{}
+}"""
+# As RocketMQ 4.9.7 writes it.
+FILE_OF_4_9 = b"""{
+\t"offsetTable":{
+\t\t"%RETRY%g@g":{0:0
+\t\t},
+\t\t"T@g":{0:1,1:10,2:10,3:10
 \t\t}
 \t}
 }"""
@@ -179,10 +195,10 @@ async def test_a_file_of_rocketmq_is_taken_over_and_written_back(tmp_path: Path)
     )
 
 
-async def test_a_file_of_4_9_has_no_version(tmp_path: Path) -> None:
-    (tmp_path / "consumerOffset.json").write_bytes(b'{"offsetTable":{"T@g":{0:12}}}')
+async def test_a_file_of_4_9_is_taken_over(tmp_path: Path) -> None:
+    (tmp_path / "consumerOffset.json").write_bytes(FILE_OF_4_9)
 
-    assert (await loaded(tmp_path)).queues("g", "T") == {0: 12}
+    assert (await loaded(tmp_path)).queues("g", "T") == {0: 1, 1: 10, 2: 10, 3: 10}
 
 
 async def test_keys_that_name_no_group_are_kept(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from orbitmq.errors import GroupMissingError, GroupRefusedError, NameRuleError
 from orbitmq.model.groups import GroupConfig
 from orbitmq.model.names import PREDEFINED_GROUPS
 
-# As RocketMQ 4.9 writes it, cut down to one group.
+# As RocketMQ 4.9.7 writes it, cut down to one group.
 FILE_OF_4_9 = b"""{
 \t"dataVersion":{
 \t\t"counter":3,

@@ -15,7 +15,7 @@ from orbitmq.clock import ManualClock
 from orbitmq.errors import NameRuleError, TopicMissingError, TopicRefusedError
 from orbitmq.model.topics import TopicConfig
 
-# As RocketMQ 5.3.3 writes it, cut down to three topics.
+# As RocketMQ 5.5.0 writes it, cut down to three topics; the last as 4.9.7 does.
 JAVA_FILE = b"""{
 \t"dataVersion":{
 \t\t"counter":7,
@@ -24,7 +24,9 @@ JAVA_FILE = b"""{
 \t},
 \t"topicConfigTable":{
 \t\t"orders":{
-\t\t\t"attributes":{"message.type":"FIFO"},
+\t\t\t"attributes":{
+\t\t\t\t"message.type":"FIFO"
+\t\t\t},
 \t\t\t"order":true,
 \t\t\t"perm":6,
 \t\t\t"readQueueNums":4,
