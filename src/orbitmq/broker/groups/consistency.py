@@ -11,14 +11,15 @@ every broker of a cluster finds the same, in whatever order members come to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from orbitmq.errors import FilterSyntaxError
+from orbitmq.filtering.tags import parse_tags
 from orbitmq.model.names import retry_topic
-from orbitmq.model.subscriptions import EVERYTHING, TAG, Subscription
+from orbitmq.model.subscriptions import TAG, Subscription
 
-Normalise = Callable[[str], str]
 _NEVER: Final = 2**63
 _SHOWN_MAX: Final = 400
 
@@ -38,18 +39,11 @@ class Subscribed:
         return shown if len(shown) <= _SHOWN_MAX else f"{shown[:_SHOWN_MAX]}…"
 
 
-def what_is_subscribed(
-    group: str, subscriptions: Iterable[Subscription], normalise_tags: Normalise
-) -> Subscribed:
+def what_is_subscribed(group: str, subscriptions: Iterable[Subscription]) -> Subscribed:
     """Bring the subscriptions of a member into the form that is compared."""
     counted = [each for each in subscriptions if each.topic != retry_topic(group)]
     return Subscribed(
-        filters=frozenset(
-            (each.topic, TAG, normalise_tags(each.expression))
-            if each.is_by_tag
-            else (each.topic, each.expression_type, each.expression.strip())
-            for each in counted
-        ),
+        filters=frozenset(map(_normalised, counted)),
         # Who subscribes to nothing is never the norm for those who subscribe to something.
         since=max((each.version for each in counted), default=_NEVER),
     )
@@ -61,8 +55,17 @@ def norm_of(members: Iterable[Subscribed]) -> Subscribed | None:
     return min(members, key=lambda each: (each.since, sorted(each.filters)), default=None)
 
 
-def normalise_tags(expression: str) -> str:
-    """Bring a tag expression into its normal form: order, repeats and spaces do not count."""
-    if expression.strip() in ("", EVERYTHING):
-        return EVERYTHING
-    return " || ".join(sorted({tag.strip() for tag in expression.split("||")} - {""}))
+def _normalised(subscription: Subscription) -> tuple[str, str, str]:
+    """Topic, kind and expression, written in one way whatever the member's spelling."""
+    if not subscription.is_by_tag:
+        return (
+            subscription.topic,
+            subscription.expression_type,
+            subscription.expression.strip(),
+        )
+    try:
+        expression = parse_tags(subscription.expression).normalised
+    except FilterSyntaxError:
+        # The pull that uses it will be told; until then it differs from all that can be read.
+        expression = subscription.expression
+    return subscription.topic, TAG, expression

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from orbitmq.broker.groups.consistency import (
-    Normalise,
     Subscribed,
     norm_of,
     what_is_subscribed,
@@ -66,7 +65,7 @@ class Member:
 class ConsumingGroup:
     """The members of a group, and what counts for all of them."""
 
-    def __init__(self, name: str, *, reject_differing: bool, normalise_tags: Normalise) -> None:
+    def __init__(self, name: str, *, reject_differing: bool) -> None:
         self.name = name
         self.consume_type: ConsumeType = PUSH
         self.message_model: MessageModel = CLUSTERING
@@ -77,7 +76,6 @@ class ConsumingGroup:
         # Of the last heartbeat, from clients that leave out what has not changed.
         self.fingerprint: int | None = None
         self._reject_differing = reject_differing
-        self._normalise_tags = normalise_tags
 
     @property
     def is_broadcasting(self) -> bool:
@@ -103,9 +101,7 @@ class ConsumingGroup:
             log.info("consumer joined group=%s client=%s", self.name, client.client_id)
         if with_subscriptions and said.subscriptions != member.subscriptions:
             member.subscriptions = said.subscriptions
-            member.subscribed = what_is_subscribed(
-                self.name, said.subscriptions, self._normalise_tags
-            )
+            member.subscribed = what_is_subscribed(self.name, said.subscriptions)
             changed |= self._judge()
         if not member.is_left_out:
             self.consume_type = said.consume_type

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from orbitmq.broker.groups.consistency import Normalise, normalise_tags
 from orbitmq.broker.groups.consuming_group import Client, ConsumingGroup
 from orbitmq.errors import (
     GroupRefusedError,
@@ -77,14 +76,12 @@ class Members:
         silence_ms: float = 120_000,
         groups_max: int = 1000,
         subscriptions_max: int = 10_000,
-        normalise_tags: Normalise = normalise_tags,
     ) -> None:
         self._clock = clock
         self._reject_differing = reject_differing
         self._silence_ms = silence_ms
         self._groups_max = groups_max
         self._subscriptions_max = subscriptions_max
-        self._normalise_tags = normalise_tags
         self._clients: dict[Connection, Client] = {}
         self._producers: dict[str, dict[Connection, Client]] = {}
         self._groups: dict[str, ConsumingGroup] = {}
@@ -224,7 +221,6 @@ class Members:
             group = self._groups[said.group] = ConsumingGroup(
                 said.group,
                 reject_differing=self._reject_differing,
-                normalise_tags=self._normalise_tags,
             )
         with_subscriptions = not (body.fingerprint and body.without_subscriptions)
         if group.hear(client, said, with_subscriptions=with_subscriptions) or renamed:

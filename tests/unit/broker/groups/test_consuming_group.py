@@ -6,7 +6,6 @@ import logging
 
 import pytest
 
-from orbitmq.broker.groups.consistency import normalise_tags
 from orbitmq.broker.groups.consuming_group import Client, ConsumingGroup
 from orbitmq.errors import SubscriptionConflictError
 from orbitmq.model.subscriptions import BROADCASTING, CLUSTERING, Subscription
@@ -14,7 +13,7 @@ from tests.unit.broker.groups.clients import consumer, new_connection, subscript
 
 
 def new_group(*, reject_differing: bool = False) -> ConsumingGroup:
-    return ConsumingGroup("g", reject_differing=reject_differing, normalise_tags=normalise_tags)
+    return ConsumingGroup("g", reject_differing=reject_differing)
 
 
 def new_client(client_id: str) -> Client:
