@@ -7,6 +7,8 @@ READY := $(VENV)/.ready
 INTEROP ?=
 # Where crash tests make their stores: in memory if possible, since they simulate the disk.
 SHARED_MEMORY := $(firstword $(wildcard /dev/shm) /tmp)
+# What the compiled forms of the hot path are made of.
+COMPILED := src/orbitmq/record/native.py src/orbitmq/store/appender.py $(wildcard src/orbitmq/*/*.pxd)
 
 export INTEROP
 
@@ -17,7 +19,7 @@ help:  ## Show the targets
 
 setup: $(READY)  ## Make .venv with everything, pinned
 
-$(READY): pyproject.toml constraints.txt setup.py src/orbitmq/record/native.py src/orbitmq/record/zlib_c.pxd
+$(READY): pyproject.toml constraints.txt setup.py $(COMPILED)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "OrbitMQ needs Python 3.11 or newer; run: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)

@@ -7,7 +7,11 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 extensions = cythonize(
-    [Extension("orbitmq.record.native", ["src/orbitmq/record/native.py"], libraries=["z"])],
+    [
+        Extension("orbitmq.record.native", ["src/orbitmq/record/native.py"], libraries=["z"]),
+        # The same source as the plain form, under another name.
+        Extension("orbitmq.store.appender_native", ["src/orbitmq/store/appender.py"]),
+    ],
     include_path=["src"],
     build_dir="build/cython",
 )

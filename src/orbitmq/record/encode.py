@@ -26,7 +26,7 @@ from orbitmq.record.layout import (
 
 WritableBuffer = bytearray | memoryview
 
-# Perf: one packing call per record; making its Struct costs more than the call, so those of the
+# Perf: one packing call per record, and one for its start; making its Struct costs more than the call, so those of the
 # last lengths seen are kept (benchmarks/append.py). Lengths in the table are known to be good.
 _STRUCTS_MAX: Final = 4096
 _HOSTS_V6: Final = BORN_HOST_V6 | STORE_HOST_V6
@@ -54,8 +54,9 @@ def encode_record(  # noqa: PLR0913, PLR0917  # Perf: an object more takes 0.8 u
 ) -> int:
     """Write one record at `buffer[at:]`; return its size.
 
+    Size and magic are written last: a record begins to exist when the rest of it is there.
     Raises MessageError when a value does not fit its field, ValueError when the record does not
-    fit the buffer; then nothing that looks like a record is left there.
+    fit the buffer; then nothing is left there.
     """
     lengths = (
         len(body),
@@ -66,15 +67,13 @@ def encode_record(  # noqa: PLR0913, PLR0917  # Perf: an object more takes 0.8 u
         system_flag & _HOSTS_V6,
     )
     packer = _structs.get(lengths) or _struct_for(lengths)
-    size = packer.size
+    size = packer.size + BLANK.size
     if at < 0 or at + size > len(buffer):
         raise ValueError(f"{size} bytes do not fit at byte {at} of {len(buffer)}")
     try:
         packer.pack_into(
             buffer,
-            at,
-            size,
-            MAGIC_V2 if len(topic) > TOPIC_BYTES_MAX_V1 else MAGIC_V1,
+            at + BLANK.size,
             zlib.crc32(body) & CRC_MASK,
             queue_id,
             flag,
@@ -95,8 +94,9 @@ def encode_record(  # noqa: PLR0913, PLR0917  # Perf: an object more takes 0.8 u
             properties,
         )
     except struct.error as error:
-        BLANK.pack_into(buffer, at, 0, 0)
+        buffer[at : at + size] = bytes(size)
         raise MessageError(f"a number does not fit its field of a record: {error}") from error
+    BLANK.pack_into(buffer, at, size, MAGIC_V2 if len(topic) > TOPIC_BYTES_MAX_V1 else MAGIC_V1)
     return size
 
 
@@ -133,7 +133,7 @@ def _struct_for(lengths: _Lengths) -> struct.Struct:
     body, topic, properties, born_host, store_host, _ = lengths
     topic_length = "H" if topic > TOPIC_BYTES_MAX_V1 else "B"
     made = struct.Struct(
-        f">IIIiiqqiq{born_host}sq{store_host}siqi{body}s{topic_length}{topic}sh{properties}s"
+        f">Iiiqqiq{born_host}sq{store_host}siqi{body}s{topic_length}{topic}sh{properties}s"
     )
     if len(_structs) >= _STRUCTS_MAX:
         _structs.clear()

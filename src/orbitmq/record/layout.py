@@ -73,6 +73,8 @@ STORE_HOST_V6: Final = int(SystemFlag.STORE_HOST_V6)
 COMMITTED: Final = int(SystemFlag.COMMITTED)
 ROLLED_BACK: Final = int(SystemFlag.ROLLED_BACK)
 TRANSACTION_MASK: Final = 0xC
+# The bit that half and rolled-back messages share: they get no entry in their consume queue.
+UNQUEUED: Final = 0x4
 COMPRESSION_MASK: Final = 0x700
 
 
@@ -93,4 +95,4 @@ def record_bytes(
 
 def is_queued(system_flag: int) -> bool:
     """Whether a record gets an entry in its consume queue: half and rolled-back ones do not."""
-    return system_flag & TRANSACTION_MASK in (0, COMMITTED)
+    return not system_flag & UNQUEUED

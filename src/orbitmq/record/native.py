@@ -32,6 +32,7 @@ from cython.cimports.cpython.bytearray import (
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING
 from cython.cimports.libc.limits import INT_MIN, LLONG_MIN
 from cython.cimports.libc.string import memchr, memcmp, memcpy
+from cython.cimports.orbitmq.record.compiler_c import keep_order
 from cython.cimports.orbitmq.record.zlib_c import crc32
 
 from orbitmq.errors import MessageError
@@ -178,8 +179,7 @@ def encode_record(  # noqa: PLR0913, PLR0915, PLR0917  # Perf: an object more ta
         raise ValueError(f"{size} bytes do not fit at byte {at} of {buffer_bytes}")
     # Invariant: nothing below can fail, so the buffer is released and no record is left half.
     to: cython.p_uchar = cython.cast(cython.p_uchar, view.buf) + at
-    _put_32(to, cython.cast(cython.uint, size))
-    _put_32(to + 4, _MAGIC_V2 if is_v2 else _MAGIC_V1)
+    start: cython.p_uchar = to
     _put_32(
         to + 8,
         cython.cast(
@@ -212,6 +212,15 @@ def encode_record(  # noqa: PLR0913, PLR0915, PLR0917  # Perf: an object more ta
     to[0] = (properties_bytes >> 8) & 255
     to[1] = properties_bytes & 255
     memcpy(to + 2, _bytes_at(properties), properties_bytes)
+    # Invariant: a record begins to exist with its start, when the rest of it is there.
+    keep_order()
+    _put_64(
+        start,
+        cython.cast(
+            cython.longlong,
+            (cython.cast(cython.ulonglong, size) << 32) | (_MAGIC_V2 if is_v2 else _MAGIC_V1),
+        ),
+    )
     PyBuffer_Release(cython.address(view))
     return size
 

@@ -4,10 +4,10 @@ Files of one size, named by the offset of their first byte; a record never cross
 file's unused end is marked by a blank record. Only the newest files are mapped, so that a log of
 any length needs few descriptors and mappings.
 
-Threads: one appender at a time (`append` holds a lock); readers read below `end` at any time;
-`sync` from one thread; `make_ready`, `touch_ahead` and `delete_first` from any.
-Crash: the first 8 bytes of what is appended are written last, so that a killed process leaves
-either all of it or nothing; recovery finds the true end after a crash of the machine.
+Threads: one at a time asks for `room`, writes there and moves `end` (`Appender`, under its lock);
+readers read below `end` at any time; `sync` from one thread; `make_ready`, `touch_ahead` and
+`delete_first` from any.
+Crash: recovery finds the true end; everything behind it is zero bytes once the log is open.
 """
 
 from __future__ import annotations
@@ -26,13 +26,12 @@ from orbitmq.store.file_names import file_name, list_files, unfinished_file
 from orbitmq.store.mapped_file import MappedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 # Pages this far ahead of the writer are brought into memory off its thread.
 TOUCH_AHEAD_BYTES: Final = 16 * 1024 * 1024
 # Files kept open and mapped: those being written, and the ones read last.
 _AWAKE_FILES_MAX: Final = 8
-_START_BYTES: Final = 8
 
 
 class CommitLog:
@@ -51,10 +50,8 @@ class CommitLog:
         self._awake: OrderedDict[MappedFile, None] = OrderedDict()
         self._awake_lock = threading.Lock()
         self._ready: MappedFile | None = None
-        self._lock = threading.Lock()
-        # Held while the list of files changes, or a file is being made; taken after `_lock`.
+        # Held while the list of files changes, or a file is being made.
         self._files_lock = threading.Lock()
-        self._scratch = memoryview(bytearray(64 * 1024))
         self._touched = 0
         self._closed = False
         # Invariant: flushed <= end, and both only grow once the log is recovered.
@@ -75,8 +72,7 @@ class CommitLog:
 
     def close(self) -> None:
         """Let the files go; a file made ahead is deleted."""
-        with self._lock:
-            self._closed = True
+        self._closed = True
         self.drop_ready()
         for file in self._files:
             file.close()
@@ -95,33 +91,19 @@ class CommitLog:
 
     # --- writing ------------------------------------------------------------------------------
 
-    def append(self, size: int, encode: Callable[[memoryview, int], None]) -> PhysicalOffset:
-        """Add `size` bytes that do not cross a file; returns their physical offset.
+    def room(self, size: int) -> MappedFile:
+        """Find the file that has room for `size` bytes at `end`; makes one if need be.
 
-        `encode` gets a buffer of that size and the physical offset of its first byte. When it
-        raises, nothing was added.
+        Whoever asked writes there, and then moves `end`: until then nothing was added.
         """
         if size + BLANK_BYTES_MIN > self.file_bytes:
             raise MessageError(
                 f"{size} bytes do not fit a log file of {self.file_bytes}",
                 hint="send smaller messages or batches, or use larger log files",
             )
-        with self._lock:
-            if self._closed:
-                raise StateError("the log is closed")
-            file = self._file_with_room(size)
-            offset = self.end
-            if size > len(self._scratch):
-                self._scratch = memoryview(bytearray(size))
-            scratch = self._scratch[:size]
-            encode(scratch, offset)
-            at = offset - file.first_offset
-            view = file.view
-            view[at + _START_BYTES : at + size] = scratch[_START_BYTES:]
-            # Invariant: a record begins to exist with its size and magic, when the rest is there.
-            view[at : at + _START_BYTES] = scratch[:_START_BYTES]
-            self.end = PhysicalOffset(offset + size)
-            return offset
+        if self._closed:
+            raise StateError("the log is closed")
+        return self._file_with_room(size)
 
     @property
     def wants_upkeep(self) -> bool:

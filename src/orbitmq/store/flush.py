@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from orbitmq.errors import OrbitError, StoreFencedError
 from orbitmq.model.queues import PhysicalOffset
+from orbitmq.store.obstacles import FENCED, Obstacles
 
 if TYPE_CHECKING:
     from orbitmq.clock import Clock
@@ -35,6 +36,7 @@ class Flusher:
         sync: Callable[[], PhysicalOffset],
         dirty_bytes: Callable[[], int],
         on_round: Callable[[PhysicalOffset], None],
+        obstacles: Obstacles,
         clock: Clock,
         interval_ms: int,
         pages_min: int,
@@ -43,6 +45,7 @@ class Flusher:
         self._sync = sync
         self._dirty_bytes = dirty_bytes
         self._on_round = on_round
+        self._obstacles = obstacles
         self._clock = clock
         self._interval_ms = interval_ms
         self._pages_min = pages_min
@@ -90,11 +93,13 @@ class Flusher:
     def check(self) -> None:
         """Raise when the store is fenced."""
         if self._fenced_by:
-            raise StoreFencedError(
-                f"the store could not be flushed: {self._fenced_by}; nothing is acknowledged "
-                "any more",
-                hint="check the disk, then restart: recovery keeps everything that was acknowledged",
-            )
+            raise self._fenced_error()
+
+    def _fenced_error(self) -> StoreFencedError:
+        return StoreFencedError(
+            f"the store could not be flushed: {self._fenced_by}; nothing is acknowledged any more",
+            hint="check the disk, then restart: recovery keeps everything that was acknowledged",
+        )
 
     def fence(self, reason: str) -> None:
         """Acknowledge nothing from now on."""
@@ -102,6 +107,7 @@ class Flusher:
             if self._fenced_by:
                 return
             self._fenced_by = reason
+            self._obstacles.errors[FENCED] = self._fenced_error
             self._done.notify_all()
         log.error(
             "store fenced reason=%s hint=restart the broker; it recovers what is on disk", reason

@@ -340,14 +340,13 @@ class Retention:
         """Let the next passes delete files past their time at any hour."""
         self._requested_passes = REQUESTED_PASSES
 
-    def check(self) -> None:
-        """Raise when no messages may be taken."""
-        if self.refusal:
-            raise DiskFullError(
-                f"no messages are taken: {self.refusal}",
-                hint="free space, or lower fileReservedTime; sending works again within "
-                f"{self.config.interval_ms / 1000:g} seconds of that",
-            )
+    def error(self) -> DiskFullError:
+        """Say in an error why no messages are taken."""
+        return DiskFullError(
+            f"no messages are taken: {self.refusal}",
+            hint="free space, or lower fileReservedTime; sending works again within "
+            f"{self.config.interval_ms / 1000:g} seconds of that",
+        )
 
     def run(self, *, keep_from: PhysicalOffset | None = None) -> Decision:
         """Do one pass; files that reach beyond `keep_from` stay."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from orbitmq.errors import StoreError
+from orbitmq.store.obstacles import UPKEEP, Obstacles, unwritable
 
 if TYPE_CHECKING:
     from orbitmq.clock import Clock
@@ -41,7 +42,7 @@ class Intervals:
 class Upkeep:
     """Keeps the store's files in order behind those who append."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # by name, from one place
         self,
         *,
         commit_log: CommitLog,
@@ -50,6 +51,7 @@ class Upkeep:
         retry: Callable[[], None],
         fence: Callable[[str], None],
         retain: Callable[[], object],
+        obstacles: Obstacles,
         clock: Clock,
         intervals: Intervals,
     ) -> None:
@@ -58,6 +60,7 @@ class Upkeep:
         self._save = save
         self._retry = retry
         self._fence = fence
+        self._obstacles = obstacles
         self._clock = clock
         self._retain = retain
         self._intervals = intervals
@@ -80,6 +83,11 @@ class Upkeep:
         """Have the next log file made and pages touched without waiting for the interval."""
         if not self._wake.is_set():
             self._wake.set()
+
+    def wake_if_wanted(self) -> None:
+        """Have that done when the log says that it is time."""
+        if self._log.wants_upkeep:
+            self.wake()
 
     def stop(self) -> None:
         """End; what is not saved is left to whoever closes the store."""
@@ -143,6 +151,7 @@ class Upkeep:
             if self.trouble is None:
                 log.warning("queues cannot be written reason=%s", error)
             self.trouble = error
+            self._obstacles.errors[UPKEEP] = unwritable(error)
         except OSError as error:
             self._fence(str(error))
         except Exception as error:
@@ -150,3 +159,4 @@ class Upkeep:
             self._fence(str(error))
         else:
             self.trouble = None
+            self._obstacles.errors.pop(UPKEEP, None)

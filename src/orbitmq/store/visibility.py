@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from orbitmq.errors import StoreDamagedError, StoreError
 from orbitmq.model.queues import PhysicalOffset
+from orbitmq.store.obstacles import VISIBILITY, Obstacles, unwritable
 
 if TYPE_CHECKING:
     from orbitmq.store.consume_queue import ConsumeQueue
@@ -27,9 +28,10 @@ OnVisible = Callable[[set["ConsumeQueue"]], None]
 class Visibility:
     """Shows records once they may be seen."""
 
-    def __init__(self, dispatcher: Dispatcher, watermark: Watermark) -> None:
+    def __init__(self, dispatcher: Dispatcher, watermark: Watermark, obstacles: Obstacles) -> None:
         self._dispatcher = dispatcher
         self._watermark = watermark
+        self._obstacles = obstacles
         self._wanted = watermark.offset
         self._lock = threading.Lock()
         self._callbacks: tuple[OnVisible, ...] = ()
@@ -63,8 +65,10 @@ class Visibility:
                 if self.trouble is None:
                     log.warning("queues and index stand still reason=%s", error)
                 self.trouble = error
+                self._obstacles.errors[VISIBILITY] = unwritable(error)
                 return
             self.trouble = None
+            self._obstacles.errors.pop(VISIBILITY, None)
             self._watermark.raise_to(self._wanted)
         for callback in self._callbacks:
             try:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from orbitmq.model.queues import PhysicalOffset
+from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.config import StoreConfig
 from orbitmq.store.draft import Draft
 from orbitmq.store.message_store import MessageStore
@@ -30,6 +32,16 @@ def open_store(root: Path, **options: Any) -> MessageStore:
     """Open a store with small files; arguments of `MessageStore` may be given."""
     arguments = {name: options.pop(name) for name in _ARGUMENTS if name in options}
     return MessageStore(config_at(root, **options), **arguments)
+
+
+def write(log: CommitLog, content: bytes | bytearray) -> PhysicalOffset:
+    """Add bytes to a log as the appender does; returns where they lie."""
+    file = log.room(len(content))
+    offset = log.end
+    at = offset - file.first_offset
+    file.view[at : at + len(content)] = content
+    log.end = PhysicalOffset(offset + len(content))
+    return offset
 
 
 def message(body: bytes = b"body", **fields: Any) -> Draft:

@@ -13,6 +13,7 @@ from orbitmq.errors import DiskFullError, MessageError, StateError
 from orbitmq.model.queues import PhysicalOffset
 from orbitmq.record.decode import Verdict, examine
 from orbitmq.store.commit_log import CommitLog
+from tests.unit.store.stores import write
 
 FILE_BYTES = 64 * 1024
 
@@ -23,19 +24,10 @@ def _log(folder: Path) -> CommitLog:
     return log
 
 
-def _fill(byte: bytes, offsets: list[int] | None = None):  # type: ignore[no-untyped-def]  # a closure
-    def encode(buffer: memoryview, physical_offset: int) -> None:
-        buffer[:] = byte * len(buffer)
-        if offsets is not None:
-            offsets.append(physical_offset)
-
-    return encode
-
-
 def test_bytes_lie_one_behind_the_other(tmp_path: Path) -> None:
     log = _log(tmp_path)
 
-    first, second = log.append(100, _fill(b"a")), log.append(50, _fill(b"b"))
+    first, second = write(log, b"a" * 100), write(log, b"b" * 50)
 
     assert (first, second, log.end) == (0, 100, 150)
     assert log.read(0, 150) == b"a" * 100 + b"b" * 50
@@ -49,9 +41,9 @@ def test_what_does_not_fit_leaves_a_blank_and_begins_the_next_file(
     tmp_path: Path, left: int
 ) -> None:
     log = _log(tmp_path)
-    log.append(FILE_BYTES - left, _fill(b"a"))
+    write(log, b"a" * (FILE_BYTES - left))
 
-    offset = log.append(100, _fill(b"b"))
+    offset = write(log, b"b" * 100)
 
     assert offset == FILE_BYTES
     blank = examine(log.files[0].view, FILE_BYTES - left, FILE_BYTES, check_body=False)
@@ -62,42 +54,39 @@ def test_what_does_not_fit_leaves_a_blank_and_begins_the_next_file(
 def test_a_file_keeps_eight_bytes_for_its_blank(tmp_path: Path) -> None:
     log = _log(tmp_path)
 
-    assert log.append(FILE_BYTES - 8, _fill(b"a")) == 0
+    assert write(log, b"a" * (FILE_BYTES - 8)) == 0
     with pytest.raises(MessageError, match="do not fit a log file"):
-        log.append(FILE_BYTES - 7, _fill(b"a"))
+        write(log, b"a" * (FILE_BYTES - 7))
 
 
 def test_a_log_that_ends_where_a_file_ends_goes_on_in_the_next(tmp_path: Path) -> None:
     log = _log(tmp_path)
-    log.append(FILE_BYTES - 50, _fill(b"a"))
-    log.append(100, _fill(b"b"))
+    write(log, b"a" * (FILE_BYTES - 50))
+    write(log, b"b" * 100)
     log.cut(PhysicalOffset(FILE_BYTES), flushed=PhysicalOffset(0))
 
     assert len(log.files) == 1
-    assert log.append(100, _fill(b"c")) == FILE_BYTES
+    assert write(log, b"c" * 100) == FILE_BYTES
     assert len(log.files) == 2
 
 
-def test_bytes_whose_writing_fails_are_not_there(tmp_path: Path) -> None:
+def test_bytes_are_there_once_the_end_has_moved(tmp_path: Path) -> None:
     log = _log(tmp_path)
-    log.append(100, _fill(b"a"))
+    write(log, b"a" * 100)
 
-    def fail(buffer: memoryview, _: int) -> None:
-        buffer[:50] = b"x" * 50
-        raise MessageError("no")
+    file = log.room(50)
+    file.view[100:150] = b"b" * 50
+    assert (log.end, log.read(100, 50)) == (100, None)
+    log.end = PhysicalOffset(150)
 
-    with pytest.raises(MessageError):
-        log.append(100, fail)
-
-    assert log.end == 100
-    assert not any(log.files[0].view[100:])
+    assert log.read(100, 50) == b"b" * 50
 
 
 def test_a_full_disk_leaves_the_log_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = _log(tmp_path)
-    log.append(FILE_BYTES - 50, _fill(b"a"))
+    write(log, b"a" * (FILE_BYTES - 50))
     allocate = os.posix_fallocate
 
     def full(*_: int) -> None:
@@ -105,21 +94,21 @@ def test_a_full_disk_leaves_the_log_as_it_was(
 
     monkeypatch.setattr("os.posix_fallocate", full)
     with pytest.raises(DiskFullError):
-        log.append(100, _fill(b"b"))
+        write(log, b"b" * 100)
     assert log.end == FILE_BYTES - 50
     assert not any(log.files[0].view[FILE_BYTES - 50 :])
 
     monkeypatch.setattr("os.posix_fallocate", allocate)
-    assert log.append(100, _fill(b"b")) == FILE_BYTES
+    assert write(log, b"b" * 100) == FILE_BYTES
 
 
 def test_the_next_file_is_made_ready_once_half_of_one_is_full_and_is_used(tmp_path: Path) -> None:
     log = _log(tmp_path)
     log.make_ready()
-    log.append(100, _fill(b"a"))
+    write(log, b"a" * 100)
     log.make_ready()
     assert len(list(tmp_path.iterdir())) == 1
-    log.append(FILE_BYTES // 2, _fill(b"a"))
+    write(log, b"a" * (FILE_BYTES // 2))
     assert log.wants_upkeep
 
     log.make_ready()
@@ -129,20 +118,20 @@ def test_the_next_file_is_made_ready_once_half_of_one_is_full_and_is_used(tmp_pa
     assert len(list(tmp_path.iterdir())) == 2
     assert not log.wants_upkeep
     inode = (tmp_path / f"{FILE_BYTES:020d}").stat().st_ino
-    log.append(FILE_BYTES // 2, _fill(b"b"))
+    write(log, b"b" * (FILE_BYTES // 2))
     assert (tmp_path / f"{FILE_BYTES:020d}").stat().st_ino == inode
 
 
 def test_a_file_made_ready_is_dropped_on_closing(tmp_path: Path) -> None:
     log = _log(tmp_path)
-    log.append(FILE_BYTES - 100, _fill(b"a"))
+    write(log, b"a" * (FILE_BYTES - 100))
     log.make_ready()
 
     log.close()
 
     assert [path.name for path in tmp_path.iterdir()] == ["00000000000000000000"]
     with pytest.raises(StateError):
-        log.append(10, _fill(b"a"))
+        write(log, b"a" * 10)
 
 
 def test_making_files_ready_and_appending_at_once_never_collide(tmp_path: Path) -> None:
@@ -160,9 +149,7 @@ def test_making_files_ready_and_appending_at_once_never_collide(tmp_path: Path) 
 
     maker = threading.Thread(target=make_ready)
     maker.start()
-    offsets: list[int] = []
-    for _ in range(400):
-        log.append(5000, _fill(b"a", offsets))
+    offsets = [write(log, b"a" * 5000) for _ in range(400)]
     done.set()
     maker.join()
 
@@ -176,7 +163,7 @@ def test_a_long_log_needs_few_descriptors(tmp_path: Path) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     offsets: list[int] = []
     for _ in range(60):
-        log.append(FILE_BYTES - 8, _fill(b"a", offsets))
+        offsets.append(write(log, b"a" * (FILE_BYTES - 8)))
         log.sync()
 
     assert all(log.pread(offset, 10) == b"a" * 10 for offset in offsets)
@@ -196,7 +183,7 @@ def test_a_sync_covers_every_file_since_the_last_one(
         sync(descriptor)
 
     for _ in range(3):
-        log.append(FILE_BYTES - 8, _fill(b"a"))
+        write(log, b"a" * (FILE_BYTES - 8))
     monkeypatch.setattr("os.fdatasync", spy)
 
     assert log.sync() == log.end == log.flushed
@@ -211,7 +198,7 @@ def test_a_cut_zeroes_its_file_drops_the_ones_behind_and_syncs_all_that_was_not(
 ) -> None:
     log = _log(tmp_path)
     for _ in range(3):
-        log.append(FILE_BYTES - 8, _fill(b"a"))
+        write(log, b"a" * (FILE_BYTES - 8))
     synced: list[str] = []
     sync = os.fdatasync
 
@@ -233,7 +220,7 @@ def test_the_oldest_file_is_deleted_while_others_are_read_and_the_last_one_never
 ) -> None:
     log = _log(tmp_path)
     for _ in range(2):
-        log.append(FILE_BYTES - 8, _fill(b"a"))
+        write(log, b"a" * (FILE_BYTES - 8))
 
     assert log.delete_first() == FILE_BYTES
     assert log.start == FILE_BYTES
@@ -247,9 +234,7 @@ def test_files_are_spread_over_folders_as_java_does(tmp_path: Path) -> None:
     folders = [tmp_path / "a", tmp_path / "b"]
     log = CommitLog(folders, FILE_BYTES)
     log.load()
-    offsets: list[int] = []
-    for _ in range(3):
-        log.append(FILE_BYTES - 8, _fill(b"a", offsets))
+    offsets = [write(log, b"a" * (FILE_BYTES - 8)) for _ in range(3)]
     log.sync()
     log.close()
 
@@ -263,7 +248,7 @@ def test_files_are_spread_over_folders_as_java_does(tmp_path: Path) -> None:
 
 def _folders_of_new_files(log: CommitLog, count: int) -> list[str]:
     for _ in range(count):
-        log.append(FILE_BYTES - 8, _fill(b"a"))
+        write(log, b"a" * (FILE_BYTES - 8))
     return [file.path.parent.name for file in log.files]
 
 

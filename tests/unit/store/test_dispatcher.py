@@ -18,6 +18,7 @@ from orbitmq.store.deleted_topics import DeletedTopics
 from orbitmq.store.dispatcher import NO_INDEX, Dispatcher
 from orbitmq.store.draft import NOWHERE
 from orbitmq.store.key_indexes import KeyIndexes
+from tests.unit.store.stores import write
 
 FILE_BYTES = 64 * 1024
 
@@ -49,15 +50,13 @@ class Bench:
         system_flag: int = 0,
         body_bytes: int = 10,
     ) -> PhysicalOffset:
-        size = 91 + body_bytes + len(topic) + len(properties)
-
-        def encode(buffer: memoryview, physical_offset: int) -> None:
-            encode_record(
-                buffer, 0, topic, 0, number, physical_offset, b"x" * body_bytes, properties, 0,
-                system_flag, 1, NOWHERE, 50_000, NOWHERE, 0, 0,
-            )  # fmt: skip
-
-        return self.log.append(size, encode)
+        record = bytearray(91 + body_bytes + len(topic) + len(properties))
+        self.log.room(len(record))
+        encode_record(
+            record, 0, topic, 0, number, self.log.end, b"x" * body_bytes, properties, 0,
+            system_flag, 1, NOWHERE, 50_000, NOWHERE, 0, 0,
+        )  # fmt: skip
+        return write(self.log, record)
 
     def entry(self, topic: str, number: int) -> tuple[int, int, int] | None:
         queue = self.queues.find(topic, 0)

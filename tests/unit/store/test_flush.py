@@ -14,6 +14,7 @@ from orbitmq.clock import SystemClock
 from orbitmq.errors import StoreFencedError
 from orbitmq.model.queues import PhysicalOffset
 from orbitmq.store.flush import Flusher
+from orbitmq.store.obstacles import Obstacles
 
 
 class FakeLog:
@@ -55,6 +56,7 @@ def _flusher(log: FakeLog, **options: int) -> Iterator[Flusher]:
         sync=log.sync,
         dirty_bytes=lambda: log.end - log.synced,
         on_round=log.on_round,
+        obstacles=Obstacles(),
         clock=SystemClock(),
         interval_ms=settings["interval_ms"],
         pages_min=settings["pages_min"],
@@ -152,6 +154,7 @@ def test_a_clean_log_is_not_synced() -> None:
         sync=log.sync,
         dirty_bytes=dirty,
         on_round=log.on_round,
+        obstacles=Obstacles(),
         clock=SystemClock(),
         interval_ms=1,
         pages_min=0,
@@ -232,6 +235,7 @@ def test_one_that_never_started_can_be_stopped() -> None:
         sync=log.sync,
         dirty_bytes=lambda: 0,
         on_round=log.on_round,
+        obstacles=Obstacles(),
         clock=SystemClock(),
         interval_ms=1,
         pages_min=0,

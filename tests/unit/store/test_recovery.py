@@ -19,6 +19,7 @@ from orbitmq.store.recovery import (
     known_by_checkpoint,
     known_by_mark,
 )
+from tests.unit.store.stores import write
 
 FILE_BYTES = 64 * 1024
 START = PhysicalOffset(0)
@@ -29,15 +30,13 @@ def _log(folder: Path, count: int, *, body_bytes: int = 8000, first_ms: int = 10
     log = CommitLog([folder], FILE_BYTES)
     log.load()
     for number in range(count):
-        store_ms = first_ms + number * 1000
-
-        def encode(buffer: memoryview, physical_offset: int, store_ms: int = store_ms) -> None:
-            encode_record(
-                buffer, 0, b"orders", 0, 0, physical_offset, b"b" * body_bytes, b"a\x01b\x02", 0, 0,
-                1, NOWHERE, store_ms, NOWHERE, 0, 0,
-            )  # fmt: skip
-
-        log.append(91 + 6 + 4 + body_bytes, encode)
+        record = bytearray(91 + 6 + 4 + body_bytes)
+        log.room(len(record))
+        encode_record(
+            record, 0, b"orders", 0, 0, log.end, b"b" * body_bytes, b"a\x01b\x02", 0, 0,
+            1, NOWHERE, first_ms + number * 1000, NOWHERE, 0, 0,
+        )  # fmt: skip
+        write(log, record)
     return log
 
 
@@ -111,7 +110,7 @@ def test_a_broken_record_below_what_was_flushed_is_damage(
 def test_a_file_that_ends_without_room_for_a_blank_leads_to_the_next(tmp_path: Path) -> None:
     # No broker leaves fewer than eight bytes behind a record; a foreign tool might.
     log = _log(tmp_path, 1, body_bytes=FILE_BYTES - 101 - 8)
-    log.append(50, lambda *_: None)
+    write(log, bytes(50))
     view = log.files[0].view
     buffer = bytearray(FILE_BYTES)
     size = encode_record(

@@ -15,8 +15,9 @@ from orbitmq.model.queues import QueueOffset
 from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.consume_queue import ENTRY
 from orbitmq.store.consume_queues import ConsumeQueues
+from orbitmq.store.obstacles import Obstacles
 from orbitmq.store.upkeep import Intervals, Upkeep
-from tests.unit.store.stores import LOG_FILE_BYTES, message, open_store
+from tests.unit.store.stores import LOG_FILE_BYTES, message, open_store, write
 
 
 def _full(*_: object) -> int:
@@ -99,6 +100,7 @@ def test_a_bug_in_upkeep_fences_rather_than_being_passed_over(tmp_path: Path) ->
         retry=lambda: None,
         fence=fenced.append,
         retain=lambda: None,
+        obstacles=Obstacles(),
         clock=SystemClock(),
         intervals=Intervals(round_ms=1000, thorough_ms=1000, retain_ms=10_000),
     )
@@ -118,6 +120,7 @@ def test_many_queues_are_synced_only_after_the_thorough_interval(tmp_path: Path)
         retry=lambda: None,
         fence=lambda _: None,
         retain=lambda: None,
+        obstacles=Obstacles(),
         clock=clock,
         intervals=Intervals(round_ms=1000, thorough_ms=60_000, retain_ms=10_000),
     )
@@ -144,14 +147,12 @@ def test_a_log_file_that_cannot_be_made_ready_is_no_trouble_yet(
         retry=lambda: None,
         fence=lambda _: None,
         retain=lambda: None,
+        obstacles=Obstacles(),
         clock=SystemClock(),
         intervals=Intervals(round_ms=1000, thorough_ms=1000, retain_ms=10_000),
     )
 
-    def encode(buffer: memoryview, _: int) -> None:
-        buffer[:] = b"x" * len(buffer)
-
-    log.append(LOG_FILE_BYTES - 100, encode)
+    write(log, b"x" * (LOG_FILE_BYTES - 100))
     monkeypatch.setattr("os.posix_fallocate", _full)
     upkeep._prepare_log()
     upkeep._prepare_log()
@@ -171,6 +172,7 @@ def test_one_that_never_started_can_be_stopped(tmp_path: Path) -> None:
         retry=refuse,
         fence=lambda _: None,
         retain=lambda: None,
+        obstacles=Obstacles(),
         clock=SystemClock(),
         intervals=Intervals(round_ms=1, thorough_ms=1, retain_ms=10_000),
     )

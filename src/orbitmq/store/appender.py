@@ -1,0 +1,303 @@
+# cython: language_level=3, annotation_typing=False
+"""Appending: gives messages their offsets and times, and writes them to the log.
+
+Nothing else does. This source is compiled where that is possible (`appender_native.pxd` holds the
+types) and runs as it is where it is not; `hot_path` chooses. Both do the same.
+
+Threads: any; one at a time inside, under `lock`. Whoever holds the lock may look at the log's end
+and at the next offsets without seeing them move.
+Crash: a record begins to exist with its first eight bytes, which are written last; those of a
+batch from its end to its beginning. A killed process leaves all of it or nothing that counts.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from orbitmq.errors import MessageError
+from orbitmq.model.queues import QueueOffset
+from orbitmq.record.codec import encode_record
+from orbitmq.record.layout import (
+    BLANK_BYTES_MIN,
+    BORN_HOST_V6,
+    FIXED_BYTES,
+    HOST_BYTES_V4,
+    HOST_BYTES_V6,
+    PROPERTIES_BYTES_MAX,
+    STORE_HOST_V6,
+    TOPIC_BYTES_MAX,
+    TOPIC_BYTES_MAX_V1,
+    UNQUEUED,
+)
+
+if TYPE_CHECKING:
+    from orbitmq.model.queues import PhysicalOffset
+    from orbitmq.store.commit_log import CommitLog
+    from orbitmq.store.obstacles import Obstacles
+
+# Physical offset, record bytes, queue offset, store time.
+Place = tuple["PhysicalOffset", int, QueueOffset, int]
+# Body, properties, flag, system flag, born time, born host, reconsume times, prepared offset.
+Entry = tuple[bytes, bytes, int, int, int, bytes, int, int]
+
+_HOSTS_V6: Final = BORN_HOST_V6 | STORE_HOST_V6
+# Upkeep is thought of after so many bytes, not after every message.
+_LOOK_BYTES_MAX: Final = 64 * 1024
+
+
+class Appender:
+    """Writes messages to the log, one behind the other."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        *,
+        store_host: bytes,
+        body_bytes_max: int,
+        last_store_ms: int,
+        next_offsets: dict[tuple[bytes, int], QueueOffset],
+        obstacles: Obstacles,
+        on_growth: Callable[[], None],
+    ) -> None:
+        self.lock = threading.Lock()
+        self._acquire = self.lock.acquire
+        self._release = self.lock.release
+        self._log = log
+        self._store_host = store_host
+        self._hosts_flag = STORE_HOST_V6 if len(store_host) == HOST_BYTES_V6 else 0
+        self.body_bytes_max = body_bytes_max
+        # Invariant: store times never fall in log order, whatever the clock does.
+        self._last_store_ms = last_store_ms
+        # Invariant: topics in here were checked.
+        self._next_offsets = next_offsets
+        self._obstacles = obstacles
+        self._errors = obstacles.errors
+        self._on_growth = on_growth
+        self._look_bytes = min(_LOOK_BYTES_MAX, log.file_bytes // 64)
+        self._look_at = 0
+        # The file being written, and the offset from which on it has no room.
+        self._view: memoryview | None = None
+        self._first_offset = 0
+        self._room_end = 0
+
+    def next_offset(self, topic: bytes, queue_id: int) -> QueueOffset | None:
+        """The number that the next message of a queue gets; None when it never had one."""
+        return self._next_offsets.get((topic, queue_id))
+
+    def forget_topic(self, topic: bytes) -> None:
+        """Let a topic's queues begin at 0 again; the caller holds the lock."""
+        for key in [key for key in self._next_offsets if key[0] == topic]:
+            del self._next_offsets[key]
+
+    def close(self) -> None:
+        """Let go of the file that is written; nothing may be appended any more."""
+        self._view = None
+        self._room_end = 0
+
+    def append(  # noqa: PLR0913, PLR0917  # Perf: an object more takes 0.8 us
+        self,
+        topic: bytes,
+        queue_id: int,
+        body: bytes,
+        properties: bytes,
+        flag: int,
+        system_flag: int,
+        born_ms: int,
+        born_host: bytes,
+        reconsume_times: int,
+        prepared_offset: int,
+        now_ms: int,
+    ) -> Place:
+        """Write one message; raises and leaves nothing when that cannot be."""
+        system_flag = self._record_flag(system_flag, born_host)
+        size = self._checked_size(topic, body, properties, system_flag)
+        # Perf: `with` takes 0.05 us more than these two calls.
+        self._acquire()
+        try:
+            if self._errors:
+                self._obstacles.check()
+            key = (topic, queue_id)
+            number = self._next_offsets.get(key)
+            if number is None:
+                number = _first_offset(topic, queue_id)
+            offset = self._log.end
+            if offset + size > self._room_end:
+                offset = self._make_room(size)
+            store_ms = self._last_store_ms
+            if now_ms > store_ms:
+                store_ms = self._last_store_ms = now_ms
+            encode_record(
+                self._view,  # type: ignore[arg-type]  # there is one when there is room
+                offset - self._first_offset,
+                topic,
+                queue_id,
+                0 if system_flag & UNQUEUED else number,
+                offset,
+                body,
+                properties,
+                flag,
+                system_flag,
+                born_ms,
+                born_host,
+                store_ms,
+                self._store_host,
+                reconsume_times,
+                prepared_offset,
+            )
+            # Perf: calling the type of an offset takes 0.05 us, so it is left out in here.
+            self._next_offsets[key] = number if system_flag & UNQUEUED else number + 1  # type: ignore[assignment]  # as said
+            end = offset + size
+            self._log.end = end  # type: ignore[assignment]  # as said
+            if end >= self._look_at:
+                self._look(end)
+        finally:
+            self._release()
+        return offset, size, number, store_ms
+
+    def append_batch(
+        self, topic: bytes, queue_id: int, entries: Sequence[Entry], now_ms: int
+    ) -> list[Place]:
+        """Write messages of one queue, one behind the other; all of them, or none and raise."""
+        if not entries:
+            return []
+        sizes = [
+            self._checked_size(topic, body, properties, self._record_flag(system_flag, born_host))
+            for body, properties, _, system_flag, _, born_host, _, _ in entries
+        ]
+        whole = sum(sizes)
+        places: list[Place] = []
+        self._acquire()
+        try:
+            if self._errors:
+                self._obstacles.check()
+            key = (topic, queue_id)
+            number = self._next_offsets.get(key)
+            if number is None:
+                number = _first_offset(topic, queue_id)
+            offset = self._make_room(whole)
+            store_ms = self._last_store_ms = max(now_ms, self._last_store_ms)
+            for entry, size in zip(entries, sizes, strict=True):
+                places.append((offset, size, number, store_ms))
+                offset += size  # type: ignore[assignment]  # as said
+                if not entry[3] & UNQUEUED:
+                    number += 1  # type: ignore[assignment]  # as said
+            self._write_batch(topic, queue_id, entries, places)
+            self._next_offsets[key] = number
+            self._log.end = offset
+            if offset >= self._look_at:
+                self._look(offset)
+        finally:
+            self._release()
+        return places
+
+    def _write_batch(
+        self, topic: bytes, queue_id: int, entries: Sequence[Entry], places: list[Place]
+    ) -> None:
+        """Write records from the last to the first, so that they begin to exist with the first."""
+        view = self._view
+        assert view is not None
+        try:
+            for index in range(len(entries) - 1, -1, -1):
+                body, properties, flag, system_flag, born_ms, born_host, times, prepared = entries[
+                    index
+                ]
+                offset, _, number, store_ms = places[index]
+                encode_record(
+                    view,
+                    offset - self._first_offset,
+                    topic,
+                    queue_id,
+                    0 if system_flag & UNQUEUED else number,
+                    offset,
+                    body,
+                    properties,
+                    flag,
+                    self._record_flag(system_flag, born_host),
+                    born_ms,
+                    born_host,
+                    store_ms,
+                    self._store_host,
+                    times,
+                    prepared,
+                )
+        except BaseException:
+            start = places[0][0] - self._first_offset
+            stop = places[-1][0] - self._first_offset + places[-1][1]
+            view[start:stop] = bytes(stop - start)
+            raise
+
+    # --- inside, under the lock -----------------------------------------------------------------
+
+    def _make_room(self, size: int) -> PhysicalOffset:
+        """Have a file with room at the log's end; returns where that is then."""
+        file = self._log.room(size)
+        self._view = file.view
+        self._first_offset = file.first_offset
+        # Invariant: a file keeps room for the blank at its end.
+        self._room_end = file.end_offset - BLANK_BYTES_MIN
+        return self._log.end
+
+    def _look(self, end: int) -> None:
+        self._look_at = end + self._look_bytes
+        self._on_growth()
+
+    # --- checks ---------------------------------------------------------------------------------
+
+    def _record_flag(self, system_flag: int, born_host: bytes) -> int:
+        """The system flag of the record, which tells how long its hosts are."""
+        if len(born_host) == HOST_BYTES_V6:
+            return system_flag & ~_HOSTS_V6 | self._hosts_flag | BORN_HOST_V6
+        return system_flag & ~_HOSTS_V6 | self._hosts_flag
+
+    def _checked_size(self, topic: bytes, body: bytes, properties: bytes, system_flag: int) -> int:
+        """How long the record is; raises MessageError when body or properties cannot be stored."""
+        body_bytes = len(body)
+        topic_bytes = len(topic)
+        properties_bytes = len(properties)
+        if body_bytes > self.body_bytes_max:
+            raise MessageError(
+                f"a body of {body_bytes} bytes is above the limit of {self.body_bytes_max}",
+                hint="send less at once, or raise maxMessageSize",
+            )
+        if properties_bytes > PROPERTIES_BYTES_MAX:
+            raise MessageError(
+                f"properties of {properties_bytes} bytes are above {PROPERTIES_BYTES_MAX}",
+                hint="move what is large into the body",
+            )
+        if 0 in properties:
+            # A page that a crash lost reads as zero bytes; recovery knows it by them.
+            raise MessageError(
+                "properties hold a zero byte", hint="encode the value, for example as base64"
+            )
+        size = FIXED_BYTES + body_bytes + topic_bytes + properties_bytes
+        if topic_bytes > TOPIC_BYTES_MAX_V1:
+            size += 1
+        if system_flag & BORN_HOST_V6:
+            size += HOST_BYTES_V6 - HOST_BYTES_V4
+        if system_flag & STORE_HOST_V6:
+            size += HOST_BYTES_V6 - HOST_BYTES_V4
+        return size
+
+
+def check_topic(topic: bytes) -> None:
+    """Raise MessageError unless a topic can have messages."""
+    if not topic or len(topic) > TOPIC_BYTES_MAX:
+        raise MessageError(
+            f"a topic of {len(topic)} bytes cannot be stored",
+            hint=f"topics have 1 to {TOPIC_BYTES_MAX} bytes",
+        )
+    if b"\0" in topic or b"/" in topic or topic in (b".", b".."):
+        raise MessageError(
+            f"topic {topic.decode(errors='replace')!r} cannot be the name of a folder",
+            hint="rename it",
+        )
+
+
+def _first_offset(topic: bytes, queue_id: int) -> QueueOffset:
+    """Where a new queue begins; raises MessageError when there can be none of that name."""
+    check_topic(topic)
+    if queue_id < 0:
+        raise MessageError(f"there is no queue {queue_id}", hint="queues count from 0")
+    return QueueOffset(0)

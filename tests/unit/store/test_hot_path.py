@@ -1,0 +1,47 @@
+"""Which form of the appender is used."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from orbitmq.store import appender, hot_path
+
+SHOW = (
+    "from orbitmq.store import hot_path; print(hot_path.IS_COMPILED, hot_path.Appender.__module__)"
+)
+PLAIN = "False orbitmq.store.appender"
+
+
+def _shown(program: str, **environment: str) -> str:
+    inherited = {name: value for name, value in os.environ.items() if name != "ORBITMQ_PURE"}
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        env=inherited | environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    ).stdout.strip()
+
+
+def test_the_plain_form_is_used_when_it_is_asked_for() -> None:
+    assert _shown(SHOW, ORBITMQ_PURE="1") == PLAIN
+
+
+@pytest.mark.parametrize("missing", ["orbitmq.store.appender_native", "orbitmq.record.native"])
+def test_the_plain_form_is_used_when_there_is_no_extension(missing: str) -> None:
+    assert _shown(f"import sys; sys.modules[{missing!r}] = None; {SHOW}") == PLAIN
+
+
+def test_the_compiled_form_is_used_when_the_extension_is_there() -> None:
+    pytest.importorskip("orbitmq.store.appender_native", reason="not compiled")
+
+    assert _shown(SHOW) == "True orbitmq.store.appender_native"
+
+
+def test_it_says_what_it_is() -> None:
+    assert hot_path.IS_COMPILED is (hot_path.Appender is not appender.Appender)
