@@ -157,6 +157,7 @@ def _misshapen(text: bytes, error: Exception) -> ProtocolError:
 # Perf: the quoting that `json.dumps` ends up in, and a name that is reached quickly; asking for
 # them once makes a list of 100,000 names take 0.2 s instead of 1.
 _STANDARD: Final = Dialect.STANDARD
+_FASTJSON: Final = Dialect.FASTJSON
 _quote: Final = json.encoder.encode_basestring
 _quote_ascii: Final = json.encoder.encode_basestring_ascii
 
@@ -174,7 +175,7 @@ def _write(value: object, out: list[str], dialect: Dialect) -> None:
         case str():
             out.append(_quoted(value, dialect))
         case dict():
-            _write_members(value.items(), out, dialect)
+            _write_map(value, out, dialect)
         case msgspec.Struct():
             kind = type(value)
             names = zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True)
@@ -188,6 +189,15 @@ def _write(value: object, out: list[str], dialect: Dialect) -> None:
             out.append("]")
         case _:
             raise TypeError(f"no JSON form for {type(value).__name__}")
+
+
+def _write_map(value: dict[Any, Any], out: list[str], dialect: Dialect) -> None:
+    if dialect is _FASTJSON and set(map(type, value)) == {int} == set(map(type, value.values())):
+        # Perf: tables of committed offsets are written every few seconds; 100,000 queues take
+        # 0.07 to 0.1 s so, and 0.7 s number by number.
+        out.append(f"{{{','.join([f'{key}:{number}' for key, number in value.items()])}}}")
+    else:
+        _write_members(value.items(), out, dialect)
 
 
 def _write_members(members: Any, out: list[str], dialect: Dialect) -> None:

@@ -71,6 +71,17 @@ def test_integer_keys_stand_unquoted() -> None:
     assert decoded == {"brokerAddrs": {0: "10.0.0.1:10911", 1: "10.0.0.2:10911"}}
 
 
+def test_maps_of_integers_are_written_like_other_maps() -> None:
+    table: dict[object, object] = {0: 12, -7: 2**63 - 1}
+
+    assert java_json.encode(table) == b"{0:12,-7:9223372036854775807}"
+    assert java_json.encode(table | {True: 1}) == b"{0:12,-7:9223372036854775807,true:1}"
+    assert java_json.encode(table | {9: True}) == b"{0:12,-7:9223372036854775807,9:true}"
+    assert java_json.encode(table | {9: None}) == b"{0:12,-7:9223372036854775807}"
+    assert java_json.encode({}) == b"{}"
+    assert java_json.encode({0: 12}, java_json.Dialect.STANDARD) == b'{"0":12}'
+
+
 def test_integer_keys_may_be_quoted_negative_and_spaced() -> None:
     text = b'{ "0" : "a" , -7 : "b",\n8 :"c"}'
 
