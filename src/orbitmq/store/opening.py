@@ -284,16 +284,28 @@ class _Opening:
         if physical_offset < self._log.start or queue.topic.startswith(_SHARED_RECORDS):
             return True
         record = self._log.pread(physical_offset, record_bytes)
-        if record is None or damage_of(
+        if record is None or self._damage(queue, physical_offset, record, named=False):
+            return False
+        named = not self._damage(queue, physical_offset, record, named=True)
+        numbered = queue_offset_of(record) == queue.end - 1
+        if self._ours:
+            # Entries and records that our marks cover were true. A record that has the number and
+            # another name is damaged, which reading it reports: a queue that is built again would
+            # believe the record, and end before it.
+            return named or numbered
+        # Java leaves stale entries behind a cut, which may lead to records of the same queue.
+        return named and numbered
+
+    def _damage(
+        self, queue: ConsumeQueue, physical_offset: int, record: bytes, *, named: bool
+    ) -> str:
+        return damage_of(
             record,
             physical_offset,
-            topic=queue.topic.encode(),
+            topic=queue.topic.encode() if named else None,
             queue_id=queue.queue_id,
             check_body=False,
-        ):
-            return False
-        # Java leaves stale entries behind a cut, which may lead to records of the same queue.
-        return self._ours or queue_offset_of(record) == queue.end - 1
+        )
 
     def _store_ms_at(self, physical_offset: int) -> int | None:
         head = self._log.pread(physical_offset, HEAD_BYTES)
