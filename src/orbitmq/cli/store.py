@@ -1,4 +1,4 @@
-"""`orbitmq store`: look at a store directory, verify it, make its queues again.
+"""`orbitmq store`: look at a store, verify it, make queues again, accept a loss.
 
 Exit codes: 0 all is fine, 1 problems were found, 2 it could not run.
 """
@@ -28,6 +28,8 @@ from rich.progress import (
 from rich.table import Table
 
 from orbitmq.errors import OrbitError
+from orbitmq.store.accepting_loss import Loss
+from orbitmq.store.accepting_loss import accept_loss as accept_store_loss
 from orbitmq.store.findings import Finding
 from orbitmq.store.inspection import Inspection, QueueFacts
 from orbitmq.store.inspection import inspect as inspect_store
@@ -66,13 +68,15 @@ DelayLevels = Annotated[
 def add_to(app: typer.Typer) -> None:
     """Add the commands."""
     store = typer.Typer(
-        help="Look at a store directory, verify it, or make its queues and index again. "
+        help="Look at a store directory, verify it, make its queues and index again, or accept "
+        "the loss of damaged messages. "
         "Exit codes: 0 all is fine, 1 problems were found, 2 it could not run.",
         no_args_is_help=True,
     )
     store.command("inspect")(inspect)
     store.command("verify")(verify)
     store.command("rebuild")(rebuild)
+    store.command("accept-loss")(accept_loss)
     app.add_typer(store, name="store")
 
 
@@ -176,6 +180,34 @@ def rebuild(
         _print_json(made)
     else:
         _show_rebuilt(made)
+
+
+def accept_loss(
+    folder: Folder,
+    *,
+    at: Annotated[int, typer.Option("--at", help="The offset in the log where the damage begins.")],
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Accept it; without this, only tell what is lost.")
+    ] = False,
+    log_path: LogPath = "",
+    as_json: AsJson = False,
+) -> None:
+    """Give up damaged messages, so that the store opens again; the broker must be stopped."""
+    with _running():
+        loss = accept_store_loss(folder, at, log_path=log_path, confirmed=False)
+    if not as_json:
+        _show_loss(loss)
+    if yes:
+        with _running():
+            loss = accept_store_loss(folder, at, log_path=log_path, confirmed=True)
+    if as_json:
+        _print_json({"accepted": yes, "loss": loss})
+    elif yes:
+        typer.echo(f"accepted; the bytes are kept in {', '.join(loss.kept_in) or 'no file'}")
+    else:
+        typer.echo("nothing was changed; to accept the loss, add --yes")
+    if not yes:
+        raise typer.Exit(EXIT_PROBLEMS)
 
 
 # --- running ----------------------------------------------------------------------------------
@@ -400,4 +432,21 @@ def _show_rebuilt(made: Rebuilt) -> None:
         f"of {made.queues} queues, {index}"
     )
     for note in made.notes:
+        typer.echo(f"note: {note}")
+
+
+def _show_loss(loss: Loss) -> None:
+    typer.echo(
+        f"damage from {loss.start} to {loss.end}, {loss.end - loss.start} bytes in "
+        f"{', '.join(loss.files)}: {loss.reason}"
+    )
+    typer.echo(f"lost: {loss.messages} messages that queues know of")
+    for lost in loss.queues:
+        last = f" to {lost.last}" if lost.last != lost.first else ""
+        typer.echo(f"lost: topic {lost.topic} queue {lost.queue_id}, number {lost.first}{last}")
+    if loss.other_bytes > 0:
+        typer.echo(f"lost: {loss.other_bytes} bytes that no queue knows of")
+    if loss.new_end is not None:
+        typer.echo(f"nothing good lies behind it: the log will end at {loss.new_end}")
+    for note in loss.notes:
         typer.echo(f"note: {note}")

@@ -95,6 +95,11 @@ class Findings:
         if len(self.notes) < _KEPT_MAX:
             self.notes.append(text)
 
+    def _damages(self) -> list[Finding]:
+        """Where in its files the log is damaged."""
+        kinds = (Kind.BAD_RECORD, Kind.LOST_RECORDS)
+        return [found for found in self.problems if found.kind in kinds and found.position >= 0]
+
     def advice(self, root: str) -> list[str]:
         """What can be done."""
         found = set(self.counts)
@@ -104,6 +109,12 @@ class Findings:
                 "the log is damaged: stop the broker and restore the files named above from a "
                 "replica or a backup; a rebuild of queues cannot bring messages back"
             )
+        lines += [
+            "or, when there is no copy, accept the loss of what is damaged there; this tells what "
+            f"is lost and changes nothing without --yes: orbitmq store accept-loss {root} --at "
+            f"{damage.offset}"
+            for damage in self._damages()[:1]
+        ]
         if found & BUILT_KINDS and not found & {Kind.LOST_RECORDS, Kind.MISSING_LOG_FILE}:
             lines.append(
                 f"queues and index can be made again: stop the broker, run: orbitmq store rebuild "

@@ -161,7 +161,12 @@ class QueueAgreement:
                     record[0],
                     number,
                 )
-            elif entry[2] != record[2] and entry[2] >= _EXTENSION_BELOW:
+            elif (
+                entry[2] != record[2]
+                and entry[2] >= _EXTENSION_BELOW
+                # A record in the place of a lost one has no tag.
+                and not self._scope.is_lost(record[0])
+            ):
                 state.trouble(
                     Kind.WRONG_ENTRY,
                     "entries have another tag hash than their record",

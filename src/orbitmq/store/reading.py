@@ -18,6 +18,7 @@ from orbitmq.errors import StoreDamagedError
 from orbitmq.model.queues import QueueOffset
 from orbitmq.store.consume_queue import ENTRY, ENTRY_BYTES
 from orbitmq.store.record_checks import damage_of
+from orbitmq.store.stand_ins import is_stand_in
 
 if TYPE_CHECKING:
     from orbitmq.store.commit_log import CommitLog
@@ -145,6 +146,11 @@ class QueueReader:
                     raise damage
                 result.next_offset = number
                 break
+            if is_stand_in(record):
+                # Its message is lost; the consumer goes on behind it.
+                result.filtered_count += 1
+                missed = ReadStatus.NO_MATCHED_MESSAGE
+                continue
             if record_filter is not None and not record_filter(record):
                 result.filtered_count += 1
                 missed = ReadStatus.NO_MATCHED_MESSAGE

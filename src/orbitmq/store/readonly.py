@@ -45,6 +45,7 @@ from orbitmq.store.readonly_queue import (
     first_where,
 )
 from orbitmq.store.refusals import refuse_foreign_kinds
+from orbitmq.store.stand_ins import is_stand_in
 from orbitmq.store.visible_end import StoreState, Writer, find_visible_end, read_state
 
 __all__ = ["LogChunk", "QueueBounds", "ReadOnlyStore"]
@@ -219,8 +220,8 @@ class ReadOnlyStore:
     ) -> list[bytes]:
         """Read up to `count` records from `offset` on, fewer when they are large.
 
-        Nothing when `offset` is the visible end or beyond; RecordsDeletedError, which tells the
-        new start, when it was deleted.
+        Nothing when `offset` is the visible end or beyond, or all behind it is lost;
+        RecordsDeletedError, which tells the new start, when it was deleted.
         """
         queue = self._queue(topic, queue_id)
         if offset < queue.start:
@@ -228,6 +229,15 @@ class ReadOnlyStore:
                 f"offset {offset} of queue {queue_id} of topic {topic!r} was deleted",
                 start=queue.start,
             )
+        records: list[bytes] = []
+        while not records and offset < queue.end and count > 0:
+            found = self._read_some(queue, offset, count, bytes_max)
+            offset += len(found)
+            records = [record for record in found if not is_stand_in(record)]
+        return records
+
+    def _read_some(self, queue: _Queue, offset: int, count: int, bytes_max: int) -> list[bytes]:
+        """Read records, and those in the place of lost ones."""
         records: list[bytes] = []
         together: list[tuple[int, int]] = []
         read_bytes = 0
@@ -316,7 +326,8 @@ class ReadOnlyStore:
             at = 0
             while at < len(records):
                 size = int.from_bytes(records[at : at + 4])
-                yield PhysicalOffset(offset + at), records[at : at + size]
+                if not is_stand_in(records, at):
+                    yield PhysicalOffset(offset + at), records[at : at + size]
                 at += size
 
     def message_at(self, physical_offset: int) -> StoredMessage | None:

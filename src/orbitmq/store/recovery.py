@@ -189,5 +189,7 @@ def _damage(
     return StoreDamagedError(
         f"{file.path} at byte {at} (offset {position}, topic {topic}): {reason}; the log was "
         f"flushed up to {until}, so this is damage and not a torn tail",
-        hint="orbitmq store verify tells what can be done; nothing was changed",
+        hint="restore the file from a replica or a backup, or accept the loss: orbitmq store "
+        f"accept-loss DIR --at {position}; orbitmq store verify DIR tells what is lost. Nothing "
+        "was changed",
     )

@@ -21,6 +21,7 @@ from orbitmq.store.reading import (
     offset_at_time,
 )
 from orbitmq.store.record_checks import HEAD_BYTES, store_ms_of
+from orbitmq.store.stand_ins import is_stand_in
 
 if TYPE_CHECKING:
     from orbitmq.store.config import StoreConfig
@@ -100,6 +101,8 @@ class StoredMessages:
             return None
         record = self._log.pread(physical_offset, size)
         if record is None or isinstance(locate(record, 0, size, check_body=True), Found):
+            return None
+        if is_stand_in(record):
             return None
         message = decode_record(record)
         return message if message.physical_offset == physical_offset else None

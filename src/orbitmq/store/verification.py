@@ -20,30 +20,25 @@ from typing import Any, Final
 from orbitmq import java_json
 from orbitmq.errors import ProtocolError, RecordsDeletedError
 from orbitmq.model.queues import PhysicalOffset
-from orbitmq.record.decode import Found, Places, Verdict, examine, locate
-from orbitmq.record.layout import BLANK_BYTES_MIN, CRC_MASK, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
+from orbitmq.record.decode import Found, Places, locate
+from orbitmq.record.layout import CRC_MASK
 from orbitmq.store.config import StoreConfig
 from orbitmq.store.delay_levels import parse_delay_levels
 from orbitmq.store.file_names import file_name
 from orbitmq.store.findings import Finding, Findings, Kind, Scope
 from orbitmq.store.index_agreement import IndexAgreement
+from orbitmq.store.opening import OWN_FOLDER
 from orbitmq.store.queue_agreement import QueueAgreement
 from orbitmq.store.readonly import ReadOnlyStore
-from orbitmq.store.readonly_log import (
-    CHUNK_BYTES,
-    LogFile,
-    Stretch,
-    physical_offset_in,
-)
+from orbitmq.store.readonly_log import Stretch
 from orbitmq.store.record_checks import locate_whole
+from orbitmq.store.record_search import next_record
+from orbitmq.store.stand_ins import LOST_FOLDER, is_stand_in
 from orbitmq.store.visible_end import Writer
 
 # Compat: the optional checksum of a whole record, the last property: name, digits, separator.
 _RECORD_CRC_NAME: Final = b"__CRC32#\x01"
 _RECORD_CRC_BYTES: Final = 20
-_MAGICS: Final = tuple(magic.to_bytes(4) for magic in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK))
-# Enough of a record to see whether it says that it lies where it lies.
-_HEAD_BYTES: Final = 64
 
 OnProgress = Callable[[int, int], None]
 
@@ -98,6 +93,8 @@ class _Pass:
         )
         # Damaged ranges of the log, in its order.
         self._lost: list[tuple[int, int]] = []
+        # Records in the place of lost ones.
+        self._stand_ins = 0
         scope = Scope(
             log_start=store.start,
             log_end=store.end,
@@ -192,6 +189,10 @@ class _Pass:
                 size = places.size
             if reason:
                 self._add_bad_record(stretch, at, reason)
+            elif is_stand_in(stretch.content, at):
+                # Queues and index may still lead to what was there.
+                self._lose(stretch.offset + at, stretch.offset + at + size)
+                self._stand_ins += 1
             at += size
         self._result.records += found.records
         self._result.record_bytes += found.position
@@ -230,7 +231,7 @@ class _Pass:
         """Note bytes that are no record, and find the next record."""
         file = self._log.file_at(offset)
         end = self._store.end
-        go_on = PhysicalOffset(min(self._next_record(file, offset + 1), max(end, offset + 1)))
+        go_on = PhysicalOffset(min(next_record(self._log, file, offset + 1), max(end, offset + 1)))
         self._lose(offset, go_on)
         self._findings.add(
             Finding(
@@ -244,33 +245,6 @@ class _Pass:
         )
         return go_on
 
-    def _next_record(self, file: LogFile, start: int) -> int:
-        """The next position in a file where a record, or its blank end, certainly lies."""
-        position = start
-        while position < file.end_offset:
-            count = min(CHUNK_BYTES, file.end_offset - position)
-            content = self._log.read(position, count)
-            for at in _magic_positions(content):
-                offset = position + at - 4
-                if offset >= start and self._is_certain(file, offset):
-                    return offset
-            if position + count >= file.end_offset:
-                break
-            # What crosses the end of this chunk is whole in the next.
-            position += count - _HEAD_BYTES
-        return file.end_offset
-
-    def _is_certain(self, file: LogFile, offset: int) -> bool:
-        left = file.end_offset - offset
-        head = self._log.read(offset, min(_HEAD_BYTES, left))
-        size = int.from_bytes(head[:4])
-        if int.from_bytes(head[4:8]) == MAGIC_BLANK:
-            return size == left >= BLANK_BYTES_MIN
-        if len(head) < _HEAD_BYTES or size > left or physical_offset_in(head, 0) != offset:
-            return False
-        record = self._log.read(offset, size)
-        return examine(record, 0, size, check_body=False).verdict is Verdict.RECORD
-
     def _lose(self, start: int, end: int) -> None:
         self._lost.append((start, end))
 
@@ -279,23 +253,17 @@ class _Pass:
         return index >= 0 and offset < self._lost[index][1]
 
     def _note_rest(self) -> None:
+        if self._stand_ins:
+            self._findings.note(
+                f"{self._stand_ins} records stand for bytes whose loss was accepted; "
+                f"{self._store.root / OWN_FOLDER / LOST_FOLDER} tells what was there"
+            )
         state = self._store.state
         if not state.is_clean:
             self._findings.note(
                 "the store is open, or was not stopped cleanly: records behind offset "
                 f"{self._store.end} were not looked at; opening it recovers them"
             )
-
-
-def _magic_positions(content: bytes) -> Iterator[int]:
-    """Where a magic lies with room for the size before it, in order."""
-    positions: list[int] = []
-    for magic in _MAGICS:
-        at = content.find(magic, 4)
-        while at >= 0:
-            positions.append(at)
-            at = content.find(magic, at + 1)
-    return iter(sorted(positions))
 
 
 def _record_crc_problem(content: bytes, places: Places) -> str:

@@ -205,3 +205,28 @@ def test_progress_is_shown_on_a_terminal_only(tmp_path: Path) -> None:
     assert b"verifying" in shown
     assert b"fine" in out
     assert run("verify", tmp_path).stderr == ""
+
+
+def test_a_loss_is_told_first_and_accepted_only_when_confirmed(tmp_path: Path) -> None:
+    fill(tmp_path)
+    change(tmp_path / "commitlog" / f"{LOG_FILE_BYTES:020d}", 90, b"!!")
+
+    verified = run("verify", tmp_path)
+    command = f"orbitmq store accept-loss {tmp_path} --at {LOG_FILE_BYTES}"
+    assert verified.returncode == 1
+    assert command in verified.stdout
+
+    told = run("accept-loss", tmp_path, "--at", str(LOG_FILE_BYTES))
+    assert told.returncode == 1, told.stderr
+    assert "lost: 1 messages that queues know of" in told.stdout
+    assert "lost: topic topic" in told.stdout
+    assert "nothing was changed; to accept the loss, add --yes" in told.stdout
+    assert run("verify", tmp_path).returncode == 1
+
+    done = run("accept-loss", tmp_path, "--at", str(LOG_FILE_BYTES), "--yes")
+    assert done.returncode == 0, done.stderr
+    assert f"accepted; the bytes are kept in {tmp_path / 'orbitmq' / 'lost'}" in done.stdout
+    verified = run("verify", tmp_path)
+    assert verified.returncode == 0
+    assert "note: 1 records stand for bytes whose loss was accepted" in verified.stdout
+    assert run("accept-loss", tmp_path, "--at", "0", "--yes").returncode == 2

@@ -1,0 +1,131 @@
+"""Stand-ins: records in the place of lost ones, which readers pass over.
+
+Where the loss of damaged bytes was accepted, records of the same extent lie there, so that the log
+is whole again for every reader of RocketMQ's format:
+
+    for a lost message     its topic, queue and number, so that its queue keeps its numbers, also
+                           when it is built again
+    for anything else      a record of no queue: a rolled back transaction of topic ORBITMQ_LOST
+
+Both have zero bytes as body, and a mark in fields that no broker writes so: user flag LOST, born at
+time 0, born and stored on host 0.0.0.0:0.
+
+Compat: OrbitMQ never gives them to consumers. A RocketMQ broker does give the first kind to those
+who subscribe without a tag.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from orbitmq.record.encode import encode_record
+from orbitmq.record.layout import FIXED_BYTES, ROLLED_BACK, TOPIC_BYTES_MAX_V1
+
+# In the store's own folder: the bytes whose loss was accepted, as they were.
+LOST_FOLDER: Final = "lost"
+LOST_TOPIC: Final = b"ORBITMQ_LOST"
+# The smallest stand-in of no queue; its topic is cut to what there is room for.
+STAND_IN_BYTES_MIN: Final = FIXED_BYTES + 1
+
+_MARK: Final = b"LOST"
+_MARK_AT: Final = 16
+_BORN_AT: Final = 40
+_BORN: Final = bytes(16)
+_STORE_HOST_AT: Final = 64
+_NOWHERE: Final = bytes(8)
+# Compat: RocketMQ's own services read these queues, and would try for ever to deliver a message
+# that does not say where to.
+_PROPERTIES: Final = {
+    b"SCHEDULE_TOPIC_XXXX": b"REAL_TOPIC\x01ORBITMQ_LOST\x02REAL_QID\x010\x02",
+    b"rmq_sys_wheel_timer": (
+        b"TIMER_OUT_MS\x010\x02REAL_TOPIC\x01ORBITMQ_LOST\x02REAL_QID\x010\x02"
+    ),
+}
+
+
+def is_stand_in(record: bytes | memoryview, at: int = 0) -> bool:
+    """Whether the record at `record[at:]` stands for a lost one."""
+    return (
+        record[at + _MARK_AT : at + _MARK_AT + len(_MARK)] == _MARK
+        and record[at + _BORN_AT : at + _BORN_AT + len(_BORN)] == _BORN
+        and record[at + _STORE_HOST_AT : at + _STORE_HOST_AT + len(_NOWHERE)] == _NOWHERE
+    )
+
+
+def message_bytes_min(topic: bytes) -> int:
+    """The smallest stand-in for a message of a topic."""
+    return FIXED_BYTES + len(topic) + (len(topic) > TOPIC_BYTES_MAX_V1)
+
+
+def stand_in_for_message(
+    size: int,
+    *,
+    topic: bytes,
+    queue_id: int,
+    queue_offset: int,
+    physical_offset: int,
+    store_ms: int,
+) -> bytes:
+    """Make the stand-in for a message, of exactly `size` bytes."""
+    room = size - message_bytes_min(topic)
+    properties = _PROPERTIES.get(topic, b"")
+    if len(properties) > room:
+        properties = b""
+    return _encode(
+        topic,
+        bytes(room - len(properties)),
+        properties,
+        queue_id=queue_id,
+        queue_offset=queue_offset,
+        physical_offset=physical_offset,
+        system_flag=0,
+        store_ms=store_ms,
+    )
+
+
+def stand_in_for_bytes(size: int, *, physical_offset: int, store_ms: int) -> bytes:
+    """Make a stand-in that no queue knows, of exactly `size` bytes."""
+    topic = LOST_TOPIC[: size - FIXED_BYTES]
+    return _encode(
+        topic,
+        bytes(size - FIXED_BYTES - len(topic)),
+        b"",
+        queue_id=0,
+        queue_offset=0,
+        physical_offset=physical_offset,
+        system_flag=ROLLED_BACK,
+        store_ms=store_ms,
+    )
+
+
+def _encode(
+    topic: bytes,
+    body: bytes,
+    properties: bytes,
+    *,
+    queue_id: int,
+    queue_offset: int,
+    physical_offset: int,
+    system_flag: int,
+    store_ms: int,
+) -> bytes:
+    record = bytearray(message_bytes_min(topic) + len(body) + len(properties))
+    encode_record(
+        record,
+        0,
+        topic,
+        queue_id,
+        queue_offset,
+        physical_offset,
+        body,
+        properties,
+        int.from_bytes(_MARK),
+        system_flag,
+        0,
+        _NOWHERE,
+        store_ms,
+        _NOWHERE,
+        0,
+        0,
+    )
+    return bytes(record)
