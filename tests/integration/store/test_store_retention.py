@@ -35,8 +35,9 @@ class Disk:
         self.used_percent = used_percent
         self.looked = threading.Event()
 
-    def __call__(self, _: Path) -> DiskUse:
-        self.looked.set()
+    def __call__(self, folder: Path) -> DiskUse:
+        if folder.name == "consumequeue":  # the last one that a pass looks at
+            self.looked.set()
         return DiskUse(
             device=1,
             used_bytes=self.used_percent * 10**9,
