@@ -1,4 +1,4 @@
-"""Writing and walking over records: compiled where the extension is there.
+"""Writing, checking and walking over records: compiled where that is possible.
 
 Without it, or with ORBITMQ_PURE=1 in the environment, the plain forms are used. Both do the same.
 """
@@ -16,10 +16,12 @@ try:
     from orbitmq.record import native
 except ImportError:
     encode_record = encode.encode_record
+    is_sound = scan.is_sound
     walk = scan.walk
     is_compiled = False
 else:
     encode_record = native.encode_record
+    is_sound = native.is_sound
     walk = native.walk
     is_compiled = True
 

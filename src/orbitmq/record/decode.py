@@ -24,6 +24,7 @@ from orbitmq.record.layout import (
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
+    PHYSICAL_OFFSET_AT,
     RECORD_BYTES_MAX,
     STORE_HOST_V6,
     SYSTEM_FLAG_AT,
@@ -204,6 +205,28 @@ def _places(buffer: Buffer, at: int, size: int, magic: int) -> Places:
         properties_at,
         end,
     )
+
+
+def locate_at(
+    buffer: Buffer, at: int, end: int, physical_offset: int, *, check_body: bool, check_texts: bool
+) -> Places | Found:
+    """Find the record at `buffer[at:end]`, which must have been written for `physical_offset`.
+
+    With `check_texts`, a record of which a crash lost a page is told: that page reads as zero
+    bytes, which topic and properties never hold.
+    """
+    places = locate(buffer, at, end, check_body=check_body)
+    if isinstance(places, Found):
+        return places
+    (found,) = _LONG.unpack_from(buffer, at + PHYSICAL_OFFSET_AT)
+    if found != physical_offset:
+        return Found(Verdict.BROKEN, places.end - at, f"it was written for offset {found}")
+    if check_texts:
+        texts = bytes(buffer[places.topic_at : places.topic_end])
+        texts += bytes(buffer[places.properties_at : places.end])
+        if places.topic_at == places.topic_end or 0 in texts:
+            return Found(Verdict.BROKEN, places.end - at, "zero bytes in topic or properties")
+    return places
 
 
 def decode_record(buffer: Buffer, at: int = 0) -> StoredMessage:

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled form of `encode_record` and `walk`.
+"""The compiled form of `encode_record`, `is_sound` and `walk`.
 
 Compiled by Cython and never run as Python. It equals the plain form (encode.py, scan.py) byte for
 byte, and `codec` chooses between them. C decides the common case only: the plain form is asked
@@ -36,7 +36,7 @@ from cython.cimports.orbitmq.record.compiler_c import keep_order
 from cython.cimports.orbitmq.record.zlib_c import crc32
 
 from orbitmq.errors import MessageError
-from orbitmq.record.decode import Buffer, Found, Verdict, examine
+from orbitmq.record.decode import Buffer, Found, Verdict, locate, locate_at
 from orbitmq.record.encode import WritableBuffer, check_lengths
 from orbitmq.record.scan import (
     DELAY_TOPIC,
@@ -329,6 +329,26 @@ class _Walker:
 
     @cython.cfunc
     @cython.exceptval(check=False)
+    def holds_zeros(self, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.bint:
+        """Whether a zero byte lies between two positions."""
+        found: cython.p_uchar = cython.cast(
+            cython.p_uchar, memchr(self.bytes_at + start, 0, stop - start)
+        )
+        is_there: cython.bint = found != cython.NULL
+        return is_there
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def has_whole_texts(self) -> cython.bint:
+        """Whether the record has a topic, and no zero bytes in topic and properties."""
+        return (
+            self.topic_start < self.topic_stop
+            and not self.holds_zeros(self.topic_start, self.topic_stop)
+            and not self.holds_zeros(self.properties_start, self.properties_stop)
+        )
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
     def find_properties(self) -> cython.void:
         """Find tag, unique id and keys; of several, the last that has a value."""
         start: cython.Py_ssize_t = self.properties_start
@@ -495,7 +515,7 @@ class _Walker:
         return 0
 
 
-def walk(
+def walk(  # noqa: PLR0913  # flags by name
     buffer: Buffer,
     start: int,
     end: int,
@@ -504,6 +524,8 @@ def walk(
     check_body: bool,
     delay_levels_ms: tuple[int, ...],
     with_keys: bool,
+    check_places: bool = False,
+    check_texts: bool = False,
 ) -> Walk:
     """Walk over `buffer[start:end]`. See scan.py."""
     check_span(buffer, start, end, base_offset)
@@ -512,9 +534,12 @@ def walk(
     base: cython.longlong = base_offset
     checks: cython.bint = check_body
     indexes: cython.bint = with_keys
+    placed: cython.bint = check_places
+    whole: cython.bint = check_texts
     records: cython.Py_ssize_t = 0
     first_store_ms: cython.longlong = 0
     last_store_ms: cython.longlong = 0
+    newest_store_ms: cython.longlong = 0
     walker: _Walker = _Walker.__new__(_Walker)
     walker.runs = {}
     walker.queues = {}
@@ -526,6 +551,11 @@ def walk(
         # `check_span` counted items; a view may have items of several bytes, never of less.
         walker.bytes_at = cython.cast(cython.p_uchar, view.buf)
         while at < stop and walker.locate(at, stop, checks):
+            if placed and (
+                _get_64(walker.bytes_at + at + 28) != base + at
+                or (whole and not walker.has_whole_texts())
+            ):
+                break
             walker.find_properties()
             if not walker.system_flag & 4:
                 walker.take_entry(at, base + at, walker.tag_code(delay_levels_ms))
@@ -533,6 +563,7 @@ def walk(
                 walker.take_keys(base + at)
             records += 1
             last_store_ms = walker.store_ms
+            newest_store_ms = max(newest_store_ms, last_store_ms)
             if first_store_ms == 0:
                 first_store_ms = last_store_ms
             at += walker.size
@@ -540,7 +571,46 @@ def walk(
         PyBuffer_Release(cython.address(view))
     stopped_by = Found(Verdict.NOTHING)
     if at < stop:
-        stopped_by = examine(buffer, at, end, check_body=check_body)
+        met = (
+            locate_at(buffer, at, end, base + at, check_body=check_body, check_texts=check_texts)
+            if check_places
+            else locate(buffer, at, end, check_body=check_body)
+        )
         # Invariant: both forms agree on what is a record.
-        assert stopped_by.verdict is not Verdict.RECORD
-    return Walk(at, stopped_by, records, first_store_ms, last_store_ms, walker.runs, walker.keys)
+        assert isinstance(met, Found)
+        stopped_by = met
+    return Walk(
+        at,
+        stopped_by,
+        records,
+        first_store_ms,
+        last_store_ms,
+        walker.runs,
+        walker.keys,
+        newest_store_ms,
+    )
+
+
+def is_sound(
+    record: bytes, physical_offset: cython.longlong, topic: bytes | None, queue_id: int
+) -> bool:
+    """Whether a record is what a queue entry says. See scan.py."""
+    walker: _Walker = _Walker.__new__(_Walker)
+    walker.bytes_at = _bytes_at(record)
+    record_bytes: cython.Py_ssize_t = len(record)
+    check_body: cython.bint = True
+    if (
+        not walker.locate(0, record_bytes, check_body)
+        or walker.size != record_bytes
+        or _get_64(walker.bytes_at + 28) != physical_offset
+    ):
+        return False
+    if topic is None:
+        return True
+    named: bytes = topic
+    topic_bytes: cython.Py_ssize_t = walker.topic_stop - walker.topic_start
+    return (
+        topic_bytes == len(named)
+        and memcmp(walker.bytes_at + walker.topic_start, _bytes_at(named), topic_bytes) == 0
+        and cython.cast(cython.int, _get_32(walker.bytes_at + 12)) == queue_id
+    )

@@ -1,6 +1,6 @@
 """Walking over records that lie back to back: what queues and index need of each.
 
-The plain form, which the compiled one must equal. A walk ends at the end of its bytes, at a blank
+The plain forms, which the compiled ones must equal. A walk ends at the end of its bytes, at a blank
 record, or at the first bytes that are no record.
 """
 
@@ -13,7 +13,7 @@ from typing import Final
 
 from orbitmq.java_hash import java_hash
 from orbitmq.model import property_names
-from orbitmq.record.decode import Buffer, Found, Places, Verdict, locate
+from orbitmq.record.decode import Buffer, Found, Places, Verdict, locate, locate_at
 from orbitmq.record.layout import ROLLED_BACK, TRANSACTION_MASK, is_queued
 from orbitmq.record.properties import find_property
 
@@ -53,9 +53,10 @@ class Walk:
     runs: dict[tuple[bytes, int], list[Run]] = field(default_factory=dict)
     # Per key of an indexed record: key hash, physical offset, store time, as `KEY` packs them.
     keys: bytearray = field(default_factory=bytearray)
+    newest_store_ms: int = 0
 
 
-def walk(
+def walk(  # noqa: PLR0913  # flags by name
     buffer: Buffer,
     start: int,
     end: int,
@@ -64,13 +65,25 @@ def walk(
     check_body: bool,
     delay_levels_ms: tuple[int, ...],
     with_keys: bool,
+    check_places: bool = False,
+    check_texts: bool = False,
 ) -> Walk:
-    """Walk over `buffer[start:end]`, whose byte 0 has the physical offset `base_offset`."""
+    """Walk over `buffer[start:end]`, whose byte 0 has the physical offset `base_offset`.
+
+    With `check_places` it ends at a record that was written for another offset; with
+    `check_texts`, besides, at one of which a page was lost (see `locate_at`).
+    """
     check_span(buffer, start, end, base_offset)
     result = Walk(start, Found(Verdict.NOTHING))
     at = start
     while at < end:
-        places = locate(buffer, at, end, check_body=check_body)
+        places = (
+            locate_at(
+                buffer, at, end, base_offset + at, check_body=check_body, check_texts=check_texts
+            )
+            if check_places
+            else locate(buffer, at, end, check_body=check_body)
+        )
         if isinstance(places, Found):
             result.stopped_by = places
             break
@@ -80,9 +93,24 @@ def walk(
         result.records += 1
         result.first_store_ms = result.first_store_ms or store_ms
         result.last_store_ms = store_ms
+        result.newest_store_ms = max(result.newest_store_ms, store_ms)
         at = places.end
     result.position = at
     return result
+
+
+def is_sound(record: bytes, physical_offset: int, topic: bytes | None, queue_id: int) -> bool:
+    """Whether a record is whole and what a queue entry says: offset, topic, queue, and its size.
+
+    A `topic` of None stands for a queue whose entries lead to records of other topics.
+    """
+    places = locate_at(record, 0, len(record), physical_offset, check_body=True, check_texts=False)
+    if isinstance(places, Found) or places.end != len(record):
+        return False
+    return topic is None or (
+        record[places.topic_at : places.topic_end] == topic
+        and _HEAD.unpack_from(record)[3] == queue_id
+    )
 
 
 def check_span(buffer: Buffer, start: int, end: int, base_offset: int) -> None:

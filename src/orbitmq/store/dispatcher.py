@@ -106,6 +106,7 @@ class Dispatcher:
             check_body=False,
             delay_levels_ms=self._delay_levels_ms,
             with_keys=self._indexes is not None,
+            check_places=True,
         )
         with self._queues.lock:
             for (topic, queue_id), runs in found.runs.items():

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from orbitmq.errors import StoreDamagedError
 from orbitmq.model.queues import QueueOffset
+from orbitmq.record.codec import is_sound
 from orbitmq.store.consume_queue import ENTRY, ENTRY_BYTES
 from orbitmq.store.record_checks import damage_of
 from orbitmq.store.stand_ins import is_stand_in
@@ -104,8 +105,14 @@ class QueueReader:
             per_file = queue.entries_per_file
             result.next_offset = QueueOffset((offset // per_file + 1) * per_file)
             return result
-        limits = _Limits(self._config, count_max, min(bytes_max, _READ_BYTES_MAX))
-        self._collect(queue, entries, result, limits, tag_filter, record_filter)
+        self._collect(
+            queue,
+            entries,
+            result,
+            _Limits(self._config, count_max, min(bytes_max, _READ_BYTES_MAX)),
+            tag_filter,
+            record_filter,
+        )
         return result
 
     def _collect(
@@ -117,15 +124,22 @@ class QueueReader:
         tag_filter: TagFilter | None,
         record_filter: RecordFilter | None,
     ) -> None:
-        log_end = self._log.end
-        skip_below = scanned = 0
+        # Perf: local names and one compiled check a record; an object, or a call more of our own,
+        # is felt here.
+        topic = None if queue.topic.startswith(_SHARED_RECORDS) else queue.topic.encode()
+        queue_id, near_bytes, log = queue.queue_id, self._near_bytes, self._log
+        log_end = log.end
+        newest, newest_start = log.newest_view()
+        records = result.records
+        taken_bytes = skip_below = scanned = 0
+        number = result.next_offset
         missed = ReadStatus.NO_MATCHED_MESSAGE
         for physical_offset, record_bytes, tag_hash in ENTRY.iter_unpack(entries):
-            near = log_end - physical_offset <= self._near_bytes
-            if limits.are_reached(result, record_bytes, near=near):
+            near = log_end - physical_offset <= near_bytes
+            # Never before the first record, however large it is.
+            if records and limits.are_reached(len(records), taken_bytes, record_bytes, near=near):
                 break
-            number = result.next_offset
-            result.next_offset = QueueOffset(number + 1)
+            number += 1  # type: ignore[assignment]  # Perf: see above
             scanned = physical_offset
             if physical_offset < skip_below:
                 continue
@@ -133,18 +147,24 @@ class QueueReader:
                 result.filtered_count += 1
                 missed = ReadStatus.NO_MATCHED_MESSAGE
                 continue
-            read = self._log.read if near else self._log.pread
-            record = read(physical_offset, record_bytes)
+            at = physical_offset - newest_start
+            if (
+                near
+                and newest is not None
+                and at >= 0
+                and physical_offset + record_bytes <= log_end
+            ):
+                record: bytes | None = bytes(newest[at : at + record_bytes])
+            else:
+                record = log.pread(physical_offset, record_bytes)
             if record is None:
                 missed = ReadStatus.MESSAGE_WAS_REMOVING
-                file_bytes = self._log.file_bytes
-                skip_below = (physical_offset // file_bytes + 1) * file_bytes
+                skip_below = (physical_offset // log.file_bytes + 1) * log.file_bytes
                 continue
-            damage = self._damage(queue, number, physical_offset, record)
-            if damage is not None:
-                if not result.records:
-                    raise damage
-                result.next_offset = number
+            if not is_sound(record, physical_offset, topic, queue_id):
+                number -= 1  # type: ignore[assignment]  # Perf: see above
+                if not records:
+                    raise self._damage(queue, number, physical_offset, record)
                 break
             if is_stand_in(record):
                 # Its message is lost; the consumer goes on behind it.
@@ -155,15 +175,18 @@ class QueueReader:
                 result.filtered_count += 1
                 missed = ReadStatus.NO_MATCHED_MESSAGE
                 continue
-            result.records.append(record)
-            result.record_bytes += record_bytes
+            records.append(record)
+            taken_bytes += record_bytes
             skip_below = 0
-        result.status = ReadStatus.FOUND if result.records else missed
-        result.far_behind = log_end - scanned > self._near_bytes
+        result.next_offset = number
+        result.record_bytes = taken_bytes
+        result.status = ReadStatus.FOUND if records else missed
+        result.far_behind = log_end - scanned > near_bytes
 
     def _damage(
         self, queue: ConsumeQueue, number: QueueOffset, physical_offset: int, record: bytes
-    ) -> StoreDamagedError | None:
+    ) -> StoreDamagedError:
+        """Say in an error what is wrong with a record."""
         shared = queue.topic.startswith(_SHARED_RECORDS)
         damage = damage_of(
             record,
@@ -171,8 +194,6 @@ class QueueReader:
             topic=None if shared else queue.topic.encode(),
             queue_id=queue.queue_id,
         )
-        if not damage:
-            return None
         file = self._log.file_at(physical_offset)
         where = f"{file.path} at byte {physical_offset - file.first_offset}" if file else "the log"
         return StoreDamagedError(
@@ -183,26 +204,25 @@ class QueueReader:
 
 
 class _Limits:
-    """How much one read may return."""
+    """How much one read may return: near the end of the log, and far behind it."""
 
-    __slots__ = ("_bytes_max", "_config", "_count_max")
+    __slots__ = ("_far", "_near", "_stop_bytes")
 
     def __init__(self, config: StoreConfig, count_max: int, bytes_max: int) -> None:
-        self._config = config
-        self._count_max = count_max
-        self._bytes_max = bytes_max
+        self._near = (
+            min(count_max, config.memory_count_max),
+            min(bytes_max, config.memory_bytes_max),
+        )
+        self._far = min(count_max, config.disk_count_max), min(bytes_max, config.disk_bytes_max)
+        self._stop_bytes = max(bytes_max, _READ_BYTES_MIN)
 
-    def are_reached(self, result: Read, record_bytes: int, *, near: bool) -> bool:
-        """Whether a record more would be too much; never before the first, however large."""
-        if not result.records:
-            return False
-        config = self._config
-        count_limit = config.memory_count_max if near else config.disk_count_max
-        bytes_limit = config.memory_bytes_max if near else config.disk_bytes_max
+    def are_reached(self, count: int, taken_bytes: int, record_bytes: int, *, near: bool) -> bool:
+        """Whether a record more would be too much."""
+        count_max, bytes_max = self._near if near else self._far
         return (
-            len(result.records) >= min(self._count_max, count_limit)
-            or result.record_bytes + record_bytes > min(bytes_limit, self._bytes_max)
-            or result.record_bytes >= max(self._bytes_max, _READ_BYTES_MIN)
+            count >= count_max
+            or taken_bytes + record_bytes > bytes_max
+            or taken_bytes >= self._stop_bytes
         )
 
 

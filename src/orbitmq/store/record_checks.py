@@ -11,14 +11,18 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from orbitmq.record.decode import Buffer, Found, Places, Verdict, locate
-from orbitmq.record.layout import BORN_HOST_AT, BORN_HOST_V6, QUEUE_OFFSET_AT, SYSTEM_FLAG_AT
+from orbitmq.record.decode import Buffer, Found, Places, locate, locate_at
+from orbitmq.record.layout import (
+    BORN_HOST_AT,
+    BORN_HOST_V6,
+    PHYSICAL_OFFSET_AT,
+    QUEUE_OFFSET_AT,
+    SYSTEM_FLAG_AT,
+)
 
 _QUEUE_ID_AT: Final = 12
-_PHYSICAL_OFFSET_AT: Final = 28
 _INT: Final = struct.Struct(">i")
 _LONG: Final = struct.Struct(">q")
-_SIZE: Final = struct.Struct(">I")
 # Enough of a record to find its store time.
 HEAD_BYTES: Final = BORN_HOST_AT + 20 + 8
 
@@ -43,30 +47,7 @@ UNCHECKED_WHEN_REBUILT: Final = (*UNCHECKED_FIELDS, "queue id", "topic")
 
 def locate_whole(buffer: Buffer, at: int, end: int, physical_offset: int) -> Places | Found:
     """Find the record at `buffer[at:end]`, or say what lies there; for what may be torn."""
-    places = locate(buffer, at, end, check_body=True)
-    if isinstance(places, Found):
-        return places
-    misplaced = _misplaced(buffer, at, physical_offset)
-    if misplaced:
-        return Found(Verdict.BROKEN, places.end - at, misplaced)
-    text = bytes(buffer[places.topic_at : places.topic_end])
-    text += bytes(buffer[places.properties_at : places.end])
-    if places.topic_at == places.topic_end or b"\0" in text:
-        return Found(Verdict.BROKEN, places.end - at, "zero bytes in topic or properties")
-    return places
-
-
-def first_misplaced(buffer: Buffer, start: int, end: int, base_offset: int) -> int | None:
-    """Find the first record between two positions that was not written for where it lies.
-
-    Every record between them is known to be sound otherwise.
-    """
-    at = start
-    while at < end:
-        if _LONG.unpack_from(buffer, at + _PHYSICAL_OFFSET_AT)[0] != base_offset + at:
-            return at
-        at += _SIZE.unpack_from(buffer, at)[0]
-    return None
+    return locate_at(buffer, at, end, physical_offset, check_body=True, check_texts=True)
 
 
 def damage_of(
@@ -86,9 +67,11 @@ def damage_of(
         return f"{places.verdict.value} {places.reason}".strip()
     if places.end != len(record):
         return f"it has {places.end} bytes; its queue says {len(record)}"
-    misplaced = _misplaced(record, 0, physical_offset)
-    if misplaced or topic is None:
-        return misplaced
+    (written_for,) = _LONG.unpack_from(record, PHYSICAL_OFFSET_AT)
+    if written_for != physical_offset:
+        return f"it was written for offset {written_for}"
+    if topic is None:
+        return ""
     if record[places.topic_at : places.topic_end] != topic:
         found = record[places.topic_at : places.topic_end].decode(errors="replace")
         return f"its topic is {found!r}"
@@ -106,8 +89,3 @@ def store_ms_of(head: bytes) -> int:
     (system_flag,) = _INT.unpack_from(head, SYSTEM_FLAG_AT)
     (store_ms,) = _LONG.unpack_from(head, BORN_HOST_AT + (20 if system_flag & BORN_HOST_V6 else 8))
     return int(store_ms)
-
-
-def _misplaced(buffer: Buffer, at: int, physical_offset: int) -> str:
-    (found,) = _LONG.unpack_from(buffer, at + _PHYSICAL_OFFSET_AT)
-    return f"it was written for offset {found}" if found != physical_offset else ""

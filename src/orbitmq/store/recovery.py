@@ -27,8 +27,6 @@ from orbitmq.store.checkpoint import SAFETY_MS, Checkpoint
 from orbitmq.store.file_names import file_name
 from orbitmq.store.record_checks import (
     HEAD_BYTES,
-    first_misplaced,
-    locate_whole,
     store_ms_of,
 )
 
@@ -153,23 +151,27 @@ def _walk_file(
     at = position - base
     flushed_at = min(flushed - base, file.file_bytes)
     records, newest_ms = 0, 0
-    if at < flushed_at:
-        found = walk(
-            view, at, flushed_at, base, check_body=check_bodies, delay_levels_ms=(), with_keys=False
-        )
-        misplaced = first_misplaced(view, at, found.position, base)
-        if misplaced is not None:
-            return misplaced, 0, 0, Found(Verdict.BROKEN, reason="it was written for another place")
-        records, newest_ms, at = found.records, found.last_store_ms, found.position
-        if at < flushed_at:
-            return at, records, newest_ms, found.stopped_by
-    while True:
-        places = locate_whole(view, at, file.file_bytes, base + at)
-        if isinstance(places, Found):
-            return at, records, newest_ms, places
-        newest_ms = max(newest_ms, store_ms_of(bytes(view[at : at + HEAD_BYTES])))
-        records += 1
-        at = places.end
+    stopped = Found(Verdict.NOTHING)
+    # What was not flushed may be torn by the crash, so more is asked of it.
+    for end, torn in ((flushed_at, False), (file.file_bytes, True)):
+        if at < end:
+            found = walk(
+                view,
+                at,
+                end,
+                base,
+                check_body=check_bodies or torn,
+                delay_levels_ms=(),
+                with_keys=False,
+                check_places=True,
+                check_texts=torn,
+            )
+            at, stopped = found.position, found.stopped_by
+            records += found.records
+            newest_ms = max(newest_ms, found.newest_store_ms)
+            if at < end:
+                break
+    return at, records, newest_ms, stopped
 
 
 def _damage(

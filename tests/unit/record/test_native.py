@@ -171,6 +171,8 @@ def _assert_walks_alike(
     *,
     check_body: bool,
     with_keys: bool = True,
+    check_places: bool = False,
+    check_texts: bool = False,
 ) -> Walk:
     def outcome(walk: Callable[..., Walk]) -> object:
         return _outcome(
@@ -182,6 +184,8 @@ def _assert_walks_alike(
             check_body=check_body,
             delay_levels_ms=LEVELS,
             with_keys=with_keys,
+            check_places=check_places,
+            check_texts=check_texts,
         )
 
     compiled, plain = outcome(native.walk), outcome(scan.walk)
@@ -257,6 +261,70 @@ def test_parts_of_a_buffer_are_walked_over_alike(seed: int, *, check_body: bool)
             delay_levels_ms=LEVELS,
             with_keys=True,
         )
+
+
+@pytest.mark.parametrize("check_texts", [True, False])
+@pytest.mark.parametrize("seed", range(4))
+def test_records_in_their_places_are_walked_over_alike(seed: int, *, check_texts: bool) -> None:
+    rng = random.Random(seed)
+    passed = 0
+    for _ in range(1000):
+        base = rng.randrange(2**40)
+        buffer = bytearray()
+        for _ in range(4):
+            at = base + len(buffer) + (rng.randrange(8) == 0)
+            buffer += replace(random_sample(rng), physical_offset=at).encode()
+        if rng.randrange(2):
+            damage(rng, buffer)
+        passed += _assert_walks_alike(
+            buffer,
+            0,
+            len(buffer),
+            base,
+            check_body=True,
+            check_places=True,
+            check_texts=check_texts,
+        ).records
+
+    assert passed > 1000
+
+
+# --- checking -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_records_are_found_sound_alike(seed: int) -> None:
+    rng = random.Random(seed)
+    sound = 0
+    for _ in range(2000):
+        sample = random_sample(rng)
+        record = bytearray(sample.encode())
+        for _ in range(rng.randrange(3)):
+            if record:
+                damage(rng, record)
+        arguments = (
+            bytes(record),
+            rng.choice([sample.physical_offset, sample.physical_offset, 5, 2**63 - 1]),
+            rng.choice([sample.topic, sample.topic, None, b"others"]),
+            rng.choice([sample.queue_id, sample.queue_id, 5]),
+        )
+        compiled = native.is_sound(*arguments)
+        assert compiled is scan.is_sound(*arguments), arguments
+        sound += compiled
+
+    assert sound > 200
+
+
+def test_every_changed_byte_of_a_record_is_found_sound_alike() -> None:
+    record = KNOWN.encode()
+
+    for at in range(len(record)):
+        for value in range(256):
+            changed = bytes(record[:at]) + bytes([value]) + bytes(record[at + 1 :])
+            arguments = (changed, KNOWN.physical_offset, KNOWN.topic, KNOWN.queue_id)
+            assert native.is_sound(*arguments) is scan.is_sound(*arguments), (at, value)
+    for end in range(len(record)):
+        assert not native.is_sound(record[:end], KNOWN.physical_offset, None, 0)
 
 
 def test_every_end_in_a_record_is_walked_over_alike() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,7 @@ from orbitmq.record.scan import (
     Walk,
     hash_key,
     hash_tag,
+    is_sound,
     message_keys,
     record_tag_code,
     walk,
@@ -293,3 +295,63 @@ def test_a_walk_over_damage_finds_what_reading_one_by_one_finds(seed: int) -> No
         for _ in range(found.records):
             at += decode_record(buffer, at).size
         assert at == found.position <= len(buffer)
+
+
+# --- places and texts ---------------------------------------------------------------------------
+
+
+def _walk_in_places(buffer: bytes, *, check_texts: bool = False) -> Walk:
+    return walk(
+        buffer,
+        0,
+        len(buffer),
+        KNOWN.physical_offset,
+        check_body=True,
+        delay_levels_ms=(),
+        with_keys=False,
+        check_places=True,
+        check_texts=check_texts,
+    )
+
+
+def test_a_walk_ends_at_a_record_that_was_written_for_another_place() -> None:
+    second = replace(KNOWN, physical_offset=KNOWN.physical_offset + KNOWN.size)
+
+    found = _walk_in_places(KNOWN.encode() + second.encode() + KNOWN.encode())
+
+    assert (found.records, found.position) == (2, 2 * KNOWN.size)
+    assert found.stopped_by.verdict is Verdict.BROKEN
+    assert found.stopped_by.reason == f"it was written for offset {KNOWN.physical_offset}"
+
+
+@pytest.mark.parametrize("changes", [{"topic": b""}, {"topic": b"a\0"}, {"properties": b"a\0b"}])
+def test_a_walk_over_what_may_be_torn_ends_at_zero_bytes(changes: dict[str, Any]) -> None:
+    record = replace(KNOWN, **changes).encode()
+
+    assert _walk_in_places(record).records == 1
+    found = _walk_in_places(record, check_texts=True)
+
+    assert (found.records, found.stopped_by.reason) == (0, "zero bytes in topic or properties")
+    assert _walk_in_places(KNOWN.encode(), check_texts=True).records == 1
+
+
+def test_a_walk_tells_the_newest_store_time_beside_the_last() -> None:
+    found = _walk(replace(KNOWN, store_ms=900).encode() + replace(KNOWN, store_ms=300).encode())
+
+    assert (found.newest_store_ms, found.last_store_ms) == (900, 300)
+
+
+# --- one record ---------------------------------------------------------------------------------
+
+
+def test_a_record_is_sound_when_it_is_what_its_queue_entry_says() -> None:
+    record, offset = KNOWN.encode(), KNOWN.physical_offset
+
+    assert is_sound(record, offset, b"T", 1)
+    assert is_sound(record, offset, None, 99), "a queue that leads to other topics"
+    assert not is_sound(record, offset + 1, b"T", 1)
+    assert not is_sound(record, offset, b"U", 1)
+    assert not is_sound(record, offset, b"T", 2)
+    assert not is_sound(record + b"x", offset, b"T", 1)
+    assert not is_sound(record[:-1], offset, b"T", 1)
+    assert not is_sound(record.replace(b"hi", b"ho"), offset, b"T", 1)

@@ -53,7 +53,7 @@ class Bench(NamedTuple):
         return self.appender.append(*_arguments(**changes))
 
     def message(self, place: Place) -> StoredMessage:
-        record = self.log.read(place[0], place[1])
+        record = self.log.pread(place[0], place[1])
         assert record is not None
         return decode_record(record)
 

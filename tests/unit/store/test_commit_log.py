@@ -30,9 +30,9 @@ def test_bytes_lie_one_behind_the_other(tmp_path: Path) -> None:
     first, second = write(log, b"a" * 100), write(log, b"b" * 50)
 
     assert (first, second, log.end) == (0, 100, 150)
-    assert log.read(0, 150) == b"a" * 100 + b"b" * 50
+    assert log.pread(0, 150) == b"a" * 100 + b"b" * 50
     assert log.pread(90, 20) == b"a" * 10 + b"b" * 10
-    assert log.read(100, 51) is None
+    assert log.pread(100, 51) is None
     assert (tmp_path / "00000000000000000000").stat().st_size == FILE_BYTES
 
 
@@ -76,10 +76,10 @@ def test_bytes_are_there_once_the_end_has_moved(tmp_path: Path) -> None:
 
     file = log.room(50)
     file.view[100:150] = b"b" * 50
-    assert (log.end, log.read(100, 50)) == (100, None)
+    assert (log.end, log.pread(100, 50)) == (100, None)
     log.end = PhysicalOffset(150)
 
-    assert log.read(100, 50) == b"b" * 50
+    assert log.pread(100, 50) == b"b" * 50
 
 
 def test_a_full_disk_leaves_the_log_as_it_was(
@@ -225,7 +225,7 @@ def test_the_oldest_file_is_deleted_while_others_are_read_and_the_last_one_never
     assert log.delete_first() == FILE_BYTES
     assert log.start == FILE_BYTES
     assert log.pread(0, 10) is None
-    assert log.read(FILE_BYTES, 10) == b"a" * 10
+    assert log.pread(FILE_BYTES, 10) == b"a" * 10
     with pytest.raises(StateError, match="never deleted"):
         log.delete_first()
 

@@ -8,7 +8,6 @@ from orbitmq.record.hosts import encode_host
 from orbitmq.store.record_checks import (
     HEAD_BYTES,
     damage_of,
-    first_misplaced,
     locate_whole,
     queue_offset_of,
     store_ms_of,
@@ -61,15 +60,6 @@ def test_a_record_without_a_topic_is_broken() -> None:
     record = _record(topic=b"")
 
     assert _verdict(locate_whole(record, 0, len(record), 500)) is Verdict.BROKEN
-
-
-def test_the_first_misplaced_record_is_found() -> None:
-    first = _record(0)
-    second, third = _record(len(first)), _record(9999)
-    records = first + second + third
-
-    assert first_misplaced(records, 0, len(first + second), 0) is None
-    assert first_misplaced(records, 0, len(records), 0) == len(first + second)
 
 
 def test_a_queue_knows_when_a_record_is_not_its_own() -> None:

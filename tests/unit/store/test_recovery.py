@@ -92,7 +92,7 @@ def test_a_broken_record_above_what_was_flushed_is_a_tear(tmp_path: Path) -> Non
     assert "checksum" in found.torn_reason
 
 
-@pytest.mark.parametrize(("at", "reason"), [(200, "checksum"), (35, "written for another place")])
+@pytest.mark.parametrize(("at", "reason"), [(200, "checksum"), (35, "written for offset")])
 def test_a_broken_record_below_what_was_flushed_is_damage(
     tmp_path: Path, at: int, reason: str
 ) -> None:
