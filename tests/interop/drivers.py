@@ -10,7 +10,7 @@ import json
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -45,6 +45,27 @@ class Received:
     message_id: str
     queue_id: int
     reconsume_times: int
+    # Shown by the Java driver only.
+    topic: str = ""
+    flag: int = 0
+    properties: dict[str, str] = field(default_factory=dict)
+    born_ms: int = 0
+    born_host: str = ""
+    store_host: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """A message that a Java producer is to send, written down."""
+
+    body: str
+    tags: str = ""
+    keys: str = ""
+    properties: dict[str, str] = field(default_factory=dict)
+    flag: int = 0
+    delay_level: int = 0
+    # Of a transaction: a name of Java's LocalTransactionState.
+    ending: str = ""
 
 
 class Driver:
@@ -185,6 +206,52 @@ class JavaDriver(Driver):
         if complained and not (complaint and complaint in complained):
             raise DriverError(f"mqadmin {' '.join(arguments)}\n{printed}{complained}")
         return printed
+
+    def produce_listed(
+        self,
+        namesrv: str,
+        topic: str,
+        messages: Sequence[Listed],
+        *,
+        batch: bool = False,
+        compression: str = "ZLIB",
+    ) -> dict[str, str]:
+        """Send these messages; returns their ids, each with the one that names its offset."""
+        sent = self.call(
+            "produce_listed",
+            namesrv=namesrv,
+            topic=topic,
+            group="interop-producers",
+            messages=[asdict(message) for message in messages],
+            batch=batch,
+            compression=compression,
+        )
+        return dict(zip(sent["message_ids"], sent["offset_ids"], strict=True))
+
+    def open_transactions(self, producer: str, namesrv: str, *, group: str, topic: str) -> None:
+        """Start a producer of transactions; it commits each that a broker asks it about.
+
+        Its first message, `hello` to `topic`, makes it known to the brokers.
+        """
+        self.call("open_transactions", producer=producer, namesrv=namesrv, group=group, topic=topic)
+
+    def transact(self, producer: str, topic: str, messages: Sequence[Listed]) -> list[str]:
+        """Send messages in transactions that end as each says; returns their ids."""
+        listed = [asdict(message) for message in messages]
+        ids: list[str] = self.call("transact", producer=producer, topic=topic, messages=listed)[
+            "message_ids"
+        ]
+        return ids
+
+    def find(self, namesrv: str, topic: str, keys: Sequence[str]) -> dict[str, list[Received]]:
+        """Ask a broker's index for the messages of each key."""
+        found = self.call("find", namesrv=namesrv, topic=topic, keys=keys)
+        return {key: [Received(**message) for message in found[key]] for key in keys}
+
+    def view(self, namesrv: str, topic: str, ids: Sequence[str]) -> dict[str, Received]:
+        """Ask a broker for messages by the ids that name their offsets."""
+        seen = self.call("view", namesrv=namesrv, topic=topic, ids=ids)
+        return {message_id: Received(**seen[message_id]) for message_id in ids}
 
     def route(self, namesrv: str, topic: str) -> dict[str, Any]:
         """The route of a topic as the admin client sees it."""

@@ -12,7 +12,7 @@ from tests.interop.processes import ChildProcess, free_port
 from tests.interop.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 CLUSTER = "InteropCluster"
 START_TIMEOUT_S = 60
@@ -106,14 +106,21 @@ class OfficialNameServer:
 class OfficialBroker:
     """An official broker of one line, a master without slaves, known to `name_servers`."""
 
-    def __init__(self, line: str, name: str, folder: Path, name_servers: Sequence[str]) -> None:
+    def __init__(
+        self,
+        line: str,
+        name: str,
+        folder: Path,
+        name_servers: Sequence[str],
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         self.line = line
         self.name = name
         self.name_servers = tuple(name_servers)
         # Beside its own port a broker listens two below (VIP) and one above (replication).
         port = free_port(-2, 1)
         self.address = f"127.0.0.1:{port}"
-        settings = _write_settings(
+        file = _write_settings(
             folder / "broker.conf",
             {
                 "brokerClusterName": CLUSTER,
@@ -134,6 +141,7 @@ class OfficialBroker:
                 # A loaded machine must not turn into refused messages.
                 "waitTimeMillsInSendQueue": "5000",
                 "osPageCacheBusyTimeOutMills": "5000",
+                **(settings or {}),
             },
         )
         self.process = ChildProcess(
@@ -144,7 +152,7 @@ class OfficialBroker:
                 folder,
                 "org.apache.rocketmq.broker.BrokerStartup",
                 "-c",
-                str(settings),
+                str(file),
             ),
             folder,
             environment={"ROCKETMQ_HOME": str(folder)},

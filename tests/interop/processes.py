@@ -128,7 +128,7 @@ class ChildProcess:
         self._popen.kill()
         self._forget()
 
-    def stop(self) -> None:
+    def stop(self, *, timeout_s: float = _STOP_TIMEOUT_S) -> None:
         """End the process in good order, or kill it when that takes too long."""
         if self._popen is None:
             return
@@ -136,7 +136,7 @@ class ChildProcess:
             self._popen.send_signal(signal.SIGCONT)
             self._popen.terminate()
             try:
-                self._popen.wait(_STOP_TIMEOUT_S)
+                self._popen.wait(timeout_s)
             except subprocess.TimeoutExpired:
                 self._popen.kill()
         self._forget()

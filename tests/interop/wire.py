@@ -16,6 +16,8 @@ from tests.interop.waiting import wait_until
 
 UPDATE_AND_CREATE_TOPIC = 17
 UPDATE_BROKER_CONFIG = 25
+GET_MAX_OFFSET = 30
+SEND_BACK = 36
 GET_KV_CONFIG = 101
 GET_ROUTE = 105
 GET_CLUSTERS = 106
@@ -133,6 +135,30 @@ def create_topic(broker: str, topic: str, *, queues: int = 4) -> None:
             "topicFilterType": "SINGLE_TAG",
             "topicSysFlag": "0",
             "order": "false",
+        },
+    )
+    assert answer.code == SUCCESS, answer
+
+
+def max_offset(broker: str, topic: str, queue_id: int) -> int:
+    """The number behind the last message of a queue."""
+    answer = ask(broker, GET_MAX_OFFSET, {"topic": topic, "queueId": str(queue_id)})
+    return int(answer.fields["offset"]) if answer.code == SUCCESS else 0
+
+
+def send_back(broker: str, offset: int, *, group: str, topic: str, delay_level: int = 1) -> None:
+    """Turn down the message at a physical offset: the broker delivers it to the group again."""
+    answer = ask(
+        broker,
+        SEND_BACK,
+        {
+            "offset": str(offset),
+            "group": group,
+            "delayLevel": str(delay_level),
+            "originMsgId": "",
+            "originTopic": topic,
+            "unitMode": "false",
+            "maxReconsumeTimes": "16",
         },
     )
     assert answer.code == SUCCESS, answer

@@ -6,20 +6,33 @@ import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.security.Permission;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Map;
 import java.util.UUID;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.common.MixAll;
+import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
 
-/** Administration: any {@code mqadmin} command line, and {@code route} as the admin client sees it. */
+/**
+ * Administration: any {@code mqadmin} command line, {@code route} as the admin client sees it,
+ * messages by keys ({@code find}) and by the ids that name an offset ({@code view}).
+ */
 final class Admin {
+    private static final int FOUND_MAX = 32;
+    // RocketMQ's own constant moved to another package between the lines.
+    private static final int NO_MESSAGE = 208;
+
     private Admin() {
     }
 
     static void register(Map<String, Scenario> scenarios) {
         scenarios.put("mqadmin", Admin::mqadmin);
         scenarios.put("route", Admin::route);
+        scenarios.put("find", Admin::find);
+        scenarios.put("view", Admin::view);
         System.setSecurityManager(new StayAlive());
     }
 
@@ -48,15 +61,62 @@ final class Admin {
     }
 
     private static Object route(JSONObject args) throws Exception {
+        return withClient(args, admin ->
+            JSON.parse(JSON.toJSONString(admin.examineTopicRouteInfo(args.getString("topic")))));
+    }
+
+    private static Object find(JSONObject args) throws Exception {
+        return withClient(args, admin -> {
+            JSONObject found = new JSONObject();
+            for (String key : args.getJSONArray("keys").toJavaList(String.class)) {
+                found.put(key, messages(admin, args.getString("topic"), key));
+            }
+            return found;
+        });
+    }
+
+    private static List<JSONObject> messages(DefaultMQAdminExt admin, String topic, String key)
+        throws Exception {
+        List<JSONObject> messages = new ArrayList<>();
+        try {
+            for (MessageExt message
+                : admin.queryMessage(topic, key, FOUND_MAX, 0, Long.MAX_VALUE).getMessageList()) {
+                messages.add(Consuming.shown(message));
+            }
+        } catch (MQClientException failure) {
+            if (failure.getResponseCode() != NO_MESSAGE) {
+                throw failure;
+            }
+        }
+        return messages;
+    }
+
+    private static Object view(JSONObject args) throws Exception {
+        return withClient(args, admin -> {
+            JSONObject seen = new JSONObject();
+            for (String id : args.getJSONArray("ids").toJavaList(String.class)) {
+                seen.put(id, Consuming.shown(admin.viewMessage(args.getString("topic"), id)));
+            }
+            return seen;
+        });
+    }
+
+    private static Object withClient(JSONObject args, Question question) throws Exception {
         DefaultMQAdminExt admin = new DefaultMQAdminExt();
         admin.setNamesrvAddr(args.getString("namesrv"));
         admin.setInstanceName(UUID.randomUUID().toString());
         admin.start();
         try {
-            return JSON.parse(JSON.toJSONString(admin.examineTopicRouteInfo(args.getString("topic"))));
+            return question.ask(admin);
         } finally {
             admin.shutdown();
         }
+    }
+
+    /** Something to ask an admin client. */
+    @FunctionalInterface
+    private interface Question {
+        Object ask(DefaultMQAdminExt admin) throws Exception;
     }
 
     /** Thrown in place of an exit that a command asked for. */

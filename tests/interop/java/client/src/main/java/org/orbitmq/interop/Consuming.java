@@ -1,11 +1,15 @@
 package org.orbitmq.interop;
 
 import com.alibaba.fastjson.JSONObject;
+import java.net.InetSocketAddress;
+import java.net.SocketAddress;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.UUID;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
@@ -14,7 +18,11 @@ import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
 
-/** Receiving: {@code consume} runs a push consumer until enough messages came or time is up. */
+/**
+ * Receiving: {@code consume} runs a push consumer until enough messages came or time is up.
+ *
+ * <p>A message that comes twice, as brokers do not rule out, is shown twice and counts once.
+ */
 final class Consuming {
     private static final int HEARTBEAT_INTERVAL_MS = 2_000;
 
@@ -28,6 +36,7 @@ final class Consuming {
     private static Object consume(JSONObject args) throws Exception {
         List<JSONObject> received = new ArrayList<>();
         CountDownLatch missing = new CountDownLatch(args.getIntValue("count"));
+        Set<String> seen = ConcurrentHashMap.newKeySet();
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(args.getString("group"));
         consumer.setNamesrvAddr(args.getString("namesrv"));
         consumer.setInstanceName(UUID.randomUUID().toString());
@@ -41,7 +50,9 @@ final class Consuming {
                 synchronized (received) {
                     received.add(shown(message));
                 }
-                missing.countDown();
+                if (seen.add(message.getMsgId())) {
+                    missing.countDown();
+                }
             }
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
@@ -56,14 +67,27 @@ final class Consuming {
         }
     }
 
-    private static JSONObject shown(MessageExt message) {
+    /** What a test may want to know of a message. */
+    static JSONObject shown(MessageExt message) {
+        // A body without bytes is read as none.
+        byte[] body = message.getBody() == null ? new byte[0] : message.getBody();
         JSONObject shown = new JSONObject();
-        shown.put("body", new String(message.getBody(), StandardCharsets.UTF_8));
+        shown.put("topic", message.getTopic());
+        shown.put("body", new String(body, StandardCharsets.UTF_8));
         shown.put("tags", message.getTags());
         shown.put("keys", message.getKeys());
+        shown.put("flag", message.getFlag());
+        shown.put("properties", message.getProperties());
         shown.put("message_id", message.getMsgId());
         shown.put("queue_id", message.getQueueId());
         shown.put("reconsume_times", message.getReconsumeTimes());
+        shown.put("born_ms", message.getBornTimestamp());
+        shown.put("born_host", host(message.getBornHost()));
+        shown.put("store_host", host(message.getStoreHost()));
         return shown;
+    }
+
+    private static String host(SocketAddress address) {
+        return ((InetSocketAddress) address).getAddress().getHostAddress();
     }
 }

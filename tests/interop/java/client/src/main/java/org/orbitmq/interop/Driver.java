@@ -32,6 +32,7 @@ public final class Driver {
     private Driver() {
         scenarios.put("ping", args -> Map.of("java", System.getProperty("java.version")));
         Producing.register(scenarios);
+        Transacting.register(scenarios);
         Consuming.register(scenarios);
         Admin.register(scenarios);
         Filtering.register(scenarios);

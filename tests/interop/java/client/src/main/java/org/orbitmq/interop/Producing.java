@@ -9,20 +9,24 @@ import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.common.MixAll;
 import org.apache.rocketmq.common.message.Message;
 
 /**
  * Sending: {@code produce} with a producer of its own, or {@code open_producer}, {@code send} any
  * number of times and {@code close_producer} with one that lives on between requests.
+ *
+ * <p>{@code produce_listed} sends the very messages it is given, one by one or as one batch.
  */
 final class Producing {
-    private static final Map<String, DefaultMQProducer> OPEN = new ConcurrentHashMap<>();
+    static final Map<String, DefaultMQProducer> OPEN = new ConcurrentHashMap<>();
 
     private Producing() {
     }
 
     static void register(Map<String, Scenario> scenarios) {
         scenarios.put("produce", Producing::produce);
+        scenarios.put("produce_listed", Producing::produceListed);
         scenarios.put("open_producer", Producing::open);
         scenarios.put("send", args -> send(OPEN.get(args.getString("producer")), args));
         scenarios.put("close_producer", Producing::close);
@@ -35,6 +39,59 @@ final class Producing {
         } finally {
             producer.shutdown();
         }
+    }
+
+    private static Object produceListed(JSONObject args) throws Exception {
+        List<Message> messages = new ArrayList<>();
+        for (Object listed : args.getJSONArray("messages")) {
+            messages.add(message(args.getString("topic"), (JSONObject) listed));
+        }
+        DefaultMQProducer producer = compressing(args);
+        try {
+            List<String> ids = new ArrayList<>();
+            List<String> offsetIds = new ArrayList<>();
+            if (args.getBooleanValue("batch")) {
+                note(producer.send(messages), ids, offsetIds);
+            } else {
+                for (Message message : messages) {
+                    note(producer.send(message), ids, offsetIds);
+                }
+            }
+            return Map.of("message_ids", ids, "offset_ids", offsetIds);
+        } finally {
+            producer.shutdown();
+        }
+    }
+
+    /** A batch has its ids in one text. */
+    private static void note(SendResult sent, List<String> ids, List<String> offsetIds) {
+        ids.addAll(List.of(sent.getMsgId().split(",")));
+        offsetIds.addAll(List.of(sent.getOffsetMsgId().split(",")));
+    }
+
+    /** Starts a producer that compresses as told; it reads this property when it is made. */
+    private static synchronized DefaultMQProducer compressing(JSONObject args) throws Exception {
+        System.setProperty(MixAll.MESSAGE_COMPRESS_TYPE, args.getString("compression"));
+        try {
+            return started(args);
+        } finally {
+            System.clearProperty(MixAll.MESSAGE_COMPRESS_TYPE);
+        }
+    }
+
+    /** The message that a test wrote down. */
+    static Message message(String topic, JSONObject listed) {
+        byte[] body = listed.getString("body").getBytes(StandardCharsets.UTF_8);
+        Message message = new Message(topic, listed.getString("tags"), listed.getString("keys"), body);
+        message.setFlag(listed.getIntValue("flag"));
+        if (listed.getIntValue("delay_level") > 0) {
+            message.setDelayTimeLevel(listed.getIntValue("delay_level"));
+        }
+        JSONObject properties = listed.getJSONObject("properties");
+        for (String name : properties.keySet()) {
+            message.putUserProperty(name, properties.getString(name));
+        }
+        return message;
     }
 
     private static Object open(JSONObject args) throws Exception {
