@@ -12,10 +12,11 @@ from orbitmq.store.accepting_loss import accept_loss
 from tests.interop.drivers import JavaDriver
 from tests.interop.official import OfficialBroker
 from tests.interop.peers import BROKERS, NameServer, Peer
-from tests.interop.test_store import MESSAGES, draft, store_of
+from tests.interop.stores import SMALL_FILES, draft, open_store
 
 pytestmark = pytest.mark.interop
 
+MESSAGES = 200
 LOST = range(40, 60)
 
 
@@ -38,7 +39,7 @@ def test_an_official_broker_opens_a_store_with_an_accepted_loss(
 ) -> None:
     folder = new_folder(f"lossy-store-{peer.line}-{ending.split(maxsplit=1)[0]}")
     root = folder / "store"
-    with store_of(folder) as store:
+    with open_store(folder) as store:
         receipts = [store.append(draft(new_topic, number)) for number in range(MESSAGES)]
         store.confirm(receipts)
     start, end = receipts[LOST[0]].physical_offset, receipts[LOST[-1]].end
@@ -53,7 +54,11 @@ def test_an_official_broker_opens_a_store_with_an_accepted_loss(
         (root / "checkpoint").unlink()
     name_server = name_servers["ours"].address
     broker = OfficialBroker(
-        peer.line, f"lossy-{peer.line}-{ending.split(maxsplit=1)[0]}", folder, [name_server]
+        peer.line,
+        f"lossy-{peer.line}-{ending.split(maxsplit=1)[0]}",
+        folder,
+        [name_server],
+        SMALL_FILES,
     )
     broker.process.start()
     try:
