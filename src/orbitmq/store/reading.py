@@ -166,12 +166,8 @@ class QueueReader:
                 if not records:
                     raise self._damage(queue, number, physical_offset, record)
                 break
-            if is_stand_in(record):
-                # Its message is lost; the consumer goes on behind it.
-                result.filtered_count += 1
-                missed = ReadStatus.NO_MATCHED_MESSAGE
-                continue
-            if record_filter is not None and not record_filter(record):
+            # The message of a stand-in is lost; the consumer goes on behind it.
+            if is_stand_in(record) or (record_filter is not None and not record_filter(record)):
                 result.filtered_count += 1
                 missed = ReadStatus.NO_MATCHED_MESSAGE
                 continue
