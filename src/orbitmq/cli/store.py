@@ -304,7 +304,12 @@ def _show_inspection(found: Inspection) -> None:
         facts.add_row(name, value)
     for problem in (*found.unreadable, *(f"strange file {path}" for path in found.strange_files)):
         facts.add_row("problem", problem)
-    _print(facts, _log_table(found), _queue_table(found.queues), _index_table(found))
+    for warning in found.warnings:
+        facts.add_row("warning", warning)
+    tables = [facts, _log_table(found), _queue_table(found.queues)]
+    if found.memory_queues:
+        tables.append(_memory_table(found))
+    _print(*tables, _index_table(found))
     if found.counts is not None:
         counts = found.counts
         table = _table("topic", "queued messages", numbers=("queued messages",))
@@ -363,6 +368,14 @@ def _queue_table(queues: tuple[QueueFacts, ...]) -> Table:
             _time(queue.first_store_ms),
             _time(queue.last_store_ms),
         )
+    return table
+
+
+def _memory_table(found: Inspection) -> Table:
+    numbers = ("queue", "goes on at or below")
+    table = _table("topic in memory", *numbers, numbers=numbers)
+    for queue in found.memory_queues:
+        table.add_row(queue.topic, str(queue.queue_id), str(queue.reserved_end))
     return table
 
 

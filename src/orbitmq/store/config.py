@@ -185,3 +185,11 @@ class StoreConfig:
         java="consumeQueueOpenFilesMax",
         doc="Files of consume queues kept open at once.",
     )
+    memory_log_bytes_max: int = option(
+        64 * _MIB,
+        low=_MIB,
+        high=1024 * 1024 * _MIB,
+        java="memoryLogBytesMax",
+        doc="Memory for the messages of topics that are kept in memory, all of them together; the "
+        "oldest go to make room.",
+    )

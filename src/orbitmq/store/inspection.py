@@ -12,14 +12,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from orbitmq.errors import StoreFormatError
+from orbitmq.errors import StoreDamagedError, StoreFormatError
 from orbitmq.store.consume_queue import ENTRY_BYTES
-from orbitmq.store.opening import ABORT_NAME
+from orbitmq.store.opening import ABORT_NAME, OWN_FOLDER
 from orbitmq.store.readonly import ReadOnlyStore
 from orbitmq.store.readonly_index import ReadOnlyIndexFile, list_index_files
+from orbitmq.store.reserved_offsets import ReservedOffsets
 
 _LOCK_NAME: Final = "lock"
 _LOCKS: Final = Path("/proc/locks")
+# Topics that a warning names.
+_NAMED_MAX: Final = 10
 
 OnProgress = Callable[[int, int], None]
 
@@ -52,6 +55,16 @@ class QueueFacts:
     # -1 when the queue has no messages left.
     first_store_ms: int
     last_store_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryQueueFacts:
+    """One queue of a topic that is kept in memory."""
+
+    topic: str
+    queue_id: int
+    # Where it goes on after a crash; after a clean stop, where it ended.
+    reserved_end: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,9 +123,13 @@ class Inspection:
     last_store_ms: int
     topics: tuple[str, ...]
     queues: tuple[QueueFacts, ...]
+    # None of their messages is in a file.
+    memory_queues: tuple[MemoryQueueFacts, ...]
     index_files: tuple[IndexFileFacts, ...]
     strange_files: tuple[str, ...]
     unreadable: tuple[str, ...]
+    # What to know before another broker opens the store.
+    warnings: tuple[str, ...]
     counts: Counts | None = None
 
 
@@ -125,6 +142,7 @@ def inspect(
     """Look at a store; `with_counts` scans its log."""
     unreadable: list[str] = []
     queues = _queues(store, unreadable)
+    memory_queues = _memory_queues(store.root, queues, unreadable)
     index_files, strangers = _index_files(store.root, unreadable)
     log_files = tuple(_log_file(store, number) for number in range(len(store.log.files)))
     times = [queue.last_store_ms for queue in queues]
@@ -140,9 +158,11 @@ def inspect(
         last_store_ms=max([*times, *firsts[-1:]], default=-1),
         topics=tuple(sorted({queue.topic for queue in queues})),
         queues=queues,
+        memory_queues=memory_queues,
         index_files=index_files,
         strange_files=tuple(str(path) for path in (*store.log.strangers, *strangers)),
         unreadable=tuple(unreadable),
+        warnings=_warnings(memory_queues),
         counts=_count(store, on_progress) if with_counts else None,
     )
 
@@ -231,6 +251,35 @@ def _queues(store: ReadOnlyStore, unreadable: list[str]) -> tuple[QueueFacts, ..
             )
         )
     return tuple(found)
+
+
+def _memory_queues(
+    root: Path, queues: tuple[QueueFacts, ...], unreadable: list[str]
+) -> tuple[MemoryQueueFacts, ...]:
+    try:
+        reserved = ReservedOffsets(root / OWN_FOLDER)
+    except StoreDamagedError as error:
+        unreadable.append(str(error))
+        return ()
+    on_disk = {(queue.topic, queue.queue_id): queue.end for queue in queues}
+    return tuple(
+        MemoryQueueFacts(topic=topic, queue_id=queue_id, reserved_end=bound)
+        for (topic, queue_id), bound in sorted(reserved.bounds.items())
+        # A queue that was moved to disk has gone on there.
+        if not (topic in reserved.on_disk and on_disk.get((topic, queue_id), 0) > 0)
+    )
+
+
+def _warnings(memory_queues: tuple[MemoryQueueFacts, ...]) -> tuple[str, ...]:
+    topics = sorted({queue.topic for queue in memory_queues})
+    if not topics:
+        return ()
+    more = f" and {len(topics) - _NAMED_MAX} more" if len(topics) > _NAMED_MAX else ""
+    return (
+        f"kept in memory: {', '.join(topics[:_NAMED_MAX])}{more}; a Java broker would start their queues at offset 0, "
+        "or where messages on disk end, and consumers that committed higher offsets would miss "
+        "messages there",
+    )
 
 
 def _index_files(

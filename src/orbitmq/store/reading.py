@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from orbitmq.errors import StoreDamagedError
 from orbitmq.model.queues import QueueOffset
@@ -22,9 +22,9 @@ from orbitmq.store.record_checks import damage_of
 from orbitmq.store.stand_ins import is_stand_in
 
 if TYPE_CHECKING:
-    from orbitmq.store.commit_log import CommitLog
+    from orbitmq.model.queues import PhysicalOffset
     from orbitmq.store.config import StoreConfig
-    from orbitmq.store.consume_queue import ConsumeQueue
+    from orbitmq.store.mapped_file import MappedFile
 
 # No read is larger than this, whatever is asked for.
 _READ_BYTES_MAX: Final = 128 * 1024 * 1024
@@ -67,17 +67,68 @@ class Read:
     far_behind: bool = False
 
 
-class QueueReader:
-    """Reads queues of one store."""
+class ReadableQueue(Protocol):
+    """A queue as a reader sees it, on disk or in memory."""
 
-    def __init__(self, commit_log: CommitLog, config: StoreConfig, *, memory_bytes: int) -> None:
-        self._log = commit_log
+    @property
+    def topic(self) -> str:
+        """The topic."""
+
+    @property
+    def queue_id(self) -> int:
+        """The number of the queue in its topic."""
+
+    @property
+    def start(self) -> QueueOffset:
+        """The number of the oldest message."""
+
+    @property
+    def end(self) -> QueueOffset:
+        """The number behind the newest message."""
+
+    @property
+    def entries_per_file(self) -> int:
+        """How many entries go together when old ones go."""
+
+    def entry(self, number: QueueOffset) -> tuple[int, int, int] | None:
+        """Read one entry: physical offset, record bytes, tag hash; None when it is not there."""
+
+    def entries(self, first: QueueOffset, count: int) -> bytes:
+        """Read up to `count` entries from `first`; none when that one is not there."""
+
+
+class ReadableLog(Protocol):
+    """A log as a reader sees it, on disk or in memory."""
+
+    @property
+    def end(self) -> PhysicalOffset:
+        """The offset behind the newest record."""
+
+    @property
+    def file_bytes(self) -> int:
+        """How many bytes go together when old ones go."""
+
+    def read(self, offset: int, size: int, /) -> bytes | None:
+        """Read bytes that are likely in memory; None when they are gone."""
+
+    def pread(self, offset: int, size: int, /) -> bytes | None:
+        """Read bytes that may have to come from the disk; None when they are gone."""
+
+    def file_at(self, offset: int, /) -> MappedFile | None:
+        """The file that holds an offset; None when there is none."""
+
+
+class QueueReader:
+    """Reads queues of one log."""
+
+    def __init__(self, log: ReadableLog, config: StoreConfig, *, memory_bytes: int) -> None:
+        self._log = log
         self._config = config
         self._near_bytes = memory_bytes * config.memory_percent // 100
 
     def read(
         self,
-        queue: ConsumeQueue | None,
+        queue: ReadableQueue | None,
         offset: QueueOffset,
         count_max: int,
         *,
@@ -117,7 +168,7 @@ class QueueReader:
 
     def _collect(
         self,
-        queue: ConsumeQueue,
+        queue: ReadableQueue,
         entries: bytes,
         result: Read,
         limits: _Limits,
@@ -180,7 +231,7 @@ class QueueReader:
         result.far_behind = log_end - scanned > near_bytes
 
     def _damage(
-        self, queue: ConsumeQueue, number: QueueOffset, physical_offset: int, record: bytes
+        self, queue: ReadableQueue, number: QueueOffset, physical_offset: int, record: bytes
     ) -> StoreDamagedError:
         """Say in an error what is wrong with a record."""
         shared = queue.topic.startswith(_SHARED_RECORDS)
@@ -245,7 +296,7 @@ class Boundary(Enum):
 
 
 def offset_at_time(
-    queue: ConsumeQueue,
+    queue: ReadableQueue,
     time_ms: int,
     store_ms_at: Callable[[int], int | None],
     boundary: Boundary = Boundary.LOWER,

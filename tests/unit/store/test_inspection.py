@@ -3,10 +3,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from orbitmq.model.queues import PhysicalOffset, QueueOffset
 from orbitmq.record.layout import SystemFlag
 from orbitmq.store.draft import Draft
 from orbitmq.store.inspection import Inspection, inspect, lock_holder
 from orbitmq.store.readonly import ReadOnlyStore
+from orbitmq.store.reserved_offsets import FILE_NAME, ReservedOffsets
 from tests.unit.store.written_stores import (
     LOG_FILE_BYTES,
     T0,
@@ -110,6 +112,39 @@ def test_a_queue_whose_messages_were_all_deleted_is_shown_empty(tmp_path: Path) 
     old = next(queue for queue in inspected(tmp_path).queues if queue.topic == "old")
 
     assert (old.start, old.end, old.first_store_ms, old.last_store_ms) == (1, 1, -1, -1)
+
+
+def test_topics_in_memory_are_told_with_a_warning(tmp_path: Path) -> None:
+    fill(tmp_path, 100)
+    assert (inspected(tmp_path).memory_queues, inspected(tmp_path).warnings) == ((), ())
+    ends = {("prices", 1): 100, ("prices", 0): 7, ("topic0", 0): 5, ("moved", 0): 9}
+    ReservedOffsets(tmp_path / "orbitmq").write(
+        {key: QueueOffset(end) for key, end in ends.items()},
+        PhysicalOffset(2**62),
+        # The one has messages on disk since, the other has none yet.
+        on_disk={"topic0", "moved"},
+    )
+
+    found = inspected(tmp_path)
+
+    assert [(queue.topic, queue.queue_id, queue.reserved_end) for queue in found.memory_queues] == [
+        ("moved", 0, 9),
+        ("prices", 0, 7),
+        ("prices", 1, 100),
+    ]
+    (warning,) = found.warnings
+    assert "moved, prices; a Java broker would start their queues at offset 0" in warning
+    assert found.topics == ("topic0", "topic1")
+
+
+def test_damaged_reservations_do_not_hide_the_rest(tmp_path: Path) -> None:
+    fill(tmp_path, 100)
+    (tmp_path / "orbitmq" / FILE_NAME).write_bytes(b"odd")
+
+    found = inspected(tmp_path)
+
+    assert len(found.queues) == 4
+    assert "reserved_offsets is damaged" in found.unreadable[0]
 
 
 def test_an_empty_folder_is_an_empty_store(tmp_path: Path) -> None:
