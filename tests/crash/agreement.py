@@ -73,7 +73,7 @@ def _check_queue(
     levels: tuple[int, ...],
 ) -> None:
     topic, queue_id = key
-    queue = next(q for q in store.queues() if (q.topic, q.queue_id) == key)
+    queue = next(q for q in store.parts.queues if (q.topic, q.queue_id) == key)
     assert store.start_of(topic, queue_id) == expected[0].queue_offset
     assert store.end_of(topic, queue_id) == expected[-1].queue_offset + 1
     assert store.end_of(topic, queue_id, committed=False) == store.end_of(topic, queue_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NewType
+from typing import NamedTuple, NewType
 
 import msgspec
 
@@ -16,3 +16,12 @@ class MessageQueue(msgspec.Struct, frozen=True, order=True, kw_only=True):
     broker_name: str = msgspec.field(name="brokerName")
     queue_id: int = msgspec.field(name="queueId")
     topic: str
+
+
+class QueueBounds(NamedTuple):
+    """One queue: its first message that is left, and the number behind its last visible one."""
+
+    topic: str
+    queue_id: int
+    start: QueueOffset
+    end: QueueOffset

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from orbitmq.errors import MessageError
 from orbitmq.model.queues import QueueOffset
@@ -47,6 +47,18 @@ _HOSTS_V6: Final = BORN_HOST_V6 | STORE_HOST_V6
 _LOOK_BYTES_MAX: Final = 64 * 1024
 
 
+class OtherPlace(Protocol):
+    """Where messages go that are not for the log."""
+
+    def keeps(self, topic: bytes) -> bool:
+        """Whether messages of a topic go there."""
+
+    def append_batch(
+        self, topic: bytes, queue_id: int, entries: Sequence[Entry], now_ms: int
+    ) -> list[Place]:
+        """Store messages of one queue there; their system flags fit their hosts."""
+
+
 class Appender:
     """Writes messages to the log, one behind the other."""
 
@@ -60,6 +72,7 @@ class Appender:
         next_offsets: dict[tuple[bytes, int], QueueOffset],
         obstacles: Obstacles,
         on_growth: Callable[[], None],
+        memory: OtherPlace | None = None,
     ) -> None:
         self.lock = threading.Lock()
         self._acquire = self.lock.acquire
@@ -70,11 +83,12 @@ class Appender:
         self.body_bytes_max = body_bytes_max
         # Invariant: store times never fall in log order, whatever the clock does.
         self._last_store_ms = last_store_ms
-        # Invariant: topics in here were checked.
+        # Invariant: topics in here were checked, and are kept on disk.
         self._next_offsets = next_offsets
         self._obstacles = obstacles
         self._errors = obstacles.errors
         self._on_growth = on_growth
+        self._memory = memory
         self._look_bytes = min(_LOOK_BYTES_MAX, log.file_bytes // 64)
         self._look_at = 0
         # The file being written, and the offset from which on it has no room.
@@ -86,10 +100,17 @@ class Appender:
         """The number that the next message of a queue gets; None when it never had one."""
         return self._next_offsets.get((topic, queue_id))
 
-    def forget_topic(self, topic: bytes) -> None:
-        """Let a topic's queues begin at 0 again; the caller holds the lock."""
-        for key in [key for key in self._next_offsets if key[0] == topic]:
-            del self._next_offsets[key]
+    def forget_topic(self, topic: bytes) -> dict[int, QueueOffset]:
+        """Let a topic's queues begin at 0 again; the caller holds the lock.
+
+        Returns which numbers would have been next, by queue id.
+        """
+        queue_ids = [queue_id for name, queue_id in self._next_offsets if name == topic]
+        return {queue_id: self._next_offsets.pop((topic, queue_id)) for queue_id in queue_ids}
+
+    def go_on_at(self, topic: bytes, queue_id: int, number: QueueOffset) -> None:
+        """Give the next message of a queue this number; the caller holds the lock."""
+        self._next_offsets[topic, queue_id] = number
 
     def close(self) -> None:
         """Let go of the file that is written; nothing may be appended any more."""
@@ -122,6 +143,25 @@ class Appender:
             number = self._next_offsets.get(key)
             if number is None:
                 number = _first_offset(topic, queue_id)
+                # Perf: only here, so that a queue on disk pays nothing for those in memory.
+                if self._memory is not None and self._memory.keeps(topic):
+                    return self._memory.append_batch(
+                        topic,
+                        queue_id,
+                        [
+                            (
+                                body,
+                                properties,
+                                flag,
+                                system_flag,
+                                born_ms,
+                                born_host,
+                                reconsume_times,
+                                prepared_offset,
+                            )
+                        ],
+                        now_ms,
+                    )[0]
             offset = self._log.end
             if offset + size > self._room_end:
                 offset = self._make_room(size)
@@ -176,6 +216,16 @@ class Appender:
             number = self._next_offsets.get(key)
             if number is None:
                 number = _first_offset(topic, queue_id)
+                if self._memory is not None and self._memory.keeps(topic):
+                    return self._memory.append_batch(
+                        topic,
+                        queue_id,
+                        [
+                            (*entry[:3], self._record_flag(entry[3], entry[5]), *entry[4:])
+                            for entry in entries
+                        ],
+                        now_ms,
+                    )
             offset = self._make_room(whole)
             store_ms = self._last_store_ms = max(now_ms, self._last_store_ms)
             for entry, size in zip(entries, sizes, strict=True):

@@ -29,6 +29,7 @@ cdef class Appender:
     cdef object _obstacles
     cdef dict _errors
     cdef object _on_growth
+    cdef object _memory
     cdef long long _look_bytes
     cdef long long _look_at
     cdef object _view

@@ -83,7 +83,10 @@ class MemoryLog:
         self._bytes_max = bytes_max
         self._lock = threading.Lock()
         self._records: dict[int, bytes] = {}
-        self._order: deque[tuple[int, MemoryQueue]] = deque()
+        # Where each record begins and whose it is, oldest first. Perf: two deques of what is there
+        # anyway; a pair for each record would be one object more for every garbage collection.
+        self._offsets: deque[int] = deque()
+        self._owners: deque[MemoryQueue] = deque()
         self.end = first_offset
         # What the records take, with their overhead; never above the bound.
         self.used_bytes = 0
@@ -112,13 +115,13 @@ class MemoryLog:
         wanted = sum(sizes) + len(sizes) * RECORD_OVERHEAD_BYTES
         with self._lock:
             while self.used_bytes + wanted > self._bytes_max:
-                physical_offset, oldest = self._order.popleft()
-                oldest.drop(1)
-                self._let_go(physical_offset)
+                self._owners.popleft().drop(1)
+                self._let_go(self._offsets.popleft())
             self.used_bytes += wanted
             for record, tag_hash in records:
                 self._records[self.end] = record
-                self._order.append((self.end, queue))
+                self._offsets.append(self.end)
+                self._owners.append(queue)
                 queue.add(self.end, len(record), tag_hash)
                 self.end = PhysicalOffset(self.end + len(record))
 
@@ -126,13 +129,13 @@ class MemoryLog:
         """Forget the records of some queues; their ends stay."""
         gone = set(queues)
         with self._lock:
-            kept: deque[tuple[int, MemoryQueue]] = deque()
-            for physical_offset, queue in self._order:
-                if queue in gone:
+            for _ in range(len(self._offsets)):
+                physical_offset, owner = self._offsets.popleft(), self._owners.popleft()
+                if owner in gone:
                     self._let_go(physical_offset)
                 else:
-                    kept.append((physical_offset, queue))
-            self._order = kept
+                    self._offsets.append(physical_offset)
+                    self._owners.append(owner)
             for queue in gone:
                 queue.drop(queue.end - queue.start)
 
@@ -145,13 +148,14 @@ class MemoryLog:
         """The record that begins at a physical offset; None when none does, or it has gone."""
         return self._records.get(physical_offset)
 
-    def read(self, physical_offset: int, record_bytes: int) -> bytes | None:
+    def pread(self, physical_offset: int, record_bytes: int) -> bytes | None:
         """Read the first bytes of a record, as from the commit log; None when it has gone."""
         record = self._records.get(physical_offset)
         return record[:record_bytes] if record is not None else None
 
-    # There is no colder place to read from.
-    pread = read
+    def newest_view(self) -> tuple[None, int]:
+        """Records do not lie side by side, so there is no view of several."""
+        return None, 0
 
     def file_at(self, _physical_offset: int) -> None:
         """No file holds a record."""

@@ -15,10 +15,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from orbitmq.errors import MessageError
+from orbitmq.model import property_names
 from orbitmq.model.queues import PhysicalOffset, QueueOffset
 from orbitmq.record.codec import encode_record
 from orbitmq.record.decode import StoredMessage, decode_record
-from orbitmq.record.layout import TRANSACTION_MASK
+from orbitmq.record.layout import TRANSACTION_MASK, record_bytes
 from orbitmq.record.properties import find_property
 from orbitmq.record.scan import record_tag_code
 from orbitmq.store.consume_queue import ENTRY
@@ -28,19 +29,20 @@ from orbitmq.store.record_checks import store_ms_of
 from orbitmq.store.reserved_offsets import BYTES_STEP, STEP, QueueKey, ReservedOffsets
 
 if TYPE_CHECKING:
+    from orbitmq.store.appender import Entry, Place
     from orbitmq.store.config import StoreConfig
 
 log = logging.getLogger(__name__)
 
-# Physical offset, record bytes, queue offset, store time.
-Place = tuple[PhysicalOffset, int, QueueOffset, int]
-# Body, properties, flag, system flag, born time, born host, reconsume times, prepared offset.
-Entry = tuple[bytes, bytes, int, int, int, bytes, int, int]
-
+_DELAY_LEVEL: Final = property_names.DELAY_LEVEL.encode()
 # Properties that ask for a delay, by level or by time.
-_DELAY_LEVEL: Final = b"DELAY"
-_DELAY_TIMES: Final = (b"TIMER_DELIVER_MS", b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS")
-_HALF: Final = b"TRAN_MSG"
+_DELAYS: Final = (
+    _DELAY_LEVEL,
+    property_names.TIMER_DELIVER_MS.encode(),
+    property_names.TIMER_DELAY_SECONDS.encode(),
+    property_names.TIMER_DELAY_MS.encode(),
+)
+_HALF: Final = property_names.HALF_MESSAGE.encode()
 
 
 class MemoryTopics:
@@ -63,6 +65,8 @@ class MemoryTopics:
         self.reader = QueueReader(self._log, config, memory_bytes=100 * config.memory_log_bytes_max)
         self._queues: dict[QueueKey, MemoryQueue] = {}
         self.topics: set[str] = set()
+        # Queues whose new messages nobody was told of yet.
+        self.grown: set[MemoryQueue] = set()
         # Topics that were moved to disk; their queues, without messages, say where to go on.
         self._moved: set[str] = set()
         for key, bound in reserved.bounds.items():
@@ -92,6 +96,10 @@ class MemoryTopics:
             self._reserve(ahead=0, bytes_ahead=0)
 
     # --- which topics -------------------------------------------------------------------------
+
+    def keeps(self, topic: bytes) -> bool:
+        """Whether a topic's messages are kept in memory."""
+        return topic.decode(errors="surrogateescape") in self.topics
 
     def keep(self, topic: str, disk_ends: Mapping[int, QueueOffset]) -> None:
         """Keep a topic's messages in memory from now on, behind those that are on disk."""
@@ -133,17 +141,24 @@ class MemoryTopics:
     # --- putting ------------------------------------------------------------------------------
 
     def append_batch(
-        self,
-        topic: bytes,
-        queue_id: int,
-        entries: Sequence[Entry],
-        sizes: Sequence[int],
-        now_ms: int,
+        self, topic: bytes, queue_id: int, entries: Sequence[Entry], now_ms: int
     ) -> list[Place]:
-        """Store messages of one queue, all of them or none; they can be read at once."""
+        """Store messages of one queue, all of them or none; they can be read at once.
+
+        Their topic, queue id and lengths are checked, and their system flags fit their hosts.
+        """
         name = topic.decode()
-        for entry in entries:
-            _refuse_waiting(name, entry[1], entry[3])
+        sizes: list[int] = []
+        for body, properties, _, system_flag, _, _, _, _ in entries:
+            _refuse_waiting(name, properties, system_flag)
+            sizes.append(
+                record_bytes(
+                    body_bytes=len(body),
+                    topic_bytes=len(topic),
+                    properties_bytes=len(properties),
+                    system_flag=system_flag,
+                )
+            )
         self._log.check_fits(sizes)
         queue = self._queues.get((name, queue_id))
         if queue is None:
@@ -181,7 +196,13 @@ class MemoryTopics:
         if not self._reserved.has(queue, len(records), offset):
             self._reserve(ahead=STEP + len(records))
         self._log.append(queue, records)
+        self.grown.add(queue)
         return places
+
+    def take_grown(self) -> set[MemoryQueue]:
+        """The queues that got messages since it was asked before."""
+        grown, self.grown = self.grown, set()
+        return grown
 
     def _reserve(
         self, *, ahead: int, bytes_ahead: int = BYTES_STEP, moved: set[str] | None = None
@@ -237,15 +258,14 @@ def _refuse_waiting(topic: str, properties: bytes, system_flag: int) -> None:
     if system_flag & TRANSACTION_MASK or find_property(properties, _HALF) == b"true":
         raise MessageError(
             f"topic {topic!r} is kept in memory, where no transactions are",
-            hint="send it to a topic with orbitmq.storage=disk, or without a transaction",
+            hint="send it to a topic that is kept on disk, or without a transaction",
         )
-    level = find_property(properties, _DELAY_LEVEL)
-    asked = [name for name in _DELAY_TIMES if find_property(properties, name) is not None]
-    if level is not None and level.strip(b"0"):
-        asked.insert(0, _DELAY_LEVEL)
-    if asked:
-        raise MessageError(
-            f"topic {topic!r} is kept in memory, where nothing is delayed; the message has "
-            f"{asked[0].decode()}",
-            hint="send it to a topic that is kept on disk, or without a delay",
-        )
+    for name in _DELAYS:
+        asked = find_property(properties, name)
+        # Compat: level 0 means no delay.
+        if asked is not None and (name != _DELAY_LEVEL or asked.strip(b"0")):
+            raise MessageError(
+                f"topic {topic!r} is kept in memory, where nothing is delayed; the message has "
+                f"{name.decode()}",
+                hint="send it to a topic that is kept on disk, or without a delay",
+            )

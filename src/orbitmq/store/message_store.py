@@ -8,17 +8,20 @@ Crash: opening recovers; see `opening` and `recovery`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from orbitmq.clock import SystemClock
 from orbitmq.errors import MessageError, StateError, StoreError
 from orbitmq.model.queues import PhysicalOffset, QueueOffset
 from orbitmq.record.hosts import encode_host
+from orbitmq.store.appender import check_topic
 from orbitmq.store.config import FlushMode, StoreConfig
 from orbitmq.store.draft import Draft, Durability, Receipt
 from orbitmq.store.flush import Flusher
 from orbitmq.store.hot_path import Appender
+from orbitmq.store.memory_log import FIRST_OFFSET
+from orbitmq.store.memory_topics import MemoryTopics
 from orbitmq.store.obstacles import CLOSED, DISK_FULL, Obstacles
 from orbitmq.store.opening import log_folders, open_parts
 from orbitmq.store.retention import Decision, Deletion, Retention, RetentionConfig, measure_disk
@@ -52,7 +55,14 @@ class MessageStore(StoredMessages):
         self._clock = clock or SystemClock()
         self._store_host = encode_host(*store_host)
         parts = open_parts(config, self._clock)
-        super().__init__(parts, config)
+        memory = MemoryTopics(
+            parts.reserved_offsets,
+            config,
+            store_host=self._store_host,
+            last_store_ms=parts.last_store_ms,
+            disk_ends={(queue.topic, queue.queue_id): queue.end for queue in parts.queues},
+        )
+        super().__init__(parts, config, memory)
         obstacles = self._obstacles = Obstacles()
         self._visibility = Visibility(parts.dispatcher, parts.watermark, obstacles)
         self._flusher = Flusher(
@@ -98,11 +108,12 @@ class MessageStore(StoredMessages):
             body_bytes_max=config.body_bytes_max,
             last_store_ms=parts.last_store_ms,
             next_offsets={
-                (queue.topic.encode(errors="surrogateescape"), queue.queue_id): queue.end
-                for queue in self._queues
+                (topic.encode(errors="surrogateescape"), queue_id): end
+                for topic, queue_id, end in self._next_on_disk()
             },
             obstacles=obstacles,
             on_growth=self._upkeep.wake_if_wanted,
+            memory=memory,
         )
         try:
             self._flusher.start(self._log.flushed)
@@ -135,6 +146,7 @@ class MessageStore(StoredMessages):
         self._visibility.show(self._log.end)
         if self._visibility.trouble is not None:
             raise self._visibility.trouble
+        self._memory.close()
         self._log.drop_ready()
         self._parts.progress.save(lambda _: self._flusher.flushed)
         self._parts.mark_clean()
@@ -195,31 +207,68 @@ class MessageStore(StoredMessages):
             self._flusher.check()
             self.publish()
             return list(receipts)
-        self._flusher.request()
-        reached = self._flusher.wait(receipts[-1].end, self._config.flush_timeout_ms)
+        on_disk = [receipt for receipt in receipts if receipt.physical_offset < FIRST_OFFSET]
+        if not on_disk:
+            self._announce_memory()
+            return list(receipts)
+        self.request_flush()
+        reached = self._flusher.wait(on_disk[-1].end, self._config.flush_timeout_ms)
         durability = Durability.DISK if reached else Durability.DISK_TIMEOUT
-        for receipt in receipts:
+        for receipt in on_disk:
             receipt.durability = durability
         return list(receipts)
 
     def publish(self) -> None:
         """Under ASYNC_FLUSH, let everything appended be seen; call it once per chunk."""
+        self._announce_memory()
         if self._config.flush_mode is FlushMode.ASYNC and not self._flusher.is_fenced:
             self._visibility.show(self._log.end)
 
     def request_flush(self) -> None:
-        """Ask for a flush round without waiting for it."""
+        """Ask for a flush round without waiting for it; call it once per chunk."""
+        self._announce_memory()
         self._flusher.request()
 
     def delete_topic(self, topic: str) -> None:
         """Forget a topic's queues; its records age out, and its next message has number 0."""
         with self.appender.lock:
-            # Records still on their way to the queues would bring them back.
-            self._flush_log(self._log.end)
-            self._visibility.show(self._log.end)
-            self._parts.deleted_topics.note(topic, self._log.end, log_start=self._log.start)
-            self._queues.delete_topic(topic)
+            self._delete_queues(topic)
+            self._memory.forget(topic)
             self.appender.forget_topic(topic.encode())
+
+    # --- topics in memory -----------------------------------------------------------------------
+
+    @property
+    def memory_topics(self) -> frozenset[str]:
+        """The topics that are kept in memory; remembered once they had a message there."""
+        return frozenset(self._memory.topics)
+
+    def keep_in_memory(self, topic: str) -> None:
+        """Keep new messages of a topic in memory; those on disk stay readable there."""
+        check_topic(topic.encode())
+        with self.appender.lock:
+            if topic in self._memory.topics:
+                return
+            # A queue goes on in memory behind what is on disk, so all of that must be there.
+            self._show_all()
+            self._memory.keep(topic, self.appender.forget_topic(topic.encode()))
+
+    def keep_on_disk(self, topic: str) -> None:
+        """Keep new messages of a topic on disk again; those in memory are gone.
+
+        Numbers go on. A queue on disk has no gaps, so where there were messages in memory, older
+        ones on disk are dropped.
+        """
+        with self.appender.lock:
+            if topic not in self._memory.topics:
+                return
+            for queue_id, end in self._memory.ends_of(topic).items():
+                queue = self._queues.find(topic, queue_id)
+                if queue is not None and 0 < queue.end < end:
+                    log.warning("messages on disk are dropped topic=%s end=%d", topic, queue.end)
+                    self._delete_queues(topic)
+            for queue_id, end in self._memory.release(topic).items():
+                self.appender.go_on_at(topic.encode(), queue_id, end)
 
     def delete_expired(self) -> tuple[Deletion, ...]:
         """Delete files past their time now, whatever the hour; the next passes go on with it."""
@@ -243,14 +292,18 @@ class MessageStore(StoredMessages):
         return self._flusher.flushed
 
     def on_visible(self, callback: OnVisible) -> None:
-        """Have `callback` told which queues grew, once per flush round or published chunk."""
+        """Have `callback` told which queues grew, once per flush round or published chunk.
+
+        Queues in memory are told of by `publish`, `request_flush` or `confirm`.
+        """
         self._visibility.tell(callback)
 
     def end_of(self, topic: str, queue_id: int, *, committed: bool = True) -> QueueOffset:
         """The offset behind the newest visible message; or behind the newest appended one."""
         if committed:
             return super().end_of(topic, queue_id)
-        return self.appender.next_offset(topic.encode(), queue_id) or QueueOffset(0)
+        appended = self.appender.next_offset(topic.encode(), queue_id)
+        return super().end_of(topic, queue_id) if appended is None else appended
 
     # --- inside -------------------------------------------------------------------------------
 
@@ -270,6 +323,37 @@ class MessageStore(StoredMessages):
         self._parts.marks.raise_flushed(flushed)
         if self._config.flush_mode is FlushMode.SYNC:
             self._visibility.show(flushed)
+
+    def _next_on_disk(self) -> Iterator[tuple[str, int, QueueOffset]]:
+        """Where the queues go on whose topics are kept on disk."""
+        for queue in self._queues:
+            if queue.topic not in self._memory.topics:
+                yield queue.topic, queue.queue_id, queue.end
+        for (topic, queue_id), end in self._memory.moved_ends().items():
+            yield topic, queue_id, end
+
+    def _announce_memory(self) -> None:
+        if self._memory.grown:
+            with self.appender.lock:
+                grown = self._memory.take_grown()
+            self._visibility.announce(grown)
+
+    def _delete_queues(self, topic: str) -> None:
+        """Delete the queues of a topic on disk; the caller holds the appender's lock."""
+        # Records still on their way to the queues would bring them back.
+        self._flush_log(self._log.end)
+        self._visibility.show(self._log.end)
+        self._parts.deleted_topics.note(topic, self._log.end, log_start=self._log.start)
+        self._queues.delete_topic(topic)
+
+    def _show_all(self) -> None:
+        """Let all of the log be seen; the caller holds the appender's lock."""
+        if self.visible >= self._log.end:
+            return
+        self._flush_log(self._log.end)
+        self._visibility.show(self._log.end)
+        if self._visibility.trouble is not None:
+            raise self._visibility.trouble
 
     def _flush_log(self, offset: PhysicalOffset) -> PhysicalOffset:
         self._flusher.request()

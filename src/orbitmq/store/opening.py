@@ -41,6 +41,7 @@ from orbitmq.store.recovery import (
     known_by_mark,
 )
 from orbitmq.store.refusals import refuse_foreign_kinds
+from orbitmq.store.reserved_offsets import ReservedOffsets
 from orbitmq.store.watermark import Watermark
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ class Parts:
     queues: ConsumeQueues
     indexes: KeyIndexes | None
     deleted_topics: DeletedTopics
+    reserved_offsets: ReservedOffsets
     dispatcher: Dispatcher
     marks: Marks
     progress: Progress
@@ -137,6 +139,7 @@ class _Opening:
             )
             resources.callback(self._indexes.close)
         self._deleted_topics = DeletedTopics(root / OWN_FOLDER)
+        self._reserved_offsets = ReservedOffsets(root / OWN_FOLDER)
         self._dispatcher = Dispatcher(
             self._log,
             self._queues,
@@ -184,6 +187,7 @@ class _Opening:
             queues=self._queues,
             indexes=self._indexes,
             deleted_topics=self._deleted_topics,
+            reserved_offsets=self._reserved_offsets,
             dispatcher=self._dispatcher,
             marks=self._marks,
             progress=progress,

@@ -108,11 +108,11 @@ class ReadableLog(Protocol):
     def file_bytes(self) -> int:
         """How many bytes go together when old ones go."""
 
-    def read(self, offset: int, size: int, /) -> bytes | None:
-        """Read bytes that are likely in memory; None when they are gone."""
+    def newest_view(self) -> tuple[memoryview | None, int]:
+        """Bytes at the end that can be read without waiting, and the offset of the first."""
 
     def pread(self, offset: int, size: int, /) -> bytes | None:
-        """Read bytes that may have to come from the disk; None when they are gone."""
+        """Read bytes; None when they are not there."""
 
     def file_at(self, offset: int, /) -> MappedFile | None:
         """The file that holds an offset; None when there is none."""

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from orbitmq.errors import RecordsDeletedError, StoreDamagedError, StoreError
-from orbitmq.model.queues import PhysicalOffset, QueueOffset
+from orbitmq.model.queues import PhysicalOffset, QueueBounds, QueueOffset
 from orbitmq.record.decode import StoredMessage, Verdict, decode_record, examine
 from orbitmq.record.layout import MAGIC_V1, MAGIC_V2
 from orbitmq.record.scan import Run
@@ -62,15 +62,6 @@ _HEAD: Final = struct.Struct(">II")
 SHARED_RECORDS: Final = "%LMQ%"
 
 QueueKey = tuple[str, int]
-
-
-class QueueBounds(NamedTuple):
-    """One queue: its first message that is left, and the number behind its last visible one."""
-
-    topic: str
-    queue_id: int
-    start: QueueOffset
-    end: QueueOffset
 
 
 class LogChunk(NamedTuple):

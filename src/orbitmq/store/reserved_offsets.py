@@ -75,6 +75,8 @@ class ReservedOffsets:
         on_disk: Set[str] = frozenset(),
     ) -> None:
         """Put these in place of all bounds, and return once they are on disk."""
+        if (bounds, physical_bound, on_disk) == (self.bounds, self.physical_bound, self.on_disk):
+            return
         document = _Document(
             physical_bound=physical_bound,
             queues=[_Queue(topic, queue_id, end) for (topic, queue_id), end in bounds.items()],

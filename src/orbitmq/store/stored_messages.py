@@ -6,12 +6,14 @@ Threads: any, at any time.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
 
 from orbitmq.model.property_names import KEYS, UNIQUE_ID
-from orbitmq.model.queues import PhysicalOffset, QueueOffset
+from orbitmq.model.queues import PhysicalOffset, QueueBounds, QueueOffset
 from orbitmq.record.decode import Found, StoredMessage, decode_record, locate
 from orbitmq.record.message_id import decode_message_id
+from orbitmq.store.memory_log import FIRST_OFFSET
 from orbitmq.store.reading import (
     Boundary,
     QueueReader,
@@ -26,14 +28,21 @@ from orbitmq.store.stand_ins import is_stand_in
 if TYPE_CHECKING:
     from orbitmq.store.config import StoreConfig
     from orbitmq.store.consume_queue import ConsumeQueue
+    from orbitmq.store.memory_log import MemoryQueue
+    from orbitmq.store.memory_topics import MemoryTopics
     from orbitmq.store.opening import Parts
+    from orbitmq.store.reading import ReadableQueue
+
+
+_ZERO: Final = QueueOffset(0)
 
 
 class StoredMessages:
     """The messages of a store that may be seen; `MessageStore` adds the putting."""
 
-    def __init__(self, parts: Parts, config: StoreConfig) -> None:
+    def __init__(self, parts: Parts, config: StoreConfig, memory: MemoryTopics) -> None:
         self._parts = parts
+        self._memory = memory
         self._log = parts.log
         self._queues = parts.queues
         self._indexes = parts.indexes
@@ -53,48 +62,82 @@ class StoredMessages:
         record_filter: RecordFilter | None = None,
     ) -> Read:
         """Read records of a queue from an offset on."""
-        return self._reader.read(
-            self._queues.find(topic, queue_id),
+        on_disk, in_memory = self._find(topic, queue_id)
+        reader = self._reader
+        queue: ReadableQueue | None = on_disk
+        if in_memory is not None and (on_disk is None or offset >= on_disk.end):
+            reader, queue = self._memory.reader, in_memory
+        found = reader.read(
+            queue,
             QueueOffset(offset),
             count_max,
             tag_filter=tag_filter,
             record_filter=record_filter,
         )
+        if in_memory is not None:
+            found.start, found.end = _bounds(on_disk, in_memory)
+        return found
 
     def start_of(self, topic: str, queue_id: int) -> QueueOffset:
         """The oldest offset of a queue."""
-        queue = self._queues.find(topic, queue_id)
-        return queue.start if queue is not None else QueueOffset(0)
+        return _bounds(*self._find(topic, queue_id))[0]
 
     def end_of(self, topic: str, queue_id: int) -> QueueOffset:
         """The offset behind the newest visible message."""
-        queue = self._queues.find(topic, queue_id)
-        return queue.end if queue is not None else QueueOffset(0)
+        return _bounds(*self._find(topic, queue_id))[1]
 
     def offset_at(
         self, topic: str, queue_id: int, time_ms: int, boundary: Boundary = Boundary.LOWER
     ) -> QueueOffset:
         """The offset of a queue at a store time."""
-        queue = self._queues.find(topic, queue_id)
-        if queue is None:
-            return QueueOffset(0)
-        return offset_at_time(queue, time_ms, self._store_ms_at, boundary)
+        found = self._find(topic, queue_id)
+        # Store times never fall from the part on disk to the one in memory either.
+        parts = [part for part in found if part is not None and part.start < part.end]
+        if boundary is Boundary.LOWER:
+            for part in parts:
+                number = offset_at_time(part, time_ms, self._store_ms_at)
+                if number < part.end:
+                    return number
+            return _bounds(*found)[1]
+        for part in reversed(parts):
+            entry = part.entry(part.start)
+            store_ms = self._store_ms_at(entry[0]) if entry is not None else None
+            if store_ms is not None and store_ms <= time_ms:
+                return offset_at_time(part, time_ms, self._store_ms_at, boundary)
+        return _bounds(*found)[0]
 
     def earliest_ms(self, topic: str, queue_id: int) -> int:
         """The store time of the oldest message of a queue; -1 when there is none."""
-        queue = self._queues.find(topic, queue_id)
-        entry = queue.entry(queue.start) if queue is not None else None
-        store_ms = self._store_ms_at(entry[0]) if entry is not None else None
-        return -1 if store_ms is None else store_ms
+        for part in self._find(topic, queue_id):
+            entry = part.entry(part.start) if part is not None else None
+            store_ms = self._store_ms_at(entry[0]) if entry is not None else None
+            if store_ms is not None:
+                return store_ms
+        return -1
 
-    def queues(self) -> list[ConsumeQueue]:
-        """Every queue that has or had messages."""
-        return list(self._queues)
+    def queues(self) -> list[QueueBounds]:
+        """The bounds of every queue that has or had messages."""
+        keys = {
+            (queue.topic, queue.queue_id): None
+            for queue in (*self._queues, *self._memory.queues())
+            if queue.end > 0
+        }
+        return [QueueBounds(*key, *_bounds(*self._find(*key))) for key in keys]
+
+    def _find(self, topic: str, queue_id: int) -> tuple[ConsumeQueue | None, MemoryQueue | None]:
+        """The part of a queue on disk, and the newer one in memory; None where there is none."""
+        on_disk = self._queues.find(topic, queue_id)
+        in_memory = self._memory.find(topic, queue_id)
+        if in_memory is not None and on_disk is not None and in_memory.end <= on_disk.end:
+            in_memory = None
+        return on_disk, in_memory
 
     # --- by place and by key ------------------------------------------------------------------
 
     def message_at(self, physical_offset: int) -> StoredMessage | None:
         """Read one message by physical offset; None when no visible message begins there."""
+        if physical_offset >= FIRST_OFFSET:
+            return self._memory.message_at(physical_offset)
         head = self._log.pread(physical_offset, 4) if physical_offset >= 0 else None
         size = int.from_bytes(head) if head is not None else 0
         if size == 0 or physical_offset + size > self.visible:
@@ -123,20 +166,27 @@ class StoredMessages:
         """Find messages by key or unique id in a range of store times, newest first."""
         count_max = min(count_max, self._query_count_max)
         found: dict[int, StoredMessage] = {}
-        if self._indexes is None or count_max <= 0:
-            return []
-        for offset in self._indexes.find(topic, key, begin_ms=begin_ms, end_ms=end_ms):
-            message = self.message_at(offset) if offset not in found else None
+        for message in self._candidates(topic, key, begin_ms, end_ms):
+            if len(found) >= count_max:
+                break
             if (
-                message is not None
-                and message.topic == topic
+                message.topic == topic
                 and begin_ms <= message.store_ms <= end_ms
                 and _has_key(message, key)
             ):
-                found[offset] = message
-                if len(found) >= count_max:
-                    break
+                found[message.physical_offset] = message
         return list(found.values())
+
+    def _candidates(
+        self, topic: str, key: str, begin_ms: int, end_ms: int
+    ) -> Iterator[StoredMessage]:
+        """Messages that may have a key, newest first; some may come twice."""
+        yield from self._memory.messages_with(topic, key)
+        if self._indexes is not None:
+            for offset in self._indexes.find(topic, key, begin_ms=begin_ms, end_ms=end_ms):
+                message = self.message_at(offset)
+                if message is not None:
+                    yield message
 
     # --- the log ------------------------------------------------------------------------------
 
@@ -161,8 +211,21 @@ class StoredMessages:
         return self._parts
 
     def _store_ms_at(self, physical_offset: int) -> int | None:
+        if physical_offset >= FIRST_OFFSET:
+            return self._memory.store_ms_at(physical_offset)
         head = self._log.pread(physical_offset, HEAD_BYTES)
         return store_ms_of(head) if head is not None else None
+
+
+def _bounds(
+    on_disk: ConsumeQueue | None, in_memory: MemoryQueue | None
+) -> tuple[QueueOffset, QueueOffset]:
+    """Where a queue of two parts begins and ends."""
+    if in_memory is None:
+        return (on_disk.start, on_disk.end) if on_disk is not None else (_ZERO, _ZERO)
+    if on_disk is not None and on_disk.start < on_disk.end:
+        return on_disk.start, in_memory.end
+    return in_memory.start, in_memory.end
 
 
 def _has_key(message: StoredMessage, key: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import TYPE_CHECKING
 
 from orbitmq.errors import StoreDamagedError, StoreError
@@ -16,13 +16,13 @@ from orbitmq.model.queues import PhysicalOffset
 from orbitmq.store.obstacles import VISIBILITY, Obstacles, unwritable
 
 if TYPE_CHECKING:
-    from orbitmq.store.consume_queue import ConsumeQueue
     from orbitmq.store.dispatcher import Dispatcher
+    from orbitmq.store.reading import ReadableQueue
     from orbitmq.store.watermark import Watermark
 
 log = logging.getLogger(__name__)
 
-OnVisible = Callable[[set["ConsumeQueue"]], None]
+OnVisible = Callable[[Set["ReadableQueue"]], None]
 
 
 class Visibility:
@@ -70,6 +70,10 @@ class Visibility:
             self.trouble = None
             self._obstacles.errors.pop(VISIBILITY, None)
             self._watermark.raise_to(self._wanted)
+        self.announce(grown)
+
+    def announce(self, grown: Set[ReadableQueue]) -> None:
+        """Tell who listens which queues grew."""
         for callback in self._callbacks:
             try:
                 callback(grown)

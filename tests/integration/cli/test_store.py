@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from orbitmq.store.draft import Draft
 from tests.unit.store.written_stores import (
     LOG_FILE_BYTES,
     WriterProcess,
@@ -68,6 +69,24 @@ def test_inspect_counts_when_asked(tmp_path: Path) -> None:
     assert found["counts"]["records"] == 100
     assert found["counts"]["queued"] == {"topic0": 50, "topic1": 50}
     assert "(all) 100" in " ".join(run("inspect", tmp_path, "--count").stdout.split())
+
+
+def test_inspect_warns_of_topics_in_memory(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        store.keep_in_memory("prices")
+        for number in range(3):
+            store.put(Draft(topic="prices", queue_id=1, body=b"%d" % number))
+
+    shown = " ".join(run("inspect", tmp_path).stdout.split())
+
+    assert "warning kept in memory: prices; a Java broker would start their queues at offset 0" in (
+        shown
+    )
+    assert "prices 1 3" in shown
+    (queue,) = as_json("inspect", tmp_path)["memory_queues"]
+    assert queue == {"topic": "prices", "queue_id": 1, "reserved_end": 3}
+    verified = run("verify", tmp_path)
+    assert verified.returncode == 0, verified.stdout
 
 
 def test_inspect_says_who_has_the_store_open(tmp_path: Path) -> None:

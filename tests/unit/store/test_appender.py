@@ -380,3 +380,14 @@ def test_both_forms_leave_the_same_bytes_results_and_errors(tmp_path: Path, seed
     assert plain.growths == compiled.growths
     for one, other in zip(plain.log.files, compiled.log.files, strict=True):
         assert bytes(one.view) == bytes(other.view)
+
+
+def test_a_forgotten_topic_tells_its_next_numbers_and_may_go_on_anywhere(bench: Bench) -> None:
+    bench.append()
+    bench.append()
+
+    assert bench.appender.forget_topic(b"orders") == {1: 2, 5: 70}
+    assert bench.appender.next_offset(b"orders", 1) is None
+    bench.appender.go_on_at(b"orders", 1, QueueOffset(99))
+
+    assert bench.append()[2] == 99

@@ -27,7 +27,7 @@ def queue_of(log: MemoryLog, topic: str = "orders", first: int = 0) -> MemoryQue
 
 def records(log: MemoryLog, queue: MemoryQueue) -> list[bytes]:
     entries = ENTRY.iter_unpack(queue.all_entries())
-    return [(log.read(offset, size) or b"gone").rstrip() for offset, size, _ in entries]
+    return [(log.pread(offset, size) or b"gone").rstrip() for offset, size, _ in entries]
 
 
 def test_records_come_back_by_entry_and_by_offset() -> None:
@@ -42,7 +42,7 @@ def test_records_come_back_by_entry_and_by_offset() -> None:
     assert queue.entry(QueueOffset(9)) is queue.entry(QueueOffset(6)) is None
     assert log.record_at(FIRST_OFFSET) == b"a".ljust(100)
     assert log.record_at(FIRST_OFFSET + 1) is None
-    assert log.read(FIRST_OFFSET + 100, 1) == b"b"
+    assert log.pread(FIRST_OFFSET + 100, 1) == b"b"
 
 
 def test_offsets_lie_above_every_commit_log() -> None:
@@ -124,7 +124,7 @@ def test_readers_see_whole_entries_while_the_oldest_go() -> None:
             entries = list(ENTRY.iter_unpack(queue.entries(start, 100)))
             wrong.extend(pair for pair in pairwise(entries) if pair[1][0] != pair[0][0] + 100)
             for position, (offset, size, _) in enumerate(entries):
-                record = log.read(offset, size)
+                record = log.pread(offset, size)
                 if record is not None and int(record) != start + position:
                     wrong.append((start, position, record))
 

@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 
 from orbitmq.errors import DiskFullError, MessageError
+from orbitmq.java_hash import java_hash
 from orbitmq.model.queues import QueueOffset
 from orbitmq.record.decode import decode_record
 from orbitmq.record.hosts import encode_host
-from orbitmq.record.java_hash import java_hash
-from orbitmq.record.layout import SystemFlag, record_bytes
+from orbitmq.record.layout import SystemFlag
+from orbitmq.store.appender import Place
 from orbitmq.store.draft import NOWHERE
 from orbitmq.store.memory_log import FIRST_OFFSET
-from orbitmq.store.memory_topics import MemoryTopics, Place
+from orbitmq.store.memory_topics import MemoryTopics
 from orbitmq.store.reserved_offsets import BYTES_STEP, STEP, ReservedOffsets
 from tests.unit.store.stores import config_at
 
@@ -45,17 +46,8 @@ def put(
     system_flag: int = 0,
     now_ms: int = 2000,
 ) -> list[Place]:
-    sizes = [
-        record_bytes(
-            body_bytes=len(body),
-            topic_bytes=len(topic),
-            properties_bytes=len(properties),
-            system_flag=system_flag,
-        )
-        for body in bodies
-    ]
     entries = [(body, properties, 5, system_flag, 123, NOWHERE, 2, 0) for body in bodies]
-    return topics.append_batch(topic.encode(), queue_id, entries, sizes, now_ms)
+    return topics.append_batch(topic.encode(), queue_id, entries, now_ms)
 
 
 def bounds_of(topics: MemoryTopics, topic: str = TOPIC, queue_id: int = 0) -> tuple[int, int]:
@@ -266,6 +258,24 @@ def test_a_moved_topic_may_come_back(tmp_path: Path) -> None:
 
     assert bounds_of(topics) == (9, 10)
     assert open_topics(tmp_path).topics == {TOPIC}
+
+
+def test_queues_that_grew_are_told_once(tmp_path: Path) -> None:
+    topics = open_topics(tmp_path)
+    put(topics, b"x")
+    put(topics, b"x", b"y", queue_id=1)
+    put(topics, b"x")
+
+    assert {(queue.queue_id, queue.end) for queue in topics.take_grown()} == {(0, 2), (1, 2)}
+    assert topics.take_grown() == set()
+
+
+def test_only_names_that_were_told_are_in_memory(tmp_path: Path) -> None:
+    topics = open_topics(tmp_path)
+    topics.keep("\N{REPLACEMENT CHARACTER}", {})
+
+    assert topics.keeps("\N{REPLACEMENT CHARACTER}".encode())
+    assert not topics.keeps(b"\xff")
 
 
 def test_a_deleted_topic_leaves_nothing(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def test_messages_far_behind_come_in_smaller_portions_and_past_the_mapping(tmp_p
 
         log.pread = spy  # type: ignore[method-assign]  # a spy
         reader = QueueReader(log, config, memory_bytes=1000)
-        (queue,) = store.queues()
+        (queue,) = store.parts.queues
 
         found = reader.read(queue, queue.start, 32)
 
@@ -109,7 +109,7 @@ def test_messages_far_behind_come_in_smaller_portions_and_past_the_mapping(tmp_p
 
 def test_bytes_asked_for_are_a_limit_from_the_second_message_on(store: MessageStore) -> None:
     _fill(store, 5)
-    (queue,) = store.queues()
+    (queue,) = store.parts.queues
     size = len(store.read(TOPIC, 0, 0, 1).records[0])
 
     def count(bytes_max: int) -> int:
@@ -155,14 +155,14 @@ def test_records_that_are_deleted_are_said_to_be_removing(store: MessageStore) -
     assert decode_record(gone.records[0]).physical_offset >= LOG_FILE_BYTES
     assert gone.next_offset == first_kept + 1
     only_gone = QueueReader(store.parts.log, config_at(Path(), scan_bytes_max=20), memory_bytes=1)
-    (queue,) = store.queues()
+    (queue,) = store.parts.queues
     found = only_gone.read(queue, queue.start, 1)
     assert (found.status, found.next_offset) == (ReadStatus.MESSAGE_WAS_REMOVING, 1)
 
 
 def test_entries_that_cannot_be_read_lead_to_the_next_file(store: MessageStore) -> None:
     _fill(store, 50)
-    (queue,) = store.queues()
+    (queue,) = store.parts.queues
     queue.write()
     queue._files.forget(queue.folder / f"{0:020d}")
     (queue.folder / f"{0:020d}").unlink()

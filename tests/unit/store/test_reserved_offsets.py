@@ -69,6 +69,17 @@ def test_what_is_no_such_file_is_refused(tmp_path: Path, content: bytes) -> None
         ReservedOffsets(tmp_path)
 
 
+def test_the_same_is_not_written_again(tmp_path: Path) -> None:
+    ReservedOffsets(tmp_path).write(BOUNDS, FIRST_OFFSET)
+    written = (tmp_path / FILE_NAME).stat().st_ino
+    reserved = ReservedOffsets(tmp_path)
+
+    reserved.write(dict(BOUNDS), FIRST_OFFSET, on_disk=set())
+    assert (tmp_path / FILE_NAME).stat().st_ino == written
+    reserved.write(BOUNDS, FIRST_OFFSET, on_disk={"orders"})
+    assert (tmp_path / FILE_NAME).stat().st_ino != written
+
+
 def test_a_failed_write_changes_nothing_and_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
