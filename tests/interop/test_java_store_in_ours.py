@@ -69,7 +69,7 @@ def look_and_append(chain: Chain, first_number: int) -> Found:
     """Open the store for writing, read all that the test knows of, and append ten messages."""
     with open_store(chain.folder) as store:
         delayed = read_all(store, DELAY_TOPIC)
-        queues = {q.queue_id: q for q in store.queues() if q.topic == DELAY_TOPIC}
+        queues = {q.queue_id: q for q in store.parts.queues if q.topic == DELAY_TOPIC}
         due_ms: dict[str, int] = {}
         for message in delayed:
             entry = queues[message.queue_id].entry(QueueOffset(message.queue_offset))
