@@ -49,9 +49,14 @@ docs: setup  ## Write the generated pages anew
 wheel: setup  ## Build the wheel and the source package into dist/
 	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m build --outdir dist
 
-bench: setup  ## Run every benchmark, short
+bench: setup  ## Run every benchmark; that of calls short
 	$(BIN)/python -m benchmarks.append
 	$(BIN)/python -m benchmarks.scan
+	$(BIN)/python -m benchmarks.store_append
+	$(BIN)/python -m benchmarks.store_read
+	$(BIN)/python -m benchmarks.store_query
+	$(BIN)/python -m benchmarks.store_memory
+	$(BIN)/python -m benchmarks.store_recovery
 	$(BIN)/python -m benchmarks.rpc_round_trip --rounds 3 --seconds 1 --output .cache/rpc_round_trip.json
 
 soak: setup  ## Run the long campaigns and write docs/soak/

@@ -10,6 +10,10 @@ from orbitmq.record.properties import encode_properties
 
 HOST: Final = encode_host("127.0.0.1", 10911)
 NOW_MS: Final = 1_700_000_000_000
+KEY: Final = "order-%d"
+_PROPERTIES: Final = encode_properties(
+    {"UNIQ_KEY": "7F00000100002A139A55%012X", "KEYS": KEY, "TAGS": "TagA", "WAIT": "true"}
+)
 
 
 def body_of(body_bytes: int) -> bytes:
@@ -19,16 +23,9 @@ def body_of(body_bytes: int) -> bytes:
 
 def key_of(number: int) -> str:
     """The key of a message."""
-    return f"order-{number}"
+    return KEY % number
 
 
 def properties_of(number: int) -> bytes:
     """What an ordinary producer sends along: a unique id, a key, a tag."""
-    return encode_properties(
-        {
-            "UNIQ_KEY": f"7F00000100002A139A55{number:012X}",
-            "KEYS": key_of(number),
-            "TAGS": "TagA",
-            "WAIT": "true",
-        }
-    )
+    return _PROPERTIES % (number, number)

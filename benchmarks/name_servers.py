@@ -2,48 +2,29 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from pathlib import Path
 from typing import Final
 
+from benchmarks.official_servers import with_flags
 from orbitmq.errors import OrbitError
 from orbitmq.model.topics import TopicConfig
 from orbitmq.model.versions import DataVersion
 from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.registration import RegisterBroker, encode_register_body
 from orbitmq.transport.rpc_client import RpcClient
-from tests.interop import building
 from tests.interop.official import OfficialNameServer
 from tests.interop.processes import ChildProcess, free_port
 
 START_TIMEOUT_S: Final = 60
 TOPICS: Final = tuple(f"benchmark_topic_{number}" for number in range(8))
 
-# What the interop suite asks of a JVM that lives for a minute only.
-_SHORT_LIFE_FLAGS: Final = frozenset(
-    {
-        "-Xms64m",
-        "-Xmx256m",
-        "-XX:MaxDirectMemorySize=256m",
-        "-XX:+UseSerialGC",
-        "-XX:TieredStopAtLevel=1",
-    }
-)
-# What RocketMQ's own start script of a name server passes to Java 9 and later.
+# What RocketMQ's own start script passes to a name server beside the flags of every server.
 JVM_FLAGS: Final = (
-    "-server",
     "-Xms4g",
     "-Xmx4g",
     "-XX:MetaspaceSize=128m",
     "-XX:MaxMetaspaceSize=320m",
-    "-XX:+UseG1GC",
-    "-XX:G1HeapRegionSize=16m",
-    "-XX:G1ReservePercent=25",
-    "-XX:InitiatingHeapOccupancyPercent=30",
-    "-XX:SoftRefLRUPolicyMSPerMB=0",
-    "-XX:-OmitStackTraceInFastThrow",
-    "-XX:-UseLargePages",
 )
 
 
@@ -89,23 +70,8 @@ def official(line: str, name: str, folder: Path) -> NameServer:
     """The official name server of a release line, as its own script starts it."""
     server = OfficialNameServer(line, folder)
     process = server.process
-    java, *arguments = process.command
-    kept = [argument for argument in arguments if argument not in _SHORT_LIFE_FLAGS]
-    # A flag that is not taken out would slow the JVM down and flatter us.
-    assert len(arguments) - len(kept) == len(_SHORT_LIFE_FLAGS), arguments
-    process.command = [java, *JVM_FLAGS, *kept]
+    process.command = with_flags(process.command, JVM_FLAGS)
     return NameServer(name, process, int(server.address.rpartition(":")[2]), is_official=True)
-
-
-def official_lines() -> list[str]:
-    """The release lines whose jars are built and can be run, the newest first."""
-    if shutil.which("java") is None:
-        return []
-    return [
-        line
-        for line in sorted(building.LINES, reverse=True)
-        if any((building.TARGET_FOLDER / line / "lib-server").glob("rocketmq-namesrv-*.jar"))
-    ]
 
 
 class Registration:

@@ -28,7 +28,7 @@ from typing import Any, Final
 import msgspec
 import psutil
 
-from benchmarks import name_servers
+from benchmarks import name_servers, official_servers
 from benchmarks.load import HERE, Frames, Slice, Workload, load
 from benchmarks.name_servers import NameServer, Registration
 from orbitmq.clock import SystemClock
@@ -310,7 +310,7 @@ def _java_version() -> str:
 def main() -> None:
     """Measure, print the table and keep the results."""
     options = _options()
-    lines = [] if options.no_java else name_servers.official_lines()
+    lines = [] if options.no_java else official_servers.official_lines()
     if options.smoke:
         lines = lines[:1]
         plan = SMOKE
