@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from orbitmq.clock import SystemClock
 from orbitmq.lifecycle import Periodic
+from orbitmq.nameserver.broker_registry import BrokerRegistry
 from orbitmq.nameserver.config import NameServerConfig
 from orbitmq.nameserver.handlers import Handlers
 from orbitmq.nameserver.key_values import KeyValues
 from orbitmq.nameserver.liveness import Liveness
-from orbitmq.nameserver.route_table import RouteTable
+from orbitmq.nameserver.route_view import RouteView
 from orbitmq.settings import Role, Settings
 from orbitmq.transport.addresses import format_address
 from orbitmq.transport.config import ServerConfig, TlsServerConfig
@@ -54,15 +55,14 @@ class NameServer:
     ) -> None:
         clock = clock or SystemClock()
         config = settings.of(NameServerConfig)
-        self.routes = RouteTable(brokers_max=config.brokers_max, topics_max=config.topics_max)
+        registry = BrokerRegistry(brokers_max=config.brokers_max, topics_max=config.topics_max)
+        self.routes = RouteView(registry)
         self.key_values = KeyValues(
             config.key_values_path.expanduser(),
             keys_max=config.key_values_max,
             bytes_max=config.key_values_bytes_max,
         )
-        self._liveness = Liveness(
-            self.routes, scan_interval_ms=config.scan_interval_ms, clock=clock
-        )
+        self._liveness = Liveness(registry, scan_interval_ms=config.scan_interval_ms, clock=clock)
         self._key_value_listing = Periodic(
             "key value listing",
             config.key_values_print_minutes * 60_000,
@@ -72,6 +72,7 @@ class NameServer:
         handlers = Handlers(
             settings=settings,
             config_path=config_file or config.config_path.expanduser(),
+            registry=registry,
             routes=self.routes,
             key_values=self.key_values,
             clock=clock,

@@ -13,8 +13,8 @@ from orbitmq.errors import ForbiddenOptionError
 from orbitmq.java_json import Dialect
 from orbitmq.model.routes import TopicRoute
 from orbitmq.model.versions import V4_9_4, DataVersion
+from orbitmq.nameserver.broker_registry import BrokerKey, Report
 from orbitmq.nameserver.config import NameServerConfig
-from orbitmq.nameserver.route_table import BrokerKey, Report
 from orbitmq.nameserver.zones import in_zone
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.requests.key_values import (
@@ -56,8 +56,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from orbitmq.clock import Clock
+    from orbitmq.nameserver.broker_registry import BrokerRegistry
     from orbitmq.nameserver.key_values import KeyValues
-    from orbitmq.nameserver.route_table import RouteTable
+    from orbitmq.nameserver.route_view import RouteView
     from orbitmq.protocol.command import Command
     from orbitmq.settings import Settings
     from orbitmq.transport.connection import Connection
@@ -83,12 +84,14 @@ class Handlers:
         *,
         settings: Settings,
         config_path: Path,
-        routes: RouteTable,
+        registry: BrokerRegistry,
+        routes: RouteView,
         key_values: KeyValues,
         clock: Clock,
     ) -> None:
         self._settings = settings
         self._config_path = config_path
+        self._registry = registry
         self._routes = routes
         self._key_values = key_values
         self._clock = clock
@@ -173,7 +176,7 @@ class Handlers:
             request.body, compressed=asked.compressed, version=request.version
         )
         config = self._config
-        master = self._routes.register(
+        master = self._registry.register(
             Report(
                 key=BrokerKey(asked.cluster_name, asked.broker_address),
                 broker_name=asked.broker_name,
@@ -203,7 +206,7 @@ class Handlers:
     def unregister_broker(self, _: Connection, request: Command) -> Command:
         """Forget a broker that says it leaves."""
         asked = UnregisterBroker.decode(request.fields)
-        self._routes.unregister(
+        self._registry.unregister(
             BrokerKey(asked.cluster_name, asked.broker_address), asked.broker_name
         )
         return request.reply()
@@ -211,7 +214,7 @@ class Handlers:
     def broker_heartbeat(self, _: Connection, request: Command) -> Command:
         """Note that a broker is alive."""
         asked = BrokerHeartbeat.decode(request.fields)
-        self._routes.touch(
+        self._registry.touch(
             BrokerKey(asked.cluster_name, asked.broker_address), now_ms=self._clock.monotonic_ms()
         )
         return request.reply()
@@ -221,8 +224,8 @@ class Handlers:
         asked = QueryDataVersion.decode(request.fields)
         key = BrokerKey(asked.cluster_name, asked.broker_address)
         theirs = java_json.decode(request.body, DataVersion)
-        self._routes.touch(key, now_ms=self._clock.monotonic_ms())
-        ours = self._routes.version_of(key)
+        self._registry.touch(key, now_ms=self._clock.monotonic_ms())
+        ours = self._registry.version_of(key)
         return request.reply(
             QueryDataVersionReply(changed=ours != theirs),
             body=java_json.encode(ours) if ours is not None else b"",
@@ -245,7 +248,7 @@ class Handlers:
     def wipe_write_permission(self, connection: Connection, request: Command) -> Command:
         """Stop sends to a broker."""
         asked = WipeWritePermission.decode(request.fields)
-        count = self._routes.wipe_write_permission(asked.broker_name)
+        count = self._registry.wipe_write_permission(asked.broker_name)
         log.info(
             "write permission wiped broker=%s topics=%d peer=%s",
             asked.broker_name,
@@ -257,7 +260,7 @@ class Handlers:
     def add_write_permission(self, connection: Connection, request: Command) -> Command:
         """Allow sends to a broker again."""
         asked = AddWritePermission.decode(request.fields)
-        count = self._routes.add_write_permission(asked.broker_name)
+        count = self._registry.add_write_permission(asked.broker_name)
         log.info(
             "write permission added broker=%s topics=%d peer=%s",
             asked.broker_name,
@@ -307,13 +310,15 @@ class Handlers:
         """Add queues to the route of a topic."""
         asked = AddTopicRoute.decode(request.fields)
         if request.body:
-            self._routes.add_queues(asked.topic, java_json.decode(request.body, TopicRoute).queues)
+            self._registry.add_queues(
+                asked.topic, java_json.decode(request.body, TopicRoute).queues
+            )
         return request.reply()
 
     def delete_topic(self, _: Connection, request: Command) -> Command:
         """Forget the route of a topic."""
         asked = DeleteTopicRoute.decode(request.fields)
-        self._routes.delete_topic(asked.topic, asked.cluster_name)
+        self._registry.delete_topic(asked.topic, asked.cluster_name)
         return request.reply()
 
     def list_topics(self, _: Connection, request: Command) -> Command:

@@ -9,17 +9,17 @@ from orbitmq.lifecycle import Periodic
 
 if TYPE_CHECKING:
     from orbitmq.clock import Clock
-    from orbitmq.nameserver.route_table import RouteTable
+    from orbitmq.nameserver.broker_registry import BrokerRegistry
     from orbitmq.transport.connection import Connection
 
 log = logging.getLogger(__name__)
 
 
 class Liveness:
-    """Keeps the route table free of brokers that are gone; listens to the server's connections."""
+    """Keeps the registry free of brokers that are gone; listens to the server's connections."""
 
-    def __init__(self, routes: RouteTable, *, scan_interval_ms: int, clock: Clock) -> None:
-        self._routes = routes
+    def __init__(self, registry: BrokerRegistry, *, scan_interval_ms: int, clock: Clock) -> None:
+        self._registry = registry
         self._clock = clock
         self._scan_interval_ms = scan_interval_ms
         self._last_scan_ms = clock.monotonic_ms()
@@ -42,14 +42,14 @@ class Liveness:
             # This process stood still: reports may wait in the sockets, and are read first.
             log.warning("scan for silent brokers put off late=%d ms", late_ms)
             return
-        for live in self._routes.silent_brokers(now_ms=now_ms):
+        for live in self._registry.silent_brokers(now_ms=now_ms):
             log.warning(
                 "broker silent name=%s address=%s limit=%d ms",
                 live.broker_name,
                 live.key.address,
                 live.silence_ms_max,
             )
-            self._routes.unregister(live.key, live.broker_name)
+            self._registry.unregister(live.key, live.broker_name)
             live.connection.abort()
 
     def on_open(self, connection: Connection) -> None:
@@ -60,11 +60,11 @@ class Liveness:
 
     def on_close(self, connection: Connection, error: Exception | None) -> None:
         """Remove the brokers that reported on the connection."""
-        for live in self._routes.brokers_on(connection):
+        for live in self._registry.brokers_on(connection):
             log.warning(
                 "broker connection closed name=%s address=%s error=%s",
                 live.broker_name,
                 live.key.address,
                 error,
             )
-            self._routes.unregister(live.key, live.broker_name)
+            self._registry.unregister(live.key, live.broker_name)

@@ -9,8 +9,8 @@ import pytest
 from orbitmq.clock import ManualClock
 from orbitmq.model.topics import TopicConfig
 from orbitmq.model.versions import DataVersion
+from orbitmq.nameserver.broker_registry import BrokerKey, BrokerRegistry, Report
 from orbitmq.nameserver.liveness import Liveness
-from orbitmq.nameserver.route_table import BrokerKey, Report, RouteTable
 from orbitmq.transport.connection import Connection
 
 
@@ -30,12 +30,12 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def routes() -> RouteTable:
-    return RouteTable()
+def registry() -> BrokerRegistry:
+    return BrokerRegistry()
 
 
-def register(routes: RouteTable, clock: ManualClock, line: Line, name: str = "a") -> None:
-    routes.register(
+def register(registry: BrokerRegistry, clock: ManualClock, line: Line, name: str = "a") -> None:
+    registry.register(
         Report(
             key=BrokerKey("C", f"{name}:10911"),
             broker_name=name,
@@ -51,64 +51,66 @@ def register(routes: RouteTable, clock: ManualClock, line: Line, name: str = "a"
 
 
 async def test_a_silent_broker_is_removed_by_the_scan_and_its_connection_closed(
-    routes: RouteTable, clock: ManualClock
+    registry: BrokerRegistry, clock: ManualClock
 ) -> None:
-    liveness = Liveness(routes, scan_interval_ms=10_000, clock=clock)
+    liveness = Liveness(registry, scan_interval_ms=10_000, clock=clock)
     liveness.start()
     line = Line()
-    register(routes, clock, line)
+    register(registry, clock, line)
 
     await clock.advance(120_000)
-    assert routes.route("T") is not None
+    assert "T" in registry.topic_queues
     await clock.advance(10_000)
 
-    assert routes.route("T") is None
+    assert "T" not in registry.topic_queues
     assert line.aborted
     await liveness.stop()
 
 
 async def test_a_scan_that_comes_late_lets_reports_that_wait_be_read_first(
-    routes: RouteTable, clock: ManualClock
+    registry: BrokerRegistry, clock: ManualClock
 ) -> None:
-    liveness = Liveness(routes, scan_interval_ms=10_000, clock=clock)
+    liveness = Liveness(registry, scan_interval_ms=10_000, clock=clock)
     line = Line()
-    register(routes, clock, line)
+    register(registry, clock, line)
     # No scan runs meanwhile: the process stands still.
     await clock.advance(200_000)
 
     liveness.remove_silent()
-    assert routes.route("T") is not None
+    assert "T" in registry.topic_queues
 
     await clock.advance(10_000)
     liveness.remove_silent()
-    assert routes.route("T") is None
+    assert "T" not in registry.topic_queues
 
 
-async def test_a_broker_that_reports_in_time_stays(routes: RouteTable, clock: ManualClock) -> None:
-    liveness = Liveness(routes, scan_interval_ms=10_000, clock=clock)
+async def test_a_broker_that_reports_in_time_stays(
+    registry: BrokerRegistry, clock: ManualClock
+) -> None:
+    liveness = Liveness(registry, scan_interval_ms=10_000, clock=clock)
     liveness.start()
     line = Line()
 
     for _ in range(10):
-        register(routes, clock, line)
+        register(registry, clock, line)
         await clock.advance(30_000)
 
-    assert routes.route("T") is not None
+    assert "T" in registry.topic_queues
     assert not line.aborted
     await liveness.stop()
 
 
 async def test_a_closed_connection_removes_every_broker_that_reported_on_it(
-    routes: RouteTable, clock: ManualClock
+    registry: BrokerRegistry, clock: ManualClock
 ) -> None:
-    liveness = Liveness(routes, scan_interval_ms=10_000, clock=clock)
+    liveness = Liveness(registry, scan_interval_ms=10_000, clock=clock)
     shared, other = Line(), Line()
-    register(routes, clock, shared, "a")
-    register(routes, clock, shared, "b")
-    register(routes, clock, other, "c")
+    register(registry, clock, shared, "a")
+    register(registry, clock, shared, "b")
+    register(registry, clock, other, "c")
 
     liveness.on_open(cast("Connection", shared))
     liveness.on_idle(cast("Connection", shared))
     liveness.on_close(cast("Connection", shared), None)
 
-    assert sorted(routes.cluster_view().brokers) == ["c"]
+    assert sorted(registry.groups) == ["c"]

@@ -1,10 +1,11 @@
-"""The five tables of the name server: what brokers reported and clients are told.
+"""What brokers reported of themselves and their topics, and admins changed since.
 
     topic queues       topic → broker name → queues, for topics of masters
-    broker groups      broker name → cluster, addresses by broker id
+    queue mappings     topic → broker name → mapping, for static topics
+    groups             broker name → cluster, addresses by broker id
     clusters           cluster → broker names
-    live brokers       (cluster, address) → last report, version, connection
     filter servers     (cluster, address) → filter server addresses
+    live brokers       (cluster, address) → last report, version, connection
 
 Nothing here is persistent: brokers report everything again every 30 seconds.
 
@@ -14,23 +15,19 @@ Threads: the event loop's only; no call waits.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import msgspec
 
-from orbitmq import java_json
 from orbitmq.errors import RegistrationRefusedError
-from orbitmq.java_json import Dialect
-from orbitmq.model.routes import MASTER_ID, BrokerGroup, ClusterView, QueueRoute, TopicRoute
-from orbitmq.model.topics import Permission, TopicConfig, UnitFlag
+from orbitmq.model.routes import MASTER_ID, BrokerGroup, QueueRoute
+from orbitmq.model.topics import Permission, TopicConfig
 from orbitmq.model.versions import DataVersion
 
 log = logging.getLogger(__name__)
 
-# Brokers tell each other of their members through these topics; they need the true addresses.
-_MEMBER_TOPIC_PREFIX: Final = "rmq_sys_SYNC_BROKER_MEMBER_"
 NAME_LENGTH_MAX: Final = 255
 _READ_WRITE: Final = int(Permission.READ | Permission.WRITE)
 
@@ -96,45 +93,20 @@ class MasterAddresses:
     ha_address: str | None = None
 
 
-@dataclass(slots=True)
-class _Group:
-    """A broker group as it is kept; clients get a `BrokerGroup` made from it."""
-
-    name: str
-    cluster: str
-    addresses: dict[int, str] = field(default_factory=dict)
-    enable_acting_master: bool = False
-    zone: str | None = None
-
-    @property
-    def has_master(self) -> bool:
-        return MASTER_ID in self.addresses
-
-    def shown(self) -> BrokerGroup:
-        return BrokerGroup(
-            name=self.name,
-            cluster=self.cluster,
-            addresses=dict(sorted(self.addresses.items())),
-            enable_acting_master=self.enable_acting_master,
-            zone=self.zone,
-        )
-
-
-class RouteTable:
-    """The tables, and the questions clients ask of them."""
+class BrokerRegistry:
+    """The tables; everybody may read them, and they change through the methods only."""
 
     def __init__(self, *, brokers_max: int = 10_000, topics_max: int = 1_000_000) -> None:
         self._brokers_max = brokers_max
         self._topics_max = topics_max
-        self._topic_queues: dict[str, dict[str, QueueRoute]] = {}
-        self._groups: dict[str, _Group] = {}
-        self._clusters: dict[str, set[str]] = {}
         self._live: dict[BrokerKey, LiveBroker] = {}
-        self._filter_servers: dict[BrokerKey, list[str]] = {}
-        self._queue_mappings: dict[str, dict[str, dict[str, Any]]] = {}
-        # Perf: answers are asked for far more often than the tables change, and one request must
-        # not cost a walk over all of them.
-        self._bodies: dict[Hashable, bytes] = {}
+        self.topic_queues: dict[str, dict[str, QueueRoute]] = {}
+        self.queue_mappings: dict[str, dict[str, dict[str, Any]]] = {}
+        self.groups: dict[str, BrokerGroup] = {}
+        self.clusters: dict[str, set[str]] = {}
+        self.filter_servers: dict[BrokerKey, list[str]] = {}
+        # Grows with every change that clients may see.
+        self.changes = 0
 
     # --- brokers ------------------------------------------------------------------------------
 
@@ -157,7 +129,7 @@ class RouteTable:
             # The same process under another name: nothing would ever remove the old one.
             self.unregister(known.key, known.broker_name)
             known = None
-        group = self._groups.get(report.broker_name)
+        group = self.groups.get(report.broker_name)
         is_first = group is None or report.broker_id not in group.addresses
         if group is not None and self._is_outdated(report, group):
             self.unregister(report.key, report.broker_name)
@@ -173,11 +145,7 @@ class RouteTable:
         self._check_names(report, topics or {})
         self._check_room(topics or ())
         self._check_room(report.queue_mappings)
-        if group is None:
-            group = self._groups[report.broker_name] = _Group(
-                report.broker_name, report.key.cluster
-            )
-        self._place(report, group)
+        group = self._place(report)
         is_same_version = known is not None and known.data_version == report.data_version
         speaks = self._speaks_for_topics(report, group)
         if topics is not None and speaks:
@@ -208,9 +176,9 @@ class RouteTable:
                 report.key.cluster,
             )
         if report.filter_servers:
-            self._filter_servers[report.key] = report.filter_servers
+            self.filter_servers[report.key] = report.filter_servers
         elif report.filter_servers is not None:
-            self._filter_servers.pop(report.key, None)
+            self.filter_servers.pop(report.key, None)
         return self._master_of(report, group)
 
     def unregister(self, key: BrokerKey, broker_name: str) -> None:
@@ -218,21 +186,19 @@ class RouteTable:
         live = self._live.pop(key, None)
         if live is not None:
             broker_name = live.broker_name
-        self._filter_servers.pop(key, None)
-        group = self._groups.get(broker_name)
+        self.filter_servers.pop(key, None)
+        group = self.groups.get(broker_name)
         if group is None or key.address not in group.addresses.values():
             return
         self._leave_cluster(key.cluster, broker_name)
-        group.addresses = {
-            broker_id: address
-            for broker_id, address in group.addresses.items()
-            if address != key.address
-        }
-        if not group.addresses:
+        remaining = _without_address(group, key.address)
+        if not remaining:
             self._forget_group(group)
-        elif group.enable_acting_master and not group.has_master:
-            self._change_permissions(broker_name, _without_write)
-        self._bodies.clear()
+        else:
+            self.groups[broker_name] = msgspec.structs.replace(group, addresses=remaining)
+            if group.enable_acting_master and MASTER_ID not in remaining:
+                self._change_permissions(broker_name, _without_write)
+        self.changes += 1
         if live is not None:
             log.info("broker removed name=%s address=%s", broker_name, key.address)
 
@@ -258,91 +224,32 @@ class RouteTable:
         """List the brokers that reported on a connection last."""
         return [live for live in self._live.values() if live.connection is connection]
 
-    def cluster_view(self) -> ClusterView:
-        """Show every broker group, by cluster."""
-        return ClusterView(
-            brokers={name: group.shown() for name, group in self._groups.items()},
-            clusters={cluster: sorted(names) for cluster, names in self._clusters.items()},
-        )
-
-    def cluster_view_body(self) -> bytes:
-        """Show every broker group, by cluster, as JSON."""
-        return self._kept_body("clusters", self.cluster_view)
-
-    def addresses_of(self, broker_name: str) -> dict[int, str]:
-        """Show the addresses of one broker group, by broker id."""
-        group = self._groups.get(broker_name)
-        return dict(group.addresses) if group is not None else {}
-
-    # --- routes -------------------------------------------------------------------------------
-
-    def route_body(
-        self, topic: str, dialect: Dialect, *, order_config: str | None, acting_master: bool
-    ) -> bytes | None:
-        """Show the route of a topic as JSON; None when nobody alive holds it."""
-        if order_config:
-            # Not kept: few topics have an order, and it changes without the tables.
-            return self._encoded_route(topic, dialect, order_config, acting_master=acting_master)
-        key = (topic, acting_master, dialect)
-        body = self._bodies.get(key)
-        if body is None:
-            body = self._encoded_route(topic, dialect, None, acting_master=acting_master)
-            if body is not None:
-                # Names that do not exist are without number, so only routes are kept.
-                self._bodies[key] = body
-        return body
-
-    def _encoded_route(
-        self, topic: str, dialect: Dialect, order_config: str | None, *, acting_master: bool
-    ) -> bytes | None:
-        route = self.route(topic, order_config=order_config, acting_master=acting_master)
-        return java_json.encode(route, dialect) if route is not None else None
-
-    def route(
-        self, topic: str, *, order_config: str | None = None, acting_master: bool = False
-    ) -> TopicRoute | None:
-        """Show the route of a topic; None when nobody alive holds it."""
-        queues = self._topic_queues.get(topic)
-        if not queues:
-            return None
-        groups = [self._groups[name] for name in queues if name in self._groups]
-        if not groups:
-            return None
-        shown = [group.shown() for group in groups]
-        if acting_master and not topic.startswith(_MEMBER_TOPIC_PREFIX):
-            shown = [_with_acting_master(group, queues[group.name]) for group in shown]
-        return TopicRoute(
-            brokers=shown,
-            filter_servers=self._filter_servers_of(groups),
-            order_config=order_config or None,
-            queues=list(queues.values()),
-            queue_mapping=self._queue_mappings.get(topic),
-        )
+    # --- admins -------------------------------------------------------------------------------
 
     def add_queues(self, topic: str, queues: Iterable[QueueRoute]) -> None:
         """Add queues to the route of a topic, if their brokers are known."""
         queues = list(queues)
-        unknown = [queue.broker_name for queue in queues if queue.broker_name not in self._groups]
+        unknown = [queue.broker_name for queue in queues if queue.broker_name not in self.groups]
         if unknown or not queues:
             log.warning("queues not added topic=%s unknown brokers=%s", topic, ",".join(unknown))
             return
         self._check_room([topic])
-        kept = self._topic_queues.setdefault(topic, {})
+        kept = self.topic_queues.setdefault(topic, {})
         kept.update((queue.broker_name, queue) for queue in queues)
-        self._bodies.clear()
+        self.changes += 1
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
         """Forget the route of a topic, in one cluster or in all."""
         if cluster:
-            names = self._clusters.get(cluster, set())
+            names = self.clusters.get(cluster, set())
         else:
-            names = set(self._topic_queues.get(topic, {}))
+            names = set(self.topic_queues.get(topic, {}))
         for name in names:
             self._drop_queues(topic, name)
         for live in self._live.values():
             if live.broker_name in names:
                 live.topics_complete = False
-        self._bodies.clear()
+        self.changes += 1
 
     def wipe_write_permission(self, broker_name: str) -> int:
         """Stop sends to a broker; returns how many of its topics there are."""
@@ -352,68 +259,9 @@ class RouteTable:
         """Allow sends to a broker again; returns how many of its topics there are."""
         return self._change_permissions(broker_name, lambda _: _READ_WRITE)
 
-    # --- topic lists --------------------------------------------------------------------------
-
-    def topics(self) -> list[str]:
-        """List every topic."""
-        return list(self._topic_queues)
-
-    def topics_body(self) -> bytes:
-        """List every topic, as JSON."""
-        return self._kept_body("topics", lambda: {"topicList": self.topics()})
-
-    def cluster_topics_body(self, cluster: str) -> bytes:
-        """List the topics of a cluster, as JSON."""
-        if cluster not in self._clusters:
-            return java_json.encode({"topicList": []})
-        key = f"topics of {cluster}"
-        return self._kept_body(key, lambda: {"topicList": self.topics_of_cluster(cluster)})
-
-    def topics_of_cluster(self, cluster: str) -> list[str]:
-        """List the topics that a broker of the cluster holds."""
-        names = self._clusters.get(cluster, set())
-        return [
-            topic for topic, queues in self._topic_queues.items() if not names.isdisjoint(queues)
-        ]
-
-    def system_topics(self) -> tuple[list[str], str | None]:
-        """List cluster and broker names, which are topics too, and one broker's address."""
-        names = [
-            name
-            for cluster, broker_names in self._clusters.items()
-            for name in (cluster, *sorted(broker_names))
-        ]
-        address = next(
-            (
-                group.addresses[min(group.addresses)]
-                for group in self._groups.values()
-                if group.addresses
-            ),
-            None,
-        )
-        return names, address
-
-    def unit_topics(self) -> list[str]:
-        """List the topics of units."""
-        return [topic for topic, flag in self._unit_flags() if flag & UnitFlag.UNIT]
-
-    def unit_subscribed_topics(self, *, plain_only: bool = False) -> list[str]:
-        """List the topics that units subscribe to, all or those outside units only."""
-        return [
-            topic
-            for topic, flag in self._unit_flags()
-            if flag & UnitFlag.SUBSCRIBED_BY_UNIT and not (plain_only and flag & UnitFlag.UNIT)
-        ]
-
     # --- inside -------------------------------------------------------------------------------
 
-    def _kept_body(self, key: str, show: Callable[[], object]) -> bytes:
-        body = self._bodies.get(key)
-        if body is None:
-            body = self._bodies[key] = java_json.encode(show())
-        return body
-
-    def _is_outdated(self, report: Report, group: _Group) -> bool:
+    def _is_outdated(self, report: Report, group: BrokerGroup) -> bool:
         """Whether another broker with the same id reported a later state."""
         other_address = group.addresses.get(report.broker_id)
         if other_address is None or other_address == report.key.address:
@@ -444,24 +292,29 @@ class RouteTable:
         )
         return report.read_topics() if is_news else None
 
-    def _place(self, report: Report, group: _Group) -> None:
+    def _place(self, report: Report) -> BrokerGroup:
         """Bring the broker's group and cluster in line with its report."""
-        before = (dict(group.addresses), group.enable_acting_master, group.zone)
-        # An address has one id: a slave that became master gives its old one up.
-        group.addresses = {
-            broker_id: address
-            for broker_id, address in group.addresses.items()
-            if address != report.key.address or broker_id == report.broker_id
-        }
-        group.addresses[report.broker_id] = report.key.address
-        group.enable_acting_master = bool(report.enable_acting_master)
-        group.zone = report.zone
-        self._clusters.setdefault(report.key.cluster, set()).add(report.broker_name)
-        if before != (group.addresses, group.enable_acting_master, group.zone):
-            self._bodies.clear()
+        old = self.groups.get(report.broker_name)
+        addresses = {report.broker_id: report.key.address}
+        if old is not None:
+            # An address has one id: a slave that became master gives its old one up.
+            others = _without_address(old, report.key.address)
+            addresses = dict(sorted((others | addresses).items()))
+        new = BrokerGroup(
+            name=report.broker_name,
+            cluster=report.key.cluster if old is None else old.cluster,
+            addresses=addresses,
+            enable_acting_master=bool(report.enable_acting_master),
+            zone=report.zone,
+        )
+        self.groups[new.name] = new
+        self.clusters.setdefault(report.key.cluster, set()).add(new.name)
+        if new != old:
+            self.changes += 1
+        return new
 
     @staticmethod
-    def _speaks_for_topics(report: Report, group: _Group) -> bool:
+    def _speaks_for_topics(report: Report, group: BrokerGroup) -> bool:
         """Whether the topics of a report count: a master's do, or those of the first slave."""
         if report.broker_id == MASTER_ID:
             return True
@@ -470,7 +323,7 @@ class RouteTable:
     def _take_topics(
         self,
         report: Report,
-        group: _Group,
+        group: BrokerGroup,
         topics: Mapping[str, TopicConfig],
         *,
         missing_only: bool,
@@ -479,25 +332,25 @@ class RouteTable:
         if delete_missing and not report.queue_mappings:
             for topic in [
                 topic
-                for topic, queues in self._topic_queues.items()
+                for topic, queues in self.topic_queues.items()
                 if report.broker_name in queues and topic not in topics
             ]:
                 self._drop_queues(topic, report.broker_name)
                 log.info("topic forgotten topic=%s broker=%s", topic, report.broker_name)
         read_only = report.broker_id != MASTER_ID and group.enable_acting_master
         for topic, config in topics.items():
-            if missing_only and report.broker_name in self._topic_queues.get(topic, {}):
+            if missing_only and report.broker_name in self.topic_queues.get(topic, {}):
                 continue
             permission = _without_write(config.permission) if read_only else config.permission
             self._put_queues(topic, report.broker_name, config, permission)
         for topic, mapping in report.queue_mappings.items():
-            self._queue_mappings.setdefault(topic, {})[report.broker_name] = mapping
-        self._bodies.clear()
+            self.queue_mappings.setdefault(topic, {})[report.broker_name] = mapping
+        self.changes += 1
 
     def _put_queues(
         self, topic: str, broker_name: str, config: TopicConfig, permission: int
     ) -> None:
-        queues = self._topic_queues.setdefault(topic, {})
+        queues = self.topic_queues.setdefault(topic, {})
         new = QueueRoute(
             broker_name=broker_name,
             permission=permission,
@@ -522,15 +375,15 @@ class RouteTable:
             )
 
     def _check_room(self, topics: Iterable[str]) -> None:
-        added = sum(topic not in self._topic_queues for topic in topics)
-        if len(self._topic_queues) + added > self._topics_max:
+        added = sum(topic not in self.topic_queues for topic in topics)
+        if len(self.topic_queues) + added > self._topics_max:
             raise RegistrationRefusedError(
                 f"{added} new topics would exceed the limit of {self._topics_max}",
                 hint="raise topicsMax",
             )
 
     def _drop_queues(self, topic: str, broker_name: str) -> None:
-        for table in (self._topic_queues, self._queue_mappings):
+        for table in (self.topic_queues, self.queue_mappings):
             by_broker: dict[str, Any] = table.get(topic, {})
             by_broker.pop(broker_name, None)
             if not by_broker:
@@ -543,35 +396,33 @@ class RouteTable:
             for live in self._live.values()
         ):
             return
-        names = self._clusters.get(cluster, set())
+        names = self.clusters.get(cluster, set())
         names.discard(broker_name)
         if not names:
-            self._clusters.pop(cluster, None)
+            self.clusters.pop(cluster, None)
 
-    def _forget_group(self, group: _Group) -> None:
-        del self._groups[group.name]
-        for topic in [
-            topic for topic, queues in self._topic_queues.items() if group.name in queues
-        ]:
+    def _forget_group(self, group: BrokerGroup) -> None:
+        del self.groups[group.name]
+        for topic in [topic for topic, queues in self.topic_queues.items() if group.name in queues]:
             self._drop_queues(topic, group.name)
         for topic in [
-            topic for topic, owners in self._queue_mappings.items() if group.name in owners
+            topic for topic, owners in self.queue_mappings.items() if group.name in owners
         ]:
             self._drop_queues(topic, group.name)
 
     def _change_permissions(self, broker_name: str, change: Callable[[int], int]) -> int:
         changed = 0
-        for queues in self._topic_queues.values():
+        for queues in self.topic_queues.values():
             queue = queues.get(broker_name)
             if queue is not None:
                 queues[broker_name] = msgspec.structs.replace(
                     queue, permission=change(queue.permission)
                 )
                 changed += 1
-        self._bodies.clear()
+        self.changes += 1
         return changed
 
-    def _master_of(self, report: Report, group: _Group) -> MasterAddresses:
+    def _master_of(self, report: Report, group: BrokerGroup) -> MasterAddresses:
         address = group.addresses.get(MASTER_ID)
         if report.broker_id == MASTER_ID or address is None:
             return MasterAddresses()
@@ -580,34 +431,10 @@ class RouteTable:
             return MasterAddresses()
         return MasterAddresses(address=address, ha_address=master.ha_address)
 
-    def _filter_servers_of(self, groups: Iterable[_Group]) -> dict[str, list[str]]:
-        return {
-            address: servers
-            for group in groups
-            for address in group.addresses.values()
-            if (servers := self._filter_servers.get(BrokerKey(group.cluster, address)))
-        }
-
-    def _unit_flags(self) -> Iterator[tuple[str, int]]:
-        for topic, queues in self._topic_queues.items():
-            for queue in queues.values():
-                yield topic, queue.unit_flag
-                break
-
 
 def _without_write(permission: int) -> int:
     return permission & ~int(Permission.WRITE)
 
 
-def _with_acting_master(group: BrokerGroup, queue: QueueRoute) -> BrokerGroup:
-    """Show the first slave as master where the group has none and is not written to."""
-    if (
-        not group.addresses
-        or MASTER_ID in group.addresses
-        or not group.enable_acting_master
-        or queue.permission & Permission.WRITE
-    ):
-        return group
-    addresses = dict(group.addresses)
-    addresses[MASTER_ID] = addresses.pop(min(addresses))
-    return msgspec.structs.replace(group, addresses=dict(sorted(addresses.items())))
+def _without_address(group: BrokerGroup, address: str) -> dict[int, str]:
+    return {broker_id: known for broker_id, known in group.addresses.items() if known != address}

@@ -1,0 +1,189 @@
+"""What clients are told of the registry: routes, the cluster view, topic lists.
+
+Threads: the event loop's only; no call waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from orbitmq import java_json
+from orbitmq.java_json import Dialect
+from orbitmq.model.routes import MASTER_ID, BrokerGroup, ClusterView, QueueRoute, TopicRoute
+from orbitmq.model.topics import Permission, UnitFlag
+from orbitmq.nameserver.broker_registry import BrokerKey, BrokerRegistry
+
+# Brokers tell each other of their members through these topics; they need the true addresses.
+_MEMBER_TOPIC_PREFIX: Final = "rmq_sys_SYNC_BROKER_MEMBER_"
+
+
+class RouteView:
+    """The answers to what clients ask; those asked for often are kept until something changes."""
+
+    def __init__(self, registry: BrokerRegistry) -> None:
+        self._registry = registry
+        # Perf: answers are asked for far more often than the registry changes, and one request
+        # must not cost a walk over all of it.
+        self._kept_bodies: dict[Hashable, bytes] = {}
+        self._changes_seen = registry.changes
+
+    # --- routes -------------------------------------------------------------------------------
+
+    def route_body(
+        self, topic: str, dialect: Dialect, *, order_config: str | None, acting_master: bool
+    ) -> bytes | None:
+        """Show the route of a topic as JSON; None when nobody alive holds it."""
+        if order_config:
+            # Not kept: few topics have an order, and it changes without the registry.
+            return self._encoded_route(topic, dialect, order_config, acting_master=acting_master)
+        key = (topic, acting_master, dialect)
+        bodies = self._current_bodies()
+        body = bodies.get(key)
+        if body is None:
+            body = self._encoded_route(topic, dialect, None, acting_master=acting_master)
+            if body is not None:
+                # Names that do not exist are without number, so only routes are kept.
+                bodies[key] = body
+        return body
+
+    def _encoded_route(
+        self, topic: str, dialect: Dialect, order_config: str | None, *, acting_master: bool
+    ) -> bytes | None:
+        route = self.route(topic, order_config=order_config, acting_master=acting_master)
+        return java_json.encode(route, dialect) if route is not None else None
+
+    def route(
+        self, topic: str, *, order_config: str | None = None, acting_master: bool = False
+    ) -> TopicRoute | None:
+        """Show the route of a topic; None when nobody alive holds it."""
+        queues = self._registry.topic_queues.get(topic)
+        if not queues:
+            return None
+        known = self._registry.groups
+        groups = [known[name] for name in queues if name in known]
+        if not groups:
+            return None
+        shown = groups
+        if acting_master and not topic.startswith(_MEMBER_TOPIC_PREFIX):
+            shown = [_with_acting_master(group, queues[group.name]) for group in groups]
+        return TopicRoute(
+            brokers=shown,
+            filter_servers=self._filter_servers_of(groups),
+            order_config=order_config or None,
+            queues=list(queues.values()),
+            queue_mapping=self._registry.queue_mappings.get(topic),
+        )
+
+    # --- brokers ------------------------------------------------------------------------------
+
+    def cluster_view(self) -> ClusterView:
+        """Show every broker group, by cluster."""
+        return ClusterView(
+            brokers=dict(self._registry.groups),
+            clusters={cluster: sorted(names) for cluster, names in self._registry.clusters.items()},
+        )
+
+    def cluster_view_body(self) -> bytes:
+        """Show every broker group, by cluster, as JSON."""
+        return self._kept_body("clusters", self.cluster_view)
+
+    def addresses_of(self, broker_name: str) -> dict[int, str]:
+        """Show the addresses of one broker group, by broker id."""
+        group = self._registry.groups.get(broker_name)
+        return dict(group.addresses) if group is not None else {}
+
+    # --- topic lists --------------------------------------------------------------------------
+
+    def topics(self) -> list[str]:
+        """List every topic."""
+        return list(self._registry.topic_queues)
+
+    def topics_body(self) -> bytes:
+        """List every topic, as JSON."""
+        return self._kept_body("topics", lambda: {"topicList": self.topics()})
+
+    def cluster_topics_body(self, cluster: str) -> bytes:
+        """List the topics of a cluster, as JSON."""
+        if cluster not in self._registry.clusters:
+            return java_json.encode({"topicList": []})
+        key = f"topics of {cluster}"
+        return self._kept_body(key, lambda: {"topicList": self.topics_of_cluster(cluster)})
+
+    def topics_of_cluster(self, cluster: str) -> list[str]:
+        """List the topics that a broker of the cluster holds."""
+        names = self._registry.clusters.get(cluster, set())
+        return [
+            topic
+            for topic, queues in self._registry.topic_queues.items()
+            if not names.isdisjoint(queues)
+        ]
+
+    def system_topics(self) -> tuple[list[str], str | None]:
+        """List cluster and broker names, which are topics too, and one broker's address."""
+        names = [
+            name
+            for cluster, broker_names in self._registry.clusters.items()
+            for name in (cluster, *sorted(broker_names))
+        ]
+        address = next(
+            (group.addresses[min(group.addresses)] for group in self._registry.groups.values()),
+            None,
+        )
+        return names, address
+
+    def unit_topics(self) -> list[str]:
+        """List the topics of units."""
+        return [topic for topic, flag in self._unit_flags() if flag & UnitFlag.UNIT]
+
+    def unit_subscribed_topics(self, *, plain_only: bool = False) -> list[str]:
+        """List the topics that units subscribe to, all or those outside units only."""
+        return [
+            topic
+            for topic, flag in self._unit_flags()
+            if flag & UnitFlag.SUBSCRIBED_BY_UNIT and not (plain_only and flag & UnitFlag.UNIT)
+        ]
+
+    # --- inside -------------------------------------------------------------------------------
+
+    def _kept_body(self, key: str, show: Callable[[], object]) -> bytes:
+        bodies = self._current_bodies()
+        body = bodies.get(key)
+        if body is None:
+            body = bodies[key] = java_json.encode(show())
+        return body
+
+    def _current_bodies(self) -> dict[Hashable, bytes]:
+        if self._changes_seen != self._registry.changes:
+            self._kept_bodies.clear()
+            self._changes_seen = self._registry.changes
+        return self._kept_bodies
+
+    def _filter_servers_of(self, groups: Iterable[BrokerGroup]) -> dict[str, list[str]]:
+        return {
+            address: servers
+            for group in groups
+            for address in group.addresses.values()
+            if (servers := self._registry.filter_servers.get(BrokerKey(group.cluster, address)))
+        }
+
+    def _unit_flags(self) -> Iterator[tuple[str, int]]:
+        for topic, queues in self._registry.topic_queues.items():
+            for queue in queues.values():
+                yield topic, queue.unit_flag
+                break
+
+
+def _with_acting_master(group: BrokerGroup, queue: QueueRoute) -> BrokerGroup:
+    """Show the first slave as master where the group has none and is not written to."""
+    if (
+        MASTER_ID in group.addresses
+        or not group.enable_acting_master
+        or queue.permission & Permission.WRITE
+    ):
+        return group
+    addresses = dict(group.addresses)
+    addresses[MASTER_ID] = addresses.pop(min(addresses))
+    return msgspec.structs.replace(group, addresses=dict(sorted(addresses.items())))
