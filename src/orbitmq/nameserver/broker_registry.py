@@ -175,10 +175,8 @@ class BrokerRegistry:
                 report.key.address,
                 report.key.cluster,
             )
-        if report.filter_servers:
-            self.filter_servers[report.key] = report.filter_servers
-        elif report.filter_servers is not None:
-            self.filter_servers.pop(report.key, None)
+        if report.filter_servers is not None:
+            self._take_filter_servers(report.key, report.filter_servers)
         return self._master_of(report, group)
 
     def unregister(self, key: BrokerKey, broker_name: str) -> None:
@@ -308,8 +306,9 @@ class BrokerRegistry:
             zone=report.zone,
         )
         self.groups[new.name] = new
-        self.clusters.setdefault(report.key.cluster, set()).add(new.name)
-        if new != old:
+        names = self.clusters.setdefault(report.key.cluster, set())
+        if new != old or new.name not in names:
+            names.add(new.name)
             self.changes += 1
         return new
 
@@ -345,6 +344,15 @@ class BrokerRegistry:
             self._put_queues(topic, report.broker_name, config, permission)
         for topic, mapping in report.queue_mappings.items():
             self.queue_mappings.setdefault(topic, {})[report.broker_name] = mapping
+        self.changes += 1
+
+    def _take_filter_servers(self, key: BrokerKey, servers: list[str]) -> None:
+        if servers == self.filter_servers.get(key, []):
+            return
+        if servers:
+            self.filter_servers[key] = servers
+        else:
+            del self.filter_servers[key]
         self.changes += 1
 
     def _put_queues(

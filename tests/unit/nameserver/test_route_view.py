@@ -204,3 +204,33 @@ def test_unregistering_a_stranger_changes_nothing(
     registry.unregister(BrokerKey("C", "10.9.9.9:10911"), "stranger")
 
     assert routes.cluster_view_body() is before
+
+
+def test_kept_answers_follow_filter_servers(registry: BrokerRegistry, routes: RouteView) -> None:
+    def body() -> bytes | None:
+        return routes.route_body("T", Dialect.STANDARD, order_config=None, acting_master=False)
+
+    register(registry, report(topics("T", "U")))
+    register(registry, report(topics("T", "U")))
+    without = body()
+
+    register(registry, report({}, filter_servers=["10.0.0.1:30000"]))
+    with_one = body()
+    assert with_one is not None
+    assert b"10.0.0.1:30000" in with_one
+    register(registry, report({}, filter_servers=["10.0.0.1:30000"]))
+    assert body() is with_one
+
+    register(registry, report({}, filter_servers=[]))
+    assert body() == without
+
+
+def test_the_kept_cluster_view_follows_a_slave_that_reports_in_another_cluster(
+    registry: BrokerRegistry, routes: RouteView
+) -> None:
+    register(registry, report({}, broker_id=1, cluster="C"))
+    assert b'"D"' not in routes.cluster_view_body()
+
+    register(registry, report({}, broker_id=1, cluster="D"))
+
+    assert b'"D"' in routes.cluster_view_body()
