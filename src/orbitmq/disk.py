@@ -1,20 +1,32 @@
 """Blocking disk work: its one door into an event loop, and whole-file replacement.
 
-Crash: a replaced file has its old content or its new one, never a mix.
+Crash: a replaced file has its old content or its new one, never a mix. A temporary file that stays
+behind (`.name.` or `.name.bak.`, eight characters, `.tmp`) is deleted when the file is next loaded
+or replaced.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeVar
+
+from orbitmq.clock import SystemClock
+
+log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_TEMPORARY_SUFFIX: Final = ".tmp"
+# What is younger may belong to a replacement that another thread has under way.
+_PROCESS_START_MS: Final = SystemClock().now_ms()
 
 
 async def off_loop(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -31,6 +43,7 @@ def replace_file(path: Path, content: bytes) -> None:
     # A link, as container platforms mount settings, stays a link.
     path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
+    delete_leftovers(path)
     if path.exists():
         mode = stat.S_IMODE(path.stat().st_mode)
         _put(path.with_name(path.name + ".bak"), path.read_bytes(), mode)
@@ -44,8 +57,32 @@ def replace_file(path: Path, content: bytes) -> None:
         os.close(directory)
 
 
+def delete_leftovers(path: Path) -> None:
+    """Delete the temporary files of replacements of a file that a crash broke off."""
+    path = path.resolve()
+    name = re.compile(
+        rf"\.{re.escape(path.name)}(\.bak)?\.[a-z0-9_]{{8}}{re.escape(_TEMPORARY_SUFFIX)}"
+    )
+    try:
+        for found in path.parent.iterdir():
+            if name.fullmatch(found.name) and _is_older_than_this_process(found):
+                found.unlink()
+                log.info("file of a broken-off replacement deleted file=%s", found)
+    except FileNotFoundError:
+        pass  # There is no folder yet, or another process was faster.
+    except OSError as error:
+        log.warning("file of a broken-off replacement stays reason=%s", error)
+
+
+def _is_older_than_this_process(path: Path) -> bool:
+    status = path.lstat()
+    return stat.S_ISREG(status.st_mode) and status.st_mtime_ns // 1_000_000 < _PROCESS_START_MS
+
+
 def _put(path: Path, content: bytes, mode: int) -> None:
-    descriptor, temporary_name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    descriptor, temporary_name = tempfile.mkstemp(
+        prefix=f".{path.name}.", suffix=_TEMPORARY_SUFFIX, dir=path.parent
+    )
     temporary = Path(temporary_name)
     try:
         with os.fdopen(descriptor, "wb") as file:

@@ -3,13 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
 from orbitmq.clock import settle
-from orbitmq.disk import off_loop, replace_file
+from orbitmq.disk import delete_leftovers, off_loop, replace_file
+
+# Replaces the file named first with the text named second; told to, it is killed at the first sync.
+REPLACING = """
+import os, signal, sys
+from pathlib import Path
+from orbitmq.disk import replace_file
+if sys.argv[3:] == ["killed"]:
+    os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)
+replace_file(Path(sys.argv[1]), sys.argv[2].encode())
+"""
+
+
+def replace_in_a_child(path: Path, content: str, *more: str) -> int:
+    command = [sys.executable, "-c", REPLACING, str(path), content, *more]
+    return subprocess.run(command, check=False, timeout=30).returncode
 
 
 def test_the_new_content_is_there_and_the_old_one_beside_it(tmp_path: Path) -> None:
@@ -61,6 +80,62 @@ def test_a_failure_leaves_no_temporary_file(tmp_path: Path) -> None:
         "namesrv.conf",
         "namesrv.conf.bak",
     ]
+
+
+@pytest.mark.parametrize("old", [None, b"old"], ids=["a new file", "a file with a copy"])
+def test_what_a_killed_process_left_is_deleted_by_the_next(
+    tmp_path: Path, old: bytes | None
+) -> None:
+    path = tmp_path / "kvConfig.json"
+    if old is not None:
+        path.write_bytes(old)
+    assert replace_in_a_child(path, "lost", "killed") == -signal.SIGKILL
+    assert len([found for found in tmp_path.iterdir() if found.name.endswith(".tmp")]) == 1
+
+    assert replace_in_a_child(path, "new") == 0
+
+    assert path.read_bytes() == b"new"
+    expected = [path] if old is None else [path, tmp_path / "kvConfig.json.bak"]
+    assert sorted(tmp_path.iterdir()) == expected
+
+
+def test_only_old_temporary_files_of_the_same_file_are_deleted(tmp_path: Path) -> None:
+    path = tmp_path / "kvConfig.json"
+    strangers = [
+        ".kvConfig.json.original",
+        ".kvConfig.json.swp",
+        ".kvConfig.json.ABCDEFGH.tmp",
+        ".kvConfig.json.abcdefghi.tmp",
+        ".kvConfig_json.abcdefgh.tmp",
+        ".other.json.abcdefgh.tmp",
+        "kvConfig.json.abcdefgh.tmp",
+    ]
+    ours = [".kvConfig.json.abcd_123.tmp", ".kvConfig.json.bak.abcd_123.tmp"]
+    for name in (*strangers, *ours):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (1, 1))
+    young = tmp_path / ".kvConfig.json.young_12.tmp"
+    young.touch()
+    folder = tmp_path / ".kvConfig.json.folder_1.tmp"
+    folder.mkdir()
+    os.utime(folder, (1, 1))
+
+    delete_leftovers(path)
+
+    found = sorted(found.name for found in tmp_path.iterdir())
+    assert found == sorted([*strangers, young.name, folder.name])
+
+
+def test_deleting_leftovers_needs_no_folder_and_never_fails(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    delete_leftovers(tmp_path / "none" / "kvConfig.json")
+    assert not caplog.records
+    (tmp_path / "file").touch()
+
+    delete_leftovers(tmp_path / "file" / "kvConfig.json")
+
+    assert "file of a broken-off replacement stays" in caplog.text
 
 
 async def test_blocking_work_runs_in_another_thread_and_its_outcome_comes_back() -> None:

@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from orbitmq import java_json
-from orbitmq.disk import off_loop, replace_file
+from orbitmq.disk import delete_leftovers, off_loop, replace_file
 from orbitmq.errors import KeyValueError, ProtocolError, SettingsError
 
 log = logging.getLogger(__name__)
@@ -171,6 +171,7 @@ def _write(path: Path, table: Table) -> None:
 
 
 def _read(path: Path) -> bytes:
+    delete_leftovers(path)
     try:
         with path.open("rb") as file:
             content = file.read(_FILE_BYTES_MAX + 1)

@@ -135,6 +135,18 @@ async def test_changes_that_wait_share_one_write(
     assert 2 <= len(syncs) <= 6
 
 
+async def test_what_an_earlier_process_did_not_finish_writing_is_deleted_at_the_start(
+    tmp_path: Path,
+) -> None:
+    leftover = tmp_path / ".kvConfig.json.abcd_123.tmp"
+    leftover.touch()
+    os.utime(leftover, (1, 1))
+
+    await loaded(tmp_path / "kvConfig.json")
+
+    assert not leftover.exists()
+
+
 async def test_deleting_what_is_not_there_writes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "kvConfig.json"
 
