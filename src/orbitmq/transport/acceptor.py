@@ -106,7 +106,7 @@ class Acceptor:
 
     def _take_on(self, accepted: socket.socket, peer: str) -> None:
         if len(self._connections) + len(self._admissions) >= self._config.connections_max:
-            log.warning(
+            self._connections.warnings.warn(
                 "connection refused peer=%s limit=serverConnectionsMax open=%d",
                 peer,
                 self._config.connections_max,
@@ -137,7 +137,7 @@ class Acceptor:
             connection = self._new_connection()
         except BaseException as error:
             accepted.close()
-            if not _log_if_expected(error, peer):
+            if not self._log_if_expected(error, peer):
                 raise
             return
         # From here on the loop owns the socket, and closes it when something goes wrong.
@@ -147,7 +147,7 @@ class Acceptor:
                 await loop.connect_accepted_socket(lambda: connection, accepted, ssl=context)
         except BaseException as error:
             connection.abandon()
-            if not _log_if_expected(error, peer):
+            if not self._log_if_expected(error, peer):
                 raise
 
     async def _context_for(self, accepted: socket.socket) -> ssl.SSLContext | None:
@@ -155,6 +155,21 @@ class Acceptor:
             return None
         async with time_limit(self._clock, self._config.idle_seconds_max * 1000):
             return self._tls.context_for(await _first_byte(accepted))
+
+    def _log_if_expected(self, error: BaseException, peer: str) -> bool:
+        """Log what a peer did to its own connection; False for what is no doing of a peer."""
+        match error:
+            case TimeoutError():
+                log.info("connection closed before it was admitted peer=%s reason=silence", peer)
+            case ssl.SSLError() | ProtocolError():
+                self._connections.warnings.warn(
+                    "connection closed for bad input peer=%s reason=%s", peer, error
+                )
+            case OSError():
+                log.debug("connection lost before it was admitted peer=%s reason=%s", peer, error)
+            case _:
+                return False
+        return True
 
 
 async def _first_byte(accepted: socket.socket) -> bytes:
@@ -176,20 +191,6 @@ async def _first_byte(accepted: socket.socket) -> bytes:
 def _wake(waiting: asyncio.Future[None]) -> None:
     if not waiting.done():
         waiting.set_result(None)
-
-
-def _log_if_expected(error: BaseException, peer: str) -> bool:
-    """Log what a peer did to its own connection; False for what is no doing of a peer."""
-    match error:
-        case TimeoutError():
-            log.info("connection closed before it was admitted peer=%s reason=silence", peer)
-        case ssl.SSLError() | ProtocolError():
-            log.warning("connection closed for bad input peer=%s reason=%s", peer, error)
-        case OSError():
-            log.debug("connection lost before it was admitted peer=%s reason=%s", peer, error)
-        case _:
-            return False
-    return True
 
 
 def _listen(config: ServerConfig) -> socket.socket:

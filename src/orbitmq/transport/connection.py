@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from orbitmq.clock import Clock
     from orbitmq.transport.limits import ByteBudget, CallBudgets, ConnectionLimits
+    from orbitmq.transport.warning_limit import WarningLimit
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +63,7 @@ class Processor(Protocol):
 class Connection(asyncio.Protocol):
     """One connection of a server or a client."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # by name, from two places
         self,
         *,
         processor: Processor,
@@ -70,6 +71,7 @@ class Connection(asyncio.Protocol):
         kept_bytes: ByteBudget,
         calls: CallBudgets,
         clock: Clock,
+        warnings: WarningLimit,
         on_open: Callable[[Connection], None],
         on_close: Callable[[Connection, Exception | None], None],
         address: str = "",
@@ -79,6 +81,7 @@ class Connection(asyncio.Protocol):
         self._kept_bytes = kept_bytes
         self._oneway_budget = calls.oneway
         self._clock = clock
+        self._warnings = warnings
         self._on_open = on_open
         self._on_close = on_close
         self.address = address
@@ -397,7 +400,9 @@ class Connection(asyncio.Protocol):
             self.write(busy_reply(refused).encode())
 
     def _break_off(self, error: ProtocolError) -> None:
-        log.warning("connection closed for bad input peer=%s reason=%s", self.address, error)
+        self._warnings.warn(
+            "connection closed for bad input peer=%s reason=%s", self.address, error
+        )
         self.close(f"bad input: {error}")
 
     def _end(self, reason: str) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ParamSpec, Protocol
 
 from orbitmq.clock import time_limit
 from orbitmq.lifecycle import Periodic
+from orbitmq.transport.warning_limit import WarningLimit
 
 if TYPE_CHECKING:
     from orbitmq.clock import Clock
@@ -65,6 +66,8 @@ class Connections:
         self._receive_buffer_bytes = receive_buffer_bytes
         self._clock = clock
         self._listener = listener or NobodyListens()
+        # Shared by all connections: a stranger may open as many as it likes.
+        self.warnings = WarningLimit(clock)
         self._open: set[Connection] = set()
         self._none_open = asyncio.Event()
         self._none_open.set()
@@ -118,6 +121,8 @@ class Connections:
                 log.warning("connection cut with unsent bytes peer=%s", connection.address)
             self.abort()
             await self._none_open.wait()
+        finally:
+            self.warnings.end_second()
 
     def abort(self) -> None:
         """Cut all at once."""

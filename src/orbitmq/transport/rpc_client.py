@@ -229,6 +229,7 @@ class RpcClient:
             kept_bytes=self.kept_bytes,
             calls=self.calls,
             clock=self._clock,
+            warnings=self._connections.warnings,
             on_open=self._connections.opened,
             on_close=self._closed,
             address=address,

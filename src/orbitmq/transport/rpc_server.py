@@ -133,6 +133,7 @@ class RpcServer:
             kept_bytes=self.kept_bytes,
             calls=self.calls,
             clock=self._clock,
+            warnings=self._connections.warnings,
             on_open=self._connections.opened,
             on_close=self._connections.closed,
         )

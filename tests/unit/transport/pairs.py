@@ -11,6 +11,7 @@ from orbitmq.clock import ManualClock
 from orbitmq.transport.connection import Connection, Processor
 from orbitmq.transport.limits import ByteBudget, CallBudgets, ConnectionLimits
 from orbitmq.transport.request_loop import RequestLoop
+from orbitmq.transport.warning_limit import WarningLimit
 from tests.integration.transport.raw_peer import RawPeer, raw_serving
 from tests.integration.transport.serving import ECHO, LARGE, echo, large
 
@@ -41,6 +42,7 @@ class Parts:
             kept_bytes=self.kept_bytes,
             calls=self.calls,
             clock=self.clock,
+            warnings=WarningLimit(self.clock),
             on_open=lambda _: self.heard.append("open"),
             on_close=lambda _, error: self.heard.append(f"close {type(error).__name__}"),
         )

@@ -8,12 +8,14 @@ from orbitmq.protocol.requests.clients import ConsumerGroup, HeartbeatBody, Prod
 from orbitmq.transport.connection import Connection
 from orbitmq.transport.limits import ByteBudget, CallBudgets, ConnectionLimits
 from orbitmq.transport.request_loop import RequestLoop
+from orbitmq.transport.warning_limit import WarningLimit
 
 MIB = 1024 * 1024
 
 
 def new_connection(address: str = "10.0.0.1:1") -> Connection:
     """A connection that was never made, and says that it is open."""
+    clock = ManualClock()
     connection = Connection(
         processor=RequestLoop({}),
         limits=ConnectionLimits(
@@ -21,7 +23,8 @@ def new_connection(address: str = "10.0.0.1:1") -> Connection:
         ),
         kept_bytes=ByteBudget(MIB),
         calls=CallBudgets(oneway_max=1, unanswered_max=1),
-        clock=ManualClock(),
+        clock=clock,
+        warnings=WarningLimit(clock),
         on_open=lambda _: None,
         on_close=lambda _connection, _error: None,
         address=address,

@@ -1,0 +1,44 @@
+"""A limit on warnings that strangers can cause: some a second, then their number.
+
+Threads: one event loop.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from orbitmq.clock import Clock, TimerHandle
+
+log = logging.getLogger(__name__)
+
+WARNINGS_PER_SECOND_MAX: Final = 10
+_SECOND_MS: Final = 1000.0
+
+
+class WarningLimit:
+    """Writes the first warnings of a second, and at its end how many more there were."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._count = 0
+        self._second: TimerHandle | None = None
+
+    def warn(self, message: str, *values: object) -> None:
+        """Write a warning, or count it; the first one begins the second."""
+        if self._second is None:
+            self._second = self._clock.call_later(_SECOND_MS, self.end_second)
+        self._count += 1
+        if self._count <= WARNINGS_PER_SECOND_MAX:
+            log.warning(message, *values)
+
+    def end_second(self) -> None:
+        """Write how many warnings were left out; what comes now is in another second."""
+        if self._second is not None:
+            self._second.cancel()
+            self._second = None
+        left_out = self._count - WARNINGS_PER_SECOND_MAX
+        self._count = 0
+        if left_out > 0:
+            log.warning("further connections closed for bad input or refused count=%d", left_out)
