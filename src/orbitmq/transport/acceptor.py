@@ -18,6 +18,7 @@ from orbitmq.clock import time_limit
 from orbitmq.errors import ProtocolError, SettingsError, StateError
 from orbitmq.lifecycle import OwnedTasks
 from orbitmq.transport.addresses import format_address
+from orbitmq.transport.tls import TLS_FIRST_BYTE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -154,7 +155,10 @@ class Acceptor:
         if not self._tls.looks_at_first_byte:
             return None
         async with time_limit(self._clock, self._config.idle_seconds_max * 1000):
-            return self._tls.context_for(await _first_byte(accepted))
+            first_byte = await _first_byte(accepted)
+            if first_byte == TLS_FIRST_BYTE:
+                await self._tls.refresh()
+            return self._tls.context_for(first_byte)
 
     def _log_if_expected(self, error: BaseException, peer: str) -> bool:
         """Log what a peer did to its own connection; False for what is no doing of a peer."""

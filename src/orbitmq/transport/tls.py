@@ -2,17 +2,23 @@
 
 A TLS connection begins with byte 0x16; a frame never does, since it would be far above the frame
 limit. A server therefore looks at the first byte before it decides how to read the rest.
+
+Files that were replaced are read again, for the connections that come after.
+
+Threads: one event loop; files are looked at and read off it.
 """
 
 from __future__ import annotations
 
 import datetime
 import ipaddress
+import logging
 import ssl
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from orbitmq.disk import off_loop
 from orbitmq.errors import ProtocolError, SettingsError
 from orbitmq.transport.config import ClientAuth, TlsClientConfig, TlsMode, TlsServerConfig
 
@@ -21,8 +27,13 @@ if TYPE_CHECKING:
 
     from orbitmq.clock import Clock
 
+log = logging.getLogger(__name__)
+
 TLS_FIRST_BYTE: Final = b"\x16"
 _CERTIFICATE_DAYS: Final = 3650
+_LOOK_INTERVAL_MS: Final = 1000.0
+# Of each file: inode, bytes, time of the last change; None where there is no file.
+_FileStates = tuple[tuple[int, int, int] | None, ...]
 
 
 class TlsServer:
@@ -32,11 +43,16 @@ class TlsServer:
         self._config = config
         self._clock = clock
         self._context: ssl.SSLContext | None = None
+        # The state of the certificate files when they were read last; None without such files.
+        self._files_read: _FileStates | None = None
+        self._next_look_ms = 0.0
         if config.mode is TlsMode.DISABLED:
             return
         # Checked and read now: what is broken stops the start, not the first client.
         _check_client_auth(config)
         if config.certificate_path or config.key_path:
+            # Seen before they are read: what changes in between is read again.
+            self._files_read = _file_states(config)
             self._context = _server_context(config)
         elif config.mode is TlsMode.ENFORCING and not config.test_mode:
             raise SettingsError(
@@ -48,6 +64,27 @@ class TlsServer:
     def looks_at_first_byte(self) -> bool:
         """Whether a connection must show its first byte before it is served."""
         return self._config.mode is not TlsMode.DISABLED
+
+    async def refresh(self) -> None:
+        """Read certificates again whose files changed; looks once a second, however often called.
+
+        Files that cannot be used change nothing: the certificates read before serve on.
+        """
+        now_ms = self._clock.monotonic_ms()
+        if self._files_read is None or now_ms < self._next_look_ms:
+            return
+        self._next_look_ms = now_ms + _LOOK_INTERVAL_MS
+        found = await off_loop(_file_states, self._config)
+        if found == self._files_read:
+            return
+        try:
+            self._context = await off_loop(_server_context, self._config)
+        except SettingsError as error:
+            # Often half of a change: the certificate is new already and its key is not.
+            log.warning("changed certificates not used reason=%s", error)
+        else:
+            log.info("certificates read again file=%s", self._config.certificate_path)
+        self._files_read = found
 
     def context_for(self, first_byte: bytes) -> ssl.SSLContext | None:
         """Return the TLS context of a connection that begins so; None for plain text.
@@ -89,6 +126,19 @@ def client_context(config: TlsClientConfig) -> ssl.SSLContext | None:
             config.key_password,
         )
     return context
+
+
+def _file_states(config: TlsServerConfig) -> _FileStates:
+    paths = (config.certificate_path, config.key_path, config.trusted_path)
+    return tuple(_file_state(Path(path)) for path in paths if path)
+
+
+def _file_state(path: Path) -> tuple[int, int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _server_context(config: TlsServerConfig) -> ssl.SSLContext:

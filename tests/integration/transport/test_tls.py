@@ -102,6 +102,67 @@ async def test_a_client_that_verifies_takes_only_what_its_authority_signed(
                     await client.invoke(address_of(server), Command(code=ECHO))
 
 
+async def test_replaced_certificates_serve_the_connections_that_come_after(
+    tmp_path: Path, authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "next").mkdir()
+    other = Authority(tmp_path / "next", "other")
+    issued, replacement = authority.issue("server"), other.issue("server")
+    trusting_old, trusting_new = (
+        TlsClientConfig(enable=True, verify_server=True, trusted_path=str(trusted.path))
+        for trusted in (authority, other)
+    )
+    tls = TlsServerConfig(certificate_path=str(issued.certificate), key_path=str(issued.key))
+    clock = ManualClock()
+    async with serving(tls=tls, clock=clock) as server, RpcClient(tls=trusting_old) as early:
+        await early.invoke(address_of(server), Command(code=ECHO))
+
+        replacement.certificate.replace(issued.certificate)
+        await clock.advance(1000)
+        # The key does not fit yet: what was read before serves on, and that is told once.
+        assert await _answered(server, trusting_old)
+        await clock.advance(1000)
+        assert await _answered(server, trusting_old)
+        assert caplog.text.count("changed certificates not used") == 1
+
+        replacement.key.replace(issued.key)
+        # The files are looked at once a second.
+        assert await _answered(server, trusting_old)
+        await clock.advance(1000)
+        assert await _answered(server, trusting_new)
+        assert not await _answered(server, trusting_old)
+
+        assert (await early.invoke(address_of(server), Command(code=ECHO))).code == 0
+
+
+async def test_replaced_authorities_decide_which_clients_are_served(
+    tmp_path: Path, authority: Authority
+) -> None:
+    (tmp_path / "next").mkdir()
+    other = Authority(tmp_path / "next", "other")
+    issued = authority.issue("server")
+    old, new = (
+        TlsClientConfig(
+            enable=True, certificate_path=str(client.certificate), key_path=str(client.key)
+        )
+        for client in (authority.issue("client"), other.issue("client"))
+    )
+    tls = TlsServerConfig(
+        certificate_path=str(issued.certificate),
+        key_path=str(issued.key),
+        client_auth=ClientAuth.REQUIRE,
+        trusted_path=str(authority.path),
+    )
+    clock = ManualClock()
+    async with serving(tls=tls, clock=clock) as server:
+        assert [await _answered(server, client) for client in (old, new)] == [True, False]
+
+        other.path.replace(authority.path)
+        await clock.advance(1000)
+
+        assert [await _answered(server, client) for client in (old, new)] == [False, True]
+
+
 async def test_the_self_signed_certificate_can_be_trusted_by_name(tmp_path: Path) -> None:
     certificate, key = self_signed_certificate(SystemClock())
     (tmp_path / "both.pem").write_bytes(certificate + key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from pathlib import Path
 
@@ -57,6 +58,64 @@ def test_a_certificate_is_loaded_at_once_and_with_its_password(tmp_path: Path) -
     _server(**paths, mode=TlsMode.DISABLED)
     with pytest.raises(SettingsError, match="a certificate without a path"):
         _server(key_path=str(issued.key))
+
+
+async def test_files_are_read_again_only_after_a_change_and_a_second(tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "authority")
+    issued = authority.issue("server")
+    clock = ManualClock()
+    config = TlsServerConfig(certificate_path=str(issued.certificate), key_path=str(issued.key))
+    tls = TlsServer(config, clock)
+    first = tls.context_for(HELLO)
+    await tls.refresh()
+    await clock.advance(1000)
+    await tls.refresh()
+    assert tls.context_for(HELLO) is first
+
+    os.utime(issued.certificate, (1, 1))
+    await clock.advance(999)
+    await tls.refresh()
+    assert tls.context_for(HELLO) is first
+
+    await clock.advance(1)
+    await tls.refresh()
+    assert tls.context_for(HELLO) is not first
+
+
+async def test_a_file_that_is_gone_or_broken_changes_nothing_until_it_is_whole_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    issued = Authority(tmp_path, "authority").issue("server")
+    whole = issued.key.read_bytes()
+    clock = ManualClock()
+    config = TlsServerConfig(certificate_path=str(issued.certificate), key_path=str(issued.key))
+    tls = TlsServer(config, clock)
+    first = tls.context_for(HELLO)
+
+    async def refreshed() -> ssl.SSLContext | None:
+        await clock.advance(1000)
+        await tls.refresh()
+        return tls.context_for(HELLO)
+
+    issued.key.unlink()
+    assert await refreshed() is first
+    assert await refreshed() is first
+    assert caplog.text.count("changed certificates not used") == 1
+    issued.key.write_bytes(whole[:50])
+    assert await refreshed() is first
+    assert caplog.text.count("changed certificates not used") == 2
+
+    issued.key.write_bytes(whole)
+    assert await refreshed() is not first
+
+
+async def test_without_files_there_is_nothing_to_read_again() -> None:
+    tls = _server()
+    context = tls.context_for(HELLO)
+
+    await tls.refresh()
+
+    assert tls.context_for(HELLO) is context
 
 
 @pytest.mark.parametrize(
