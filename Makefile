@@ -8,7 +8,8 @@ INTEROP ?=
 # Where crash tests make their stores: in memory if possible, since they simulate the disk.
 SHARED_MEMORY := $(firstword $(wildcard /dev/shm) /tmp)
 # What the compiled forms of the hot path are made of.
-COMPILED := src/orbitmq/record/native.py src/orbitmq/store/appender.py $(wildcard src/orbitmq/*/*.pxd)
+COMPILED := src/orbitmq/record/native.py src/orbitmq/store/appender.py src/orbitmq/store/key_table_native.py \
+	$(wildcard src/orbitmq/*/*.pxd)
 
 export INTEROP
 

@@ -32,6 +32,7 @@ from cython.cimports.cpython.bytearray import (
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING
 from cython.cimports.libc.limits import INT_MIN, LLONG_MIN
 from cython.cimports.libc.string import memchr, memcmp, memcpy
+from cython.cimports.orbitmq.record.big_endian import get_32, get_64, put_32, put_64
 from cython.cimports.orbitmq.record.compiler_c import keep_order
 from cython.cimports.orbitmq.record.zlib_c import crc32
 
@@ -54,49 +55,10 @@ _CRC_MASK = cython.declare(cython.uint, 0x7FFFFFFF)
 _ROW_BYTES = cython.declare(cython.Py_ssize_t, 20)
 # Queues met lately, found without making a key for the table of all queues.
 _SLOTS = cython.declare(cython.uint, 256)
+# Perf: below, one slot does; making all of them takes 0.4 us (benchmarks/store_append.py).
+_ONE_SLOT_BYTES_MAX = cython.declare(cython.Py_ssize_t, 1024)
 _DELAY_TOPIC = cython.declare(bytes, DELAY_TOPIC)
-
-
-# --- numbers, big-endian ------------------------------------------------------------------------
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _get_32(at: cython.p_uchar) -> cython.uint:
-    return (
-        (cython.cast(cython.uint, at[0]) << 24)
-        | (cython.cast(cython.uint, at[1]) << 16)
-        | (cython.cast(cython.uint, at[2]) << 8)
-        | cython.cast(cython.uint, at[3])
-    )
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _get_64(at: cython.p_uchar) -> cython.longlong:
-    high: cython.ulonglong = _get_32(at)
-    return cython.cast(cython.longlong, (high << 32) | _get_32(at + 4))
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _put_32(at: cython.p_uchar, value: cython.uint) -> cython.void:
-    at[0] = (value >> 24) & 255
-    at[1] = (value >> 16) & 255
-    at[2] = (value >> 8) & 255
-    at[3] = value & 255
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _put_64(at: cython.p_uchar, value: cython.longlong) -> cython.void:
-    bits: cython.ulonglong = cython.cast(cython.ulonglong, value)
-    _put_32(at, cython.cast(cython.uint, bits >> 32))
-    _put_32(at + 4, cython.cast(cython.uint, bits))
+_END = Found(Verdict.NOTHING)
 
 
 @cython.cfunc
@@ -180,27 +142,27 @@ def encode_record(  # noqa: PLR0913, PLR0915, PLR0917  # Perf: an object more ta
     # Invariant: nothing below can fail, so the buffer is released and no record is left half.
     to: cython.p_uchar = cython.cast(cython.p_uchar, view.buf) + at
     start: cython.p_uchar = to
-    _put_32(
+    put_32(
         to + 8,
         cython.cast(
             cython.uint, crc32(0, _bytes_at(body), cython.cast(cython.uint, body_bytes)) & _CRC_MASK
         ),
     )
-    _put_32(to + 12, cython.cast(cython.uint, queue_id_32))
-    _put_32(to + 16, cython.cast(cython.uint, flag_32))
-    _put_64(to + 20, queue_offset_64)
-    _put_64(to + 28, physical_offset_64)
-    _put_32(to + 36, cython.cast(cython.uint, system_flag_32))
-    _put_64(to + 40, born_ms_64)
+    put_32(to + 12, cython.cast(cython.uint, queue_id_32))
+    put_32(to + 16, cython.cast(cython.uint, flag_32))
+    put_64(to + 20, queue_offset_64)
+    put_64(to + 28, physical_offset_64)
+    put_32(to + 36, cython.cast(cython.uint, system_flag_32))
+    put_64(to + 40, born_ms_64)
     to = to + 48
     memcpy(to, _bytes_at(born_host), born_host_bytes)
     to = to + born_host_bytes
-    _put_64(to, store_ms_64)
+    put_64(to, store_ms_64)
     memcpy(to + 8, _bytes_at(store_host), store_host_bytes)
     to = to + 8 + store_host_bytes
-    _put_32(to, cython.cast(cython.uint, reconsume_times_32))
-    _put_64(to + 4, prepared_offset_64)
-    _put_32(to + 12, cython.cast(cython.uint, body_bytes))
+    put_32(to, cython.cast(cython.uint, reconsume_times_32))
+    put_64(to + 4, prepared_offset_64)
+    put_32(to + 12, cython.cast(cython.uint, body_bytes))
     memcpy(to + 16, _bytes_at(body), body_bytes)
     to = to + 16 + body_bytes
     if is_v2:
@@ -214,7 +176,7 @@ def encode_record(  # noqa: PLR0913, PLR0915, PLR0917  # Perf: an object more ta
     memcpy(to + 2, _bytes_at(properties), properties_bytes)
     # Invariant: a record begins to exist with its start, when the rest of it is there.
     keep_order()
-    _put_64(
+    put_64(
         start,
         cython.cast(
             cython.longlong,
@@ -274,6 +236,7 @@ class _Walker:
     runs: dict[tuple[bytes, int], list[Run]]
     queues: dict[tuple[bytes, int], _Queue]
     slots: list[_Queue | None]
+    slot_mask: cython.uint
     keys: bytearray
 
     @cython.cfunc
@@ -285,18 +248,18 @@ class _Walker:
         if end - at < 91:
             return False
         record: cython.p_uchar = self.bytes_at + at
-        magic: cython.uint = _get_32(record + 4)
+        magic: cython.uint = get_32(record + 4)
         is_v2: cython.bint = magic == _MAGIC_V2
-        size: cython.Py_ssize_t = _get_32(record)
+        size: cython.Py_ssize_t = get_32(record)
         if (magic != _MAGIC_V1 and not is_v2) or size < 91 or size > end - at:
             return False
-        system_flag: cython.uint = _get_32(record + 36)
+        system_flag: cython.uint = get_32(record + 36)
         # From here on, positions count from the start of the record.
         store_ms_at: cython.Py_ssize_t = 68 if system_flag & 0x10 else 56
         body_at: cython.Py_ssize_t = store_ms_at + (44 if system_flag & 0x20 else 32)
         if body_at + 3 + is_v2 > size:
             return False
-        body_bytes: cython.Py_ssize_t = _get_32(record + (body_at - 4))
+        body_bytes: cython.Py_ssize_t = get_32(record + (body_at - 4))
         if body_bytes > size - body_at - 3 - is_v2:
             return False
         topic_at: cython.Py_ssize_t = body_at + body_bytes + 1 + is_v2
@@ -315,12 +278,12 @@ class _Walker:
             check_body
             and body_bytes
             and (crc32(0, record + body_at, cython.cast(cython.uint, body_bytes)) & _CRC_MASK)
-            != _get_32(record + 8)
+            != get_32(record + 8)
         ):
             return False
         self.size = size
         self.system_flag = system_flag
-        self.store_ms = _get_64(record + store_ms_at)
+        self.store_ms = get_64(record + store_ms_at)
         self.topic_start = at + topic_at
         self.topic_stop = at + topic_at + topic_bytes
         self.properties_start = at + properties_at
@@ -425,7 +388,7 @@ class _Walker:
         hashed: cython.uint = self.add_to_hash(
             cython.cast(cython.uint, queue_id), self.topic_start + near, self.topic_stop
         )
-        slot: cython.Py_ssize_t = hashed & (_SLOTS - 1)
+        slot: cython.Py_ssize_t = hashed & self.slot_mask
         met: object = self.slots[slot]
         queue: _Queue
         if met is not None:
@@ -456,16 +419,16 @@ class _Walker:
         self, at: cython.Py_ssize_t, physical_offset: cython.longlong, tag_code: cython.longlong
     ) -> cython.int:
         """Note the queue entry of the record."""
-        queue_offset: cython.longlong = _get_64(self.bytes_at + at + 20)
-        queue: _Queue = self.find_queue(cython.cast(cython.int, _get_32(self.bytes_at + at + 12)))
+        queue_offset: cython.longlong = get_64(self.bytes_at + at + 20)
+        queue: _Queue = self.find_queue(cython.cast(cython.int, get_32(self.bytes_at + at + 12)))
         if not queue.runs or queue_offset == LLONG_MIN or queue_offset - 1 != queue.last_offset:
             queue.entries = bytearray()
             queue.runs.append(Run(queue_offset, queue.entries))
         queue.last_offset = queue_offset
         row: cython.p_uchar = _new_row(queue.entries)
-        _put_64(row, physical_offset)
-        _put_32(row + 8, cython.cast(cython.uint, self.size))
-        _put_64(row + 12, tag_code)
+        put_64(row, physical_offset)
+        put_32(row + 8, cython.cast(cython.uint, self.size))
+        put_64(row + 12, tag_code)
         return 0
 
     @cython.cfunc
@@ -509,9 +472,9 @@ class _Walker:
                 self.slice(self.topic_start, self.topic_stop), self.slice(start, stop)
             )
         row: cython.p_uchar = _new_row(self.keys)
-        _put_32(row, cython.cast(cython.uint, hashed))
-        _put_64(row + 4, physical_offset)
-        _put_64(row + 12, self.store_ms)
+        put_32(row, cython.cast(cython.uint, hashed))
+        put_64(row + 4, physical_offset)
+        put_64(row + 12, self.store_ms)
         return 0
 
 
@@ -543,7 +506,8 @@ def walk(  # noqa: PLR0913  # flags by name
     walker: _Walker = _Walker.__new__(_Walker)
     walker.runs = {}
     walker.queues = {}
-    walker.slots = [None] * _SLOTS
+    walker.slot_mask = 0 if stop - at <= _ONE_SLOT_BYTES_MAX else _SLOTS - 1
+    walker.slots = [None] * (walker.slot_mask + 1)
     walker.keys = bytearray()
     view = cython.declare(Py_buffer)
     PyObject_GetBuffer(buffer, cython.address(view), PyBUF_SIMPLE)
@@ -552,7 +516,7 @@ def walk(  # noqa: PLR0913  # flags by name
         walker.bytes_at = cython.cast(cython.p_uchar, view.buf)
         while at < stop and walker.locate(at, stop, checks):
             if placed and (
-                _get_64(walker.bytes_at + at + 28) != base + at
+                get_64(walker.bytes_at + at + 28) != base + at
                 or (whole and not walker.has_whole_texts())
             ):
                 break
@@ -569,7 +533,7 @@ def walk(  # noqa: PLR0913  # flags by name
             at += walker.size
     finally:
         PyBuffer_Release(cython.address(view))
-    stopped_by = Found(Verdict.NOTHING)
+    stopped_by = _END
     if at < stop:
         met = (
             locate_at(buffer, at, end, base + at, check_body=check_body, check_texts=check_texts)
@@ -602,7 +566,7 @@ def is_sound(
     if (
         not walker.locate(0, record_bytes, check_body)
         or walker.size != record_bytes
-        or _get_64(walker.bytes_at + 28) != physical_offset
+        or get_64(walker.bytes_at + 28) != physical_offset
     ):
         return False
     if topic is None:
@@ -612,5 +576,5 @@ def is_sound(
     return (
         topic_bytes == len(named)
         and memcmp(walker.bytes_at + walker.topic_start, _bytes_at(named), topic_bytes) == 0
-        and cython.cast(cython.int, _get_32(walker.bytes_at + 12)) == queue_id
+        and cython.cast(cython.int, get_32(walker.bytes_at + 12)) == queue_id
     )

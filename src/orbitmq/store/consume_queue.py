@@ -185,7 +185,10 @@ class ConsumeQueue:
         without entries begins where the first one says, any other goes on at its end.
         """
         known = self.max_physical_end
-        if known and ENTRY.unpack_from(entries)[0] < known:
+        last_offset, last_bytes, _ = ENTRY.unpack_from(entries, len(entries) - ENTRY_BYTES)
+        if last_offset < known:
+            return 0
+        if ENTRY.unpack_from(entries)[0] < known:
             skipped = _first_not(
                 lambda number: ENTRY.unpack_from(entries, number * ENTRY_BYTES)[0] < known,
                 0,
@@ -193,13 +196,10 @@ class ConsumeQueue:
             )
             entries = entries[skipped * ENTRY_BYTES :]
             first = QueueOffset(first + skipped)
-        if not entries:
-            return 0
         if self.end == 0 and first > 0:
             self._begin_at(first)
         self._tail[1].extend(entries)
-        physical_offset, record_bytes, _ = ENTRY.unpack_from(entries, len(entries) - ENTRY_BYTES)
-        self.max_physical_end = PhysicalOffset(physical_offset + record_bytes)
+        self.max_physical_end = PhysicalOffset(last_offset + last_bytes)
         count = len(entries) // ENTRY_BYTES
         # Invariant: readers look at `end` first, so it moves after the entries are there.
         self.end = QueueOffset(self.end + count)

@@ -112,7 +112,7 @@ class ConsumeQueues:
         self, topic: str, queue_id: int, first: QueueOffset, entries: bytes | bytearray
     ) -> ConsumeQueue | None:
         """Add entries to a queue, in memory; the caller holds the lock. None when none was new."""
-        queue = self.queue(topic, queue_id)
+        queue = self._queues.get((topic, queue_id)) or self.queue(topic, queue_id)
         if not queue.append(first, entries):
             return None
         self._unwritten.add(queue)

@@ -19,6 +19,7 @@ from orbitmq.store.consume_queue import ENTRY_BYTES
 
 if TYPE_CHECKING:
     from orbitmq.clock import Clock
+    from orbitmq.record.scan import Run
     from orbitmq.store.commit_log import CommitLog
     from orbitmq.store.consume_queue import ConsumeQueue
     from orbitmq.store.consume_queues import ConsumeQueues
@@ -94,39 +95,27 @@ class Dispatcher:
             assert self._log.start > self.position
             self.position = self._log.start
             return
-        file_end = min(end, file.end_offset)
-        if file.end_offset - self.position < BLANK_BYTES_MIN:
-            self.position = PhysicalOffset(file.end_offset)
+        first_offset, file_end = file.first_offset, file.end_offset
+        if file_end - self.position < BLANK_BYTES_MIN:
+            self.position = PhysicalOffset(file_end)
             return
+        walk_end = min(end, file_end)
         found = walk(
             file.view,
-            self.position - file.first_offset,
-            file_end - file.first_offset,
-            file.first_offset,
+            self.position - first_offset,
+            walk_end - first_offset,
+            first_offset,
             check_body=False,
             delay_levels_ms=self._delay_levels_ms,
             with_keys=self._indexes is not None,
             check_places=True,
         )
-        with self._queues.lock:
-            for (topic, queue_id), runs in found.runs.items():
-                for run in runs:
-                    deleted = self._deleted_topics.count_deleted(topic, run.entries)
-                    if deleted * ENTRY_BYTES == len(run.entries):
-                        continue
-                    queue = self._queues.append(
-                        topic.decode(errors="replace"),
-                        queue_id,
-                        QueueOffset(run.first + deleted),
-                        run.entries[deleted * ENTRY_BYTES :] if deleted else run.entries,
-                    )
-                    if queue is not None:
-                        grown.add(queue)
+        self._feed_queues(found.runs, grown)
         if self._indexes is not None and found.keys:
-            self._indexes.put(found.keys, now_ms=self._clock.now_ms())
+            self._indexes.put(found.keys, now_ms=self._clock.now_ms)
         self.last_store_ms = max(found.last_store_ms, self.last_store_ms)
-        stopped_at = PhysicalOffset(file.first_offset + found.position)
-        if stopped_at < file_end:
+        stopped_at = PhysicalOffset(first_offset + found.position)
+        if stopped_at < walk_end:
             if found.stopped_by.verdict is not Verdict.BLANK:
                 self.position = stopped_at
                 raise StoreDamagedError(
@@ -134,5 +123,23 @@ class Dispatcher:
                     f"{found.stopped_by.reason}",
                     hint="run: orbitmq store verify",
                 )
-            stopped_at = PhysicalOffset(file.end_offset)
+            stopped_at = PhysicalOffset(file_end)
         self.position = stopped_at
+
+    def _feed_queues(
+        self, found: dict[tuple[bytes, int], list[Run]], grown: set[ConsumeQueue]
+    ) -> None:
+        append, count_deleted = self._queues.append, self._deleted_topics.count_deleted
+        with self._queues.lock:
+            for (name, queue_id), runs in found.items():
+                topic = name.decode(errors="replace")
+                for run in runs:
+                    first, entries = run.first, run.entries
+                    deleted = count_deleted(name, entries)
+                    if deleted:
+                        first, entries = first + deleted, entries[deleted * ENTRY_BYTES :]
+                        if not entries:
+                            continue
+                    queue = append(topic, queue_id, QueueOffset(first), entries)
+                    if queue is not None:
+                        grown.add(queue)

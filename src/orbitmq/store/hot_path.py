@@ -1,6 +1,6 @@
-"""The store's `Appender`: compiled where the extension is there, else plain.
+"""The store's hot path: compiled where the extensions are there, else plain.
 
-With ORBITMQ_PURE=1 in the environment the plain form is used, as in `record.codec`.
+With ORBITMQ_PURE=1 in the environment the plain forms are used, as in `record.codec`.
 """
 
 from __future__ import annotations
@@ -8,18 +8,25 @@ from __future__ import annotations
 from typing import Final
 
 from orbitmq.record.codec import IS_COMPILED as CODEC_IS_COMPILED
-from orbitmq.store import appender
+from orbitmq.store import appender, key_table
 
 Appender: type[appender.Appender]
 try:
     if not CODEC_IS_COMPILED:
         raise ImportError("the plain forms go together")  # noqa: TRY301  # one way to the plain
-    from orbitmq.store import appender_native  # type: ignore[attr-defined]  # appender.py, compiled
+    from orbitmq.store import (  # type: ignore[attr-defined]  # the first is appender.py, compiled
+        appender_native,
+        key_table_native,
+    )
 except ImportError:
     Appender = appender.Appender
+    put_keys = key_table.put_keys
+    chain_entries = key_table.chain_entries
     is_compiled = False
 else:
     Appender = appender_native.Appender
+    put_keys = key_table_native.put_keys
+    chain_entries = key_table_native.chain_entries
     is_compiled = True
 
 IS_COMPILED: Final = is_compiled

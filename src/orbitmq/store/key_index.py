@@ -1,12 +1,7 @@
-"""One file of the key index: a hash table from message keys to the commit log.
+"""One file of the key index: keys of messages, and where these lie in the log.
 
-File layout, big-endian:
-    40  header     8 begin time, 8 end time, 8 begin offset, 8 end offset, 4 slots used,
-                   4 next entry (the first entry has number 1)
-    4 per slot     number of the newest entry whose hash falls into the slot, 0 for none
-    20 per entry   4 key hash, 8 physical offset, 4 seconds since begin time, 4 previous entry
-
-Only hashes are kept: whoever asks must compare the keys of what is found.
+`key_table` tells the layout. Only hashes are kept: whoever asks must compare the keys of what is
+found. The header, where it is mapped, is the only place that says how far the file is filled.
 
 Threads: one writer (the dispatcher); readers any time, since an entry is complete before its slot
 points at it.
@@ -16,27 +11,37 @@ and slots are made again from them; a file of which that is not known is deleted
 
 from __future__ import annotations
 
-import struct
-from array import array
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, NamedTuple
 
 from orbitmq.errors import StoreFormatError
-from orbitmq.model.queues import PhysicalOffset
 from orbitmq.record.scan import hash_key
+from orbitmq.store.hot_path import chain_entries, put_keys
+from orbitmq.store.key_table import (
+    ENTRY,
+    ENTRY_BYTES,
+    HEADER,
+    HEADER_BYTES,
+    SLOT,
+    SLOT_BYTES,
+    next_entry,
+)
 from orbitmq.store.mapped_file import MappedFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-HEADER: Final = struct.Struct(">qqqqii")
-HEADER_BYTES: Final = HEADER.size
-_INT: Final = struct.Struct(">i")
-_ENTRY: Final = struct.Struct(">iqii")
-SLOT_BYTES: Final = 4
-ENTRY_BYTES: Final = _ENTRY.size
-_INT_MAX: Final = 2**31 - 1
+
+class Header(NamedTuple):
+    """What the header of a file says."""
+
+    begin_ms: int
+    end_ms: int
+    begin_offset: int
+    end_offset: int
+    slots_used: int
+    next: int
 
 
 def key_hash(topic: str, key: str) -> int:
@@ -50,25 +55,9 @@ class KeyIndex:
     def __init__(self, file: MappedFile, slots: int, entries_max: int) -> None:
         self._file = file
         self._view = file.view
-        self.begin_ms: int
-        self.end_ms: int
-        self.begin_offset: int
-        self.end_offset: int
-        self._slots_used: int
-        self.next: int
         self._slots = slots
         self._entries_max = entries_max
         self._entries_at = HEADER_BYTES + slots * SLOT_BYTES
-        (
-            self.begin_ms,
-            self.end_ms,
-            self.begin_offset,
-            self.end_offset,
-            self._slots_used,
-            self.next,
-        ) = HEADER.unpack_from(self._view)
-        # Compat: a fresh file says 0 and means 1.
-        self.next = min(max(self.next, 1), entries_max)
 
     @staticmethod
     def file_bytes(slots: int, entries_max: int) -> int:
@@ -106,6 +95,41 @@ class KeyIndex:
         return int(self._file.path.name)
 
     @property
+    def header(self) -> Header:
+        """How far the file is filled; a file that was let go says what it said last."""
+        begin_ms, end_ms, begin_offset, end_offset, slots_used, number = HEADER.unpack_from(
+            self._view
+        )
+        return Header(
+            begin_ms,
+            end_ms,
+            begin_offset,
+            end_offset,
+            slots_used,
+            next_entry(number, self._entries_max),
+        )
+
+    @property
+    def begin_ms(self) -> int:
+        """When the first message was stored."""
+        return self.header.begin_ms
+
+    @property
+    def end_ms(self) -> int:
+        """When the last message was stored."""
+        return self.header.end_ms
+
+    @property
+    def end_offset(self) -> int:
+        """Where the last message lies."""
+        return self.header.end_offset
+
+    @property
+    def next(self) -> int:
+        """The number of the next entry."""
+        return self.header.next
+
+    @property
     def is_full(self) -> bool:
         """Whether another entry needs another file."""
         return self.next >= self._entries_max
@@ -119,79 +143,45 @@ class KeyIndex:
 
     def continue_from(self, previous: KeyIndex) -> None:
         """Begin where the file before ended."""
-        self.begin_ms = self.end_ms = previous.end_ms
-        self.begin_offset = self.end_offset = previous.end_offset
-        self._write_header()
-
-    def put(self, hashed: int, offset: PhysicalOffset, store_ms: int) -> None:
-        """Add one key of a message; the file has room for it."""
-        slot_at = HEADER_BYTES + hashed % self._slots * SLOT_BYTES
-        (previous,) = _INT.unpack_from(self._view, slot_at)
-        if previous <= 0 or previous >= self.next:
-            previous = 0
-            self._slots_used += 1
-        seconds = (store_ms - self.begin_ms) // 1000 if self.begin_ms > 0 else 0
-        _ENTRY.pack_into(
-            self._view,
-            self._entries_at + self.next * ENTRY_BYTES,
-            hashed,
-            offset,
-            min(max(seconds, 0), _INT_MAX),
-            previous,
+        before = previous.header
+        self._write_header(
+            Header(
+                begin_ms=before.end_ms,
+                end_ms=before.end_ms,
+                begin_offset=before.end_offset,
+                end_offset=before.end_offset,
+                slots_used=0,
+                next=1,
+            )
         )
-        _INT.pack_into(self._view, slot_at, self.next)
-        if self.next <= 1:
-            self.begin_ms, self.begin_offset = store_ms, offset
-        self.end_ms, self.end_offset = store_ms, offset
-        self.next += 1
-        self._write_header()
 
-    def _write_header(self) -> None:
-        HEADER.pack_into(
-            self._view,
-            0,
-            self.begin_ms,
-            self.end_ms,
-            self.begin_offset,
-            self.end_offset,
-            self._slots_used,
-            self.next,
-        )
+    def put(self, keys: bytes | bytearray, at: int) -> int:
+        """Add packed keys from byte `at` on, but for those of messages that are known.
+
+        Returns the position of the first that has no room, or the end of them.
+        """
+        return put_keys(self._view, self._slots, self._entries_max, keys, at)
+
+    def _write_header(self, header: Header) -> None:
+        HEADER.pack_into(self._view, 0, *header)
 
     # --- recovery -----------------------------------------------------------------------------
 
-    def restore(self, next_entry: int, store_ms_at: Callable[[int], int | None]) -> bool:
-        """Make header and slots again from the entries below a number, all known on disk.
+    def restore(self, end: int, store_ms_at: Callable[[int], int | None]) -> bool:
+        """Make header and slots again from the entries below number `end`, all known on disk.
 
         Returns False when they do not look it; the file must then be built again from the log.
         """
-        if not 1 < next_entry <= self._entries_max:
+        used = chain_entries(self._view, self._slots, self._entries_max, end)
+        if used is None:
             return False
-        slots = array("i", bytes(self._slots * SLOT_BYTES))
-        assert slots.itemsize == SLOT_BYTES
-        used, offset, last_seconds = 0, -1, 0
-        entries = self._view[
-            self._entries_at + ENTRY_BYTES : self._entries_at + next_entry * ENTRY_BYTES
-        ]
-        for number, (hashed, entry_offset, seconds, previous) in enumerate(
-            _ENTRY.iter_unpack(entries), 1
-        ):
-            slot = hashed % self._slots
-            if hashed < 0 or entry_offset < offset or seconds < 0 or previous != slots[slot]:
-                return False
-            used += slots[slot] == 0
-            slots[slot] = number
-            offset, last_seconds = entry_offset, seconds
-        first_offset = _ENTRY.unpack_from(entries)[1]
-        begin_ms, end_ms = store_ms_at(first_offset), store_ms_at(offset)
+        first_offset, last_offset = self._entry(1)[1], self._entry(end - 1)[1]
+        begin_ms, end_ms = store_ms_at(first_offset), store_ms_at(last_offset)
         # Records may be deleted already; then the header, synced with them, must do.
-        self.begin_ms = begin_ms if begin_ms is not None else self.begin_ms
-        self.end_ms = end_ms if end_ms is not None else self.begin_ms + last_seconds * 1000 + 999
-        self.begin_offset, self.end_offset = first_offset, offset
-        self._slots_used, self.next = used, next_entry
-        slots.byteswap()
-        self._view[HEADER_BYTES : self._entries_at] = memoryview(slots).cast("B")
-        self._write_header()
+        begin_ms = begin_ms if begin_ms is not None else self.begin_ms
+        if end_ms is None:
+            end_ms = begin_ms + self._entry(end - 1)[2] * 1000 + 999
+        self._write_header(Header(begin_ms, end_ms, first_offset, last_offset, used, end))
         return True
 
     # --- reading ------------------------------------------------------------------------------
@@ -199,17 +189,18 @@ class KeyIndex:
     def find(self, hashed: int, begin_ms: int, end_ms: int) -> Iterator[int]:
         """Find physical offsets by key hash and time, newest first; times are whole seconds."""
         view = self._view
-        if not view:
-            return
-        (number,) = _INT.unpack_from(view, HEADER_BYTES + hashed % self._slots * SLOT_BYTES)
-        # The chain of a slot is finite: each entry points at an older one. The newest may not be
-        # counted yet, though it is complete.
-        while 0 < number <= min(self.next, self._entries_max - 1):
-            entry_hash, offset, seconds, previous = _ENTRY.unpack_from(
+        if len(view) == HEADER_BYTES:
+            return  # The file was let go.
+        (number,) = SLOT.unpack_from(view, HEADER_BYTES + hashed % self._slots * SLOT_BYTES)
+        # Read after the slot, so that at most the newest entry is not counted yet, though complete.
+        filled = self.header
+        # The chain of a slot is finite: each entry points at an older one.
+        while 0 < number <= min(filled.next, self._entries_max - 1):
+            entry_hash, offset, seconds, previous = ENTRY.unpack_from(
                 view, self._entries_at + number * ENTRY_BYTES
             )
             # Compat: the first entry's seconds count from the end of the file before.
-            entry_ms = self.begin_ms + (seconds * 1000 if number > 1 else 0)
+            entry_ms = filled.begin_ms + (seconds * 1000 if number > 1 else 0)
             if seconds < 0 or entry_ms + 999 < begin_ms:
                 return
             if entry_hash == hashed and entry_ms <= end_ms:
@@ -220,18 +211,28 @@ class KeyIndex:
 
     def overlaps(self, begin_ms: int, end_ms: int) -> bool:
         """Whether messages of the time range may be in the file."""
-        return self.begin_ms <= end_ms and self.end_ms >= begin_ms
+        filled = self.header
+        return filled.begin_ms <= end_ms and filled.end_ms >= begin_ms
 
     def sync(self) -> None:
         """Put the file on disk."""
         self._file.sync()
 
     def close(self) -> None:
-        """Let the file go."""
-        self._view = memoryview(b"")
+        """Let the file go; its header can still be asked."""
+        self._keep_header()
         self._file.close()
 
     def delete(self) -> None:
         """Remove the file; who reads it now reads on."""
-        self._view = memoryview(b"")
+        self._keep_header()
         self._file.delete()
+
+    def _keep_header(self) -> None:
+        self._view = memoryview(bytes(self._view[:HEADER_BYTES]))
+
+    def _entry(self, number: int) -> tuple[int, int, int, int]:
+        hashed, offset, seconds, previous = ENTRY.unpack_from(
+            self._view, self._entries_at + number * ENTRY_BYTES
+        )
+        return hashed, offset, seconds, previous

@@ -15,7 +15,6 @@ from typing import Final
 
 from orbitmq.errors import StoreFormatError
 from orbitmq.model.queues import PhysicalOffset
-from orbitmq.record.scan import KEY
 from orbitmq.store.descriptor import make_folder, sync_folder
 from orbitmq.store.file_names import is_unfinished
 from orbitmq.store.key_index import KeyIndex, key_hash
@@ -92,19 +91,17 @@ class KeyIndexes:
 
     # --- writing ------------------------------------------------------------------------------
 
-    def put(self, keys: bytes | bytearray, *, now_ms: int) -> None:
+    def put(self, keys: bytes | bytearray, *, now_ms: Callable[[], int]) -> None:
         """Add keys, packed as `KEY`; those of messages below `end_offset` are known already."""
-        known = self.end_offset
-        for hashed, offset, store_ms in KEY.iter_unpack(keys):
-            # A message has several keys with one offset, so equality is news still to be put.
-            if offset >= known:
-                file = self.newest
-                if file is None or file.is_full:
-                    file = self._next_file(file, now_ms)
-                file.put(hashed, PhysicalOffset(offset), store_ms)
-        if self._files:
+        file = self._files[-1] if self._files else None
+        at = file.put(keys, 0) if file is not None else 0
+        while at < len(keys):
+            file = self._next_file(file, now_ms())
+            at = file.put(keys, at)
+        # Only a full file ever leaves the set, so one that is in it and not full stays.
+        if file is not None and file not in self._unsynced:
             with self._lock:
-                self._unsynced.add(self._files[-1])
+                self._unsynced.add(file)
 
     def _next_file(self, previous: KeyIndex | None, now_ms: int) -> KeyIndex:
         make_folder(self._folder)

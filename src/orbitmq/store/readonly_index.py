@@ -1,6 +1,6 @@
 """The files of the key index, read without changing anything.
 
-See `key_index` for their layout. The size of a file tells slots and entries only together, so they are taken as told, or one to four
+See `key_table` for their layout. The size of a file tells slots and entries only together, so they are taken as told, or one to four
 as in RocketMQ's own defaults.
 
 Threads: any. Crash: nothing is written.
@@ -8,16 +8,14 @@ Threads: any. Crash: nothing is written.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from orbitmq.errors import StoreFormatError
-from orbitmq.store.key_index import ENTRY_BYTES, HEADER, HEADER_BYTES, SLOT_BYTES
+from orbitmq.store.key_table import ENTRY, ENTRY_BYTES, HEADER, HEADER_BYTES, SLOT_BYTES
 
-_ENTRY: Final = struct.Struct(">iqii")
 _NAME_DIGITS: Final = 17
 _READ_ENTRIES: Final = 50_000
 _ENTRIES_PER_SLOT: Final = 4
@@ -93,7 +91,7 @@ class ReadOnlyIndexFile:
                 if not count:
                     raise StoreFormatError(f"{self.path} is shorter than its header says")
                 left -= count
-                for fields in _ENTRY.iter_unpack(content[: count * ENTRY_BYTES]):
+                for fields in ENTRY.iter_unpack(content[: count * ENTRY_BYTES]):
                     yield IndexEntry(*fields)
 
     def slot_table(self, slots: int) -> bytes:

@@ -32,9 +32,9 @@ from orbitmq.store.delay_levels import parse_delay_levels
 from orbitmq.store.descriptor import sync_folder
 from orbitmq.store.directory_lock import DirectoryLock
 from orbitmq.store.dispatcher import NO_INDEX
-from orbitmq.store.key_index import ENTRY_BYTES as INDEX_ENTRY_BYTES
-from orbitmq.store.key_index import HEADER_BYTES, SLOT_BYTES
 from orbitmq.store.key_indexes import KeyIndexes
+from orbitmq.store.key_table import ENTRY_BYTES as INDEX_ENTRY_BYTES
+from orbitmq.store.key_table import HEADER_BYTES, SLOT_BYTES
 from orbitmq.store.marks import Marks
 from orbitmq.store.opening import OWN_FOLDER
 from orbitmq.store.readonly import SHARED_RECORDS, ReadOnlyStore
@@ -184,7 +184,7 @@ class _Rebuild:
                 for run in runs:
                     self._append(queues, topic.decode(), queue_id, run)
             if indexes is not None:
-                indexes.put(found.keys, now_ms=self._clock.now_ms())
+                indexes.put(found.keys, now_ms=self._clock.now_ms)
                 result.keys += len(found.keys) // KEY.size
             unwritten_bytes += found.position
             if unwritten_bytes >= _WRITE_EVERY_BYTES:

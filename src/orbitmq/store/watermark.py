@@ -21,6 +21,7 @@ from orbitmq.model.queues import PhysicalOffset
 from orbitmq.store.descriptor import write_failure
 
 _VALUE: Final = struct.Struct(">q")
+_BOTH: Final = struct.Struct(">qq")
 _FILE_BYTES: Final = 16
 _TRIES_MAX: Final = 1000
 FILE_NAME: Final = "watermark"
@@ -55,8 +56,7 @@ class Watermark:
         self._map.close()
 
     def _publish(self) -> None:
-        _VALUE.pack_into(self._map, 0, self.offset)
-        _VALUE.pack_into(self._map, _VALUE.size, self.offset)
+        _BOTH.pack_into(self._map, 0, self.offset, self.offset)
 
 
 def read_watermark(folder: Path) -> PhysicalOffset | None:

@@ -24,7 +24,7 @@ def keys(*offsets: int) -> bytes:
 
 def write(folder: Path, *offsets: int) -> None:
     indexes = KeyIndexes(folder, slots=SLOTS, entries_max=ENTRIES)
-    indexes.put(keys(*offsets), now_ms=1_700_000_000_000)
+    indexes.put(keys(*offsets), now_ms=lambda: 1_700_000_000_000)
     indexes.sync()
     indexes.close()
 

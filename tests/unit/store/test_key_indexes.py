@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,10 @@ def _indexes(folder: Path) -> KeyIndexes:
     return indexes
 
 
+def _at(now_ms: int) -> Callable[[], int]:
+    return lambda: now_ms
+
+
 def _keys(*numbers: int, keys: int = 1) -> bytes:
     """Message n lies at n * 100, was stored at second n and has so many keys."""
     return b"".join(
@@ -38,7 +43,7 @@ def _found(indexes: KeyIndexes, key: str, **times: int) -> list[int]:
 def test_several_keys_of_a_message_may_fill_one_file_and_begin_the_next(tmp_path: Path) -> None:
     indexes = _indexes(tmp_path)
 
-    indexes.put(_keys(1, 2, keys=3), now_ms=NOW_MS)
+    indexes.put(_keys(1, 2, keys=3), now_ms=_at(NOW_MS))
 
     assert len(list((tmp_path / "index").iterdir())) == 2
     for number in (1, 2):
@@ -50,7 +55,7 @@ def test_names_are_local_time_and_rise_whatever_the_clock_does(tmp_path: Path) -
     indexes = _indexes(tmp_path)
 
     for turn in range(4):
-        indexes.put(_keys(*range(turn * 4, turn * 4 + 4)), now_ms=NOW_MS - turn * 60_000)
+        indexes.put(_keys(*range(turn * 4, turn * 4 + 4)), now_ms=_at(NOW_MS - turn * 60_000))
 
     names = sorted(path.name for path in (tmp_path / "index").iterdir())
     assert len(names) == 4
@@ -61,9 +66,9 @@ def test_names_are_local_time_and_rise_whatever_the_clock_does(tmp_path: Path) -
 
 def test_messages_that_are_known_are_not_put_again(tmp_path: Path) -> None:
     indexes = _indexes(tmp_path)
-    indexes.put(_keys(1, 2, 3), now_ms=NOW_MS)
+    indexes.put(_keys(1, 2, 3), now_ms=_at(NOW_MS))
 
-    indexes.put(_keys(1, 2), now_ms=NOW_MS)
+    indexes.put(_keys(1, 2), now_ms=_at(NOW_MS))
 
     assert indexes.end_offset == 300
     assert _found(indexes, "k1-0") == [100]
@@ -73,7 +78,9 @@ def test_a_range_of_times_limits_the_files_that_are_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     indexes = _indexes(tmp_path)
-    indexes.put(b"".join(KEY.pack(7, n * 100, n * 10_000) for n in range(1, 20)), now_ms=NOW_MS)
+    indexes.put(
+        b"".join(KEY.pack(7, n * 100, n * 10_000) for n in range(1, 20)), now_ms=_at(NOW_MS)
+    )
 
     monkeypatch.setattr("orbitmq.store.key_indexes.key_hash", lambda *_: 7)
     assert _found(indexes, "any", begin_ms=50_000, end_ms=70_000) == [700, 600, 500]
@@ -81,10 +88,10 @@ def test_a_range_of_times_limits_the_files_that_are_asked(
 
 def test_a_full_file_counts_for_the_checkpoint_once_it_is_synced(tmp_path: Path) -> None:
     indexes = _indexes(tmp_path)
-    indexes.put(_keys(1, 2, 3, 4), now_ms=NOW_MS)
+    indexes.put(_keys(1, 2, 3, 4), now_ms=_at(NOW_MS))
     assert indexes.full_until_ms == 0
 
-    indexes.put(_keys(5), now_ms=NOW_MS)
+    indexes.put(_keys(5), now_ms=_at(NOW_MS))
     indexes.sync()
 
     assert indexes.full_until_ms == 4000
@@ -92,24 +99,24 @@ def test_a_full_file_counts_for_the_checkpoint_once_it_is_synced(tmp_path: Path)
 
 def test_the_index_goes_back_to_what_the_marks_say(tmp_path: Path) -> None:
     indexes = _indexes(tmp_path)
-    indexes.put(_keys(*range(6)), now_ms=NOW_MS)
+    indexes.put(_keys(*range(6)), now_ms=_at(NOW_MS))
     newest = indexes.newest
     assert newest is not None
     name, next_entry = newest.name, newest.next
-    indexes.put(_keys(*range(6, 20)), now_ms=NOW_MS)
+    indexes.put(_keys(*range(6, 20)), now_ms=_at(NOW_MS))
     indexes.close()
 
     again = _indexes(tmp_path)
     assert again.restore(name, next_entry, lambda offset: offset * 10)
 
     assert [bool(_found(again, f"k{n}-0")) for n in range(20)] == [n < 6 for n in range(20)]
-    again.put(_keys(*range(5, 20)), now_ms=NOW_MS)
+    again.put(_keys(*range(5, 20)), now_ms=_at(NOW_MS))
     assert all(_found(again, f"k{n}-0") for n in range(20))
 
 
 def test_marks_of_files_that_are_gone_are_not_believed(tmp_path: Path) -> None:
     indexes = _indexes(tmp_path)
-    indexes.put(_keys(1), now_ms=NOW_MS)
+    indexes.put(_keys(1), now_ms=_at(NOW_MS))
     newest = indexes.newest
     assert newest is not None
 
@@ -120,7 +127,7 @@ def test_marks_of_files_that_are_gone_are_not_believed(tmp_path: Path) -> None:
 
 def test_only_full_files_that_a_checkpoint_knows_are_kept(tmp_path: Path) -> None:
     indexes = _indexes(tmp_path)
-    indexes.put(_keys(*range(1, 15)), now_ms=NOW_MS)
+    indexes.put(_keys(*range(1, 15)), now_ms=_at(NOW_MS))
 
     indexes.keep_full(9_000)
 
@@ -132,7 +139,7 @@ def test_only_full_files_that_a_checkpoint_knows_are_kept(tmp_path: Path) -> Non
 
 def test_files_of_deleted_messages_go_but_never_the_newest(tmp_path: Path) -> None:
     indexes = _indexes(tmp_path)
-    indexes.put(_keys(*range(10)), now_ms=NOW_MS)
+    indexes.put(_keys(*range(10)), now_ms=_at(NOW_MS))
 
     indexes.delete_before(PhysicalOffset(500))
     assert len(list((tmp_path / "index").iterdir())) == 2
