@@ -9,6 +9,7 @@
     │   ├── FixedOptionError          an option that takes effect only at start
     │   ├── ForbiddenOptionError      an option on the black list of live updates
     │   └── SettingsProblemsError     several of these, found in one reading
+    ├── RequestRefusedError       a request that a server answers with a failure code
     ├── StateError                a call that does not fit the state of what it was made on
     ├── ProtocolError             bytes from outside that break the protocol
     │   └── FrameTooLargeError        a frame above the limit
@@ -142,6 +143,17 @@ class SettingsProblemsError(SettingsError):
         lines = "".join(f"\n  - {problem}" for problem in problems)
         super().__init__(f"{len(problems)} problems in the settings:{lines}")
         self.problems = problems
+
+
+class RequestRefusedError(OrbitError):
+    """A request that a server answers with a failure code; clients see the message as remark."""
+
+    def __init__(
+        self, code: int, message: str, *, hint: str = "", fields: dict[str, str] | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.code = code
+        self.fields = fields or {}
 
 
 class StateError(OrbitError):

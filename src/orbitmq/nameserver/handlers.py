@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from orbitmq import java_json
-from orbitmq.disk import off_loop
-from orbitmq.errors import ForbiddenOptionError
 from orbitmq.java_json import Dialect
 from orbitmq.model.routes import TopicRoute
 from orbitmq.model.versions import V4_9_4, DataVersion
@@ -51,6 +49,7 @@ from orbitmq.protocol.requests.routing import (
     WipeWritePermission,
     WipeWritePermissionReply,
 )
+from orbitmq.transport.option_requests import OptionRequests
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,7 +89,11 @@ class Handlers:
         clock: Clock,
     ) -> None:
         self._settings = settings
-        self._config_path = config_path
+        self._options = OptionRequests(
+            settings,
+            file=config_path,
+            forbidden=lambda: _ALWAYS_FORBIDDEN.union(self._config.config_black_list),
+        )
         self._registry = registry
         self._routes = routes
         self._key_values = key_values
@@ -121,8 +124,8 @@ class Handlers:
             RequestCode.GET_UNIT_TOPIC_LIST: self.list_unit_topics,
             RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: self.list_unit_subscribed_topics,
             RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: self.list_unit_subscribed_plain_topics,
-            RequestCode.UPDATE_NAMESRV_CONFIG: self.update_config,
-            RequestCode.GET_NAMESRV_CONFIG: self.get_config,
+            RequestCode.UPDATE_NAMESRV_CONFIG: self._options.update,
+            RequestCode.GET_NAMESRV_CONFIG: self._options.show,
         }
 
     @property
@@ -356,32 +359,6 @@ class Handlers:
         if not self._config.list_topics:
             return _disabled(request)
         return _topic_list(request, self._routes.unit_subscribed_topics(plain_only=True))
-
-    # --- options ------------------------------------------------------------------------------
-
-    async def update_config(self, connection: Connection, request: Command) -> Command:
-        """Change options of the running server, and keep the change in its file."""
-        forbidden = _ALWAYS_FORBIDDEN.union(self._config.config_black_list)
-        try:
-            changed = self._settings.update(request.body, forbidden=forbidden)
-        except ForbiddenOptionError as error:
-            return request.reply(code=ResponseCode.NO_PERMISSION, remark=str(error))
-        for warning in changed.warnings:
-            log.warning("option %s peer=%s", warning, connection.address)
-        for option in changed.options:
-            log.info(
-                "option changed name=%s old=%s new=%s peer=%s",
-                option.name,
-                option.old,
-                option.new,
-                connection.address,
-            )
-        await off_loop(self._settings.save, self._config_path)
-        return request.reply()
-
-    def get_config(self, _: Connection, request: Command) -> Command:
-        """Show every option."""
-        return request.reply(body=self._settings.as_properties_text().encode())
 
 
 def _topic_list(

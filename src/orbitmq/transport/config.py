@@ -35,7 +35,7 @@ class ServerConfig:
         0,
         low=0,
         high=65535,
-        default_shown="9876 for a name server",
+        default_shown="9876 for a name server, 10911 for a broker",
         doc="Port to listen on; 0 takes a free one.",
     )
     accept_backlog: int = option(

@@ -11,7 +11,13 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from orbitmq.errors import ConnectionLostError, OrbitError, ProtocolError, SignatureError
+from orbitmq.errors import (
+    ConnectionLostError,
+    OrbitError,
+    ProtocolError,
+    RequestRefusedError,
+    SignatureError,
+)
 from orbitmq.lifecycle import OwnedTasks
 from orbitmq.protocol.codes import ResponseCode, request_name
 from orbitmq.protocol.command import Command, decode_command
@@ -54,10 +60,13 @@ class RequestLoop:
         hooks: Sequence[RpcHook] = (),
         *,
         otherwise: Callable[[Command], Command] = not_supported,
+        code_of: Callable[[OrbitError], int] = lambda _: ResponseCode.SYSTEM_ERROR,
     ) -> None:
         self._handlers = dict(handlers)
         self._hooks = tuple(hooks)
         self._otherwise = otherwise
+        # Which failure code tells a peer of an error.
+        self._code_of = code_of
         self.deferred = OwnedTasks()
 
     def process(self, connection: Connection, chunk: bytes) -> tuple[int, bytes]:
@@ -73,16 +82,13 @@ class RequestLoop:
                 end = frame_end(chunk, position, frame_bytes_max)
                 if end == 0 or end > chunk_bytes:
                     break
-                command = decode_command(chunk, position, end)
+                frame = self.process_frame(connection, chunk, position, end)
             except ProtocolError:
                 if position:
                     # What came before the broken frame is answered first.
                     break
                 raise
-            if command.is_response:
-                connection.answer(command)
-            elif (reply := self._answer(connection, command, end - position)) is not None:
-                frame = _encode(connection, command, reply)
+            if frame:
                 replies.append(frame)
                 replies_bytes += len(frame)
             position = end
@@ -90,6 +96,15 @@ class RequestLoop:
             if replies_bytes > connection.replies_bytes_max:
                 break
         return position, b"".join(replies)
+
+    def process_frame(self, connection: Connection, chunk: bytes, start: int, end: int) -> bytes:
+        """Answer the frame at `chunk[start:end]`; returns the reply, if there is one by now."""
+        command = decode_command(chunk, start, end)
+        if command.is_response:
+            connection.answer(command)
+            return b""
+        reply = self._answer(connection, command, end - start)
+        return b"" if reply is None else self._encode(connection, command, reply)
 
     def _answer(self, connection: Connection, request: Command, frame_bytes: int) -> Answer:
         """Handle one request; None when it wants no answer or gets it later."""
@@ -99,7 +114,9 @@ class RequestLoop:
             handler = self._handlers.get(request.code)
             outcome = handler(connection, request) if handler else self._otherwise(request)
         except Exception as error:  # noqa: BLE001  # the border: whatever it is becomes an answer
-            return self._finish(connection, request, failure_reply(request, error, connection))
+            return self._finish(
+                connection, request, self._failure_reply(request, error, connection)
+            )
         if outcome is None or isinstance(outcome, Command):
             return self._finish(connection, request, outcome)
         return self._defer(connection, request, outcome, frame_bytes)
@@ -131,13 +148,13 @@ class RequestLoop:
         try:
             reply = await work
         except Exception as error:  # noqa: BLE001  # the border: whatever it is becomes an answer
-            reply = failure_reply(request, error, connection)
+            reply = self._failure_reply(request, error, connection)
         finally:
             connection.end_deferred(charge)
         reply = self._finish(connection, request, reply)
         if reply is None:
             return
-        frame = _encode(connection, request, reply)
+        frame = self._encode(connection, request, reply)
         if connection.writing_paused:
             await _write_when_drained(connection, request, frame)
         else:
@@ -150,9 +167,48 @@ class RequestLoop:
             try:
                 hook.after_response(connection.address, request, sent)
             except Exception as error:  # noqa: BLE001  # the border: a refusal becomes the answer
-                refused = failure_reply(request, error, connection)
+                refused = self._failure_reply(request, error, connection)
                 sent = None if request.is_oneway else refused
         return sent
+
+    def _encode(self, connection: Connection, request: Command, reply: Command) -> bytes:
+        """Write an answer; one that cannot be written, or that no peer would take, becomes an error."""
+        try:
+            frame = reply.encode()
+            if len(frame) <= connection.frame_bytes_max:
+                return frame
+            error: Exception = OrbitError(
+                f"the answer of {len(frame)} bytes is above the limit of "
+                f"{connection.frame_bytes_max} for a frame",
+                hint="ask for less at once",
+            )
+        except Exception as raised:  # noqa: BLE001  # the border: whatever it is becomes an answer
+            error = raised
+        return self._failure_reply(request, error, connection).encode()
+
+    def _failure_reply(self, request: Command, error: Exception, connection: Connection) -> Command:
+        """Turn what a handler raised into an answer; the unexpected is logged here, once."""
+        if isinstance(error, RequestRefusedError):
+            reply = request.reply(code=error.code, remark=str(error))
+            reply.fields = error.fields
+            return reply
+        match error:
+            case SignatureError():
+                code, remark = int(ResponseCode.NO_PERMISSION), str(error)
+            case ProtocolError():
+                code, remark = ResponseCode.SYSTEM_ERROR, str(error)
+            case OrbitError():
+                name = request_name(request.code)
+                log.warning("refused call=%s peer=%s reason=%s", name, connection.address, error)
+                code, remark = self._code_of(error), str(error)
+            case _:
+                name = request_name(request.code)
+                log.error(
+                    "handler failed call=%s peer=%s", name, connection.address, exc_info=error
+                )
+                code = ResponseCode.SYSTEM_ERROR
+                remark = f"{name} failed inside the server: {type(error).__name__}"
+        return request.reply(code=code, remark=remark)
 
 
 async def _write_when_drained(connection: Connection, request: Command, frame: bytes) -> None:
@@ -168,38 +224,3 @@ async def _write_when_drained(connection: Connection, request: Command, frame: b
         log.debug("answer dropped, the connection is lost peer=%s", connection.address)
     finally:
         connection.end_deferred(charge)
-
-
-def _encode(connection: Connection, request: Command, reply: Command) -> bytes:
-    """Write an answer; one that cannot be written, or that no peer would take, becomes an error."""
-    try:
-        frame = reply.encode()
-        if len(frame) <= connection.frame_bytes_max:
-            return frame
-        error: Exception = OrbitError(
-            f"the answer of {len(frame)} bytes is above the limit of "
-            f"{connection.frame_bytes_max} for a frame",
-            hint="ask for less at once",
-        )
-    except Exception as raised:  # noqa: BLE001  # the border: whatever it is becomes an answer
-        error = raised
-    return failure_reply(request, error, connection).encode()
-
-
-def failure_reply(request: Command, error: Exception, connection: Connection) -> Command:
-    """Turn what a handler raised into an answer; the unexpected is logged here, once."""
-    match error:
-        case SignatureError():
-            code, remark = ResponseCode.NO_PERMISSION, str(error)
-        case ProtocolError():
-            code, remark = ResponseCode.SYSTEM_ERROR, str(error)
-        case OrbitError():
-            name = request_name(request.code)
-            log.warning("refused call=%s peer=%s reason=%s", name, connection.address, error)
-            code, remark = ResponseCode.SYSTEM_ERROR, str(error)
-        case _:
-            name = request_name(request.code)
-            log.error("handler failed call=%s peer=%s", name, connection.address, exc_info=error)
-            code = ResponseCode.SYSTEM_ERROR
-            remark = f"{name} failed inside the server: {type(error).__name__}"
-    return request.reply(code=code, remark=remark)

@@ -19,9 +19,10 @@ from orbitmq.transport.request_loop import RequestLoop, stopping
 from orbitmq.transport.tls import TlsServer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from orbitmq.clock import Clock
+    from orbitmq.errors import OrbitError
     from orbitmq.transport.connection import Processor
     from orbitmq.transport.hooks import RpcHook
     from orbitmq.transport.request_loop import Handler
@@ -41,13 +42,19 @@ class RpcServer:
         clock: Clock | None = None,
         hooks: Sequence[RpcHook] = (),
         listener: ConnectionListener | None = None,
-        processor: Processor | None = None,
+        code_of: Callable[[OrbitError], int] | None = None,
+        make_processor: Callable[[RequestLoop], Processor] | None = None,
     ) -> None:
         self._config = config or ServerConfig()
         self._clock = clock or SystemClock()
         self._state = RunOnce("the server")
-        self._requests = RequestLoop(handlers, hooks)
-        self._processor = processor or self._requests
+        self._requests = (
+            RequestLoop(handlers, hooks, code_of=code_of)
+            if code_of is not None
+            else RequestLoop(handlers, hooks)
+        )
+        # A processor of its own may leave requests to the ordinary handlers.
+        self._processor = make_processor(self._requests) if make_processor else self._requests
         self._limits = ConnectionLimits(
             frame_bytes_max=self._config.frame_bytes_max,
             work_bytes_max=self._config.connection_work_bytes_max,
@@ -80,7 +87,7 @@ class RpcServer:
 
     @property
     def requests(self) -> RequestLoop:
-        """The ordinary handlers, for a processor that leaves some requests to them."""
+        """The ordinary way of requests."""
         return self._requests
 
     @property

@@ -14,7 +14,7 @@ from orbitmq.transport.config import ServerConfig, TlsServerConfig
 from orbitmq.transport.connection import Connection, Processor
 from orbitmq.transport.connections import ConnectionListener
 from orbitmq.transport.hooks import RpcHook
-from orbitmq.transport.request_loop import Handler
+from orbitmq.transport.request_loop import Handler, RequestLoop
 from orbitmq.transport.rpc_server import RpcServer
 
 ECHO: Final = 9001
@@ -66,7 +66,7 @@ async def serving(
     clock: Clock | None = None,
     hooks: Sequence[RpcHook] = (),
     listener: ConnectionListener | None = None,
-    processor: Processor | None = None,
+    make_processor: Callable[[RequestLoop], Processor] | None = None,
 ) -> AsyncIterator[RpcServer]:
     """Run a server for the time of a test; afterwards every bound must be free again."""
     if config.bind_address == "0.0.0.0":
@@ -78,7 +78,7 @@ async def serving(
         clock=clock,
         hooks=hooks,
         listener=listener,
-        processor=processor,
+        make_processor=make_processor,
     )
     await server.start()
     try:

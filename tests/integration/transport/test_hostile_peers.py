@@ -269,7 +269,7 @@ async def test_a_processor_that_fails_ends_its_connection_and_is_logged_once(
             raise ZeroDivisionError("inside")
 
     async with (
-        serving(processor=Broken()) as server,
+        serving(make_processor=lambda _: Broken()) as server,
         await RawPeer.connect(server.port) as peer,
     ):
         await peer.send(Command(code=ECHO))

@@ -43,29 +43,31 @@ async def test_a_processor_of_its_own_leaves_the_rest_to_the_handlers() -> None:
     class Fast:
         """Answers what begins with a certain byte, and leaves the rest."""
 
-        requests: RequestLoop
+        def __init__(self, requests: RequestLoop) -> None:
+            self.requests = requests
 
         def process(self, connection: Connection, chunk: bytes) -> tuple[int, bytes]:
             if chunk.startswith(b"fast"):
                 return len(b"fast"), b"FAST"
             return self.requests.process(connection, chunk)
 
-    gate, fast = Gate(), Fast()
-    async with serving({SLOW: gate.handle}, processor=fast) as server:
-        fast.requests = server.requests
-        async with await RawPeer.connect(server.port) as peer:
-            await peer.send(Command(code=SLOW))
-            await gate.wait_entered()
-            stopping = asyncio.create_task(server.stop())
-            await settle()
-            assert not stopping.done()
+    gate = Gate()
+    async with (
+        serving({SLOW: gate.handle}, make_processor=Fast) as server,
+        await RawPeer.connect(server.port) as peer,
+    ):
+        await peer.send(Command(code=SLOW))
+        await gate.wait_entered()
+        stopping = asyncio.create_task(server.stop())
+        await settle()
+        assert not stopping.done()
 
-            # What comes now is refused, whatever the processor would have said.
-            answer = await peer.ask(Command(code=ECHO))
-            assert answer.code == ResponseCode.SYSTEM_BUSY
-            gate.open()
-            assert (await peer.read()).code == 0
-            await stopping
+        # What comes now is refused, whatever the processor would have said.
+        answer = await peer.ask(Command(code=ECHO))
+        assert answer.code == ResponseCode.SYSTEM_BUSY
+        gate.open()
+        assert (await peer.read()).code == 0
+        await stopping
 
 
 async def test_work_that_a_processor_defers_by_itself_is_waited_for() -> None:
@@ -78,7 +80,7 @@ async def test_work_that_a_processor_defers_by_itself_is_waited_for() -> None:
 
     clock = ManualClock()
     async with (
-        serving(processor=Parking(), clock=clock) as server,
+        serving(make_processor=lambda _: Parking(), clock=clock) as server,
         await RawPeer.connect(server.port) as peer,
     ):
         await peer.send(Command(code=ECHO))

@@ -1,0 +1,70 @@
+"""Options of a running server, shown and changed over the wire."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+
+from orbitmq.disk import off_loop
+from orbitmq.errors import ForbiddenOptionError, RequestRefusedError
+from orbitmq.protocol.codes import ResponseCode
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from orbitmq.protocol.command import Command
+    from orbitmq.protocol.headers import Header
+    from orbitmq.settings import Changed, Settings
+    from orbitmq.transport.connection import Connection
+
+log = logging.getLogger(__name__)
+
+
+class OptionRequests:
+    """Shows and changes the options of one server."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        file: Path,
+        forbidden: Callable[[], Collection[str]],
+    ) -> None:
+        self._settings = settings
+        # Keeps what was changed over a restart.
+        self._file = file
+        # Options that no update may name.
+        self._forbidden = forbidden
+
+    async def update(self, connection: Connection, request: Command) -> Command:
+        """Change options of the running server, and keep the change in its file."""
+        await self.apply(connection, request)
+        return request.reply()
+
+    async def apply(self, connection: Connection, request: Command) -> Changed:
+        """Change what a request's body says; tells what changed."""
+        try:
+            changed = self._settings.update(request.body, forbidden=self._forbidden())
+        except ForbiddenOptionError as error:
+            raise RequestRefusedError(ResponseCode.NO_PERMISSION, str(error)) from error
+        for warning in changed.warnings:
+            log.warning("option %s peer=%s", warning, connection.address)
+        for option in changed.options:
+            log.info(
+                "option changed name=%s old=%s new=%s peer=%s",
+                option.name,
+                option.old,
+                option.new,
+                connection.address,
+            )
+        await off_loop(self._settings.save, self._file)
+        return changed
+
+    def show(self, _: Connection, request: Command) -> Command:
+        """Show every option."""
+        return self.shown(request)
+
+    def shown(self, request: Command, header: Header | None = None) -> Command:
+        """Answer with every option as properties text."""
+        return request.reply(header, body=self._settings.as_properties_text().encode())

@@ -1,0 +1,48 @@
+"""This machine as others see it: its name, its addresses, its free ports."""
+
+from __future__ import annotations
+
+import socket
+
+from orbitmq.errors import SettingsError
+
+
+def own_name() -> str:
+    """The host name; empty when the machine has none."""
+    return socket.gethostname()
+
+
+def own_address() -> str:
+    """An address of this machine that others may reach."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            # Nothing is sent: the system only says which of its addresses it would use.
+            probe.connect(("192.0.2.1", 9))
+            return str(probe.getsockname()[0])
+        except OSError:
+            return "127.0.0.1"
+
+
+def address_of(host: str) -> str:
+    """Find the address of a host, IPv4 first; an address is its own."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise SettingsError(
+            f"the name {host!r} has no address: {error}",
+            hint="name an address of this machine, for example by brokerIP1",
+        ) from error
+    family, *_, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
+    return str(address[0]).partition("%")[0] if family == socket.AF_INET6 else str(address[0])
+
+
+def is_free(bind_address: str, port: int) -> bool:
+    """Whether somebody could listen on a port at this moment."""
+    family = socket.AF_INET6 if ":" in bind_address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((bind_address, port))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,35 @@
+"""This machine: name, addresses, ports."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from orbitmq.errors import SettingsError
+from orbitmq.transport.own_machine import address_of, is_free, own_address, own_name
+
+
+def test_the_machine_has_a_name_and_an_address() -> None:
+    assert own_name() == socket.gethostname()
+    socket.inet_aton(own_address())
+
+
+@pytest.mark.parametrize(
+    ("host", "address"), [("127.0.0.1", "127.0.0.1"), ("localhost", "127.0.0.1"), ("::1", "::1")]
+)
+def test_a_host_has_an_address_ipv4_first(host: str, address: str) -> None:
+    assert address_of(host) == address
+
+
+def test_a_name_without_an_address_is_told_of() -> None:
+    with pytest.raises(SettingsError, match=r"no-such-host\.invalid.*has no address.*brokerIP1"):
+        address_of("no-such-host.invalid")
+
+
+def test_a_port_in_use_is_not_free() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+
+        assert not is_free("127.0.0.1", port)
+    assert is_free("127.0.0.1", port)
