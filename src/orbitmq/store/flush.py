@@ -57,6 +57,7 @@ class Flusher:
         self._stopping = False
         self._last_round_ms = clock.monotonic_ms()
         self._fenced_by = ""
+        self._callbacks: tuple[Callable[[PhysicalOffset], None], ...] = ()
         # Invariant: it never falls, and stands still once the store is fenced.
         self.flushed = PhysicalOffset(0)
         self._thread = threading.Thread(target=self._run, name="store flush", daemon=True)
@@ -65,6 +66,10 @@ class Flusher:
         """Begin; everything below `flushed` is on disk already."""
         self.flushed = flushed
         self._thread.start()
+
+    def tell(self, callback: Callable[[PhysicalOffset], None]) -> None:
+        """Have `callback` told how far the log is on disk, after every round that succeeds."""
+        self._callbacks = (*self._callbacks, callback)
 
     def request(self) -> None:
         """Ask for a round that covers everything appended so far."""
@@ -165,3 +170,10 @@ class Flusher:
             if not self._fenced_by:
                 self.flushed = max(self.flushed, flushed)
             self._done.notify_all()
+            if self._fenced_by:
+                return
+        for callback in self._callbacks:
+            try:
+                callback(self.flushed)
+            except Exception:
+                log.exception("a listener for flush rounds failed")

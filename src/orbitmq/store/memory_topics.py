@@ -233,10 +233,9 @@ class MemoryTopics:
         record = self._log.record_at(physical_offset)
         return store_ms_of(record) if record is not None else None
 
-    def message_at(self, physical_offset: int) -> StoredMessage | None:
-        """Read one message; None when none begins there, or it is gone."""
-        record = self._log.record_at(physical_offset)
-        return decode_record(record) if record is not None else None
+    def record_at(self, physical_offset: int) -> bytes | None:
+        """Read one record; None when none begins there, or it is gone."""
+        return self._log.record_at(physical_offset)
 
     def messages_with(self, topic: str, text: str) -> Iterator[StoredMessage]:
         """The messages of a topic that hold a text somewhere, newest first."""

@@ -229,6 +229,10 @@ class MessageStore(StoredMessages):
         self._announce_memory()
         self._flusher.request()
 
+    def flush(self) -> None:
+        """Put everything appended so far on disk; raises when the store is fenced."""
+        self._flush_log(self._log.end)
+
     def delete_topic(self, topic: str) -> None:
         """Forget a topic's queues; its records age out, and its next message has number 0."""
         with self.appender.lock:
@@ -287,9 +291,23 @@ class MessageStore(StoredMessages):
             self._retention.config = retention
 
     @property
+    def store_host(self) -> bytes:
+        """The address of this store in records and message ids."""
+        return self._store_host
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether a sync failed, so that nothing is acknowledged any more."""
+        return self._flusher.is_fenced
+
+    @property
     def flushed(self) -> PhysicalOffset:
         """Everything below is on disk."""
         return self._flusher.flushed
+
+    def on_flushed(self, callback: Callable[[PhysicalOffset], None]) -> None:
+        """Have `callback` told how far the log is on disk, once per flush round."""
+        self._flusher.tell(callback)
 
     def on_visible(self, callback: OnVisible) -> None:
         """Have `callback` told which queues grew, once per flush round or published chunk.

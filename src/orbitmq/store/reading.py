@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 # No read is larger than this, whatever is asked for.
 _READ_BYTES_MAX: Final = 128 * 1024 * 1024
 _READ_BYTES_MIN: Final = 100
+# Behind the end so far, messages are read out of the mapping; a page farther back may have to come
+# from the disk, and every thread would wait for it.
+MAPPED_READ_BYTES: Final = 128 * 1024 * 1024
 # Compat: entries of these queues lead to records of other topics.
 _SHARED_RECORDS: Final = "%LMQ%"
 _ZERO: Final = QueueOffset(0)
@@ -124,7 +127,8 @@ class QueueReader:
     def __init__(self, log: ReadableLog, config: StoreConfig, *, memory_bytes: int) -> None:
         self._log = log
         self._config = config
-        self._near_bytes = memory_bytes * config.memory_percent // 100
+        # How far behind the end messages count as in memory.
+        self.near_bytes = memory_bytes * config.memory_percent // 100
 
     def read(
         self,
@@ -178,9 +182,10 @@ class QueueReader:
         # Perf: local names and one compiled check a record; an object, or a call more of our own,
         # is felt here.
         topic = None if queue.topic.startswith(_SHARED_RECORDS) else queue.topic.encode()
-        queue_id, near_bytes, log = queue.queue_id, self._near_bytes, self._log
+        queue_id, near_bytes, log = queue.queue_id, self.near_bytes, self._log
         log_end = log.end
         newest, newest_start = log.newest_view()
+        mapped_from = max(newest_start, log_end - min(near_bytes, MAPPED_READ_BYTES))
         records = result.records
         taken_bytes = skip_below = scanned = 0
         number = result.next_offset
@@ -200,9 +205,8 @@ class QueueReader:
                 continue
             at = physical_offset - newest_start
             if (
-                near
-                and newest is not None
-                and at >= 0
+                newest is not None
+                and physical_offset >= mapped_from
                 and physical_offset + record_bytes <= log_end
             ):
                 record: bytes | None = bytes(newest[at : at + record_bytes])

@@ -79,6 +79,11 @@ def damage_of(
     return f"its queue is {found_queue_id}" if found_queue_id != queue_id else ""
 
 
+def physical_offset_of(head: bytes) -> int:
+    """The place that a record says it lies at."""
+    return int(_LONG.unpack_from(head, PHYSICAL_OFFSET_AT)[0])
+
+
 def queue_offset_of(head: bytes) -> int:
     """Read the queue offset out of the first `HEAD_BYTES` of a record."""
     return int(_LONG.unpack_from(head, QUEUE_OFFSET_AT)[0])

@@ -13,8 +13,10 @@ from orbitmq.model.property_names import KEYS, UNIQUE_ID
 from orbitmq.model.queues import PhysicalOffset, QueueBounds, QueueOffset
 from orbitmq.record.decode import Found, StoredMessage, decode_record, locate
 from orbitmq.record.message_id import decode_message_id
+from orbitmq.store.consume_queue import ENTRY
 from orbitmq.store.memory_log import FIRST_OFFSET
 from orbitmq.store.reading import (
+    MAPPED_READ_BYTES,
     Boundary,
     QueueReader,
     Read,
@@ -22,7 +24,7 @@ from orbitmq.store.reading import (
     TagFilter,
     offset_at_time,
 )
-from orbitmq.store.record_checks import HEAD_BYTES, store_ms_of
+from orbitmq.store.record_checks import HEAD_BYTES, physical_offset_of, store_ms_of
 from orbitmq.store.stand_ins import is_stand_in
 
 if TYPE_CHECKING:
@@ -115,6 +117,34 @@ class StoredMessages:
                 return store_ms
         return -1
 
+    def store_ms_of(self, topic: str, queue_id: int, offset: int) -> int | None:
+        """The store time of one message of a queue; None when it is not there."""
+        entry = self._entry(topic, queue_id, offset)
+        return self._store_ms_at(entry[0]) if entry is not None else None
+
+    def entries(
+        self, topic: str, queue_id: int, offset: int, count_max: int
+    ) -> list[tuple[int, int, int]]:
+        """Read entries of a queue, fewer at the end of a file.
+
+        Each holds physical offset, record bytes, and tag hash or due time.
+        """
+        for part in self._find(topic, queue_id):
+            content = part.entries(QueueOffset(offset), count_max) if part is not None else b""
+            if content:
+                return list(ENTRY.iter_unpack(content))
+        return []
+
+    def is_far_behind(self, topic: str, queue_id: int, offset: int) -> bool:
+        """Whether a message lies so far behind the end that the disk may have to be waited for."""
+        entry = self._entry(topic, queue_id, offset)
+        return entry is not None and self._log.end - entry[0] > MAPPED_READ_BYTES
+
+    def is_in_memory(self, topic: str, queue_id: int, offset: int) -> bool:
+        """Whether a message counts as in memory, by the share of memory that the log may use."""
+        entry = self._entry(topic, queue_id, offset)
+        return entry is not None and self._log.end - entry[0] <= self._reader.near_bytes
+
     def queues(self) -> list[QueueBounds]:
         """The bounds of every queue that has or had messages."""
         keys = {
@@ -134,10 +164,10 @@ class StoredMessages:
 
     # --- by place and by key ------------------------------------------------------------------
 
-    def message_at(self, physical_offset: int) -> StoredMessage | None:
-        """Read one message by physical offset; None when no visible message begins there."""
+    def record_at(self, physical_offset: int) -> bytes | None:
+        """Read one record by physical offset; None when no visible message begins there."""
         if physical_offset >= FIRST_OFFSET:
-            return self._memory.message_at(physical_offset)
+            return self._memory.record_at(physical_offset)
         head = self._log.pread(physical_offset, 4) if physical_offset >= 0 else None
         size = int.from_bytes(head) if head is not None else 0
         if size == 0 or physical_offset + size > self.visible:
@@ -147,8 +177,12 @@ class StoredMessages:
             return None
         if is_stand_in(record):
             return None
-        message = decode_record(record)
-        return message if message.physical_offset == physical_offset else None
+        return record if physical_offset_of(record) == physical_offset else None
+
+    def message_at(self, physical_offset: int) -> StoredMessage | None:
+        """Read one message by physical offset; None when no visible message begins there."""
+        record = self.record_at(physical_offset)
+        return decode_record(record) if record is not None else None
 
     def message_by_id(self, message_id: str) -> StoredMessage | None:
         """Read one message by the id that its receipt named; None when it is not there."""
@@ -196,6 +230,11 @@ class StoredMessages:
         return self._parts.watermark.offset
 
     @property
+    def indexed_until_ms(self) -> int:
+        """The store time of the newest message that can be found by its keys."""
+        return self._parts.dispatcher.last_store_ms
+
+    @property
     def log_start(self) -> PhysicalOffset:
         """The oldest byte of the log."""
         return self._log.start
@@ -209,6 +248,13 @@ class StoredMessages:
     def parts(self) -> Parts:
         """The parts of the store, for retention and checks."""
         return self._parts
+
+    def _entry(self, topic: str, queue_id: int, offset: int) -> tuple[int, int, int] | None:
+        for part in self._find(topic, queue_id) if offset >= 0 else ():
+            entry = part.entry(QueueOffset(offset)) if part is not None else None
+            if entry is not None:
+                return entry
+        return None
 
     def _store_ms_at(self, physical_offset: int) -> int | None:
         if physical_offset >= FIRST_OFFSET:

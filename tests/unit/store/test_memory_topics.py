@@ -68,7 +68,7 @@ def test_a_message_is_a_whole_record(tmp_path: Path) -> None:
     (record,) = topics.reader.read(queue, QueueOffset(0), 32).records
     assert (offset, number, store_ms, len(record)) == (FIRST_OFFSET, 0, 2000, size)
     found = decode_record(record)
-    assert found == topics.message_at(offset)
+    assert record == topics.record_at(offset)
     assert (found.topic, found.queue_id, found.queue_offset, found.body) == (TOPIC, 3, 0, b"body")
     assert (found.physical_offset, found.store_ms, found.born_ms) == (offset, 2000, 123)
     assert (found.flag, found.reconsume_times) == (5, 2)
@@ -165,7 +165,7 @@ def test_after_a_crash_numbers_go_on_at_the_bound(tmp_path: Path) -> None:
 
     assert number >= STEP
     assert offset == FIRST_OFFSET + BYTES_STEP
-    assert again.message_at(places[0][0]) is None
+    assert again.record_at(places[0][0]) is None
     assert put(open_topics(tmp_path), b"x")[0][2] > number
 
 
@@ -226,7 +226,7 @@ def test_a_topic_moved_to_disk_keeps_its_numbers_until_it_has_messages_there(
 
     assert topics.release(TOPIC) == {0: 2}
 
-    assert (topics.topics, topics.message_at(place[0])) == (set(), None)
+    assert (topics.topics, topics.record_at(place[0])) == (set(), None)
     for again in (topics, open_topics(tmp_path)):
         assert again.topics == set()
         assert again.moved_ends() == {(TOPIC, 0): 2}
@@ -285,7 +285,7 @@ def test_a_deleted_topic_leaves_nothing(tmp_path: Path) -> None:
 
     topics.forget(TOPIC)
 
-    assert topics.message_at(place[0]) is None
+    assert topics.record_at(place[0]) is None
     assert topics.find(TOPIC, 0) is None
     assert list(ReservedOffsets(tmp_path).bounds) == [("others", 0)]
     assert put(topics, b"x")[0][2] == 0
