@@ -12,6 +12,9 @@ extensions = cythonize(
         Extension("orbitmq.store.key_table_native", ["src/orbitmq/store/key_table_native.py"]),
         # The same source as the plain form, under another name.
         Extension("orbitmq.store.appender_native", ["src/orbitmq/store/appender.py"]),
+        Extension(
+            "orbitmq.protocol.plain_sends_native", ["src/orbitmq/protocol/plain_sends_native.py"]
+        ),
     ],
     include_path=["src"],
     build_dir="build/cython",

@@ -19,6 +19,8 @@ ulonglong: TypeAlias = builtins.int
 Py_ssize_t: TypeAlias = builtins.int
 void: TypeAlias = None
 
+p_char: TypeAlias = bytes
+
 class p_uchar:
     @overload
     def __getitem__(self, index: builtins.int) -> builtins.int: ...

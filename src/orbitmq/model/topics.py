@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from enum import IntFlag
+from typing import Final
 
 import msgspec
 
 from orbitmq.java_json import JavaInt
+
+# Filter types of topics; nobody uses the second any more.
+SINGLE_TAG: Final = "SINGLE_TAG"
+MULTI_TAG: Final = "MULTI_TAG"
 
 
 class Permission(IntFlag):

@@ -43,31 +43,31 @@ class RequestCode(IntEnum):
         return member
 
     # to the broker: messages
-    SEND_MESSAGE = 10, Role.BROKER, NOBODY, "send a message, long field names"
-    PULL_MESSAGE = 11, Role.BROKER, NOBODY, "read messages of a queue, with long polling"
-    QUERY_MESSAGE = 12, Role.BROKER, NOBODY, "find messages by key"
+    SEND_MESSAGE = 10, Role.BROKER, Role.BROKER, "send a message, long field names"
+    PULL_MESSAGE = 11, Role.BROKER, Role.BROKER, "read messages of a queue, with long polling"
+    QUERY_MESSAGE = 12, Role.BROKER, Role.BROKER, "find messages by key"
     QUERY_BROKER_OFFSET = 13, Role.BROKER, NOBODY, "unused"
-    QUERY_CONSUMER_OFFSET = 14, Role.BROKER, NOBODY, "committed offset of a group"
-    UPDATE_CONSUMER_OFFSET = 15, Role.BROKER, NOBODY, "commit an offset of a group"
-    UPDATE_AND_CREATE_TOPIC = 17, Role.BROKER, NOBODY, "create or change a topic"
-    UPDATE_AND_CREATE_TOPIC_LIST = 18, Role.BROKER, NOBODY, "create or change many topics"
-    GET_ALL_TOPIC_CONFIG = 21, Role.BROKER, NOBODY, "every topic of a broker"
+    QUERY_CONSUMER_OFFSET = 14, Role.BROKER, Role.BROKER, "committed offset of a group"
+    UPDATE_CONSUMER_OFFSET = 15, Role.BROKER, Role.BROKER, "commit an offset of a group"
+    UPDATE_AND_CREATE_TOPIC = 17, Role.BROKER, Role.BROKER, "create or change a topic"
+    UPDATE_AND_CREATE_TOPIC_LIST = 18, Role.BROKER, Role.BROKER, "create or change many topics"
+    GET_ALL_TOPIC_CONFIG = 21, Role.BROKER, Role.BROKER, "every topic of a broker"
     GET_TOPIC_CONFIG_LIST = 22, Role.BROKER, NOBODY, "unused"
     GET_TOPIC_NAME_LIST = 23, Role.BROKER, NOBODY, "unused"
-    UPDATE_BROKER_CONFIG = 25, Role.BROKER, NOBODY, "change options of a running broker"
-    GET_BROKER_CONFIG = 26, Role.BROKER, NOBODY, "options of a broker"
+    UPDATE_BROKER_CONFIG = 25, Role.BROKER, Role.BROKER, "change options of a running broker"
+    GET_BROKER_CONFIG = 26, Role.BROKER, Role.BROKER, "options of a broker"
     TRIGGER_DELETE_FILES = 27, Role.BROKER, NOBODY, "unused"
-    GET_BROKER_RUNTIME_INFO = 28, Role.BROKER, NOBODY, "counters and state of a broker"
-    SEARCH_OFFSET_BY_TIMESTAMP = 29, Role.BROKER, NOBODY, "queue offset at a time"
-    GET_MAX_OFFSET = 30, Role.BROKER, NOBODY, "end of a queue"
-    GET_MIN_OFFSET = 31, Role.BROKER, NOBODY, "start of a queue"
-    GET_EARLIEST_MSG_STORETIME = 32, Role.BROKER, NOBODY, "store time of the oldest message"
-    VIEW_MESSAGE_BY_ID = 33, Role.BROKER, NOBODY, "one message by physical offset"
-    HEART_BEAT = 34, Role.BROKER, NOBODY, "a client says what it produces and consumes"
-    UNREGISTER_CLIENT = 35, Role.BROKER, NOBODY, "a client leaves its groups"
-    CONSUMER_SEND_MSG_BACK = 36, Role.BROKER, NOBODY, "hand a message back for a later retry"
+    GET_BROKER_RUNTIME_INFO = 28, Role.BROKER, Role.BROKER, "counters and state of a broker"
+    SEARCH_OFFSET_BY_TIMESTAMP = 29, Role.BROKER, Role.BROKER, "queue offset at a time"
+    GET_MAX_OFFSET = 30, Role.BROKER, Role.BROKER, "end of a queue"
+    GET_MIN_OFFSET = 31, Role.BROKER, Role.BROKER, "start of a queue"
+    GET_EARLIEST_MSG_STORETIME = 32, Role.BROKER, Role.BROKER, "store time of the oldest message"
+    VIEW_MESSAGE_BY_ID = 33, Role.BROKER, Role.BROKER, "one message by physical offset"
+    HEART_BEAT = 34, Role.BROKER, Role.BROKER, "a client says what it produces and consumes"
+    UNREGISTER_CLIENT = 35, Role.BROKER, Role.BROKER, "a client leaves its groups"
+    CONSUMER_SEND_MSG_BACK = 36, Role.BROKER, Role.BROKER, "hand a message back for a later retry"
     END_TRANSACTION = 37, Role.BROKER, NOBODY, "commit or roll back a half message"
-    GET_CONSUMER_LIST_BY_GROUP = 38, Role.BROKER, NOBODY, "members of a group"
+    GET_CONSUMER_LIST_BY_GROUP = 38, Role.BROKER, Role.BROKER, "members of a group"
     CHECK_TRANSACTION_STATE = (
         39,
         Role.CLIENT,
@@ -75,11 +75,11 @@ class RequestCode(IntEnum):
         "ask a producer for the fate of a half message",
     )
     NOTIFY_CONSUMER_IDS_CHANGED = 40, Role.CLIENT, NOBODY, "members of the group changed"
-    LOCK_BATCH_MQ = 41, Role.BROKER, NOBODY, "lock queues for ordered consumption"
-    UNLOCK_BATCH_MQ = 42, Role.BROKER, NOBODY, "give locked queues back"
-    GET_ALL_CONSUMER_OFFSET = 43, Role.BROKER, NOBODY, "every committed offset, for slaves"
+    LOCK_BATCH_MQ = 41, Role.BROKER, Role.BROKER, "lock queues for ordered consumption"
+    UNLOCK_BATCH_MQ = 42, Role.BROKER, Role.BROKER, "give locked queues back"
+    GET_ALL_CONSUMER_OFFSET = 43, Role.BROKER, Role.BROKER, "every committed offset, for slaves"
     GET_ALL_DELAY_OFFSET = 45, Role.BROKER, NOBODY, "progress of the delay queues, for slaves"
-    CHECK_CLIENT_CONFIG = 46, Role.BROKER, NOBODY, "can this filter expression be compiled"
+    CHECK_CLIENT_CONFIG = 46, Role.BROKER, Role.BROKER, "can this filter expression be compiled"
     GET_CLIENT_CONFIG = 47, Role.BROKER, NOBODY, "unused"
     UPDATE_AND_CREATE_ACL_CONFIG = 50, Role.BROKER, NOBODY, "access rules of RocketMQ 4"
     DELETE_ACL_CONFIG = 51, Role.BROKER, NOBODY, "access rules of RocketMQ 4"
@@ -110,24 +110,29 @@ class RequestCode(IntEnum):
     UPDATE_AND_CREATE_SUBSCRIPTIONGROUP = (
         200,
         Role.BROKER,
-        NOBODY,
+        Role.BROKER,
         "create or change a consumer group",
     )
-    GET_ALL_SUBSCRIPTIONGROUP_CONFIG = 201, Role.BROKER, NOBODY, "every consumer group of a broker"
-    GET_TOPIC_STATS_INFO = 202, Role.BROKER, NOBODY, "offsets of the queues of a topic"
-    GET_CONSUMER_CONNECTION_LIST = 203, Role.BROKER, NOBODY, "connections of a consumer group"
-    GET_PRODUCER_CONNECTION_LIST = 204, Role.BROKER, NOBODY, "connections of a producer group"
+    GET_ALL_SUBSCRIPTIONGROUP_CONFIG = (
+        201,
+        Role.BROKER,
+        Role.BROKER,
+        "every consumer group of a broker",
+    )
+    GET_TOPIC_STATS_INFO = 202, Role.BROKER, Role.BROKER, "offsets of the queues of a topic"
+    GET_CONSUMER_CONNECTION_LIST = 203, Role.BROKER, Role.BROKER, "connections of a consumer group"
+    GET_PRODUCER_CONNECTION_LIST = 204, Role.BROKER, Role.BROKER, "connections of a producer group"
     WIPE_WRITE_PERM_OF_BROKER = 205, Role.NAME_SERVER, Role.NAME_SERVER, "stop sends to a broker"
     GET_ALL_TOPIC_LIST_FROM_NAMESERVER = 206, Role.NAME_SERVER, Role.NAME_SERVER, "every topic name"
-    DELETE_SUBSCRIPTIONGROUP = 207, Role.BROKER, NOBODY, "delete a consumer group"
-    GET_CONSUME_STATS = 208, Role.BROKER, NOBODY, "progress of a consumer group"
+    DELETE_SUBSCRIPTIONGROUP = 207, Role.BROKER, Role.BROKER, "delete a consumer group"
+    GET_CONSUME_STATS = 208, Role.BROKER, Role.BROKER, "progress of a consumer group"
     SUSPEND_CONSUMER = 209, Role.BROKER, NOBODY, "unused"
     RESUME_CONSUMER = 210, Role.BROKER, NOBODY, "unused"
     RESET_CONSUMER_OFFSET_IN_CONSUMER = 211, Role.BROKER, NOBODY, "unused"
     RESET_CONSUMER_OFFSET_IN_BROKER = 212, Role.BROKER, NOBODY, "unused"
     ADJUST_CONSUMER_THREAD_POOL = 213, Role.BROKER, NOBODY, "unused"
     WHO_CONSUME_THE_MESSAGE = 214, Role.BROKER, NOBODY, "unused"
-    DELETE_TOPIC_IN_BROKER = 215, Role.BROKER, NOBODY, "delete a topic"
+    DELETE_TOPIC_IN_BROKER = 215, Role.BROKER, Role.BROKER, "delete a topic"
     DELETE_TOPIC_IN_NAMESRV = 216, Role.NAME_SERVER, Role.NAME_SERVER, "forget the route of a topic"
     REGISTER_TOPIC_IN_NAMESRV = (
         217,
@@ -138,46 +143,46 @@ class RequestCode(IntEnum):
     GET_KVLIST_BY_NAMESPACE = 219, Role.NAME_SERVER, Role.NAME_SERVER, "every key of a namespace"
     RESET_CONSUMER_CLIENT_OFFSET = 220, Role.CLIENT, NOBODY, "set a consumer's offsets"
     GET_CONSUMER_STATUS_FROM_CLIENT = 221, Role.CLIENT, NOBODY, "offsets a consumer holds"
-    INVOKE_BROKER_TO_RESET_OFFSET = 222, Role.BROKER, NOBODY, "reset the offsets of a group"
+    INVOKE_BROKER_TO_RESET_OFFSET = 222, Role.BROKER, Role.BROKER, "reset the offsets of a group"
     INVOKE_BROKER_TO_GET_CONSUMER_STATUS = (
         223,
         Role.BROKER,
-        NOBODY,
+        Role.BROKER,
         "offsets held by the members of a group",
     )
     GET_TOPICS_BY_CLUSTER = 224, Role.NAME_SERVER, Role.NAME_SERVER, "topics of a cluster"
     UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST = (
         225,
         Role.BROKER,
-        NOBODY,
+        Role.BROKER,
         "create or change many consumer groups",
     )
-    QUERY_TOPIC_CONSUME_BY_WHO = 300, Role.BROKER, NOBODY, "groups that consume a topic"
+    QUERY_TOPIC_CONSUME_BY_WHO = 300, Role.BROKER, Role.BROKER, "groups that consume a topic"
     REGISTER_FILTER_SERVER = 301, Role.BROKER, NOBODY, "filter servers of RocketMQ 3"
     REGISTER_MESSAGE_FILTER_CLASS = 302, Role.BROKER, NOBODY, "filter servers of RocketMQ 3"
-    QUERY_CONSUME_TIME_SPAN = 303, Role.BROKER, NOBODY, "how old the unconsumed messages are"
+    QUERY_CONSUME_TIME_SPAN = 303, Role.BROKER, Role.BROKER, "how old the unconsumed messages are"
     GET_SYSTEM_TOPIC_LIST_FROM_NS = (
         304,
         Role.NAME_SERVER,
         Role.NAME_SERVER,
         "cluster and broker names, which are topics too",
     )
-    GET_SYSTEM_TOPIC_LIST_FROM_BROKER = 305, Role.BROKER, NOBODY, "system topics of a broker"
-    CLEAN_EXPIRED_CONSUMEQUEUE = 306, Role.BROKER, NOBODY, "drop queue files without messages"
+    GET_SYSTEM_TOPIC_LIST_FROM_BROKER = 305, Role.BROKER, Role.BROKER, "system topics of a broker"
+    CLEAN_EXPIRED_CONSUMEQUEUE = 306, Role.BROKER, Role.BROKER, "drop queue files without messages"
     GET_CONSUMER_RUNNING_INFO = (
         307,
         Role.BROKER | Role.CLIENT,
-        NOBODY,
+        Role.BROKER,
         "state of one consumer, relayed to it",
     )
     QUERY_CORRECTION_OFFSET = 308, Role.BROKER, NOBODY, "offsets of other groups"
     CONSUME_MESSAGE_DIRECTLY = (
         309,
         Role.BROKER | Role.CLIENT,
-        NOBODY,
+        Role.BROKER,
         "let one consumer take a message now, relayed to it",
     )
-    SEND_MESSAGE_V2 = 310, Role.BROKER, NOBODY, "send a message, short field names"
+    SEND_MESSAGE_V2 = 310, Role.BROKER, Role.BROKER, "send a message, short field names"
     GET_UNIT_TOPIC_LIST = 311, Role.NAME_SERVER, Role.NAME_SERVER, "topics of units"
     GET_HAS_UNIT_SUB_TOPIC_LIST = (
         312,
@@ -191,10 +196,10 @@ class RequestCode(IntEnum):
         Role.NAME_SERVER,
         "topics outside units that units subscribe to",
     )
-    CLONE_GROUP_OFFSET = 314, Role.BROKER, NOBODY, "copy offsets of a group to another"
-    VIEW_BROKER_STATS_DATA = 315, Role.BROKER, NOBODY, "one counter of a broker"
-    CLEAN_UNUSED_TOPIC = 316, Role.BROKER, NOBODY, "drop queues of deleted topics"
-    GET_BROKER_CONSUME_STATS = 317, Role.BROKER, NOBODY, "progress of every group"
+    CLONE_GROUP_OFFSET = 314, Role.BROKER, Role.BROKER, "copy offsets of a group to another"
+    VIEW_BROKER_STATS_DATA = 315, Role.BROKER, Role.BROKER, "one counter of a broker"
+    CLEAN_UNUSED_TOPIC = 316, Role.BROKER, Role.BROKER, "drop queues of deleted topics"
+    GET_BROKER_CONSUME_STATS = 317, Role.BROKER, Role.BROKER, "progress of every group"
     UPDATE_NAMESRV_CONFIG = (
         318,
         Role.NAME_SERVER,
@@ -202,8 +207,8 @@ class RequestCode(IntEnum):
         "change options of a running name server",
     )
     GET_NAMESRV_CONFIG = 319, Role.NAME_SERVER, Role.NAME_SERVER, "options of a name server"
-    SEND_BATCH_MESSAGE = 320, Role.BROKER, NOBODY, "send many messages in one request"
-    QUERY_CONSUME_QUEUE = 321, Role.BROKER, NOBODY, "raw entries of a queue"
+    SEND_BATCH_MESSAGE = 320, Role.BROKER, Role.BROKER, "send many messages in one request"
+    QUERY_CONSUME_QUEUE = 321, Role.BROKER, Role.BROKER, "raw entries of a queue"
     QUERY_DATA_VERSION = (
         322,
         Role.NAME_SERVER,
@@ -225,16 +230,21 @@ class RequestCode(IntEnum):
         Role.NAME_SERVER,
         "allow sends to a broker again",
     )
-    GET_ALL_PRODUCER_INFO = 328, Role.BROKER, NOBODY, "every producer of a broker"
-    DELETE_EXPIRED_COMMITLOG = 329, Role.BROKER, NOBODY, "delete log files past their time"
-    QUERY_TOPICS_BY_CONSUMER = 343, Role.BROKER, NOBODY, "topics a group consumed"
-    QUERY_SUBSCRIPTION_BY_CONSUMER = 345, Role.BROKER, NOBODY, "subscriptions of a group"
-    GET_TOPIC_CONFIG = 351, Role.BROKER, NOBODY, "one topic of a broker"
-    GET_SUBSCRIPTIONGROUP_CONFIG = 352, Role.BROKER, NOBODY, "one consumer group of a broker"
-    UPDATE_AND_GET_GROUP_FORBIDDEN = 353, Role.BROKER, NOBODY, "forbid a group to read a topic"
+    GET_ALL_PRODUCER_INFO = 328, Role.BROKER, Role.BROKER, "every producer of a broker"
+    DELETE_EXPIRED_COMMITLOG = 329, Role.BROKER, Role.BROKER, "delete log files past their time"
+    QUERY_TOPICS_BY_CONSUMER = 343, Role.BROKER, Role.BROKER, "topics a group consumed"
+    QUERY_SUBSCRIPTION_BY_CONSUMER = 345, Role.BROKER, Role.BROKER, "subscriptions of a group"
+    GET_TOPIC_CONFIG = 351, Role.BROKER, Role.BROKER, "one topic of a broker"
+    GET_SUBSCRIPTIONGROUP_CONFIG = 352, Role.BROKER, Role.BROKER, "one consumer group of a broker"
+    UPDATE_AND_GET_GROUP_FORBIDDEN = 353, Role.BROKER, Role.BROKER, "forbid a group to read a topic"
     CHECK_ROCKSDB_CQ_WRITE_PROGRESS = 354, Role.BROKER, NOBODY, "RocksDB stores only"
     EXPORT_ROCKSDB_CONFIG_TO_JSON = 355, Role.BROKER, NOBODY, "RocksDB stores only"
-    LITE_PULL_MESSAGE = 361, Role.BROKER, NOBODY, "read messages of a queue, from lite consumers"
+    LITE_PULL_MESSAGE = (
+        361,
+        Role.BROKER,
+        Role.BROKER,
+        "read messages of a queue, from lite consumers",
+    )
     RECALL_MESSAGE = 370, Role.BROKER, NOBODY, "take back a delayed message"
     QUERY_ASSIGNMENT = 400, Role.BROKER, NOBODY, "queues assigned by the broker"
     SET_MESSAGE_REQUEST_MODE = 401, Role.BROKER, NOBODY, "pull or pop for a group"
