@@ -50,8 +50,9 @@ The environment sets an option by `ORBITMQ_listenPort` or `ORBITMQ_LISTEN_PORT` 
 
 Names that end in Millis, Ms, Interval or Time take milliseconds unless their row says otherwise, \
 Seconds and Minutes what they say, and sizes are bytes. `NameServerConfig`, `ServerConfig` and \
-`TlsServerConfig` are what a name server reads; `StoreConfig` and `RetentionConfig` belong to the message store; the client tables \
-are for programs that use the client.
+`TlsServerConfig` are what a name server reads; a broker reads `BrokerConfig`, `MetricsConfig`, \
+`StoreConfig` and `RetentionConfig` besides the latter two; the client tables are \
+for programs that use the client.
 
 A live option may be changed while the server runs; the others take effect at start.
 """
@@ -73,6 +74,7 @@ These promise what is not built. Any value but the harmless one stops the start.
 
 def config_classes() -> tuple[type[DataclassInstance], ...]:
     """List the config classes in the order of the page."""
+    from orbitmq.broker.config import BrokerConfig
     from orbitmq.nameserver.config import NameServerConfig
     from orbitmq.store.config import StoreConfig
     from orbitmq.store.retention import RetentionConfig
@@ -85,6 +87,7 @@ def config_classes() -> tuple[type[DataclassInstance], ...]:
 
     return (
         NameServerConfig,
+        BrokerConfig,
         StoreConfig,
         RetentionConfig,
         ServerConfig,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from orbitmq import __version__
-from orbitmq.cli import namesrv, store
+from orbitmq.cli import broker, namesrv, store
 from orbitmq.errors import OrbitError
 
 app = typer.Typer(
@@ -18,6 +18,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 namesrv.add_to(app)
+broker.add_to(app)
 store.add_to(app)
 
 

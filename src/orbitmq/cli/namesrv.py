@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import os
-import signal
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from orbitmq.cli.logs import LogLevel, log_to_stderr
-from orbitmq.errors import SettingsError
+from orbitmq.cli.logs import LogLevel
+from orbitmq.cli.serving import flags_of, print_settings, run
 from orbitmq.nameserver.app import NameServer, load_settings
-from orbitmq.settings import Settings
-from orbitmq.transport import event_loop
-from orbitmq.transport.config import ServerConfig
-
-log = logging.getLogger(__name__)
 
 
 def add_to(app: typer.Typer) -> None:
@@ -49,42 +41,9 @@ def namesrv(
     log_level: Annotated[LogLevel, typer.Option(help="How much is logged.")] = LogLevel.INFO,
 ) -> None:
     """Run a name server until it is told to stop by SIGTERM, SIGINT or SIGHUP."""
-    settings = load_settings(
-        file=config, environment=os.environ, flags=_flags(host, port, options or [])
-    )
+    flags = flags_of(options, bindAddress=host, listenPort=port)
+    settings = load_settings(file=config, environment=os.environ, flags=flags)
     if print_options:
-        for warning in settings.warnings:
-            typer.secho(f"orbitmq: {warning}", fg=typer.colors.YELLOW, err=True)
-        typer.echo(settings.as_properties_text(), nl=False)
+        print_settings(settings)
         return
-    log_to_stderr(log_level)
-    for warning in settings.warnings:
-        log.warning("%s", warning)
-    event_loop.run(
-        _serve(settings, config), use_native_loop=settings.of(ServerConfig).use_native_loop
-    )
-
-
-def _flags(host: str | None, port: int | None, options: list[str]) -> dict[str, str]:
-    flags: dict[str, str] = {}
-    for text in options:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise SettingsError(f"--set {text!r} has no value", hint="write --set NAME=VALUE")
-        flags[name.strip()] = value.strip()
-    if host is not None:
-        flags["bindAddress"] = host
-    if port is not None:
-        flags["listenPort"] = str(port)
-    return flags
-
-
-async def _serve(settings: Settings, config_file: Path | None) -> None:
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        loop.add_signal_handler(number, stopping.set)
-    server = NameServer(settings, config_file=config_file)
-    await server.start()
-    await stopping.wait()
-    await server.stop()
+    run(settings, lambda: NameServer(settings, config_file=config), log_level)

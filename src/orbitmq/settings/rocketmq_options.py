@@ -121,6 +121,7 @@ REFUSED: Final = (
     _refused("authorizationEnabled", "false", Reader.ACCESS, "nobody would be kept out"),
     _refused("enableControllerInNamesrv", "false", Reader.NAME_SERVER, "no controller is built in"),
     _refused("enableControllerMode", "false", Reader.BROKER, "no master would ever be elected"),
+    _refused("brokerRole", "ASYNC_MASTER", Reader.STORE, "nothing would be replicated"),
     _refused("enableDLegerCommitLog", "false", Reader.STORE, "the log would not be replicated"),
     _refused("storeType", "default", Reader.STORE, "only RocketMQ's file store is built"),
     _refused("rocksdbCQDoubleWriteEnable", "false", Reader.STORE, NO_ROCKSDB),
@@ -318,7 +319,7 @@ WITHOUT_EFFECT: Final = (
         """
         accessMessageInMemoryHotRatio=26 accessMessageInMemoryMaxRatio=40
         allAckInSyncStateSet=false asyncLearner=false autoMessageVersionOnTopicLen=true
-        bitMapLengthConsumeQueueExt=64 brokerRole=ASYNC_MASTER checkCRCOnRecover=true
+        bitMapLengthConsumeQueueExt=64 checkCRCOnRecover=true
         cleanFileForciblyEnable=true cleanResourceInterval=10000
         coldDataFlowControlEnable=false coldDataScanEnable=false
         compactionCqMappedFileSize=10485760 compactionMappedFileSize=104857600

@@ -53,6 +53,7 @@ def test_options_of_all_classes_are_known_with_their_defaults(
         "aclEnable",
         "authenticationEnabled",
         "authorizationEnabled",
+        "brokerRole",
         "enableControllerMode",
         "enableDLegerCommitLog",
         "storeType",

@@ -7,8 +7,8 @@ A committed offset goes down only by who may let it: a member of the group other
 pulled the queue last is late, and is refused. Who is not known as a member (an admin tool, or a
 connection that sends no heartbeats) is obeyed.
 
-A reset moves a group from outside. Its members hear of it from the next pull, once; until then
-what they commit comes from before the reset, and is ignored.
+A reset moves a group from outside. Its members hear of it from a held or the next pull, once;
+until then what they commit comes from before the reset, and is ignored.
 
 Threads: the event loop's; `save` writes off it.
 Crash: what was committed since the last `save` is lost, and consumed again.
@@ -81,7 +81,8 @@ class CommittedOffsets:
         self._queues_max = queues_max
         self._offsets: dict[str, dict[str, _Queues]] = {}  # by group, topic, queue id
         self._resets: dict[tuple[str, str, int], int] = {}
-        self._last_pullers: dict[tuple[str, str, int], str] = {}
+        # Who pulled a queue last, and from where.
+        self._last_pulls: dict[tuple[str, str, int], tuple[str, int]] = {}
         self._other_keys: dict[str, _Queues] = {}
         self._queue_count = 0
         self._data_version = DataVersion()
@@ -139,6 +140,11 @@ class CommittedOffsets:
         """Where a group goes on in the queues of a topic."""
         return dict(self._offsets.get(group, {}).get(topic, {}))
 
+    def pulled(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Where a member of a group pulled a queue from last; None when none did."""
+        pull = self._last_pulls.get((group, topic, queue_id))
+        return pull[1] if pull is not None else None
+
     def topics_of(self, group: str) -> list[str]:
         """The topics that a group committed offsets of."""
         return list(self._offsets.get(group, {}))
@@ -149,9 +155,11 @@ class CommittedOffsets:
 
     # --- consuming ----------------------------------------------------------------------------
 
-    def note_pull(self, group: str, topic: str, queue_id: int, member: str) -> None:
-        """Remember which member, by its client id, pulled a queue last."""
-        self._last_pullers[group, topic, queue_id] = member
+    def note_pull(
+        self, group: str, topic: str, queue_id: int, member: str, offset: int = 0
+    ) -> None:
+        """Remember which member, by its client id, pulled a queue last, and from where."""
+        self._last_pulls[group, topic, queue_id] = member, offset
 
     def commit(
         self, group: str, topic: str, queue_id: int, offset: int, *, sender: str | None = None
@@ -162,7 +170,7 @@ class CommittedOffsets:
             return Commit.RESET_PENDING
         committed = self.get(group, topic, queue_id)
         if committed is not None and offset < committed:
-            puller = self._last_pullers.get((group, topic, queue_id))
+            puller, _ = self._last_pulls.get((group, topic, queue_id), (None, 0))
             if sender is not None and puller is not None and sender != puller:
                 self.refused_commits += 1
                 log.warning(
@@ -232,7 +240,7 @@ class CommittedOffsets:
         self._is_saved = self._is_saved and not queues
 
     def _forget(self, concerned: Callable[[tuple[str, str, int]], bool]) -> None:
-        for table in (self._resets, self._last_pullers):
+        for table in (self._resets, self._last_pulls):
             for key in [key for key in table if concerned(key)]:
                 del table[key]
 

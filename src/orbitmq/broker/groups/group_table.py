@@ -38,7 +38,7 @@ class GroupsDocument(msgspec.Struct, frozen=True, kw_only=True):
     """What `subscriptionGroup.json` holds."""
 
     data_version: DataVersion = msgspec.field(default_factory=DataVersion, name="dataVersion")
-    # Bits per group and topic; 1 stands for pulling.
+    # Bits of `Permission` per group and topic: what the group may not do with it.
     forbidden: dict[str, dict[str, JavaInt]] = msgspec.field(
         default_factory=dict, name="forbiddenTable"
     )

@@ -121,12 +121,12 @@ class Members:
         member = found.members.get(connection) if found else None
         return member.client.client_id if member else None
 
-    def find_consumer(self, group: str, client_id: str) -> Connection | None:
-        """The connection of a member."""
+    def find_consumer(self, group: str, client_id: str) -> Client | None:
+        """A member of a group, by its client id."""
         found = self._groups.get(group)
-        for connection, member in found.members.items() if found else ():
+        for member in found.members.values() if found else ():
             if member.client.client_id == client_id:
-                return connection
+                return member.client
         return None
 
     def groups_of_topic(self, topic: str) -> list[str]:

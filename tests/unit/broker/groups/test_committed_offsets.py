@@ -73,6 +73,16 @@ def test_an_offset_goes_up_whoever_commits(offsets: CommittedOffsets) -> None:
     assert offsets.get("g", "T", 0) == 7
 
 
+def test_where_a_queue_was_pulled_from_last_is_remembered(offsets: CommittedOffsets) -> None:
+    offsets.note_pull("g", "T", 0, "a", 5)
+    offsets.note_pull("g", "T", 0, "b", 9)
+
+    assert offsets.pulled("g", "T", 0) == 9
+    assert offsets.pulled("g", "T", 1) is None
+    offsets.delete_group("g")
+    assert offsets.pulled("g", "T", 0) is None
+
+
 def test_a_late_member_cannot_take_an_offset_back(offsets: CommittedOffsets) -> None:
     offsets.note_pull("g", "T", 0, "old")
     offsets.commit("g", "T", 0, 5, sender="old")

@@ -48,7 +48,7 @@ def test_a_heartbeat_makes_a_client_known(members: Members) -> None:
     assert (client.client_id, client.language, client.version) == ("id", "JAVA", 479)
     assert members.client_ids("g") == ["id"]
     assert members.client_id(connection, "g") == "id"
-    assert members.find_consumer("g", "id") is connection
+    assert members.find_consumer("g", "id") is members.clients[connection]
     assert members.groups_of_topic("T") == ["g"]
     assert set(members.producers) == {"p", "q"}
     assert members.producers["p"] == {connection: client}

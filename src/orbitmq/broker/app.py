@@ -1,0 +1,566 @@
+"""The broker as a whole: its parts put together, started and stopped."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from orbitmq.broker.config import BrokerConfig
+from orbitmq.broker.confirmations import Confirmations
+from orbitmq.broker.delay.delivery import DelayDelivery
+from orbitmq.broker.delay.progress import DelayProgress
+from orbitmq.broker.delivery.long_polls import LongPolls
+from orbitmq.broker.delivery.pulls import Pulls
+from orbitmq.broker.groups.committed_offsets import CommittedOffsets
+from orbitmq.broker.groups.group_table import GroupTable
+from orbitmq.broker.groups.members import Members
+from orbitmq.broker.groups.queue_locks import QueueLocks
+from orbitmq.broker.handlers.clients import ClientRequests
+from orbitmq.broker.handlers.committed_offsets import CommittedOffsetRequests
+from orbitmq.broker.handlers.groups import GroupRequests
+from orbitmq.broker.handlers.locks import LockRequests
+from orbitmq.broker.handlers.maintenance import MaintenanceRequests
+from orbitmq.broker.handlers.options import BrokerOptions
+from orbitmq.broker.handlers.pulling import Pulling
+from orbitmq.broker.handlers.queries import Queries
+from orbitmq.broker.handlers.queue_offsets import QueueOffsets
+from orbitmq.broker.handlers.relays import Relays
+from orbitmq.broker.handlers.retries import Retries
+from orbitmq.broker.handlers.sending import Sending
+from orbitmq.broker.handlers.statistics import StatisticsRequests
+from orbitmq.broker.handlers.topics import TopicRequests
+from orbitmq.broker.hot_path import HotPath, PlainTopic, plain_topic
+from orbitmq.broker.ports import FAST_LANE, REPLICATION, find_port
+from orbitmq.broker.refusals import code_of
+from orbitmq.broker.registration import Registration
+from orbitmq.broker.send_replies import SendReplies
+from orbitmq.broker.statistics.config import Exporter, MetricsConfig, parse_labels
+from orbitmq.broker.statistics.counters import Counters
+from orbitmq.broker.statistics.group_progress import GroupProgress
+from orbitmq.broker.statistics.metrics import Metrics, Tables, Waiting
+from orbitmq.broker.statistics.prometheus import Prometheus
+from orbitmq.broker.statistics.runtime import Runtime
+from orbitmq.broker.statistics.samples import SAMPLE_INTERVAL_MS, Samples
+from orbitmq.broker.storing import Storing
+from orbitmq.broker.topics.attributes import STORAGE, STORAGE_MEMORY
+from orbitmq.broker.topics.system_topics import system_topics
+from orbitmq.broker.topics.topic_table import TopicTable
+from orbitmq.clock import SystemClock
+from orbitmq.disk import off_loop
+from orbitmq.errors import SettingsError
+from orbitmq.lifecycle import OwnedTasks, Periodic, RunOnce
+from orbitmq.model import property_names
+from orbitmq.model.topics import Permission
+from orbitmq.model.unique_ids import UniqueIds
+from orbitmq.protocol.codes import ResponseCode
+from orbitmq.protocol.headers import Long
+from orbitmq.protocol.requests.registration import RegisterBroker
+from orbitmq.settings import Role, Settings
+from orbitmq.store.config import StoreConfig
+from orbitmq.store.delay_levels import parse_delay_levels
+from orbitmq.store.message_store import MessageStore
+from orbitmq.store.retention import RetentionConfig
+from orbitmq.transport.addresses import format_address, parse_addresses
+from orbitmq.transport.config import ServerConfig, TlsServerConfig
+from orbitmq.transport.own_machine import address_of, own_address
+from orbitmq.transport.rpc_client import RpcClient
+from orbitmq.transport.rpc_server import RpcServer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from orbitmq.clock import Clock
+    from orbitmq.settings import Changed
+    from orbitmq.store.draft import Draft
+    from orbitmq.transport.connection import Connection
+    from orbitmq.transport.request_loop import Handler
+
+log = logging.getLogger(__name__)
+
+DEFAULT_PORT: Final = 10911
+_EXPIRY_INTERVAL_MS: Final = 100
+
+
+def load_settings(
+    *,
+    file: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    flags: Mapping[str, str] | None = None,
+) -> Settings:
+    """Read the options of a broker from all sources."""
+    return Settings.load(
+        BrokerConfig,
+        MetricsConfig,
+        StoreConfig,
+        RetentionConfig,
+        ServerConfig(listen_port=DEFAULT_PORT),
+        TlsServerConfig,
+        file=file,
+        environment=environment,
+        flags=flags,
+        role=Role.BROKER,
+    )
+
+
+class Broker:
+    """One broker: a master without slaves."""
+
+    def __init__(
+        self, settings: Settings, *, clock: Clock | None = None, config_file: Path | None = None
+    ) -> None:
+        self._settings = settings
+        self._clock = clock or SystemClock()
+        self._config_file = config_file
+        self._state = RunOnce("the broker")
+        self._opened = AsyncExitStack()
+        self._accepting = False
+        server = settings.of(ServerConfig)
+        self.port = server.listen_port or find_port(server.bind_address)
+        config = settings.of(BrokerConfig)
+        if config.broker_id:
+            raise SettingsError(
+                f"brokerId={config.broker_id} makes this broker a slave, which is not built",
+                hint="set brokerId=0; give brokers of one cluster different names",
+            )
+        self.address = config.advertised_address or own_address()
+        folder = settings.of(StoreConfig).root.expanduser() / "config"
+        self.topics = TopicTable(
+            folder,
+            clock=self._clock,
+            system_topics=system_topics(
+                config.cluster_name,
+                config.broker_name,
+                template_queues=config.topic_queues if config.create_topics else None,
+                cluster_topic_open=config.cluster_topic,
+                broker_topic_open=config.broker_topic,
+                trace_topic=config.trace_topic_name if config.trace_topic else None,
+            ),
+            auto_create=config.create_topics,
+        )
+        self.groups = GroupTable(folder, clock=self._clock, auto_create=config.create_groups)
+        self.offsets = CommittedOffsets(folder, clock=self._clock)
+        self.members = Members(
+            clock=self._clock,
+            reject_differing=config.reject_inconsistent,
+            silence_ms=config.member_silence_ms_max,
+        )
+        self.locks = QueueLocks(clock=self._clock)
+        self.counters = Counters()
+        self.samples = Samples(
+            self.counters,
+            is_system=self.topics.is_system,
+            knows_topic=self.topics.get,
+            knows_group=self.groups.get,
+            clock=self._clock,
+        )
+        self.prometheus: Prometheus | None = None
+        self._delay_progress = DelayProgress(folder, clock=self._clock)
+        self._plain_topics: dict[bytes, PlainTopic] = {}
+
+    @property
+    def advertised(self) -> str:
+        """The address that clients are told."""
+        return format_address((self.address, self.port))
+
+    def _config(self) -> BrokerConfig:
+        return self._settings.of(BrokerConfig)
+
+    # --- starting and stopping ----------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Open the store, load the tables, listen, and register."""
+        self._state.begin()
+        try:
+            await self._start()
+        except BaseException:
+            await self._opened.aclose()
+            raise
+
+    async def _start(self) -> None:
+        config = self._config()
+        self.store = await off_loop(self._open_store)
+        self._opened.push_async_callback(off_loop, self.store.close)
+        for table in (self.topics, self.groups, self.offsets, self._delay_progress):
+            await table.load()
+        for name in {*self.topics.topics, *self.store.memory_topics}:
+            self._place(name)
+        self._assemble(config)
+        # What is begun here ends in the opposite order, however far the start came.
+        closing = self._opened
+        closing.push_async_callback(self.offsets.save)
+        closing.push_async_callback(self._reads.all_done)
+        for server in self._servers:
+            await server.start()
+            closing.push_async_callback(server.stop)
+        if self.prometheus is not None:
+            await self.prometheus.start()
+            closing.push_async_callback(self.prometheus.stop)
+        self._flush_timeouts.start()
+        closing.push_async_callback(self._flush_timeouts.stop)
+        # Those who wait for the disk are answered as long as there are connections.
+        closing.push_async_callback(self._confirmations.all_done)
+        self._delay.start()
+        closing.push_async_callback(self._delay.stop)
+        for periodic in self._periodics:
+            periodic.start()
+            closing.push_async_callback(periodic.stop)
+        closing.callback(self._stop_accepting)
+        await self._rpc.start()
+        closing.push_async_callback(self._rpc.stop)
+        self._accepting = True
+        closing.push_async_callback(self.registration.stop)
+        await self.registration.start()
+        log.info(
+            "broker started name=%s cluster=%s address=%s store=%s",
+            config.broker_name,
+            config.cluster_name,
+            self.advertised,
+            self._settings.of(StoreConfig).root,
+        )
+
+    async def stop(self) -> None:
+        """Leave the name servers, finish what is under way, and close the store."""
+        if not await self._state.begin_stop():
+            return
+        try:
+            await self._opened.aclose()
+        finally:
+            self._state.end_stop()
+            log.info("broker stopped name=%s", self._config().broker_name)
+
+    def _stop_accepting(self) -> None:
+        self._accepting = False
+        self._long_polls.close()
+
+    # --- putting it together ------------------------------------------------------------------
+
+    def _open_store(self) -> MessageStore:
+        return MessageStore(
+            self._settings.of(StoreConfig),
+            retention=self._settings.of(RetentionConfig),
+            clock=self._clock,
+            store_host=(address_of(self.address), self.port),
+        )
+
+    def _assemble(self, config: BrokerConfig) -> None:
+        store_config = self._settings.of(StoreConfig)
+        clock = self._clock
+        delay_levels_ms = parse_delay_levels(store_config.delay_levels)
+        marks = {
+            property_names.REGION: config.region,
+            property_names.TRACE_ON: "true" if config.trace_on else "false",
+            property_names.CLUSTER: config.cluster_name,
+        }
+        self._confirmations = Confirmations(
+            flushed=self.store.flushed,
+            is_fenced=lambda: self.store.is_fenced,
+            timeout_ms=store_config.flush_timeout_ms,
+            clock=clock,
+        )
+        self._confirmations.on_released = self.counters.put_waits.note_round
+        self.store.on_flushed(self._confirmations.flushed)
+        storing = Storing(self.store, self._confirmations, flush_mode=store_config.flush_mode)
+        self._reads = OwnedTasks()
+        pulls = Pulls(
+            config=self._config,
+            store=self.store,
+            topics=self.topics,
+            groups=self.groups,
+            members=self.members,
+            offsets=self.offsets,
+            counters=self.counters,
+            tasks=self._reads,
+            clock=clock,
+        )
+        self._long_polls = pulls.long_polls = LongPolls(
+            answer=pulls.answer_held,
+            held_max=lambda: self._config().long_polls_max,
+            clock=clock,
+        )
+        self.store.on_visible(self._long_polls.grown)
+        self._delay = DelayDelivery(
+            store=self.store,
+            progress=self._delay_progress,
+            levels_ms=delay_levels_ms,
+            on_delivered=self._count_delivered,
+            save_interval_ms=config.delay_flush_interval_ms,
+            clock=clock,
+        )
+        self._rpc = RpcClient(clock=clock)
+        self.registration = Registration(
+            rpc=self._rpc,
+            name_servers=lambda: parse_addresses(self._config().name_servers),
+            identity=self._identity,
+            topics=lambda: (self.topics.topics, self.topics.data_version),
+            permission=lambda: self._config().permission,
+            interval_ms=config.register_interval_ms,
+            timeout_ms=config.register_timeout_ms,
+            clock=clock,
+        )
+        self.topics.listen(self._topics_changed)
+        self._settings.on_change(self._options_changed)
+        clients = ClientRequests(
+            config=self._config,
+            topics=self.topics,
+            groups=self.groups,
+            members=self.members,
+            locks=self.locks,
+            clock=clock,
+        )
+        handlers: dict[int, Handler] = {}
+        for family in (
+            Sending(
+                config=self._config,
+                why_not=self._why_not,
+                topics=self.topics,
+                groups=self.groups,
+                locks=self.locks,
+                storing=storing,
+                delay_levels=len(delay_levels_ms),
+                marks=marks,
+                unique_ids=UniqueIds(address_of(self.address), clock.now_ms),
+                counters=self.counters,
+            ),
+            Pulling(pulls),
+            Queries(store=self.store, members=self.members),
+            QueueOffsets(self.store),
+            CommittedOffsetRequests(
+                config=self._config,
+                store=self.store,
+                topics=self.topics,
+                groups=self.groups,
+                members=self.members,
+                offsets=self.offsets,
+                on_reset=self._long_polls.grown,
+            ),
+            Retries(
+                config=self._config,
+                store=self.store,
+                storing=storing,
+                topics=self.topics,
+                groups=self.groups,
+                delay_levels=len(delay_levels_ms),
+                counters=self.counters,
+            ),
+            clients,
+            LockRequests(self.locks),
+            TopicRequests(
+                config=self._config,
+                store=self.store,
+                topics=self.topics,
+                offsets=self.offsets,
+                members=self.members,
+                registration=self.registration,
+                puts_per_second=self.samples.puts_per_second,
+            ),
+            GroupRequests(groups=self.groups, offsets=self.offsets),
+            Relays(
+                broker_name=self._name,
+                store=self.store,
+                topics=self.topics,
+                groups=self.groups,
+                members=self.members,
+            ),
+            MaintenanceRequests(store=self.store, topics=self.topics),
+            BrokerOptions(
+                self._settings,
+                file=self._config_file or config.config_path.expanduser(),
+                register=self.registration.register_all,
+                clock=clock,
+            ),
+            self._figures(config),
+        ):
+            handlers.update(family.by_code())
+        make_processor = partial(
+            HotPath,
+            store=self.store,
+            flush_mode=store_config.flush_mode,
+            confirmations=self._confirmations,
+            pulls=pulls,
+            replies=SendReplies(region=config.region, trace_on=config.trace_on),
+            plain_topic=self._plain_topic,
+            accepts_sends=lambda: self._why_not() is None,
+            marks=marks,
+            clock=clock,
+        )
+        listener = ClientListener(clients)
+        self._servers = [
+            RpcServer(
+                handlers,
+                config=replace(self._settings.of(ServerConfig), listen_port=port),
+                tls=self._settings.of(TlsServerConfig),
+                clock=clock,
+                listener=listener,
+                code_of=code_of,
+                make_processor=make_processor,
+            )
+            for port in (self.port, self.port + FAST_LANE)
+        ]
+        self._flush_timeouts = Periodic(
+            "flush timeouts", _EXPIRY_INTERVAL_MS, self._confirmations.expire, clock
+        )
+        self._periodics = [
+            Periodic("long polls", _EXPIRY_INTERVAL_MS, self._long_polls.expire, clock),
+            Periodic("clients", config.member_scan_interval_ms, clients.expire, clock),
+            Periodic("offsets", config.offsets_flush_interval_ms, self.offsets.save, clock),
+            Periodic("samples", SAMPLE_INTERVAL_MS, self.samples.sample, clock),
+        ]
+
+    def _figures(self, config: BrokerConfig) -> StatisticsRequests:
+        """Put together what tells of the broker, to tools and to Prometheus."""
+        progress = GroupProgress(
+            broker_name=self._name,
+            store=self.store,
+            members=self.members,
+            offsets=self.offsets,
+            clock=self._clock,
+        )
+        metrics = self._settings.of(MetricsConfig)
+        if metrics.exporter is Exporter.PROMETHEUS:
+            self.prometheus = Prometheus(
+                self._metrics(config, metrics, progress),
+                host=metrics.host or self._settings.of(ServerConfig).bind_address,
+                port=metrics.port,
+            )
+        return StatisticsRequests(
+            cluster_name=config.cluster_name,
+            address=self.advertised,
+            topics=self.topics,
+            groups=self.groups,
+            members=self.members,
+            progress=progress,
+            samples=self.samples,
+            runtime=Runtime(
+                config=self._config,
+                store_config=self._settings.of(StoreConfig),
+                store=self.store,
+                samples=self.samples,
+                delay_offsets=lambda: self._delay.offsets,
+                confirmations=self._confirmations,
+                reads=self._reads,
+                clock=self._clock,
+            ),
+        )
+
+    def _metrics(
+        self, config: BrokerConfig, metrics: MetricsConfig, progress: GroupProgress
+    ) -> Metrics:
+        return Metrics(
+            permission=lambda: self._config().permission,
+            labels=parse_labels(metrics.labels)
+            | {
+                "node_type": "broker",
+                "cluster": config.cluster_name,
+                "node_id": config.broker_name,
+            },
+            store=self.store,
+            store_folder=self._settings.of(StoreConfig).root.expanduser(),
+            counters=self.counters,
+            tables=Tables(
+                topics=self.topics,
+                groups=self.groups,
+                members=self.members,
+                offsets=self.offsets,
+                progress=progress,
+            ),
+            waiting=Waiting(
+                sends=self._confirmations, long_polls=self._long_polls, reads=self._reads
+            ),
+            clock=self._clock,
+        )
+
+    # --- inside -------------------------------------------------------------------------------
+
+    def _name(self) -> str:
+        return self._config().broker_name
+
+    def _identity(self) -> RegisterBroker:
+        config = self._config()
+        replication = config.replication_address or self.address
+        return RegisterBroker(
+            broker_name=config.broker_name,
+            broker_address=self.advertised,
+            cluster_name=config.cluster_name,
+            ha_address=format_address((replication, self.port + REPLICATION)),
+            broker_id=Long(config.broker_id),
+            enable_acting_master=False,
+        )
+
+    def _why_not(self) -> tuple[ResponseCode, str] | None:
+        config = self._config()
+        if not self._accepting:
+            return ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST] the broker is stopping"
+        if config.accept_sends_ms and self._clock.now_ms() < config.accept_sends_ms:
+            return (
+                ResponseCode.SYSTEM_ERROR,
+                f"sends are taken from {config.accept_sends_ms} on "
+                "(startAcceptSendRequestTimeStamp)",
+            )
+        if config.fast_failure and len(self._confirmations) >= config.unconfirmed_max:
+            return (
+                ResponseCode.SYSTEM_BUSY,
+                f"[OVERLOAD] {len(self._confirmations)} sends wait for the disk, the oldest for "
+                f"{self._confirmations.oldest_wait_ms:.0f} ms; the limit is "
+                f"sendThreadPoolQueueCapacity={config.unconfirmed_max}",
+            )
+        return None
+
+    def _plain_topic(self, name: bytes) -> PlainTopic | None:
+        found = self._plain_topics.get(name)
+        if found is None:
+            text = name.decode()
+            topic = self.topics.get(text)
+            if topic is not None and self._config().permission & Permission.WRITE:
+                found = plain_topic(topic, self.counters.put(text))
+                if found is not None:
+                    self._plain_topics[name] = found
+        return found
+
+    def _place(self, name: str) -> None:
+        """Keep a topic in memory or on disk, as its attributes say."""
+        topic = self.topics.get(name)
+        wants_memory = topic is not None and topic.attributes.get(STORAGE) == STORAGE_MEMORY
+        is_in_memory = name in self.store.memory_topics
+        if wants_memory and not is_in_memory:
+            self.store.keep_in_memory(name)
+        elif is_in_memory and not wants_memory:
+            self.store.keep_on_disk(name)
+
+    def _topics_changed(self, names: frozenset[str]) -> None:
+        for name in names:
+            self._plain_topics.pop(name.encode(), None)
+            self._place(name)
+        changed = [topic for name in names if (topic := self.topics.get(name)) is not None]
+        if changed and self._accepting:
+            self.registration.topics_changed(changed)
+
+    def _options_changed(self, _: Changed) -> None:
+        # What the broker allows is part of what the hot path remembers of a topic.
+        self._plain_topics.clear()
+        self.store.change_options(
+            store=self._settings.of(StoreConfig), retention=self._settings.of(RetentionConfig)
+        )
+
+    def _count_delivered(self, draft: Draft) -> None:
+        self.counters.put(draft.topic).add(1, len(draft.body))
+
+
+class ClientListener:
+    """Tells the clients' handler of connections that close."""
+
+    def __init__(self, clients: ClientRequests) -> None:
+        self._clients = clients
+
+    def on_open(self, connection: Connection) -> None:
+        """Nothing is known of a connection before its first heartbeat."""
+
+    def on_idle(self, connection: Connection) -> None:
+        """A connection that is idle is about to be closed."""
+
+    def on_close(self, connection: Connection, _error: Exception | None) -> None:
+        """Take the client out of its groups."""
+        self._clients.connection_lost(connection)

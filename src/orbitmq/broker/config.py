@@ -1,0 +1,226 @@
+"""Options of the broker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from orbitmq.settings import option
+from orbitmq.transport.own_machine import own_name
+
+_HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """Who the broker is, what it allows, and how much it takes on."""
+
+    # --- who it is ----------------------------------------------------------------------------
+
+    home: str = option(
+        "",
+        java="rocketmqHome",
+        environment=("ROCKETMQ_HOME",),
+        doc="Folder of the installation; accepted for RocketMQ's scripts, nothing is read from it.",
+    )
+    name_servers: str = option(
+        "",
+        java="namesrvAddr",
+        environment=("NAMESRV_ADDR",),
+        live=True,
+        doc="Name servers to report to, as host:port;host:port; none are reported to when empty.",
+    )
+    cluster_name: str = option(
+        "DefaultCluster", java="brokerClusterName", doc="Cluster this broker belongs to."
+    )
+    broker_name: str = option(
+        own_name() or "broker",
+        java="brokerName",
+        default_shown="the host name",
+        doc="Name of the broker; a master and its slaves share it.",
+    )
+    broker_id: int = option(
+        0,
+        low=0,
+        high=2**31 - 1,
+        java="brokerId",
+        doc="0 is a master; larger ones are slaves, which are not built and stop the start.",
+    )
+    advertised_address: str = option(
+        "",
+        java="brokerIP1",
+        default_shown="an address of this machine",
+        doc="Address that clients are told to connect to.",
+    )
+    replication_address: str = option(
+        "",
+        java="brokerIP2",
+        default_shown="brokerIP1",
+        doc="Address that slaves are told to connect to.",
+    )
+    region: str = option(
+        "DefaultRegion", java="regionId", doc="Region that messages and replies are marked with."
+    )
+    trace_on: bool = option(True, java="traceOn", doc="Tell clients that their traces are wanted.")
+    config_black_list: tuple[str, ...] = option(
+        ("configBlackList", "brokerConfigPath"),
+        java="configBlackList",
+        doc="Options that no live update may name.",
+    )
+    config_path: Path = option(
+        Path("~/store/config/broker.properties"),
+        java="brokerConfigPath",
+        doc="File that live updates are written to when the broker was started without -c.",
+    )
+
+    # --- topics and groups --------------------------------------------------------------------
+
+    permission: int = option(
+        6,
+        low=0,
+        high=7,
+        live=True,
+        java="brokerPermission",
+        doc="What clients may do here: 4 read, 2 write, 6 both.",
+    )
+    topic_queues: int = option(
+        8,
+        low=1,
+        high=65_536,
+        java="defaultTopicQueueNums",
+        doc="Queues of the topic that new topics are made after.",
+    )
+    create_topics: bool = option(
+        True,
+        java="autoCreateTopicEnable",
+        doc="Make a topic when a message is sent to one that does not exist.",
+    )
+    create_groups: bool = option(
+        True,
+        java="autoCreateSubscriptionGroup",
+        doc="Make a consumer group when its first member appears.",
+    )
+    cluster_topic: bool = option(
+        True, java="clusterTopicEnable", doc="Let topics be made after the topic of the cluster."
+    )
+    broker_topic: bool = option(
+        True, java="brokerTopicEnable", doc="Let topics be made after the topic of the broker."
+    )
+    trace_topic: bool = option(
+        False, java="traceTopicEnable", doc="Make the topic that message traces go to."
+    )
+    trace_topic_name: str = option(
+        "RMQ_SYS_TRACE_TOPIC", java="msgTraceTopicName", doc="Topic that message traces go to."
+    )
+    reject_inconsistent: bool = option(
+        False,
+        java="rejectInconsistentSubscriptions",
+        doc="Keep a consumer out whose subscriptions differ from those of its group.",
+    )
+    notify_members: bool = option(
+        True,
+        live=True,
+        java="notifyConsumerIdsChangedEnable",
+        doc="Tell the members of a group at once when one comes or goes.",
+    )
+
+    # --- sending and reading ------------------------------------------------------------------
+
+    reject_transactions: bool = option(
+        False, live=True, java="rejectTransactionMessage", doc="Refuse half messages."
+    )
+    property_filter: bool = option(
+        True, live=True, java="enablePropertyFilter", doc="Allow SQL92 filters on properties."
+    )
+    long_polling: bool = option(
+        True,
+        live=True,
+        java="longPollingEnable",
+        doc="Hold a read of an empty queue until a message comes.",
+    )
+    short_poll_ms: int = option(
+        1000,
+        low=1,
+        high=60_000,
+        live=True,
+        java="shortPollingTimeMills",
+        doc="How long a read of an empty queue is held without long polling.",
+    )
+    long_polls_max: int = option(
+        100_000,
+        low=1,
+        high=10_000_000,
+        live=True,
+        java="pullThreadPoolQueueCapacity",
+        doc="Reads held at once; a further one is answered empty.",
+    )
+    slave_read: bool = option(
+        True, live=True, java="slaveReadEnable", doc="Let a slave serve consumers that lag."
+    )
+    accept_sends_ms: int = option(
+        0,
+        low=0,
+        high=2**62,
+        live=True,
+        java="startAcceptSendRequestTimeStamp",
+        doc="Refuse sends before this time, in milliseconds since 1970.",
+    )
+    fast_failure: bool = option(
+        True,
+        live=True,
+        java="brokerFastFailureEnable",
+        doc="Refuse sends early while the broker cannot keep up.",
+    )
+    unconfirmed_max: int = option(
+        10_000,
+        low=1,
+        high=10_000_000,
+        live=True,
+        java="sendThreadPoolQueueCapacity",
+        doc="Sends that may wait for the disk at once; further ones are answered busy.",
+    )
+
+    # --- intervals ----------------------------------------------------------------------------
+
+    offsets_flush_interval_ms: int = option(
+        5000,
+        low=10,
+        high=_HOUR_MS,
+        java="flushConsumerOffsetInterval",
+        doc="Pause between two writes of committed offsets to disk.",
+    )
+    delay_flush_interval_ms: int = option(
+        10_000,
+        low=10,
+        high=_HOUR_MS,
+        java="flushDelayOffsetInterval",
+        doc="Pause between two writes of the progress of the delay queues to disk.",
+    )
+    register_interval_ms: int = option(
+        30_000,
+        low=10_000,
+        high=60_000,
+        java="registerNameServerPeriod",
+        doc="Pause between two reports to the name servers.",
+    )
+    register_timeout_ms: int = option(
+        24_000,
+        low=100,
+        high=600_000,
+        java="registerBrokerTimeoutMills",
+        doc="How long a report to a name server may take.",
+    )
+    member_silence_ms_max: int = option(
+        120_000,
+        low=1000,
+        high=24 * _HOUR_MS,
+        java="channelExpiredTimeout",
+        doc="A client without a heartbeat for this long is taken for gone.",
+    )
+    member_scan_interval_ms: int = option(
+        10_000,
+        low=100,
+        high=_HOUR_MS,
+        java="scanNotActiveClientInterval",
+        doc="Pause between two looks for silent clients.",
+    )

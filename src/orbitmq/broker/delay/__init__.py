@@ -1,0 +1,1 @@
+"""Delayed messages: a queue per level, emptied when messages are due."""

@@ -1,0 +1,1 @@
+"""Handing messages to consumers: filters, long polls, reads."""

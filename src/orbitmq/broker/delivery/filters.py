@@ -1,0 +1,50 @@
+"""Filters: which messages of a queue a subscription lets through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from orbitmq.errors import FilterSyntaxError
+from orbitmq.filtering.sql import compile_sql
+from orbitmq.filtering.tags import parse_tags
+from orbitmq.model.subscriptions import SQL92, TAG
+from orbitmq.record.decode import Found, locate
+from orbitmq.record.properties import decode_properties
+
+# Filters are made per pull of some clients, which carry their expression along.
+_KEPT_MAX: Final = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """What is asked of a message: first of its tag's hash, then of the record itself."""
+
+    accepts_tag: Callable[[int], bool] | None = None
+    accepts_record: Callable[[bytes], bool] | None = None
+
+
+EVERYTHING: Final = Filter()
+
+
+@lru_cache(maxsize=_KEPT_MAX)
+def make_filter(expression: str, expression_type: str) -> Filter:
+    """Make the filter of an expression; raises FilterSyntaxError when it cannot be read."""
+    if expression_type in ("", TAG):
+        tags = parse_tags(expression)
+        return EVERYTHING if tags.tags is None else Filter(accepts_tag=tags.matches)
+    if expression_type != SQL92:
+        raise FilterSyntaxError(
+            expression, 1, f"the expression type {expression_type!r} is not known; use TAG or SQL92"
+        )
+    sql = compile_sql(expression)
+
+    def accepts(record: bytes) -> bool:
+        places = locate(record, 0, len(record), check_body=False)
+        if isinstance(places, Found):
+            return False
+        return sql.matches(decode_properties(record[places.properties_at :]).get)
+
+    return Filter(accepts_record=accepts)

@@ -1,0 +1,377 @@
+"""Pulls: who may read what, and answers now, later, or from the disk.
+
+Threads: the event loop's. Messages far behind the end of the log are read in a thread, since the
+disk may keep the reader waiting; everything else is in memory.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from orbitmq.broker.delivery.filters import Filter, make_filter
+from orbitmq.broker.delivery.pull_replies import encode_pull_reply
+from orbitmq.disk import off_loop
+from orbitmq.errors import FilterSyntaxError, OrbitError, RequestRefusedError
+from orbitmq.model.topics import Permission
+from orbitmq.protocol.codes import ResponseCode
+from orbitmq.protocol.command import RESPONSE_FLAG, Command
+from orbitmq.protocol.requests.pulling import PullFlag, PullForbidden
+from orbitmq.store.reading import Read, ReadStatus
+
+if TYPE_CHECKING:
+    from orbitmq.broker.config import BrokerConfig
+    from orbitmq.broker.delivery.long_polls import LongPolls
+    from orbitmq.broker.groups.committed_offsets import CommittedOffsets
+    from orbitmq.broker.groups.group_table import GroupTable
+    from orbitmq.broker.groups.members import Members
+    from orbitmq.broker.statistics.counters import Counters
+    from orbitmq.broker.topics.topic_table import TopicTable
+    from orbitmq.clock import Clock
+    from orbitmq.lifecycle import OwnedTasks
+    from orbitmq.model.groups import GroupConfig
+    from orbitmq.protocol.frame import Encoding
+    from orbitmq.protocol.hot_headers import PullFields
+    from orbitmq.store.message_store import MessageStore
+    from orbitmq.transport.connection import Connection
+
+log = logging.getLogger(__name__)
+
+# A client gives its call up after 30 s; a held pull must be answered well before.
+_HOLD_MS_MAX: Final = 25_000
+# What a read that waits for the disk counts for, among what a connection may have under way.
+_FAR_READ_BYTES: Final = 256 * 1024
+# Perf: on Python 3.11 a member of an enum takes 0.1 µs to reach, a name of a module 0.01.
+_COMMIT: Final = int(PullFlag.COMMIT_OFFSET)
+_SUSPEND: Final = int(PullFlag.SUSPEND)
+_SUBSCRIPTION: Final = int(PullFlag.SUBSCRIPTION)
+_FOUND: Final = ReadStatus.FOUND
+_CODES: Final = {
+    ReadStatus.FOUND: ResponseCode.SUCCESS,
+    ReadStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ReadStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ReadStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    ReadStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    ReadStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    ReadStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+}
+_NOT_FOUND: Final = ResponseCode.PULL_NOT_FOUND
+_NO_QUEUE: Final = frozenset({ReadStatus.NO_MESSAGE_IN_QUEUE, ReadStatus.NO_MATCHED_LOGIC_QUEUE})
+_OFFSET_RESET: Final = "OFFSET_RESET"
+
+
+@dataclass(slots=True, kw_only=True)
+class Pull:
+    """One pull on its way to an answer."""
+
+    connection: Connection
+    opaque: int
+    encoding: Encoding
+    is_oneway: bool
+    asked: PullFields
+    group: GroupConfig
+    filter: Filter
+    # Where to read on; behind the offset asked for once a filter passed something over.
+    offset: int
+    deadline_ms: float = 0.0
+
+    @property
+    def topic(self) -> str:
+        """The topic asked for."""
+        return self.asked.topic
+
+    @property
+    def queue_id(self) -> int:
+        """The queue asked for."""
+        return self.asked.queue_id
+
+
+class Pulls:
+    """Answers pulls."""
+
+    def __init__(  # noqa: PLR0913  # the parts it works on
+        self,
+        *,
+        config: Callable[[], BrokerConfig],
+        store: MessageStore,
+        topics: TopicTable,
+        groups: GroupTable,
+        members: Members,
+        offsets: CommittedOffsets,
+        counters: Counters,
+        tasks: OwnedTasks,
+        clock: Clock,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._members = members
+        self._offsets = offsets
+        self._counters = counters
+        self._tasks = tasks
+        self._clock = clock
+        self.long_polls: LongPolls[Pull]
+
+    def answer(
+        self,
+        connection: Connection,
+        asked: PullFields,
+        *,
+        opaque: int,
+        encoding: Encoding,
+        is_oneway: bool = False,
+    ) -> bytes:
+        """Answer a pull; empty when the answer comes later. Raises when it is refused."""
+        pull = self._admit(connection, asked, opaque, encoding, is_oneway=is_oneway)
+        member = self._members.client_id(connection, asked.group)
+        # Compat: a negative offset says that nothing was consumed yet.
+        if asked.system_flag & _COMMIT and asked.commit_offset >= 0:
+            self._offsets.commit(
+                asked.group, asked.topic, asked.queue_id, asked.commit_offset, sender=member
+            )
+        if member is not None:
+            self._offsets.note_pull(asked.group, asked.topic, asked.queue_id, member, asked.offset)
+        reset_offset = self._offsets.take_reset(asked.group, asked.topic, asked.queue_id)
+        if reset_offset is not None:
+            return self._reset_reply(pull, reset_offset)
+        if self._store.is_far_behind(asked.topic, asked.queue_id, asked.offset):
+            return self._read_later(pull)
+        return self._reply_or_hold(pull, self._read(pull))
+
+    def answer_held(self, pull: Pull, is_last: bool) -> bool:  # noqa: FBT001  # a callback
+        """Answer a pull that was held; False when it should stay."""
+        reset_offset = self._offsets.take_reset(pull.group.name, pull.topic, pull.queue_id)
+        if reset_offset is not None:
+            pull.connection.write(self._reset_reply(pull, reset_offset))
+            return True
+        try:
+            read = self._read(pull)
+        except OrbitError as error:
+            pull.connection.write(_failure(pull, error))
+            return True
+        if not is_last and read.status is not _FOUND:
+            code = _code(pull, read)
+            if code is ResponseCode.PULL_RETRY_IMMEDIATELY and read.next_offset >= read.end:
+                pull.offset = read.next_offset
+                return False
+            if code is _NOT_FOUND:
+                return False
+            # There is more than one look covers, or the offset is out of bounds: the client has
+            # to go on at once from where it is told.
+        pull.connection.write(self._reply(pull, read))
+        return True
+
+    # --- who may ------------------------------------------------------------------------------
+
+    def _admit(
+        self,
+        connection: Connection,
+        asked: PullFields,
+        opaque: int,
+        encoding: Encoding,
+        *,
+        is_oneway: bool,
+    ) -> Pull:
+        config = self._config()
+        if not config.permission & Permission.READ:
+            raise _forbidden(
+                PullForbidden.BROKER, f"the broker {config.broker_name} does not allow reading"
+            )
+        group = self._groups.find(asked.group)
+        if group is None:
+            raise RequestRefusedError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"the group {asked.group!r} does not exist on {config.broker_name}",
+                hint="create it, or set autoCreateSubscriptionGroup",
+            )
+        if not group.allows_consuming:
+            raise _forbidden(PullForbidden.GROUP, f"the group {asked.group!r} may not consume")
+        topic = self._topics.get(asked.topic)
+        if topic is None:
+            raise RequestRefusedError(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"the topic {asked.topic!r} does not exist on {config.broker_name}",
+                hint="create it first",
+            )
+        if not topic.permission & Permission.READ:
+            raise _forbidden(PullForbidden.TOPIC, f"the topic {asked.topic!r} cannot be read")
+        if self._groups.forbidden_bits(asked.group, asked.topic) & Permission.READ:
+            raise _forbidden(
+                PullForbidden.SUBSCRIPTION,
+                f"the group {asked.group!r} may not read the topic {asked.topic!r}",
+            )
+        if not 0 <= asked.queue_id < topic.read_queues:
+            raise RequestRefusedError(
+                ResponseCode.INVALID_PARAMETER,
+                f"the topic {asked.topic!r} has no queue {asked.queue_id} to read from",
+                hint=f"its queues for reading are 0 to {topic.read_queues - 1}",
+            )
+        return Pull(
+            connection=connection,
+            opaque=opaque,
+            encoding=encoding,
+            is_oneway=is_oneway,
+            asked=asked,
+            group=group,
+            filter=self._filter(connection, asked, group),
+            offset=asked.offset,
+        )
+
+    def _filter(self, connection: Connection, asked: PullFields, group: GroupConfig) -> Filter:
+        if asked.system_flag & _SUBSCRIPTION:
+            self._members.check_pull(connection, asked.group)
+            expression, expression_type = asked.expression, asked.expression_type
+        else:
+            subscription = self._members.subscription_for_pull(
+                connection,
+                asked.group,
+                asked.topic,
+                version=asked.subscription_version,
+                allows_broadcast=group.allows_broadcast,
+            )
+            expression, expression_type = subscription.expression, subscription.expression_type
+        try:
+            chosen = make_filter(expression, expression_type)
+        except FilterSyntaxError as error:
+            raise RequestRefusedError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
+        if chosen.accepts_record is not None and not self._config().property_filter:
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_ERROR,
+                f"The broker does not support consumer to filter message by {expression_type}",
+                hint="set enablePropertyFilter=true",
+            )
+        return chosen
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def _read(self, pull: Pull) -> Read:
+        asked = pull.asked
+        return self._store.read(
+            asked.topic,
+            asked.queue_id,
+            pull.offset,
+            asked.count_max,
+            tag_filter=pull.filter.accepts_tag,
+            record_filter=pull.filter.accepts_record,
+        )
+
+    def _read_later(self, pull: Pull) -> bytes:
+        charge = pull.connection.begin_deferred(_FAR_READ_BYTES)
+        if not charge:
+            return _write(
+                pull,
+                ResponseCode.SYSTEM_BUSY,
+                "[OVERLOAD] too many reads of this connection wait for the disk; try again later",
+            )
+        self._tasks.start(self._answer_from_disk(pull, charge), name=f"read for {pull.asked.group}")
+        return b""
+
+    async def _answer_from_disk(self, pull: Pull, charge: int) -> None:
+        begun_ms = self._clock.monotonic_ms()
+        try:
+            read = await off_loop(self._read, pull)
+            self._counters.read_waits.note(self._clock.monotonic_ms() - begun_ms)
+            reply = self._reply_or_hold(pull, read)
+        except OrbitError as error:
+            reply = _failure(pull, error)
+        finally:
+            pull.connection.end_deferred(charge)
+        if reply:
+            pull.connection.write(reply)
+
+    # --- answering ----------------------------------------------------------------------------
+
+    def _reply_or_hold(self, pull: Pull, read: Read) -> bytes:
+        if (
+            read.status is not _FOUND
+            and pull.asked.system_flag & _SUSPEND
+            and _code(pull, read) is _NOT_FOUND
+            and self._hold(pull)
+        ):
+            return b""
+        return self._reply(pull, read)
+
+    def _hold(self, pull: Pull) -> bool:
+        config = self._config()
+        hold_ms = pull.asked.hold_ms if config.long_polling else config.short_poll_ms
+        if hold_ms <= 0:
+            return False
+        pull.deadline_ms = self._clock.monotonic_ms() + min(hold_ms, _HOLD_MS_MAX)
+        return self.long_polls.hold(pull)
+
+    def _reply(self, pull: Pull, read: Read) -> bytes:
+        if pull.is_oneway:
+            return b""
+        asked = pull.asked
+        if read.records:
+            counter = self._counters.read(asked.topic, asked.group)
+            counter.add(len(read.records), read.record_bytes)
+            self._counters.found_pulls += 1
+        else:
+            self._counters.missed_pulls += 1
+        return encode_pull_reply(
+            _code(pull, read),
+            read.status.value,
+            opaque=pull.opaque,
+            encoding=pull.encoding,
+            next_offset=read.next_offset,
+            start=read.start,
+            end=read.end,
+            broker_id=pull.group.broker_id,
+            records=read.records,
+            record_bytes=read.record_bytes,
+        )
+
+    def _reset_reply(self, pull: Pull, offset: int) -> bytes:
+        topic, queue_id = pull.topic, pull.queue_id
+        return encode_pull_reply(
+            ResponseCode.PULL_OFFSET_MOVED,
+            _OFFSET_RESET,
+            opaque=pull.opaque,
+            encoding=pull.encoding,
+            next_offset=offset,
+            start=self._store.start_of(topic, queue_id),
+            end=self._store.end_of(topic, queue_id),
+            broker_id=pull.group.broker_id,
+            records=[],
+            record_bytes=0,
+        )
+
+
+def _code(pull: Pull, read: Read) -> ResponseCode:
+    if read.status in _NO_QUEUE:
+        # Compat: consumers of a queue without messages begin at 0 and wait there.
+        return ResponseCode.PULL_OFFSET_MOVED if pull.offset else _NOT_FOUND
+    return _CODES[read.status]
+
+
+def _forbidden(by: PullForbidden, message: str) -> RequestRefusedError:
+    return RequestRefusedError(
+        ResponseCode.NO_PERMISSION, message, fields={"forbiddenType": str(int(by))}
+    )
+
+
+def _failure(pull: Pull, error: OrbitError) -> bytes:
+    """Write the answer to a pull that failed after it was admitted."""
+    log.error(
+        "read failed group=%s topic=%s queue=%d offset=%d reason=%s",
+        pull.asked.group,
+        pull.topic,
+        pull.queue_id,
+        pull.offset,
+        error,
+    )
+    return _write(pull, ResponseCode.SYSTEM_ERROR, str(error))
+
+
+def _write(pull: Pull, code: ResponseCode, remark: str) -> bytes:
+    return Command(
+        code=code,
+        remark=remark,
+        opaque=pull.opaque,
+        flag=RESPONSE_FLAG,
+        encoding=pull.encoding,
+    ).encode()

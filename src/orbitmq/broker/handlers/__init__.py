@@ -1,0 +1,1 @@
+"""What the broker answers: a file per family of requests."""

@@ -1,0 +1,164 @@
+"""Committed offsets: asked for, set, reset to a time, copied between groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+from orbitmq import java_json
+from orbitmq.disk import off_loop
+from orbitmq.errors import RequestRefusedError
+from orbitmq.java_json import ObjectKeyed
+from orbitmq.model.queues import MessageQueue
+from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.protocol.headers import Long
+from orbitmq.protocol.languages import Language
+from orbitmq.protocol.requests.offsets import (
+    CloneOffsets,
+    CommitOffset,
+    GetCommittedOffset,
+    OffsetReply,
+    QueueOffsets,
+    ResetOffsets,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from orbitmq.broker.config import BrokerConfig
+    from orbitmq.broker.groups.committed_offsets import CommittedOffsets
+    from orbitmq.broker.groups.group_table import GroupTable
+    from orbitmq.broker.groups.members import Members
+    from orbitmq.broker.topics.topic_table import TopicTable
+    from orbitmq.protocol.command import Command
+    from orbitmq.store.message_store import MessageStore
+    from orbitmq.transport.connection import Connection
+    from orbitmq.transport.request_loop import Handler
+
+_LATEST: Final = -1
+_ALL_QUEUES: Final = -1
+
+
+class CommittedOffsetRequests:
+    """Answers about, and changes, where groups go on."""
+
+    def __init__(
+        self,
+        *,
+        config: Callable[[], BrokerConfig],
+        store: MessageStore,
+        topics: TopicTable,
+        groups: GroupTable,
+        members: Members,
+        offsets: CommittedOffsets,
+        on_reset: Callable[[Iterable[MessageQueue]], None],
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._members = members
+        self._offsets = offsets
+        self._on_reset = on_reset
+
+    def by_code(self) -> Mapping[int, Handler]:
+        """Give the handler of each request code."""
+        return {
+            RequestCode.QUERY_CONSUMER_OFFSET: self.query,
+            RequestCode.UPDATE_CONSUMER_OFFSET: self.commit,
+            RequestCode.GET_ALL_CONSUMER_OFFSET: self.list_all,
+            RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: self.reset,
+            RequestCode.CLONE_GROUP_OFFSET: self.clone,
+        }
+
+    def query(self, _: Connection, request: Command) -> Command:
+        """Say where a group goes on in a queue."""
+        asked = GetCommittedOffset.decode(request.fields)
+        offset = self._offsets.get(asked.consumer_group, asked.topic, asked.queue_id)
+        if offset is None and asked.zero_if_missing is not False and self._begins_near(asked):
+            # Compat: whatever the consumers of a new group say.
+            offset = 0
+        if offset is None:
+            raise RequestRefusedError(
+                ResponseCode.QUERY_NOT_FOUND,
+                "Not found, maybe this group consumer boot first",
+            )
+        return request.reply(OffsetReply(offset=Long(offset)))
+
+    def _begins_near(self, asked: GetCommittedOffset) -> bool:
+        """Whether a queue still has its first message, and it is not far behind."""
+        return self._store.start_of(asked.topic, asked.queue_id) == 0 and self._store.is_in_memory(
+            asked.topic, asked.queue_id, 0
+        )
+
+    def commit(self, connection: Connection, request: Command) -> Command:
+        """Set where a group goes on in a queue."""
+        asked = CommitOffset.decode(request.fields)
+        if self._groups.find(asked.consumer_group) is None:
+            self._groups.require(asked.consumer_group)
+        self._topics.require(asked.topic)
+        if asked.commit_offset < 0:
+            # Compat: Go clients say so of a queue in which they consumed nothing.
+            return request.reply()
+        self._offsets.commit(
+            asked.consumer_group,
+            asked.topic,
+            asked.queue_id,
+            asked.commit_offset,
+            sender=self._members.client_id(connection, asked.consumer_group),
+        )
+        return request.reply()
+
+    def list_all(self, _: Connection, request: Command) -> Command:
+        """Show everything that is committed, as slaves read it."""
+        body = {"dataVersion": self._offsets.data_version, "offsetTable": self._offsets.table()}
+        return request.reply(body=java_json.encode(body))
+
+    async def reset(self, _: Connection, request: Command) -> Command:
+        """Set a group's offsets to a time or an offset; held and next pulls tell its members."""
+        asked = ResetOffsets.decode(request.fields)
+        topic = self._topics.require(asked.topic)
+        self._groups.require(asked.group)
+        queue_ids = range(topic.read_queues) if asked.queue_id == _ALL_QUEUES else [asked.queue_id]
+        if asked.queue_id >= topic.read_queues:
+            raise RequestRefusedError(
+                ResponseCode.INVALID_PARAMETER,
+                f"the topic {asked.topic!r} has no queue {asked.queue_id}",
+                hint=f"its queues for reading are 0 to {topic.read_queues - 1}",
+            )
+        targets = await off_loop(self._targets, asked, queue_ids)
+        for queue_id, offset in targets.items():
+            self._offsets.reset(asked.group, asked.topic, queue_id, offset)
+        broker_name = self._config().broker_name
+        offsets = {
+            MessageQueue(topic=asked.topic, broker_name=broker_name, queue_id=queue_id): offset
+            for queue_id, offset in targets.items()
+        }
+        self._on_reset(offsets)
+        result = QueueOffsets(offsets=ObjectKeyed(offsets))
+        body = result.as_list() if request.language is Language.CPP else result
+        return request.reply(body=java_json.encode(body))
+
+    def _targets(self, asked: ResetOffsets, queue_ids: range | list[int]) -> dict[int, int]:
+        targets: dict[int, int] = {}
+        for queue_id in queue_ids:
+            start = self._store.start_of(asked.topic, queue_id)
+            end = self._store.end_of(asked.topic, queue_id)
+            target: int
+            if asked.offset is not None and asked.offset >= 0:
+                target = asked.offset
+            elif asked.timestamp_ms == _LATEST:
+                target = end
+            else:
+                target = self._store.offset_at(asked.topic, queue_id, asked.timestamp_ms)
+            targets[queue_id] = max(start, min(target, end))
+        return targets
+
+    def clone(self, _: Connection, request: Command) -> Command:
+        """Let a group go on where another does, in one topic or in all."""
+        asked = CloneOffsets.decode(request.fields)
+        topics = [asked.topic] if asked.topic else self._offsets.topics_of(asked.source_group)
+        for topic in topics:
+            self._topics.require(topic)
+            self._offsets.clone(asked.source_group, asked.target_group, topic)
+        return request.reply()

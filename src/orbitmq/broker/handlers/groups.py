@@ -1,0 +1,91 @@
+"""Consumer groups, as administrators see them: made, changed, deleted, listed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orbitmq import java_json
+from orbitmq.model.groups import GroupConfig
+from orbitmq.model.topics import Permission
+from orbitmq.protocol.codes import RequestCode
+from orbitmq.protocol.requests.groups import (
+    DeleteGroup,
+    ForbidReading,
+    GetGroupConfig,
+    GroupConfigList,
+    GroupConfigTable,
+    Readability,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from orbitmq.broker.groups.committed_offsets import CommittedOffsets
+    from orbitmq.broker.groups.group_table import GroupTable
+    from orbitmq.protocol.command import Command
+    from orbitmq.transport.connection import Connection
+    from orbitmq.transport.request_loop import Handler
+
+
+class GroupRequests:
+    """Administers consumer groups."""
+
+    def __init__(self, *, groups: GroupTable, offsets: CommittedOffsets) -> None:
+        self._groups = groups
+        self._offsets = offsets
+
+    def by_code(self) -> Mapping[int, Handler]:
+        """Give the handler of each request code."""
+        return {
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self.update,
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: self.update_many,
+            RequestCode.DELETE_SUBSCRIPTIONGROUP: self.delete,
+            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self.list_all,
+            RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: self.get,
+            RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN: self.forbid,
+        }
+
+    async def update(self, _: Connection, request: Command) -> Command:
+        """Make or change a group."""
+        await self._groups.put(java_json.decode(request.body, GroupConfig))
+        return request.reply()
+
+    async def update_many(self, _: Connection, request: Command) -> Command:
+        """Make or change several groups."""
+        for group in java_json.decode(request.body, GroupConfigList).groups:
+            await self._groups.put(group)
+        return request.reply()
+
+    async def delete(self, _: Connection, request: Command) -> Command:
+        """Delete a group, and what it committed when that is wanted."""
+        asked = DeleteGroup.decode(request.fields)
+        await self._groups.delete(asked.group)
+        if asked.clean_offsets:
+            self._offsets.delete_group(asked.group)
+        return request.reply()
+
+    def list_all(self, _: Connection, request: Command) -> Command:
+        """Show every group."""
+        table = GroupConfigTable(
+            data_version=self._groups.data_version,
+            forbidden={group: dict(topics) for group, topics in self._groups.forbidden.items()},
+            groups=dict(self._groups.groups),
+        )
+        return request.reply(body=java_json.encode(table))
+
+    def get(self, _: Connection, request: Command) -> Command:
+        """Show one group."""
+        asked = GetGroupConfig.decode(request.fields)
+        return request.reply(body=java_json.encode(self._groups.require(asked.group)))
+
+    async def forbid(self, _: Connection, request: Command) -> Command:
+        """Allow or forbid a group to read a topic; or only say what holds."""
+        asked = ForbidReading.decode(request.fields)
+        bits = self._groups.forbidden_bits(asked.group, asked.topic)
+        if asked.readable is not None:
+            bits = bits & ~Permission.READ if asked.readable else bits | Permission.READ
+            await self._groups.forbid(asked.group, asked.topic, int(bits))
+        answer = Readability(
+            group=asked.group, topic=asked.topic, readable=not bits & Permission.READ
+        )
+        return request.reply(body=java_json.encode(answer))

@@ -1,0 +1,71 @@
+"""Options of a running broker, shown and changed."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+from orbitmq import java_json
+from orbitmq.broker.config import BrokerConfig
+from orbitmq.java_json import Dialect
+from orbitmq.model.versions import DataVersion
+from orbitmq.protocol.codes import RequestCode
+from orbitmq.protocol.requests.configuration import BrokerConfigReply
+from orbitmq.transport.option_requests import OptionRequests
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from orbitmq.clock import Clock
+    from orbitmq.protocol.command import Command
+    from orbitmq.settings import Settings
+    from orbitmq.transport.connection import Connection
+    from orbitmq.transport.request_loop import Handler
+
+# Options that no live update may name, whatever the configured black list says.
+_ALWAYS_FORBIDDEN: Final = frozenset({"brokerConfigPath", "configBlackList", "rocketmqHome"})
+_PERMISSION: Final = "brokerPermission"
+
+
+class BrokerOptions:
+    """Shows and changes options, and says how new they are."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        file: Path,
+        register: Callable[[], Awaitable[None]],
+        clock: Clock,
+    ) -> None:
+        self._settings = settings
+        # Reports to the name servers what clients may do here now.
+        self._register = register
+        self._clock = clock
+        self._version = DataVersion()
+        self._options = OptionRequests(settings, file=file, forbidden=self._forbidden)
+
+    def by_code(self) -> Mapping[int, Handler]:
+        """Give the handler of each request code."""
+        return {
+            RequestCode.UPDATE_BROKER_CONFIG: self.update,
+            RequestCode.GET_BROKER_CONFIG: self.show,
+        }
+
+    async def update(self, connection: Connection, request: Command) -> Command:
+        """Change options; clients learn of a new permission from the name servers."""
+        changed = await self._options.apply(connection, request)
+        if changed.options:
+            self._version = self._version.next(self._clock.now_ms())
+        if _PERMISSION in changed.names:
+            await self._register()
+        return request.reply()
+
+    def show(self, _: Connection, request: Command) -> Command:
+        """Show every option, and how new they are."""
+        version = java_json.encode(self._version, Dialect.STANDARD).decode()
+        return self._options.shown(request, BrokerConfigReply(data_version=version))
+
+    def _forbidden(self) -> frozenset[str]:
+        return _ALWAYS_FORBIDDEN.union(self._settings.of(BrokerConfig).config_black_list)

@@ -1,0 +1,143 @@
+"""Finding messages: by key, by place in the log, and the entries of a queue."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from orbitmq import java_json
+from orbitmq.broker.delivery.filters import make_filter
+from orbitmq.disk import off_loop
+from orbitmq.errors import FilterSyntaxError, RequestRefusedError
+from orbitmq.model.queues import QueueOffset
+from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.protocol.headers import Long
+from orbitmq.protocol.requests.queries import (
+    FindMessages,
+    FindMessagesReply,
+    QueueEntries,
+    QueueEntry,
+    ReadMessage,
+    ReadQueueEntries,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from orbitmq.broker.groups.members import Members
+    from orbitmq.model.subscriptions import Subscription
+    from orbitmq.protocol.command import Command
+    from orbitmq.store.message_store import MessageStore
+    from orbitmq.transport.connection import Connection
+    from orbitmq.transport.request_loop import Handler
+
+# Compat: of messages with one unique id as many are returned, whatever was asked for.
+_UNIQUE_ID_COUNT: Final = 32
+_ENTRIES_MAX: Final = 1000
+_REPLY_BYTES_MAX: Final = 8 * 1024 * 1024
+
+
+class Queries:
+    """Looks messages up."""
+
+    def __init__(self, *, store: MessageStore, members: Members) -> None:
+        self._store = store
+        self._members = members
+
+    def by_code(self) -> Mapping[int, Handler]:
+        """Give the handler of each request code."""
+        return {
+            RequestCode.QUERY_MESSAGE: self.find,
+            RequestCode.VIEW_MESSAGE_BY_ID: self.read_message,
+            RequestCode.QUERY_CONSUME_QUEUE: self.read_entries,
+        }
+
+    async def find(self, _: Connection, request: Command) -> Command:
+        """Find messages by key or unique id."""
+        asked = FindMessages.decode(request.fields)
+        records = await off_loop(self._find, asked)
+        header = FindMessagesReply(
+            indexed_until_ms=Long(self._store.indexed_until_ms),
+            indexed_until=Long(self._store.visible),
+        )
+        if not records:
+            return request.reply(
+                header,
+                code=ResponseCode.QUERY_NOT_FOUND,
+                remark="can not find message, maybe time range not correct",
+            )
+        return request.reply(header, body=b"".join(records))
+
+    def _find(self, asked: FindMessages) -> list[bytes]:
+        found = self._store.find(
+            asked.topic,
+            asked.key,
+            begin_ms=asked.begin_ms,
+            end_ms=asked.end_ms,
+            count_max=_UNIQUE_ID_COUNT if asked.by_unique_key else asked.messages_max,
+        )
+        records: list[bytes] = []
+        reply_bytes = 0
+        for message in found:
+            record = self._store.record_at(message.physical_offset)
+            if record is None:
+                continue
+            reply_bytes += len(record)
+            if records and reply_bytes > _REPLY_BYTES_MAX:
+                break
+            records.append(record)
+        return records
+
+    async def read_message(self, _: Connection, request: Command) -> Command:
+        """Read one message by its place in the log."""
+        asked = ReadMessage.decode(request.fields)
+        record = await off_loop(self._store.record_at, asked.physical_offset)
+        if record is None:
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_ERROR,
+                f"can not find message by the offset, {asked.physical_offset}",
+                hint="it was deleted, or no message begins there",
+            )
+        return request.reply(body=record)
+
+    async def read_entries(self, _: Connection, request: Command) -> Command:
+        """Show entries of a queue, and whether a group's filter takes them."""
+        asked = ReadQueueEntries.decode(request.fields)
+        subscription = None
+        if asked.consumer_group:
+            group = self._members.groups.get(asked.consumer_group)
+            subscription = group.subscriptions.get(asked.topic) if group is not None else None
+        entries = await off_loop(self._read_entries, asked, subscription)
+        body = QueueEntries(
+            min_offset=self._store.start_of(asked.topic, asked.queue_id),
+            max_offset=self._store.end_of(asked.topic, asked.queue_id),
+            entries=entries,
+            subscription=subscription,
+        )
+        return request.reply(body=java_json.encode(body))
+
+    def _read_entries(
+        self, asked: ReadQueueEntries, subscription: Subscription | None
+    ) -> list[QueueEntry]:
+        accepts = None
+        if subscription is not None and subscription.is_by_tag:
+            try:
+                accepts = make_filter(
+                    subscription.expression, subscription.expression_type
+                ).accepts_tag
+            except FilterSyntaxError:
+                accepts = None
+        entries = self._store.entries(
+            asked.topic,
+            asked.queue_id,
+            QueueOffset(asked.queue_offset),
+            min(asked.count, _ENTRIES_MAX),
+        )
+        return [
+            QueueEntry(
+                matches=accepts is None or accepts(tag_hash),
+                physical_offset=physical_offset,
+                record_bytes=record_bytes,
+                tag_hash=tag_hash,
+            )
+            for physical_offset, record_bytes, tag_hash in entries
+        ]

@@ -1,0 +1,138 @@
+"""Messages handed back by consumers: tried again later, or given up."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from orbitmq.broker.send_rules import Place, delay
+from orbitmq.disk import off_loop
+from orbitmq.errors import RequestRefusedError
+from orbitmq.model import property_names
+from orbitmq.model.topics import Permission, UnitFlag
+from orbitmq.model.versions import V3_4_9
+from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.protocol.requests.retries import SendBack
+from orbitmq.record.properties import encode_properties
+from orbitmq.store.draft import Draft
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from orbitmq.broker.config import BrokerConfig
+    from orbitmq.broker.groups.group_table import GroupTable
+    from orbitmq.broker.statistics.counters import Counters
+    from orbitmq.broker.storing import Storing
+    from orbitmq.broker.topics.topic_table import TopicTable
+    from orbitmq.model.groups import GroupConfig
+    from orbitmq.protocol.command import Command
+    from orbitmq.record.decode import StoredMessage
+    from orbitmq.store.message_store import MessageStore
+    from orbitmq.transport.connection import Connection
+    from orbitmq.transport.request_loop import Handler
+
+# Compat: the first retry comes after the third delay.
+_FIRST_LEVEL = 3
+
+
+class Retries:
+    """Takes messages back."""
+
+    def __init__(
+        self,
+        *,
+        config: Callable[[], BrokerConfig],
+        store: MessageStore,
+        storing: Storing,
+        topics: TopicTable,
+        groups: GroupTable,
+        delay_levels: int,
+        counters: Counters,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._storing = storing
+        self._topics = topics
+        self._groups = groups
+        self._delay_levels = delay_levels
+        self._counters = counters
+
+    def by_code(self) -> Mapping[int, Handler]:
+        """Give the handler of each request code."""
+        return {RequestCode.CONSUMER_SEND_MSG_BACK: self.send_back}
+
+    async def send_back(self, _: Connection, request: Command) -> Command:
+        """Store a copy that is delivered later, or a dead letter."""
+        asked = SendBack.decode(request.fields)
+        group = self._groups.require(asked.group)
+        config = self._config()
+        if not config.permission & Permission.WRITE:
+            raise RequestRefusedError(
+                ResponseCode.NO_PERMISSION,
+                f"the broker {config.broker_name} does not allow sending",
+            )
+        if group.retry_queues <= 0:
+            # The group wants no retries: the message is taken for done.
+            return request.reply()
+        message = await off_loop(self._store.message_at, asked.physical_offset)
+        if message is None:
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_ERROR,
+                f"look message by offset failed, {asked.physical_offset}",
+                hint="the message was deleted meanwhile, or never lay there",
+            )
+        retries_max = group.retries_max
+        if request.version >= V3_4_9 and asked.retries_max is not None:
+            retries_max = asked.retries_max
+        properties = dict(message.properties)
+        properties.setdefault(property_names.RETRY_TOPIC, message.topic)
+        properties.setdefault(property_names.ORIGIN_MESSAGE_ID, message.message_id)
+        original = properties[property_names.RETRY_TOPIC]
+        if message.reconsume_times >= retries_max or asked.delay_level < 0:
+            place = await self._dead_letter_place(asked.group, properties)
+            self._counters.dead_letters(original, asked.group).add(1, message.size)
+        else:
+            place = await self._retry_place(asked, group, message, properties)
+        await self._storing.put(
+            [
+                Draft(
+                    topic=place.topic,
+                    queue_id=place.queue_id,
+                    body=message.stored_body,
+                    properties=encode_properties(properties),
+                    flag=message.flag,
+                    system_flag=message.system_flag,
+                    born_ms=message.born_ms,
+                    born_host=message.born_host_bytes,
+                    reconsume_times=message.reconsume_times + 1,
+                )
+            ]
+        )
+        self._counters.sent_back(original, asked.group).add(1, message.size)
+        return request.reply()
+
+    async def _retry_place(
+        self,
+        asked: SendBack,
+        group: GroupConfig,
+        message: StoredMessage,
+        properties: dict[str, str],
+    ) -> Place:
+        unit_flag = int(UnitFlag.SUBSCRIBED_BY_UNIT) if asked.unit_mode else 0
+        topic = await self._topics.ensure_retry(
+            asked.group, queues=group.retry_queues, unit_flag=unit_flag
+        )
+        if not topic.permission & Permission.WRITE:
+            raise RequestRefusedError(
+                ResponseCode.NO_PERMISSION, f"the topic {topic.name!r} cannot be written to"
+            )
+        level = asked.delay_level or _FIRST_LEVEL + message.reconsume_times
+        properties[property_names.DELAY_LEVEL] = str(level)
+        queue_id = random.randrange(group.retry_queues)  # noqa: S311  # any queue will do
+        return delay(properties, Place(topic=topic.name, queue_id=queue_id), self._delay_levels)
+
+    async def _dead_letter_place(self, group: str, properties: dict[str, str]) -> Place:
+        properties.pop(property_names.DELAY_LEVEL, None)
+        topic = await self._topics.ensure_dead_letter(group)
+        return Place(topic=topic.name, queue_id=0)

@@ -1,0 +1,299 @@
+"""Sends, the ordinary way: every rule of RocketMQ, for what the hot path leaves."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from orbitmq.broker.hot_path import born_host
+from orbitmq.broker.send_rules import (
+    Place,
+    delay,
+    missing_feature,
+    waits_for_store,
+)
+from orbitmq.errors import MessageError, OrbitError, RequestRefusedError
+from orbitmq.model import property_names
+from orbitmq.model.names import (
+    BROKER_ONLY_TOPICS,
+    RETRY_PREFIX,
+    check_topic,
+    is_retry_topic,
+)
+from orbitmq.model.topics import MULTI_TAG, Permission, UnitFlag
+from orbitmq.model.versions import V3_4_9
+from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.protocol.headers import Long
+from orbitmq.protocol.plain_sends import has_plain_properties, with_marks
+from orbitmq.protocol.requests.sending import SendBatch, SendMessage, SendMessageShort, SendReply
+from orbitmq.record.batch import decode_batch
+from orbitmq.record.layout import TRANSACTION_MASK, SystemFlag
+from orbitmq.record.properties import decode_properties, encode_properties
+from orbitmq.store.draft import Draft
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from orbitmq.broker.config import BrokerConfig
+    from orbitmq.broker.groups.group_table import GroupTable
+    from orbitmq.broker.groups.queue_locks import QueueLocks
+    from orbitmq.broker.statistics.counters import Counters
+    from orbitmq.broker.storing import Stored, Storing
+    from orbitmq.broker.topics.topic_table import TopicTable
+    from orbitmq.model.topics import TopicConfig
+    from orbitmq.model.unique_ids import UniqueIds
+    from orbitmq.protocol.command import Command
+    from orbitmq.transport.connection import Connection
+    from orbitmq.transport.request_loop import Handler
+
+log = logging.getLogger(__name__)
+
+_HEADERS: Final[dict[int, type[SendMessage]]] = {
+    RequestCode.SEND_MESSAGE: SendMessage,
+    RequestCode.SEND_MESSAGE_V2: SendMessageShort,
+    RequestCode.SEND_BATCH_MESSAGE: SendBatch,
+}
+
+
+class Sending:
+    """Takes messages from producers."""
+
+    def __init__(  # noqa: PLR0913  # the parts it works on
+        self,
+        *,
+        config: Callable[[], BrokerConfig],
+        why_not: Callable[[], tuple[ResponseCode, str] | None],
+        topics: TopicTable,
+        groups: GroupTable,
+        locks: QueueLocks,
+        storing: Storing,
+        delay_levels: int,
+        marks: Mapping[str, str],
+        unique_ids: UniqueIds,
+        counters: Counters,
+    ) -> None:
+        self._config = config
+        # Why no sends are taken at present, as a code and a remark; None when they are.
+        self._why_not = why_not
+        self._topics = topics
+        self._groups = groups
+        self._locks = locks
+        self._storing = storing
+        self._delay_levels = delay_levels
+        self._marks = marks
+        self._encoded_marks = encode_properties(marks)
+        self._unique_ids = unique_ids
+        self._counters = counters
+
+    def by_code(self) -> Mapping[int, Handler]:
+        """Give the handler of each request code."""
+        return dict.fromkeys(_HEADERS, self.send)
+
+    async def send(self, connection: Connection, request: Command) -> Command:
+        """Store a message, or all messages of a batch."""
+        refusal = self._why_not()
+        if refusal is not None:
+            code, reason = refusal
+            raise RequestRefusedError(code, reason)
+        asked = _HEADERS[request.code].decode(request.fields)
+        topic = await self._topic(connection, asked)
+        if asked.batch:
+            return await self._send_batch(connection, request, asked, topic)
+        return await self._send_one(connection, request, asked, topic)
+
+    # --- where to -----------------------------------------------------------------------------
+
+    async def _topic(self, connection: Connection, asked: SendMessage) -> TopicConfig:
+        config = self._config()
+        if not config.permission & Permission.WRITE:
+            raise RequestRefusedError(
+                ResponseCode.NO_PERMISSION,
+                f"the broker {config.broker_name} does not allow sending",
+                hint="set brokerPermission=6 to allow it",
+            )
+        check_topic(asked.topic)
+        if asked.topic in BROKER_ONLY_TOPICS:
+            raise RequestRefusedError(
+                ResponseCode.NO_PERMISSION,
+                f"Sending message to topic[{asked.topic}] is forbidden: only the broker writes it",
+            )
+        topic = self._topics.get(asked.topic)
+        if topic is None:
+            unit_flag = 0
+            if asked.unit_mode:
+                is_retry = is_retry_topic(asked.topic)
+                unit_flag = UnitFlag.SUBSCRIBED_BY_UNIT if is_retry else UnitFlag.UNIT
+            topic = await self._topics.ensure_for_send(
+                asked.topic,
+                template=asked.template_topic,
+                queues=asked.template_queues,
+                unit_flag=int(unit_flag),
+            )
+            log.info(
+                "topic made by a send topic=%s queues=%d broker=%s peer=%s hint=it is on this "
+                "broker only; spread it with: mqadmin updateTopic -c %s -t %s",
+                topic.name,
+                topic.write_queues,
+                config.broker_name,
+                connection.address,
+                config.cluster_name,
+                topic.name,
+            )
+        if not topic.permission & Permission.WRITE:
+            raise RequestRefusedError(
+                ResponseCode.NO_PERMISSION, f"the topic {asked.topic!r} cannot be written to"
+            )
+        queues = max(topic.read_queues, topic.write_queues)
+        if asked.queue_id >= queues:
+            raise RequestRefusedError(
+                ResponseCode.INVALID_PARAMETER,
+                f"the topic {asked.topic!r} has no queue {asked.queue_id}",
+                hint=f"its queues are 0 to {queues - 1}",
+            )
+        return topic
+
+    def _queue_id(self, asked: SendMessage, topic: TopicConfig) -> int:
+        if asked.queue_id >= 0:
+            return asked.queue_id
+        return random.randrange(max(topic.write_queues, 1))  # noqa: S311  # any queue will do
+
+    # --- one message --------------------------------------------------------------------------
+
+    async def _send_one(
+        self, connection: Connection, request: Command, asked: SendMessage, topic: TopicConfig
+    ) -> Command:
+        if not request.body:
+            raise MessageError("the message has no body", hint="send at least one byte")
+        properties = decode_properties((asked.properties or "").encode())
+        properties.pop(property_names.POP_CHECK_POINT, None)
+        self._refuse_missing_features(properties, asked)
+        unique_id = properties.setdefault(property_names.UNIQUE_ID, self._unique_ids.make())
+        properties.update(self._marks)
+        waits = waits_for_store(properties)
+        place = Place(topic=topic.name, queue_id=self._queue_id(asked, topic))
+        requested_queue_id = place.queue_id
+        if is_retry_topic(topic.name):
+            place = await self._retry_place(request, asked, place, properties)
+        place = delay(properties, place, self._delay_levels)
+        draft = Draft(
+            topic=place.topic,
+            queue_id=place.queue_id,
+            body=request.body,
+            properties=encode_properties(properties),
+            flag=asked.flag,
+            system_flag=self._system_flag(asked, topic),
+            born_ms=asked.born_timestamp_ms,
+            born_host=born_host(connection.address),
+            reconsume_times=asked.retries or 0,
+        )
+        stored = await self._put([draft], wait=waits)
+        return self._reply(request, stored, requested_queue_id, unique_id)
+
+    def _refuse_missing_features(self, properties: Mapping[str, str], asked: SendMessage) -> None:
+        feature = missing_feature(properties)
+        if not feature and asked.system_flag & TRANSACTION_MASK:
+            feature = "transactions"
+        if feature:
+            raise RequestRefusedError(
+                ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+                f"the message asks for {feature}, which this broker does not support yet",
+                hint="it was not stored; send it as a plain message or with a delay level",
+            )
+
+    async def _retry_place(
+        self,
+        request: Command,
+        asked: SendMessage,
+        place: Place,
+        properties: dict[str, str],
+    ) -> Place:
+        """Give a message that a consumer sends back itself up, when it was tried often enough."""
+        group_name = asked.topic.removeprefix(RETRY_PREFIX)
+        group = self._groups.require(group_name)
+        retries_max = group.retries_max
+        if request.version >= V3_4_9 and asked.retries_max is not None:
+            retries_max = asked.retries_max
+        # Compat: a group with locked queues consumes in order; it tries again by itself, so that
+        # what it sends back is given up for good.
+        if (asked.retries or 0) <= retries_max and not self._locks.has_any(group_name):
+            return place
+        properties.pop(property_names.DELAY_LEVEL, None)
+        topic = await self._topics.ensure_dead_letter(group_name)
+        return Place(topic=topic.name, queue_id=0)
+
+    # --- many messages ------------------------------------------------------------------------
+
+    async def _send_batch(
+        self, connection: Connection, request: Command, asked: SendMessage, topic: TopicConfig
+    ) -> Command:
+        if is_retry_topic(topic.name):
+            raise MessageError("a batch cannot be sent to a retry topic", hint="send one by one")
+        messages = decode_batch(request.body)
+        if not messages:
+            raise MessageError("the batch holds no message", hint="send at least one")
+        queue_id = self._queue_id(asked, topic)
+        host = born_host(connection.address)
+        system_flag = self._system_flag(asked, topic)
+        drafts = [
+            Draft(
+                topic=topic.name,
+                queue_id=queue_id,
+                body=message.body,
+                properties=self._batched_properties(message.properties, asked),
+                flag=message.flag,
+                system_flag=system_flag,
+                born_ms=asked.born_timestamp_ms,
+                born_host=host,
+                reconsume_times=asked.retries or 0,
+            )
+            for message in messages
+        ]
+        waits = waits_for_store(decode_properties((asked.properties or "").encode()))
+        stored = await self._put(drafts, wait=waits)
+        return self._reply(request, stored, queue_id, None)
+
+    def _batched_properties(self, encoded: bytes, asked: SendMessage) -> bytes:
+        if has_plain_properties(encoded):
+            # Perf: what nearly all messages of a batch are; a fifth of what follows.
+            return with_marks(encoded, self._encoded_marks)
+        properties = decode_properties(encoded)
+        if property_names.DELAY_LEVEL in properties:
+            raise MessageError("a batch cannot be delayed", hint="send its messages one by one")
+        self._refuse_missing_features(properties, asked)
+        properties.setdefault(property_names.UNIQUE_ID, self._unique_ids.make())
+        properties.update(self._marks)
+        return encode_properties(properties)
+
+    async def _put(self, drafts: list[Draft], *, wait: bool) -> Stored:
+        try:
+            stored = await self._storing.put(drafts, wait=wait)
+        except OrbitError:
+            self._counters.failed_puts += 1
+            raise
+        size = sum(receipt.record_bytes for receipt in stored.receipts)
+        self._counters.put(drafts[0].topic).add(len(drafts), size)
+        return stored
+
+    # --- answering ----------------------------------------------------------------------------
+
+    def _system_flag(self, asked: SendMessage, topic: TopicConfig) -> int:
+        flag = asked.system_flag
+        return flag | SystemFlag.MULTI_TAGS if topic.filter_type == MULTI_TAG else flag
+
+    def _reply(
+        self, request: Command, stored: Stored, queue_id: int, unique_id: str | None
+    ) -> Command:
+        config = self._config()
+        return request.reply(
+            SendReply(
+                message_id=",".join(receipt.message_id for receipt in stored.receipts),
+                queue_id=queue_id,
+                queue_offset=Long(stored.receipts[0].queue_offset),
+                transaction_id=unique_id,
+                region=config.region,
+                trace=config.trace_on,
+            ),
+            code=stored.code,
+        )

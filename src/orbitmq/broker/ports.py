@@ -1,0 +1,30 @@
+"""The ports of a broker: p for all, p - 2 as fast lane, p + 1 for slaves.
+
+Java clients and slaves work two of them out from the first, so that they must lie side by side.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+from orbitmq.errors import SettingsError
+from orbitmq.transport.own_machine import is_free
+
+FAST_LANE: Final = -2
+REPLICATION: Final = 1
+_TRIES: Final = 200
+_LOWEST: Final = 1024
+_HIGHEST: Final = 65535
+
+
+def find_port(bind_address: str) -> int:
+    """Find a port p such that p - 2, p and p + 1 are free at this moment."""
+    for _ in range(_TRIES):
+        port = random.randrange(_LOWEST - FAST_LANE, _HIGHEST - REPLICATION)  # noqa: S311  # no secret
+        if all(is_free(bind_address, port + step) for step in (0, FAST_LANE, REPLICATION)):
+            return port
+    raise SettingsError(
+        f"no three free ports p - 2, p and p + 1 were found on {bind_address} in {_TRIES} tries",
+        hint="set listenPort to a port whose neighbours are free",
+    )

@@ -1,0 +1,51 @@
+"""Refusals: which failure code tells a client of an error."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from orbitmq.errors import (
+    DiskFullError,
+    FilterSyntaxError,
+    GroupMissingError,
+    GroupRefusedError,
+    HeartbeatRefusedError,
+    MessageError,
+    NameRuleError,
+    OffsetRefusedError,
+    OrbitError,
+    StateError,
+    StoreFencedError,
+    SubscriptionConflictError,
+    SubscriptionMissingError,
+    SubscriptionOutdatedError,
+    TopicMissingError,
+    TopicRefusedError,
+)
+from orbitmq.protocol.codes import ResponseCode
+
+_CODES: Final[tuple[tuple[type[OrbitError], ResponseCode], ...]] = (
+    (NameRuleError, ResponseCode.INVALID_PARAMETER),
+    (TopicMissingError, ResponseCode.TOPIC_NOT_EXIST),
+    (TopicRefusedError, ResponseCode.INVALID_PARAMETER),
+    (GroupMissingError, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
+    (GroupRefusedError, ResponseCode.NO_PERMISSION),
+    (OffsetRefusedError, ResponseCode.INVALID_PARAMETER),
+    (HeartbeatRefusedError, ResponseCode.INVALID_PARAMETER),
+    (SubscriptionMissingError, ResponseCode.SUBSCRIPTION_NOT_EXIST),
+    (SubscriptionOutdatedError, ResponseCode.SUBSCRIPTION_NOT_LATEST),
+    (SubscriptionConflictError, ResponseCode.SUBSCRIPTION_NOT_LATEST),
+    (FilterSyntaxError, ResponseCode.SUBSCRIPTION_PARSE_FAILED),
+    (MessageError, ResponseCode.MESSAGE_ILLEGAL),
+    (DiskFullError, ResponseCode.SERVICE_NOT_AVAILABLE),
+    (StoreFencedError, ResponseCode.SERVICE_NOT_AVAILABLE),
+    (StateError, ResponseCode.SERVICE_NOT_AVAILABLE),
+)
+
+
+def code_of(error: OrbitError) -> int:
+    """Find the code of an error; what no row names is the server's own failure."""
+    for kind, code in _CODES:
+        if isinstance(error, kind):
+            return code
+    return ResponseCode.SYSTEM_ERROR

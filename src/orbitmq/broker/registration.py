@@ -1,0 +1,163 @@
+"""Registration: tells name servers who this broker is, and its topics.
+
+The whole table goes out at start and at intervals, what changed as soon as it changed. A name
+server that did not answer, or whose connection was lost, is told again within a second: a name
+server that was restarted knows nothing, and its clients find nobody until it does.
+
+Threads: the event loop's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import zlib
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from orbitmq.errors import OrbitError
+from orbitmq.lifecycle import OwnedTasks, Periodic
+from orbitmq.model.topics import Permission, TopicConfig
+from orbitmq.protocol.requests.registration import (
+    RegisterBroker,
+    UnregisterBroker,
+    encode_register_body,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from orbitmq.clock import Clock
+    from orbitmq.model.versions import DataVersion
+    from orbitmq.transport.rpc_client import RpcClient
+
+log = logging.getLogger(__name__)
+
+_CRC_MASK: Final = 0x7FFFFFFF
+_UNREGISTER_TIMEOUT_MS: Final = 3000
+_RETRY_INTERVAL_MS: Final = 1000
+_READ_AND_WRITE: Final = Permission.READ | Permission.WRITE
+
+
+class Registration:
+    """Keeps the name servers informed."""
+
+    def __init__(
+        self,
+        *,
+        rpc: RpcClient,
+        name_servers: Callable[[], list[str]],
+        identity: Callable[[], RegisterBroker],
+        topics: Callable[[], tuple[Mapping[str, TopicConfig], DataVersion]],
+        permission: Callable[[], int],
+        interval_ms: int,
+        timeout_ms: int,
+        clock: Clock,
+    ) -> None:
+        self._rpc = rpc
+        self._name_servers = name_servers
+        self._identity = identity
+        self._topics = topics
+        self._permission = permission
+        self._timeout_ms = timeout_ms
+        self._periodics = [
+            Periodic("registration", interval_ms, self.register_all, clock),
+            Periodic("registration again", _RETRY_INTERVAL_MS, self._register_again, clock),
+        ]
+        self._changes = OwnedTasks()
+        # Which name servers took the last whole report.
+        self._registered: set[str] = set()
+        self._missed: set[str] = set()
+
+    async def start(self) -> None:
+        """Report once, then at intervals; a name server that is not there yet is no error."""
+        await self.register_all()
+        for periodic in self._periodics:
+            periodic.start()
+
+    async def stop(self) -> None:
+        """Say goodbye to every name server."""
+        for periodic in self._periodics:
+            await periodic.stop()
+        await self._changes.cancel()
+        identity = self._identity()
+        leave = UnregisterBroker(
+            broker_name=identity.broker_name,
+            broker_address=identity.broker_address,
+            cluster_name=identity.cluster_name,
+            broker_id=identity.broker_id,
+        )
+        await asyncio.gather(*(self._leave(address, leave) for address in self._name_servers()))
+
+    async def register_all(self) -> None:
+        """Report every topic to every name server."""
+        await self._report_all(self._name_servers())
+
+    def topics_changed(self, topics: Iterable[TopicConfig]) -> None:
+        """Report topics that were made or changed, without waiting for the answers."""
+        self._changes.start(self.announce(topics), name="registration of changed topics")
+
+    async def announce(self, topics: Iterable[TopicConfig]) -> None:
+        """Report topics that were made or changed; returns once the name servers answered."""
+        changed = {topic.name: topic for topic in topics}
+        _, version = self._topics()
+        missing = self._missing()
+        reached = [address for address in self._name_servers() if address not in missing]
+        await asyncio.gather(
+            self._report(reached, changed, version),
+            self._report_all(missing),
+        )
+
+    async def _register_again(self) -> None:
+        await self._report_all(self._missing())
+
+    def _missing(self) -> list[str]:
+        """Which name servers may know nothing of this broker."""
+        reached = self._registered & self._rpc.connected
+        return [address for address in self._name_servers() if address not in reached]
+
+    async def _report_all(self, addresses: list[str]) -> None:
+        topics, version = self._topics()
+        await self._report(addresses, topics, version)
+
+    async def _report(
+        self, addresses: list[str], topics: Mapping[str, TopicConfig], version: DataVersion
+    ) -> None:
+        if not addresses:
+            return
+        body = encode_register_body(self._as_allowed(topics), version)
+        header = replace(self._identity(), body_crc=zlib.crc32(body) & _CRC_MASK)
+        await asyncio.gather(*(self._register(address, header, body) for address in addresses))
+
+    def _as_allowed(self, topics: Mapping[str, TopicConfig]) -> Mapping[str, TopicConfig]:
+        """Take away what the broker as a whole does not allow."""
+        permission = self._permission()
+        if permission & _READ_AND_WRITE == _READ_AND_WRITE:
+            return topics
+        return {
+            name: msgspec.structs.replace(topic, permission=topic.permission & permission)
+            for name, topic in topics.items()
+        }
+
+    async def _register(self, address: str, header: RegisterBroker, body: bytes) -> None:
+        try:
+            await self._rpc.call(address, header, body, timeout_ms=self._timeout_ms)
+        except OrbitError as error:
+            # Said once, not at every attempt.
+            if address not in self._missed:
+                log.warning("not registered name server=%s reason=%s", address, error)
+            self._missed.add(address)
+            self._registered.discard(address)
+            return
+        self._missed.discard(address)
+        if address not in self._registered:
+            self._registered.add(address)
+            log.info("registered name server=%s broker=%s", address, header.broker_name)
+
+    async def _leave(self, address: str, leave: UnregisterBroker) -> None:
+        try:
+            await self._rpc.call(address, leave, timeout_ms=_UNREGISTER_TIMEOUT_MS)
+        except OrbitError as error:
+            log.warning("not unregistered name server=%s reason=%s", address, error)

@@ -1,0 +1,182 @@
+"""The state of a broker as texts, under the names that RocketMQ's tools look for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sized
+from typing import TYPE_CHECKING, Final
+
+from orbitmq.model.names import SCHEDULE_TOPIC
+from orbitmq.model.versions import OUR_VERSION, version_name
+from orbitmq.store.opening import log_folders
+from orbitmq.store.retention import measure_disk
+
+if TYPE_CHECKING:
+    from orbitmq.broker.config import BrokerConfig
+    from orbitmq.broker.confirmations import Confirmations
+    from orbitmq.broker.statistics.samples import Samples
+    from orbitmq.clock import Clock
+    from orbitmq.store.config import StoreConfig
+    from orbitmq.store.message_store import MessageStore
+
+_SECOND_MS: Final = 1000
+_MINUTE_MS: Final = 60 * _SECOND_MS
+_HOUR_MS: Final = 60 * _MINUTE_MS
+_DAY_MS: Final = 24 * _HOUR_MS
+_NO_BUFFER_POOL: Final = str(2**31 - 1)
+# What RocketMQ says of features that are off, and of queues that an event loop does not have.
+_ABSENT: Final = {
+    "pageCacheLockTimeMills": "0",
+    "dispatchMaxBuffer": "0",
+    "remainTransientStoreBufferNumbs": _NO_BUFFER_POOL,
+    "timerReadBehind": "0",
+    "timerOffsetBehind": "0",
+    "timerCongestNum": "0",
+    "timerEnqueueTps": "0.0",
+    "timerDequeueTps": "0.0",
+    "litePullThreadPoolQueueSize": "0",
+    "litePullThreadPoolQueueCapacity": "0",
+    "litePullThreadPoolQueueHeadWaitTimeMills": "0",
+    "queryThreadPoolQueueSize": "0",
+    "queryThreadPoolQueueCapacity": "0",
+    "queryThreadPoolQueueHeadWaitTimeMills": "0",
+    "ackThreadPoolQueueSize": "0",
+    "ackThreadPoolQueueCapacity": "0",
+    "ackThreadPoolQueueHeadWaitTimeMills": "0",
+    "EndTransactionQueueSize": "0",
+    "EndTransactionThreadPoolQueueCapacity": "0",
+}
+
+
+class Runtime:
+    """Writes the broker's state down when asked."""
+
+    def __init__(
+        self,
+        *,
+        config: Callable[[], BrokerConfig],
+        store_config: StoreConfig,
+        store: MessageStore,
+        samples: Samples,
+        delay_offsets: Callable[[], Mapping[int, int]],
+        confirmations: Confirmations,
+        reads: Sized,
+        clock: Clock,
+    ) -> None:
+        self._config = config
+        self._store_config = store_config
+        self._store = store
+        self._samples = samples
+        self._counters = samples.counters
+        # Where each delay level goes on.
+        self._delay_offsets = delay_offsets
+        self._confirmations = confirmations
+        # Pulls that wait for the disk.
+        self._reads = reads
+        self._clock = clock
+        self._started_ms = clock.now_ms()
+
+    def counted(self) -> dict[str, str]:
+        """What the event loop knows; to be called there."""
+        return _ABSENT | self._calls() | self._days() | self._waiting() | self._delays()
+
+    def measured(self) -> dict[str, str]:
+        """What has to be asked of the disk; any thread."""
+        store, root = self._store, self._store_config.root.expanduser()
+        folders = log_folders(root, self._store_config.log_path)
+        ratios = {str(folder): measure_disk(folder).percent() / 100 for folder in folders}
+        disk = measure_disk(root)
+        oldest = store.message_at(store.log_start)
+        return {
+            "commitLogDiskRatio": str(min(ratios.values())),
+            **{f"commitLogDiskRatio_{folder}": str(ratio) for folder, ratio in ratios.items()},
+            "consumeQueueDiskRatio": str(disk.percent() / 100),
+            "commitLogMinOffset": str(store.log_start),
+            "commitLogMaxOffset": str(store.log_end),
+            "dispatchBehindBytes": str(max(store.log_end - store.visible, 0)),
+            "remainHowManyDataToFlush": shown_bytes(max(store.log_end - store.flushed, 0)),
+            "commitLogDirCapacity": f"Total : {shown_bytes(disk.used_bytes + disk.free_bytes)}, "
+            f"Free : {shown_bytes(disk.free_bytes)}.",
+            "earliestMessageTimeStamp": str(oldest.store_ms if oldest is not None else -1),
+        }
+
+    def _calls(self) -> dict[str, str]:
+        counters, rates = self._counters, self._samples.rates
+        puts = counters.other_puts.messages
+        size = counters.other_puts.bytes
+        for counter in counters.puts.values():
+            puts += counter.messages
+            size += counter.bytes
+        # Compat: RocketMQ shows one put where there was none, to divide by it.
+        puts = max(puts, 1)
+        return {
+            "bootTimestamp": str(self._started_ms),
+            "runtime": _shown_time(self._clock.now_ms() - self._started_ms),
+            "putMessageEntireTimeMax": str(counters.put_waits.longest_ms),
+            "putMessageTimesTotal": str(puts),
+            "putMessageFailedTimes": str(counters.failed_puts),
+            "putMessageSizeTotal": str(size),
+            "putMessageDistributeTime": counters.put_waits.shown(),
+            "putMessageAverageSize": str(size / puts),
+            "putLatency99": f"{counters.put_waits.percentile_ms(0.99):.2f}",
+            "putLatency999": f"{counters.put_waits.percentile_ms(0.999):.2f}",
+            "getMessageEntireTimeMax": str(counters.read_waits.longest_ms),
+            "putTps": rates(lambda calls: calls.puts),
+            "getFoundTps": rates(lambda calls: calls.found_pulls),
+            "getMissTps": rates(lambda calls: calls.missed_pulls),
+            "getTotalTps": rates(lambda calls: calls.pulls),
+            "getTransferredTps": rates(lambda calls: calls.reads),
+        }
+
+    def _days(self) -> dict[str, str]:
+        days, now = self._samples.days, self._samples.totals()
+        return {
+            "msgPutTotalYesterdayMorning": str(days.yesterday_morning.puts),
+            "msgPutTotalTodayMorning": str(days.this_morning.puts),
+            "msgPutTotalTodayNow": str(now.puts),
+            "msgGetTotalYesterdayMorning": str(days.yesterday_morning.reads),
+            "msgGetTotalTodayMorning": str(days.this_morning.reads),
+            "msgGetTotalTodayNow": str(now.reads),
+        }
+
+    def _waiting(self) -> dict[str, str]:
+        config = self._config()
+        return {
+            "brokerActive": "true",
+            "brokerVersionDesc": version_name(OUR_VERSION),
+            "brokerVersion": str(OUR_VERSION),
+            "startAcceptSendRequestTimeStamp": str(config.accept_sends_ms),
+            "sendThreadPoolQueueSize": str(len(self._confirmations)),
+            "sendThreadPoolQueueCapacity": str(config.unconfirmed_max),
+            "sendThreadPoolQueueHeadWaitTimeMills": str(int(self._confirmations.oldest_wait_ms)),
+            "pullThreadPoolQueueSize": str(len(self._reads)),
+            "pullThreadPoolQueueCapacity": str(config.long_polls_max),
+            "pullThreadPoolQueueHeadWaitTimeMills": "0",
+        }
+
+    def _delays(self) -> dict[str, str]:
+        return {
+            f"scheduleMessageOffset_{level}": (
+                f"{offset},{self._store.end_of(SCHEDULE_TOPIC, level - 1)}"
+            )
+            for level, offset in self._delay_offsets().items()
+        }
+
+
+def _shown_time(span_ms: int) -> str:
+    days, rest_ms = divmod(span_ms, _DAY_MS)
+    hours, rest_ms = divmod(rest_ms, _HOUR_MS)
+    minutes, rest_ms = divmod(rest_ms, _MINUTE_MS)
+    seconds = rest_ms // _SECOND_MS
+    return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]"
+
+
+def shown_bytes(count: int) -> str:
+    """Write bytes as people read them, such as 1.5 KiB."""
+    if count < 1024:
+        return f"{count} B"
+    size = float(count)
+    for unit in ("KiB", "MiB", "GiB", "TiB", "PiB"):
+        size /= 1024
+        if size < 1024:
+            return f"{size:.1f} {unit}"
+    return f"{size / 1024:.1f} EiB"

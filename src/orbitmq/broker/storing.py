@@ -1,0 +1,62 @@
+"""Storing: how handlers put messages into the store and learn what became of them.
+
+Threads: the event loop's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from orbitmq.protocol.codes import ResponseCode
+from orbitmq.store.config import FlushMode
+from orbitmq.store.draft import Durability, Receipt
+from orbitmq.store.memory_log import FIRST_OFFSET
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from orbitmq.broker.confirmations import Confirmations
+    from orbitmq.store.draft import Draft
+    from orbitmq.store.message_store import MessageStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """Where messages lie, and what they had reached when this was said."""
+
+    receipts: Sequence[Receipt]
+    durability: Durability
+
+    @property
+    def code(self) -> ResponseCode:
+        """The code that a producer understands as this."""
+        if self.durability is Durability.DISK_TIMEOUT:
+            return ResponseCode.FLUSH_DISK_TIMEOUT
+        return ResponseCode.SUCCESS
+
+
+class Storing:
+    """Puts messages and waits for the disk where that is promised."""
+
+    def __init__(
+        self, store: MessageStore, confirmations: Confirmations, *, flush_mode: FlushMode
+    ) -> None:
+        self._store = store
+        self._confirmations = confirmations
+        self._is_sync = flush_mode is FlushMode.SYNC
+
+    async def put(self, drafts: Sequence[Draft], *, wait: bool = True) -> Stored:
+        """Store messages of one queue, all or none of them.
+
+        Without `wait` the answer comes before they are on disk.
+        """
+        receipts = self._store.append_batch(drafts)
+        durability = Durability.MEMORY
+        if not self._is_sync:
+            self._store.publish()
+        else:
+            self._store.request_flush()
+            if wait and receipts[-1].end < FIRST_OFFSET:
+                durability = await self._confirmations.reached(receipts[-1].end)
+        return Stored(receipts=receipts, durability=durability)

@@ -1,0 +1,68 @@
+"""`orbitmq broker`: run a broker."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orbitmq.broker.app import Broker, load_settings
+from orbitmq.cli.logs import LogLevel
+from orbitmq.cli.serving import flags_of, print_settings, run
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command; subcommands that administer brokers will stand below it."""
+    group = typer.Typer(help="Run a broker.", invoke_without_command=True)
+    group.callback()(broker)
+    app.add_typer(group, name="broker")
+
+
+def broker(  # noqa: PLR0913  # a parameter a flag
+    context: typer.Context,
+    *,
+    config: Annotated[
+        Path | None,
+        typer.Option("-c", "--config", help="Properties file, as RocketMQ's broker.conf."),
+    ] = None,
+    name_servers: Annotated[
+        str | None,
+        typer.Option("-n", "--namesrv", help="Name servers, as host:port;host:port."),
+    ] = None,
+    print_options: Annotated[
+        bool, typer.Option("-p", "--print", help="Print every option with its value and exit.")
+    ] = False,
+    host: Annotated[
+        str | None,
+        typer.Option(help="Address to listen on.", show_default="0.0.0.0"),  # noqa: S104  # a text
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(help="Port to listen on; 0 finds a free one.", show_default="10911"),
+    ] = None,
+    store: Annotated[
+        Path | None, typer.Option(help="Folder of the store.", show_default="~/store")
+    ] = None,
+    options: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Set any other option; may be repeated."),
+    ] = None,
+    log_level: Annotated[LogLevel, typer.Option(help="How much is logged.")] = LogLevel.INFO,
+) -> None:
+    """Run a broker until it is told to stop by SIGTERM, SIGINT or SIGHUP."""
+    if context.invoked_subcommand is not None:
+        return
+    flags = flags_of(
+        options,
+        bindAddress=host,
+        listenPort=port,
+        namesrvAddr=name_servers,
+        storePathRootDir=store,
+    )
+    settings = load_settings(file=config, environment=os.environ, flags=flags)
+    if print_options:
+        print_settings(settings)
+        return
+    run(settings, lambda: Broker(settings, config_file=config), log_level)

@@ -1,0 +1,66 @@
+"""Running a server from the command line: options, signals, the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable
+from typing import Protocol
+
+import typer
+
+from orbitmq.cli.logs import LogLevel, log_to_stderr
+from orbitmq.errors import SettingsError
+from orbitmq.settings import Settings
+from orbitmq.transport import event_loop
+from orbitmq.transport.config import ServerConfig
+
+log = logging.getLogger(__name__)
+
+
+class Server(Protocol):
+    """What is started and stopped."""
+
+    async def start(self) -> None:
+        """Begin to serve."""
+
+    async def stop(self) -> None:
+        """Finish what is under way, then end."""
+
+
+def flags_of(options: list[str] | None, **named: object) -> dict[str, str]:
+    """Gather options given as NAME=VALUE, and those with a flag of their own."""
+    flags: dict[str, str] = {}
+    for text in options or []:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise SettingsError(f"--set {text!r} has no value", hint="write --set NAME=VALUE")
+        flags[name.strip()] = value.strip()
+    return flags | {name: str(value) for name, value in named.items() if value is not None}
+
+
+def print_settings(settings: Settings) -> None:
+    """Print every option with its value."""
+    for warning in settings.warnings:
+        typer.secho(f"orbitmq: {warning}", fg=typer.colors.YELLOW, err=True)
+    typer.echo(settings.as_properties_text(), nl=False)
+
+
+def run(settings: Settings, make_server: Callable[[], Server], log_level: LogLevel) -> None:
+    """Serve until SIGTERM, SIGINT or SIGHUP; the server is made on its event loop."""
+    log_to_stderr(log_level)
+    for warning in settings.warnings:
+        log.warning("%s", warning)
+    event_loop.run(_serve(make_server), use_native_loop=settings.of(ServerConfig).use_native_loop)
+
+
+async def _serve(make_server: Callable[[], Server]) -> None:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, stopping.set)
+    server = make_server()
+    await server.start()
+    await stopping.wait()
+    await server.stop()

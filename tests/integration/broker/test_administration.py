@@ -1,0 +1,406 @@
+"""What operators and their tools ask: topics, groups, offsets, messages."""
+
+from __future__ import annotations
+
+import pytest
+
+from orbitmq import java_json
+from orbitmq.model.groups import GroupConfig
+from orbitmq.model.topics import TopicConfig
+from orbitmq.protocol.codes import ResponseCode
+from orbitmq.protocol.command import request
+from orbitmq.protocol.headers import Long
+from orbitmq.protocol.languages import Language
+from orbitmq.protocol.requests.groups import (
+    DeleteGroup,
+    GetGroupConfig,
+    GroupConfigList,
+    ListGroupConfigs,
+    UpdateGroup,
+    UpdateGroups,
+)
+from orbitmq.protocol.requests.offsets import (
+    CloneOffsets,
+    CommitOffset,
+    GetAllCommittedOffsets,
+    GetCommittedOffset,
+    GetMaxOffset,
+    GetMinOffset,
+    GetOldestTime,
+    ResetOffsets,
+    SearchOffset,
+)
+from orbitmq.protocol.requests.queries import FindMessages, ReadMessage, ReadQueueEntries
+from orbitmq.protocol.requests.topics import (
+    DeleteTopic,
+    GetTopicConfig,
+    GetTopicStats,
+    ListBrokerSystemTopics,
+    ListTopicConfigs,
+    ListTopicConsumers,
+    TopicConfigList,
+    UpdateTopic,
+    UpdateTopics,
+)
+from orbitmq.record.decode import decode_records
+from orbitmq.record.message_id import decode_message_id
+from tests.integration.broker.conftest import Peer, Site, content, until
+
+OK = ResponseCode.SUCCESS
+
+
+async def commit(peer: Peer, offset: int, group: str = "g", queue_id: int = 0) -> int:
+    reply = await peer.ask(
+        CommitOffset(consumer_group=group, topic="T", queue_id=queue_id, commit_offset=Long(offset))
+    )
+    return reply.code
+
+
+async def committed(peer: Peer, group: str = "g", *, zero: bool | None = None) -> tuple[int, str]:
+    reply = await peer.ask(
+        GetCommittedOffset(consumer_group=group, topic="T", queue_id=0, zero_if_missing=zero)
+    )
+    return reply.code, reply.fields.get("offset", "")
+
+
+# --- topics -----------------------------------------------------------------------------------
+
+
+async def test_a_topic_is_made_changed_shown_and_deleted(site: Site, peer: Peer) -> None:
+    await peer.make_topic("T", read=2, write=3)
+    await peer.make_topic("T", read=5, write=4)
+
+    shown = content(await peer.ask(GetTopicConfig(topic="T")))
+    listed = content(await peer.ask(ListTopicConfigs()))
+    deleted = await peer.ask(DeleteTopic(topic="T"))
+    missing = await peer.ask(GetTopicConfig(topic="T"))
+
+    assert (shown["readQueueNums"], shown["writeQueueNums"], shown["perm"]) == (5, 4, 6)
+    assert listed["topicConfigTable"]["T"] == shown
+    assert {"dataVersion", "mappingDataVersion", "topicQueueMappingDetailMap"} <= listed.keys()
+    assert deleted.code == OK
+    assert missing.code == ResponseCode.TOPIC_NOT_EXIST
+    assert site.broker.topics.get("T") is None
+
+
+async def test_many_topics_are_made_at_once(site: Site, peer: Peer) -> None:
+    topics = [TopicConfig(name=f"T{n}", read_queues=n, write_queues=n) for n in (1, 2)]
+
+    reply = await peer.ask(UpdateTopics(), java_json.encode(TopicConfigList(topics=topics)))
+
+    assert reply.code == OK
+    assert site.broker.topics.require("T2").read_queues == 2
+
+
+@pytest.mark.parametrize("name", ["SCHEDULE_TOPIC_XXXX", "TBW102", "no way", "x" * 128])
+async def test_topics_of_the_broker_and_illegal_names_are_refused(peer: Peer, name: str) -> None:
+    made = await peer.ask(
+        UpdateTopic(
+            topic=name,
+            template_topic="TBW102",
+            read_queues=1,
+            write_queues=1,
+            permission=6,
+            filter_type="SINGLE_TAG",
+        )
+    )
+    deleted = await peer.ask(DeleteTopic(topic="SCHEDULE_TOPIC_XXXX"))
+
+    assert made.code == deleted.code == ResponseCode.INVALID_PARAMETER
+    assert made.remark
+
+
+async def test_a_deleted_topic_takes_its_offsets_along(site: Site, peer: Peer) -> None:
+    await peer.send("T")
+    await commit(peer, 1)
+
+    await peer.ask(DeleteTopic(topic="T"))
+
+    assert site.broker.offsets.get("g", "T", 0) is None
+    assert site.broker.store.end_of("T", 0) == 0
+    assert (await peer.send("T")).fields["queueOffset"] == "0"
+
+
+async def test_bounds_and_consumers_of_a_topic_are_shown(site: Site, peer: Peer) -> None:
+    await peer.make_topic("T", read=2, write=3)
+    for _ in range(4):
+        await peer.send("T", queue_id=1)
+    await commit(peer, 2, group="before")
+    await peer.heartbeat("c", group="now")
+
+    stats = await peer.ask(GetTopicStats(topic="T"))
+    consumers = content(await peer.ask(ListTopicConsumers(topic="T")))
+    missing = await peer.ask(GetTopicStats(topic="NoSuch"))
+    system = content(await peer.ask(ListBrokerSystemTopics()))
+
+    assert stats.body.count(b'"brokerName":"broker-a"') == 3
+    assert b'{"lastUpdateTimestamp":%d,"maxOffset":4,"minOffset":0}' % site.clock.now_ms() in (
+        stats.body
+    )
+    assert consumers["groupList"] == ["before", "now"]
+    assert missing.code == ResponseCode.TOPIC_NOT_EXIST
+    assert "TBW102" in system["topicList"]
+    assert "T" not in system["topicList"]
+
+
+# --- groups -----------------------------------------------------------------------------------
+
+
+async def test_a_group_is_made_changed_shown_and_deleted(peer: Peer) -> None:
+    made = await peer.ask(UpdateGroup(), java_json.encode(GroupConfig(name="g", retries_max=5)))
+    more = await peer.ask(
+        UpdateGroups(), java_json.encode(GroupConfigList(groups=[GroupConfig(name="g2")]))
+    )
+    shown = content(await peer.ask(GetGroupConfig(group="g")))
+    listed = content(await peer.ask(ListGroupConfigs()))
+    deleted = await peer.ask(DeleteGroup(group="g"))
+    missing = await peer.ask(GetGroupConfig(group="g"))
+    bad = await peer.ask(UpdateGroup(), java_json.encode(GroupConfig(name="no way")))
+
+    assert made.code == more.code == deleted.code == OK
+    assert (shown["groupName"], shown["retryMaxTimes"]) == ("g", 5)
+    assert {"g", "g2", "TOOLS_CONSUMER"} <= listed["subscriptionGroupTable"].keys()
+    assert listed["forbiddenTable"] == {}
+    assert missing.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    assert bad.code == ResponseCode.INVALID_PARAMETER
+
+
+async def test_a_deleted_group_keeps_its_offsets_unless_told_otherwise(peer: Peer) -> None:
+    await peer.send("T")
+    await peer.heartbeat("c")
+    await commit(peer, 1)
+
+    await peer.ask(DeleteGroup(group="g"))
+    kept = await committed(peer)
+    await peer.ask(DeleteGroup(group="g", clean_offsets=True))
+    gone = await committed(peer, zero=False)
+
+    assert kept == (OK, "1")
+    assert gone[0] == ResponseCode.QUERY_NOT_FOUND
+
+
+# --- committed offsets ------------------------------------------------------------------------
+
+
+async def test_offsets_are_committed_by_pulls_and_by_themselves(peer: Peer) -> None:
+    for _ in range(3):
+        await peer.send("T")
+
+    nothing = await committed(peer, zero=False)
+    at_start = await committed(peer)
+    await peer.pull("T", 0, commit=1)
+    by_pull = await committed(peer)
+    await commit(peer, 2)
+    by_itself = await committed(peer)
+    gone_back = await commit(peer, 0)
+
+    assert nothing[0] == ResponseCode.QUERY_NOT_FOUND
+    assert at_start == (OK, "0")  # its first message is still there, and near
+    assert by_pull == (OK, "1")
+    assert by_itself == (OK, "2")
+    assert (gone_back, await committed(peer)) == (OK, (OK, "0"))
+
+
+async def test_a_negative_offset_of_a_go_client_commits_nothing(peer: Peer) -> None:
+    await peer.send("T")
+    await commit(peer, 1)
+
+    answered = await commit(peer, -1)
+    by_pull = await peer.pull("T", 0, commit=-1)
+
+    assert answered == by_pull.code == OK
+    assert await committed(peer) == (OK, "1")
+
+
+async def test_commits_to_what_is_not_there_are_refused(peer: Peer) -> None:
+    assert await commit(peer, 1) == ResponseCode.TOPIC_NOT_EXIST
+    await peer.make_topic("T")
+    assert await commit(peer, 1, queue_id=-1) == ResponseCode.INVALID_PARAMETER
+    assert await commit(peer, 1, group="no way") == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+
+
+async def test_a_reset_moves_the_group_and_commits_wait_until_it_is_told(
+    site: Site, peer: Peer
+) -> None:
+    await peer.make_topic("T", read=2, write=2)
+    middle_ms = 0
+    for number in range(6):
+        await peer.send("T")
+        await site.clock.advance(1000)
+        if number == 2:
+            middle_ms = site.clock.now_ms()
+    await peer.heartbeat("c")
+    await commit(peer, 6)
+
+    reply = await peer.ask(
+        ResetOffsets(topic="T", group="g", timestamp_ms=Long(middle_ms), force=True)
+    )
+    before = await commit(peer, 5), await committed(peer)
+    told = await peer.pull("T", 6)
+    await commit(peer, 4)
+
+    assert reply.code == OK, reply.remark
+    assert b'{"brokerName":"broker-a","queueId":0,"topic":"T"}:3' in reply.body
+    assert before == (OK, (OK, "3"))
+    assert (told.code, told.fields["nextBeginOffset"]) == (ResponseCode.PULL_OFFSET_MOVED, "3")
+    assert await committed(peer) == (OK, "4")
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "offset", "queue_id", "target"),
+    [(-1, None, 0, "3"), (0, None, 0, "0"), (0, 2, 0, "2"), (0, 99, 0, "3"), (10**15, -1, -1, "3")],
+)
+async def test_a_reset_goes_to_a_time_or_an_offset_within_the_queue(
+    peer: Peer, timestamp: int, offset: int | None, queue_id: int, target: str
+) -> None:
+    for _ in range(3):
+        await peer.send("T")
+    await peer.heartbeat("c")
+
+    await peer.ask(
+        ResetOffsets(
+            topic="T",
+            group="g",
+            timestamp_ms=Long(timestamp),
+            force=True,
+            queue_id=queue_id,
+            offset=None if offset is None else Long(offset),
+        )
+    )
+
+    assert await committed(peer) == (OK, target)
+
+
+async def test_a_reset_of_what_is_not_there_is_refused(peer: Peer) -> None:
+    asked = ResetOffsets(topic="T", group="g", timestamp_ms=Long(0), force=True)
+    no_topic = await peer.ask(asked)
+    await peer.make_topic("T")
+    no_group = await peer.ask(asked)
+    await peer.heartbeat("c")
+    no_queue = await peer.ask(
+        ResetOffsets(topic="T", group="g", timestamp_ms=Long(0), force=True, queue_id=9)
+    )
+
+    assert no_topic.code == ResponseCode.TOPIC_NOT_EXIST
+    assert no_group.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    assert no_queue.code == ResponseCode.INVALID_PARAMETER
+
+
+async def test_consumers_in_cpp_are_answered_with_a_list(peer: Peer) -> None:
+    await peer.send("T")
+    await peer.heartbeat("c")
+    asked = request(ResetOffsets(topic="T", group="g", timestamp_ms=Long(0), force=True))
+    asked.language = Language.CPP
+
+    reply = await peer.rpc.invoke(peer.address, asked)
+
+    assert isinstance(content(reply)["offsetTable"], list)
+
+
+async def test_offsets_are_cloned_and_listed(peer: Peer) -> None:
+    await peer.send("T")
+    await commit(peer, 1)
+
+    reply = await peer.ask(CloneOffsets(source_group="g", target_group="copy", topic="T"))
+    everything = content(await peer.ask(GetAllCommittedOffsets()))
+
+    assert reply.code == OK
+    assert await committed(peer, "copy") == (OK, "1")
+    assert everything["offsetTable"] == {"T@g": {"0": 1}, "T@copy": {"0": 1}}
+
+
+# --- queues -----------------------------------------------------------------------------------
+
+
+async def test_bounds_of_a_queue_and_its_offset_at_a_time(site: Site, peer: Peer) -> None:
+    start_ms = site.clock.now_ms()
+    for _ in range(3):
+        await peer.send("T")
+        await site.clock.advance(1000)
+
+    async def at(time_ms: int, boundary: str | None = None) -> str:
+        reply = await peer.ask(
+            SearchOffset(topic="T", queue_id=0, timestamp_ms=Long(time_ms), boundary=boundary)
+        )
+        return reply.fields["offset"]
+
+    end = await peer.ask(GetMaxOffset(topic="T", queue_id=0))
+    start = await peer.ask(GetMinOffset(topic="T", queue_id=0))
+    oldest = await peer.ask(GetOldestTime(topic="T", queue_id=0))
+    none = await peer.ask(GetMaxOffset(topic="NoSuch", queue_id=0))
+    no_time = await peer.ask(GetOldestTime(topic="NoSuch", queue_id=0))
+
+    assert (start.fields["offset"], end.fields["offset"]) == ("0", "3")
+    assert oldest.fields["timestamp"] == str(start_ms)
+    assert (none.fields["offset"], no_time.fields["timestamp"]) == ("0", "-1")
+    assert [await at(start_ms + ms) for ms in (-5, 0, 500, 2000, 9000)] == ["0", "0", "1", "2", "3"]
+    assert [await at(start_ms + ms, "UPPER") for ms in (0, 1500, 9000)] == ["0", "1", "2"]
+
+
+# --- messages ---------------------------------------------------------------------------------
+
+
+async def test_messages_are_found_by_key_and_by_unique_id(site: Site, peer: Peer) -> None:
+    for number in range(3):
+        await peer.send("T", b"%d" % number, unique_id=f"ID{number}", KEYS=f"all k{number}")
+    await until(lambda: site.broker.store.end_of("T", 0) == 3)
+
+    async def found(key: str, *, unique: bool = False, count: int = 10) -> list[bytes]:
+        reply = await peer.ask(
+            FindMessages(
+                topic="T",
+                key=key,
+                messages_max=count,
+                begin_ms=Long(0),
+                end_ms=Long(2**62),
+                by_unique_key=unique,
+            )
+        )
+        assert reply.code == (OK if reply.body else ResponseCode.QUERY_NOT_FOUND)
+        assert "indexLastUpdateTimestamp" in reply.fields
+        return [message.body for message in decode_records(reply.body)]
+
+    assert sorted(await found("all")) == [b"0", b"1", b"2"]
+    assert len(await found("all", count=2)) == 2
+    assert await found("k1") == [b"1"]
+    assert await found("ID2", unique=True, count=1) == [b"2"]
+    assert await found("nobody") == []
+
+
+async def test_a_message_is_read_by_its_place(peer: Peer) -> None:
+    reply = await peer.send("T", b"one")
+    place = decode_message_id(reply.fields["msgId"])[2]
+
+    found = await peer.ask(ReadMessage(physical_offset=Long(place)))
+    beside = await peer.ask(ReadMessage(physical_offset=Long(place + 1)))
+    beyond = await peer.ask(ReadMessage(physical_offset=Long(2**60)))
+    negative = await peer.ask(ReadMessage(physical_offset=Long(-1)))
+
+    assert [message.body for message in decode_records(found.body)] == [b"one"]
+    assert {beside.code, beyond.code, negative.code} == {ResponseCode.SYSTEM_ERROR}
+
+
+async def test_entries_of_a_queue_are_shown_with_what_the_groups_filter_says(peer: Peer) -> None:
+    await peer.send("T", TAGS="a")
+    await peer.send("T", TAGS="b")
+    await peer.heartbeat("c", expression="b")
+
+    plain = content(
+        await peer.ask(ReadQueueEntries(topic="T", queue_id=0, queue_offset=Long(1), count=10))
+    )
+    judged = content(
+        await peer.ask(
+            ReadQueueEntries(
+                topic="T", queue_id=0, queue_offset=Long(0), count=10**9, consumer_group="g"
+            )
+        )
+    )
+    beyond = await peer.ask(
+        ReadQueueEntries(topic="T", queue_id=0, queue_offset=Long(-7), count=-1)
+    )
+
+    assert (plain["minQueueIndex"], plain["maxQueueIndex"]) == (0, 2)
+    assert len(plain["queueData"]) == 1
+    assert [entry["eval"] for entry in judged["queueData"]] == [False, True]
+    assert judged["subscriptionData"]["subString"] == "b"
+    assert (beyond.code, content(beyond)["queueData"]) == (OK, [])

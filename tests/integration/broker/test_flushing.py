@@ -1,0 +1,168 @@
+"""When a send is answered: after the disk, in time, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from orbitmq.clock import ManualClock, settle
+from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.protocol.command import Command, request
+from orbitmq.protocol.requests.offsets import GetMaxOffset
+from orbitmq.protocol.requests.sending import SendBatch
+from orbitmq.record.batch import BatchedMessage, encode_batch
+from tests.integration.broker.conftest import (
+    Disk,
+    Peer,
+    Site,
+    pull_header,
+    running,
+    send_header,
+)
+from tests.integration.transport.raw_peer import RawPeer
+
+BATCH = encode_batch([BatchedMessage(flag=0, body=b"m", properties=b"")])
+
+
+def numbered(asked: Command, opaque: int) -> Command:
+    asked.opaque = opaque
+    return asked
+
+
+async def test_sends_wait_for_the_disk_and_nobody_else_does(site: Site, disk: Disk) -> None:
+    peer = await site.connect()
+    await peer.make_topic("T")
+    await peer.send("T", b"before")
+    disk.hold()
+    async with await RawPeer.connect(site.broker.port) as raw:
+        await raw.send(
+            numbered(request(send_header("T"), b"held"), 1),
+            numbered(Command(code=RequestCode.GET_ALL_TOPIC_CONFIG), 2),
+            numbered(request(pull_header("T", 0)), 3),
+            numbered(request(send_header("T", kind=SendBatch, batch=True), BATCH), 4),
+            numbered(request(send_header("T", WAIT="false"), b"in no hurry"), 5),
+        )
+        early = [await raw.read() for _ in range(3)]
+        await disk.held()
+        unseen = site.broker.store.end_of("T", 0)
+        appended = await peer.ask(GetMaxOffset(topic="T", queue_id=0, committed=False))
+
+        disk.release()
+        late = [await raw.read() for _ in range(2)]
+
+    assert {reply.opaque for reply in early} == {2, 3, 5}
+    assert {reply.opaque for reply in late} == {1, 4}
+    assert {reply.code for reply in early + late} == {ResponseCode.SUCCESS}
+    assert unseen == 1
+    assert appended.fields["offset"] == "4"
+
+
+async def test_a_send_that_waits_too_long_is_answered_with_its_place(
+    site: Site, peer: Peer, disk: Disk
+) -> None:
+    await peer.make_topic("T")
+    disk.hold()
+    plain = asyncio.create_task(peer.send("T"))
+    batch = asyncio.create_task(peer.ask(send_header("T", kind=SendBatch, batch=True), BATCH))
+    await disk.held()
+    await site.advance_until(lambda: len(site.broker._confirmations) == 2, step_ms=0)
+
+    await site.clock.advance(4_900)
+    assert not plain.done()
+    await site.clock.advance(300)
+
+    for reply in (await plain, await batch):
+        assert reply.code == ResponseCode.FLUSH_DISK_TIMEOUT
+        assert {"msgId", "queueId", "queueOffset"} <= reply.fields.keys()
+    disk.release()
+    assert (await peer.send("T")).code == ResponseCode.SUCCESS
+
+
+async def test_nothing_is_acknowledged_once_a_sync_failed(
+    site: Site, peer: Peer, disk: Disk
+) -> None:
+    await peer.make_topic("T")
+    await peer.send("T", b"safe")
+    disk.hold()
+    waiting = [asyncio.create_task(peer.send("T")) for _ in range(3)]
+    waiting.append(
+        asyncio.create_task(peer.ask(send_header("T", kind=SendBatch, batch=True), BATCH))
+    )
+    await disk.held()
+    await site.advance_until(lambda: len(site.broker._confirmations) == 4, step_ms=0)
+
+    disk.fail()
+    await site.advance_until(lambda: len(site.broker._confirmations) == 0)
+    replies = [await reply for reply in waiting] + [await peer.send("T")]
+
+    assert {reply.code for reply in replies} == {ResponseCode.SERVICE_NOT_AVAILABLE}
+    assert all(reply.remark for reply in replies)
+    assert [message.body for message in await peer.read("T")] == [b"safe"]
+
+
+@pytest.mark.parametrize("options", [{"flushDiskType": "ASYNC_FLUSH"}])
+async def test_without_sync_flush_answers_do_not_wait(peer: Peer, disk: Disk) -> None:
+    await peer.make_topic("T")
+    disk.hold()
+
+    plain = await peer.send("T", b"one")
+    batch = await peer.ask(send_header("T", kind=SendBatch, batch=True), BATCH)
+    special = await peer.send("T", b"three", unique_id=None)
+
+    assert plain.code == batch.code == special.code == ResponseCode.SUCCESS
+    assert [message.body for message in await peer.read("T")] == [b"one", b"m", b"three"]
+
+
+@pytest.mark.parametrize("options", [{"sendThreadPoolQueueCapacity": "3"}])
+async def test_more_sends_than_may_wait_for_the_disk_are_told_which_limit_they_hit(
+    site: Site, peer: Peer, disk: Disk
+) -> None:
+    await peer.make_topic("T")
+    disk.hold()
+    waiting = [asyncio.create_task(peer.send("T")) for _ in range(3)]
+    await disk.held()
+    await site.advance_until(lambda: len(site.broker._confirmations) == 3, step_ms=0)
+
+    refused = await peer.send("T")
+    disk.release()
+
+    assert refused.code == ResponseCode.SYSTEM_BUSY
+    assert "sendThreadPoolQueueCapacity=3" in refused.remark
+    assert {(await reply).code for reply in waiting} == {ResponseCode.SUCCESS}
+
+
+async def test_a_stop_answers_those_who_wait_for_the_disk(tmp_path: Path, disk: Disk) -> None:
+    async with running(tmp_path, ManualClock()) as site:
+        peer = await site.connect()
+        await peer.make_topic("T")
+        disk.hold()
+        waiting = asyncio.create_task(peer.send("T"))
+        await disk.held()
+        stop = asyncio.create_task(site.broker.stop())
+        await settle()
+
+        disk.release()
+        await stop
+
+        assert (await waiting).code == ResponseCode.SUCCESS
+
+
+async def test_a_broker_whose_disk_failed_can_be_stopped(tmp_path: Path, disk: Disk) -> None:
+    async with running(tmp_path, ManualClock()) as site:
+        peer = await site.connect()
+        await peer.make_topic("T")
+        await peer.send("T", DELAY="1")
+        disk.hold()
+        waiting = asyncio.create_task(peer.send("T"))
+        await disk.held()
+        stop = asyncio.create_task(site.broker.stop())
+        await settle()
+
+        disk.fail()
+        await site.advance_until(stop.done)
+        await stop
+
+        assert (await waiting).code == ResponseCode.SERVICE_NOT_AVAILABLE
+    disk.release()

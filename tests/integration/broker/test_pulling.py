@@ -1,0 +1,392 @@
+"""Pulls: where they may begin, what they see, how long they wait, who is refused."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from orbitmq.clock import ManualClock
+from orbitmq.errors import ConnectError
+from orbitmq.model.groups import GroupConfig
+from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.protocol.command import request
+from orbitmq.protocol.frame import Encoding
+from orbitmq.protocol.headers import Long
+from orbitmq.protocol.requests.offsets import ResetOffsets
+from orbitmq.protocol.requests.pulling import PullReply
+from orbitmq.protocol.requests.sending import SendBatch
+from orbitmq.record.batch import BatchedMessage, encode_batch
+from orbitmq.record.decode import decode_records
+from tests.integration.broker.conftest import Peer, Site, pull_header, running, send_header, until
+from tests.integration.transport.raw_peer import RawPeer
+
+PULL_NOT_FOUND = ResponseCode.PULL_NOT_FOUND
+OFFSET_MOVED = ResponseCode.PULL_OFFSET_MOVED
+RETRY = ResponseCode.PULL_RETRY_IMMEDIATELY
+
+
+async def parked(site: Site, count: int = 1) -> None:
+    await until(lambda: len(site.broker._long_polls) == count)
+
+
+# --- where a pull may begin -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("encoding", Encoding)
+@pytest.mark.parametrize(
+    ("topic", "offset", "code", "next_offset", "bounds"),
+    [
+        ("Empty", 0, PULL_NOT_FOUND, 0, (0, 0)),
+        ("Empty", 7, OFFSET_MOVED, 0, (0, 0)),
+        ("T", -1, OFFSET_MOVED, 0, (0, 5)),
+        ("T", 0, ResponseCode.SUCCESS, 5, (0, 5)),
+        ("T", 3, ResponseCode.SUCCESS, 5, (0, 5)),
+        ("T", 5, PULL_NOT_FOUND, 5, (0, 5)),
+        ("T", 6, OFFSET_MOVED, 5, (0, 5)),
+        ("T", 10**15, OFFSET_MOVED, 5, (0, 5)),
+    ],
+)
+async def test_an_offset_decides_what_a_pull_gets(
+    peer: Peer,
+    encoding: Encoding,
+    topic: str,
+    offset: int,
+    code: ResponseCode,
+    next_offset: int,
+    bounds: tuple[int, int],
+) -> None:
+    await peer.make_topic("Empty")
+    for number in range(5):
+        await peer.send("T", b"%d" % number)
+    peer.encoding = encoding
+
+    reply = await peer.pull(topic, offset)
+
+    assert reply.code == code, reply.remark
+    assert reply.encoding is encoding
+    found = PullReply.decode(reply.fields)
+    assert (found.min_offset, found.max_offset, found.next_offset) == (*bounds, next_offset)
+    assert found.suggested_broker_id == 0
+    expected = [b"%d" % number for number in range(max(offset, 0), 5)]
+    assert [m.body for m in decode_records(reply.body)] == (
+        expected if code == ResponseCode.SUCCESS else []
+    )
+
+
+async def test_a_pull_before_the_first_message_that_is_left_is_sent_there(tmp_path: Path) -> None:
+    # Files have the time of the machine; this clock is far beyond it.
+    async with running(tmp_path, ManualClock(4_000_000_000_000)) as site:
+        peer = await site.connect()
+        for _ in range(12):
+            await peer.send("T", bytes(1 << 20))
+        await until(lambda: bool(site.broker.store.delete_expired()))
+        start = site.broker.store.start_of("T", 0)
+
+        reply = await peer.pull("T", 0)
+
+        assert start > 0
+        assert (reply.code, reply.fields["nextBeginOffset"]) == (OFFSET_MOVED, str(start))
+        assert reply.fields["minOffset"] == str(start)
+
+
+async def test_what_a_filter_leaves_out_is_passed_over(peer: Peer) -> None:
+    for tag in ("a", "b", "b"):
+        await peer.send("T", tag.encode(), TAGS=tag)
+
+    none = await peer.pull("T", 1, expression="a")
+    some = await peer.pull("T", 0, expression="a || c")
+
+    assert (none.code, none.fields["nextBeginOffset"]) == (RETRY, "3")
+    assert (some.code, some.fields["nextBeginOffset"]) == (ResponseCode.SUCCESS, "3")
+    assert [message.body for message in decode_records(some.body)] == [b"a"]
+
+
+async def test_a_pull_gets_no_more_messages_than_it_asked_for(peer: Peer) -> None:
+    for number in range(40):
+        await peer.send("T", b"%d" % number)
+
+    few = await peer.pull("T", 0, count_max=3)
+    many = await peer.pull("T", 0, count_max=1000)
+
+    assert few.fields["nextBeginOffset"] == "3"
+    assert len(decode_records(few.body)) == 3
+    assert len(decode_records(many.body)) == 32  # maxTransferCountOnMessageInMemory
+
+
+# --- filters ----------------------------------------------------------------------------------
+
+
+async def test_sql_filters_on_properties(peer: Peer) -> None:
+    for number in range(6):
+        await peer.send("T", b"%d" % number, price=str(number), TAGS="x")
+
+    found = await peer.read("T", expression="price BETWEEN 2 AND 3", expression_type="SQL92")
+    unicode = await peer.read("T", expression="TAGS = 'ü' OR price > 4", expression_type="SQL92")
+
+    assert [message.body for message in found] == [b"2", b"3"]
+    assert [message.body for message in unicode] == [b"5"]
+
+
+async def test_an_expression_that_cannot_be_read_is_answered_with_its_column(peer: Peer) -> None:
+    await peer.make_topic("T")
+
+    reply = await peer.pull("T", expression="price > > 3", expression_type="SQL92")
+    unknown = await peer.pull("T", expression="x", expression_type="XPATH")
+
+    assert reply.code == unknown.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+    assert "column 9" in reply.remark
+    assert "XPATH" in unknown.remark
+
+
+@pytest.mark.parametrize("options", [{"enablePropertyFilter": "false"}])
+async def test_sql_may_be_switched_off(peer: Peer) -> None:
+    await peer.make_topic("T")
+
+    reply = await peer.pull("T", expression="a = 1", expression_type="SQL92")
+
+    assert reply.code == ResponseCode.SYSTEM_ERROR
+    assert "enablePropertyFilter" in reply.remark
+
+
+async def test_without_an_expression_that_of_the_heartbeat_counts(peer: Peer) -> None:
+    await peer.send("T", b"a", TAGS="a")
+    await peer.send("T", b"b", TAGS="b")
+
+    before = await peer.pull("T", expression=None)
+    await peer.heartbeat("c", expression="b", version=5)
+    found = await peer.read("T", expression=None, version=5)
+    newer = await peer.pull("T", expression=None, version=6)
+    await peer.send("T2")
+    other_topic = await peer.pull("T2", expression=None)
+
+    assert before.code == ResponseCode.SUBSCRIPTION_NOT_EXIST
+    assert [message.body for message in found] == [b"b"]
+    assert newer.code == ResponseCode.SUBSCRIPTION_NOT_LATEST
+    assert other_topic.code == ResponseCode.SUBSCRIPTION_NOT_EXIST
+
+
+# --- waiting ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])
+@pytest.mark.parametrize("encoding", Encoding)
+async def test_a_held_pull_is_answered_when_a_message_comes(
+    tmp_path: Path, flush: str, encoding: Encoding
+) -> None:
+    async with running(tmp_path, ManualClock(), flushDiskType=flush) as site:
+        consumer, producer = await site.connect(), await site.connect()
+        await producer.make_topic("T")
+        consumer.encoding = encoding
+        pull = asyncio.create_task(consumer.pull("T", 0, hold_ms=15_000))
+        await parked(site)
+
+        await producer.send("T", b"one", queue_id=1)
+        await producer.send("T", b"two", queue_id=0)
+        reply = await pull
+
+        assert reply.encoding is encoding
+        assert [message.body for message in decode_records(reply.body)] == [b"two"]
+        assert len(site.broker._long_polls) == 0
+
+
+async def test_a_held_pull_stays_while_its_filter_lets_nothing_through(
+    site: Site, peer: Peer
+) -> None:
+    producer = await site.connect()
+    await producer.make_topic("T")
+    pull = asyncio.create_task(peer.pull("T", 0, expression="a", hold_ms=15_000))
+    await parked(site)
+
+    for _ in range(3):
+        await producer.send("T", TAGS="b")
+    assert len(site.broker._long_polls) == 1
+    await producer.send("T", b"wanted", TAGS="a")
+
+    assert [message.body for message in decode_records((await pull).body)] == [b"wanted"]
+
+
+async def test_a_held_pull_is_answered_when_more_came_than_one_look_covers(
+    site: Site, peer: Peer
+) -> None:
+    producer = await site.connect()
+    await producer.make_topic("T")
+    pull = asyncio.create_task(peer.pull("T", 0, expression="a", hold_ms=15_000))
+    await parked(site)
+
+    # A burst that becomes visible at once: 900 others, then the one that is wanted.
+    batch = encode_batch(
+        BatchedMessage(flag=0, body=b"x", properties=b"TAGS\x01%b\x02" % tag)
+        for tag in [b"b"] * 900 + [b"a"]
+    )
+    await producer.ask(send_header("T", kind=SendBatch, batch=True), batch)
+    reply = await pull
+
+    # The client goes on at once from there.
+    assert reply.code == RETRY
+    assert 0 < int(reply.fields["nextBeginOffset"]) <= 900
+
+
+async def test_a_held_pull_is_answered_empty_when_its_time_is_over(site: Site, peer: Peer) -> None:
+    await peer.make_topic("T")
+    pull = asyncio.create_task(peer.pull("T", 0, hold_ms=15_000))
+    await parked(site)
+
+    await site.clock.advance(14_900)
+    assert len(site.broker._long_polls) == 1
+    await site.clock.advance(200)
+
+    reply = await pull
+    assert (reply.code, reply.fields["nextBeginOffset"]) == (PULL_NOT_FOUND, "0")
+
+
+async def test_nobody_is_held_longer_than_clients_wait_for_an_answer(
+    site: Site, peer: Peer
+) -> None:
+    await peer.make_topic("T")
+    pull = asyncio.create_task(peer.pull("T", 0, hold_ms=10**9))
+    await parked(site)
+
+    await site.clock.advance(25_200)
+
+    assert (await pull).code == PULL_NOT_FOUND
+
+
+async def test_a_held_pull_is_answered_when_the_broker_stops(site: Site, peer: Peer) -> None:
+    await peer.make_topic("T")
+    pull = asyncio.create_task(peer.pull("T", 0, hold_ms=15_000))
+    await parked(site)
+
+    await site.broker.stop()
+
+    assert (await pull).code == PULL_NOT_FOUND
+
+
+async def test_a_held_pull_is_forgotten_with_its_connection(site: Site, peer: Peer) -> None:
+    await peer.make_topic("T")
+    async with await RawPeer.connect(site.broker.port) as raw:
+        await raw.send(request(pull_header("T", 0, hold_ms=15_000)))
+        await parked(site)
+    await site.advance_until(lambda: len(site.broker._long_polls) == 0)
+
+    assert (await peer.send("T")).code == ResponseCode.SUCCESS
+
+
+@pytest.mark.parametrize(
+    "options", [{"longPollingEnable": "false", "shortPollingTimeMills": "700"}]
+)
+async def test_without_long_polling_a_pull_is_held_shortly(site: Site, peer: Peer) -> None:
+    await peer.make_topic("T")
+    pull = asyncio.create_task(peer.pull("T", 0, hold_ms=15_000))
+    await parked(site)
+
+    await site.clock.advance(900)
+
+    assert (await pull).code == PULL_NOT_FOUND
+
+
+@pytest.mark.parametrize("options", [{"pullThreadPoolQueueCapacity": "2"}])
+async def test_more_held_pulls_than_the_bound_are_answered_empty(site: Site, peer: Peer) -> None:
+    await peer.make_topic("T")
+    held = [asyncio.create_task(peer.pull("T", 0, hold_ms=15_000)) for _ in range(2)]
+    await parked(site, 2)
+
+    reply = await peer.pull("T", 0, hold_ms=15_000)
+
+    assert reply.code == PULL_NOT_FOUND
+    await site.clock.advance(16_000)
+    await asyncio.gather(*held)
+
+
+# --- who may not ------------------------------------------------------------------------------
+
+
+async def test_unknown_topics_and_queues_are_refused(peer: Peer) -> None:
+    await peer.make_topic("T", read=2, write=4)
+
+    topic = await peer.pull("NoSuch")
+    queue = await peer.pull("T", queue_id=2)
+    negative = await peer.pull("T", queue_id=-1)
+
+    assert topic.code == ResponseCode.TOPIC_NOT_EXIST
+    assert "NoSuch" in topic.remark
+    assert queue.code == negative.code == ResponseCode.INVALID_PARAMETER
+    assert "0 to 1" in queue.remark
+
+
+@pytest.mark.parametrize("options", [{"autoCreateSubscriptionGroup": "false"}])
+async def test_an_unknown_group_is_refused_when_none_are_made(peer: Peer) -> None:
+    await peer.make_topic("T")
+
+    reply = await peer.pull("T", group="strangers")
+
+    assert reply.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    assert "strangers" in reply.remark
+
+
+@pytest.mark.parametrize("options", [{"brokerPermission": "2"}])
+async def test_a_broker_for_writing_only_hands_nothing_out(peer: Peer) -> None:
+    await peer.make_topic("T")
+
+    reply = await peer.pull("T")
+
+    assert (reply.code, reply.fields["forbiddenType"]) == (ResponseCode.NO_PERMISSION, "1")
+
+
+async def test_groups_and_topics_may_be_closed_to_readers(site: Site, peer: Peer) -> None:
+    await peer.make_topic("T")
+    await peer.make_topic("Closed", perm=2)
+    await site.broker.groups.put(GroupConfig(name="off", allows_consuming=False))
+
+    group = await peer.pull("T", group="off")
+    topic = await peer.pull("Closed")
+
+    assert (group.code, group.fields["forbiddenType"]) == (ResponseCode.NO_PERMISSION, "2")
+    assert (topic.code, topic.fields["forbiddenType"]) == (ResponseCode.NO_PERMISSION, "3")
+
+
+# --- on the way -------------------------------------------------------------------------------
+
+
+async def test_a_reset_is_told_once_by_the_next_pull(peer: Peer) -> None:
+    for _ in range(5):
+        await peer.send("T")
+    await peer.heartbeat("c")
+    await peer.pull("T", commit=4)
+    await peer.ask(
+        ResetOffsets(topic="T", group="g", timestamp_ms=Long(0), force=True, offset=Long(2))
+    )
+
+    first, second = await peer.pull("T", 4), await peer.pull("T", 4)
+
+    assert (first.code, first.fields["nextBeginOffset"]) == (OFFSET_MOVED, "2")
+    assert second.code == ResponseCode.SUCCESS
+
+
+async def test_lite_consumers_pull_under_their_own_code(peer: Peer) -> None:
+    await peer.send("T", b"one")
+    asked = request(pull_header("T"))
+    asked.code = RequestCode.LITE_PULL_MESSAGE
+
+    reply = await peer.rpc.invoke(peer.address, asked)
+
+    assert [message.body for message in decode_records(reply.body)] == [b"one"]
+
+
+async def test_the_fast_lane_answers_like_the_port_itself(site: Site, peer: Peer) -> None:
+    lane = await site.connect()
+    lane.address = f"127.0.0.1:{site.broker.port - 2}"
+    await lane.send("T", b"one")
+
+    assert [message.body for message in await lane.read("T")] == [b"one"]
+    assert [message.body for message in await peer.read("T")] == [b"one"]
+
+
+async def test_a_stopped_broker_is_gone(site: Site, peer: Peer) -> None:
+    await peer.send("T")
+
+    await site.broker.stop()
+
+    with pytest.raises(ConnectError):
+        await peer.rpc.invoke(peer.address, request(pull_header("T")), timeout_ms=500)

@@ -1,0 +1,200 @@
+"""Starting, registering, stopping, and what survives a stop and a kill."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from orbitmq.broker.app import DEFAULT_PORT, load_settings
+from orbitmq.broker.ports import find_port
+from orbitmq.clock import ManualClock
+from orbitmq.errors import OrbitError, SettingsError
+from orbitmq.nameserver.app import NameServer
+from orbitmq.nameserver.app import load_settings as load_name_server_settings
+from orbitmq.protocol.codes import ResponseCode
+from orbitmq.protocol.headers import Long
+from orbitmq.protocol.requests.offsets import CommitOffset, GetCommittedOffset
+from orbitmq.transport.config import ServerConfig
+from orbitmq.transport.own_machine import is_free
+from tests.integration.broker.conftest import (
+    Site,
+    crash_image,
+    make_broker,
+    running,
+    until,
+)
+
+
+@asynccontextmanager
+async def name_server(folder: Path, port: int = 0) -> AsyncIterator[NameServer]:
+    flags = {
+        "listenPort": str(port),
+        "bindAddress": "127.0.0.1",
+        "kvConfigPath": str(folder / "kvConfig.json"),
+    }
+    server = NameServer(load_name_server_settings(flags=flags))
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
+def test_the_port_is_that_of_rocketmq_unless_set() -> None:
+    assert load_settings().of(ServerConfig).listen_port == DEFAULT_PORT == 10911
+
+
+# --- ports ------------------------------------------------------------------------------------
+
+
+async def test_port_0_finds_three_neighbours(site: Site) -> None:
+    port = site.broker.port
+
+    assert not is_free("127.0.0.1", port)
+    assert not is_free("127.0.0.1", port - 2)
+    assert is_free("127.0.0.1", port + 1)
+    assert site.broker.advertised == f"127.0.0.1:{port}"
+
+
+async def test_a_fast_lane_in_use_ends_the_start_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    broker = make_broker(tmp_path, ManualClock())
+    lane = broker.port - 2
+    with (
+        socket.create_server(("127.0.0.1", lane)),
+        pytest.raises(OrbitError, match=f"cannot listen on 127.0.0.1:{lane}"),
+    ):
+        await broker.start()
+
+    await broker.stop()
+    assert is_free("127.0.0.1", broker.port)
+    async with running(tmp_path, ManualClock()) as site:
+        peer = await site.connect()
+        assert (await peer.send("T")).code == ResponseCode.SUCCESS
+
+
+async def test_a_store_in_use_ends_the_start(site: Site) -> None:
+    with pytest.raises(OrbitError):
+        await make_broker(site.folder, ManualClock()).start()
+
+
+# --- name servers -----------------------------------------------------------------------------
+
+
+async def test_every_name_server_is_told_of_the_broker_and_of_its_new_topics(
+    tmp_path: Path,
+) -> None:
+    async with name_server(tmp_path) as first, name_server(tmp_path) as second:
+        addresses = f"127.0.0.1:{first.port};127.0.0.1:{second.port}"
+        async with running(tmp_path, ManualClock(), namesrvAddr=addresses) as site:
+            told = [server.routes.route("TBW102") is not None for server in (first, second)]
+            peer = await site.connect()
+            await peer.make_topic("Made")
+            made = [server.routes.route("Made") is not None for server in (first, second)]
+            await peer.send("Sent")
+            await until(lambda: first.routes.route("Sent") is not None)
+            await until(lambda: second.routes.route("Sent") is not None)
+        left = [server.routes.route("Made") is None for server in (first, second)]
+
+    assert told == [True, True]
+    assert made == [True, True]
+    assert left == [True, True]
+
+
+async def test_a_name_server_that_is_down_does_not_keep_the_broker_from_the_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with name_server(tmp_path) as up:
+        address = f"127.0.0.1:{up.port}"
+        async with running(tmp_path, ManualClock(), namesrvAddr=f"127.0.0.1:1;{address}"):
+            assert up.routes.route("TBW102") is not None
+        assert up.routes.route("TBW102") is None
+
+    assert "not registered name server=127.0.0.1:1" in caplog.text
+    assert f" registered name server={address} " in caplog.text
+
+
+async def test_a_name_server_that_comes_back_is_told_at_the_next_interval(tmp_path: Path) -> None:
+    port = find_port("127.0.0.1")
+    clock = ManualClock()
+    async with running(tmp_path, clock, namesrvAddr=f"127.0.0.1:{port}") as site:
+        for _ in range(2):
+            async with name_server(tmp_path, port=port) as server:
+                routes = server.routes
+                before = routes.route("TBW102")
+
+                await site.clock.advance(30_000)
+                await until(lambda routes=routes: routes.route("TBW102") is not None)  # type: ignore[misc]
+
+                assert before is None
+
+
+@pytest.mark.parametrize(("permission", "seen"), [("6", 6), ("4", 4), ("2", 2)])
+async def test_name_servers_see_no_more_than_the_broker_allows(
+    tmp_path: Path, permission: str, seen: int
+) -> None:
+    async with name_server(tmp_path) as server:
+        address = f"127.0.0.1:{server.port}"
+        async with running(
+            tmp_path, ManualClock(), namesrvAddr=address, brokerPermission=permission
+        ) as site:
+            peer = await site.connect()
+            await peer.make_topic("T")
+            route = server.routes.route("T")
+
+            assert route is not None
+            assert [queues.permission for queues in route.queues] == [seen]
+
+
+# --- what survives ----------------------------------------------------------------------------
+
+
+def test_a_slave_is_not_started(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="brokerId=1 makes this broker a slave"):
+        make_broker(tmp_path, ManualClock(), brokerId="1")
+
+
+async def test_everything_survives_a_stop(tmp_path: Path) -> None:
+    async with running(tmp_path, ManualClock()) as site:
+        peer = await site.connect()
+        await peer.make_topic("T", read=3, write=2)
+        await peer.send("T", b"one", queue_id=1)
+        await peer.heartbeat("c")
+        await peer.ask(
+            CommitOffset(consumer_group="g", topic="T", queue_id=1, commit_offset=Long(1))
+        )
+
+    async with running(tmp_path, ManualClock()) as site:
+        peer = await site.connect()
+        topic = site.broker.topics.require("T")
+        assert (topic.read_queues, topic.write_queues) == (3, 2)
+        assert site.broker.groups.get("g") is not None
+        assert [message.body for message in await peer.read("T", queue_id=1)] == [b"one"]
+        offset = await peer.ask(GetCommittedOffset(consumer_group="g", topic="T", queue_id=1))
+        assert offset.fields["offset"] == "1"
+        assert (await peer.send("T", b"two", queue_id=1)).fields["queueOffset"] == "1"
+
+
+async def test_everything_acknowledged_survives_a_kill(tmp_path: Path) -> None:
+    killed = tmp_path / "killed"
+    async with running(tmp_path, ManualClock()) as site:
+        peer = await site.connect()
+        for number in range(20):
+            await peer.send("T", b"%d" % number, queue_id=number % 2)
+        await peer.pull("T", commit=7)
+        await site.clock.advance(5_000)
+        await until((site.folder / "store/config/consumerOffset.json").exists)
+        crash_image(site, killed)
+
+    async with running(killed, ManualClock()) as site:
+        peer = await site.connect()
+        for queue_id in range(2):
+            found = await peer.read("T", queue_id=queue_id)
+            assert [int(message.body) for message in found] == list(range(queue_id, 20, 2))
+        offset = await peer.ask(GetCommittedOffset(consumer_group="g", topic="T", queue_id=0))
+        assert offset.fields["offset"] == "7"

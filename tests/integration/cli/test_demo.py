@@ -1,0 +1,35 @@
+"""`make demo` shows on one screen what the README promises."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+DEMO = Path(__file__).parents[3] / "examples" / "demo.py"
+SCREEN_LINES = 24
+TIMEOUT_S = 30
+
+
+def test_the_demo_sends_delays_filters_and_finds_messages(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(DEMO)],
+        env={"HOME": str(tmp_path), "TMPDIR": str(tmp_path), "COLUMNS": "80"},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    lines = done.stdout.splitlines()
+    assert len(lines) <= SCREEN_LINES
+    for expected in (
+        "a pull of queue 0, everything: a plain one (offset 0), a tagged one (offset 1)",
+        "a pull of queue 0, tag paid: a tagged one (offset 1)",
+        "by key order-7: a tagged one (offset 1)",
+        "the queues of orders: queue 0 from 0 to 2, queue 1 from 0 to 1",
+    ):
+        assert expected in done.stdout
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,163 @@
+"""Delay delivery: when messages move, where to, and what is kept of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from orbitmq.broker.delay.delivery import DelayDelivery
+from orbitmq.broker.delay.progress import DelayProgress
+from orbitmq.clock import ManualClock
+from orbitmq.errors import StoreFencedError
+from orbitmq.model.names import HALF_TOPIC, SCHEDULE_TOPIC
+from orbitmq.store.config import FlushMode
+from orbitmq.store.draft import Draft
+from orbitmq.store.message_store import MessageStore
+from tests.unit.store.stores import message, open_store
+
+LEVELS_MS = (1000, 5000)
+
+
+@asynccontextmanager
+async def delivering(
+    folder: Path, clock: ManualClock, store: MessageStore
+) -> AsyncIterator[tuple[DelayDelivery, list[Draft]]]:
+    progress = DelayProgress(folder / "config", clock=clock)
+    await progress.load()
+    delivered: list[Draft] = []
+    delivery = DelayDelivery(
+        store=store,
+        progress=progress,
+        levels_ms=LEVELS_MS,
+        on_delivered=delivered.append,
+        save_interval_ms=10_000,
+        clock=clock,
+    )
+    delivery.start()
+    try:
+        yield delivery, delivered
+    finally:
+        await delivery.stop()
+
+
+async def moved(clock: ManualClock, delivery: DelayDelivery, *offsets: int) -> None:
+    """Let time pass until the levels have come so far."""
+    async with asyncio.timeout(10):
+        while tuple(delivery.offsets.values()) != offsets:
+            await clock.advance(100)
+
+
+def delayed(level: int, body: bytes = b"body", topic: str = "orders", queue_id: str = "2") -> Draft:
+    return message(
+        body,
+        topic=SCHEDULE_TOPIC,
+        queue_id=level - 1,
+        flag=3,
+        born_ms=77,
+        reconsume_times=4,
+        properties={"DELAY": str(level), "REAL_TOPIC": topic, "REAL_QID": queue_id, "KEYS": "k"},
+    )
+
+
+async def test_a_message_moves_when_it_is_due_and_never_before(tmp_path: Path) -> None:
+    clock = ManualClock()
+    start_ms = clock.now_ms()
+    with open_store(tmp_path, clock=clock) as store:
+        async with delivering(tmp_path, clock, store) as (delivery, delivered):
+            store.put(delayed(1, b"first"))
+            store.put(delayed(2, b"second"))
+
+            await moved(clock, delivery, 1, 0)
+            assert [draft.body for draft in delivered] == [b"first"]
+            await moved(clock, delivery, 1, 1)
+
+            assert [draft.body for draft in delivered] == [b"first", b"second"]
+            store.flush()
+            second, first = store.find("orders", "k")
+            assert (first.topic, first.queue_id, first.flag) == ("orders", 2, 3)
+            assert (first.born_ms, first.reconsume_times) == (77, 4)
+            assert first.properties["REAL_TOPIC"] == "orders"
+            assert first.store_ms >= start_ms + 1000
+            assert second.store_ms >= start_ms + 5000
+
+
+async def test_more_messages_than_one_batch_are_moved_in_order(tmp_path: Path) -> None:
+    clock = ManualClock()
+    with open_store(tmp_path, clock=clock, flush_mode=FlushMode.ASYNC) as store:
+        async with delivering(tmp_path, clock, store) as (delivery, delivered):
+            for number in range(300):
+                store.append(delayed(1, b"%d" % number))
+            store.flush()
+            store.put(delayed(1, b"300"))
+            await moved(clock, delivery, 301, 0)
+
+            assert [int(draft.body) for draft in delivered] == list(range(301))
+
+
+async def test_delivery_goes_on_where_it_was(tmp_path: Path) -> None:
+    clock = ManualClock()
+    with open_store(tmp_path, clock=clock) as store:
+        async with delivering(tmp_path, clock, store) as (delivery, _):
+            store.put(delayed(1, b"before"))
+            await moved(clock, delivery, 1, 0)
+        async with delivering(tmp_path, clock, store) as (delivery, delivered):
+            store.put(delayed(1, b"after"))
+            await moved(clock, delivery, 2, 0)
+
+            assert [draft.body for draft in delivered] == [b"after"]
+
+
+async def test_progress_beyond_the_queue_is_brought_back_to_its_end(tmp_path: Path) -> None:
+    clock = ManualClock()
+    progress = DelayProgress(tmp_path / "config", clock=clock)
+    await progress.load()
+    await progress.save({1: 500})  # type: ignore[dict-item]
+    with open_store(tmp_path, clock=clock) as store:
+        async with delivering(tmp_path, clock, store) as (delivery, delivered):
+            store.put(delayed(1))
+            await moved(clock, delivery, 1, 0)
+
+            assert len(delivered) == 1
+
+
+@pytest.mark.parametrize(("topic", "queue_id"), [("", "0"), ("orders", "x"), (HALF_TOPIC, "0")])
+async def test_a_message_that_cannot_go_anywhere_is_dropped_with_a_word(
+    tmp_path: Path, topic: str, queue_id: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = ManualClock()
+    with open_store(tmp_path, clock=clock) as store:
+        async with delivering(tmp_path, clock, store) as (delivery, delivered):
+            store.put(delayed(1, topic=topic, queue_id=queue_id))
+            store.put(delayed(1, b"next"))
+            await moved(clock, delivery, 2, 0)
+
+            assert [draft.body for draft in delivered] == [b"next"]
+    assert "delayed message dropped" in caplog.text
+
+
+async def test_a_message_waits_while_the_store_takes_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = ManualClock()
+    caplog.set_level(logging.WARNING)
+
+    def refuse(_: Draft) -> None:
+        raise StoreFencedError("the disk is full")
+
+    with open_store(tmp_path, clock=clock) as store:
+        async with delivering(tmp_path, clock, store) as (delivery, delivered):
+            store.put(delayed(1))
+            with monkeypatch.context() as patch:
+                patch.setattr(store, "append", refuse)
+                async with asyncio.timeout(10):
+                    while "delayed message waits" not in caplog.text:
+                        await clock.advance(100)
+                assert (delivered, delivery.offsets[1]) == ([], 0)
+
+            await moved(clock, delivery, 1, 0)
+            assert len(delivered) == 1

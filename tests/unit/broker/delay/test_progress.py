@@ -1,0 +1,53 @@
+"""Progress of the delay queues: its file, in RocketMQ's shape."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from orbitmq import java_json
+from orbitmq.broker.delay.progress import FILE_NAME, DelayProgress
+from orbitmq.clock import ManualClock
+from orbitmq.model.queues import QueueOffset
+
+
+async def loaded(folder: Path) -> DelayProgress:
+    progress = DelayProgress(folder, clock=ManualClock())
+    await progress.load()
+    return progress
+
+
+async def test_levels_go_on_where_they_were_saved(tmp_path: Path) -> None:
+    progress = await loaded(tmp_path)
+    assert progress.offset(3) == 0
+
+    await progress.save({1: QueueOffset(5), 3: QueueOffset(7)})
+    await progress.save({1: QueueOffset(6)})
+
+    again = await loaded(tmp_path)
+    assert [again.offset(level) for level in (1, 2, 3)] == [6, 0, 7]
+
+
+async def test_a_file_of_rocketmq_is_read_number_keys_without_quotes_included(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / FILE_NAME).write_text(
+        '{"dataVersion":{"counter":4,"stateVersion":0,"timestamp":1},"offsetTable":{1:12,18:3}}'
+    )
+
+    progress = await loaded(tmp_path)
+
+    assert (progress.offset(1), progress.offset(18)) == (12, 3)
+
+
+async def test_saving_the_same_again_changes_nothing(tmp_path: Path) -> None:
+    progress = await loaded(tmp_path)
+    await progress.save({1: QueueOffset(5)})
+    before = progress.as_json()
+
+    await progress.save({1: QueueOffset(5)})
+
+    assert progress.as_json() == before
+    document = json.loads(java_json.to_standard(before))
+    assert document["offsetTable"] == {"1": 5}
+    assert document["dataVersion"]["counter"] == 1

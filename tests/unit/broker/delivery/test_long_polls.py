@@ -1,0 +1,106 @@
+"""Long polls: held, tried again when their queue grows, answered at the end of their time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from orbitmq.broker.delivery.long_polls import LongPolls
+from orbitmq.clock import ManualClock, settle
+
+
+@dataclass(eq=False)
+class Peer:
+    closed: bool = False
+
+
+@dataclass(eq=False)
+class Held:
+    topic: str = "orders"
+    queue_id: int = 0
+    deadline_ms: float = 0.0
+    connection: Peer = field(default_factory=Peer)
+
+
+@dataclass(eq=False)
+class Grown:
+    topic: str = "orders"
+    queue_id: int = 0
+
+
+class Answers:
+    """Answers what is in `ready`, and everything that is tried for the last time."""
+
+    def __init__(self) -> None:
+        self.ready: list[Held] = []
+        self.tried: list[tuple[Held, bool]] = []
+
+    def __call__(self, pull: Held, is_last: bool) -> bool:  # noqa: FBT001  # a callback
+        self.tried.append((pull, is_last))
+        return is_last or pull in self.ready
+
+
+def _polls(clock: ManualClock, answers: Answers, held_max: int = 100) -> LongPolls[Held]:
+    return LongPolls(answer=answers, held_max=lambda: held_max, clock=clock)
+
+
+async def test_growth_of_a_queue_has_only_its_own_pulls_tried() -> None:
+    clock, answers = ManualClock(), Answers()
+    polls = _polls(clock, answers)
+    far = clock.monotonic_ms() + 10_000
+    mine, filtered, other = Held(deadline_ms=far), Held(deadline_ms=far), Held(queue_id=1)
+    other.deadline_ms = far
+    for pull in (mine, filtered, other):
+        assert polls.hold(pull)
+    answers.ready = [mine]
+
+    polls.grown([Grown()])
+    polls.grown([Grown()])
+    await settle()
+
+    assert [(pull, last) for pull, last in answers.tried] == [(mine, False), (filtered, False)]
+    assert len(polls) == 2
+
+
+async def test_a_pull_is_answered_when_its_time_is_over() -> None:
+    clock, answers = ManualClock(), Answers()
+    polls = _polls(clock, answers)
+    soon, late = Held(), Held()
+    soon.deadline_ms, late.deadline_ms = clock.monotonic_ms() + 100, clock.monotonic_ms() + 500
+    polls.hold(soon)
+    polls.hold(late)
+
+    await clock.advance(100)
+    polls.expire()
+
+    assert answers.tried == [(soon, True)]
+    assert len(polls) == 1
+
+
+async def test_a_pull_whose_connection_is_gone_is_forgotten() -> None:
+    clock, answers = ManualClock(), Answers()
+    polls = _polls(clock, answers)
+    polls.hold(Held(connection=Peer(closed=True)))
+
+    polls.expire()
+
+    assert len(polls) == 0
+    assert not answers.tried
+
+
+async def test_no_more_are_held_than_allowed() -> None:
+    polls = _polls(ManualClock(), Answers(), held_max=1)
+
+    assert polls.hold(Held())
+    assert not polls.hold(Held())
+
+
+async def test_closing_answers_everybody_and_holds_nobody_any_more() -> None:
+    clock, answers = ManualClock(), Answers()
+    polls = _polls(clock, answers)
+    pull = Held(deadline_ms=clock.monotonic_ms() + 60_000)
+    polls.hold(pull)
+
+    polls.close()
+
+    assert answers.tried == [(pull, True)]
+    assert not polls.hold(Held())

@@ -1,0 +1,104 @@
+"""The tables and the store of a broker, without the broker."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from orbitmq.broker.groups.committed_offsets import CommittedOffsets
+from orbitmq.broker.groups.group_table import GroupTable
+from orbitmq.broker.groups.members import Members
+from orbitmq.broker.statistics.counters import Counters
+from orbitmq.broker.statistics.group_progress import GroupProgress
+from orbitmq.broker.statistics.samples import Samples
+from orbitmq.broker.topics.topic_table import TopicTable
+from orbitmq.clock import ManualClock
+from orbitmq.disk import off_loop
+from orbitmq.model.groups import GroupConfig
+from orbitmq.model.topics import TopicConfig
+from orbitmq.protocol.requests.clients import HeartbeatBody
+from orbitmq.store.message_store import MessageStore
+from orbitmq.transport.connection import Connection
+from tests.unit.broker.groups.clients import new_connection
+from tests.unit.store.stores import config_at, message
+
+
+@dataclass
+class BrokerParts:
+    """What handlers and statistics of a broker work on."""
+
+    folder: Path
+    store: MessageStore
+    clock: ManualClock
+    topics: TopicTable
+    groups: GroupTable
+    members: Members
+    offsets: CommittedOffsets
+    counters: Counters = field(default_factory=Counters)
+
+    @property
+    def progress(self) -> GroupProgress:
+        return GroupProgress(
+            broker_name=lambda: "b",
+            store=self.store,
+            members=self.members,
+            offsets=self.offsets,
+            clock=self.clock,
+        )
+
+    def samples(self) -> Samples:
+        return Samples(
+            self.counters,
+            is_system=self.topics.is_system,
+            knows_topic=self.topics.get,
+            knows_group=self.groups.get,
+            clock=self.clock,
+        )
+
+    async def make_topic(
+        self, name: str = "orders", queues: int = 2, *, order: bool = False
+    ) -> None:
+        await self.topics.put(
+            TopicConfig(name=name, read_queues=queues, write_queues=queues, order=order)
+        )
+
+    async def make_group(self, name: str = "g") -> None:
+        await self.groups.put(GroupConfig(name=name))
+
+    async def put(self, count: int, *, topic: str = "orders", queue_id: int = 0) -> None:
+        for number in range(count):
+            draft = message(b"%d" % number, topic=topic, queue_id=queue_id)
+            await off_loop(self.store.put, draft)
+
+    def join(
+        self, body: HeartbeatBody, *, connection: Connection | None = None, version: int = 479
+    ) -> Connection:
+        """Let a client be heard."""
+        connection = connection or new_connection()
+        self.members.hear(connection, body, language="JAVA", version=version)
+        return connection
+
+
+@asynccontextmanager
+async def broker_parts(folder: Path) -> AsyncIterator[BrokerParts]:
+    """Open a store, and load empty tables."""
+    clock = ManualClock()
+    store = await off_loop(MessageStore, config_at(folder), clock=clock)
+    tables = folder / "config"
+    parts = BrokerParts(
+        folder=folder,
+        store=store,
+        clock=clock,
+        topics=TopicTable(tables, clock=clock),
+        groups=GroupTable(tables, clock=clock),
+        members=Members(clock=clock),
+        offsets=CommittedOffsets(tables, clock=clock),
+    )
+    try:
+        for table in (parts.topics, parts.groups, parts.offsets):
+            await table.load()
+        yield parts
+    finally:
+        await off_loop(store.close)

@@ -1,0 +1,146 @@
+"""Metrics: names, labels and values that a scrape shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from orbitmq.broker.statistics.metrics import Metrics, Tables, Waiting
+from tests.unit.broker.groups.clients import consumer, heartbeat, new_connection, subscription
+from tests.unit.broker.parts import BrokerParts, broker_parts
+
+NODE = {"cluster": "c", "node_type": "broker", "node_id": "b"}
+
+
+def metrics_of(parts: BrokerParts) -> Metrics:
+    return Metrics(
+        permission=lambda: 6,
+        labels=NODE,
+        store=parts.store,
+        store_folder=parts.folder,
+        counters=parts.counters,
+        tables=Tables(
+            topics=parts.topics,
+            groups=parts.groups,
+            members=parts.members,
+            offsets=parts.offsets,
+            progress=parts.progress,
+        ),
+        waiting=Waiting(sends=[1, 2], long_polls=[1], reads=[]),
+        clock=parts.clock,
+    )
+
+
+class Scraped(Collector):
+    """Metrics of one moment, to be asked by name and labels."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._families = list(metrics.families(metrics.copied()))
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+
+    def collect(self) -> list[Metric]:
+        return self._families
+
+    def value(self, name: str, **labels: str) -> float | None:
+        return self._registry.get_sample_value(name, NODE | labels)
+
+
+async def test_messages_are_shown_by_topic_and_by_group(tmp_path: Path) -> None:
+    async with broker_parts(tmp_path) as parts:
+        await parts.make_topic()
+        parts.counters.put("orders").add(3, 300)
+        parts.counters.read("%RETRY%g", "g").add(2, 200)
+        parts.counters.dead_letters("orders", "g").add(1, 100)
+
+        scraped = Scraped(metrics_of(parts))
+
+        labels = {"topic": "orders", "message_type": "unspecified"}
+        of_topic = labels | {"is_system": "false"}
+        assert scraped.value("rocketmq_messages_in_total", **of_topic) == 3
+        assert scraped.value("rocketmq_throughput_in_total", **of_topic) == 300
+        assert scraped.value("rocketmq_message_size_count", **labels) == 3
+        assert scraped.value("rocketmq_message_size_sum", **labels) == 300
+        of_group = {"topic": "%RETRY%g", "consumer_group": "g", "is_system": "false"}
+        assert scraped.value("rocketmq_messages_out_total", **of_group, is_retry="true") == 2
+        assert scraped.value("rocketmq_throughput_out_total", **of_group, is_retry="true") == 200
+        given_up = of_group | {"topic": "orders"}
+        assert scraped.value("rocketmq_send_to_dlq_messages_total", **given_up) == 1
+
+
+async def test_connections_are_shown_by_language_and_version(tmp_path: Path) -> None:
+    async with broker_parts(tmp_path) as parts:
+        group = consumer("g", subscription("orders"))
+        parts.join(heartbeat("one", group, produces=("p",)))
+        parts.join(heartbeat("two", group), connection=new_connection("10.0.0.2:1"))
+
+        scraped = Scraped(metrics_of(parts))
+
+        client = {"language": "java", "version": "v5_3_3", "protocol_type": "remoting"}
+        assert scraped.value("rocketmq_producer_connections", **client) == 1
+        of_group = client | {"consumer_group": "g", "consume_mode": "push", "is_system": "false"}
+        assert scraped.value("rocketmq_consumer_connections", **of_group) == 2
+
+
+async def test_lag_is_shown_of_groups_whether_they_are_online_or_not(tmp_path: Path) -> None:
+    async with broker_parts(tmp_path) as parts:
+        await parts.make_topic()
+        await parts.make_group()
+        await parts.put(5)
+        parts.offsets.commit("g", "orders", 0, 2)
+        parts.offsets.note_pull("g", "orders", 0, "client", 4)
+        await parts.clock.advance(700)
+
+        scraped = Scraped(metrics_of(parts))
+
+        labels = {
+            "consumer_group": "g",
+            "topic": "orders",
+            "is_retry": "false",
+            "is_system": "false",
+        }
+        assert scraped.value("rocketmq_consumer_lag_messages", **labels) == 3
+        assert scraped.value("rocketmq_consumer_inflight_messages", **labels) == 2
+        assert scraped.value("rocketmq_consumer_ready_messages", **labels) == 1
+        assert scraped.value("rocketmq_consumer_lag_latency", **labels) == 700
+        assert scraped.value("rocketmq_consumer_queueing_latency", **labels) == 700
+
+
+async def test_the_broker_and_its_storage_are_shown(tmp_path: Path) -> None:
+    async with broker_parts(tmp_path) as parts:
+        await parts.put(1)
+        await parts.clock.advance(300)
+
+        scraped = Scraped(metrics_of(parts))
+
+        assert scraped.value("rocketmq_broker_permission") == 6
+        assert scraped.value("rocketmq_topic_number") == len(parts.topics.topics)
+        assert scraped.value("rocketmq_consumer_group_number") == len(parts.groups.groups)
+        assert scraped.value("rocketmq_processor_watermark", processor="send") == 2
+        on_disk = {"storage_type": "local", "storage_medium": "disk"}
+        assert scraped.value("rocketmq_storage_flush_behind_bytes", **on_disk) == 0
+        assert scraped.value("rocketmq_storage_dispatch_behind_bytes", **on_disk) == 0
+        assert scraped.value("rocketmq_storage_message_reserve_time", **on_disk) == 300
+        assert (scraped.value("rocketmq_storage_size", **on_disk) or 0) > 0
+
+
+async def test_what_only_this_broker_knows_has_names_of_its_own(tmp_path: Path) -> None:
+    async with broker_parts(tmp_path) as parts:
+        parts.offsets.commit("g", "orders", 0, 5)
+        parts.offsets.note_pull("g", "orders", 0, "owner", 5)
+        parts.offsets.commit("g", "orders", 0, 1, sender="late")
+        parts.join(heartbeat("one", consumer("g", subscription("orders"))))
+        other = consumer("g", subscription("orders", "tag"))
+        parts.join(heartbeat("two", other), connection=new_connection("10.0.0.2:1"))
+        parts.counters.failed_puts += 1
+
+        scraped = Scraped(metrics_of(parts))
+
+        assert scraped.value("orbitmq_refused_commits_total") == 1
+        assert scraped.value("orbitmq_inconsistent_members") == 1
+        assert scraped.value("orbitmq_held_long_polls") == 1
+        assert scraped.value("orbitmq_unconfirmed_sends") == 2
+        assert scraped.value("orbitmq_failed_sends_total") == 1
