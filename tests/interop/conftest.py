@@ -18,9 +18,10 @@ import pytest
 
 from tests.interop import building, processes
 from tests.interop.drivers import Driver, GoDriver, JavaDriver
+from tests.interop.exchanges import Exchange, MakeExchange
 from tests.interop.matrix import Matrix
 from tests.interop.official import OfficialBroker, OfficialNameServer
-from tests.interop.ours import OrbitNameServer
+from tests.interop.ours import OrbitBroker, OrbitNameServer
 from tests.interop.peers import (
     ADMINS,
     BROKERS,
@@ -29,9 +30,11 @@ from tests.interop.peers import (
     NAME_SERVERS,
     REFERENCE_LINE,
     NameServer,
+    OurCluster,
     Peer,
     StartBroker,
     StartNameServer,
+    StartOurCluster,
 )
 
 TEST_TIMEOUT_S = 180
@@ -202,6 +205,49 @@ def brokers(
 
 
 @pytest.fixture(scope="session")
+def new_cluster(new_folder: Callable[[str], Path]) -> Callable[..., OurCluster]:
+    """Makes clusters of ours, with short delays for retries."""
+    numbers = itertools.count(1)
+
+    def make(*, brokers: int = 1, **options: str) -> OurCluster:
+        server = OrbitNameServer(new_folder("name server of our cluster"))
+        names = [f"ours-{next(numbers)}" for _ in range(brokers)]
+        settings = {"messageDelayLevel": "1s 2s 1s 1s 1s 1s", **options}
+        return OurCluster(
+            server,
+            tuple(
+                OrbitBroker(name, new_folder(name), [server.address], settings) for name in names
+            ),
+        )
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def our_cluster(new_cluster: Callable[..., OurCluster]) -> Iterator[OurCluster]:
+    """Our name server with our broker, shared: tests use topics and groups of their own."""
+    made = new_cluster()
+    try:
+        yield made.start()
+    finally:
+        made.stop()
+
+
+@pytest.fixture
+def start_our_cluster(new_cluster: Callable[..., OurCluster]) -> Iterator[StartOurCluster]:
+    """Starts clusters of the test's own, to do harm to or with options of their own."""
+    started: list[OurCluster] = []
+
+    def start(*, brokers: int = 1, **options: str) -> OurCluster:
+        started.append(new_cluster(brokers=brokers, **options))
+        return started[-1].start()
+
+    yield start
+    for made in started:
+        made.stop()
+
+
+@pytest.fixture(scope="session")
 def drivers(new_folder: Callable[[str], Path]) -> Iterator[Callable[[str], Any]]:
     """Starts the driver of a line when it is first asked for."""
     started: dict[str, Driver] = {}
@@ -286,3 +332,25 @@ def _topic_numbers() -> Iterator[int]:
 def new_topic(_topic_numbers: Iterator[int]) -> str:
     """A topic name that no other test uses."""
     return f"interop-topic-{next(_topic_numbers)}"
+
+
+@pytest.fixture
+def exchange_at(client: Driver, new_topic: str) -> Iterator[MakeExchange]:
+    """Makes the test's use of a client at any cluster of ours."""
+    made: list[Exchange] = []
+
+    def make(cluster: OurCluster) -> Exchange:
+        made.append(Exchange(client, cluster, new_topic))
+        return made[-1]
+
+    yield make
+    for exchange in made:
+        exchange.close()
+
+
+@pytest.fixture
+def exchange(exchange_at: MakeExchange, our_cluster: OurCluster) -> Exchange:
+    """The test's use of a client at our shared cluster, with a topic of four queues."""
+    made = exchange_at(our_cluster)
+    made.create_topic()
+    return made

@@ -21,6 +21,11 @@ from tests.interop.processes import ChildProcess
 CALL_TIMEOUT_S = 30
 CONSUME_TIMEOUT_MS = 30_000
 
+# Where a group without offsets starts.
+FIRST = "CONSUME_FROM_FIRST_OFFSET"
+LAST = "CONSUME_FROM_LAST_OFFSET"
+TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
+
 
 class DriverError(Exception):
     """A scenario failed in the client; the message has the client's own words."""
@@ -39,17 +44,22 @@ class Sent:
 class Received:
     """One message as a consumer saw it."""
 
+    topic: str
     body: str
+    body_bytes: int
     tags: str | None
     keys: str | None
+    flag: int
+    record_bytes: int
+    properties: dict[str, str]
     message_id: str
     queue_id: int
+    queue_offset: int
     reconsume_times: int
+    born_ms: int
+    stored_ms: int
+    received_ms: int
     # Shown by the Java driver only.
-    topic: str = ""
-    flag: int = 0
-    properties: dict[str, str] = field(default_factory=dict)
-    born_ms: int = 0
     born_host: str = ""
     store_host: str = ""
 
@@ -66,6 +76,19 @@ class Listed:
     delay_level: int = 0
     # Of a transaction: a name of Java's LocalTransactionState.
     ending: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of one posted message: what the producer was told, or the client's error."""
+
+    error: str = ""
+    status: str = ""
+    message_id: str = ""
+    offset_message_id: str = ""
+    broker: str = ""
+    queue_id: int = -1
+    queue_offset: int = -1
 
 
 class Driver:
@@ -158,13 +181,68 @@ class Driver:
         )
         return [Received(**message) for message in result["messages"]]
 
-    def open_producer(self, producer: str, namesrv: str) -> None:
+    def open_producer(self, producer: str, namesrv: str, **options: Any) -> None:
         """Start a producer that lives on under a name."""
-        self.call("open_producer", producer=producer, namesrv=namesrv, group=f"group-{producer}")
+        self.call(
+            "open_producer",
+            producer=producer,
+            namesrv=namesrv,
+            group=f"group-{producer}",
+            **options,
+        )
 
     def send(self, producer: str, topic: str, count: int) -> Sent:
         """Send messages with an open producer."""
         return Sent(**self.call("send", producer=producer, topic=topic, count=count))
+
+    def post(
+        self, producer: str, messages: Sequence[dict[str, object]], *, mode: str = "sync"
+    ) -> list[Outcome]:
+        """Send messages described one by one with an open producer; a batch has one outcome."""
+        result = self.call("post", producer=producer, messages=messages, mode=mode)
+        return [Outcome(**outcome) for outcome in result["outcomes"]]
+
+    def open_consumer(
+        self,
+        consumer: str,
+        namesrv: str,
+        topic: str,
+        *,
+        group: str,
+        kind: str = "push",
+        expression: str = "*",
+        start: str = FIRST,
+        **options: Any,
+    ) -> None:
+        """Start a consumer that lives on under a name: `push`, `orderly` or `lite`."""
+        self.call(
+            "open_consumer",
+            consumer=consumer,
+            namesrv=namesrv,
+            topic=topic,
+            group=group,
+            kind=kind,
+            expression=expression,
+            start=start,
+            **options,
+        )
+
+    def received(
+        self, consumer: str, count: int, *, timeout_ms: int = CONSUME_TIMEOUT_MS
+    ) -> list[Received]:
+        """All that an open consumer has received, once there are `count` or time is up."""
+        result = self.call(
+            "received",
+            call_timeout_s=CALL_TIMEOUT_S + timeout_ms / 1000,
+            consumer=consumer,
+            count=count,
+            timeout_ms=timeout_ms,
+        )
+        return [Received(**message) for message in result["messages"]]
+
+    def close_consumer(self, consumer: str) -> None:
+        """Shut an open consumer down."""
+        self.call("close_consumer", consumer=consumer)
 
     def close_producer(self, producer: str) -> None:
         """Shut an open producer down."""

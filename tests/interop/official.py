@@ -54,6 +54,7 @@ def java_command(
         "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED",
         "-Djava.security.manager=allow",
         f"-Duser.home={folder}",
+        "-Duser.timezone=UTC",
         f"-Djava.io.tmpdir={folder}",
         f"-Drocketmq.home.dir={folder}",
         f"-Dinterop.log={folder / 'rocketmq.log'}",

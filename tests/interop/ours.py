@@ -1,15 +1,18 @@
-"""Our own name server as a child process, started the way a user starts it."""
+"""Our own name server and broker as child processes, started the way a user starts them."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.interop import wire
+from tests.interop.official import CLUSTER
 from tests.interop.processes import ChildProcess, free_port
 from tests.interop.waiting import wait_until
 
 START_TIMEOUT_S = 30
+REGISTER_TIMEOUT_S = 10
 
 
 class OrbitNameServer:
@@ -35,12 +38,82 @@ class OrbitNameServer:
     def wait_ready(self) -> None:
         """Return once it serves."""
 
-        def serves() -> bool:
-            if not self.process.is_running():
-                raise ChildProcessError(f"our name server ended at start\n{self.process.tail()}")
-            try:
-                return wire.ask(self.address, wire.GET_CLUSTERS).code == wire.SUCCESS
-            except OSError:
-                return False
+        _wait_answering(self.process, self.address, wire.GET_CLUSTERS)
 
-        wait_until(serves, timeout_s=START_TIMEOUT_S, what=f"our name server at {self.address}")
+
+class OrbitBroker:
+    """`orbitmq broker` on a free port, known to `name_servers`; the store lies in its folder."""
+
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        name_servers: Sequence[str],
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name = name
+        self.name_servers = tuple(name_servers)
+        # Beside its own port a broker listens two below (fast lane); one above is for replication.
+        port = free_port(-2, 1)
+        self.address = f"127.0.0.1:{port}"
+        settings = {
+            "brokerClusterName": CLUSTER,
+            "brokerName": name,
+            "brokerIP1": "127.0.0.1",
+            "mappedFileSizeCommitLog": str(16 << 20),
+            "maxHashSlotNum": "10000",
+            "maxIndexNum": "40000",
+            **(options or {}),
+        }
+        self.process = ChildProcess(
+            f"our broker {name}",
+            [
+                str(Path(sys.executable).with_name("orbitmq")),
+                "broker",
+                "--host",
+                "127.0.0.1",
+                "--port",
+                str(port),
+                "--namesrv",
+                ";".join(name_servers),
+                "--store",
+                str(folder / "store"),
+                *(f"--set={key}={value}" for key, value in settings.items()),
+            ],
+            folder,
+            environment={"HOME": str(folder)},
+        )
+
+    def wait_ready(self) -> None:
+        """Return once it serves and every name server knows it."""
+        _wait_answering(self.process, self.address, wire.GET_ALL_TOPIC_CONFIG)
+        wait_until(
+            lambda: all(self.name in wire.broker_names(server) for server in self.name_servers),
+            timeout_s=REGISTER_TIMEOUT_S,
+            what=f"{self.name} registered",
+        )
+
+    def restart(self) -> None:
+        """Start it again on its store and return once it is back."""
+        self.process.start()
+        self.wait_ready()
+
+    def create_topic(self, topic: str, *, queues: int = 4) -> None:
+        """Create a topic on this broker alone, and return once every name server knows it."""
+        wire.create_topic(self.address, topic, queues=queues)
+        for name_server in self.name_servers:
+            wire.wait_route_code(name_server, topic, wire.SUCCESS, timeout_s=REGISTER_TIMEOUT_S)
+
+
+def _wait_answering(process: ChildProcess, address: str, code: int) -> None:
+    """Return once the process answers a request; fail at once when it ends before."""
+
+    def answers() -> bool:
+        if not process.is_running():
+            raise ChildProcessError(f"{process.name} ended at start\n{process.tail()}")
+        try:
+            return wire.ask(address, code).code == wire.SUCCESS
+        except OSError:
+            return False
+
+    wait_until(answers, timeout_s=START_TIMEOUT_S, what=f"{process.name} at {address}")

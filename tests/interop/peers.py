@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from tests.interop.building import LINES, go_version, java_version
 from tests.interop.official import OfficialBroker, OfficialNameServer
-from tests.interop.ours import OrbitNameServer
+from tests.interop.ours import OrbitBroker, OrbitNameServer
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,41 @@ class Peer:
 
     def __str__(self) -> str:
         return f"{self.kind}-{self.version}"
+
+
+@dataclass(frozen=True, slots=True)
+class OurCluster:
+    """Our name server and our brokers."""
+
+    name_server: OrbitNameServer
+    brokers: tuple[OrbitBroker, ...]
+
+    @property
+    def broker(self) -> OrbitBroker:
+        """The first broker, in most clusters the only one."""
+        return self.brokers[0]
+
+    def start(self) -> OurCluster:
+        """Start every process and return once all are ready."""
+        self.name_server.process.start()
+        for broker in self.brokers:
+            broker.process.start()
+        self.name_server.wait_ready()
+        for broker in self.brokers:
+            broker.wait_ready()
+        return self
+
+    def stop(self) -> None:
+        """End every process."""
+        for broker in self.brokers:
+            broker.process.stop()
+        self.name_server.process.stop()
+
+
+class StartOurCluster(Protocol):
+    """Starts a cluster of ours for one test."""
+
+    def __call__(self, *, brokers: int = 1, **options: str) -> OurCluster: ...
 
 
 GO_LINE = "go"

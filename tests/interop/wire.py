@@ -14,8 +14,13 @@ from typing import Any
 
 from tests.interop.waiting import wait_until
 
+PULL = 11
 UPDATE_AND_CREATE_TOPIC = 17
+GET_ALL_TOPIC_CONFIG = 21
 UPDATE_BROKER_CONFIG = 25
+GET_MIN_OFFSET = 31
+GET_MEMBERS = 38
+DELETE_EXPIRED_LOGS = 329
 GET_MAX_OFFSET = 30
 SEND_BACK = 36
 GET_KV_CONFIG = 101
@@ -121,7 +126,13 @@ def wait_route_permissions(
     )
 
 
-def create_topic(broker: str, topic: str, *, queues: int = 4) -> None:
+def members(broker: str, group: str) -> list[str]:
+    """The clients of a group that a broker knows."""
+    answer = ask(broker, GET_MEMBERS, {"consumerGroup": group})
+    return list(answer.body["consumerIdList"]) if answer.code == SUCCESS else []
+
+
+def create_topic(broker: str, topic: str, *, queues: int = 4, permission: int = READ_WRITE) -> None:
     """Create a topic on one broker, which then tells its name servers."""
     answer = ask(
         broker,
@@ -131,7 +142,7 @@ def create_topic(broker: str, topic: str, *, queues: int = 4) -> None:
             "defaultTopic": "TBW102",
             "readQueueNums": str(queues),
             "writeQueueNums": str(queues),
-            "perm": "6",
+            "perm": str(permission),
             "topicFilterType": "SINGLE_TAG",
             "topicSysFlag": "0",
             "order": "false",

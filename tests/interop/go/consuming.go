@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -22,13 +24,25 @@ type consumeArgs struct {
 	TimeoutMs  int    `json:"timeout_ms"`
 }
 
+// Of a larger body only the digest is shown.
+const shownBytesMax = 64 << 10
+
 type received struct {
-	Body           string `json:"body"`
-	Tags           string `json:"tags"`
-	Keys           string `json:"keys"`
-	MessageID      string `json:"message_id"`
-	QueueID        int    `json:"queue_id"`
-	ReconsumeTimes int32  `json:"reconsume_times"`
+	Topic          string            `json:"topic"`
+	Body           string            `json:"body"`
+	BodyBytes      int               `json:"body_bytes"`
+	Tags           string            `json:"tags"`
+	Keys           string            `json:"keys"`
+	Flag           int32             `json:"flag"`
+	RecordBytes    int32             `json:"record_bytes"`
+	Properties     map[string]string `json:"properties"`
+	MessageID      string            `json:"message_id"`
+	QueueID        int               `json:"queue_id"`
+	QueueOffset    int64             `json:"queue_offset"`
+	ReconsumeTimes int32             `json:"reconsume_times"`
+	BornMs         int64             `json:"born_ms"`
+	StoredMs       int64             `json:"stored_ms"`
+	ReceivedMs     int64             `json:"received_ms"`
 }
 
 // consume runs a push consumer until enough messages came or time is up.
@@ -82,12 +96,25 @@ func consume(raw json.RawMessage) (any, error) {
 }
 
 func shown(message *primitive.MessageExt) received {
+	body := string(message.Body)
+	if len(body) > shownBytesMax {
+		body = fmt.Sprintf("sha256:%x", sha256.Sum256(message.Body))
+	}
 	return received{
-		Body:           string(message.Body),
+		Topic:          message.Topic,
+		Body:           body,
+		BodyBytes:      len(message.Body),
 		Tags:           message.GetTags(),
 		Keys:           message.GetKeys(),
+		Flag:           message.Flag,
+		RecordBytes:    message.StoreSize,
+		Properties:     message.GetProperties(),
 		MessageID:      message.MsgId,
 		QueueID:        message.Queue.QueueId,
+		QueueOffset:    message.QueueOffset,
 		ReconsumeTimes: message.ReconsumeTimes,
+		BornMs:         message.BornTimestamp,
+		StoredMs:       message.StoreTimestamp,
+		ReceivedMs:     time.Now().UnixMilli(),
 	}
 }

@@ -36,13 +36,20 @@ var scenarios = map[string]scenario{
 	"send":           sendWithOpen,
 	"close_producer": closeProducer,
 	"consume":        consume,
+	"post":           post,
+	"open_consumer":  openConsumer,
+	"received":       receivedSoFar,
+	"close_consumer": closeConsumer,
 }
+
+const requestBytesMax = 16 << 20
 
 var writing sync.Mutex
 
 func main() {
 	rlog.SetLogLevel("warn")
 	requests := bufio.NewScanner(os.Stdin)
+	requests.Buffer(nil, requestBytesMax)
 	for requests.Scan() {
 		var asked request
 		if err := json.Unmarshal(requests.Bytes(), &asked); err != nil {

@@ -22,6 +22,10 @@ type produceArgs struct {
 	BodyBytes int    `json:"body_bytes"`
 	Tags      string `json:"tags"`
 	Keys      string `json:"keys"`
+
+	CompressAboveBytes int    `json:"compress_above_bytes"`
+	TemplateTopic      string `json:"template_topic"`
+	Retries            *int   `json:"retries"`
 }
 
 type sent struct {
@@ -91,12 +95,27 @@ func closeProducer(raw json.RawMessage) (any, error) {
 }
 
 func startedProducer(args produceArgs) (rocketmq.Producer, error) {
-	made, err := rocketmq.NewProducer(
+	retries := 2
+	if args.Retries != nil {
+		retries = *args.Retries
+	}
+	options := []producer.Option{
 		producer.WithNsResolver(primitive.NewPassthroughResolver(strings.Split(args.Namesrv, ";"))),
 		producer.WithGroupName(args.Group),
 		producer.WithInstanceName(uuid.NewString()),
-		producer.WithRetry(2),
-	)
+		producer.WithRetry(retries),
+		producer.WithQueueSelector(chosenQueue{
+			byKey:  producer.NewHashQueueSelector(),
+			inTurn: producer.NewRoundRobinQueueSelector(),
+		}),
+	}
+	if args.CompressAboveBytes > 0 {
+		options = append(options, producer.WithCompressMsgBodyOverHowmuch(args.CompressAboveBytes))
+	}
+	if args.TemplateTopic != "" {
+		options = append(options, producer.WithCreateTopicKey(args.TemplateTopic))
+	}
+	made, err := rocketmq.NewProducer(options...)
 	if err != nil {
 		return nil, err
 	}

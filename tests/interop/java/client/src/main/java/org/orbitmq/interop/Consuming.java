@@ -4,7 +4,10 @@ import com.alibaba.fastjson.JSONObject;
 import java.net.InetSocketAddress;
 import java.net.SocketAddress;
 import java.nio.charset.StandardCharsets;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
 import java.util.ArrayList;
+import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -25,6 +28,7 @@ import org.apache.rocketmq.common.message.MessageExt;
  */
 final class Consuming {
     private static final int HEARTBEAT_INTERVAL_MS = 2_000;
+    private static final int SHOWN_BYTES_MAX = 64 << 10;
 
     private Consuming() {
     }
@@ -67,21 +71,26 @@ final class Consuming {
         }
     }
 
-    /** What a test may want to know of a message. */
+    /** A message as the test sees it; of a large body there is only the digest. */
     static JSONObject shown(MessageExt message) {
         // A body without bytes is read as none.
         byte[] body = message.getBody() == null ? new byte[0] : message.getBody();
         JSONObject shown = new JSONObject();
         shown.put("topic", message.getTopic());
-        shown.put("body", new String(body, StandardCharsets.UTF_8));
+        shown.put("body", text(body));
+        shown.put("body_bytes", body.length);
         shown.put("tags", message.getTags());
         shown.put("keys", message.getKeys());
         shown.put("flag", message.getFlag());
+        shown.put("record_bytes", message.getStoreSize());
         shown.put("properties", message.getProperties());
         shown.put("message_id", message.getMsgId());
         shown.put("queue_id", message.getQueueId());
+        shown.put("queue_offset", message.getQueueOffset());
         shown.put("reconsume_times", message.getReconsumeTimes());
         shown.put("born_ms", message.getBornTimestamp());
+        shown.put("stored_ms", message.getStoreTimestamp());
+        shown.put("received_ms", System.currentTimeMillis());
         shown.put("born_host", host(message.getBornHost()));
         shown.put("store_host", host(message.getStoreHost()));
         return shown;
@@ -89,5 +98,17 @@ final class Consuming {
 
     private static String host(SocketAddress address) {
         return ((InetSocketAddress) address).getAddress().getHostAddress();
+    }
+
+    static String text(byte[] body) {
+        if (body.length <= SHOWN_BYTES_MAX) {
+            return new String(body, StandardCharsets.UTF_8);
+        }
+        try {
+            byte[] digest = MessageDigest.getInstance("SHA-256").digest(body);
+            return "sha256:" + HexFormat.of().formatHex(digest);
+        } catch (NoSuchAlgorithmException impossible) {
+            throw new IllegalStateException(impossible);
+        }
     }
 }

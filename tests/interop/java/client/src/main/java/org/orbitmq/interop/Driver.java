@@ -34,6 +34,8 @@ public final class Driver {
         Producing.register(scenarios);
         Transacting.register(scenarios);
         Consuming.register(scenarios);
+        Consumers.register(scenarios);
+        Loading.register(scenarios);
         Admin.register(scenarios);
         Filtering.register(scenarios);
     }

@@ -29,6 +29,7 @@ final class Producing {
         scenarios.put("produce_listed", Producing::produceListed);
         scenarios.put("open_producer", Producing::open);
         scenarios.put("send", args -> send(OPEN.get(args.getString("producer")), args));
+        scenarios.put("post", args -> Posting.post(OPEN.get(args.getString("producer")), args));
         scenarios.put("close_producer", Producing::close);
     }
 
@@ -110,6 +111,18 @@ final class Producing {
         producer.setInstanceName(UUID.randomUUID().toString());
         if (args.containsKey("route_poll_ms")) {
             producer.setPollNameServerInterval(args.getIntValue("route_poll_ms"));
+        }
+        if (args.containsKey("compress_above_bytes")) {
+            producer.setCompressMsgBodyOverHowmuch(args.getIntValue("compress_above_bytes"));
+        }
+        if (args.containsKey("body_bytes_max")) {
+            producer.setMaxMessageSize(args.getIntValue("body_bytes_max"));
+        }
+        if (args.containsKey("template_topic")) {
+            producer.setCreateTopicKey(args.getString("template_topic"));
+        }
+        if (args.containsKey("retries")) {
+            producer.setRetryTimesWhenSendFailed(args.getIntValue("retries"));
         }
         producer.start();
         return producer;

@@ -1,0 +1,95 @@
+"""Load on our broker while it is killed again and again: nothing acknowledged is lost.
+
+Environment:
+    ORBITMQ_LOAD_KILLS  how often the broker is killed; 3 without it
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.interop.drivers import JavaDriver
+from tests.interop.peers import CLIENTS, StartOurCluster
+from tests.interop.waiting import wait_until
+
+KILLS = int(os.environ.get("ORBITMQ_LOAD_KILLS", "3"))
+TIMEOUT_S = 120 + 15 * KILLS
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(TIMEOUT_S)]
+
+PRODUCERS = 64
+CONSUMERS = 16
+QUEUES = 32
+ACKED_BETWEEN_KILLS = 500
+PROGRESS_TIMEOUT_S = 30
+DRAIN_TIMEOUT_MS = 30_000
+
+
+@pytest.fixture
+def loader(new_folder: Callable[[str], Path]) -> Iterator[JavaDriver]:
+    """A driver of its own: its clients look for their queues every second, not every twenty."""
+    made = JavaDriver(
+        "v5",
+        new_folder("driver of load"),
+        properties=[
+            "rocketmq.client.rebalance.waitInterval=1000",
+            "rocketmq.client.rebalance.lockInterval=1000",
+        ],
+    )
+    yield made.start()
+    made.stop()
+
+
+@pytest.mark.scenario("peer", f"our broker: {PRODUCERS} producers, {CONSUMERS} consumers, kills")
+@pytest.mark.parametrize("peer", CLIENTS[1:2], ids=str)
+def test_every_acknowledged_message_is_received_in_order_though_the_broker_is_killed(
+    peer: object,  # noqa: ARG001  # names the scenario
+    loader: JavaDriver,
+    start_our_cluster: StartOurCluster,
+    new_topic: str,
+) -> None:
+    cluster = start_our_cluster()
+    broker = cluster.broker
+    broker.create_topic(new_topic, queues=QUEUES)
+    loader.call(
+        "load_start",
+        load=new_topic,
+        namesrv=cluster.name_server.address,
+        topic=new_topic,
+        group=f"group-{new_topic}",
+        broker=broker.name,
+        queues=QUEUES,
+        producers=PRODUCERS,
+        consumers=CONSUMERS,
+        pause_ms=20,
+    )
+
+    def wait_for_more() -> None:
+        target = loader.call("load_progress", load=new_topic)["acked"] + ACKED_BETWEEN_KILLS
+        wait_until(
+            lambda: loader.call("load_progress", load=new_topic)["acked"] >= target,
+            timeout_s=PROGRESS_TIMEOUT_S,
+            what=f"{target} messages acknowledged",
+        )
+
+    wait_for_more()
+    for _ in range(KILLS):
+        broker.process.kill()
+        broker.restart()
+        wait_for_more()
+    verdict = loader.call(
+        "load_stop",
+        call_timeout_s=DRAIN_TIMEOUT_MS / 1000 + 30,
+        load=new_topic,
+        timeout_ms=DRAIN_TIMEOUT_MS,
+    )
+
+    assert verdict["faults"] == [], verdict
+    assert verdict["missing"] == 0, verdict
+    assert verdict["acked"] > (KILLS + 1) * ACKED_BETWEEN_KILLS
+    # Producers met the kills.
+    assert verdict["failed"] > 0

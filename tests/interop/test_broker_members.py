@@ -1,0 +1,96 @@
+"""Groups of official consumers at our broker: members come and go, offsets are set by hand."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from tests.interop import wire
+from tests.interop.drivers import JavaDriver
+from tests.interop.exchanges import Exchange, bodies, texts
+from tests.interop.waiting import wait_until
+
+pytestmark = pytest.mark.interop
+
+MEMBERS_TIMEOUT_S = 10
+MESSAGES = 80
+
+
+def wait_members(exchange: Exchange, count: int) -> None:
+    """Return once the broker knows this many members of the group."""
+    wait_until(
+        lambda: len(wire.members(exchange.cluster.broker.address, exchange.group)) == count,
+        timeout_s=MEMBERS_TIMEOUT_S,
+        what=f"{count} members of {exchange.group}",
+    )
+
+
+@pytest.mark.scenario("client", "our broker: members join and leave")
+def test_nothing_is_lost_when_members_join_and_leave(exchange: Exchange) -> None:
+    sent = 0
+
+    def post() -> None:
+        nonlocal sent
+        exchange.post(*bodies(MESSAGES, first=sent))
+        sent += MESSAGES
+
+    exchange.subscribe("a")
+    post()
+    exchange.received(MESSAGES, "a")
+    exchange.subscribe("b")
+    wait_members(exchange, 2)
+    shared = 0
+    # The broker tells the first member at once; by itself it would look after 20 s.
+    while not exchange.received(1, "b", timeout_ms=200):
+        shared += 1
+        assert shared <= 20, "the second member got no queue"
+        post()
+    by_leaver = exchange.received(0, "a")
+    exchange.leave("a")
+    wait_members(exchange, 1)
+    post()
+    wait_until(
+        lambda: (
+            {m.body for m in by_leaver} | {m.body for m in exchange.received(0, "b")}
+            >= {f"message {number}" for number in range(sent)}
+        ),
+        timeout_s=30,
+        what=f"all {sent} messages received by one of both",
+    )
+
+    by_other = exchange.received(0, "b")
+    counts = Counter(message.body for message in by_leaver + by_other)
+    twice = {body for body, count in counts.items() if count > 1}
+    places = {(m.queue_id, m.body) for m in by_leaver if m.body in twice}
+    # A queue that moved may bring again what its last owner had not committed, nothing else.
+    assert {body for _, body in places} == twice
+    assert max(counts.values()) <= 2
+
+
+@pytest.mark.scenario("client", "our broker: offsets reset by time")
+def test_group_goes_back_when_its_offsets_are_reset(
+    exchange: Exchange, drivers: Callable[[str], JavaDriver]
+) -> None:
+    exchange.subscribe()
+    exchange.post(*bodies(4))
+    (first, *_) = sorted(exchange.received(4), key=lambda message: message.stored_ms)
+    exchange.leave()
+    wait_members(exchange, 0)
+
+    drivers("v5").mqadmin(
+        "resetOffsetByTime",
+        "-n",
+        exchange.name_server,
+        "-g",
+        exchange.group,
+        "-t",
+        exchange.topic,
+        "-s",
+        str(first.stored_ms),
+    )
+    exchange.subscribe("again")
+    received = exchange.received(4, "again")
+
+    assert texts(received) == [f"message {number}" for number in range(4)]
