@@ -188,7 +188,7 @@ class Driver:
             producer=producer,
             namesrv=namesrv,
             group=f"group-{producer}",
-            **options,
+            **options,  # type: ignore[arg-type]  # options of any kind, none of them the time limit
         )
 
     def send(self, producer: str, topic: str, count: int) -> Sent:
@@ -224,7 +224,7 @@ class Driver:
             kind=kind,
             expression=expression,
             start=start,
-            **options,
+            **options,  # type: ignore[arg-type]  # options of any kind, none of them the time limit
         )
 
     def received(
@@ -262,6 +262,7 @@ class JavaDriver(Driver):
     """The Java client and tools of one line."""
 
     def __init__(self, line: str, folder: Path, properties: Sequence[str] = ()) -> None:
+        self.line = line
         super().__init__(
             ChildProcess(
                 f"Java driver {line}",

@@ -29,11 +29,13 @@ PROGRESS_TIMEOUT_S = 30
 DRAIN_TIMEOUT_MS = 30_000
 
 
-@pytest.fixture
-def loader(new_folder: Callable[[str], Path]) -> Iterator[JavaDriver]:
+@pytest.fixture(params=CLIENTS[1:2], ids=str)
+def loader(
+    request: pytest.FixtureRequest, new_folder: Callable[[str], Path]
+) -> Iterator[JavaDriver]:
     """A driver of its own: its clients look for their queues every second, not every twenty."""
     made = JavaDriver(
-        "v5",
+        request.param.line,
         new_folder("driver of load"),
         properties=[
             "rocketmq.client.rebalance.waitInterval=1000",
@@ -44,13 +46,9 @@ def loader(new_folder: Callable[[str], Path]) -> Iterator[JavaDriver]:
     made.stop()
 
 
-@pytest.mark.scenario("peer", f"our broker: {PRODUCERS} producers, {CONSUMERS} consumers, kills")
-@pytest.mark.parametrize("peer", CLIENTS[1:2], ids=str)
+@pytest.mark.scenario("loader", f"our broker: {PRODUCERS} producers, {CONSUMERS} consumers, kills")
 def test_every_acknowledged_message_is_received_in_order_though_the_broker_is_killed(
-    peer: object,  # noqa: ARG001  # names the scenario
-    loader: JavaDriver,
-    start_our_cluster: StartOurCluster,
-    new_topic: str,
+    loader: JavaDriver, start_our_cluster: StartOurCluster, new_topic: str
 ) -> None:
     cluster = start_our_cluster()
     broker = cluster.broker
