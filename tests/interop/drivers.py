@@ -188,7 +188,7 @@ class Driver:
             producer=producer,
             namesrv=namesrv,
             group=f"group-{producer}",
-            **options,  # type: ignore[arg-type]  # options of any kind, none of them the time limit
+            **options,
         )
 
     def send(self, producer: str, topic: str, count: int) -> Sent:
@@ -224,7 +224,7 @@ class Driver:
             kind=kind,
             expression=expression,
             start=start,
-            **options,  # type: ignore[arg-type]  # options of any kind, none of them the time limit
+            **options,
         )
 
     def received(
