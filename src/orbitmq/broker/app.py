@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from orbitmq.broker.admission import Admission
 from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.confirmations import Confirmations
 from orbitmq.broker.delay.delivery import DelayDelivery
@@ -18,7 +19,7 @@ from orbitmq.broker.groups.committed_offsets import CommittedOffsets
 from orbitmq.broker.groups.group_table import GroupTable
 from orbitmq.broker.groups.members import Members
 from orbitmq.broker.groups.queue_locks import QueueLocks
-from orbitmq.broker.handlers.clients import ClientRequests
+from orbitmq.broker.handlers.clients import ClientListener, ClientRequests
 from orbitmq.broker.handlers.committed_offsets import CommittedOffsetRequests
 from orbitmq.broker.handlers.groups import GroupRequests
 from orbitmq.broker.handlers.locks import LockRequests
@@ -32,7 +33,7 @@ from orbitmq.broker.handlers.retries import Retries
 from orbitmq.broker.handlers.sending import Sending
 from orbitmq.broker.handlers.statistics import StatisticsRequests
 from orbitmq.broker.handlers.topics import TopicRequests
-from orbitmq.broker.hot_path import HotPath, PlainTopic, plain_topic
+from orbitmq.broker.hot_path import HotPath
 from orbitmq.broker.ports import FAST_LANE, REPLICATION, find_port
 from orbitmq.broker.refusals import code_of
 from orbitmq.broker.registration import Registration
@@ -46,6 +47,7 @@ from orbitmq.broker.statistics.runtime import Runtime
 from orbitmq.broker.statistics.samples import SAMPLE_INTERVAL_MS, Samples
 from orbitmq.broker.storing import Storing
 from orbitmq.broker.topics.attributes import STORAGE, STORAGE_MEMORY
+from orbitmq.broker.topics.plain_topics import PlainTopics
 from orbitmq.broker.topics.system_topics import system_topics
 from orbitmq.broker.topics.topic_table import TopicTable
 from orbitmq.clock import SystemClock
@@ -53,9 +55,7 @@ from orbitmq.disk import off_loop
 from orbitmq.errors import SettingsError
 from orbitmq.lifecycle import OwnedTasks, Periodic, RunOnce
 from orbitmq.model import property_names
-from orbitmq.model.topics import Permission
 from orbitmq.model.unique_ids import UniqueIds
-from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.registration import RegisterBroker
 from orbitmq.settings import Role, Settings
@@ -76,7 +76,6 @@ if TYPE_CHECKING:
     from orbitmq.clock import Clock
     from orbitmq.settings import Changed
     from orbitmq.store.draft import Draft
-    from orbitmq.transport.connection import Connection
     from orbitmq.transport.request_loop import Handler
 
 log = logging.getLogger(__name__)
@@ -117,7 +116,6 @@ class Broker:
         self._config_file = config_file
         self._state = RunOnce("the broker")
         self._opened = AsyncExitStack()
-        self._accepting = False
         server = settings.of(ServerConfig)
         self.port = server.listen_port or find_port(server.bind_address)
         config = settings.of(BrokerConfig)
@@ -159,7 +157,9 @@ class Broker:
         )
         self.prometheus: Prometheus | None = None
         self._delay_progress = DelayProgress(folder, clock=self._clock)
-        self._plain_topics: dict[bytes, PlainTopic] = {}
+        self._plain_topics = PlainTopics(
+            self.topics, self.counters, permission=lambda: self._config().permission
+        )
 
     @property
     def advertised(self) -> str:
@@ -211,7 +211,7 @@ class Broker:
         closing.callback(self._stop_accepting)
         await self._rpc.start()
         closing.push_async_callback(self._rpc.stop)
-        self._accepting = True
+        self._admission.is_open = True
         closing.push_async_callback(self.registration.stop)
         await self.registration.start()
         log.info(
@@ -233,7 +233,7 @@ class Broker:
             log.info("broker stopped name=%s", self._config().broker_name)
 
     def _stop_accepting(self) -> None:
-        self._accepting = False
+        self._admission.is_open = False
         self._long_polls.close()
 
     # --- putting it together ------------------------------------------------------------------
@@ -260,6 +260,9 @@ class Broker:
             is_fenced=lambda: self.store.is_fenced,
             timeout_ms=store_config.flush_timeout_ms,
             clock=clock,
+        )
+        self._admission = Admission(
+            config=self._config, confirmations=self._confirmations, clock=clock
         )
         self._confirmations.on_released = self.counters.put_waits.note_round
         self.store.on_flushed(self._confirmations.flushed)
@@ -315,7 +318,7 @@ class Broker:
         for family in (
             Sending(
                 config=self._config,
-                why_not=self._why_not,
+                why_not=self._admission.why_not,
                 topics=self.topics,
                 groups=self.groups,
                 locks=self.locks,
@@ -382,8 +385,8 @@ class Broker:
             confirmations=self._confirmations,
             pulls=pulls,
             replies=SendReplies(region=config.region, trace_on=config.trace_on),
-            plain_topic=self._plain_topic,
-            accepts_sends=lambda: self._why_not() is None,
+            plain_topic=self._plain_topics.find,
+            accepts_sends=self._admission.accepts,
             marks=marks,
             clock=clock,
         )
@@ -490,36 +493,6 @@ class Broker:
             enable_acting_master=False,
         )
 
-    def _why_not(self) -> tuple[ResponseCode, str] | None:
-        config = self._config()
-        if not self._accepting:
-            return ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST] the broker is stopping"
-        if config.accept_sends_ms and self._clock.now_ms() < config.accept_sends_ms:
-            return (
-                ResponseCode.SYSTEM_ERROR,
-                f"sends are taken from {config.accept_sends_ms} on "
-                "(startAcceptSendRequestTimeStamp)",
-            )
-        if config.fast_failure and len(self._confirmations) >= config.unconfirmed_max:
-            return (
-                ResponseCode.SYSTEM_BUSY,
-                f"[OVERLOAD] {len(self._confirmations)} sends wait for the disk, the oldest for "
-                f"{self._confirmations.oldest_wait_ms:.0f} ms; the limit is "
-                f"sendThreadPoolQueueCapacity={config.unconfirmed_max}",
-            )
-        return None
-
-    def _plain_topic(self, name: bytes) -> PlainTopic | None:
-        found = self._plain_topics.get(name)
-        if found is None:
-            text = name.decode()
-            topic = self.topics.get(text)
-            if topic is not None and self._config().permission & Permission.WRITE:
-                found = plain_topic(topic, self.counters.put(text))
-                if found is not None:
-                    self._plain_topics[name] = found
-        return found
-
     def _place(self, name: str) -> None:
         """Keep a topic in memory or on disk, as its attributes say."""
         topic = self.topics.get(name)
@@ -531,36 +504,19 @@ class Broker:
             self.store.keep_on_disk(name)
 
     def _topics_changed(self, names: frozenset[str]) -> None:
+        self._plain_topics.forget(names)
         for name in names:
-            self._plain_topics.pop(name.encode(), None)
             self._place(name)
         changed = [topic for name in names if (topic := self.topics.get(name)) is not None]
-        if changed and self._accepting:
+        if changed and self._admission.is_open:
             self.registration.topics_changed(changed)
 
     def _options_changed(self, _: Changed) -> None:
         # What the broker allows is part of what the hot path remembers of a topic.
-        self._plain_topics.clear()
+        self._plain_topics.forget_all()
         self.store.change_options(
             store=self._settings.of(StoreConfig), retention=self._settings.of(RetentionConfig)
         )
 
     def _count_delivered(self, draft: Draft) -> None:
         self.counters.put(draft.topic).add(1, len(draft.body))
-
-
-class ClientListener:
-    """Tells the clients' handler of connections that close."""
-
-    def __init__(self, clients: ClientRequests) -> None:
-        self._clients = clients
-
-    def on_open(self, connection: Connection) -> None:
-        """Nothing is known of a connection before its first heartbeat."""
-
-    def on_idle(self, connection: Connection) -> None:
-        """A connection that is idle is about to be closed."""
-
-    def on_close(self, connection: Connection, _error: Exception | None) -> None:
-        """Take the client out of its groups."""
-        self._clients.connection_lost(connection)

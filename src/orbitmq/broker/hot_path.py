@@ -15,11 +15,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from orbitmq.broker.send_replies import SendReply
-from orbitmq.broker.topics.attributes import STORAGE, STORAGE_MEMORY
 from orbitmq.errors import OrbitError, ProtocolError
-from orbitmq.model.names import BROKER_ONLY_TOPICS, is_group_topic
 from orbitmq.model.queues import PhysicalOffset
-from orbitmq.model.topics import MULTI_TAG, Permission
 from orbitmq.protocol.command import ONEWAY_FLAG
 from orbitmq.protocol.frame import frame_end
 from orbitmq.protocol.hot_headers import PullFields, decode_hot_header
@@ -36,25 +33,14 @@ if TYPE_CHECKING:
     from orbitmq.broker.confirmations import Confirmations
     from orbitmq.broker.delivery.pulls import Pulls
     from orbitmq.broker.send_replies import SendReplies
-    from orbitmq.broker.statistics.counters import Counter
+    from orbitmq.broker.topics.plain_topics import PlainTopic
     from orbitmq.clock import Clock
-    from orbitmq.model.topics import TopicConfig
     from orbitmq.protocol.frame import Encoding
     from orbitmq.protocol.hot_headers import HotHeader
     from orbitmq.protocol.plain_sends import PlainSend
     from orbitmq.store.message_store import MessageStore
     from orbitmq.transport.connection import Connection
     from orbitmq.transport.request_loop import RequestLoop
-
-
-class PlainTopic:
-    """What the hot path knows of a topic that plain messages can be sent to."""
-
-    __slots__ = ("counter", "queues")
-
-    def __init__(self, topic: TopicConfig, counter: Counter) -> None:
-        self.queues = max(topic.read_queues, topic.write_queues)
-        self.counter = counter
 
 
 class HotPath:
@@ -209,20 +195,6 @@ class HotPath:
             self._store.request_flush()
         else:
             self._store.publish()
-
-
-def plain_topic(topic: TopicConfig | None, counter: Counter) -> PlainTopic | None:
-    """Say what the hot path needs to know of a topic; None when sends to it are special."""
-    if (
-        topic is None
-        or not topic.permission & Permission.WRITE
-        or is_group_topic(topic.name)
-        or topic.name in BROKER_ONLY_TOPICS
-        or topic.filter_type == MULTI_TAG
-        or topic.attributes.get(STORAGE) == STORAGE_MEMORY
-    ):
-        return None
-    return PlainTopic(topic, counter)
 
 
 @lru_cache(maxsize=65_536)

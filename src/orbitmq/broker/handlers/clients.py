@@ -245,3 +245,20 @@ def _shown(client: Client) -> ClientConnection:
         language=client.language,
         version=client.version,
     )
+
+
+class ClientListener:
+    """Tells the clients' handler of connections that close."""
+
+    def __init__(self, clients: ClientRequests) -> None:
+        self._clients = clients
+
+    def on_open(self, connection: Connection) -> None:
+        """Nothing is known of a connection before its first heartbeat."""
+
+    def on_idle(self, connection: Connection) -> None:
+        """A connection that is idle is about to be closed."""
+
+    def on_close(self, connection: Connection, _error: Exception | None) -> None:
+        """Take the client out of its groups."""
+        self._clients.connection_lost(connection)
