@@ -41,7 +41,12 @@ class Header(NamedTuple):
     begin_offset: int
     end_offset: int
     slots_used: int
-    next: int
+    # As it is written; see `next_entry`.
+    written_next: int
+
+    def overlaps(self, begin_ms: int, end_ms: int) -> bool:
+        """Whether messages of the time range may be in the file."""
+        return self.begin_ms <= end_ms and self.end_ms >= begin_ms
 
 
 def key_hash(topic: str, key: str) -> int:
@@ -97,17 +102,7 @@ class KeyIndex:
     @property
     def header(self) -> Header:
         """How far the file is filled; a file that was let go says what it said last."""
-        begin_ms, end_ms, begin_offset, end_offset, slots_used, number = HEADER.unpack_from(
-            self._view
-        )
-        return Header(
-            begin_ms,
-            end_ms,
-            begin_offset,
-            end_offset,
-            slots_used,
-            next_entry(number, self._entries_max),
-        )
+        return Header._make(HEADER.unpack_from(self._view))
 
     @property
     def begin_ms(self) -> int:
@@ -127,7 +122,7 @@ class KeyIndex:
     @property
     def next(self) -> int:
         """The number of the next entry."""
-        return self.header.next
+        return next_entry(self.header.written_next, self._entries_max)
 
     @property
     def is_full(self) -> bool:
@@ -151,7 +146,7 @@ class KeyIndex:
                 begin_offset=before.end_offset,
                 end_offset=before.end_offset,
                 slots_used=0,
-                next=1,
+                written_next=1,
             )
         )
 
@@ -192,10 +187,13 @@ class KeyIndex:
         if len(view) == HEADER_BYTES:
             return  # The file was let go.
         (number,) = SLOT.unpack_from(view, HEADER_BYTES + hashed % self._slots * SLOT_BYTES)
+        if number <= 0:
+            return
         # Read after the slot, so that at most the newest entry is not counted yet, though complete.
         filled = self.header
+        newest = min(next_entry(filled.written_next, self._entries_max), self._entries_max - 1)
         # The chain of a slot is finite: each entry points at an older one.
-        while 0 < number <= min(filled.next, self._entries_max - 1):
+        while 0 < number <= newest:
             entry_hash, offset, seconds, previous = ENTRY.unpack_from(
                 view, self._entries_at + number * ENTRY_BYTES
             )
@@ -208,11 +206,6 @@ class KeyIndex:
             if previous >= number:
                 return
             number = previous
-
-    def overlaps(self, begin_ms: int, end_ms: int) -> bool:
-        """Whether messages of the time range may be in the file."""
-        filled = self.header
-        return filled.begin_ms <= end_ms and filled.end_ms >= begin_ms
 
     def sync(self) -> None:
         """Put the file on disk."""

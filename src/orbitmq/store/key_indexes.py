@@ -143,9 +143,10 @@ class KeyIndexes:
         """Find physical offsets of messages that may have the key, newest first."""
         hashed = key_hash(topic, key)
         for file in reversed(self._files):
-            if file.overlaps(begin_ms, end_ms):
+            filled = file.header
+            if filled.overlaps(begin_ms, end_ms):
                 yield from file.find(hashed, begin_ms, end_ms)
-            if file.begin_ms < begin_ms:
+            if filled.begin_ms < begin_ms:
                 return
 
     # --- deleting -----------------------------------------------------------------------------

@@ -142,8 +142,8 @@ def test_a_file_is_restored_although_its_records_are_deleted(tmp_path: Path) -> 
     assert index.restore(3, lambda _: None)
 
     assert (index.begin_ms, index.end_ms) == (5_000, 9_999)
-    assert index.overlaps(9_000, 10_000)
-    assert not index.overlaps(20_000, 30_000)
+    assert index.header.overlaps(9_000, 10_000)
+    assert not index.header.overlaps(20_000, 30_000)
 
 
 def test_a_file_of_another_size_is_refused(tmp_path: Path) -> None:
