@@ -34,6 +34,7 @@ from orbitmq.broker.handlers.sending import Sending
 from orbitmq.broker.handlers.statistics import StatisticsRequests
 from orbitmq.broker.handlers.topics import TopicRequests
 from orbitmq.broker.hot_path import HotPath
+from orbitmq.broker.plain_topics import PlainTopics
 from orbitmq.broker.ports import FAST_LANE, REPLICATION, find_port
 from orbitmq.broker.refusals import code_of
 from orbitmq.broker.registration import Registration
@@ -47,7 +48,6 @@ from orbitmq.broker.statistics.runtime import Runtime
 from orbitmq.broker.statistics.samples import SAMPLE_INTERVAL_MS, Samples
 from orbitmq.broker.storing import Storing
 from orbitmq.broker.topics.attributes import STORAGE, STORAGE_MEMORY
-from orbitmq.broker.topics.plain_topics import PlainTopics
 from orbitmq.broker.topics.system_topics import system_topics
 from orbitmq.broker.topics.topic_table import TopicTable
 from orbitmq.clock import SystemClock

@@ -32,8 +32,8 @@ from orbitmq.transport.request_loop import FRAMES_PER_TURN
 if TYPE_CHECKING:
     from orbitmq.broker.confirmations import Confirmations
     from orbitmq.broker.delivery.pulls import Pulls
+    from orbitmq.broker.plain_topics import PlainTopic
     from orbitmq.broker.send_replies import SendReplies
-    from orbitmq.broker.topics.plain_topics import PlainTopic
     from orbitmq.clock import Clock
     from orbitmq.protocol.frame import Encoding
     from orbitmq.protocol.hot_headers import HotHeader

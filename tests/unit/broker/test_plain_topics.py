@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from orbitmq.broker.plain_topics import PlainTopics, is_plain
 from orbitmq.broker.statistics.counters import Counters
-from orbitmq.broker.topics.plain_topics import PlainTopics, is_plain
 from orbitmq.broker.topics.topic_table import TopicTable
 from orbitmq.clock import ManualClock
 from orbitmq.model.topics import TopicConfig
