@@ -364,6 +364,36 @@ async def test_a_reset_is_told_once_by_the_next_pull(peer: Peer) -> None:
     assert second.code == ResponseCode.SUCCESS
 
 
+async def test_a_held_pull_is_told_of_a_reset_at_once(site: Site, peer: Peer) -> None:
+    for _ in range(5):
+        await peer.send("T")
+    await peer.heartbeat("c")
+    pull = asyncio.create_task(peer.pull("T", 5, hold_ms=15_000))
+    await parked(site)
+
+    await peer.ask(
+        ResetOffsets(topic="T", group="g", timestamp_ms=Long(0), force=True, offset=Long(2))
+    )
+    told = await pull
+
+    assert (told.code, told.fields["nextBeginOffset"]) == (OFFSET_MOVED, "2")
+    assert (await peer.pull("T", 2)).code == ResponseCode.SUCCESS
+
+
+async def test_a_pull_that_begins_where_the_reset_went_is_served(peer: Peer) -> None:
+    for _ in range(5):
+        await peer.send("T")
+    await peer.heartbeat("c")
+    await peer.ask(
+        ResetOffsets(topic="T", group="g", timestamp_ms=Long(0), force=True, offset=Long(2))
+    )
+
+    served, later = await peer.pull("T", 2), await peer.pull("T", 4)
+
+    assert served.code == ResponseCode.SUCCESS
+    assert later.code == ResponseCode.SUCCESS
+
+
 async def test_lite_consumers_pull_under_their_own_code(peer: Peer) -> None:
     await peer.send("T", b"one")
     asked = request(pull_header("T"))

@@ -119,7 +119,7 @@ async def test_a_name_server_that_is_down_does_not_keep_the_broker_from_the_othe
     assert f" registered name server={address} " in caplog.text
 
 
-async def test_a_name_server_that_comes_back_is_told_at_the_next_interval(tmp_path: Path) -> None:
+async def test_a_name_server_that_comes_back_is_told_within_a_second(tmp_path: Path) -> None:
     port = find_port("127.0.0.1")
     clock = ManualClock()
     async with running(tmp_path, clock, namesrvAddr=f"127.0.0.1:{port}") as site:
@@ -128,7 +128,7 @@ async def test_a_name_server_that_comes_back_is_told_at_the_next_interval(tmp_pa
                 routes = server.routes
                 before = routes.route("TBW102")
 
-                await site.clock.advance(30_000)
+                await site.clock.advance(1000)
                 await until(lambda routes=routes: routes.route("TBW102") is not None)  # type: ignore[misc]
 
                 assert before is None

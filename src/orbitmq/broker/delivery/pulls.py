@@ -135,7 +135,9 @@ class Pulls:
         if member is not None:
             self._offsets.note_pull(asked.group, asked.topic, asked.queue_id, member, asked.offset)
         reset_offset = self._offsets.take_reset(asked.group, asked.topic, asked.queue_id)
-        if reset_offset is not None:
+        # A member that joined after the reset begins there, and has nothing to be told: a client
+        # that is told of a moved offset lets go of the queue for ten seconds and more.
+        if reset_offset is not None and reset_offset != asked.offset:
             return self._reset_reply(pull, reset_offset)
         if self._store.is_far_behind(asked.topic, asked.queue_id, asked.offset):
             return self._read_later(pull)
