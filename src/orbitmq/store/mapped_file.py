@@ -14,6 +14,7 @@ import errno
 import mmap
 import os
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +34,7 @@ class MappedFile:
         self._lock = threading.Lock()
         self._descriptor: Descriptor | None = None
         self._view: memoryview | None = None
+        self._apart_from: int | None = None
         self._closed = False
 
     @classmethod
@@ -79,7 +81,10 @@ class MappedFile:
                 if self._view is None:
                     access = mmap.ACCESS_WRITE if descriptor.writable else mmap.ACCESS_READ
                     mapped = mmap.mmap(descriptor.number, self.file_bytes, access=access)
-                    self._view = memoryview(mapped)
+                    view = memoryview(mapped)
+                    if self._apart_from is not None:
+                        _advise_apart(view, self._apart_from)
+                    self._view = view
                 view = self._view
         return view
 
@@ -102,11 +107,22 @@ class MappedFile:
         except (FileNotFoundError, StateError):
             return b""
 
+    def keep_pages_apart(self, at: int) -> None:
+        """From `at` on have every page brought into memory on its own, while the file is awake.
+
+        The system writes pages together that it brought in together: up to 2 MiB for every byte
+        changed. Single ones cost a quarter of a microsecond more for each 300 bytes.
+        """
+        self._apart_from = at
+        if self._view is not None:
+            _advise_apart(self._view, at)
+
     def touch(self, at: int, end: int) -> None:
         """Bring pages into memory without changing them, and without holding the GIL."""
         descriptor = self._open()
-        for start in range(at, min(end, self.file_bytes), _CHUNK_BYTES):
-            os.pread(descriptor.number, min(end - start, _CHUNK_BYTES), start)
+        with nullcontext() if self._apart_from is None else descriptor.not_reading_ahead():
+            for start in range(at, min(end, self.file_bytes), _CHUNK_BYTES):
+                os.pread(descriptor.number, min(end - start, _CHUNK_BYTES), start)
 
     def clear(self, at: int) -> None:
         """Make everything from `at` on zero."""
@@ -124,6 +140,7 @@ class MappedFile:
     def rest(self) -> None:
         """Let descriptor and mapping go until they are needed again."""
         with self._lock:
+            self._apart_from = None
             self._descriptor = self._view = None
 
     def close(self) -> None:
@@ -147,6 +164,13 @@ class MappedFile:
                     self._descriptor = _open_as_allowed(self.path)
                 descriptor = self._descriptor
         return descriptor
+
+
+def _advise_apart(view: memoryview, at: int) -> None:
+    mapped = view.obj
+    assert isinstance(mapped, mmap.mmap)
+    first_page = at // mmap.PAGESIZE * mmap.PAGESIZE
+    mapped.madvise(mmap.MADV_RANDOM, first_page)
 
 
 def _open_as_allowed(path: Path) -> Descriptor:

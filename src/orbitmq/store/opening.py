@@ -18,6 +18,7 @@ from orbitmq.errors import SettingsError
 from orbitmq.model.queues import PhysicalOffset
 from orbitmq.store.checkpoint import Checkpoint
 from orbitmq.store.commit_log import CommitLog
+from orbitmq.store.config import FlushMode
 from orbitmq.store.consume_queues import ConsumeQueues
 from orbitmq.store.delay_levels import parse_delay_levels
 from orbitmq.store.deleted_topics import DeletedTopics
@@ -77,7 +78,12 @@ def _commit_log(root: Path, config: StoreConfig) -> CommitLog:
             "files of the log",
             hint="name another folder in storePathCommitLog",
         )
-    return CommitLog(folders, config.log_file_bytes, read_only_folders=read_only)
+    return CommitLog(
+        folders,
+        config.log_file_bytes,
+        read_only_folders=read_only,
+        synced_often=config.flush_mode is FlushMode.SYNC,
+    )
 
 
 @dataclass(slots=True, kw_only=True)

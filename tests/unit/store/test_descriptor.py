@@ -71,13 +71,16 @@ def test_clearing_writes_only_where_something_is(
     assert sum(written) <= 64 * 1024
 
 
+@pytest.mark.parametrize("read_before", [0, 16], ids=["untouched", "read ahead before"])
 def test_clearing_reads_nothing_of_what_was_allocated_and_never_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read_before: int
 ) -> None:
     descriptor = Descriptor(tmp_path / "file", os.O_RDWR | os.O_CREAT)
     os.posix_fallocate(descriptor.number, 0, 64 << 20)
     descriptor.pwrite(b"keep", 4096)
     descriptor.sync()
+    for at in range(read_before):
+        descriptor.pread(1 << 20, at << 20)
     read: list[int] = []
     pread = os.pread
 

@@ -112,6 +112,36 @@ def test_rewriting_changes_nothing(tmp_path: Path) -> None:
     assert bytes(file.view) == bytes(range(256)) * 32
 
 
+@pytest.mark.parametrize("is_mapped", [False, True])
+def test_a_byte_written_among_pages_apart_does_not_take_its_neighbours_to_disk(
+    tmp_path: Path, *, is_mapped: bool
+) -> None:
+    file = MappedFile.create(tmp_path / "0", 0, 64 << 20)
+    if is_mapped:
+        assert file.view
+    file.keep_pages_apart(100)
+    for at in range(0, 32 << 20, 1 << 20):
+        file.view[at : at + (1 << 20)] = bytes(1 << 20)
+        file.touch(at, at + (4 << 20))
+    file.sync()
+    before = _bytes_to_disk()
+
+    for number in range(8):
+        file.view[(32 << 20) + number] = 1
+        file.sync()
+
+    assert _bytes_to_disk() - before <= 8 * 64 * 1024
+
+
+def _bytes_to_disk() -> int:
+    """What this process has given the disk to write so far."""
+    for line in Path("/proc/self/io").read_text().splitlines():
+        name, _, number = line.partition(": ")
+        if name == "write_bytes":
+            return int(number)
+    raise AssertionError("the system does not count what is written")
+
+
 def test_a_reader_never_reads_another_file_while_files_come_and_go(tmp_path: Path) -> None:
     files = [MappedFile.create(tmp_path / str(n), 0, 4096) for n in range(8)]
     for number, file in enumerate(files):
