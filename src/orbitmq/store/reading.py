@@ -152,9 +152,10 @@ class QueueReader:
         result = Read(
             status=ReadStatus.NO_MATCHED_MESSAGE, next_offset=offset, start=start, end=end
         )
-        entries = queue.entries(
-            offset, max(self._config.scan_bytes_max // ENTRY_BYTES, count_max, 1)
-        )
+        scanned = max(count_max, 1)
+        if tag_filter is not None or record_filter is not None:
+            scanned = max(scanned, self._config.scan_bytes_max // ENTRY_BYTES)
+        entries = queue.entries(offset, scanned)
         if not entries:
             result.status = ReadStatus.OFFSET_FOUND_NULL
             per_file = queue.entries_per_file
@@ -192,8 +193,13 @@ class QueueReader:
         missed = ReadStatus.NO_MATCHED_MESSAGE
         for physical_offset, record_bytes, tag_hash in ENTRY.iter_unpack(entries):
             near = log_end - physical_offset <= near_bytes
+            count_max, bytes_max = limits.near if near else limits.far
             # Never before the first record, however large it is.
-            if records and limits.are_reached(len(records), taken_bytes, record_bytes, near=near):
+            if records and (
+                len(records) >= count_max
+                or taken_bytes + record_bytes > bytes_max
+                or taken_bytes >= limits.stop_bytes
+            ):
                 break
             number += 1  # type: ignore[assignment]  # Perf: see above
             scanned = physical_offset
@@ -255,26 +261,18 @@ class QueueReader:
 
 
 class _Limits:
-    """How much one read may return: near the end of the log, and far behind it."""
+    """How much one read may return: messages and bytes, near the end of the log and far behind."""
 
-    __slots__ = ("_far", "_near", "_stop_bytes")
+    __slots__ = ("far", "near", "stop_bytes")
 
     def __init__(self, config: StoreConfig, count_max: int, bytes_max: int) -> None:
-        self._near = (
+        self.near = (
             min(count_max, config.memory_count_max),
             min(bytes_max, config.memory_bytes_max),
         )
-        self._far = min(count_max, config.disk_count_max), min(bytes_max, config.disk_bytes_max)
-        self._stop_bytes = max(bytes_max, _READ_BYTES_MIN)
-
-    def are_reached(self, count: int, taken_bytes: int, record_bytes: int, *, near: bool) -> bool:
-        """Whether a record more would be too much."""
-        count_max, bytes_max = self._near if near else self._far
-        return (
-            count >= count_max
-            or taken_bytes + record_bytes > bytes_max
-            or taken_bytes >= self._stop_bytes
-        )
+        self.far = min(count_max, config.disk_count_max), min(bytes_max, config.disk_bytes_max)
+        # No record more is taken from here on, wherever it lies.
+        self.stop_bytes = max(bytes_max, _READ_BYTES_MIN)
 
 
 def _outside(
