@@ -50,7 +50,7 @@ docs: setup  ## Write the generated pages anew
 wheel: setup  ## Build the wheel and the source package into dist/
 	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m build --outdir dist
 
-bench: setup  ## Run every benchmark; that of calls short
+bench: setup  ## Run every benchmark; those of servers short
 	$(BIN)/python -m benchmarks.append
 	$(BIN)/python -m benchmarks.scan
 	$(BIN)/python -m benchmarks.store_append
@@ -59,6 +59,10 @@ bench: setup  ## Run every benchmark; that of calls short
 	$(BIN)/python -m benchmarks.store_memory
 	$(BIN)/python -m benchmarks.store_recovery
 	$(BIN)/python -m benchmarks.rpc_round_trip --rounds 3 --seconds 1 --output .cache/rpc_round_trip.json
+	$(BIN)/python -m benchmarks.broker_send --rounds 3 --seconds 1 --output .cache/broker_send.json
+	$(BIN)/python -m benchmarks.broker_pull --rounds 3 --seconds 1 --output .cache/broker_pull.json
+	$(BIN)/python -m benchmarks.broker_latency --rounds 3 --seconds 1 --output .cache/broker_latency.json
+	$(BIN)/python -m benchmarks.broker_start --rounds 1 --output .cache/broker_start.json
 
 soak: setup  ## Run the long campaigns and write docs/soak/
 	$(BIN)/python -m scripts.soak_name_server

@@ -1,4 +1,4 @@
-"""Runs the load generator: compiles it when needed, and measures a server while it is under load."""
+"""Runs the programs that make load: compiles them when needed, measures a server meanwhile."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -18,7 +19,8 @@ from orbitmq.protocol.command import Command
 from orbitmq.protocol.frame import Encoding
 
 HERE: Final = Path(__file__).parent
-SOURCE: Final = HERE / "load_generator.c"
+GENERATOR: Final = HERE / "load_generator.c"
+SHARED_SOURCE: Final = HERE / "wire.h"
 CACHE: Final = HERE.parent / ".cache"
 
 CALLS_MAX: Final = 500_000_000
@@ -26,8 +28,9 @@ _COMPILE_TIMEOUT_S: Final = 60
 _READY_TIMEOUT_S: Final = 60
 # Beside the load itself: the last replies, and a machine that is busy with something else.
 _EXTRA_S: Final = 60
-_FIRST_OPAQUE: Final = 100_000_000
-_BINARY_OPAQUE_AT: Final = 13
+# What the programs replace in every request: its opaque, and the end of each unique id.
+OPAQUE_MARK: Final = 100_000_000
+SERIAL_MARK: Final = "#" * 12
 
 
 class LoadError(Exception):
@@ -41,7 +44,19 @@ class Workload:
     name: str
     connections: int
     in_flight: int
-    encoding: Encoding
+    encoding: Encoding = Encoding.JSON
+    # How many messages one call carries.
+    messages: int = 1
+
+
+class Latencies(msgspec.Struct, frozen=True):
+    """How long something took, by the share that took no longer."""
+
+    p50_us: float
+    p90_us: float
+    p99_us: float
+    p999_us: float
+    max_us: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,11 +64,13 @@ class Slice:
     """What one stretch of load showed."""
 
     calls: int
+    # Made before, to connect; they count for nothing, but what they sent is stored.
+    first_calls: int
     seconds: float
     server_cpu_seconds: float
+    server_written_bytes: int
     generator_cpu_seconds: float
-    p50_us: float
-    p99_us: float
+    latency: Latencies
     body_bytes: int
 
     @property
@@ -71,99 +88,136 @@ class _Printed(msgspec.Struct):
     """What the load generator prints at its end."""
 
     calls: int
+    first_calls: int
     seconds: float
-    errors: int
-    p50_us: float
-    p99_us: float
     body_bytes: int
     generator_cpu_seconds: float
+    latency: Latencies
 
 
-class Frames:
-    """Request frames of equal length in a file, with the place of the opaque in each."""
-
-    def __init__(self, requests: list[Command], file: Path) -> None:
-        frames: list[bytes] = []
-        for request in requests:
-            request.opaque = _FIRST_OPAQUE
-            frames.append(request.encode())
-        self.file = file
-        self.frame_bytes = len(frames[0])
-        self.encoding = requests[0].encoding
-        if self.encoding is Encoding.JSON:
-            self.opaque_at = frames[0].index(str(_FIRST_OPAQUE).encode())
-        else:
-            self.opaque_at = _BINARY_OPAQUE_AT
-        assert {len(frame) for frame in frames} == {self.frame_bytes}
-        file.write_bytes(b"".join(frames))
+def write_frames(requests: Sequence[Command], file: Path) -> Path:
+    """Write the requests that a server is loaded with, in turn, to a file."""
+    for request in requests:
+        request.opaque = OPAQUE_MARK
+    file.write_bytes(b"".join(request.encode() for request in requests))
+    return file
 
 
-def compiled() -> Path:
-    """Compile the load generator unless that is done, and return the program."""
+def compiled(source: Path = GENERATOR) -> Path:
+    """Compile a program that makes load unless that is done, and return it."""
     compiler = shutil.which("cc")
     if compiler is None:
         raise LoadError("the load generator needs a C compiler: cc was not found")
-    source_hash = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]
-    program = CACHE / f"load_generator-{source_hash}"
+    text = source.read_bytes() + SHARED_SOURCE.read_bytes()
+    program = CACHE / f"{source.stem}-{hashlib.sha256(text).hexdigest()[:16]}"
     if not program.exists():
         CACHE.mkdir(exist_ok=True)
         half_done = program.with_suffix(f".{os.getpid()}")
         done = subprocess.run(
-            [compiler, "-O2", "-Wall", "-Wextra", "-o", str(half_done), str(SOURCE)],
+            [compiler, "-O2", "-Wall", "-Wextra", "-o", str(half_done), str(source)],
             capture_output=True,
             text=True,
             timeout=_COMPILE_TIMEOUT_S,
             check=False,
         )
         if done.returncode:
-            raise LoadError(f"the load generator does not compile\n{done.stderr}")
+            raise LoadError(f"{source.name} does not compile\n{done.stderr}")
         half_done.replace(program)
     return program
 
 
-async def load(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What a program that made load printed, and what that cost the server."""
+
+    printed: bytes
+    server_cpu_seconds: float
+    server_written_bytes: int
+
+
+async def run(
+    command: Sequence[object],
     *,
-    port: int,
     server_pid: int,
-    workload: Workload,
-    frames: Frames,
     seconds: float,
-    calls_max: int = CALLS_MAX,
-) -> Slice:
-    """Load the server on a port of 127.0.0.1, and say what that cost its process."""
-    generator = await asyncio.create_subprocess_exec(
-        compiled(),
-        *(str(part) for part in (port, workload.connections, workload.in_flight)),
-        *(str(part) for part in (seconds, calls_max, frames.file, frames.frame_bytes)),
-        str(frames.opaque_at),
-        frames.encoding.name.lower(),
+    what: str,
+    settle: Callable[[bytes], None] | None = None,
+) -> Run:
+    """Run a program that loads a server, and say what that cost the server's process.
+
+    The cost is read once `settle`, given what the program printed, has returned.
+    """
+    program = await asyncio.create_subprocess_exec(
+        *(str(part) for part in command),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
     try:
-        assert generator.stdout is not None
+        assert program.stdout is not None
         async with asyncio.timeout(_READY_TIMEOUT_S):
-            ready = await generator.stdout.readline()
+            ready = await program.stdout.readline()
         server = psutil.Process(server_pid)
-        cpu_before = cpu_seconds(server)
+        cpu_before, written_before = cpu_seconds(server), written_bytes(server)
         async with asyncio.timeout(seconds + _EXTRA_S):
-            printed, complaint = await generator.communicate(b"go\n")
-        cpu_after = cpu_seconds(server)
+            printed, complaint = await program.communicate(b"go\n")
     finally:
-        if generator.returncode is None:
-            generator.kill()
-            await generator.wait()
-    if generator.returncode or ready != b"ready\n":
-        raise LoadError(f"{workload.name}: {complaint.decode().strip()}")
-    result = msgspec.json.decode(printed, type=_Printed)
+        if program.returncode is None:
+            program.kill()
+            await program.wait()
+    if program.returncode or ready != b"ready\n":
+        raise LoadError(f"{what}: {complaint.decode(errors='replace').strip()}")
+    if settle is not None:
+        settle(printed)
+    return Run(
+        printed=printed,
+        server_cpu_seconds=cpu_seconds(server) - cpu_before,
+        server_written_bytes=written_bytes(server) - written_before,
+    )
+
+
+async def load(  # noqa: PLR0913  # by name, from few places
+    *,
+    port: int,
+    server_pid: int,
+    workload: Workload,
+    frames: Path,
+    seconds: float,
+    calls_max: int = CALLS_MAX,
+    first_serial: int = 0,
+    records: int = 0,
+    settle: Callable[[int], None] | None = None,
+) -> Slice:
+    """Load the server on a port of 127.0.0.1, and say what that cost its process.
+
+    `settle` is given the number of calls made, and returns once the server has done its work.
+    """
+
+    def settled(printed: bytes) -> None:
+        result = msgspec.json.decode(printed, type=_Printed)
+        if settle is not None:
+            settle(result.calls + result.first_calls)
+
+    made = await run(
+        [
+            compiled(),
+            *(port, workload.connections, workload.in_flight, seconds, calls_max),
+            *(frames, first_serial, records),
+        ],
+        server_pid=server_pid,
+        seconds=seconds,
+        what=workload.name,
+        settle=settled,
+    )
+    result = msgspec.json.decode(made.printed, type=_Printed)
     return Slice(
         calls=result.calls,
+        first_calls=result.first_calls,
         seconds=result.seconds,
-        server_cpu_seconds=cpu_after - cpu_before,
+        server_cpu_seconds=made.server_cpu_seconds,
+        server_written_bytes=made.server_written_bytes,
         generator_cpu_seconds=result.generator_cpu_seconds,
-        p50_us=result.p50_us,
-        p99_us=result.p99_us,
+        latency=result.latency,
         body_bytes=result.body_bytes,
     )
 
@@ -177,3 +231,8 @@ def cpu_seconds(process: psutil.Process) -> float:
             *(child.cpu_times() for child in process.children(recursive=True)),
         )
     )
+
+
+def written_bytes(process: psutil.Process) -> int:
+    """Bytes that a process has given the disk to write, pages of mapped files included."""
+    return int(process.io_counters().write_bytes)

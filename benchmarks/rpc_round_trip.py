@@ -29,7 +29,7 @@ import msgspec
 import psutil
 
 from benchmarks import name_servers, official_servers
-from benchmarks.load import HERE, Frames, Slice, Workload, load
+from benchmarks.load import HERE, Slice, Workload, load, write_frames
 from benchmarks.name_servers import NameServer, Registration
 from orbitmq.clock import SystemClock
 from orbitmq.model.versions import OUR_VERSION
@@ -85,7 +85,9 @@ class Measurement:
         self.measured: list[Measured] = []
         self._registration = registration
         self._frames = {
-            workload.name: Frames(_route_requests(workload.encoding), folder / f"frames-{number}")
+            workload.name: write_frames(
+                _route_requests(workload.encoding), folder / f"frames-{number}"
+            )
             for number, workload in enumerate(WORKLOADS)
         }
 
@@ -203,8 +205,8 @@ def summary(measured: Sequence[Measured], references: Sequence[str]) -> list[dic
             "server_cpu_us_per_call": low_median_high(
                 [part.server_cpu_us_per_call for part in own]
             ),
-            "p50_us": statistics.median(part.p50_us for part in own),
-            "p99_us": statistics.median(part.p99_us for part in own),
+            "p50_us": statistics.median(part.latency.p50_us for part in own),
+            "p99_us": statistics.median(part.latency.p99_us for part in own),
             "generator_cores": statistics.median(
                 part.generator_cpu_seconds / part.seconds for part in own
             ),

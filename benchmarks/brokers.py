@@ -1,0 +1,156 @@
+"""The brokers that benchmarks compare: ours, and the official one where its jars are."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from benchmarks.official_servers import official_lines, with_flags
+from tests.interop import wire
+from tests.interop.building import java_version
+from tests.interop.official import OfficialBroker
+from tests.interop.ours import OrbitBroker, OrbitNameServer
+from tests.interop.waiting import wait_until
+
+OURS: Final = "OrbitMQ"
+ASYNC: Final = "ASYNC_FLUSH"
+SYNC: Final = "SYNC_FLUSH"
+QUEUES: Final = 8
+# A fourth of what RocketMQ's own start script gives a broker, and no touching of all of it at
+# start: several run at once here. What is measured never comes near the end of it.
+JVM_FLAGS: Final = ("-Xms2g", "-Xmx2g", "-XX:MaxDirectMemorySize=1g")
+# RocketMQ's own sizes, where the interop suite has smaller ones.
+FILE_SIZES: Final = {
+    "mappedFileSizeCommitLog": str(1024 * 1024 * 1024),
+    "mappedFileSizeConsumeQueue": str(300_000 * 20),
+    "maxHashSlotNum": "5000000",
+    "maxIndexNum": "20000000",
+}
+_SETTLE_TIMEOUT_S: Final = 30
+
+
+class StoredError(Exception):
+    """A broker did not store what it said, or stored what nobody sent."""
+
+
+class BrokerUnderLoad:
+    """One broker as a child process on 127.0.0.1, with one way to flush."""
+
+    def __init__(self, server: str, flush: str, broker: OrbitBroker | OfficialBroker) -> None:
+        self.server = server
+        self.flush = flush
+        self.broker = broker
+
+    @property
+    def is_official(self) -> bool:
+        """Whether it is RocketMQ's."""
+        return self.server != OURS
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+        return self.broker.address
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        return int(self.address.rpartition(":")[2])
+
+    @property
+    def pid(self) -> int:
+        """The number of its process."""
+        return self.broker.process.popen.pid
+
+    def create_topic(self, topic: str, *, queues: int = QUEUES) -> None:
+        """Create a topic."""
+        wire.create_topic(self.address, topic, queues=queues)
+
+    def ends(self, topic: str, *, queues: int = QUEUES) -> list[int]:
+        """Where the queues of a topic end, for readers."""
+        return [wire.max_offset(self.address, topic, queue_id) for queue_id in range(queues)]
+
+    def wait_stored(self, topic: str, stored: int) -> None:
+        """Return once readers see exactly so many messages of a topic; fail when they never do."""
+        with contextlib.suppress(TimeoutError):
+            wait_until(
+                lambda: sum(self.ends(topic)) >= stored, timeout_s=_SETTLE_TIMEOUT_S, what=topic
+            )
+        seen = sum(self.ends(topic))
+        if seen != stored:
+            raise StoredError(
+                f"{self.server}, {self.flush}: replies and first calls say that {stored} messages "
+                f"of {topic} are stored; its queues hold {seen}"
+            )
+
+
+def official_name(line: str) -> str:
+    """How tables call the official broker of a line."""
+    return f"RocketMQ {java_version(line, 'server')}"
+
+
+def newest_line(*, without: bool = False) -> str | None:
+    """The newest release line whose broker can be run; says so when there is none."""
+    if without:
+        return None
+    lines = official_lines()
+    if not lines:
+        print("without the official broker: its jars come with the interop suite (INTEROP=1)")
+        return None
+    return lines[0]
+
+
+def our_broker(folder: Path, name_server: str, flush: str) -> BrokerUnderLoad:
+    """Our broker, as `orbitmq broker` starts it."""
+    broker = OrbitBroker(
+        f"ours-{flush}", folder, [name_server], {**FILE_SIZES, "flushDiskType": flush}
+    )
+    return BrokerUnderLoad(OURS, flush, broker)
+
+
+def official_broker(line: str, folder: Path, name_server: str, flush: str) -> BrokerUnderLoad:
+    """The official broker of a line, with RocketMQ's own file sizes."""
+    broker = OfficialBroker(
+        line, f"official-{flush}", folder, [name_server], {**FILE_SIZES, "flushDiskType": flush}
+    )
+    broker.process.command = with_flags(broker.process.command, JVM_FLAGS)
+    return BrokerUnderLoad(official_name(line), flush, broker)
+
+
+@contextlib.contextmanager
+def running_name_server(folder: Path) -> Iterator[str]:
+    """Our name server, for all brokers; its address."""
+    server = OrbitNameServer(folder)
+    server.process.start()
+    try:
+        server.wait_ready()
+        yield server.address
+    finally:
+        server.process.kill()
+
+
+@contextlib.contextmanager
+def running_brokers(
+    line: str | None, flushes: Sequence[str], folder: Path, topics: Sequence[str]
+) -> Iterator[list[BrokerUnderLoad]]:
+    """Our brokers and the official ones, one for each way to flush, each with these topics."""
+    with running_name_server(folder / "name-server") as name_server:
+        brokers = [our_broker(folder / f"ours-{flush}", name_server, flush) for flush in flushes]
+        if line is not None:
+            brokers += [
+                official_broker(line, folder / f"official-{flush}", name_server, flush)
+                for flush in flushes
+            ]
+        try:
+            for broker in brokers:
+                broker.broker.process.start()
+            for broker in brokers:
+                broker.broker.wait_ready()
+                for topic in topics:
+                    broker.create_topic(topic)
+            yield brokers
+        finally:
+            for broker in brokers:
+                # Its folder is thrown away: nothing that it could save matters.
+                broker.broker.process.kill()

@@ -1,0 +1,60 @@
+"""Writes the tables of docs/performance.md from the results that are kept.
+
+Run it when they have changed: `python -m benchmarks.performance_page`.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from benchmarks import broker_latency, broker_pull, broker_rounds, broker_send, broker_start
+from benchmarks.rounds import RESULTS
+
+PAGE: Final = Path(__file__).parent.parent / "docs" / "performance.md"
+_BLOCK: Final = re.compile(r"(<!-- (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_COLUMNS: Final = {
+    "broker_send": broker_send.COLUMNS,
+    "broker_pull": broker_pull.COLUMNS,
+    "broker_latency": broker_latency.COLUMNS,
+}
+
+
+def table_of(name: str) -> str:
+    """The table of one benchmark, with a line that says when and where it was measured."""
+    results: dict[str, Any] = msgspec.json.decode((RESULTS / f"{name}.json").read_bytes())
+    facts = results["environment"]
+    before, after = facts["load_average_before"], facts["load_average_after"]
+    peers = "".join(f", RocketMQ {version}" for version in facts.get("rocketmq", ()))
+    where = (
+        f"{facts['date']}, OrbitMQ {facts['orbitmq']} on {facts['python']}{peers}; "
+        f"{facts['cores']} cores, {facts['processor']}, {facts['system']}; load average "
+        f"{before[0]} before and {after[0]} after"
+    )
+    plan = results.get("plan")
+    if plan is not None:
+        where += (
+            f"; {plan['rounds']} rounds of {plan['seconds']:g} s a slice, "
+            f"{plan['java_warm_up_seconds']:g} s of warm-up for Java"
+        )
+    rows = results["summary"]
+    columns = _COLUMNS.get(name)
+    shown = broker_start.table(rows) if columns is None else broker_rounds.table(rows, columns)
+    return f"{where}.\n\n{shown}\n"
+
+
+def with_tables(page: str) -> str:
+    """The page with every table made anew."""
+    return _BLOCK.sub(lambda found: f"{found[1]}{table_of(found[2])}{found[3]}", page)
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(with_tables(PAGE.read_text()))
+
+
+if __name__ == "__main__":
+    main()
