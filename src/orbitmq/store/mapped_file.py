@@ -170,7 +170,9 @@ def _advise_apart(view: memoryview, at: int) -> None:
     mapped = view.obj
     assert isinstance(mapped, mmap.mmap)
     first_page = at // mmap.PAGESIZE * mmap.PAGESIZE
-    mapped.madvise(mmap.MADV_RANDOM, first_page)
+    # A full file has no pages left to speak of.
+    if first_page < len(mapped):
+        mapped.madvise(mmap.MADV_RANDOM, first_page)
 
 
 def _open_as_allowed(path: Path) -> Descriptor:

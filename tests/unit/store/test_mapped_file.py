@@ -133,6 +133,15 @@ def test_a_byte_written_among_pages_apart_does_not_take_its_neighbours_to_disk(
     assert _bytes_to_disk() - before <= 8 * 64 * 1024
 
 
+def test_a_full_file_has_no_pages_to_keep_apart(tmp_path: Path) -> None:
+    file = MappedFile.create(tmp_path / "0", 0, 8192)
+    file.view[:] = b"x" * 8192
+
+    file.keep_pages_apart(8192)
+
+    assert bytes(file.view) == b"x" * 8192
+
+
 def _bytes_to_disk() -> int:
     """What this process has given the disk to write so far."""
     for line in Path("/proc/self/io").read_text().splitlines():
