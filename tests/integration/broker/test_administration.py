@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+
 import pytest
 
 from orbitmq import java_json
@@ -119,6 +122,32 @@ async def test_a_deleted_topic_takes_its_offsets_along(site: Site, peer: Peer) -
     assert site.broker.offsets.get("g", "T", 0) is None
     assert site.broker.store.end_of("T", 0) == 0
     assert (await peer.send("T")).fields["queueOffset"] == "0"
+
+
+async def test_a_topic_that_is_being_deleted_is_not_made_again(
+    site: Site, peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await peer.send("T")
+    clears, goes_on = asyncio.Event(), threading.Event()
+    loop, delete_topic = asyncio.get_running_loop(), site.broker.store.delete_topic
+
+    def delete_when_told(topic: str) -> None:
+        loop.call_soon_threadsafe(clears.set)
+        assert goes_on.wait(10)
+        delete_topic(topic)
+
+    monkeypatch.setattr(site.broker.store, "delete_topic", delete_when_told)
+    deletion = asyncio.create_task(peer.ask(DeleteTopic(topic="T")))
+    await clears.wait()
+
+    meanwhile = await peer.send("T", b"lost if it were taken")
+    goes_on.set()
+
+    assert (await deletion).code == OK
+    assert meanwhile.code == ResponseCode.TOPIC_NOT_EXIST
+    assert "is being deleted" in (meanwhile.remark or "")
+    assert (await peer.send("T", b"kept")).code == OK
+    assert [message.body for message in await peer.read("T")] == [b"kept"]
 
 
 async def test_bounds_and_consumers_of_a_topic_are_shown(site: Site, peer: Peer) -> None:

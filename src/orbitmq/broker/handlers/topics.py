@@ -102,9 +102,12 @@ class TopicRequests:
     async def delete(self, _: Connection, request: Command) -> Command:
         """Delete a topic with its queues and what groups committed of it."""
         asked = DeleteTopic.decode(request.fields)
-        await self._topics.delete(asked.topic)
-        self._offsets.delete_topic(asked.topic)
-        await off_loop(self._store.delete_topic, asked.topic)
+
+        async def clear() -> None:
+            self._offsets.delete_topic(asked.topic)
+            await off_loop(self._store.delete_topic, asked.topic)
+
+        await self._topics.delete(asked.topic, clear=clear)
         return request.reply()
 
     def list_all(self, _: Connection, request: Command) -> Command:

@@ -10,7 +10,7 @@ Crash: a topic that somebody was told of is on disk.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -65,6 +65,7 @@ class TopicTable:
         self._auto_create = auto_create
         self._topics_max = topics_max
         self._listeners: list[Listener] = []
+        self._leaving: set[str] = set()
         self._file.on_change = self._changed
 
     async def load(self) -> None:
@@ -118,9 +119,25 @@ class TopicTable:
         await self._change(step)
         return self.require(topic.name)
 
-    async def delete(self, name: str) -> bool:
-        """Delete a topic; tells whether it was there."""
+    async def delete(
+        self, name: str, *, clear: Callable[[], Awaitable[None]] | None = None
+    ) -> bool:
+        """Delete a topic, then `clear` what belongs to it; tells whether it was there.
+
+        None of its name is made meanwhile: what a send stored in that would be cleared, too.
+        """
         self._check_not_system(name)
+        self._check_not_leaving(name)
+        self._leaving.add(name)
+        try:
+            deleted = await self._delete(name)
+            if clear is not None:
+                await clear()
+        finally:
+            self._leaving.remove(name)
+        return deleted
+
+    async def _delete(self, name: str) -> bool:
         deleted = False
 
         def step(topics: _Topics) -> _Topics:
@@ -210,7 +227,14 @@ class TopicTable:
                 f"{name!r} is a topic of the system", hint="choose another name"
             )
 
+    def _check_not_leaving(self, name: str) -> None:
+        if name in self._leaving:
+            raise TopicMissingError(
+                f"topic {name!r} is being deleted", hint="try again in a moment"
+            )
+
     def _with(self, topics: _Topics, topic: TopicConfig) -> _Topics:
+        self._check_not_leaving(topic.name)
         if topic.name not in topics and len(topics) >= self._topics_max:
             raise TopicRefusedError(
                 f"the broker has {len(topics)} topics; {topic.name!r} is one too many",
