@@ -46,6 +46,11 @@ class Storing:
         self._confirmations = confirmations
         self._is_sync = flush_mode is FlushMode.SYNC
 
+    @property
+    def body_bytes_max(self) -> int:
+        """How large a body may be, that of a batch included."""
+        return self._store.appender.body_bytes_max
+
     async def put(self, drafts: Sequence[Draft], *, wait: bool = True) -> Stored:
         """Store messages of one queue, all or none of them.
 

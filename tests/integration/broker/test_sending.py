@@ -12,6 +12,7 @@ from orbitmq.model import property_names
 from orbitmq.protocol.codes import RequestCode, ResponseCode, Role
 from orbitmq.protocol.command import Command, request
 from orbitmq.protocol.frame import PREFIX, PREFIX_BYTES, Encoding, header_span
+from orbitmq.protocol.requests.configuration import UpdateBrokerConfig
 from orbitmq.protocol.requests.sending import SendBatch, SendMessage, SendMessageShort, SendReply
 from orbitmq.protocol.requests.topics import DeleteTopic
 from orbitmq.record.batch import BatchedMessage, encode_batch
@@ -161,6 +162,33 @@ async def test_a_batch_that_cannot_be_stored_is_refused_whole(
     assert reply.code == code
     assert reply.remark
     assert site.broker.store.log_end == end
+
+
+async def test_a_batch_of_half_messages_is_refused_whatever_its_properties(
+    site: Site, peer: Peer
+) -> None:
+    batch = encode_batch([BatchedMessage(0, b"m", b"UNIQ_KEY\x01ID\x02")])
+    await peer.make_topic("T")
+    end = site.broker.store.log_end
+
+    reply = await peer.ask(send_header("T", kind=SendBatch, batch=True, system_flag=4), batch)
+
+    # Stored, they would wait for a transaction that nobody ends: acknowledged, and never seen.
+    assert reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    assert site.broker.store.log_end == end
+
+
+async def test_a_batch_as_a_whole_is_no_larger_than_a_message_may_be(
+    site: Site, peer: Peer
+) -> None:
+    await peer.make_topic("T")
+    await peer.ask(UpdateBrokerConfig(), b"maxMessageSize=70000")
+
+    reply = await peer.ask(send_header("T", kind=SendBatch, batch=True), ONE * 3500)
+
+    assert reply.code == ResponseCode.MESSAGE_ILLEGAL
+    assert "80500 bytes is above the limit of 70000" in (reply.remark or "")
+    assert site.broker.store.end_of("T", 0) == 0
 
 
 async def test_a_oneway_send_is_stored_and_not_answered(site: Site) -> None:

@@ -14,6 +14,7 @@ from orbitmq.broker.send_rules import (
     missing_feature,
     waits_for_store,
 )
+from orbitmq.clock import settle
 from orbitmq.errors import MessageError, OrbitError, RequestRefusedError
 from orbitmq.model import property_names
 from orbitmq.model.names import (
@@ -28,7 +29,7 @@ from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.headers import Long
 from orbitmq.protocol.plain_sends import has_plain_properties, with_marks
 from orbitmq.protocol.requests.sending import SendBatch, SendMessage, SendMessageShort, SendReply
-from orbitmq.record.batch import decode_batch
+from orbitmq.record.batch import BatchedMessage, decode_batch
 from orbitmq.record.layout import TRANSACTION_MASK, SystemFlag
 from orbitmq.record.properties import decode_properties, encode_properties
 from orbitmq.store.draft import Draft
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# A batch may hold 100,000 messages; others get their turn after so many of them.
+_BATCH_TURN: Final = 1000
 _HEADERS: Final[dict[int, type[SendMessage]]] = {
     RequestCode.SEND_MESSAGE: SendMessage,
     RequestCode.SEND_MESSAGE_V2: SendMessageShort,
@@ -98,9 +101,9 @@ class Sending:
             code, reason = refusal
             raise RequestRefusedError(code, reason)
         asked = _HEADERS[request.code].decode(request.fields)
-        topic = await self._topic(connection, asked)
         if asked.batch:
-            return await self._send_batch(connection, request, asked, topic)
+            return await self._send_batch(connection, request, asked)
+        topic = await self._topic(connection, asked)
         return await self._send_one(connection, request, asked, topic)
 
     # --- where to -----------------------------------------------------------------------------
@@ -226,13 +229,13 @@ class Sending:
     # --- many messages ------------------------------------------------------------------------
 
     async def _send_batch(
-        self, connection: Connection, request: Command, asked: SendMessage, topic: TopicConfig
+        self, connection: Connection, request: Command, asked: SendMessage
     ) -> Command:
-        if is_retry_topic(topic.name):
+        if is_retry_topic(asked.topic):
             raise MessageError("a batch cannot be sent to a retry topic", hint="send one by one")
-        messages = decode_batch(request.body)
-        if not messages:
-            raise MessageError("the batch holds no message", hint="send at least one")
+        messages = await self._batched(request.body, asked)
+        # Behind what lets others run: nothing may come between this look and the store.
+        topic = await self._topic(connection, asked)
         queue_id = self._queue_id(asked, topic)
         host = born_host(connection.address)
         system_flag = self._system_flag(asked, topic)
@@ -241,7 +244,7 @@ class Sending:
                 topic=topic.name,
                 queue_id=queue_id,
                 body=message.body,
-                properties=self._batched_properties(message.properties, asked),
+                properties=message.properties,
                 flag=message.flag,
                 system_flag=system_flag,
                 born_ms=asked.born_timestamp_ms,
@@ -253,6 +256,27 @@ class Sending:
         waits = waits_for_store(decode_properties((asked.properties or "").encode()))
         stored = await self._put(drafts, wait=waits)
         return self._reply(request, stored, queue_id, None)
+
+    async def _batched(self, body: bytes, asked: SendMessage) -> list[BatchedMessage]:
+        """Read the messages of a batch, with the properties that are stored."""
+        # What the header asks for, it asks for every message.
+        self._refuse_missing_features({}, asked)
+        body_bytes_max = self._storing.body_bytes_max
+        if len(body) > body_bytes_max:
+            raise MessageError(
+                f"a batch of {len(body)} bytes is above the limit of {body_bytes_max}",
+                hint="send less at once, or raise maxMessageSize",
+            )
+        messages = decode_batch(body)
+        if not messages:
+            raise MessageError("the batch holds no message", hint="send at least one")
+        for index, message in enumerate(messages):
+            if index % _BATCH_TURN == _BATCH_TURN - 1:
+                await settle(1)
+            messages[index] = message._replace(
+                properties=self._batched_properties(message.properties, asked)
+            )
+        return messages
 
     def _batched_properties(self, encoded: bytes, asked: SendMessage) -> bytes:
         if has_plain_properties(encoded):
