@@ -81,12 +81,13 @@ class ManualClock:
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._now_ms = float(now_ms)
+        self._set_ms = 0
         self._sequence = itertools.count()
         self._timers: list[tuple[float, int, _ManualTimer]] = []
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch."""
-        return int(self._now_ms)
+        return int(self._now_ms) + self._set_ms
 
     def monotonic_ms(self) -> float:
         """Milliseconds since some fixed moment; never goes back."""
@@ -114,6 +115,10 @@ class ManualClock:
             await woken
         finally:
             timer.cancel()
+
+    def set_by(self, change_ms: int) -> None:
+        """Set the time of day forward, or back; no time passes."""
+        self._set_ms += change_ms
 
     async def advance(self, delay_ms: float) -> None:
         """Let time pass: fire each timer at its moment, and let what it woke run before the next."""

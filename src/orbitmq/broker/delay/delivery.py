@@ -3,6 +3,9 @@
 A level is one queue whose entries carry the due time of their message. Due times of a level grow
 with its offsets, so that only the first message of each level has to be looked at.
 
+A message that can never be stored in its queue is set aside, with an error that says where it
+lies; while the store takes nothing, its level waits.
+
 Threads: the event loop's; records are read off it.
 Crash: progress is saved behind a flush of what was delivered, so that it never leads.
 """
@@ -13,8 +16,9 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from orbitmq.broker.delay.due_times import DueTimes
 from orbitmq.disk import off_loop
-from orbitmq.errors import OrbitError
+from orbitmq.errors import MessageError, OrbitError
 from orbitmq.lifecycle import Periodic
 from orbitmq.model import property_names
 from orbitmq.model.names import HALF_TOPIC, SCHEDULE_TOPIC
@@ -35,6 +39,8 @@ log = logging.getLogger(__name__)
 _LOOK_INTERVAL_MS: Final = 100
 # Messages of one level moved before the others, and the clients, get their turn.
 _BATCH: Final = 128
+_QUEUE_ID_MAX: Final = 2**31 - 1
+_QUEUE_ID_DIGITS_MAX: Final = 10
 # Compat: what asked for the delay is taken out, or a message passed on would be delayed again.
 _DELAYS: Final = frozenset(
     {
@@ -61,16 +67,20 @@ class DelayDelivery:
     ) -> None:
         self._store = store
         self._progress = progress
-        self._levels_ms = levels_ms
+        self._due_times = {
+            level: DueTimes(delay_ms) for level, delay_ms in enumerate(levels_ms, start=1)
+        }
         self._on_delivered = on_delivered
         self._clock = clock
         self._offsets: dict[int, QueueOffset] = {}
+        # Levels that wait for the store, so that it is said once and not at every look.
+        self._waiting: set[int] = set()
         self._looking = Periodic("delay delivery", _LOOK_INTERVAL_MS, self.deliver_due, clock)
         self._saving = Periodic("delay progress", save_interval_ms, self.save, clock)
 
     def start(self) -> None:
         """Go on where the progress says."""
-        for level in range(1, len(self._levels_ms) + 1):
+        for level in self._due_times:
             self._offsets[level] = self._within(level, self._progress.offset(level))
         self._looking.start()
         self._saving.start()
@@ -99,8 +109,11 @@ class DelayDelivery:
     async def deliver_due(self) -> None:
         """Move every message that is due."""
         for level in self._offsets:
-            while await self._deliver_some(level):
-                pass
+            try:
+                while await self._deliver_some(level):
+                    pass
+            except Exception:  # noqa: BLE001  # the border: the other levels go on
+                self._wait(level, "see the traceback", exc_info=True)
 
     async def _deliver_some(self, level: int) -> bool:
         """Move messages of one level; tells whether there may be more that are due."""
@@ -110,66 +123,105 @@ class DelayDelivery:
         due, is_full = await off_loop(self._read_due, level, offset)
         try:
             for number, message in due:
-                if message is not None and not self._deliver(message):
-                    return False
+                if message is not None:
+                    self._deliver(level, number, message)
                 self._offsets[level] = QueueOffset(number + 1)
+        except OrbitError as error:
+            self._wait(level, error)
+            return False
         finally:
             self._store.publish()
             self._store.request_flush()
+        lost = [number for number, message in due if message is None]
+        if lost:
+            log.error(
+                "delayed messages lost level=%d count=%d first=%d last=%d reason=their records are "
+                "deleted or damaged hint=look for deleted files above, and run: orbitmq store verify",
+                level, len(lost), lost[0], lost[-1],
+            )  # fmt: skip
+        if due and level in self._waiting:
+            self._waiting.remove(level)
+            log.info("delayed messages go on level=%d", level)
         return is_full
 
     def _read_due(
         self, level: int, offset: QueueOffset
     ) -> tuple[list[tuple[QueueOffset, StoredMessage | None]], bool]:
         """Read messages that are due; None stands for one that is gone."""
-        now_ms = self._clock.now_ms()
+        due_times = self._due_times[level]
+        now_ms, monotonic_ms = self._clock.now_ms(), self._clock.monotonic_ms()
+        end = self._store.end_of(SCHEDULE_TOPIC, level - 1)
+        for _, _, last_due_ms in self._store.entries(SCHEDULE_TOPIC, level - 1, end - 1, 1):
+            due_times.note(end, last_due_ms, now_ms=now_ms, monotonic_ms=monotonic_ms)
         offset = self._within(level, offset)
         due: list[tuple[QueueOffset, StoredMessage | None]] = []
         for physical_offset, _, due_ms in self._store.entries(
             SCHEDULE_TOPIC, level - 1, offset, _BATCH
         ):
-            # Compat: a due time beyond the level's delay comes from another clock or another
-            # list of levels; such a message is due now.
-            if now_ms < due_ms <= now_ms + self._levels_ms[level - 1]:
+            if not due_times.is_due(offset, due_ms, now_ms=now_ms, monotonic_ms=monotonic_ms):
                 return due, False
             due.append((offset, self._store.message_at(physical_offset)))
             offset = QueueOffset(offset + 1)
         return due, len(due) == _BATCH
 
-    def _deliver(self, message: StoredMessage) -> bool:
-        """Store a message in its real queue; False when that has to be tried again."""
-        properties = message.properties
-        topic = properties.get(property_names.REAL_TOPIC, "")
-        queue_id = properties.get(property_names.REAL_QUEUE_ID, "")
-        if not topic or not queue_id.isdecimal() or topic == HALF_TOPIC:
-            log.warning(
-                "delayed message dropped offset=%d reason=it does not say where to go, "
-                "or to a topic of the broker",
-                message.physical_offset,
-            )
-            return True
-        draft = Draft(
-            topic=topic,
-            queue_id=int(queue_id),
-            body=message.stored_body,
-            properties=encode_properties(
-                {name: value for name, value in properties.items() if name not in _DELAYS}
-            ),
-            flag=message.flag,
-            system_flag=message.system_flag,
-            born_ms=message.born_ms,
-            born_host=message.born_host_bytes,
-            reconsume_times=message.reconsume_times,
-        )
+    def _deliver(self, level: int, number: QueueOffset, message: StoredMessage) -> None:
+        """Store a message in its real queue; raises when that has to be tried again.
+
+        One that cannot be stored, now or later, is set aside.
+        """
         try:
+            draft = _as_it_was_sent(message)
             self._store.append(draft)
-        except OrbitError as error:
-            log.warning("delayed message waits topic=%s reason=%s", topic, error)
-            return False
-        self._on_delivered(draft)
-        return True
+        except MessageError as error:
+            self._set_aside(level, number, message, error)
+        else:
+            self._on_delivered(draft)
+
+    def _set_aside(
+        self, level: int, number: QueueOffset, message: StoredMessage, error: MessageError
+    ) -> None:
+        log.error(
+            "delayed message set aside topic=%s queue=%d offset=%d id=%s reason=%s "
+            "hint=it stays there until its file is deleted; read it with: "
+            "mqadmin queryMsgByOffset -t %s -i %d -o %d",
+            SCHEDULE_TOPIC, level - 1, number, message.message_id, error,
+            SCHEDULE_TOPIC, level - 1, number,
+        )  # fmt: skip
+
+    def _wait(self, level: int, reason: object, *, exc_info: bool = False) -> None:
+        if level not in self._waiting:
+            self._waiting.add(level)
+            log.warning(
+                "delayed messages wait level=%d reason=%s", level, reason, exc_info=exc_info
+            )
 
     def _within(self, level: int, offset: QueueOffset) -> QueueOffset:
         start = self._store.start_of(SCHEDULE_TOPIC, level - 1)
         end = self._store.end_of(SCHEDULE_TOPIC, level - 1)
         return max(start, min(offset, end))
+
+
+def _as_it_was_sent(message: StoredMessage) -> Draft:
+    """Make what goes to the real queue; raises MessageError when there can be none."""
+    properties = message.properties
+    topic = properties.get(property_names.REAL_TOPIC, "")
+    queue_id = properties.get(property_names.REAL_QUEUE_ID, "")
+    if not topic or topic == HALF_TOPIC or not _is_queue_id(queue_id):
+        raise MessageError(f"it is for queue {queue_id[:60]!r} of topic {topic[:255]!r}")
+    return Draft(
+        topic=topic,
+        queue_id=int(queue_id),
+        body=message.stored_body,
+        properties=encode_properties(
+            {name: value for name, value in properties.items() if name not in _DELAYS}
+        ),
+        flag=message.flag,
+        system_flag=message.system_flag,
+        born_ms=message.born_ms,
+        born_host=message.born_host_bytes,
+        reconsume_times=message.reconsume_times,
+    )
+
+
+def _is_queue_id(text: str) -> bool:
+    return text.isdecimal() and len(text) <= _QUEUE_ID_DIGITS_MAX and int(text) <= _QUEUE_ID_MAX

@@ -125,8 +125,11 @@ async def test_progress_beyond_the_queue_is_brought_back_to_its_end(tmp_path: Pa
             assert len(delivered) == 1
 
 
-@pytest.mark.parametrize(("topic", "queue_id"), [("", "0"), ("orders", "x"), (HALF_TOPIC, "0")])
-async def test_a_message_that_cannot_go_anywhere_is_dropped_with_a_word(
+@pytest.mark.parametrize(
+    ("topic", "queue_id"),
+    [("", "0"), ("orders", "x"), ("orders", "9" * 5000), (HALF_TOPIC, "0"), ("a/b", "0")],
+)
+async def test_a_message_that_cannot_go_anywhere_is_set_aside_with_a_word(
     tmp_path: Path, topic: str, queue_id: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = ManualClock()
@@ -137,7 +140,82 @@ async def test_a_message_that_cannot_go_anywhere_is_dropped_with_a_word(
             await moved(clock, delivery, 2, 0)
 
             assert [draft.body for draft in delivered] == [b"next"]
-    assert "delayed message dropped" in caplog.text
+    assert caplog.text.count("delayed message set aside") == 1
+    assert "-t SCHEDULE_TOPIC_XXXX -i 0 -o 0" in caplog.text
+
+
+async def test_a_message_that_became_too_large_is_set_aside(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = ManualClock()
+    with open_store(tmp_path, clock=clock) as store:
+        async with delivering(tmp_path, clock, store) as (delivery, delivered):
+            store.put(delayed(1, b"large" * 100))
+            store.put(delayed(1, b"small"))
+            store.appender.body_bytes_max = 100
+            await moved(clock, delivery, 2, 0)
+
+            assert [draft.body for draft in delivered] == [b"small"]
+    assert caplog.text.count("a body of 500 bytes is above the limit of 100") == 1
+
+
+async def test_messages_whose_records_are_gone_are_told_of_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = ManualClock()
+    with open_store(tmp_path, clock=clock) as store:
+        async with delivering(tmp_path, clock, store) as (delivery, delivered):
+            store.put(delayed(1))
+            store.put(delayed(1))
+            monkeypatch.setattr(store, "message_at", lambda _: None)
+            await moved(clock, delivery, 2, 0)
+
+            assert delivered == []
+    assert "delayed messages lost level=1 count=2 first=0 last=1" in caplog.text
+
+
+async def test_a_clock_set_back_brings_no_message_early(tmp_path: Path) -> None:
+    clock = ManualClock()
+    with open_store(tmp_path, clock=clock) as store:
+        async with delivering(tmp_path, clock, store) as (delivery, delivered):
+            store.put(delayed(2, b"before"))
+            clock.set_by(-3_600_000)
+            store.put(delayed(2, b"after"))
+            set_back_ms = clock.monotonic_ms()
+
+            await clock.advance(4900)
+            assert delivered == []
+            await moved(clock, delivery, 0, 2)
+
+            assert [draft.body for draft in delivered] == [b"before", b"after"]
+            assert clock.monotonic_ms() - set_back_ms >= 5000
+
+
+async def test_a_level_that_fails_does_not_keep_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = ManualClock()
+    with open_store(tmp_path, clock=clock) as store:
+        read = store.entries
+
+        def fail_at_level_1(
+            topic: str, queue_id: int, offset: int, count_max: int
+        ) -> list[tuple[int, int, int]]:
+            if queue_id == 0:
+                raise RuntimeError("broken")
+            return read(topic, queue_id, offset, count_max)
+
+        async with delivering(tmp_path, clock, store) as (delivery, delivered):
+            store.put(delayed(1, b"first"))
+            store.put(delayed(2, b"second"))
+            with monkeypatch.context() as patch:
+                patch.setattr(store, "entries", fail_at_level_1)
+                await moved(clock, delivery, 0, 1)
+            assert [draft.body for draft in delivered] == [b"second"]
+            assert caplog.text.count("RuntimeError: broken") == 1
+
+            await moved(clock, delivery, 1, 1)
+            assert [draft.body for draft in delivered] == [b"second", b"first"]
 
 
 async def test_a_message_waits_while_the_store_takes_none(
@@ -155,9 +233,11 @@ async def test_a_message_waits_while_the_store_takes_none(
             with monkeypatch.context() as patch:
                 patch.setattr(store, "append", refuse)
                 async with asyncio.timeout(10):
-                    while "delayed message waits" not in caplog.text:
+                    while "delayed messages wait level=1" not in caplog.text:
                         await clock.advance(100)
+                await clock.advance(1000)
                 assert (delivered, delivery.offsets[1]) == ([], 0)
+            assert caplog.text.count("delayed messages wait") == 1
 
             await moved(clock, delivery, 1, 0)
             assert len(delivered) == 1
