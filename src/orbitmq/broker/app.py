@@ -81,7 +81,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DEFAULT_PORT: Final = 10911
+OPTIONS_FILE: Final = "broker.properties"
 _EXPIRY_INTERVAL_MS: Final = 100
+_ALL_ADDRESSES: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104  # not bound to here
 
 
 def load_settings(
@@ -113,7 +115,6 @@ class Broker:
     ) -> None:
         self._settings = settings
         self._clock = clock or SystemClock()
-        self._config_file = config_file
         self._state = RunOnce("the broker")
         self._opened = AsyncExitStack()
         server = settings.of(ServerConfig)
@@ -124,8 +125,13 @@ class Broker:
                 f"brokerId={config.broker_id} makes this broker a slave, which is not built",
                 hint="set brokerId=0; give brokers of one cluster different names",
             )
-        self.address = config.advertised_address or own_address()
+        # A mistake in it shows before anything is opened.
+        parse_addresses(config.name_servers)
+        self.address = config.advertised_address or _reachable(server.bind_address)
         folder = settings.of(StoreConfig).root.expanduser() / "config"
+        self._options_file = config_file or (
+            config.config_path.expanduser() if config.config_path.name else folder / OPTIONS_FILE
+        )
         self.topics = TopicTable(
             folder,
             clock=self._clock,
@@ -371,7 +377,7 @@ class Broker:
             MaintenanceRequests(store=self.store, topics=self.topics),
             BrokerOptions(
                 self._settings,
-                file=self._config_file or config.config_path.expanduser(),
+                file=self._options_file,
                 register=self.registration.register_all,
                 clock=clock,
             ),
@@ -520,3 +526,8 @@ class Broker:
 
     def _count_delivered(self, draft: Draft) -> None:
         self.counters.put(draft.topic).add(1, len(draft.body))
+
+
+def _reachable(bind_address: str) -> str:
+    """The address to tell clients of, when none is set."""
+    return own_address() if bind_address in _ALL_ADDRESSES else bind_address

@@ -49,7 +49,7 @@ class BrokerConfig:
     advertised_address: str = option(
         "",
         java="brokerIP1",
-        default_shown="an address of this machine",
+        default_shown="bindAddress, or an address of this machine where that is all of them",
         doc="Address that clients are told to connect to.",
     )
     replication_address: str = option(
@@ -68,8 +68,9 @@ class BrokerConfig:
         doc="Options that no live update may name.",
     )
     config_path: Path = option(
-        Path("~/store/config/broker.properties"),
+        Path(),
         java="brokerConfigPath",
+        default_shown="config/broker.properties below storePathRootDir",
         doc="File that live updates are written to when the broker was started without -c.",
     )
 

@@ -27,12 +27,13 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from orbitmq.errors import OrbitError
+from orbitmq.errors import OrbitError, StoreError
 from orbitmq.store.accepting_loss import Loss
 from orbitmq.store.accepting_loss import accept_loss as accept_store_loss
 from orbitmq.store.findings import Finding
 from orbitmq.store.inspection import Inspection, QueueFacts
 from orbitmq.store.inspection import inspect as inspect_store
+from orbitmq.store.opening import CHECKPOINT_NAME, log_folders
 from orbitmq.store.readonly import ReadOnlyStore
 from orbitmq.store.rebuilding import RebuildOptions, Rebuilt
 from orbitmq.store.rebuilding import rebuild as rebuild_store
@@ -92,7 +93,7 @@ def inspect(
     """Show files, topics, queues and state; also while a broker writes, without changing it."""
     with (
         _running(),
-        ReadOnlyStore(folder, log_path=log_path) as store,
+        _open(folder, log_path) as store,
         _progress("counting") as on_progress,
     ):
         found = inspect_store(store, with_counts=count, on_progress=on_progress)
@@ -100,6 +101,18 @@ def inspect(
         _print_json(found)
     else:
         _show_inspection(found)
+
+
+def _open(folder: Path, log_path: str) -> ReadOnlyStore:
+    """Open a store to look at; a folder without one was meant to be another."""
+    if folder.is_dir() and not any(
+        path.exists() for path in (*log_folders(folder, log_path), folder / CHECKPOINT_NAME)
+    ):
+        raise StoreError(
+            f"{folder} holds no store: there is neither a commit log nor a checkpoint",
+            hint="name the storePathRootDir of a broker, and its storePathCommitLog if it has one",
+        )
+    return ReadOnlyStore(folder, log_path=log_path)
 
 
 def verify(
@@ -113,7 +126,7 @@ def verify(
     """Check every record, and whether queues and index agree with the log; changes nothing."""
     with (
         _running(),
-        ReadOnlyStore(folder, log_path=log_path) as store,
+        _open(folder, log_path) as store,
         _progress("verifying") as on_progress,
     ):
         found = verify_store(

@@ -149,7 +149,7 @@ class ConsumeQueue:
             if size != self._file_bytes or offset % self._file_bytes:
                 raise StoreFormatError(
                     f"{path} has {size} bytes, not {self._file_bytes}",
-                    hint="open the store with the file size it was written with",
+                    hint="open the store with the mappedFileSizeConsumeQueue it was written with",
                 )
             if found and offset != found[-1] + self._file_bytes:
                 return found, f"a file is missing before {path}"

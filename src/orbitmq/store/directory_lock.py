@@ -42,8 +42,8 @@ class DirectoryLock:
                 self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             except OSError as error:
                 raise StoreError(
-                    f"cannot open {path}: {error.strerror}",
-                    hint="the store directory must be writable; to only read it, open it read-only",
+                    f"cannot use {root} as a store: {error.filename or path}: {error.strerror}",
+                    hint="name a folder that exists or can be made, and that may be written to",
                 ) from error
             try:
                 _lock(self._descriptor)
@@ -75,5 +75,5 @@ def _lock(descriptor: int) -> None:
 def _locked(root: Path, holder: str) -> StoreLockedError:
     return StoreLockedError(
         f"{root} is in use by {holder}",
-        hint="stop the broker that writes it, or open it read-only",
+        hint="stop the broker that writes it, or give this one a folder of its own",
     )

@@ -35,12 +35,12 @@ def list_files(folders: list[Path], file_bytes: int) -> list[tuple[int, Path]]:
         if size != file_bytes:
             raise StoreFormatError(
                 f"{path} has {size} bytes, not {file_bytes}",
-                hint="open the store with the file size it was written with",
+                hint="open the store with the mappedFileSizeCommitLog it was written with",
             )
         if offset % file_bytes:
             raise StoreFormatError(
                 f"{path} does not begin at a multiple of {file_bytes}",
-                hint="open the store with the file size it was written with",
+                hint="open the store with the mappedFileSizeCommitLog it was written with",
             )
         if position:
             _check_neighbours(found[position - 1], (offset, path), file_bytes)

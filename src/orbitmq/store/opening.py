@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from orbitmq.errors import SettingsError
+from orbitmq.errors import SettingsError, StoreFormatError
 from orbitmq.model.queues import PhysicalOffset
 from orbitmq.store.checkpoint import Checkpoint
 from orbitmq.store.commit_log import CommitLog
@@ -174,7 +174,13 @@ class _Opening:
         self._write_abort()
         self._log.cut(recovered.end, flushed=self._flushed(known, recovered))
         self._dispatcher.last_store_ms = max(self._checkpoint.log_ms, recovered.last_store_ms)
-        self._dispatcher.position = self._dispatch_from(known)
+        try:
+            self._dispatcher.position = self._dispatch_from(known)
+        except StoreFormatError:
+            # Opened with other sizes than it was written with: it stays as clean as it was.
+            if self._clean:
+                (self._root / ABORT_NAME).unlink(missing_ok=True)
+            raise
         self._feed(recovered.end)
         progress = Progress(
             dispatcher=self._dispatcher,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 from asyncio.subprocess import PIPE, Process
 from pathlib import Path
 
@@ -22,7 +23,6 @@ async def start(folder: Path, *arguments: str) -> tuple[Process, int]:
         "--host=127.0.0.1",
         "--port=0",
         f"--store={folder / 'store'}",
-        "--set=brokerIP1=127.0.0.1",
         "--set=mappedFileSizeCommitLog=1048576",
         "--set=maxHashSlotNum=100",
         "--set=maxIndexNum=400",
@@ -96,3 +96,27 @@ def test_a_name_server_address_that_is_none_stops_the_start(tmp_path: Path) -> N
     assert refused.returncode == 1
     assert "Traceback" not in refused.stderr
     assert "'no-port' is not an address" in refused.stderr
+
+
+async def test_metrics_at_a_port_in_use_end_the_start_with_the_option_to_change(
+    tmp_path: Path,
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+
+        ended = await asyncio.to_thread(
+            run,
+            "broker",
+            "--host=127.0.0.1",
+            "--port=0",
+            f"--store={tmp_path / 'store'}",
+            "--set=mappedFileSizeCommitLog=1048576",
+            "--set=metricsExporterType=PROM",
+            f"--set=metricsPromExporterPort={port}",
+        )
+
+    assert ended.returncode == 1
+    assert "metricsPromExporterPort" in ended.stderr
+    assert "Traceback" not in ended.stderr

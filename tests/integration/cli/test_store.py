@@ -249,3 +249,11 @@ def test_a_loss_is_told_first_and_accepted_only_when_confirmed(tmp_path: Path) -
     assert verified.returncode == 0
     assert "note: 1 records stand for bytes whose loss was accepted" in verified.stdout
     assert run("accept-loss", tmp_path, "--at", "0", "--yes").returncode == 2
+
+
+@pytest.mark.parametrize("command", ["inspect", "verify"])
+def test_a_folder_without_a_store_is_not_taken_for_a_good_one(tmp_path: Path, command: str) -> None:
+    ended = run(command, tmp_path)
+
+    assert ended.returncode == 2
+    assert "holds no store" in ended.stderr

@@ -263,10 +263,22 @@ def test_a_store_of_another_kind_is_refused_and_let_go(tmp_path: Path) -> None:
 def test_other_file_sizes_than_the_stores_are_refused(tmp_path: Path) -> None:
     _write(tmp_path, 0, 5)
 
-    with pytest.raises(StoreFormatError, match="with the file size it was written with"):
+    with pytest.raises(StoreFormatError, match="it was written with"):
         open_store(tmp_path, log_file_bytes=128 * 1024)
-    with pytest.raises(StoreFormatError, match="with the file size it was written with"):
+    with pytest.raises(StoreFormatError, match="it was written with"):
         open_store(tmp_path, queue_file_bytes=4000)
+    assert _bodies(tmp_path) == list(range(5))
+
+
+def test_a_clean_store_that_is_refused_for_its_sizes_stays_clean(tmp_path: Path) -> None:
+    _write(tmp_path, 0, 5)
+
+    with pytest.raises(StoreFormatError):
+        open_store(tmp_path, index_slots=7)
+    with pytest.raises(StoreFormatError):
+        open_store(tmp_path, queue_file_bytes=4000)
+
+    assert not (tmp_path / "abort").exists()
     assert _bodies(tmp_path) == list(range(5))
 
 

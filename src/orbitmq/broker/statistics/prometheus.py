@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.registry import Collector
 
 from orbitmq.disk import off_loop
+from orbitmq.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,9 +43,15 @@ class Prometheus:
         """Listen."""
         registry = CollectorRegistry(auto_describe=False)
         registry.register(_OnScrape(self._metrics, asyncio.get_running_loop()))
-        server, thread = await off_loop(
-            start_http_server, self.port, addr=self._host, registry=registry
-        )
+        try:
+            server, thread = await off_loop(
+                start_http_server, self.port, addr=self._host, registry=registry
+            )
+        except OSError as error:
+            raise SettingsError(
+                f"metrics cannot be shown at {self._host}:{self.port}: {error.strerror}",
+                hint="set metricsPromExporterPort or metricsPromExporterHost to what is free here",
+            ) from error
         self._served = server, thread
         self.port = server.server_port
         log.info("metrics shown host=%s port=%d", self._host, self.port)
