@@ -70,7 +70,7 @@ def test_the_same_process_is_kept_out_too_and_does_not_loosen_the_lock(tmp_path:
 def test_a_directory_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
 
-    with pytest.raises(StoreError, match="cannot use .* as a store"):
+    with pytest.raises(StoreError, match="as a store"):
         DirectoryLock(tmp_path / "file" / "store")
 
 
