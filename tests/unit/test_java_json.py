@@ -560,3 +560,27 @@ def _without_null_members(value: Any) -> Any:
             if member is not None
         }
     return [_without_null_members(item) for item in value] if isinstance(value, list) else value
+
+
+class Plain(msgspec.Struct):
+    text: str = msgspec.field(name="t")
+    number: JavaLong = 0
+    flag: bool = False
+    texts: dict[str, str] = {}
+
+
+class Described(Plain):
+    """The same, and one member more, so that it is written member by member."""
+
+    more: int | None = None
+
+
+@given(st.text(), st.integers(-(2**63), 2**63 - 1), st.booleans())
+def test_a_plain_struct_is_written_as_any_other(text: str, number: int, flag: bool) -> None:  # noqa: FBT001  # given
+    plain = Plain(text, number, flag, {text: text})
+    described = Described(text, number, flag, {text: text})
+
+    assert java_json.encode(plain) == java_json.encode(described)
+    assert java_json.encode(plain, Dialect.STANDARD) == java_json.encode(
+        described, Dialect.STANDARD
+    )

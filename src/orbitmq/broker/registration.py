@@ -67,6 +67,9 @@ class Registration:
             Periodic("registration again", _RETRY_INTERVAL_MS, self._register_again, clock),
         ]
         self._changes = OwnedTasks()
+        # Topics that were changed and are yet to be reported; one task reports them.
+        self._changed: dict[str, TopicConfig] = {}
+        self._reports_changes = False
         # Which name servers took the last whole report.
         self._registered: set[str] = set()
         self._missed: set[str] = set()
@@ -96,18 +99,32 @@ class Registration:
         await self._report_all(self._name_servers())
 
     def topics_changed(self, topics: Iterable[TopicConfig]) -> None:
-        """Report topics that were made or changed, without waiting for the answers."""
-        self._changes.start(self.announce(topics), name="registration of changed topics")
+        """Report topics that were made or changed, without waiting for the answers.
+
+        What changes while a report is under way goes into the next one. A name server that is
+        missing gets the whole table soon, and is not asked again for every change.
+        """
+        self._changed.update((topic.name, topic) for topic in topics)
+        if not self._reports_changes:
+            self._reports_changes = True
+            self._changes.start(self._report_changes(), name="registration of changed topics")
+
+    async def _report_changes(self) -> None:
+        try:
+            while self._changed:
+                changed, self._changed = self._changed, {}
+                _, version = self._topics()
+                await self._report(self._reached(), changed, version)
+        finally:
+            self._reports_changes = False
 
     async def announce(self, topics: Iterable[TopicConfig]) -> None:
         """Report topics that were made or changed; returns once the name servers answered."""
         changed = {topic.name: topic for topic in topics}
         _, version = self._topics()
-        missing = self._missing()
-        reached = [address for address in self._name_servers() if address not in missing]
         await asyncio.gather(
-            self._report(reached, changed, version),
-            self._report_all(missing),
+            self._report(self._reached(), changed, version),
+            self._report_all(self._missing()),
         )
 
     async def _register_again(self) -> None:
@@ -117,6 +134,10 @@ class Registration:
         """Which name servers may know nothing of this broker."""
         reached = self._registered & self._rpc.connected
         return [address for address in self._name_servers() if address not in reached]
+
+    def _reached(self) -> list[str]:
+        missing = self._missing()
+        return [address for address in self._name_servers() if address not in missing]
 
     async def _report_all(self, addresses: list[str]) -> None:
         topics, version = self._topics()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -14,11 +15,14 @@ from orbitmq.broker.app import DEFAULT_PORT, load_settings
 from orbitmq.broker.ports import find_port
 from orbitmq.clock import ManualClock
 from orbitmq.errors import OrbitError, SettingsError
+from orbitmq.model.topics import TopicConfig
+from orbitmq.model.versions import DataVersion
 from orbitmq.nameserver.app import NameServer
 from orbitmq.nameserver.app import load_settings as load_name_server_settings
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.offsets import CommitOffset, GetCommittedOffset
+from orbitmq.protocol.requests.registration import encode_register_body
 from orbitmq.transport.config import ServerConfig
 from orbitmq.transport.own_machine import is_free
 from tests.integration.broker.conftest import (
@@ -117,6 +121,28 @@ async def test_a_name_server_that_is_down_does_not_keep_the_broker_from_the_othe
 
     assert "not registered name server=127.0.0.1:1" in caplog.text
     assert f" registered name server={address} " in caplog.text
+
+
+async def test_many_new_topics_are_few_reports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+
+    def count(topics: Mapping[str, TopicConfig], version: DataVersion) -> bytes:
+        sizes.append(len(topics))
+        return encode_register_body(topics, version)
+
+    async with name_server(tmp_path) as up:
+        addresses = f"127.0.0.1:1;127.0.0.1:{up.port}"
+        async with running(tmp_path, ManualClock(), namesrvAddr=addresses) as site:
+            peer = await site.connect()
+            monkeypatch.setattr("orbitmq.broker.registration.encode_register_body", count)
+            await asyncio.gather(*(peer.send(f"T{n}") for n in range(100)))
+            await until(lambda: all(up.routes.route(f"T{n}") is not None for n in range(100)))
+
+    # The server that is down is left to the next round: no report names the whole table.
+    assert sum(sizes) == 100
+    assert len(sizes) < 50
 
 
 async def test_a_name_server_that_comes_back_is_told_within_a_second(tmp_path: Path) -> None:

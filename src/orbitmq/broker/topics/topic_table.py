@@ -245,7 +245,7 @@ class TopicTable:
     async def _change(self, step: Callable[[_Topics], _Topics]) -> None:
         def whole(document: TopicsDocument) -> TopicsDocument:
             topics = step(document.topics)
-            if topics is document.topics or topics == document.topics:
+            if len(topics) == len(document.topics) and topics == document.topics:
                 return document
             version = document.data_version.next(self._clock.now_ms())
             return TopicsDocument(data_version=version, topics=topics)
