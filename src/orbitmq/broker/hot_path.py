@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from orbitmq.broker.send_replies import SendReply
 from orbitmq.errors import OrbitError, ProtocolError
 from orbitmq.model.queues import PhysicalOffset
-from orbitmq.protocol.command import ONEWAY_FLAG
+from orbitmq.protocol.command import ONEWAY_FLAG, RESPONSE_FLAG
 from orbitmq.protocol.frame import frame_end
 from orbitmq.protocol.hot_headers import PullFields, decode_hot_header
 from orbitmq.protocol.hot_path import read_usual_send
@@ -98,6 +98,9 @@ class HotPath:
                 send = read_usual_send(chunk, position, end, marks)
                 if send is None:
                     hot = decode_hot_header(chunk, position, end)
+                    if hot is not None and hot[0].flag & RESPONSE_FLAG:
+                        # An answer to the broker's own request, whatever its code.
+                        hot = None
                     if hot is not None and type(hot[0].fields) is PullFields:
                         reply = self._pull(connection, hot[0], hot[2])
                     elif hot is not None:
@@ -151,7 +154,7 @@ class HotPath:
             encoding,
         ) = send
         topic = self._plain_topic(name)
-        if topic is None or not 0 <= queue_id < topic.queues:
+        if topic is None or flag & RESPONSE_FLAG or not 0 <= queue_id < topic.queues:
             return None
         try:
             offset, record_bytes, queue_offset, _ = self._append(

@@ -364,6 +364,19 @@ async def test_a_reset_is_told_once_by_the_next_pull(peer: Peer) -> None:
     assert second.code == ResponseCode.SUCCESS
 
 
+async def test_a_oneway_pull_is_not_told_of_a_reset(site: Site, peer: Peer) -> None:
+    await peer.send("T")
+    site.broker.offsets.reset("g", "T", 0, 0)
+    asked = request(pull_header("T", 1))
+    asked.flag |= 2
+    async with await RawPeer.connect(site.broker.port) as raw:
+        await raw.send(asked, last := request(pull_header("T", 0)))
+
+        reply = await raw.read()
+
+    assert (reply.opaque, reply.code) == (last.opaque, ResponseCode.SUCCESS)
+
+
 async def test_a_held_pull_is_told_of_a_reset_at_once(site: Site, peer: Peer) -> None:
     for _ in range(5):
         await peer.send("T")

@@ -191,6 +191,21 @@ async def test_a_batch_as_a_whole_is_no_larger_than_a_message_may_be(
     assert site.broker.store.end_of("T", 0) == 0
 
 
+@pytest.mark.parametrize("encoding", Encoding)
+async def test_an_answer_is_never_taken_for_a_send(site: Site, encoding: Encoding) -> None:
+    peer = await site.connect()
+    await peer.make_topic("T")
+    answer = request(send_header("T"), b"x", encoding=encoding)
+    answer.flag |= 1
+    async with await RawPeer.connect(site.broker.port) as raw:
+        await raw.send(answer, request(pull_header("T", 0)))
+
+        reply = await raw.read()
+
+    assert reply.code == ResponseCode.PULL_NOT_FOUND
+    assert site.broker.store.end_of("T", 0, committed=False) == 0
+
+
 async def test_a_oneway_send_is_stored_and_not_answered(site: Site) -> None:
     peer = await site.connect()
     await peer.make_topic("T")

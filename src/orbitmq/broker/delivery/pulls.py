@@ -328,6 +328,8 @@ class Pulls:
         )
 
     def _reset_reply(self, pull: Pull, offset: int) -> bytes:
+        if pull.is_oneway:
+            return b""
         topic, queue_id = pull.topic, pull.queue_id
         return encode_pull_reply(
             ResponseCode.PULL_OFFSET_MOVED,
@@ -370,6 +372,8 @@ def _failure(pull: Pull, error: OrbitError) -> bytes:
 
 
 def _write(pull: Pull, code: ResponseCode, remark: str) -> bytes:
+    if pull.is_oneway:
+        return b""
     return Command(
         code=code,
         remark=remark,
