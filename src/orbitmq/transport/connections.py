@@ -67,7 +67,7 @@ class Connections:
         self._clock = clock
         self._listener = listener or NobodyListens()
         # Shared by all connections: a stranger may open as many as it likes.
-        self.warnings = WarningLimit(clock)
+        self.warnings = WarningLimit(clock, "connections closed for bad input or refused")
         self._open: set[Connection] = set()
         self._none_open = asyncio.Event()
         self._none_open.set()

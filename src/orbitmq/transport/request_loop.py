@@ -61,12 +61,15 @@ class RequestLoop:
         *,
         otherwise: Callable[[Command], Command] = not_supported,
         code_of: Callable[[OrbitError], int] = lambda _: ResponseCode.SYSTEM_ERROR,
+        warn: Callable[..., None] = log.warning,
     ) -> None:
         self._handlers = dict(handlers)
         self._hooks = tuple(hooks)
         self._otherwise = otherwise
         # Which failure code tells a peer of an error.
         self._code_of = code_of
+        # Given a message and its values, writes of a refusal: peers cause as many as they like.
+        self._warn = warn
         self.deferred = OwnedTasks()
 
     def process(self, connection: Connection, chunk: bytes) -> tuple[int, bytes]:
@@ -199,7 +202,7 @@ class RequestLoop:
                 code, remark = ResponseCode.SYSTEM_ERROR, str(error)
             case OrbitError():
                 name = request_name(request.code)
-                log.warning("refused call=%s peer=%s reason=%s", name, connection.address, error)
+                self._warn("refused call=%s peer=%s reason=%s", name, connection.address, error)
                 code, remark = self._code_of(error), str(error)
             case _:
                 name = request_name(request.code)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from orbitmq.clock import SystemClock, time_limit
 from orbitmq.lifecycle import RunOnce
+from orbitmq.protocol.codes import ResponseCode
 from orbitmq.transport.acceptor import Acceptor
 from orbitmq.transport.config import ServerConfig, TlsServerConfig
 from orbitmq.transport.connection import Connection
@@ -17,6 +18,7 @@ from orbitmq.transport.connections import ConnectionListener, Connections
 from orbitmq.transport.limits import ByteBudget, CallBudgets, ConnectionLimits
 from orbitmq.transport.request_loop import RequestLoop, stopping
 from orbitmq.transport.tls import TlsServer
+from orbitmq.transport.warning_limit import WarningLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -48,10 +50,12 @@ class RpcServer:
         self._config = config or ServerConfig()
         self._clock = clock or SystemClock()
         self._state = RunOnce("the server")
-        self._requests = (
-            RequestLoop(handlers, hooks, code_of=code_of)
-            if code_of is not None
-            else RequestLoop(handlers, hooks)
+        self._refusals = WarningLimit(self._clock, "requests refused")
+        self._requests = RequestLoop(
+            handlers,
+            hooks,
+            code_of=code_of or (lambda _: ResponseCode.SYSTEM_ERROR),
+            warn=self._refusals.warn,
         )
         # A processor of its own may leave requests to the ordinary handlers.
         self._processor = make_processor(self._requests) if make_processor else self._requests
@@ -110,6 +114,7 @@ class RpcServer:
             await self._finish()
         finally:
             self._connections.abort()
+            self._refusals.end_second()
             self._state.end_stop()
 
     async def _finish(self) -> None:

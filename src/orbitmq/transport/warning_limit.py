@@ -20,8 +20,10 @@ _SECOND_MS: Final = 1000.0
 class WarningLimit:
     """Writes the first warnings of a second, and at its end how many more there were."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, what: str) -> None:
         self._clock = clock
+        # Says of what there were more.
+        self._what = what
         self._count = 0
         self._second: TimerHandle | None = None
 
@@ -41,4 +43,4 @@ class WarningLimit:
         left_out = self._count - WARNINGS_PER_SECOND_MAX
         self._count = 0
         if left_out > 0:
-            log.warning("further connections closed for bad input or refused count=%d", left_out)
+            log.warning("further %s count=%d", self._what, left_out)

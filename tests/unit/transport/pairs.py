@@ -42,7 +42,7 @@ class Parts:
             kept_bytes=self.kept_bytes,
             calls=self.calls,
             clock=self.clock,
-            warnings=WarningLimit(self.clock),
+            warnings=WarningLimit(self.clock, "connections closed for bad input or refused"),
             on_open=lambda _: self.heard.append("open"),
             on_close=lambda _, error: self.heard.append(f"close {type(error).__name__}"),
         )

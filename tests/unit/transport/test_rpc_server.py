@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from orbitmq.clock import ManualClock, settle
-from orbitmq.errors import StateError
+from orbitmq.errors import OrbitError, StateError
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.command import Command
 from orbitmq.transport.connection import Connection
@@ -68,6 +68,25 @@ async def test_a_processor_of_its_own_leaves_the_rest_to_the_handlers() -> None:
         gate.open()
         assert (await peer.read()).code == 0
         await stopping
+
+
+async def test_refusals_are_written_ten_a_second_and_then_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def refuse(_: Connection, __: Command) -> Command:
+        raise OrbitError("the disk is full")
+
+    clock = ManualClock()
+    async with (
+        serving({ECHO: refuse}, clock=clock) as server,
+        await RawPeer.connect(server.port) as peer,
+    ):
+        for _ in range(25):
+            assert (await peer.ask(Command(code=ECHO))).remark == "the disk is full"
+        await clock.advance(1000)
+
+    assert caplog.text.count("reason=the disk is full") == 10
+    assert "further requests refused count=15" in caplog.text
 
 
 async def test_work_that_a_processor_defers_by_itself_is_waited_for() -> None:

@@ -20,7 +20,7 @@ async def test_the_first_ten_of_a_second_are_written_and_the_others_counted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = ManualClock()
-    limit = WarningLimit(clock)
+    limit = WarningLimit(clock, "connections closed for bad input or refused")
 
     for number in range(25):
         limit.warn("closed peer=%d", number)
@@ -37,7 +37,7 @@ async def test_a_second_within_the_limit_ends_without_a_word(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = ManualClock()
-    limit = WarningLimit(clock)
+    limit = WarningLimit(clock, "connections closed for bad input or refused")
 
     for second in range(3):
         for _ in range(10):
@@ -51,7 +51,7 @@ async def test_a_second_can_be_ended_early_and_is_told_of_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = ManualClock()
-    limit = WarningLimit(clock)
+    limit = WarningLimit(clock, "connections closed for bad input or refused")
     for _ in range(12):
         limit.warn("closed")
     _written(caplog)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from orbitmq.broker.groups.consistency import (
     Subscribed,
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from orbitmq.transport.connection import Connection
 
 log = logging.getLogger(__name__)
+
+_NAMES_SHOWN_MAX: Final = 20
+_NAME_SHOWN_MAX: Final = 127
 
 
 @dataclass(slots=True, eq=False)
@@ -179,6 +182,13 @@ class ConsumingGroup:
         if gone or come:
             log.info(
                 "topics of group changed group=%s come=%s gone=%s",
-                self.name, sorted(come), sorted(gone),
+                self.name, _shown(come), _shown(gone),
             )  # fmt: skip
         return bool(gone or come)
+
+
+def _shown(topics: set[str]) -> str:
+    """Name topics in the log, not more than a reader takes in: a client may name thousands."""
+    names = [topic[:_NAME_SHOWN_MAX] for topic in sorted(topics)[:_NAMES_SHOWN_MAX]]
+    left_out = len(topics) - len(names)
+    return f"{names} and {left_out} more" if left_out else str(names)

@@ -24,7 +24,7 @@ def new_connection(address: str = "10.0.0.1:1") -> Connection:
         kept_bytes=ByteBudget(MIB),
         calls=CallBudgets(oneway_max=1, unanswered_max=1),
         clock=clock,
-        warnings=WarningLimit(clock),
+        warnings=WarningLimit(clock, "connections closed for bad input or refused"),
         on_open=lambda _: None,
         on_close=lambda _connection, _error: None,
         address=address,

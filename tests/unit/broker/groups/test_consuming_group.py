@@ -44,6 +44,16 @@ def test_others_must_know_of_new_members_and_topics_only() -> None:
     assert expressions(group) == {"T": "b"}
 
 
+def test_thousands_of_topics_are_a_short_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    topics = [subscription(f"{n}" + "x" * 1000, "*", 1) for n in range(1000)]
+
+    hear(new_group(), new_client("a"), *topics)
+
+    assert "and 980 more" in caplog.text
+    assert len(caplog.text) < 5000
+
+
 def test_the_last_heartbeat_counts_but_an_older_version_of_a_topic_does_not() -> None:
     group = new_group()
     hear(group, new_client("a"), subscription("T", "new", 5), subscription("U"))
