@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from orbitmq.clock import time_limit
 from orbitmq.errors import OrbitError
 from orbitmq.lifecycle import OwnedTasks, Periodic
 from orbitmq.model.topics import Permission, TopicConfig
@@ -38,6 +39,7 @@ log = logging.getLogger(__name__)
 _CRC_MASK: Final = 0x7FFFFFFF
 _UNREGISTER_TIMEOUT_MS: Final = 3000
 _RETRY_INTERVAL_MS: Final = 1000
+_START_WAIT_MS: Final = 3000
 _READ_AND_WRITE: Final = Permission.READ | Permission.WRITE
 
 
@@ -62,6 +64,7 @@ class Registration:
         self._topics = topics
         self._permission = permission
         self._timeout_ms = timeout_ms
+        self._clock = clock
         self._periodics = [
             Periodic("registration", interval_ms, self.register_all, clock),
             Periodic("registration again", _RETRY_INTERVAL_MS, self._register_again, clock),
@@ -75,8 +78,27 @@ class Registration:
         self._missed: set[str] = set()
 
     async def start(self) -> None:
-        """Report once, then at intervals; a name server that is not there yet is no error."""
-        await self.register_all()
+        """Report once, then at intervals; a name server that is not there yet is no error.
+
+        One that takes the connection and says nothing is not waited for any longer than this.
+        """
+        reported = asyncio.Event()
+
+        async def report() -> None:
+            try:
+                await self.register_all()
+            finally:
+                reported.set()
+
+        self._changes.start(report(), name="first registration")
+        try:
+            async with time_limit(self._clock, _START_WAIT_MS):
+                await reported.wait()
+        except TimeoutError:
+            log.warning(
+                "a name server does not answer; going on without name servers=%s",
+                ";".join(sorted(set(self._name_servers()) - self._registered)),
+            )
         for periodic in self._periodics:
             periodic.start()
 

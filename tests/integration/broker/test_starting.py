@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -121,6 +122,29 @@ async def test_a_name_server_that_is_down_does_not_keep_the_broker_from_the_othe
 
     assert "not registered name server=127.0.0.1:1" in caplog.text
     assert f" registered name server={address} " in caplog.text
+
+
+async def test_a_name_server_that_says_nothing_keeps_neither_start_nor_stop_waiting(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = ManualClock()
+
+    async def let_time_pass(work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        async with asyncio.timeout(20):
+            while not task.done():
+                await clock.advance(100)
+        await task
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        broker = make_broker(tmp_path, clock, namesrvAddr=address)
+        await let_time_pass(broker.start())
+        await let_time_pass(broker.stop())
+
+    assert f"going on without name servers={address}" in caplog.text
+    # Nobody waited until the call was given up.
+    assert "REGISTER_BROKER (103)" not in caplog.text
 
 
 async def test_many_new_topics_are_few_reports(
