@@ -1,7 +1,8 @@
 """Long polls: pulls of empty queues, held until there is a message.
 
 Held pulls lie by queue. When a queue grows, those held for it are tried again; one whose filter
-lets nothing through stays.
+lets nothing through stays. They lie by the time of their end, too, so that a look at those whose
+time is over costs nothing for the others.
 
 Threads: the event loop's; `grown` may be called from any.
 """
@@ -9,14 +10,21 @@ Threads: the event loop's; `grown` may be called from any.
 from __future__ import annotations
 
 import asyncio
+import itertools
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from orbitmq.clock import Clock
 
+log = logging.getLogger(__name__)
+
 _Queue = tuple[str, int]
+_SLOT_MS: Final = 100
+# In so many looks all are asked whether their connection is gone, a part in each.
+_SWEEP_PARTS: Final = 10
 
 
 class HeldConnection(Protocol):
@@ -59,6 +67,7 @@ class GrownQueue(Protocol):
 
 
 P = TypeVar("P", bound=HeldPull)
+K = TypeVar("K")
 
 
 class LongPolls(Generic[P]):
@@ -76,8 +85,12 @@ class LongPolls(Generic[P]):
         self._held_max = held_max
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._held: dict[_Queue, list[P]] = {}
+        # By queue, and by the slot of time they end in; in both by a number of their own.
+        self._held: dict[_Queue, dict[int, P]] = {}
+        self._ending: dict[int, dict[int, P]] = {}
+        self._numbers = itertools.count()
         self._count = 0
+        self._swept = 0
         self._grown: deque[_Queue] = deque()
         self._wake_is_due = False
         self._closed = False
@@ -89,7 +102,9 @@ class LongPolls(Generic[P]):
         """Hold a pull; False when it must be answered now."""
         if self._closed or self._count >= self._held_max():
             return False
-        self._held.setdefault((pull.topic, pull.queue_id), []).append(pull)
+        number = next(self._numbers)
+        self._held.setdefault((pull.topic, pull.queue_id), {})[number] = pull
+        self._ending.setdefault(_slot(pull.deadline_ms), {})[number] = pull
         self._count += 1
         return True
 
@@ -106,38 +121,72 @@ class LongPolls(Generic[P]):
                 return
 
     def expire(self) -> None:
-        """Answer those whose time is over, and forget those whose connection is gone."""
+        """Answer those whose time is over, and forget some whose connection is gone."""
         now_ms = self._clock.monotonic_ms()
-        for queue in list(self._held):
-            self._visit(queue, now_ms)
+        for slot in sorted(slot for slot in self._ending if slot <= _slot(now_ms)):
+            for number, pull in list(self._ending.get(slot, {}).items()):
+                if pull.deadline_ms <= now_ms:
+                    self._try(number, pull, is_last=True)
+        self._forget_closed()
 
     def close(self) -> None:
         """Answer everybody, and hold nobody any more."""
         self._closed = True
         for queue in list(self._held):
-            self._visit(queue, float("inf"))
+            self._try_all(queue, is_last=True)
 
     def _try_grown(self) -> None:
         self._wake_is_due = False
         queues: set[_Queue] = set()
         while self._grown:
             queues.add(self._grown.popleft())
-        now_ms = self._clock.monotonic_ms()
         for queue in queues:
             if queue in self._held:
-                self._visit(queue, now_ms, has_news=True)
+                self._try_all(queue, is_last=False)
 
-    def _visit(self, queue: _Queue, now_ms: float, *, has_news: bool = False) -> None:
-        held = self._held.pop(queue)
-        self._count -= len(held)
-        staying = [pull for pull in held if not self._settle(pull, now_ms, has_news=has_news)]
-        if staying:
-            # Answers may have brought new pulls of the same queue.
-            self._held.setdefault(queue, []).extend(staying)
-            self._count += len(staying)
+    def _try_all(self, queue: _Queue, *, is_last: bool) -> None:
+        # Answers may bring new pulls of the same queue, which are not tried again here.
+        for number, pull in list(self._held[queue].items()):
+            self._try(number, pull, is_last=is_last)
 
-    def _settle(self, pull: P, now_ms: float, *, has_news: bool) -> bool:
+    def _try(self, number: int, pull: P, *, is_last: bool) -> None:
         if pull.connection.closed:
-            return True
-        is_last = pull.deadline_ms <= now_ms
-        return self._answer(pull, is_last) if is_last or has_news else False
+            self._forget(number, pull)
+            return
+        try:
+            is_answered = self._answer(pull, is_last)
+        except Exception:
+            # The border: the other pulls are answered; whoever asked this asks again in time.
+            log.exception("held pull failed topic=%s queue=%d", pull.topic, pull.queue_id)
+            is_answered = True
+        if is_answered:
+            self._forget(number, pull)
+
+    def _forget(self, number: int, pull: P) -> None:
+        _take(self._held, (pull.topic, pull.queue_id), number)
+        _take(self._ending, _slot(pull.deadline_ms), number)
+        self._count -= 1
+
+    def _forget_closed(self) -> None:
+        self._swept = (self._swept + 1) % _SWEEP_PARTS
+        gone = [
+            (number, pull)
+            for slot, pulls in self._ending.items()
+            if slot % _SWEEP_PARTS == self._swept
+            for number, pull in pulls.items()
+            if pull.connection.closed
+        ]
+        for number, pull in gone:
+            self._forget(number, pull)
+
+
+def _slot(deadline_ms: float) -> int:
+    return int(deadline_ms // _SLOT_MS)
+
+
+def _take(table: dict[K, dict[int, P]], key: K, number: int) -> None:
+    """Take a pull out of a table, and its row along with the last one."""
+    row = table[key]
+    del row[number]
+    if not row:
+        del table[key]

@@ -79,9 +79,12 @@ async def test_a_pull_is_answered_when_its_time_is_over() -> None:
 async def test_a_pull_whose_connection_is_gone_is_forgotten() -> None:
     clock, answers = ManualClock(), Answers()
     polls = _polls(clock, answers)
-    polls.hold(Held(connection=Peer(closed=True)))
+    for n in range(50):
+        far_ms = clock.monotonic_ms() + 10_000 + n * 100
+        polls.hold(Held(connection=Peer(closed=True), deadline_ms=far_ms))
 
-    polls.expire()
+    for _ in range(10):
+        polls.expire()
 
     assert len(polls) == 0
     assert not answers.tried
@@ -104,3 +107,24 @@ async def test_closing_answers_everybody_and_holds_nobody_any_more() -> None:
 
     assert answers.tried == [(pull, True)]
     assert not polls.hold(Held())
+
+
+async def test_a_pull_that_fails_does_not_keep_the_others() -> None:
+    clock, answers = ManualClock(), Answers()
+    bad, good = (Held(deadline_ms=clock.monotonic_ms() + 60_000) for _ in range(2))
+
+    def answer(pull: Held, is_last: bool) -> bool:  # noqa: FBT001  # a callback
+        if pull is bad:
+            raise RuntimeError("broken")
+        return answers(pull, is_last)
+
+    polls = LongPolls[Held](answer=answer, held_max=lambda: 100, clock=clock)
+    polls.hold(bad)
+    polls.hold(good)
+    answers.ready = [good]
+
+    polls.grown([Grown()])
+    await settle()
+
+    assert answers.tried == [(good, False)]
+    assert len(polls) == 0
