@@ -9,7 +9,7 @@ INTEROP ?=
 SHARED_MEMORY := $(firstword $(wildcard /dev/shm) /tmp)
 # What the compiled forms of the hot path are made of.
 COMPILED := src/orbitmq/record/native.py src/orbitmq/store/appender.py src/orbitmq/store/key_table_native.py \
-	src/orbitmq/protocol/plain_sends_native.py $(wildcard src/orbitmq/*/*.pxd)
+	src/orbitmq/protocol/plain_batches_native.py src/orbitmq/protocol/plain_sends_native.py $(wildcard src/orbitmq/*/*.pxd)
 
 export INTEROP
 

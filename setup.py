@@ -13,6 +13,10 @@ extensions = cythonize(
         # The same source as the plain form, under another name.
         Extension("orbitmq.store.appender_native", ["src/orbitmq/store/appender.py"]),
         Extension(
+            "orbitmq.protocol.plain_batches_native",
+            ["src/orbitmq/protocol/plain_batches_native.py"],
+        ),
+        Extension(
             "orbitmq.protocol.plain_sends_native", ["src/orbitmq/protocol/plain_sends_native.py"]
         ),
     ],

@@ -1,7 +1,7 @@
 """The hot path: sends and pulls of a whole chunk in one call.
 
-A send that asks for nothing special (its topic exists, no delay, no transaction, no retry) is
-appended here; its reply waits for the disk together with all others of the flush round. What is
+A send or a batch that asks for nothing special (its topic exists, no delay, no transaction, no
+retry) is appended here; its reply waits for the disk together with all others of the flush round. What is
 special, or wrong, takes the ordinary way, which knows every rule and explains what is wrong.
 
 Threads: the event loop's.
@@ -20,7 +20,8 @@ from orbitmq.model.queues import PhysicalOffset
 from orbitmq.protocol.command import ONEWAY_FLAG, RESPONSE_FLAG
 from orbitmq.protocol.frame import frame_end
 from orbitmq.protocol.hot_headers import PullFields, decode_hot_header
-from orbitmq.protocol.hot_path import read_usual_send
+from orbitmq.protocol.hot_path import read_entries, read_usual_batch, read_usual_send
+from orbitmq.protocol.plain_batches import plain_batch
 from orbitmq.protocol.plain_sends import plain_send
 from orbitmq.record.hosts import encode_host
 from orbitmq.record.properties import encode_properties
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from orbitmq.clock import Clock
     from orbitmq.protocol.frame import Encoding
     from orbitmq.protocol.hot_headers import HotHeader
+    from orbitmq.protocol.plain_batches import PlainBatch
     from orbitmq.protocol.plain_sends import PlainSend
     from orbitmq.store.message_store import MessageStore
     from orbitmq.transport.connection import Connection
@@ -62,6 +64,7 @@ class HotPath:
     ) -> None:
         self._requests = requests
         self._store = store
+        self._appender = store.appender
         self._append = store.appender.append
         self._is_sync = flush_mode is FlushMode.SYNC
         self._confirmations = confirmations
@@ -76,7 +79,7 @@ class HotPath:
         self._loop = asyncio.get_running_loop()
         self._settling = False
 
-    def process(  # noqa: C901  # Perf: flat, a call less per message
+    def process(  # noqa: C901, PLR0912  # Perf: flat, a call less per message
         self, connection: Connection, chunk: bytes
     ) -> tuple[int, bytes]:
         """Answer complete frames of the chunk; see `Processor`."""
@@ -96,7 +99,8 @@ class HotPath:
                     break
                 reply: bytes | None = None
                 send = read_usual_send(chunk, position, end, marks)
-                if send is None:
+                batch = read_usual_batch(chunk, position, end) if send is None else None
+                if send is None and batch is None:
                     hot = decode_hot_header(chunk, position, end)
                     if hot is not None and hot[0].flag & RESPONSE_FLAG:
                         # An answer to the broker's own request, whatever its code.
@@ -105,8 +109,11 @@ class HotPath:
                         reply = self._pull(connection, hot[0], hot[2])
                     elif hot is not None:
                         send = plain_send(hot, chunk, end, marks)
+                        batch = plain_batch(hot, end)
                 if send is not None and accepts_sends:
                     reply = self._send(connection, send, now_ms)
+                elif batch is not None and accepts_sends:
+                    reply = self._send_batch(connection, batch, chunk, end, now_ms)
                 if reply is None:
                     reply = self._requests.process_frame(connection, chunk, position, end)
             except ProtocolError:
@@ -188,6 +195,56 @@ class HotPath:
         )
         if waits and self._is_sync:
             end = PhysicalOffset(offset + record_bytes)
+            return self._confirmations.reply_later(end, connection, self._encode_reply, reply)
+        return self._encode_reply(Durability.MEMORY, reply)
+
+    def _send_batch(
+        self, connection: Connection, batch: PlainBatch, chunk: bytes, chunk_end: int, now_ms: int
+    ) -> bytes | None:
+        """Append all messages of a batch; None when one is special, or they cannot be stored."""
+        topic = self._plain_topic(batch.topic)
+        if (
+            topic is None
+            or batch.command_flag & RESPONSE_FLAG
+            or not 0 <= batch.queue_id < topic.queues
+            or chunk_end - batch.body_start > self._appender.body_bytes_max
+        ):
+            return None
+        entries = read_entries(
+            chunk,
+            batch.body_start,
+            chunk_end,
+            self._marks,
+            batch.born_ms,
+            born_host(connection.address),
+            batch.reconsume_times,
+        )
+        if entries is None:
+            return None
+        try:
+            places = self._appender.append_batch(batch.topic, batch.queue_id, entries, now_ms)
+        except OrbitError:
+            return None
+        if not self._settling:
+            self._settling = True
+            self._loop.call_soon(self._settle)
+        first_offset, _, queue_offset, _ = places[0]
+        last_offset, last_bytes, _, _ = places[-1]
+        end = PhysicalOffset(last_offset + last_bytes)
+        # Invariant: records of a batch lie one behind the other.
+        topic.counter.add(len(places), end - first_offset)
+        if batch.command_flag & ONEWAY_FLAG:
+            return b""
+        prefix = self._id_prefix
+        reply = SendReply(
+            batch.opaque,
+            batch.encoding,
+            b",".join([prefix + b"%016X" % place[0] for place in places]),
+            batch.queue_id,
+            queue_offset,
+            b"",
+        )
+        if batch.waits and self._is_sync:
             return self._confirmations.reply_later(end, connection, self._encode_reply, reply)
         return self._encode_reply(Durability.MEMORY, reply)
 

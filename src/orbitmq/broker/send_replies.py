@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Final, NamedTuple
 
 import msgspec
@@ -10,22 +11,35 @@ from orbitmq.broker.confirmations import FENCED_REMARK
 from orbitmq.model.versions import OUR_VERSION
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.command import RESPONSE_FLAG, Command
-from orbitmq.protocol.frame import BINARY, JSON, PREFIX, Encoding
+from orbitmq.protocol.frame import JSON, PREFIX, Encoding
+from orbitmq.protocol.languages import Language
 from orbitmq.store.draft import Durability
 
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 _FLUSH_TIMEOUT: Final = int(ResponseCode.FLUSH_DISK_TIMEOUT)
 _DISK_TIMEOUT: Final = Durability.DISK_TIMEOUT
+# A frame with a binary header up to the fields (header_binary.py): frame bytes, header mark, code,
+# language, version, opaque, flag, remark bytes, fields bytes.
+_BINARY_HEAD: Final = struct.Struct(">iIhBhiiii")
+_BINARY_MARK: Final = 1 << 24
+_PYTHON: Final = int(Language.PYTHON)
+_INT: Final = struct.Struct(">i")
+# What stands before the value of a field: the bytes of its name, and the name.
+_MESSAGE_ID: Final = b"\x00\x05msgId"
+_QUEUE_ID: Final = b"\x00\x07queueId"
+_QUEUE_OFFSET: Final = b"\x00\x0bqueueOffset"
+_UNIQUE_ID: Final = b"\x00\x0dtransactionId"
 
 
 class SendReply(NamedTuple):
-    """What a reply says; ids are plain letters and digits."""
+    """What a reply says; ids are plain letters and digits, those of a batch with commas."""
 
     opaque: int
     encoding: Encoding
     message_id: bytes
     queue_id: int
     queue_offset: int
+    # Empty for a batch, which has none.
     unique_id: bytes
 
 
@@ -33,17 +47,28 @@ def _inside_template(text: str) -> bytes:
     return msgspec.json.encode(text)[1:-1].replace(b"%", b"%%")
 
 
+def _value(text: bytes) -> bytes:
+    return _INT.pack(len(text)) + text
+
+
 class SendReplies:
     """Writes replies of one broker, which all carry its region."""
 
     def __init__(self, *, region: str, trace_on: bool) -> None:
-        self._marks = {"MSG_REGION": region, "TRACE_ON": "true" if trace_on else "false"}
+        trace = "true" if trace_on else "false"
         # Perf: a template takes a tenth of what the encoder takes for the same header.
         self._template = (
             b'{"code":%%d,"extFields":{"MSG_REGION":"%b","TRACE_ON":"%b","msgId":"%%b",'
             b'"queueId":"%%d","queueOffset":"%%d","transactionId":"%%b"},"flag":1,'
             b'"language":"PYTHON","opaque":%%d,"serializeTypeCurrentRPC":"JSON","version":%d}'
-        ) % (_inside_template(region), _inside_template(self._marks["TRACE_ON"]), OUR_VERSION)
+        ) % (_inside_template(region), _inside_template(trace), OUR_VERSION)
+        self._batch_template = self._template.replace(b',"transactionId":"%b"', b"")
+        self._binary_marks = (
+            b"\x00\x0aMSG_REGION"
+            + _value(region.encode())
+            + b"\x00\x08TRACE_ON"
+            + _value(trace.encode())
+        )
 
     def encode(self, durability: Durability | None, reply: SendReply) -> bytes:
         """Write the frame of a reply.
@@ -61,18 +86,34 @@ class SendReplies:
             ).encode()
         code = _FLUSH_TIMEOUT if durability is _DISK_TIMEOUT else _SUCCESS
         if encoding is JSON:
-            header = self._template % (code, message_id, queue_id, queue_offset, unique_id, opaque)
+            if unique_id:
+                values = (code, message_id, queue_id, queue_offset, unique_id, opaque)
+                header = self._template % values
+            else:
+                header = self._batch_template % (code, message_id, queue_id, queue_offset, opaque)
             return PREFIX.pack(4 + len(header), len(header)) + header
-        return Command(
-            code=code,
-            fields={
-                **self._marks,
-                "msgId": message_id.decode(),
-                "queueId": str(queue_id),
-                "queueOffset": str(queue_offset),
-                "transactionId": unique_id.decode(),
-            },
-            opaque=opaque,
-            flag=RESPONSE_FLAG,
-            encoding=BINARY,
-        ).encode()
+        # Perf: 2 us; the encoder takes 5 for the same header.
+        fields = (
+            self._binary_marks
+            + _MESSAGE_ID
+            + _value(message_id)
+            + _QUEUE_ID
+            + _value(b"%d" % queue_id)
+            + _QUEUE_OFFSET
+            + _value(b"%d" % queue_offset)
+        )
+        if unique_id:
+            fields += _UNIQUE_ID + _value(unique_id)
+        header_bytes = _BINARY_HEAD.size - PREFIX.size + len(fields)
+        head = _BINARY_HEAD.pack(
+            4 + header_bytes,
+            _BINARY_MARK | header_bytes,
+            code,
+            _PYTHON,
+            OUR_VERSION,
+            opaque,
+            RESPONSE_FLAG,
+            0,
+            len(fields),
+        )
+        return head + fields

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled form of `read_plain_send`.
+"""The compiled form of `read_plain_send` and `read_plain_batch`.
 
-Compiled by Cython and never run as Python. It reads what Java and Go clients write: a JSON header
-whose texts are ASCII. It returns None for everything else, and the plain form is asked then; what
-it returns equals what the plain form returns.
+Compiled by Cython and never run as Python. It reads what Java and Go clients write: a header whose
+texts are ASCII. It returns None for everything else, and the plain form is asked then; what it
+returns equals what the plain form returns.
 
 Invariant: nothing is read before its position was compared with the end; positions are signed and
 as wide as a pointer.
@@ -18,13 +18,16 @@ if not cython.compiled:
     raise ImportError("orbitmq.protocol.plain_sends_native runs compiled only")
 
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from cython.cimports.libc.string import memchr, memcmp, memcpy
+from cython.cimports.libc.string import memcmp, memcpy
+from cython.cimports.orbitmq.protocol.plain_properties import NO, ODD, Properties, look_at
+from cython.cimports.orbitmq.record.big_endian import get_32
 
-from orbitmq.protocol.frame import JSON
+from orbitmq.protocol.frame import BINARY, JSON
+from orbitmq.protocol.plain_batches import PlainBatch
 from orbitmq.protocol.plain_sends import PlainSend
 
 _JSON = cython.declare(object, JSON)
-_NAME_END = cython.declare(cython.uchar, 1)
+_BINARY = cython.declare(object, BINARY)
 _VALUE_END = cython.declare(cython.uchar, 2)
 # Where the fields of the short spelling stand among the spans, by their letter: a is 0.
 _TOPIC = cython.declare(cython.int, 1)
@@ -53,6 +56,7 @@ class _Reader:
     text_stop: cython.Py_ssize_t
     has_escapes: cython.bint
     # What was found.
+    is_binary: cython.bint
     code: cython.longlong
     opaque: cython.longlong
     flag: cython.longlong
@@ -188,17 +192,13 @@ class _Reader:
     @cython.cfunc
     @cython.exceptval(check=False)
     def take_header(self) -> cython.bint:
-        """Read the whole header, whose first member is the code."""
-        self.code = self.opaque = self.flag = 0
-        field: cython.int
-        for field in range(_FIELDS):
-            self.starts[field] = -1
+        """Read a JSON header, whose first member is the code."""
         if not self.take(123) or not self.take_text() or not self.is_text(b"code", 4):
             return False
         if not self.take(58) or not self.take_number(self.end):
             return False
         self.code = self.number
-        if self.code not in (10, 310):
+        if self.code not in (10, 310, 320):
             return False
         has_fields: cython.bint = False
         has_opaque: cython.bint = False
@@ -240,6 +240,116 @@ class _Reader:
             and self.at == self.end
             and 0 <= self.opaque <= 0x7FFFFFFF
             and 0 <= self.flag <= 0x7FFFFFFF
+        )
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def take_span(self, length: cython.longlong, stop: cython.Py_ssize_t) -> cython.bint:
+        """Read a text of so many bytes that ends at `stop` or before."""
+        if length < 0 or length > stop - self.at:
+            return False
+        self.text_start = self.at
+        self.text_stop = self.at + length
+        self.has_escapes = False
+        while self.at < self.text_stop:
+            if self.text[self.at] >= 128:
+                return False
+            self.at += 1
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def take_binary_header(self) -> cython.bint:
+        """Read a binary header; see header_binary.py."""
+        if self.end - self.at < 21:
+            return False
+        head: cython.p_uchar = self.text + self.at
+        self.code = (cython.cast(cython.int, head[0]) << 8) | head[1]
+        if self.code not in (10, 310, 320):
+            return False
+        self.opaque = get_32(head + 5)
+        self.flag = get_32(head + 9)
+        if self.opaque > 0x7FFFFFFF or self.flag > 0x7FFFFFFF:
+            return False
+        self.at += 17
+        # Unsigned: a negative length is a large one, and leaves the header.
+        if not self.take_span(get_32(head + 13), self.end) or self.end - self.at < 4:
+            return False
+        if get_32(self.text + self.at) != self.end - self.at - 4:
+            # The plain form allows bytes behind the fields.
+            return False
+        self.at += 4
+        is_long: cython.bint = self.code == 10
+        field: cython.int
+        length: cython.longlong
+        while self.at < self.end:
+            if self.end - self.at < 2:
+                return False
+            length = (cython.cast(cython.int, self.text[self.at]) << 8) | self.text[self.at + 1]
+            self.at += 2
+            if not self.take_span(length, self.end) or self.end - self.at < 4:
+                return False
+            field = self.letter_of(is_long)
+            if field == -2:
+                return False
+            length = get_32(self.text + self.at)
+            self.at += 4
+            if not self.take_span(length, self.end):
+                return False
+            if field >= 0 and length > 0:
+                if self.starts[field] >= 0:
+                    return False
+                self.starts[field] = self.text_start
+                self.stops[field] = self.text_stop
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def take_frame(
+        self, text: cython.p_uchar, start: cython.Py_ssize_t, end: cython.Py_ssize_t
+    ) -> cython.Py_ssize_t:
+        """Read the header of a frame; returns where the body begins, -1 when others must look."""
+        if end - start < 8 or text[start + 4] > 1:
+            return -1
+        self.is_binary = text[start + 4] == 1
+        self.text = text
+        self.at = start + 8
+        self.end = self.at + (get_32(text + start + 4) & 0xFFFFFF)
+        if self.end >= end:
+            return -1
+        self.code = self.opaque = self.flag = 0
+        field: cython.int
+        for field in range(_FIELDS):
+            self.starts[field] = -1
+        is_read: cython.bint = self.take_binary_header() if self.is_binary else self.take_header()
+        if not is_read or self.starts[0] < 0 or self.starts[_TOPIC] < 0:
+            return -1
+        # A field that is read for nothing but its form: the plain form refuses odd ones.
+        if self.starts[3] >= 0 and not self.field_number(3, 0):
+            return -1
+        return self.end
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def copy_properties(self, to: cython.p_uchar) -> cython.Py_ssize_t:
+        """Copy the properties without escapes; returns how many bytes, -1 for odd ones."""
+        start: cython.Py_ssize_t = self.starts[_PROPERTIES]
+        stop: cython.Py_ssize_t = self.stops[_PROPERTIES]
+        if not self.is_binary:
+            return _unescape(self.text, start, stop, to)
+        memcpy(to, self.text + start, stop - start)
+        return stop - start
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def field_is(
+        self, field: cython.int, wanted: cython.p_char, length: cython.Py_ssize_t
+    ) -> cython.bint:
+        """Whether a field is there and says this."""
+        return (
+            self.starts[field] >= 0
+            and self.stops[field] - self.starts[field] == length
+            and memcmp(self.text + self.starts[field], wanted, length) == 0
         )
 
     @cython.cfunc
@@ -323,52 +433,6 @@ def _unescape(
     return written
 
 
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _is(
-    name: cython.p_uchar,
-    length: cython.Py_ssize_t,
-    wanted: cython.p_char,
-    wanted_length: cython.Py_ssize_t,
-) -> cython.bint:
-    return length == wanted_length and memcmp(name, wanted, length) == 0
-
-
-@cython.cfunc
-@cython.exceptval(check=False)
-def _is_special(name: cython.p_uchar, length: cython.Py_ssize_t) -> cython.bint:
-    """Whether a property makes a message special; see plain_sends.py."""
-    if length >= 5:
-        if memcmp(name, b"__RMQ", 5) == 0:
-            return True
-        if length >= 6 and (memcmp(name, b"TIMER_", 6) == 0 or memcmp(name, b"INNER_", 6) == 0):
-            return True
-    return (
-        _is(name, length, b"DELAY", 5)
-        or _is(name, length, b"TRAN_MSG", 8)
-        or _is(name, length, b"REPLY_TO_CLIENT", 15)
-        or _is(name, length, b"POP_CK", 6)
-        or _is(name, length, b"MSG_REGION", 10)
-        or _is(name, length, b"TRACE_ON", 8)
-        or _is(name, length, b"CLUSTER", 7)
-    )
-
-
-@cython.cfunc
-@cython.exceptval(check=False)
-def _is_plain_id(value: cython.p_uchar, length: cython.Py_ssize_t) -> cython.bint:
-    at: cython.Py_ssize_t
-    letter: cython.uchar
-    if length < 1 or length > 64:
-        return False
-    for at in range(length):
-        letter = value[at]
-        if not (48 <= letter <= 57 or 65 <= letter <= 90 or 97 <= letter <= 122):
-            return False
-    return True
-
-
 _reader = cython.declare(_Reader, _Reader())
 
 
@@ -378,33 +442,12 @@ def read_plain_send(
     """Read the frame at `chunk[start:end]`; None when the plain form must look."""
     reader: _Reader = _reader
     text: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(chunk))
-    if start < 0 or end > len(chunk) or end - start < 8 or text[start + 4] != 0:
+    if start < 0 or end > len(chunk):
         return None
-    header_end: cython.Py_ssize_t = (
-        start
-        + 8
-        + (
-            (cython.cast(cython.Py_ssize_t, text[start + 5]) << 16)
-            | (cython.cast(cython.Py_ssize_t, text[start + 6]) << 8)
-            | text[start + 7]
-        )
-    )
-    if header_end >= end:
+    body_start: cython.Py_ssize_t = reader.take_frame(text, start, end)
+    if body_start < 0 or reader.code == 320 or reader.starts[_PROPERTIES] < 0:
         return None
-    reader.text = text
-    reader.at = start + 8
-    reader.end = header_end
-    if not reader.take_header():
-        return None
-    if reader.starts[0] < 0 or reader.starts[_TOPIC] < 0 or reader.starts[_PROPERTIES] < 0:
-        return None
-    # Fields that are read for nothing but their form: the plain form refuses odd ones.
-    if reader.starts[3] >= 0 and not reader.field_number(3, 0):
-        return None
-    if reader.starts[_BATCH] >= 0 and not (
-        reader.stops[_BATCH] - reader.starts[_BATCH] == 5
-        and memcmp(text + reader.starts[_BATCH], b"false", 5) == 0
-    ):
+    if reader.starts[_BATCH] >= 0 and not reader.field_is(_BATCH, b"false", 5):
         return None
     if not reader.field_number(_QUEUE_ID, 0):
         return None
@@ -429,47 +472,14 @@ def read_plain_send(
         return None
     scratch: bytes = PyBytes_FromStringAndSize(cython.NULL, escaped_bytes + 1)
     to: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(scratch))
-    size: cython.Py_ssize_t = _unescape(
-        text, reader.starts[_PROPERTIES], reader.stops[_PROPERTIES], to
-    )
+    size: cython.Py_ssize_t = reader.copy_properties(to)
     if size <= 0:
         return None
     if to[size - 1] != _VALUE_END:
         to[size] = _VALUE_END
         size += 1
-
-    unique_start: cython.Py_ssize_t = -1
-    unique_stop: cython.Py_ssize_t = 0
-    waits: cython.bint = True
-    has_wait: cython.bint = False
-    entry: cython.Py_ssize_t = 0
-    stop: cython.Py_ssize_t
-    name_bytes: cython.Py_ssize_t
-    value_at: cython.Py_ssize_t
-    found: cython.p_uchar
-    while entry < size:
-        found = cython.cast(cython.p_uchar, memchr(to + entry, _VALUE_END, size - entry))
-        stop = found - to
-        found = cython.cast(cython.p_uchar, memchr(to + entry, _NAME_END, stop - entry))
-        if found == cython.NULL:
-            return None
-        name_bytes = found - (to + entry)
-        value_at = entry + name_bytes + 1
-        if _is_special(to + entry, name_bytes):
-            return None
-        if _is(to + entry, name_bytes, b"UNIQ_KEY", 8):
-            if unique_start >= 0 or not _is_plain_id(to + value_at, stop - value_at):
-                return None
-            unique_start = value_at
-            unique_stop = stop
-        elif _is(to + entry, name_bytes, b"WAIT", 4):
-            if has_wait:
-                return None
-            has_wait = True
-            if stop - value_at == 5 and memcmp(to + value_at, b"false", 5) == 0:
-                waits = False
-        entry = stop + 1
-    if unique_start < 0:
+    found = cython.declare(Properties)
+    if not look_at(to, size, cython.address(found)) or found.unique_start < 0:
         return None
     marks_bytes: cython.Py_ssize_t = len(marks)
     properties: bytes = PyBytes_FromStringAndSize(cython.NULL, size + marks_bytes)
@@ -487,10 +497,60 @@ def read_plain_send(
         user_flag,
         reconsume_times,
         properties,
-        to[unique_start:unique_stop],
-        waits,
-        text[header_end:end],
+        to[found.unique_start : found.unique_stop],
+        found.wait != NO,
+        text[body_start:end],
         reader.opaque,
         reader.flag,
-        _JSON,
+        _BINARY if reader.is_binary else _JSON,
+    )
+
+
+def read_plain_batch(
+    chunk: bytes, start: cython.Py_ssize_t, end: cython.Py_ssize_t
+) -> PlainBatch | None:
+    """Read the header of the frame at `chunk[start:end]`; None when the plain form must look."""
+    reader: _Reader = _reader
+    text: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(chunk))
+    if start < 0 or end > len(chunk):
+        return None
+    body_start: cython.Py_ssize_t = reader.take_frame(text, start, end)
+    if body_start < 0 or not reader.field_is(_BATCH, b"true", 4):
+        return None
+    if not reader.field_number(_QUEUE_ID, 0):
+        return None
+    queue_id: cython.longlong = reader.number
+    if not reader.field_number(_SYSTEM_FLAG, 0) or reader.number != 0:
+        return None
+    if not reader.field_number(_BORN, 0):
+        return None
+    born_ms: cython.longlong = reader.number
+    if not reader.field_number(_FLAG, -0x80000000):
+        return None
+    reconsume_times: cython.longlong = 0
+    if reader.starts[_RECONSUME] >= 0:
+        if not reader.field_number(_RECONSUME, 0):
+            return None
+        reconsume_times = reader.number
+    waits: cython.bint = True
+    if reader.starts[_PROPERTIES] >= 0:
+        # A batch has few properties of its own; the plain form reads more of them.
+        scratch = cython.declare(cython.uchar[512])  # type: ignore[misc]  # an array of C
+        if reader.stops[_PROPERTIES] - reader.starts[_PROPERTIES] > 512:
+            return None
+        size: cython.Py_ssize_t = reader.copy_properties(scratch)
+        found = cython.declare(Properties)
+        if size < 0 or not look_at(scratch, size, cython.address(found)) or found.wait == ODD:
+            return None
+        waits = found.wait != NO
+    return PlainBatch(
+        text[reader.starts[_TOPIC] : reader.stops[_TOPIC]],
+        queue_id,
+        born_ms,
+        reconsume_times,
+        waits,
+        body_start,
+        reader.opaque,
+        reader.flag,
+        _BINARY if reader.is_binary else _JSON,
     )

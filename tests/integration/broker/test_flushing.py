@@ -23,7 +23,12 @@ from tests.integration.broker.conftest import (
 )
 from tests.integration.transport.raw_peer import RawPeer
 
-BATCH = encode_batch([BatchedMessage(flag=0, body=b"m", properties=b"")])
+# The second of them goes by the hot path.
+BATCHES = [
+    encode_batch([BatchedMessage(flag=0, body=b"m", properties=properties)])
+    for properties in (b"", b"UNIQ_KEY\x01A1\x02")
+]
+both_ways = pytest.mark.parametrize("body", BATCHES, ids=["ordinary", "hot"])
 
 
 def numbered(asked: Command, opaque: int) -> Command:
@@ -31,7 +36,10 @@ def numbered(asked: Command, opaque: int) -> Command:
     return asked
 
 
-async def test_sends_wait_for_the_disk_and_nobody_else_does(site: Site, disk: Disk) -> None:
+@both_ways
+async def test_sends_wait_for_the_disk_and_nobody_else_does(
+    site: Site, disk: Disk, body: bytes
+) -> None:
     peer = await site.connect()
     await peer.make_topic("T")
     await peer.send("T", b"before")
@@ -41,7 +49,7 @@ async def test_sends_wait_for_the_disk_and_nobody_else_does(site: Site, disk: Di
             numbered(request(send_header("T"), b"held"), 1),
             numbered(Command(code=RequestCode.GET_ALL_TOPIC_CONFIG), 2),
             numbered(request(pull_header("T", 0)), 3),
-            numbered(request(send_header("T", kind=SendBatch, batch=True), BATCH), 4),
+            numbered(request(send_header("T", kind=SendBatch, batch=True), body), 4),
             numbered(request(send_header("T", WAIT="false"), b"in no hurry"), 5),
         )
         early = [await raw.read() for _ in range(3)]
@@ -59,13 +67,14 @@ async def test_sends_wait_for_the_disk_and_nobody_else_does(site: Site, disk: Di
     assert appended.fields["offset"] == "4"
 
 
+@both_ways
 async def test_a_send_that_waits_too_long_is_answered_with_its_place(
-    site: Site, peer: Peer, disk: Disk
+    site: Site, peer: Peer, disk: Disk, body: bytes
 ) -> None:
     await peer.make_topic("T")
     disk.hold()
     plain = asyncio.create_task(peer.send("T"))
-    batch = asyncio.create_task(peer.ask(send_header("T", kind=SendBatch, batch=True), BATCH))
+    batch = asyncio.create_task(peer.ask(send_header("T", kind=SendBatch, batch=True), body))
     await disk.held()
     await site.advance_until(lambda: len(site.broker._confirmations) == 2, step_ms=0)
 
@@ -80,15 +89,16 @@ async def test_a_send_that_waits_too_long_is_answered_with_its_place(
     assert (await peer.send("T")).code == ResponseCode.SUCCESS
 
 
+@both_ways
 async def test_nothing_is_acknowledged_once_a_sync_failed(
-    site: Site, peer: Peer, disk: Disk
+    site: Site, peer: Peer, disk: Disk, body: bytes
 ) -> None:
     await peer.make_topic("T")
     await peer.send("T", b"safe")
     disk.hold()
     waiting = [asyncio.create_task(peer.send("T")) for _ in range(3)]
     waiting.append(
-        asyncio.create_task(peer.ask(send_header("T", kind=SendBatch, batch=True), BATCH))
+        asyncio.create_task(peer.ask(send_header("T", kind=SendBatch, batch=True), body))
     )
     await disk.held()
     await site.advance_until(lambda: len(site.broker._confirmations) == 4, step_ms=0)
@@ -108,7 +118,7 @@ async def test_without_sync_flush_answers_do_not_wait(peer: Peer, disk: Disk) ->
     disk.hold()
 
     plain = await peer.send("T", b"one")
-    batch = await peer.ask(send_header("T", kind=SendBatch, batch=True), BATCH)
+    batch = await peer.ask(send_header("T", kind=SendBatch, batch=True), BATCHES[0])
     special = await peer.send("T", b"three", unique_id=None)
 
     assert plain.code == batch.code == special.code == ResponseCode.SUCCESS

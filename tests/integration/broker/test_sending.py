@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from orbitmq.broker.handlers.sending import Sending
 from orbitmq.model import property_names
 from orbitmq.protocol.codes import RequestCode, ResponseCode, Role
 from orbitmq.protocol.command import Command, request
@@ -25,6 +26,9 @@ ONE, DELAYED, HALF = (
     encode_batch([BatchedMessage(flag=0, body=b"m", properties=properties)])
     for properties in (b"", b"DELAY\x013\x02", b"TRAN_MSG\x01true\x02")
 )
+
+# 11,500 bytes that the hot path understands.
+PLAIN = encode_batch([BatchedMessage(flag=0, body=b"m" * 11_466, properties=b"UNIQ_KEY\x01AB\x02")])
 
 
 def written_oddly(command: Command) -> bytes:
@@ -139,6 +143,56 @@ async def test_a_batch_is_stored_as_its_messages_at_neighbouring_offsets(peer: P
     assert [decode_message_id(id_)[2] for id_ in ids] == [m.physical_offset for m in messages]
 
 
+@pytest.mark.parametrize("encoding", Encoding)
+@pytest.mark.parametrize("options", [{}, {"flushDiskType": "SYNC_FLUSH"}], ids=["async", "sync"])
+async def test_both_ways_through_the_broker_store_and_answer_batches_alike(
+    site: Site, monkeypatch: pytest.MonkeyPatch, encoding: Encoding
+) -> None:
+    ordinary_batches: list[int] = []
+    send_ordinary = Sending._send_batch
+
+    async def counted(*parts: Any) -> Command:
+        ordinary_batches.append(parts[2].opaque)
+        return await send_ordinary(*parts)
+
+    monkeypatch.setattr(Sending, "_send_batch", counted)
+    peer = await site.connect()
+    peer.encoding = encoding
+    await peer.make_topic("T")
+    batch = encode_batch(
+        BatchedMessage(
+            flag=n - 1, body=b"m%d" % n, properties=b"KEYS\x01k%d\x02UNIQ_KEY\x01ID%d" % (n, n)
+        )
+        for n in range(5)
+    )
+
+    fast = await peer.ask(send_header("T", kind=SendBatch, batch=True, retries=2), batch)
+    assert not ordinary_batches
+    # This spelling is left to the ordinary way.
+    header = send_header("T", kind=SendBatch, batch=True, retries=2, WAIT="True")
+    ordinary = await peer.ask(header, batch)
+
+    assert len(ordinary_batches) == 1
+    assert fast.code == ordinary.code == ResponseCode.SUCCESS
+    assert fast.encoding is ordinary.encoding is encoding
+    varying = {"msgId", "queueOffset"}
+    assert {k: v for k, v in fast.fields.items() if k not in varying} == {
+        k: v for k, v in ordinary.fields.items() if k not in varying
+    }
+    assert (fast.fields["queueOffset"], ordinary.fields["queueOffset"]) == ("0", "5")
+    messages = await peer.read("T")
+    ids = (fast.fields["msgId"] + "," + ordinary.fields["msgId"]).split(",")
+    assert [decode_message_id(id_)[2] for id_ in ids] == [m.physical_offset for m in messages]
+    placed: dict[str, Any] = {"queue_offset": 0, "physical_offset": 0, "store_ms": 0}
+    first, second = messages[:5], messages[5:]
+    assert [replace(message, **placed) for message in first] == [
+        replace(message, **placed) for message in second
+    ]
+    put = site.broker.counters.put("T")
+    assert put.messages == 10
+    assert put.bytes == sum(message.size for message in messages)
+
+
 @pytest.mark.parametrize(
     ("topic", "body", "code"),
     [
@@ -178,13 +232,14 @@ async def test_a_batch_of_half_messages_is_refused_whatever_its_properties(
     assert site.broker.store.log_end == end
 
 
+@pytest.mark.parametrize("body", [ONE * 3500, PLAIN * 7], ids=["ordinary", "hot"])
 async def test_a_batch_as_a_whole_is_no_larger_than_a_message_may_be(
-    site: Site, peer: Peer
+    site: Site, peer: Peer, body: bytes
 ) -> None:
     await peer.make_topic("T")
     await peer.ask(UpdateBrokerConfig(), b"maxMessageSize=70000")
 
-    reply = await peer.ask(send_header("T", kind=SendBatch, batch=True), ONE * 3500)
+    reply = await peer.ask(send_header("T", kind=SendBatch, batch=True), body)
 
     assert reply.code == ResponseCode.MESSAGE_ILLEGAL
     assert "80500 bytes is above the limit of 70000" in (reply.remark or "")
@@ -192,10 +247,13 @@ async def test_a_batch_as_a_whole_is_no_larger_than_a_message_may_be(
 
 
 @pytest.mark.parametrize("encoding", Encoding)
-async def test_an_answer_is_never_taken_for_a_send(site: Site, encoding: Encoding) -> None:
+@pytest.mark.parametrize("batch", [False, True], ids=["one message", "batch"])
+async def test_an_answer_is_never_taken_for_a_send(
+    site: Site, *, encoding: Encoding, batch: bool
+) -> None:
     peer = await site.connect()
     await peer.make_topic("T")
-    answer = request(send_header("T"), b"x", encoding=encoding)
+    answer = request(send_header("T", batch=batch), PLAIN, encoding=encoding)
     answer.flag |= 1
     async with await RawPeer.connect(site.broker.port) as raw:
         await raw.send(answer, request(pull_header("T", 0)))

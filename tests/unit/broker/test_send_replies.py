@@ -6,7 +6,8 @@ import pytest
 
 from orbitmq.broker.send_replies import SendReplies
 from orbitmq.broker.send_replies import SendReply as Reply
-from orbitmq.protocol.command import decode_command
+from orbitmq.model.versions import OUR_VERSION
+from orbitmq.protocol.command import RESPONSE_FLAG, Command, decode_command
 from orbitmq.protocol.frame import Encoding
 from orbitmq.protocol.requests.sending import SendReply
 from orbitmq.store.draft import Durability
@@ -34,6 +35,58 @@ def test_a_reply_reads_like_one_written_in_the_ordinary_way(
         region=region,
         trace=False,
     )
+
+
+@pytest.mark.parametrize("unique_id", ["7F0001", ""])
+def test_a_binary_reply_is_what_the_ordinary_encoder_writes(unique_id: str) -> None:
+    fields = {
+        "MSG_REGION": "région",
+        "TRACE_ON": "true",
+        "msgId": "7F01,7F02",
+        "queueId": "12",
+        "queueOffset": "9000000000",
+        "transactionId": unique_id,
+    }
+    ordinary = Command(
+        code=10,
+        fields={name: text for name, text in fields.items() if text},
+        opaque=77,
+        flag=RESPONSE_FLAG,
+        version=OUR_VERSION,
+        encoding=Encoding.BINARY,
+    )
+
+    frame = SendReplies(region="région", trace_on=True).encode(
+        Durability.DISK_TIMEOUT,
+        Reply(77, Encoding.BINARY, b"7F01,7F02", 12, 9_000_000_000, unique_id.encode()),
+    )
+
+    assert frame == ordinary.encode()
+
+
+@pytest.mark.parametrize("encoding", list(Encoding))
+def test_the_reply_to_a_batch_has_no_unique_id(encoding: Encoding) -> None:
+    frame = SendReplies(region="r", trace_on=True).encode(
+        Durability.DISK, Reply(1, encoding, b"7F01,7F02", 0, 3, b"")
+    )
+
+    assert decode_command(frame, 0, len(frame)).fields == {
+        "MSG_REGION": "r",
+        "TRACE_ON": "true",
+        "msgId": "7F01,7F02",
+        "queueId": "0",
+        "queueOffset": "3",
+    }
+
+
+@pytest.mark.parametrize("encoding", list(Encoding))
+def test_a_message_that_cannot_be_put_on_disk_is_told_so(encoding: Encoding) -> None:
+    frame = SendReplies(region="r", trace_on=True).encode(
+        None, Reply(1, encoding, b"7F01", 0, 3, b"")
+    )
+
+    reply = decode_command(frame, 0, len(frame))
+    assert (reply.code, reply.encoding, reply.fields) == (14, encoding, {})
 
 
 @pytest.mark.parametrize(

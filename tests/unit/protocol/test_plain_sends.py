@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import pytest
 
@@ -116,15 +117,18 @@ def test_batches_transactions_and_other_requests_are_no_plain_sends(odd: bytes) 
     assert read(odd) is None
 
 
-def mutations(seed: int, count: int) -> list[bytes]:
+def mutations(seed: int, count: int, shapes: Sequence[bytes] = ()) -> list[bytes]:
     """Frames of real shapes, some of them with bytes changed, cut or doubled."""
     chance = random.Random(seed)
-    shapes = [
+    shapes = shapes or [
         frame(),
         frame(LONG, code=10),
         frame({**SHORT, "i": "UNIQ_KEY\x01A1\x02näme\x01值\x02"}),
         frame({**SHORT, "i": 'UNIQ_KEY\x01A1\x02quote\x01"\\/\n\t\x02'}),
         frame({name: text for name, text in SHORT.items() if name not in "jkm"}),
+        frame(encoding=Encoding.BINARY),
+        frame(LONG, code=10, encoding=Encoding.BINARY),
+        frame({**SHORT, "c": "", "i": "UNIQ_KEY\x01A1\x02a\x01\\u0041"}, encoding=Encoding.BINARY),
     ]
     frames: list[bytes] = []
     for _ in range(count):

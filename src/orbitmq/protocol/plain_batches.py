@@ -1,0 +1,102 @@
+"""Plain batches: requests to store many messages that ask for nothing special.
+
+Nothing special: what `plain_sends` says, for every message of the batch, and no compression. The
+request is read in two steps, its header and then its messages, since a broker looks at the topic
+in between.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from orbitmq.errors import ProtocolError
+from orbitmq.protocol.frame import Encoding
+from orbitmq.protocol.hot_headers import HotHeader, PullFields, decode_hot_header
+from orbitmq.protocol.plain_sends import has_plain_properties, with_marks
+from orbitmq.record.batch import decode_batch
+
+_WAIT: Final = re.compile(rb"(?:^|\x02)WAIT\x01([^\x02]*)")
+# Whether the answer waits until the messages are safe, by what the properties say of it.
+_WAITS: Final[dict[tuple[bytes, ...], bool]] = {(): True, (b"true",): True, (b"false",): False}
+
+# A larger batch is left, so that others get their turn while it is read.
+ENTRIES_MAX: Final = 1000
+# Body, properties, flag, system flag, born time, born host, reconsume times, prepared offset.
+BatchEntry = tuple[bytes, bytes, int, int, int, bytes, int, int]
+
+
+class PlainBatch(NamedTuple):
+    """What the header of a plain batch says."""
+
+    topic: bytes
+    queue_id: int
+    born_ms: int
+    reconsume_times: int
+    # Whether the answer waits until the messages are safe.
+    waits: bool
+    # Where in the chunk the messages begin.
+    body_start: int
+    opaque: int
+    command_flag: int
+    encoding: Encoding
+
+
+def read_plain_batch(chunk: bytes, start: int, end: int) -> PlainBatch | None:
+    """Read the header of the frame at `chunk[start:end]`; None when it is no plain batch's."""
+    decoded = decode_hot_header(chunk, start, end)
+    return None if decoded is None else plain_batch(decoded, end)
+
+
+def plain_batch(decoded: tuple[HotHeader, int, Encoding], end: int) -> PlainBatch | None:
+    """Make a plain batch of a header that was read; None when it is none."""
+    header, body_start, encoding = decoded
+    asked = header.fields
+    if (
+        isinstance(asked, PullFields)
+        or not asked.is_batch
+        or asked.system_flag != 0
+        or body_start == end
+    ):
+        return None
+    waits = _WAITS.get(tuple(_WAIT.findall(asked.properties.encode())))
+    if waits is None:
+        return None
+    return PlainBatch(
+        asked.topic.encode(),
+        asked.queue_id,
+        asked.born_ms,
+        asked.reconsume_times,
+        waits,
+        body_start,
+        header.opaque,
+        header.flag,
+        encoding,
+    )
+
+
+def read_entries(  # Perf: plain arguments, as the compiled form has
+    chunk: bytes,
+    start: int,
+    end: int,
+    marks: bytes,
+    born_ms: int,
+    born_host: bytes,
+    reconsume_times: int,
+) -> list[BatchEntry] | None:
+    """Read the messages at `chunk[start:end]`; None when they are too many, or one is special.
+
+    `marks` are the properties that the broker adds to each.
+    """
+    try:
+        messages = decode_batch(chunk[start:end])
+    except ProtocolError:
+        return None
+    if not 0 < len(messages) <= ENTRIES_MAX or not all(
+        has_plain_properties(each.properties) for each in messages
+    ):
+        return None
+    return [
+        (body, with_marks(properties, marks), flag, 0, born_ms, born_host, reconsume_times, 0)
+        for flag, body, properties in messages
+    ]

@@ -1,0 +1,86 @@
+# What makes the properties of a message plain, for what is compiled; plain_sends.py tells the rules.
+from libc.string cimport memchr, memcmp
+
+
+cdef enum Wait:
+    UNSAID, YES, NO, ODD
+
+
+cdef struct Properties:
+    # Where the unique id lies; its start is -1 when there is none.
+    Py_ssize_t unique_start
+    Py_ssize_t unique_stop
+    Wait wait
+
+
+cdef inline bint is_name(
+    const unsigned char *name, Py_ssize_t length, const char *wanted, Py_ssize_t wanted_length
+) noexcept nogil:
+    return length == wanted_length and memcmp(name, wanted, length) == 0
+
+
+cdef inline bint is_special(const unsigned char *name, Py_ssize_t length) noexcept nogil:
+    if length >= 5:
+        if memcmp(name, b"__RMQ", 5) == 0:
+            return True
+        if length >= 6 and (memcmp(name, b"TIMER_", 6) == 0 or memcmp(name, b"INNER_", 6) == 0):
+            return True
+    return (
+        is_name(name, length, b"DELAY", 5)
+        or is_name(name, length, b"TRAN_MSG", 8)
+        or is_name(name, length, b"REPLY_TO_CLIENT", 15)
+        or is_name(name, length, b"POP_CK", 6)
+        or is_name(name, length, b"MSG_REGION", 10)
+        or is_name(name, length, b"TRACE_ON", 8)
+        or is_name(name, length, b"CLUSTER", 7)
+    )
+
+
+cdef inline bint is_plain_id(const unsigned char *value, Py_ssize_t length) noexcept nogil:
+    cdef Py_ssize_t at
+    cdef unsigned char letter
+    if length < 1 or length > 64:
+        return False
+    for at in range(length):
+        letter = value[at]
+        if not (48 <= letter <= 57 or 65 <= letter <= 90 or 97 <= letter <= 122):
+            return False
+    return True
+
+
+# Look at all properties; returns False when one is special, or written in an odd way.
+cdef inline bint look_at(
+    const unsigned char *text, Py_ssize_t size, Properties *found
+) noexcept nogil:
+    cdef Py_ssize_t entry = 0
+    cdef Py_ssize_t stop, name_bytes, value_at
+    cdef const unsigned char *mark
+    found.unique_start = -1
+    found.unique_stop = 0
+    found.wait = UNSAID
+    while entry < size:
+        mark = <const unsigned char *>memchr(text + entry, 2, size - entry)
+        stop = size if mark == NULL else mark - text
+        mark = <const unsigned char *>memchr(text + entry, 1, stop - entry)
+        if mark == NULL:
+            return False
+        name_bytes = mark - (text + entry)
+        value_at = entry + name_bytes + 1
+        if is_special(text + entry, name_bytes):
+            return False
+        if is_name(text + entry, name_bytes, b"UNIQ_KEY", 8):
+            if found.unique_start >= 0 or not is_plain_id(text + value_at, stop - value_at):
+                return False
+            found.unique_start = value_at
+            found.unique_stop = stop
+        elif is_name(text + entry, name_bytes, b"WAIT", 4):
+            if found.wait != UNSAID:
+                return False
+            if is_name(text + value_at, stop - value_at, b"true", 4):
+                found.wait = YES
+            elif is_name(text + value_at, stop - value_at, b"false", 5):
+                found.wait = NO
+            else:
+                found.wait = ODD
+        entry = stop + 1
+    return True

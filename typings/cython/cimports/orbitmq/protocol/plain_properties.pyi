@@ -1,0 +1,9 @@
+NO: int
+ODD: int
+
+class Properties:
+    unique_start: int
+    unique_stop: int
+    wait: int
+
+def look_at(text: object, size: int, found: object) -> bool: ...
