@@ -17,11 +17,13 @@ try:
 except ImportError:
     encode_record = encode.encode_record
     is_sound = scan.is_sound
+    sound_records = scan.sound_records
     walk = scan.walk
     is_compiled = False
 else:
     encode_record = native.encode_record
     is_sound = native.is_sound
+    sound_records = native.sound_records
     walk = native.walk
     is_compiled = True
 

@@ -33,6 +33,8 @@ TOPIC_BYTES_MAX: Final = 255
 PROPERTIES_BYTES_MAX: Final = 32767
 RECORD_BYTES_MAX: Final = 0x7FFFFFFF
 CRC_MASK: Final = 0x7FFFFFFF
+# The user flag of records that may stand for lost ones; whether they do, the store tells.
+LOST_FLAG: Final = int.from_bytes(b"LOST")
 
 # Fields before the born host, whose place never changes.
 CRC_AT: Final = 8

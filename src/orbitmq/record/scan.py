@@ -7,6 +7,7 @@ record, or at the first bytes that are no record.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
@@ -14,7 +15,7 @@ from typing import Final
 from orbitmq.java_hash import java_hash
 from orbitmq.model import property_names
 from orbitmq.record.decode import Buffer, Found, Places, Verdict, locate, locate_at
-from orbitmq.record.layout import ROLLED_BACK, TRANSACTION_MASK, is_queued
+from orbitmq.record.layout import LOST_FLAG, ROLLED_BACK, TRANSACTION_MASK, is_queued
 from orbitmq.record.properties import find_property
 
 ENTRY: Final = struct.Struct(">qiq")
@@ -111,6 +112,50 @@ def is_sound(record: bytes, physical_offset: int, topic: bytes | None, queue_id:
         record[places.topic_at : places.topic_end] == topic
         and _HEAD.unpack_from(record)[3] == queue_id
     )
+
+
+def sound_records(  # noqa: PLR0913, PLR0917  # as the compiled form
+    entries: bytes,
+    content: Buffer,
+    first_offset: int,
+    low: int,
+    high: int,
+    topic: bytes | None,
+    queue_id: int,
+    count_max: int,
+    bytes_max: int,
+    tag_filter: Callable[[int], bool] | None,
+) -> tuple[list[bytes], int, int]:
+    """Copy the records that queue entries lead to, before anything that a reader has to judge.
+
+    `content` holds the log from `first_offset` on; only what lies between `low` and `high` is read.
+    It ends before the first entry whose record lies elsewhere, is not sound or has the flag of
+    stand-ins, and before the limits are passed, though never before the first record.
+    Returns the records, their bytes, and how many entries were passed, with those filtered out.
+    """
+    records: list[bytes] = []
+    taken_bytes = passed = 0
+    low = max(low, first_offset)
+    high = min(high, first_offset + len(content)) if first_offset >= 0 else low
+    for physical_offset, record_bytes, tag_hash in ENTRY.iter_unpack(entries):
+        if (
+            physical_offset < low
+            or record_bytes <= 0
+            or physical_offset + record_bytes > high
+            or (records and (len(records) >= count_max or taken_bytes + record_bytes > bytes_max))
+        ):
+            break
+        if tag_filter is None or tag_filter(tag_hash):
+            at = physical_offset - first_offset
+            record = bytes(content[at : at + record_bytes])
+            if not is_sound(record, physical_offset, topic, queue_id):
+                break
+            if _HEAD.unpack_from(record)[4] == LOST_FLAG:
+                break
+            records.append(record)
+            taken_bytes += record_bytes
+        passed += 1
+    return records, taken_bytes, passed
 
 
 def check_span(buffer: Buffer, start: int, end: int, base_offset: int) -> None:

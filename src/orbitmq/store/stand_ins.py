@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import Final
 
 from orbitmq.record.encode import encode_record
-from orbitmq.record.layout import FIXED_BYTES, ROLLED_BACK, TOPIC_BYTES_MAX_V1
+from orbitmq.record.layout import FIXED_BYTES, LOST_FLAG, ROLLED_BACK, TOPIC_BYTES_MAX_V1
 
 # In the store's own folder: the bytes whose loss was accepted, as they were.
 LOST_FOLDER: Final = "lost"
@@ -27,7 +27,7 @@ LOST_TOPIC: Final = b"ORBITMQ_LOST"
 # The smallest stand-in of no queue; its topic is cut to what there is room for.
 STAND_IN_BYTES_MIN: Final = FIXED_BYTES + 1
 
-_MARK: Final = b"LOST"
+_MARK: Final = LOST_FLAG.to_bytes(4)
 _MARK_AT: Final = 16
 _BORN_AT: Final = 40
 _BORN: Final = bytes(16)
@@ -119,7 +119,7 @@ def _encode(
         physical_offset,
         body,
         properties,
-        int.from_bytes(_MARK),
+        LOST_FLAG,
         system_flag,
         0,
         _NOWHERE,

@@ -18,6 +18,7 @@ import orbitmq.record
 from orbitmq.errors import MessageError
 from orbitmq.record import encode, scan
 from orbitmq.record.decode import Found, Verdict
+from orbitmq.record.layout import LOST_FLAG
 from orbitmq.record.scan import Walk
 from tests.unit.record.sample_records import (
     HOST_V6,
@@ -38,6 +39,7 @@ native: Any = pytest.importorskip(
 )
 
 SOURCE = Path(orbitmq.record.__file__).with_name("native.py")
+_FAR_OFFSETS = (-(2**63), -1, 2**63 - 1)
 LEVELS = (1000, 5000, 10_000)
 NUMBERS = [name for name, value in asdict(KNOWN).items() if isinstance(value, int)]
 
@@ -325,6 +327,66 @@ def test_every_changed_byte_of_a_record_is_found_sound_alike() -> None:
             assert native.is_sound(*arguments) is scan.is_sound(*arguments), (at, value)
     for end in range(len(record)):
         assert not native.is_sound(record[:end], KNOWN.physical_offset, None, 0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_records_of_queues_are_found_alike(seed: int) -> None:
+    rng = random.Random(seed)
+
+    def mostly(usual: Any, *others: Any) -> Any:
+        return usual if rng.random() < 0.9 else rng.choice(others)
+
+    taken = ended_early = 0
+    for _ in range(1000):
+        base = mostly(1000, 0, 2**62, 2**63 - 1, -1)
+        buffer, rows = bytearray(), list[tuple[int, int, int]]()
+        for _ in range(rng.randrange(8)):
+            sample = replace(
+                KNOWN,
+                physical_offset=min(base + len(buffer), 2**63 - 1),
+                flag=mostly(0, 7, LOST_FLAG),
+                body=rng.randbytes(rng.randrange(200)),
+            )
+            rows.append((sample.physical_offset, sample.size, rng.randrange(3)))
+            buffer += sample.encode()
+        if buffer and rng.random() < 0.2:
+            damage(rng, buffer)
+        if rows and rng.random() < 0.2:
+            odd_bytes = rng.choice([0, 1, -1, 2**31 - 1, -(2**31)])
+            rows[rng.randrange(len(rows))] = (rng.choice([base, *_FAR_OFFSETS]), odd_bytes, 0)
+        arguments = (
+            b"".join(scan.ENTRY.pack(*row) for row in rows),
+            rng.choice([bytes, bytearray, memoryview])(buffer),
+            base,
+            mostly(0, base, min(base + 150, 2**63 - 1), *_FAR_OFFSETS),
+            mostly(2**63 - 1, min(base + 400, 2**63 - 1), *_FAR_OFFSETS),
+            mostly(KNOWN.topic, None, b"others"),
+            mostly(KNOWN.queue_id, 5, 2**40),
+            mostly(32, 2, 0, -1),
+            mostly(10_000, 300, 0, -1, -(2**63)),
+            rng.choice([None, {0, 1}.__contains__]),
+        )
+
+        found = native.sound_records(*arguments)
+
+        assert found == scan.sound_records(*arguments), arguments
+        taken += len(found[0])
+        ended_early += found[2] < len(rows)
+
+    assert taken > 500
+    assert ended_early > 100
+
+
+def test_a_filter_that_fails_leaves_the_buffer_free() -> None:
+    buffer = bytearray(KNOWN.encode())
+    entries = scan.ENTRY.pack(KNOWN.physical_offset, len(buffer), 0)
+
+    with pytest.raises(ZeroDivisionError):
+        native.sound_records(
+            entries, buffer, 1000, 0, 2**62, b"T", 1, 32, 1000, lambda _: bool(1 // 0)
+        )
+
+    buffer.clear()  # fails while somebody looks at it
 
 
 def test_every_end_in_a_record_is_walked_over_alike() -> None:

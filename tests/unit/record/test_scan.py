@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from orbitmq.java_hash import java_hash
 from orbitmq.record.decode import Verdict, decode_record
 from orbitmq.record.encode import encode_blank
-from orbitmq.record.layout import SystemFlag
+from orbitmq.record.layout import LOST_FLAG, SystemFlag
 from orbitmq.record.properties import encode_properties
 from orbitmq.record.scan import (
     DELAY_TOPIC,
@@ -24,6 +25,7 @@ from orbitmq.record.scan import (
     is_sound,
     message_keys,
     record_tag_code,
+    sound_records,
     walk,
 )
 from tests.unit.record.sample_records import KNOWN, Sample, damage, random_records
@@ -355,3 +357,68 @@ def test_a_record_is_sound_when_it_is_what_its_queue_entry_says() -> None:
     assert not is_sound(record + b"x", offset, b"T", 1)
     assert not is_sound(record[:-1], offset, b"T", 1)
     assert not is_sound(record.replace(b"hi", b"ho"), offset, b"T", 1)
+
+
+# --- the records of a queue ---------------------------------------------------------------------
+
+BASE = 5000
+
+
+def _found(
+    buffer: bytes | bytearray,
+    entries: list[tuple[int, int, int]],
+    *,
+    low: int = 0,
+    high: int = 2**62,
+    count_max: int = 32,
+    bytes_max: int = 10_000,
+    tag_filter: Callable[[int], bool] | None = None,
+) -> tuple[list[bytes], int, int]:
+    packed = b"".join(ENTRY.pack(*entry) for entry in entries)
+    return sound_records(
+        packed, buffer, BASE, low, high, b"T", 1, count_max, bytes_max, tag_filter
+    )  # fmt: skip
+
+
+def _queue(*changes: dict[str, int]) -> tuple[list[bytes], list[tuple[int, int, int]]]:
+    """Records back to back from BASE on, and their entries, with 0, 1, 2… as tag hashes."""
+    records, entries, offset = list[bytes](), list[tuple[int, int, int]](), BASE
+    for number, changed in enumerate(changes):
+        records.append(replace(KNOWN, physical_offset=offset, **changed).encode())  # type: ignore[arg-type]  # numbers only
+        entries.append((offset, len(records[-1]), number))
+        offset += len(records[-1])
+    return records, entries
+
+
+def test_records_of_a_queue_are_copied_up_to_the_limits() -> None:
+    records, entries = _queue({}, {}, {}, {})
+    buffer, size = b"".join(records), len(records[0])
+
+    assert _found(buffer, entries) == (records, 4 * size, 4)
+    assert _found(buffer, entries, count_max=2) == (records[:2], 2 * size, 2)
+    assert _found(buffer, entries, bytes_max=3 * size - 1) == (records[:2], 2 * size, 2)
+    assert _found(buffer, entries, count_max=0, bytes_max=0) == (records[:1], size, 1)
+    assert _found(buffer, entries[1::2]) == (records[1::2], 2 * size, 2)
+
+
+def test_records_that_a_filter_passes_over_are_counted_only() -> None:
+    records, entries = _queue({}, {}, {}, {})
+
+    found = _found(b"".join(records), entries, count_max=1, tag_filter={1, 3}.__contains__)
+
+    assert found == (records[1:2], len(records[1]), 2)
+    assert _found(b"".join(records), entries, tag_filter=set[int]().__contains__) == ([], 0, 4)
+
+
+def test_records_end_before_what_a_reader_has_to_judge() -> None:
+    records, entries = _queue({}, {"flag": LOST_FLAG}, {"queue_id": 2}, {})
+    buffer, size = b"".join(records), len(records[0])
+
+    assert _found(buffer, entries) == (records[:1], size, 1)
+    assert _found(buffer, entries[2:]) == ([], 0, 0)
+    assert _found(buffer, entries[3:]) == (records[3:], size, 1)
+    for low, high in ((BASE + 1, 2**62), (0, BASE + size - 1), (0, -1), (0, 0)):
+        assert _found(buffer, entries, low=low, high=high) == ([], 0, 0)
+    assert _found(buffer[: size - 1], entries) == ([], 0, 0)
+    for odd in ((BASE, 0, 0), (BASE, -size, 0), (BASE - 1, size, 0), (-1, size, 0), (0, size, 0)):
+        assert _found(buffer, [odd, *entries]) == ([], 0, 0)
