@@ -216,6 +216,11 @@ class CommitLog:
         content = file.pread(offset - file.first_offset, size)
         return content if len(content) == size else None
 
+    def pread_at_once(self, offset: int, size: int) -> bytearray | None:
+        """Read bytes as `pread` does; BlockingIOError when the disk has to be waited for."""
+        file = self._file_holding(offset, size)
+        return file.pread_at_once(offset - file.first_offset, size) if file is not None else None
+
     def _file_holding(self, offset: int, size: int) -> MappedFile | None:
         if offset + size > self.end:
             return None

@@ -19,6 +19,8 @@ from typing import Final
 from orbitmq.errors import DiskFullError, StoreError
 
 _CLEAR_BYTES: Final = 64 * 1024
+# Linux has it; not every file system does.
+_AT_ONCE: Final = getattr(os, "RWF_NOWAIT", 0)
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
@@ -44,6 +46,20 @@ class Descriptor:
         if len(part) == count or not part:
             return part
         return part + self.pread(count - len(part), at + len(part))
+
+    def pread_at_once(self, count: int, at: int) -> bytearray:
+        """Read `count` bytes that are in memory; BlockingIOError when they are not, or unknown.
+
+        Whoever can wait reads again then, and meets what may be wrong with the disk.
+        """
+        content = bytearray(count)
+        try:
+            got = os.preadv(self.number, [content], at, _AT_ONCE) if _AT_ONCE else 0
+        except OSError:
+            got = 0
+        if got != count:
+            raise BlockingIOError(errno.EAGAIN, f"{count} bytes at {at} may not be in memory")
+        return content
 
     def pwrite(self, content: bytes, at: int) -> None:
         """Write all of `content`."""

@@ -107,6 +107,13 @@ class MappedFile:
         except (FileNotFoundError, StateError):
             return b""
 
+    def pread_at_once(self, at: int, count: int) -> bytearray:
+        """Read what is in memory; BlockingIOError when something has to be waited for."""
+        descriptor = self._descriptor
+        if descriptor is None:
+            raise BlockingIOError(errno.EAGAIN, f"{self.path} is not open")
+        return descriptor.pread_at_once(count, at)
+
     def keep_pages_apart(self, at: int) -> None:
         """From `at` on have every page brought into memory on its own, while the file is awake.
 

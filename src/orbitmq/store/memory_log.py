@@ -153,6 +153,9 @@ class MemoryLog:
         record = self._records.get(physical_offset)
         return record[:record_bytes] if record is not None else None
 
+    # Nothing in memory is waited for.
+    pread_at_once = pread
+
     def newest_view(self) -> tuple[None, int]:
         """Records do not lie side by side, so there is no view of several."""
         return None, 0

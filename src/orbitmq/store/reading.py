@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from orbitmq.errors import StoreDamagedError
 from orbitmq.model.queues import QueueOffset
-from orbitmq.record.codec import is_sound
+from orbitmq.record.codec import is_sound, sound_records
 from orbitmq.store.consume_queue import ENTRY, ENTRY_BYTES
 from orbitmq.store.record_checks import damage_of
 from orbitmq.store.stand_ins import is_stand_in
@@ -32,12 +32,15 @@ _READ_BYTES_MIN: Final = 100
 # Behind the end so far, messages are read out of the mapping; a page farther back may have to come
 # from the disk, and every thread would wait for it.
 MAPPED_READ_BYTES: Final = 128 * 1024 * 1024
+# Behind that, records so close to each other are read together, with what lies between them.
+_SPAN_BYTES_MAX: Final = 512 * 1024
 # Compat: entries of these queues lead to records of other topics.
 _SHARED_RECORDS: Final = "%LMQ%"
 _ZERO: Final = QueueOffset(0)
 
 TagFilter = Callable[[int], bool]
 RecordFilter = Callable[[bytes], bool]
+Pread = Callable[[int, int], bytes | bytearray | None]
 
 
 class ReadStatus(Enum):
@@ -117,6 +120,9 @@ class ReadableLog(Protocol):
     def pread(self, offset: int, size: int, /) -> bytes | None:
         """Read bytes; None when they are not there."""
 
+    def pread_at_once(self, offset: int, size: int, /) -> bytes | bytearray | None:
+        """Read bytes; None when they are not there, BlockingIOError when the disk has them."""
+
     def file_at(self, offset: int, /) -> MappedFile | None:
         """The file that holds an offset; None when there is none."""
 
@@ -139,8 +145,12 @@ class QueueReader:
         bytes_max: int = _READ_BYTES_MAX,
         tag_filter: TagFilter | None = None,
         record_filter: RecordFilter | None = None,
+        may_wait: bool = True,
     ) -> Read:
-        """Read up to `count_max` records from `offset` on."""
+        """Read up to `count_max` records from `offset` on.
+
+        Unless it `may_wait`, it raises BlockingIOError when a record is not in memory.
+        """
         if queue is None:
             # Compat: Java makes the queue when it is asked for, and finds it empty.
             return Read(status=ReadStatus.NO_MESSAGE_IN_QUEUE, next_offset=QueueOffset(0))
@@ -161,15 +171,58 @@ class QueueReader:
             per_file = queue.entries_per_file
             result.next_offset = QueueOffset((offset // per_file + 1) * per_file)
             return result
-        self._collect(
-            queue,
-            entries,
-            result,
-            _Limits(self._config, count_max, min(bytes_max, _READ_BYTES_MAX)),
-            tag_filter,
-            record_filter,
-        )
+        limits = _Limits(self._config, count_max, min(bytes_max, _READ_BYTES_MAX))
+        pread = self._log.pread if may_wait else self._log.pread_at_once
+        if record_filter is None:
+            passed = self._collect_usual(queue, entries, result, limits, tag_filter, pread)
+            entries = entries[passed * ENTRY_BYTES :]
+        if entries:
+            self._collect(queue, entries, result, limits, tag_filter, record_filter, pread)
         return result
+
+    def _collect_usual(
+        self,
+        queue: ReadableQueue,
+        entries: bytes,
+        result: Read,
+        limits: _Limits,
+        tag_filter: TagFilter | None,
+        pread: Pread,
+    ) -> int:
+        """Take records until there is something unusual, or enough; return how many entries."""
+        # Perf: one compiled call reads 32 messages in 19 us, `_collect` in 50 us, and past the
+        # mapping in 28 instead of 112 us (benchmarks/store_read.py). That goes on where this ends,
+        # and knows every rule.
+        first_offset = ENTRY.unpack_from(entries)[0]
+        log_end = self._log.end
+        near_from = log_end - self.near_bytes
+        content: memoryview | bytes | bytearray | None
+        content, content_start = self._log.newest_view()
+        mapped_from = max(content_start, near_from, log_end - MAPPED_READ_BYTES)
+        low: int = mapped_from
+        high: int = log_end
+        most = limits.near
+        if content is None or first_offset < mapped_from:
+            low = near_from
+            if first_offset < near_from:
+                # A record that ends there begins before it, so all are far behind.
+                low, high, most = 0, near_from, limits.far
+            content_start = first_offset
+            content = _read_span(entries, most[0], pread) if tag_filter is None else None
+        if content is None:
+            return 0
+        topic = None if queue.topic.startswith(_SHARED_RECORDS) else queue.topic.encode()
+        result.records, result.record_bytes, passed = sound_records(
+            entries, content, content_start, low, high, topic, queue.queue_id, *most, tag_filter
+        )
+        if passed:
+            result.filtered_count = passed - len(result.records)
+            result.next_offset = QueueOffset(result.next_offset + passed)
+            last_offset = ENTRY.unpack_from(entries, (passed - 1) * ENTRY_BYTES)[0]
+            result.far_behind = last_offset < near_from
+        if result.records:
+            result.status = ReadStatus.FOUND
+        return passed
 
     def _collect(
         self,
@@ -179,6 +232,7 @@ class QueueReader:
         limits: _Limits,
         tag_filter: TagFilter | None,
         record_filter: RecordFilter | None,
+        pread: Pread,
     ) -> None:
         # Perf: local names and one compiled check a record; an object, or a call more of our own,
         # is felt here.
@@ -188,7 +242,7 @@ class QueueReader:
         newest, newest_start = log.newest_view()
         mapped_from = max(newest_start, log_end - min(near_bytes, MAPPED_READ_BYTES))
         records = result.records
-        taken_bytes = skip_below = scanned = 0
+        taken_bytes, skip_below = result.record_bytes, 0
         number = result.next_offset
         missed = ReadStatus.NO_MATCHED_MESSAGE
         for physical_offset, record_bytes, tag_hash in ENTRY.iter_unpack(entries):
@@ -202,7 +256,7 @@ class QueueReader:
             ):
                 break
             number += 1  # type: ignore[assignment]  # Perf: see above
-            scanned = physical_offset
+            result.far_behind = not near
             if physical_offset < skip_below:
                 continue
             if tag_filter is not None and not tag_filter(tag_hash):
@@ -215,13 +269,14 @@ class QueueReader:
                 and physical_offset >= mapped_from
                 and physical_offset + record_bytes <= log_end
             ):
-                record: bytes | None = bytes(newest[at : at + record_bytes])
+                found: bytes | bytearray | memoryview | None = newest[at : at + record_bytes]
             else:
-                record = log.pread(physical_offset, record_bytes)
-            if record is None:
+                found = pread(physical_offset, record_bytes)
+            if found is None:
                 missed = ReadStatus.MESSAGE_WAS_REMOVING
                 skip_below = (physical_offset // log.file_bytes + 1) * log.file_bytes
                 continue
+            record = bytes(found)
             if not is_sound(record, physical_offset, topic, queue_id):
                 number -= 1  # type: ignore[assignment]  # Perf: see above
                 if not records:
@@ -238,7 +293,6 @@ class QueueReader:
         result.next_offset = number
         result.record_bytes = taken_bytes
         result.status = ReadStatus.FOUND if records else missed
-        result.far_behind = log_end - scanned > near_bytes
 
     def _damage(
         self, queue: ReadableQueue, number: QueueOffset, physical_offset: int, record: bytes
@@ -258,6 +312,17 @@ class QueueReader:
             f"(offset {physical_offset}): {damage}",
             hint="run: orbitmq store verify; a consumer goes on behind it when its offset is reset",
         )
+
+
+def _read_span(entries: bytes, count_max: int, pread: Pread) -> bytes | bytearray | None:
+    """Read what the first entries lead to in one piece; None when it is too long, or not there."""
+    last = max(1, min(count_max, len(entries) // ENTRY_BYTES)) - 1
+    first_offset = ENTRY.unpack_from(entries)[0]
+    last_offset, last_bytes, _ = ENTRY.unpack_from(entries, last * ENTRY_BYTES)
+    size = last_offset + last_bytes - first_offset
+    if first_offset < 0 or last_bytes <= 0 or not 0 < size <= _SPAN_BYTES_MAX:
+        return None
+    return pread(first_offset, size)
 
 
 class _Limits:

@@ -16,7 +16,6 @@ from orbitmq.record.message_id import decode_message_id
 from orbitmq.store.consume_queue import ENTRY
 from orbitmq.store.memory_log import FIRST_OFFSET
 from orbitmq.store.reading import (
-    MAPPED_READ_BYTES,
     Boundary,
     QueueReader,
     Read,
@@ -62,8 +61,9 @@ class StoredMessages:
         *,
         tag_filter: TagFilter | None = None,
         record_filter: RecordFilter | None = None,
+        may_wait: bool = True,
     ) -> Read:
-        """Read records of a queue from an offset on."""
+        """Read records of a queue from an offset on; see `QueueReader.read`."""
         on_disk, in_memory = self._find(topic, queue_id)
         reader = self._reader
         queue: ReadableQueue | None = on_disk
@@ -75,6 +75,7 @@ class StoredMessages:
             count_max,
             tag_filter=tag_filter,
             record_filter=record_filter,
+            may_wait=may_wait,
         )
         if in_memory is not None:
             found.start, found.end = _bounds(on_disk, in_memory)
@@ -134,11 +135,6 @@ class StoredMessages:
             if content:
                 return list(ENTRY.iter_unpack(content))
         return []
-
-    def is_far_behind(self, topic: str, queue_id: int, offset: int) -> bool:
-        """Whether a message lies so far behind the end that the disk may have to be waited for."""
-        entry = self._entry(topic, queue_id, offset)
-        return entry is not None and self._log.end - entry[0] > MAPPED_READ_BYTES
 
     def is_in_memory(self, topic: str, queue_id: int, offset: int) -> bool:
         """Whether a message counts as in memory, by the share of memory that the log may use."""

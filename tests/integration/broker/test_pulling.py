@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,6 +32,38 @@ RETRY = ResponseCode.PULL_RETRY_IMMEDIATELY
 
 async def parked(site: Site, count: int = 1) -> None:
     await until(lambda: len(site.broker._long_polls) == count)
+
+
+# --- what is not in memory ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("readers", [["loop"], ["loop", "thread"]])
+async def test_messages_past_the_mapping_are_read_at_once_or_later_in_a_thread(
+    site: Site, peer: Peer, monkeypatch: pytest.MonkeyPatch, readers: list[str]
+) -> None:
+    await peer.send("T", b"one")
+    await peer.send("T", b"two")
+    monkeypatch.setattr("orbitmq.store.reading.MAPPED_READ_BYTES", 0)
+
+    def preadv(descriptor: int, buffers: list[bytearray], at: int, _flags: int) -> int:
+        if "thread" in readers:
+            raise BlockingIOError
+        (buffer,) = buffers
+        buffer[:] = os.pread(descriptor, len(buffer), at)
+        return len(buffer)
+
+    monkeypatch.setattr("os.preadv", preadv)
+    seen, read = list[str](), site.broker.store.read
+
+    def spy(*arguments: Any, **named: Any) -> Any:
+        is_loop = threading.current_thread() is threading.main_thread()
+        seen.append("loop" if is_loop else "thread")
+        return read(*arguments, **named)
+
+    monkeypatch.setattr(site.broker.store, "read", spy)
+
+    assert [m.body for m in await peer.read()] == [b"one", b"two"]
+    assert seen == readers
 
 
 # --- where a pull may begin -------------------------------------------------------------------

@@ -36,6 +36,22 @@ def test_bytes_lie_one_behind_the_other(tmp_path: Path) -> None:
     assert (tmp_path / "00000000000000000000").stat().st_size == FILE_BYTES
 
 
+def test_bytes_in_memory_are_read_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = _log(tmp_path)
+    write(log, b"a" * 100)
+
+    def in_memory(number: int, buffers: list[bytearray], at: int, _flags: int) -> int:
+        (buffer,) = buffers
+        buffer[:] = os.pread(number, len(buffer), at)
+        return len(buffer)
+
+    monkeypatch.setattr("os.preadv", in_memory)
+
+    assert log.pread_at_once(90, 10) == bytearray(b"a" * 10)
+    assert log.pread_at_once(90, 11) is None
+    assert log.pread_at_once(-1, 10) is None
+
+
 @pytest.mark.parametrize("left", [8, 9, 107])
 def test_what_does_not_fit_leaves_a_blank_and_begins_the_next_file(
     tmp_path: Path, left: int

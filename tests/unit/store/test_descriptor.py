@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from orbitmq.errors import DiskFullError, StoreError
+from orbitmq.store import descriptor as descriptor_module
 from orbitmq.store.descriptor import Descriptor, make_folder, sync_folder, write_failure
 
 
@@ -121,3 +123,44 @@ def test_a_folder_is_made_with_its_parents_and_every_name_is_synced(
     sync_folder(tmp_path / "a")
 
     assert synced == [tmp_path.name, "a", "a"]
+
+
+def _failing(error: int) -> Callable[..., int]:
+    def fail(*_: object) -> int:
+        raise OSError(error, "injected")
+
+    return fail
+
+
+@pytest.mark.parametrize("error", [errno.EAGAIN, errno.EOPNOTSUPP, errno.EIO])
+def test_what_cannot_be_read_at_once_is_left_to_who_can_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    descriptor = Descriptor(tmp_path / "file", os.O_RDWR | os.O_CREAT)
+    descriptor.pwrite(b"content", 0)
+    monkeypatch.setattr("os.preadv", _failing(error))
+
+    with pytest.raises(BlockingIOError, match="7 bytes at 0"):
+        descriptor.pread_at_once(7, 0)
+    assert descriptor.pread(7, 0) == b"content"
+
+
+def test_what_is_in_memory_is_read_at_once_and_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    descriptor = Descriptor(tmp_path / "file", os.O_RDWR | os.O_CREAT)
+    descriptor.pwrite(b"content", 0)
+
+    def in_memory(number: int, buffers: list[bytearray], at: int, flags: int) -> int:
+        assert flags == os.RWF_NOWAIT
+        return os.readv(number, buffers) if at == 0 else 0
+
+    monkeypatch.setattr("os.preadv", in_memory)
+
+    assert descriptor.pread_at_once(7, 0) == b"content"
+    with pytest.raises(BlockingIOError):
+        descriptor.pread_at_once(7, 0)  # fewer bytes than wanted
+    monkeypatch.setattr(descriptor_module, "_AT_ONCE", 0)
+    os.lseek(descriptor.number, 0, os.SEEK_SET)
+    with pytest.raises(BlockingIOError):
+        descriptor.pread_at_once(7, 0)  # a system that cannot tell

@@ -198,3 +198,12 @@ def test_a_file_that_may_only_be_read_is_read(
     assert file.view.readonly
     with pytest.raises(StoreError, match="cannot write"):
         file.allocate()
+
+
+def test_a_file_at_rest_is_not_opened_to_be_read_at_once(tmp_path: Path) -> None:
+    file = MappedFile.create(tmp_path / "0", 0, 4096)
+    file.rest()
+
+    with pytest.raises(BlockingIOError, match="is not open"):
+        file.pread_at_once(0, 10)
+    assert file.pread(0, 10) == bytes(10)

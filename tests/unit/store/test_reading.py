@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import random
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -10,10 +12,14 @@ import pytest
 
 from orbitmq.clock import ManualClock
 from orbitmq.errors import StoreDamagedError
+from orbitmq.record import codec, scan
 from orbitmq.record.decode import decode_record
 from orbitmq.record.scan import hash_tag
+from orbitmq.store import reading
+from orbitmq.store.consume_queue import ENTRY
 from orbitmq.store.message_store import MessageStore
 from orbitmq.store.reading import Boundary, QueueReader, Read, ReadStatus
+from orbitmq.store.stand_ins import stand_in_for_message
 from tests.unit.store.stores import LOG_FILE_BYTES, config_at, message, open_store
 
 TOPIC = "orders"
@@ -90,10 +96,10 @@ def test_messages_far_behind_come_in_smaller_portions_and_past_the_mapping(tmp_p
     with open_store(tmp_path) as store:
         _fill(store, 50)
         log, config = store.parts.log, config_at(tmp_path)
-        pread, offsets = log.pread, list[int]()
+        pread, reads = log.pread, list[tuple[int, int]]()
 
         def spy(offset: int, size: int) -> bytes | None:
-            offsets.append(offset)
+            reads.append((offset, size))
             return pread(offset, size)
 
         log.pread = spy  # type: ignore[method-assign]  # a spy
@@ -104,7 +110,143 @@ def test_messages_far_behind_come_in_smaller_portions_and_past_the_mapping(tmp_p
 
         assert len(found.records) == 8
         assert found.far_behind
+        assert reads == [(0, found.record_bytes)], "records side by side are read together"
+
+
+def test_records_far_behind_and_far_apart_are_read_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "_SPAN_BYTES_MAX", 500)
+    with open_store(tmp_path) as store:
+        _fill(store, 50)
+        log = store.parts.log
+        pread, offsets = log.pread, list[int]()
+
+        def spy(offset: int, size: int) -> bytes | None:
+            offsets.append(offset)
+            return pread(offset, size)
+
+        log.pread = spy  # type: ignore[method-assign]  # a spy
+        reader = QueueReader(log, config_at(tmp_path), memory_bytes=1000)
+        (queue,) = store.parts.queues
+
+        found = reader.read(queue, queue.start, 32)
+
+        assert len(found.records) == 8
         assert offsets == [decode_record(record).physical_offset for record in found.records]
+
+
+@pytest.mark.parametrize("span_bytes_max", [0, 512 * 1024])
+def test_a_read_that_may_not_wait_says_when_it_would(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch, span_bytes_max: int
+) -> None:
+    _fill(store, 50)
+    monkeypatch.setattr(reading, "_SPAN_BYTES_MAX", span_bytes_max)
+    assert len(store.read(TOPIC, 0, 0, may_wait=False).records) == 32, "mapped"
+    monkeypatch.setattr(reading, "MAPPED_READ_BYTES", 0)
+
+    def not_there(*_: object) -> int:
+        raise BlockingIOError
+
+    monkeypatch.setattr("os.preadv", not_there)
+
+    with pytest.raises(BlockingIOError):
+        store.read(TOPIC, 0, 0, may_wait=False)
+    assert len(store.read(TOPIC, 0, 0).records) == 32
+    monkeypatch.setattr("os.preadv", _in_memory)
+    assert store.read(TOPIC, 0, 0, may_wait=False) == store.read(TOPIC, 0, 0)
+
+
+def _in_memory(descriptor: int, buffers: list[bytearray], at: int, _flags: int) -> int:
+    """Read as if every page were in memory, and every file system could tell."""
+    (buffer,) = buffers
+    buffer[:] = os.pread(descriptor, len(buffer), at)
+    return len(buffer)
+
+
+# --- the usual way and the one that knows every rule ----------------------------------------------
+
+
+def _outcome(reader: QueueReader, *arguments: object, **named: object) -> object:
+    try:
+        return reader.read(*arguments, **named)  # type: ignore[arg-type]  # any arguments
+    except StoreDamagedError as error:
+        return str(error)
+
+
+def _spoil(rng: random.Random, store: MessageStore) -> None:
+    """Damage, or put a stand-in in the place of, some records; delete some of them at times."""
+    log = store.parts.log
+    for queue in store.parts.queues:
+        for physical_offset, record_bytes, _ in ENTRY.iter_unpack(queue.entries(queue.start, 40)):
+            file = log.file_at(physical_offset)
+            assert file is not None
+            at = physical_offset - file.first_offset
+            chance = rng.random()
+            if chance < 0.02:
+                file.view[at + rng.randrange(record_bytes)] ^= 1 << rng.randrange(8)
+            elif chance < 0.06:
+                file.view[at : at + record_bytes] = stand_in_for_message(
+                    record_bytes,
+                    topic=queue.topic.encode(),
+                    queue_id=queue.queue_id,
+                    queue_offset=0,
+                    physical_offset=physical_offset,
+                    store_ms=1,
+                )
+            elif chance < 0.08:
+                # A user may set the flag that stand-ins have.
+                file.view[at + 16 : at + 20] = b"LOST"
+    if rng.random() < 0.3 and len(log.files) > 1:
+        log.delete_first()
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("find", [codec.sound_records, scan.sound_records])
+def test_what_is_usual_is_read_as_by_every_rule(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, find: Callable[..., object], seed: int
+) -> None:
+    rng = random.Random(seed)
+    monkeypatch.setattr(reading, "sound_records", find)
+    statuses, passed_usual = set[object](), 0
+    with open_store(tmp_path, queue_file_bytes=400 * 20) as store:
+        for number in range(300):
+            tag = rng.choice(["", "a", "b"])
+            store.put(
+                message(
+                    rng.randbytes(rng.choice([0, 10, 300, 2000])) + b"%d" % number,
+                    queue_id=rng.randrange(3),
+                    properties={"TAGS": tag} if tag else {},
+                )
+            )
+        _spoil(rng, store)
+        config = config_at(tmp_path, scan_bytes_max=20 * rng.choice([1, 10, 100]))
+        monkeypatch.setattr(reading, "_SPAN_BYTES_MAX", rng.choice([0, 1000, 512 * 1024]))
+        for _ in range(150):
+            monkeypatch.setattr(
+                reading, "MAPPED_READ_BYTES", rng.choice([0, 20_000, 100_000, 1 << 30])
+            )
+            reader = QueueReader(
+                store.parts.log, config, memory_bytes=rng.choice([0, 50_000, 200_000, 1 << 30])
+            )
+            queue = rng.choice(list(store.parts.queues))
+            arguments = (queue, rng.randrange(queue.end), rng.choice([-1, 0, 1, 5, 32, 100]))
+            named = {
+                "bytes_max": rng.choice([-1, 0, 50, 1000, 10_000, 1 << 30]),
+                "tag_filter": rng.choice([None, {hash_tag(b"a")}.__contains__]),
+                "record_filter": rng.choice([None, None, None, lambda record: len(record) > 200]),
+            }
+
+            found = _outcome(reader, *arguments, **named)
+
+            with monkeypatch.context() as context:
+                context.setattr(QueueReader, "_collect_usual", lambda *_: 0)
+                assert found == _outcome(reader, *arguments, **named), (arguments, named)
+            statuses.add(found.status if isinstance(found, Read) else "damaged")
+            passed_usual += isinstance(found, Read) and len(found.records)
+
+    assert ReadStatus.FOUND in statuses
+    assert passed_usual > 150
 
 
 def test_bytes_asked_for_are_a_limit_from_the_second_message_on(store: MessageStore) -> None:

@@ -1,7 +1,7 @@
 """Pulls: who may read what, and answers now, later, or from the disk.
 
-Threads: the event loop's. Messages far behind the end of the log are read in a thread, since the
-disk may keep the reader waiting; everything else is in memory.
+Threads: the event loop's. Messages that are not in memory are read in a thread, since the disk may
+keep the reader waiting.
 """
 
 from __future__ import annotations
@@ -139,9 +139,11 @@ class Pulls:
         # that is told of a moved offset lets go of the queue for ten seconds and more.
         if reset_offset is not None and reset_offset != asked.offset:
             return self._reset_reply(pull, reset_offset)
-        if self._store.is_far_behind(asked.topic, asked.queue_id, asked.offset):
+        try:
+            read = self._read(pull, may_wait=False)
+        except BlockingIOError:
             return self._read_later(pull)
-        return self._reply_or_hold(pull, self._read(pull))
+        return self._reply_or_hold(pull, read)
 
     def answer_held(self, pull: Pull, is_last: bool) -> bool:  # noqa: FBT001  # a callback
         """Answer a pull that was held; False when it should stay."""
@@ -249,7 +251,7 @@ class Pulls:
 
     # --- reading ------------------------------------------------------------------------------
 
-    def _read(self, pull: Pull) -> Read:
+    def _read(self, pull: Pull, *, may_wait: bool = True) -> Read:
         asked = pull.asked
         return self._store.read(
             asked.topic,
@@ -258,6 +260,7 @@ class Pulls:
             asked.count_max,
             tag_filter=pull.filter.accepts_tag,
             record_filter=pull.filter.accepts_record,
+            may_wait=may_wait,
         )
 
     def _read_later(self, pull: Pull) -> bytes:
