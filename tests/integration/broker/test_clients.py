@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import pytest
 
 from orbitmq import java_json
+from orbitmq.disk import replace_file
 from orbitmq.model.queues import MessageQueue
 from orbitmq.model.subscriptions import BROADCASTING, Subscription
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.clients import (
     CheckSubscription,
+    ConsumerGroup,
     Heartbeat,
+    HeartbeatBody,
     ListConsumerConnections,
     ListGroupMembers,
     ListProducerConnections,
@@ -276,3 +280,34 @@ async def test_locks_end_with_leaving_and_35_seconds_after_a_lost_connection(sit
     assert await lock(third, "c3") == []
     await site.clock.advance(35_100)
     assert await lock(third, "c3") == [0, 1, 2]
+
+
+def named_groups(count: int) -> bytes:
+    groups = [ConsumerGroup(group=f"g{n}", subscriptions=[]) for n in range(count)]
+    return java_json.encode(HeartbeatBody(client_id="c", consumers=groups, producers=[]))
+
+
+async def test_a_heartbeat_above_the_bounds_makes_no_group(site: Site, peer: Peer) -> None:
+    reply = await peer.ask(Heartbeat(), named_groups(1001))
+
+    assert reply.code == ResponseCode.INVALID_PARAMETER
+    assert site.broker.groups.get("g0") is None
+    assert site.broker.topics.get("%RETRY%g0") is None
+
+
+async def test_many_groups_of_a_heartbeat_are_made_in_few_writes(
+    site: Site, peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[Path] = []
+
+    def count(path: Path, content: bytes) -> None:
+        written.append(path)
+        replace_file(path, content)
+
+    monkeypatch.setattr("orbitmq.broker.config_file.replace_file", count)
+
+    reply = await peer.ask(Heartbeat(), named_groups(200))
+
+    assert reply.code == ResponseCode.SUCCESS, reply.remark
+    assert site.broker.topics.get("%RETRY%g199") is not None
+    assert len(written) < 20

@@ -180,8 +180,8 @@ class Members:
         self, connection: Connection, body: HeartbeatBody, *, language: str, version: int
     ) -> Outcome:
         """Take a heartbeat in."""
+        self.check(connection, body)
         client = self._clients.get(connection)
-        self._check(body, client)
         outcome = Outcome(subscriptions_changed=not body.fingerprint)
         if connection.closed:
             # It was closed while its groups were made; nobody would take it out again.
@@ -235,7 +235,9 @@ class Members:
         except SubscriptionConflictError as error:
             outcome.refusal = error
 
-    def _check(self, body: HeartbeatBody, client: Client | None) -> None:
+    def check(self, connection: Connection, body: HeartbeatBody) -> None:
+        """Raise HeartbeatRefusedError for a heartbeat above one of the bounds."""
+        client = self._clients.get(connection)
         if not body.client_id.strip() or len(body.client_id) > _CLIENT_ID_LENGTH_MAX:
             raise HeartbeatRefusedError(
                 f"{body.client_id[:60]!r} is no client id",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
@@ -85,8 +86,9 @@ class ClientRequests:
     async def heartbeat(self, connection: Connection, request: Command) -> Command:
         """Take in what a client says of itself."""
         body = java_json.decode(request.body, HeartbeatBody)
-        for consumer in body.consumers:
-            await self._prepare(consumer)
+        self._members.check(connection, body)
+        # All at once, so that what they change in the tables shares a write.
+        await asyncio.gather(*map(self._prepare, body.consumers))
         outcome = self._members.hear(
             connection, body, language=request.language.name, version=request.version
         )
