@@ -67,6 +67,7 @@ bench: setup  ## Run every benchmark; those of servers short
 soak: setup  ## Run the long campaigns and write docs/soak/
 	$(BIN)/python -m scripts.soak_name_server
 	$(BIN)/python -m tests.crash.soak "$$(mktemp -d -p $(SHARED_MEMORY))" 1200 --page docs/soak/store-crashes.md
+	INTEROP=1 ORBITMQ_LOAD_KILLS=50 ORBITMQ_LOAD_PAGE=docs/soak/broker-kills.md $(BIN)/pytest tests/interop/test_broker_load.py
 
 clean:  ## Remove what was built
 	rm -rf build dist .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \

@@ -2,16 +2,21 @@
 
 Environment:
     ORBITMQ_LOAD_KILLS  how often the broker is killed; 3 without it
+    ORBITMQ_LOAD_PAGE   where to write what came of it; nowhere without it
 """
 
 from __future__ import annotations
 
+import datetime
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from orbitmq.clock import SystemClock
+from orbitmq.version import __version__
 from tests.interop.drivers import JavaDriver
 from tests.interop.peers import CLIENTS, StartOurCluster
 from tests.interop.waiting import wait_until
@@ -86,8 +91,29 @@ def test_every_acknowledged_message_is_received_in_order_though_the_broker_is_ki
         timeout_ms=DRAIN_TIMEOUT_MS,
     )
 
+    if page := os.environ.get("ORBITMQ_LOAD_PAGE"):
+        Path(page).write_text(_page(verdict))
     assert verdict["faults"] == [], verdict
     assert verdict["missing"] == 0, verdict
     assert verdict["acked"] > (KILLS + 1) * ACKED_BETWEEN_KILLS
     # Producers met the kills.
     assert verdict["failed"] > 0
+
+
+def _page(verdict: dict[str, Any]) -> str:
+    now = datetime.datetime.fromtimestamp(SystemClock().now_ms() / 1000, datetime.UTC)
+    is_fine = not verdict["faults"] and not verdict["missing"]
+    return (
+        "# A broker killed under load\n\n"
+        f"{'Passed' if is_fine else 'FAILED'}: {KILLS} kills. {now.date().isoformat()}, "
+        f"OrbitMQ {__version__}. Written by `tests/interop/test_broker_load.py` (`make soak`).\n\n"
+        f"{PRODUCERS} producers and {CONSUMERS} ordered consumers of RocketMQ's Java client 5.5.0, "
+        f"{QUEUES} queues, SYNC_FLUSH; the broker's process gets SIGKILL after every "
+        f"{ACKED_BETWEEN_KILLS} acknowledged messages and is started again.\n\n"
+        "| | messages |\n|---|---|\n"
+        f"| acknowledged | {verdict['acked']:,} |\n"
+        f"| sends that failed, as they met a kill | {verdict['failed']:,} |\n"
+        f"| received, repeats included | {verdict['received']:,} |\n"
+        f"| acknowledged and never received | {verdict['missing']:,} |\n"
+        f"| faults in order or content | {len(verdict['faults'])} |\n"
+    )
