@@ -17,6 +17,7 @@ from orbitmq.broker.delivery.long_polls import LongPolls
 from orbitmq.broker.delivery.pulls import Pulls
 from orbitmq.broker.groups.committed_offsets import CommittedOffsets
 from orbitmq.broker.groups.group_table import GroupTable
+from orbitmq.broker.groups.lock_file import LockFile
 from orbitmq.broker.groups.members import Members
 from orbitmq.broker.groups.queue_locks import QueueLocks
 from orbitmq.broker.handlers.clients import ClientListener, ClientRequests
@@ -62,6 +63,7 @@ from orbitmq.settings import Role, Settings
 from orbitmq.store.config import StoreConfig
 from orbitmq.store.delay_levels import parse_delay_levels
 from orbitmq.store.message_store import MessageStore
+from orbitmq.store.opening import OWN_FOLDER
 from orbitmq.store.retention import RetentionConfig
 from orbitmq.transport.addresses import format_address, parse_addresses
 from orbitmq.transport.config import ServerConfig, TlsServerConfig
@@ -153,6 +155,9 @@ class Broker:
             silence_ms=config.member_silence_ms_max,
         )
         self.locks = QueueLocks(clock=self._clock)
+        self._lock_file = LockFile(
+            settings.of(StoreConfig).root.expanduser() / OWN_FOLDER, self.locks
+        )
         self.counters = Counters()
         self.samples = Samples(
             self.counters,
@@ -190,7 +195,13 @@ class Broker:
         config = self._config()
         self.store = await off_loop(self._open_store)
         self._opened.push_async_callback(off_loop, self.store.close)
-        for table in (self.topics, self.groups, self.offsets, self._delay_progress):
+        for table in (
+            self.topics,
+            self.groups,
+            self.offsets,
+            self._delay_progress,
+            self._lock_file,
+        ):
             await table.load()
         for name in {*self.topics.topics, *self.store.memory_topics}:
             self._place(name)
@@ -356,7 +367,7 @@ class Broker:
                 counters=self.counters,
             ),
             clients,
-            LockRequests(self.locks),
+            LockRequests(self.locks, self._lock_file),
             TopicRequests(
                 config=self._config,
                 store=self.store,

@@ -5,12 +5,12 @@ last taken or renewed, and 35 s after its client's connection was lost, whicheve
 Java client trusts a lock for 30 s without the broker, so that until then it may still consume.
 
 Threads: the event loop's.
-Crash: locks are not kept; clients take them again.
+Crash: `lock_file` keeps who had which; after a start they count as those of lost connections.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -47,6 +47,22 @@ class QueueLocks:
         self._locks_max = locks_max
         self._groups: dict[str, dict[MessageQueue, _Lock]] = {}
         self._count = 0
+        # How often a queue got another owner, or none.
+        self.changes = 0
+
+    def owners(self) -> Iterator[tuple[str, MessageQueue, str]]:
+        """Every lock: group, queue and client id."""
+        for group, locks in self._groups.items():
+            for queue, lock in locks.items():
+                yield group, queue, lock.client_id
+
+    def restore(self, group: str, queue: MessageQueue, client_id: str) -> None:
+        """Give a lock back that was held before a restart; its client has to renew it soon."""
+        locks = self._groups.setdefault(group, {})
+        if queue not in locks:
+            self._count += 1
+            ends_ms = self._clock.monotonic_ms() + self._lease_after_loss_ms
+            locks[queue] = _Lock(client_id, ends_ms)
 
     def lock(
         self, group: str, client_id: str, queues: Iterable[MessageQueue]
@@ -60,8 +76,10 @@ class QueueLocks:
             if lock is None:
                 self._check_room(group)
                 self._count += 1
+                self.changes += 1
                 locks[queue] = _Lock(client_id, now_ms + self._lease_ms)
             elif lock.client_id == client_id or lock.ends_ms <= now_ms:
+                self.changes += lock.client_id != client_id
                 lock.client_id = client_id
                 lock.ends_ms = now_ms + self._lease_ms
             else:
@@ -78,6 +96,7 @@ class QueueLocks:
             if lock is not None and lock.client_id == client_id:
                 del locks[queue]
                 self._count -= 1
+                self.changes += 1
         self._drop_if_empty(group)
 
     def unlock_all(self, group: str, client_id: str) -> None:

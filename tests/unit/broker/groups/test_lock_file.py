@@ -1,0 +1,85 @@
+"""The lock file: a restart does not give a queue to another client."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from orbitmq.broker.groups.lock_file import FILE_NAME, LockFile
+from orbitmq.broker.groups.queue_locks import LEASE_AFTER_LOSS_MS, QueueLocks
+from orbitmq.clock import ManualClock
+from orbitmq.model.queues import MessageQueue
+
+QUEUE = MessageQueue(topic="orders", broker_name="a", queue_id=0)
+OTHER = MessageQueue(topic="orders", broker_name="a", queue_id=1)
+
+
+async def test_a_lock_outlives_a_restart_until_its_client_would_no_longer_trust_it(
+    tmp_path: Path,
+) -> None:
+    clock = ManualClock()
+    locks = QueueLocks(clock=clock)
+    locks.lock("group", "first", [QUEUE, OTHER])
+    locks.unlock("group", "first", [OTHER])
+    await LockFile(tmp_path, locks).save()
+
+    again = QueueLocks(clock=clock)
+    await LockFile(tmp_path, again).load()
+
+    assert again.lock("group", "second", [QUEUE, OTHER]) == [OTHER]
+    await clock.advance(LEASE_AFTER_LOSS_MS)
+    assert again.lock("group", "second", [QUEUE]) == [QUEUE]
+
+
+async def test_the_client_that_had_a_lock_renews_it_after_a_restart(tmp_path: Path) -> None:
+    clock = ManualClock()
+    locks = QueueLocks(clock=clock)
+    locks.lock("group", "first", [QUEUE])
+    await LockFile(tmp_path, locks).save()
+    again = QueueLocks(clock=clock)
+    await LockFile(tmp_path, again).load()
+
+    assert again.lock("group", "first", [QUEUE]) == [QUEUE]
+    await clock.advance(LEASE_AFTER_LOSS_MS)
+
+    assert again.lock("group", "second", [QUEUE]) == []
+
+
+async def test_only_changes_of_owners_are_written(tmp_path: Path) -> None:
+    locks = QueueLocks(clock=ManualClock())
+    file = LockFile(tmp_path, locks)
+    locks.lock("group", "first", [QUEUE])
+    await asyncio.gather(*(file.save() for _ in range(20)))
+    (tmp_path / FILE_NAME).unlink()
+
+    locks.lock("group", "first", [QUEUE])
+    await file.save()
+
+    assert not (tmp_path / FILE_NAME).exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"[[1]]", b"\xff"])
+async def test_a_file_that_cannot_be_read_is_left_out(
+    tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / FILE_NAME).write_bytes(content)
+    locks = QueueLocks(clock=ManualClock())
+
+    await LockFile(tmp_path, locks).load()
+
+    assert locks.lock("group", "client", [QUEUE]) == [QUEUE]
+    assert "locks of queues are forgotten" in caplog.text
+
+
+async def test_a_folder_that_cannot_be_written_does_not_keep_consumers_waiting(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("")
+    locks = QueueLocks(clock=ManualClock())
+    locks.lock("group", "client", [QUEUE])
+
+    await LockFile(tmp_path / "file", locks).save()
+
+    assert "locks of queues are not kept" in caplog.text
