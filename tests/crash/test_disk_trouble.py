@@ -84,7 +84,7 @@ def test_a_read_only_directory_is_an_error_that_says_so(tmp_path: Path) -> None:
         tmp_path.chmod(0o755)
 
     assert result.returncode == 0, result.stderr
-    assert "the store directory must be writable" in result.stdout
+    assert "that may be written to" in result.stdout
     assert _numbers(tmp_path) == [0]
 
 

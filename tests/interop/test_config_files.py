@@ -17,6 +17,7 @@ from orbitmq.broker.topics.topic_table import TopicTable
 from orbitmq.clock import ManualClock
 from orbitmq.model.groups import GroupConfig
 from orbitmq.model.topics import TopicConfig
+from tests.interop import wire
 from tests.interop.drivers import JavaDriver
 from tests.interop.official import CLUSTER, OfficialBroker
 from tests.interop.peers import BROKERS, NameServer, Peer
@@ -24,6 +25,7 @@ from tests.interop.peers import BROKERS, NameServer, Peer
 pytestmark = pytest.mark.interop
 
 MESSAGES = 40
+QUEUES = 4
 
 
 @pytest.fixture(params=BROKERS, ids=str)
@@ -106,11 +108,15 @@ def test_topics_groups_and_offsets_survive_the_way_to_us_and_back(
         update_group(first, group, 3)
         driver.produce(name_server, new_topic, MESSAGES)
         driver.consume(name_server, new_topic, MESSAGES, group=group)
+        # A consumer that stops right after its last message may leave that one uncommitted.
+        for queue_id in range(QUEUES):
+            offset = wire.max_offset(first.address, new_topic, queue_id)
+            wire.commit(first.address, group, new_topic, queue_id, offset)
 
     serve_once(first, consume_all)
     taken = asyncio.run(loaded(folder, name))
 
-    assert taken.topics.require(new_topic).write_queues == 4
+    assert taken.topics.require(new_topic).write_queues == QUEUES
     assert taken.topics.require(f"%RETRY%{group}").read_queues == 1
     assert taken.groups.require(group).retries_max == 3
     assert sum(taken.offsets.queues(group, new_topic).values()) == MESSAGES

@@ -15,6 +15,7 @@ from typing import Any
 from tests.interop.waiting import wait_until
 
 PULL = 11
+UPDATE_CONSUMER_OFFSET = 15
 UPDATE_AND_CREATE_TOPIC = 17
 GET_ALL_TOPIC_CONFIG = 21
 UPDATE_BROKER_CONFIG = 25
@@ -155,6 +156,17 @@ def max_offset(broker: str, topic: str, queue_id: int) -> int:
     """The number behind the last message of a queue."""
     answer = ask(broker, GET_MAX_OFFSET, {"topic": topic, "queueId": str(queue_id)})
     return int(answer.fields["offset"]) if answer.code == SUCCESS else 0
+
+
+def commit(broker: str, group: str, topic: str, queue_id: int, offset: int) -> None:
+    """Set where a group goes on in a queue."""
+    fields = {
+        "consumerGroup": group,
+        "topic": topic,
+        "queueId": str(queue_id),
+        "commitOffset": str(offset),
+    }
+    assert ask(broker, UPDATE_CONSUMER_OFFSET, fields).code == SUCCESS
 
 
 def send_back(broker: str, offset: int, *, group: str, topic: str, delay_level: int = 1) -> None:
