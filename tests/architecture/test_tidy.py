@@ -11,7 +11,8 @@ import pytest
 from scripts.generate_docs import pages
 
 ROOT = Path(__file__).parents[2]
-MODULES = sorted((ROOT / "src" / "orbitmq").rglob("*.py"))
+SOURCE = ROOT / "src" / "orbitmq"
+MODULES = sorted(SOURCE.rglob("*.py"))
 BANNED_NAMES = {"utils", "common", "helpers", "misc", "base", "impl", "manager", "data", "info"}
 # Modules without a test file of their own, each with its reason.
 TESTED_ELSEWHERE = {
@@ -90,6 +91,17 @@ def test_the_readme_opens_with_two_commands_that_the_makefile_knows() -> None:
     assert targets == ["demo", "test"]
     makefile = (ROOT / "Makefile").read_text()
     assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
+
+
+def test_files_that_the_architecture_names_are_there() -> None:
+    # A row names files by their path below the package, or beside the one named before.
+    named = set(re.findall(r"`((?:\w+/)*\w+\.py)`", (ROOT / "ARCHITECTURE.md").read_text()))
+    there = {path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py")}
+    ends = {path.rpartition("/")[2] for path in there}
+
+    gone = [path for path in named if path not in there and ("/" in path or path not in ends)]
+
+    assert gone == []
 
 
 def test_links_in_the_docs_lead_somewhere() -> None:

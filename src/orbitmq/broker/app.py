@@ -48,7 +48,7 @@ from orbitmq.broker.statistics.prometheus import Prometheus
 from orbitmq.broker.statistics.runtime import Runtime
 from orbitmq.broker.statistics.samples import SAMPLE_INTERVAL_MS, Samples
 from orbitmq.broker.storing import Storing
-from orbitmq.broker.topics.attributes import STORAGE, STORAGE_MEMORY
+from orbitmq.broker.topics.attributes import is_kept_in_memory
 from orbitmq.broker.topics.system_topics import system_topics
 from orbitmq.broker.topics.topic_table import TopicTable
 from orbitmq.clock import SystemClock
@@ -513,7 +513,7 @@ class Broker:
     def _place(self, name: str) -> None:
         """Keep a topic in memory or on disk, as its attributes say."""
         topic = self.topics.get(name)
-        wants_memory = topic is not None and topic.attributes.get(STORAGE) == STORAGE_MEMORY
+        wants_memory = topic is not None and is_kept_in_memory(topic)
         is_in_memory = name in self.store.memory_topics
         if wants_memory and not is_in_memory:
             self.store.keep_in_memory(name)

@@ -1,8 +1,8 @@
 """The hot path: sends and pulls of a whole chunk in one call.
 
 A send or a batch that asks for nothing special (its topic exists, no delay, no transaction, no
-retry) is appended here; its reply waits for the disk together with all others of the flush round. What is
-special, or wrong, takes the ordinary way, which knows every rule and explains what is wrong.
+retry) is appended here; its reply waits for the disk together with all others of the flush round.
+What is special, or wrong, takes the ordinary way, which knows every rule and explains it.
 
 Threads: the event loop's.
 """
@@ -179,9 +179,7 @@ class HotPath:
             )
         except OrbitError:
             return None
-        if not self._settling:
-            self._settling = True
-            self._loop.call_soon(self._settle)
+        self._settle_soon()
         topic.counter.add(1, record_bytes)
         if flag & ONEWAY_FLAG:
             return b""
@@ -193,10 +191,7 @@ class HotPath:
             queue_offset,
             unique_id,
         )
-        if waits and self._is_sync:
-            end = PhysicalOffset(offset + record_bytes)
-            return self._confirmations.reply_later(end, connection, self._encode_reply, reply)
-        return self._encode_reply(Durability.MEMORY, reply)
+        return self._reply(connection, reply, offset + record_bytes, waits=waits)
 
     def _send_batch(
         self, connection: Connection, batch: PlainBatch, chunk: bytes, chunk_end: int, now_ms: int
@@ -225,12 +220,10 @@ class HotPath:
             places = self._appender.append_batch(batch.topic, batch.queue_id, entries, now_ms)
         except OrbitError:
             return None
-        if not self._settling:
-            self._settling = True
-            self._loop.call_soon(self._settle)
+        self._settle_soon()
         first_offset, _, queue_offset, _ = places[0]
         last_offset, last_bytes, _, _ = places[-1]
-        end = PhysicalOffset(last_offset + last_bytes)
+        end = last_offset + last_bytes
         # Invariant: records of a batch lie one behind the other.
         topic.counter.add(len(places), end - first_offset)
         if batch.command_flag & ONEWAY_FLAG:
@@ -244,9 +237,20 @@ class HotPath:
             queue_offset,
             b"",
         )
-        if batch.waits and self._is_sync:
-            return self._confirmations.reply_later(end, connection, self._encode_reply, reply)
+        return self._reply(connection, reply, end, waits=batch.waits)
+
+    def _reply(self, connection: Connection, reply: SendReply, end: int, *, waits: bool) -> bytes:
+        """Write the reply to what ends at `end` of the log; empty when it waits for the disk."""
+        if waits and self._is_sync:
+            return self._confirmations.reply_later(
+                PhysicalOffset(end), connection, self._encode_reply, reply
+            )
         return self._encode_reply(Durability.MEMORY, reply)
+
+    def _settle_soon(self) -> None:
+        if not self._settling:
+            self._settling = True
+            self._loop.call_soon(self._settle)
 
     def _settle(self) -> None:
         """Have flushed, or shown, what all chunks of this turn of the loop appended."""

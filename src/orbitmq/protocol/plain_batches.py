@@ -7,18 +7,13 @@ in between.
 
 from __future__ import annotations
 
-import re
 from typing import Final, NamedTuple
 
 from orbitmq.errors import ProtocolError
 from orbitmq.protocol.frame import Encoding
 from orbitmq.protocol.hot_headers import HotHeader, PullFields, decode_hot_header
-from orbitmq.protocol.plain_sends import has_plain_properties, with_marks
+from orbitmq.protocol.plain_sends import has_plain_properties, waits_for_store, with_marks
 from orbitmq.record.batch import decode_batch
-
-_WAIT: Final = re.compile(rb"(?:^|\x02)WAIT\x01([^\x02]*)")
-# Whether the answer waits until the messages are safe, by what the properties say of it.
-_WAITS: Final[dict[tuple[bytes, ...], bool]] = {(): True, (b"true",): True, (b"false",): False}
 
 # A larger batch is left, so that others get their turn while it is read.
 ENTRIES_MAX: Final = 1000
@@ -59,7 +54,7 @@ def plain_batch(decoded: tuple[HotHeader, int, Encoding], end: int) -> PlainBatc
         or body_start == end
     ):
         return None
-    waits = _WAITS.get(tuple(_WAIT.findall(asked.properties.encode())))
+    waits = waits_for_store(asked.properties.encode())
     if waits is None:
         return None
     return PlainBatch(

@@ -3,7 +3,7 @@ from libc.string cimport memchr, memcmp
 
 
 cdef enum Wait:
-    UNSAID, YES, NO, ODD
+    UNSAID, YES, NO
 
 
 cdef struct Properties:
@@ -81,6 +81,6 @@ cdef inline bint look_at(
             elif is_name(text + value_at, stop - value_at, b"false", 5):
                 found.wait = NO
             else:
-                found.wait = ODD
+                return False
         entry = stop + 1
     return True

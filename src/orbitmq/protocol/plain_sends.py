@@ -32,8 +32,10 @@ _SPECIAL: Final = re.compile(
     )
     + rb"|(?:TIMER_|INNER_|__RMQ)[^\x01]*)\x01"
 )
-_UNIQUE_ID: Final = re.compile(rb"(?:^|\x02)UNIQ_KEY\x01([0-9A-Za-z]{1,64})(?:\x02|$)")
-_NO_WAIT: Final = re.compile(rb"(?:^|\x02)WAIT\x01false(?:\x02|$)")
+_UNIQUE_IDS: Final = re.compile(rb"(?:^|\x02)UNIQ_KEY\x01([^\x02]*)")
+_PLAIN_ID: Final = re.compile(rb"[0-9A-Za-z]{1,64}")
+_WAIT: Final = re.compile(rb"(?:^|\x02)WAIT\x01([^\x02]*)")
+_WAITS: Final[dict[tuple[bytes, ...], bool]] = {(): True, (b"true",): True, (b"false",): False}
 _VALUE_END: Final = b"\x02"
 
 
@@ -68,7 +70,21 @@ def read_plain_send(chunk: bytes, start: int, end: int, marks: bytes) -> PlainSe
 
 def has_plain_properties(properties: bytes) -> bool:
     """Whether properties hold a unique id, and nothing special."""
-    return _UNIQUE_ID.search(properties) is not None and _SPECIAL.search(properties) is None
+    return (
+        _unique_id(properties) is not None
+        and waits_for_store(properties) is not None
+        and _SPECIAL.search(properties) is None
+    )
+
+
+def waits_for_store(properties: bytes) -> bool | None:
+    """Whether the answer waits until the message is safe; None when that is said in an odd way."""
+    return _WAITS.get(tuple(_WAIT.findall(properties)))
+
+
+def _unique_id(properties: bytes) -> bytes | None:
+    ids = _UNIQUE_IDS.findall(properties)
+    return ids[0] if len(ids) == 1 and _PLAIN_ID.fullmatch(ids[0]) else None
 
 
 def with_marks(properties: bytes, marks: bytes) -> bytes:
@@ -91,8 +107,8 @@ def plain_send(
     ):
         return None
     properties = asked.properties.encode()
-    unique = _UNIQUE_ID.search(properties)
-    if unique is None or _SPECIAL.search(properties) is not None:
+    unique_id, waits = _unique_id(properties), waits_for_store(properties)
+    if unique_id is None or waits is None or _SPECIAL.search(properties) is not None:
         return None
     return PlainSend(
         asked.topic.encode(),
@@ -102,8 +118,8 @@ def plain_send(
         asked.flag,
         asked.reconsume_times,
         with_marks(properties, marks),
-        unique[1],
-        _NO_WAIT.search(properties) is None,
+        unique_id,
+        waits,
         chunk[body_start:end],
         header.opaque,
         header.flag,

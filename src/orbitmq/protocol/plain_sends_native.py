@@ -19,7 +19,7 @@ if not cython.compiled:
 
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cython.cimports.libc.string import memcmp, memcpy
-from cython.cimports.orbitmq.protocol.plain_properties import NO, ODD, Properties, look_at
+from cython.cimports.orbitmq.protocol.plain_properties import NO, Properties, look_at
 from cython.cimports.orbitmq.record.big_endian import get_32
 
 from orbitmq.protocol.frame import BINARY, JSON
@@ -540,7 +540,7 @@ def read_plain_batch(
             return None
         size: cython.Py_ssize_t = reader.copy_properties(scratch)
         found = cython.declare(Properties)
-        if size < 0 or not look_at(scratch, size, cython.address(found)) or found.wait == ODD:
+        if size < 0 or not look_at(scratch, size, cython.address(found)):
             return None
         waits = found.wait != NO
     return PlainBatch(

@@ -143,17 +143,7 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Stop reading from a peer that does not take its replies."""
         self._writing_paused = True
-        unsent_bytes = self._transport.get_write_buffer_size()
-        if not self._kept_bytes.take(unsent_bytes):
-            log.warning(
-                "connection closed, it does not read peer=%s unsent=%d limit=%d for all connections",
-                self.address,
-                unsent_bytes,
-                self._kept_bytes.bytes_max,
-            )
-            self.abort("it does not read, and too many bytes wait for peers")
-            return
-        self._unsent_counted = unsent_bytes
+        self._count_unsent()
         if not self.closed:
             self._transport.pause_reading()
 
@@ -248,6 +238,8 @@ class Connection(asyncio.Protocol):
         if not self.closed:
             self._written_bytes += len(frames)
             self._transport.write(frames)
+            if self._writing_paused:
+                self._count_unsent()
 
     @property
     def writing_paused(self) -> bool:
@@ -415,6 +407,23 @@ class Connection(asyncio.Protocol):
             self._drained.set_result(None)
             self._drained = None
         self._calls.fail_all(lambda: ConnectionLostError(self.address, reason))
+
+    def _count_unsent(self) -> None:
+        """Count what a peer has not read in the shared budget; over it the peer is let go."""
+        unsent_bytes = self._transport.get_write_buffer_size()
+        more_bytes = unsent_bytes - self._unsent_counted
+        if more_bytes <= 0:
+            return
+        if self._kept_bytes.take(more_bytes):
+            self._unsent_counted = unsent_bytes
+            return
+        log.warning(
+            "connection closed, it does not read peer=%s unsent=%d limit=%d for all connections",
+            self.address,
+            unsent_bytes,
+            self._kept_bytes.bytes_max,
+        )
+        self.abort("it does not read, and too many bytes wait for peers")
 
     def _return_unsent(self) -> None:
         self._kept_bytes.give_back(self._unsent_counted)

@@ -84,6 +84,9 @@ def test_a_producer_that_does_not_wait_is_heard() -> None:
         "",
         "TAGS\x01a\x02",
         "UNIQ_KEY\x01with space\x02",
+        "UNIQ_KEY\x01A1\x02UNIQ_KEY\x01A2\x02",
+        "UNIQ_KEY\x01A1\x02WAIT\x01maybe\x02",
+        "UNIQ_KEY\x01A1\x02WAIT\x01true\x02WAIT\x01false\x02",
         *(
             f"UNIQ_KEY\x01A1\x02{name}\x011\x02"
             for name in (

@@ -180,7 +180,7 @@ async def test_a_request_that_cannot_be_written_is_not_waited_for() -> None:
 
 
 async def test_one_way_requests_count_while_the_peer_does_not_read() -> None:
-    parts = Parts()
+    parts = Parts(kept_bytes=ByteBudget(16 * MIB))
     async with connected(parts) as (connection, peer):
         connection.call_oneway(Command(code=1))
         assert parts.calls.oneway.under_way == 0
@@ -198,6 +198,18 @@ async def test_one_way_requests_count_while_the_peer_does_not_read() -> None:
         assert parts.calls.oneway.under_way == 0
         connection.close()
         await reading
+
+
+async def test_replies_that_a_peer_does_not_read_are_bounded_for_all_connections_together() -> None:
+    parts = Parts()
+    async with connected(parts) as (connection, _):
+        (waiting,) = await _fill(connection, 1)
+        while not connection.closed:
+            connection.write(bytes(100_000))
+
+        with pytest.raises(ConnectionLostError):
+            await waiting
+        assert parts.is_free
 
 
 async def test_deferred_work_is_bounded_and_its_end_can_be_awaited() -> None:

@@ -6,9 +6,12 @@ A text of changes sets and removes: `+message.type=FIFO,-cleanup.policy`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from orbitmq.errors import TopicRefusedError
+
+if TYPE_CHECKING:
+    from orbitmq.model.topics import TopicConfig
 
 MESSAGE_TYPE: Final = "message.type"
 STORAGE: Final = "orbitmq.storage"
@@ -37,6 +40,11 @@ ATTRIBUTES: Final = {
     "reserve.time": Attribute(values=("-1",)),
     STORAGE: Attribute(values=(STORAGE_DISK, STORAGE_MEMORY), is_fixed=True),
 }
+
+
+def is_kept_in_memory(topic: TopicConfig) -> bool:
+    """Whether the messages of a topic never reach the disk."""
+    return topic.attributes.get(STORAGE) == STORAGE_MEMORY
 
 
 def changed_attributes(current: dict[str, str] | None, changes: str) -> dict[str, str]:

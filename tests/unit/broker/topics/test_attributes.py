@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from orbitmq.broker.topics.attributes import changed_attributes
+from orbitmq.broker.topics.attributes import changed_attributes, is_kept_in_memory
 from orbitmq.errors import TopicRefusedError
+from orbitmq.model.topics import TopicConfig
 
 
 def test_attributes_are_set_changed_and_removed() -> None:
@@ -15,6 +16,11 @@ def test_attributes_are_set_changed_and_removed() -> None:
     assert changed_attributes(made, "+message.type=DELAY") == made | {"message.type": "DELAY"}
     assert changed_attributes(made, "-message.type") == {"orbitmq.storage": "memory"}
     assert changed_attributes(made, "") == made
+
+
+def test_an_attribute_keeps_a_topic_in_memory() -> None:
+    assert is_kept_in_memory(TopicConfig(name="a", attributes={"orbitmq.storage": "memory"}))
+    assert not is_kept_in_memory(TopicConfig(name="a"))
 
 
 def test_the_attributes_given_stay_as_they_are() -> None:
