@@ -29,6 +29,7 @@
     │   ├── SubscriptionOutdatedError a newer one has not been told yet      (retryable)
     │   └── SubscriptionConflictError it differs from that of the client's group
     ├── MessageError              a message that cannot be stored or sent as it is
+    │   └── MessageTypeError          a part of it has a type it cannot have; a TypeError too
     ├── FilterError               a filter that cannot be used
     │   ├── FilterSyntaxError         an expression that no filter can be made of
     │   └── FilterEvaluationError     a message that the filter cannot be asked about
@@ -241,6 +242,15 @@ class SubscriptionConflictError(SubscriptionError):
 
 class MessageError(OrbitError):
     """A message that cannot be stored or sent as it is."""
+
+
+class MessageTypeError(MessageError, TypeError):
+    """A part of a message has a type it cannot have."""
+
+    def __init__(self, part: str, value: object, *, takes: str, hint: str = "") -> None:
+        super().__init__(
+            f"{part} cannot be of type {type(value).__name__}; it takes {takes}", hint=hint
+        )
 
 
 class FilterError(OrbitError):

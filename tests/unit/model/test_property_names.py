@@ -29,3 +29,20 @@ def test_every_name_that_rocketmq_5_3_3_reserves_is_there() -> None:
     constants = {value for value in vars(property_names).values() if isinstance(value, str)}
 
     assert set(reserved.split()) <= constants | property_names.PASSED_ON
+
+
+def test_users_are_refused_the_names_that_java_refuses_them() -> None:
+    # What MessageConst.STRING_HASH_SET of RocketMQ 5.3.3 holds.
+    refused = """
+        TRACE_ON MSG_REGION KEYS TAGS WAIT DELAY RETRY_TOPIC REAL_TOPIC REAL_QID TRAN_MSG PGROUP
+        MIN_OFFSET MAX_OFFSET BUYER_ID ORIGIN_MESSAGE_ID TRANSFER_FLAG CORRECTION_FLAG MQ2_FLAG
+        RECONSUME_TIME UNIQ_KEY MAX_RECONSUME_TIMES CONSUME_START_TIME POP_CK POP_CK_OFFSET
+        1ST_POP_TIME TRAN_PREPARED_QUEUE_OFFSET DUP_INFO EXTEND_UNIQ_INFO INSTANCE_ID
+        CORRELATION_ID REPLY_TO_CLIENT TTL ARRIVE_TIME PUSH_REPLY_TIME CLUSTER MSG_TYPE
+        INNER_MULTI_QUEUE_OFFSET TIMER_DELAY_MS TIMER_DELAY_SEC TIMER_DELIVER_MS TIMER_ENQUEUE_MS
+        TIMER_DEQUEUE_MS TIMER_ROLL_TIMES TIMER_OUT_MS TIMER_DEL_UNIQKEY TIMER_DELAY_LEVEL
+        __BORNHOST BORN_TIMESTAMP DLQ_ORIGIN_TOPIC DLQ_ORIGIN_MESSAGE_ID __CRC32#
+    """
+
+    # The sharding key has an argument of its own here.
+    assert set(refused.split()) | {"__SHARDINGKEY"} == property_names.RESERVED

@@ -1,0 +1,1 @@
+"""What every client decides, without I/O and without an event loop."""

@@ -1,0 +1,80 @@
+"""What became of a message that was sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from orbitmq.model.queues import MessageQueue
+
+
+class Durability(Enum):
+    """How safe a stored message was when the broker answered."""
+
+    PROMISED = "as safe as the broker is set to make messages before it answers"
+    MASTER = "on the master; no slave confirmed it in time, or none was there"
+    MEMORY = "in the memory of the master; its flush to disk took longer than the limit"
+
+
+class SendStatus(Enum):
+    """The broker's word on a message that it stored."""
+
+    OK = "stored"
+    FLUSH_DISK_TIMEOUT = "stored, but not flushed to disk in time"
+    FLUSH_SLAVE_TIMEOUT = "stored, but not copied to a slave in time"
+    SLAVE_NOT_AVAILABLE = "stored, but there was no slave to copy it to"
+
+
+_DURABILITY: Final = {
+    SendStatus.OK: Durability.PROMISED,
+    SendStatus.FLUSH_DISK_TIMEOUT: Durability.MEMORY,
+    SendStatus.FLUSH_SLAVE_TIMEOUT: Durability.MASTER,
+    SendStatus.SLAVE_NOT_AVAILABLE: Durability.MASTER,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendResult:
+    """Where a message was stored; of a batch, where its first one was."""
+
+    status: SendStatus
+    # The id that the producer gave it, by which consumers know it; of a batch: all, with commas.
+    message_id: str
+    # The id that says where it lies; of a batch: all, with commas.
+    offset_message_id: str
+    queue: MessageQueue
+    queue_offset: int
+    transaction_id: str | None = None
+    region: str = ""
+    trace_on: bool = True
+    # By which a delayed message can be called back, where the broker can do that.
+    recall_handle: str | None = None
+
+    @property
+    def durability(self) -> Durability:
+        """How safe it was when the broker answered."""
+        return _DURABILITY[self.status]
+
+    def each(self, count: int) -> list[SendResult]:
+        """The results of the `count` messages of a batch, in their order."""
+        message_ids = self.message_id.split(",")
+        offset_ids = self.offset_message_id.split(",")
+        if len(message_ids) != count or len(offset_ids) != count:
+            # Compat: a batch that the broker keeps whole has one id and one offset for all.
+            return [self] * count
+        return [
+            SendResult(
+                status=self.status,
+                message_id=message_id,
+                offset_message_id=offset_id,
+                queue=self.queue,
+                queue_offset=self.queue_offset + index,
+                transaction_id=self.transaction_id,
+                region=self.region,
+                trace_on=self.trace_on,
+            )
+            for index, (message_id, offset_id) in enumerate(
+                zip(message_ids, offset_ids, strict=True)
+            )
+        ]

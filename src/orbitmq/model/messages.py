@@ -1,0 +1,212 @@
+"""Messages as a user makes them, to be sent.
+
+A message never changes once it is made, so that one may be sent again, or wait to be sent with
+others, whatever its maker does meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, NoReturn
+
+from orbitmq.errors import MessageError, MessageTypeError
+from orbitmq.model import property_names
+
+_INT_MIN: Final = -(2**31)
+_INT_MAX: Final = 2**31 - 1
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+# What a reserved property is set by, where users may set it.
+_SET_BY: Final = {
+    property_names.TAGS: "tags=",
+    property_names.KEYS: "keys=",
+    property_names.DELAY_LEVEL: "delay_level=",
+    property_names.WAIT_FOR_STORE: "wait_store_ok=",
+    property_names.SHARDING_KEY: "sharding_key=",
+}
+# Perf: 0.06 us a slot; a plain assignment would ask the refusing __setattr__ (timeit).
+_set: Final = object.__setattr__
+
+
+class Message:
+    """What is sent to a topic: a body, and what consumers find and filter it by."""
+
+    __slots__ = (
+        "body",
+        "delay_level",
+        "flag",
+        "keys",
+        "properties",
+        "reserved_properties",
+        "sharding_key",
+        "tags",
+        "topic",
+        "wait_store_ok",
+    )
+
+    topic: str
+    body: bytes
+    tags: str
+    keys: tuple[str, ...]
+    flag: int
+    # The user's own; read-only.
+    properties: Mapping[str, str]
+    delay_level: int
+    wait_store_ok: bool
+    sharding_key: str
+    # RocketMQ's, that clients write beside what the other attributes say; see `with_reserved`.
+    reserved_properties: Mapping[str, str]
+
+    def __init__(  # noqa: PLR0913  # by name
+        self,
+        topic: str,
+        body: bytes | bytearray | memoryview | str,
+        *,
+        tags: str = "",
+        keys: str | Iterable[str] = (),
+        flag: int = 0,
+        properties: Mapping[str, str] | None = None,
+        delay_level: int = 0,
+        wait_store_ok: bool = True,
+        sharding_key: str = "",
+    ) -> None:
+        """Make a message.
+
+        Args:
+            topic: where it goes.
+            body: its content; text becomes UTF-8.
+            tags: one word that consumers may select by.
+            keys: what the message can be found by: a list, or a text of words with commas or
+                spaces between them.
+            flag: a number for the user's own use, 32 bits, signed.
+            properties: the user's own names and values; those of RocketMQ are refused.
+            delay_level: which of the broker's delays passes before consumers see it; 0 for none.
+            wait_store_ok: whether the broker answers only once it is as safe as the broker is
+                set to make it; False answers sooner.
+            sharding_key: messages with the same one keep their order.
+        """
+        if not isinstance(wait_store_ok, bool):
+            raise MessageTypeError("wait_store_ok", wait_store_ok, takes="True or False")
+        _set(self, "topic", _text("topic", topic))
+        _set(self, "body", body if type(body) is bytes else _body(body))
+        _set(self, "tags", _text("tags", tags))
+        _set(self, "keys", _keys(keys))
+        _set(self, "flag", _number("flag", flag, low=_INT_MIN))
+        _set(self, "properties", _properties(properties) if properties is not None else _NOTHING)
+        _set(self, "delay_level", _number("delay_level", delay_level, low=0))
+        _set(self, "wait_store_ok", wait_store_ok)
+        _set(self, "sharding_key", _text("sharding_key", sharding_key))
+        _set(self, "reserved_properties", _NOTHING)
+
+    def with_reserved(self, properties: Mapping[str, str]) -> Message:
+        """A copy that says this besides, under RocketMQ's own names; for clients, not for users."""
+        copy = object.__new__(Message)
+        for name in self.__slots__:
+            _set(copy, name, getattr(self, name))
+        _set(
+            copy,
+            "reserved_properties",
+            MappingProxyType({**self.reserved_properties, **properties}),
+        )
+        return copy
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise MessageError(
+            f"a message never changes, so its {name} cannot be set",
+            hint=f"give {name}= when you make the message",
+        )
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise MessageError(f"a message never changes, so its {name} cannot be deleted")
+
+    def __repr__(self) -> str:
+        tags = f", tags={self.tags!r}" if self.tags else ""
+        keys = f", keys={self.keys!r}" if self.keys else ""
+        return f"<Message topic={self.topic!r}{tags}{keys}, {len(self.body)} bytes>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        values = {name: getattr(self, name) for name in self.__slots__}
+        values["properties"] = dict(self.properties)
+        values["reserved_properties"] = dict(self.reserved_properties)
+        return _restored, (values,)
+
+
+def _restored(values: dict[str, Any]) -> Message:
+    """A message that was pickled, for another process."""
+    message = object.__new__(Message)
+    for name, value in values.items():
+        _set(message, name, MappingProxyType(value) if isinstance(value, dict) else value)
+    return message
+
+
+def _text(part: str, value: str) -> str:
+    if not isinstance(value, str):
+        raise MessageTypeError(part, value, takes="a str")
+    if "\x01" in value or "\x02" in value:
+        raise MessageError(
+            f"{part} {value[:60]!r} holds one of the separators 0x01 and 0x02",
+            hint="encode it, for example as base64",
+        )
+    return value
+
+
+def _body(body: bytes | bytearray | memoryview | str) -> bytes:
+    if isinstance(body, str):
+        try:
+            return body.encode()
+        except UnicodeEncodeError as error:
+            raise MessageError(
+                f"the body holds {body[error.start]!r}, half of a character, at {error.start}",
+                hint="give the body as bytes",
+            ) from error
+    if isinstance(body, (bytes, bytearray, memoryview)):
+        return bytes(body)
+    raise MessageTypeError(
+        "body", body, takes="bytes or a str", hint="for example json.dumps(value) makes a str of it"
+    )
+
+
+def _keys(keys: object) -> tuple[str, ...]:
+    if isinstance(keys, str):
+        return tuple(_text("keys", keys).replace(",", " ").split())
+    if not isinstance(keys, Iterable) or isinstance(keys, (bytes, bytearray)):
+        raise MessageTypeError("keys", keys, takes="a list of str, or a str")
+    several = tuple(keys)
+    for key in several:
+        if not _text("a key", key) or " " in key:
+            raise MessageError(
+                f"key {key[:60]!r} is empty or holds a space, which stands between keys on the wire",
+                hint="replace the space, for example by _",
+            )
+    return several
+
+
+def _number(part: str, value: object, *, low: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise MessageTypeError(part, value, takes="an int")
+    if not low <= value <= _INT_MAX:
+        raise MessageError(f"{part} cannot be {value}", hint=f"it takes {low} to {_INT_MAX}")
+    return value
+
+
+def _properties(properties: Mapping[str, str]) -> Mapping[str, str]:
+    if not isinstance(properties, Mapping):
+        raise MessageTypeError("properties", properties, takes="a dict of str to str")
+    for name, value in properties.items():
+        _text("the name of a property", name)
+        if not isinstance(value, str):
+            raise MessageTypeError(
+                f"property {name!r}", value, takes="a str", hint=f"write str({value!r:.60})"
+            )
+        _text(f"property {name!r}", value)
+        if not name.strip() or not value:
+            raise MessageError(
+                f"property {name[:60]!r} has no {'value' if name.strip() else 'name'}",
+                hint="leave it out: consumers would never see it",
+            )
+        if name in property_names.RESERVED or name.startswith(property_names.TRANSIENT_PREFIX):
+            raise MessageError(
+                f"property {name!r} is one of RocketMQ's own",
+                hint=f"use {_SET_BY[name]}" if name in _SET_BY else "choose another name",
+            )
+    return MappingProxyType(dict(properties))
