@@ -30,6 +30,8 @@
     │   └── SubscriptionConflictError it differs from that of the client's group
     ├── MessageError              a message that cannot be stored or sent as it is
     │   └── MessageTypeError          a part of it has a type it cannot have; a TypeError too
+    ├── ConsumeResultError        a result that no listener of this kind can give
+    ├── LocalOffsetsError         a file of offsets kept on this machine that cannot be read
     ├── FilterError               a filter that cannot be used
     │   ├── FilterSyntaxError         an expression that no filter can be made of
     │   └── FilterEvaluationError     a message that the filter cannot be asked about
@@ -251,6 +253,14 @@ class MessageTypeError(MessageError, TypeError):
         super().__init__(
             f"{part} cannot be of type {type(value).__name__}; it takes {takes}", hint=hint
         )
+
+
+class ConsumeResultError(OrbitError):
+    """A result that no listener of this kind can give."""
+
+
+class LocalOffsetsError(OrbitError):
+    """A file of offsets kept on this machine that cannot be read."""
 
 
 class FilterError(OrbitError):

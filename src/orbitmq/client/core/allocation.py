@@ -1,0 +1,199 @@
+"""Which queues of a topic each member of a group takes.
+
+Every member decides alone. They agree because each gives the same function the same sorted input:
+queues by topic, broker name and number, members by their client ids, texts compared by their UTF-16
+units. Compat: Java members of the group do the same, so each function gives exactly what the class
+of Java's client with the same purpose gives, and a group may hold both.
+
+A function that takes `(group, client_id, queues, client_ids)` is an allocation too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Final, Protocol, TypeVar
+
+from orbitmq.errors import SettingsError
+from orbitmq.model.queues import MessageQueue
+
+T = TypeVar("T")
+
+VIRTUAL_NODES: Final = 10
+
+_ROOM_MARK: Final = "@"
+
+
+class Allocation(Protocol):
+    """Chooses the queues of one member, out of all queues of a topic."""
+
+    def __call__(
+        self,
+        group: str,
+        client_id: str,
+        queues: Sequence[MessageQueue],
+        client_ids: Sequence[str],
+        /,
+    ) -> Sequence[MessageQueue]:
+        """Return the queues of `client_id`, which may be missing from `client_ids`."""
+
+
+def sorted_queues(queues: Iterable[MessageQueue]) -> list[MessageQueue]:
+    """Sort queues as every member does."""
+    return sorted(
+        queues,
+        key=lambda queue: (_units(queue.topic), _units(queue.broker_name), queue.queue_id),
+    )
+
+
+def sorted_client_ids(client_ids: Iterable[str]) -> list[str]:
+    """Sort client ids as every member does."""
+    return sorted(client_ids, key=_units)
+
+
+def allocation_name(allocation: Allocation) -> str:
+    """What to call an allocation in a log."""
+    return str(getattr(allocation, "__name__", type(allocation).__name__))
+
+
+def averagely(
+    _group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str], /
+) -> list[MessageQueue]:
+    """Give each member a run of neighbours; the first members take what does not divide."""
+    if client_id not in client_ids:
+        return []
+    index = client_ids.index(client_id)
+    each, left = divmod(len(queues), len(client_ids))
+    start = index * each + min(index, left)
+    return list(queues[start : start + each + (index < left)])
+
+
+def averagely_by_circle(
+    _group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str], /
+) -> list[MessageQueue]:
+    """Deal the queues out one by one, like cards."""
+    if client_id not in client_ids:
+        return []
+    return list(queues[client_ids.index(client_id) :: len(client_ids)])
+
+
+def by_config(own: Collection[MessageQueue]) -> Allocation:
+    """Take these queues, whoever else is there."""
+    chosen = list(own)
+
+    def by_config(
+        _group: str, _client_id: str, _queues: Sequence[MessageQueue], _ids: Sequence[str], /
+    ) -> list[MessageQueue]:
+        return list(chosen)
+
+    return by_config
+
+
+def by_machine_room(rooms: Collection[str]) -> Allocation:
+    """Share out the queues of brokers named `<room>@<name>`, for these rooms only."""
+    wanted_rooms = frozenset(rooms)
+
+    def by_machine_room(
+        _group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str], /
+    ) -> list[MessageQueue]:
+        if client_id not in client_ids:
+            return []
+        near = [queue for queue in queues if _room_of(queue.broker_name) in wanted_rooms]
+        index = client_ids.index(client_id)
+        each, left = divmod(len(near), len(client_ids))
+        own = near[index * each : (index + 1) * each]
+        # Compat: what does not divide comes from the end, unlike with `averagely`.
+        return own + near[len(near) - left :][index : index + 1]
+
+    return by_machine_room
+
+
+def machine_room_nearby(
+    allocation: Allocation,
+    *,
+    room_of_queue: Callable[[MessageQueue], str],
+    room_of_client: Callable[[str], str],
+) -> Allocation:
+    """Share out the queues of a room among its members; all share those of an empty room."""
+
+    def machine_room_nearby(
+        group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str], /
+    ) -> list[MessageQueue]:
+        if client_id not in client_ids:
+            return []
+        queues_by_room = _by_room(queues, room_of_queue)
+        clients_by_room = _by_room(client_ids, room_of_client)
+        own_room = room_of_client(client_id)
+        own: list[MessageQueue] = []
+        if near := queues_by_room.pop(own_room, None):
+            own += allocation(group, client_id, near, clients_by_room[own_room])
+        for room in sorted(queues_by_room, key=_units):
+            if room not in clients_by_room:
+                own += allocation(group, client_id, queues_by_room[room], client_ids)
+        return own
+
+    return machine_room_nearby
+
+
+def consistent_hash(virtual_nodes: int = VIRTUAL_NODES) -> Allocation:
+    """Put members on a ring, several times each, so that few queues move when one comes or goes."""
+    if virtual_nodes < 1:
+        raise SettingsError(
+            f"a member cannot stand on the ring {virtual_nodes} times", hint="give 1 or more"
+        )
+
+    def consistent_hash(
+        _group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str], /
+    ) -> list[MessageQueue]:
+        if client_id not in client_ids:
+            return []
+        # Compat: of two members on one place, the one that was put there last has it.
+        ring = {
+            _place(f"{member}-{number}"): member
+            for member in client_ids
+            for number in range(virtual_nodes)
+        }
+        places = sorted(ring)
+        return [
+            queue
+            for queue in queues
+            if ring[places[bisect_left(places, _place(_text(queue))) % len(places)]] == client_id
+        ]
+
+    return consistent_hash
+
+
+def _units(text: str) -> bytes:
+    return text.encode("utf-16-be", "surrogatepass")
+
+
+def _room_of(broker_name: str) -> str | None:
+    # Compat: Java splits at each mark and drops what is empty at the end.
+    parts = broker_name.rstrip(_ROOM_MARK).split(_ROOM_MARK)
+    return parts[0] if len(parts) == 2 else None
+
+
+def _by_room(found: Sequence[T], room_of: Callable[[T], str]) -> dict[str, list[T]]:
+    rooms: dict[str, list[T]] = {}
+    for one in found:
+        if not (room := room_of(one)):
+            raise SettingsError(
+                f"no machine room is known for {one!r}",
+                hint="let room_of_queue and room_of_client name a room for each",
+            )
+        rooms.setdefault(room, []).append(one)
+    return rooms
+
+
+def _place(key: str) -> int:
+    digest = hashlib.md5(key.encode("utf-8", "replace"), usedforsecurity=False).digest()
+    return int.from_bytes(digest[:4])
+
+
+def _text(queue: MessageQueue) -> str:
+    # Compat: the text of Java's MessageQueue, which is what its client hashes.
+    return (
+        f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, "
+        f"queueId={queue.queue_id}]"
+    )

@@ -1,0 +1,139 @@
+"""What a consumer subscribes to: expressions, their versions, and the exact look at tags.
+
+An expression names tags (`TagA || TagB`, or `*` for all messages) or is a condition in SQL92 on the
+properties of a message. The broker passes messages by the hash of their tag, so a consumer looks at
+the tag itself again.
+
+Threads: a table belongs to the event loop of its consumer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from orbitmq.errors import FilterSyntaxError, StateError
+from orbitmq.filtering.tags import parse_tags
+from orbitmq.model.names import check_topic
+from orbitmq.model.subscriptions import EVERYTHING, SQL92, TAG, Subscription
+
+if TYPE_CHECKING:
+    from orbitmq.clock import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class SqlExpression:
+    """A condition on the properties of messages; the broker checks and evaluates it."""
+
+    text: str
+
+
+Expression = str | SqlExpression
+
+
+def by_sql(condition: str) -> SqlExpression:
+    """Subscribe by a condition such as `price > 3 AND color = 'red'`."""
+    if not condition.strip():
+        raise FilterSyntaxError(condition, 1, "expected a condition, as in price > 3")
+    return SqlExpression(condition)
+
+
+def subscription_of(topic: str, expression: Expression, *, version_ms: int) -> Subscription:
+    """Build what heartbeats and pulls say of a subscription."""
+    if isinstance(expression, SqlExpression):
+        return Subscription(
+            topic=topic,
+            expression=expression.text,
+            expression_type=SQL92,
+            version=version_ms,
+        )
+    asked = parse_tags(expression)
+    if asked.tags is None:
+        return Subscription(
+            topic=topic, expression=EVERYTHING, expression_type=TAG, version=version_ms
+        )
+    if not asked.tags:
+        raise FilterSyntaxError(expression, 1, "expected tags, as in TagA || TagB, or * for all")
+    return Subscription(
+        topic=topic,
+        expression=expression,
+        expression_type=TAG,
+        version=version_ms,
+        tags=sorted(asked.tags),
+        tag_codes=sorted(asked.hashes),
+    )
+
+
+def tag_check(subscription: Subscription) -> Callable[[str], bool]:
+    """Return what tells, by the tag of a message, whether it was really asked for."""
+    if not subscription.is_by_tag or not subscription.tags:
+        return _always
+    return frozenset(subscription.tags).__contains__
+
+
+class Subscriptions:
+    """The subscriptions of one consumer, one for each topic."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._by_topic: dict[str, Subscription] = {}
+        self._checks: dict[str, Callable[[str], bool]] = {}
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self._by_topic
+
+    def add(self, topic: str, expression: Expression = EVERYTHING) -> Subscription:
+        """Subscribe to a topic, or to other messages of it."""
+        check_topic(topic)
+        added = subscription_of(topic, expression, version_ms=self._next_version_ms(topic))
+        self._by_topic[topic] = added
+        self._checks[topic] = tag_check(added)
+        return added
+
+    def remove(self, topic: str) -> None:
+        """End the subscription to a topic, if there is one."""
+        self._by_topic.pop(topic, None)
+        self._checks.pop(topic, None)
+
+    def renew(self, topic: str) -> None:
+        """Give a subscription a newer version, so that brokers take it as told last."""
+        if (present := self._by_topic.get(topic)) is not None:
+            self._by_topic[topic] = msgspec.structs.replace(
+                present, version=self._next_version_ms(topic)
+            )
+
+    def of(self, topic: str) -> Subscription:
+        """Return the subscription to a topic."""
+        try:
+            return self._by_topic[topic]
+        except KeyError:
+            raise StateError(
+                f"there is no subscription to topic {topic!r}",
+                hint=f"subscribed: {', '.join(sorted(self._by_topic)) or 'nothing'}",
+            ) from None
+
+    def topics(self) -> Collection[str]:
+        """The topics subscribed to."""
+        return list(self._by_topic)
+
+    def all(self) -> list[Subscription]:
+        """All subscriptions, for a heartbeat."""
+        return list(self._by_topic.values())
+
+    def wants(self, topic: str, tag: str) -> bool:
+        """Whether a message with this tag ("" is none) was asked for; False once unsubscribed."""
+        check = self._checks.get(topic)
+        return check is not None and check(tag)
+
+    def _next_version_ms(self, topic: str) -> int:
+        # Compat: brokers take the larger version for the newer one; clocks may be set back.
+        present = self._by_topic.get(topic)
+        now_ms = self._clock.now_ms()
+        return now_ms if present is None else max(now_ms, present.version + 1)
+
+
+def _always(_tag: str) -> bool:
+    return True

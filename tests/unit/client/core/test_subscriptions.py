@@ -1,0 +1,132 @@
+"""Subscriptions: expressions, versions, and the exact look at tags."""
+
+from __future__ import annotations
+
+import pytest
+
+from orbitmq import java_json
+from orbitmq.client.core.subscriptions import (
+    SqlExpression,
+    Subscriptions,
+    by_sql,
+    subscription_of,
+    tag_check,
+)
+from orbitmq.clock import ManualClock
+from orbitmq.errors import FilterSyntaxError, NameRuleError, StateError
+from orbitmq.model.subscriptions import SQL92, TAG
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(1_700_000_000_000)
+
+
+@pytest.fixture
+def subscriptions(clock: ManualClock) -> Subscriptions:
+    return Subscriptions(clock)
+
+
+def test_tags_travel_with_their_hashes() -> None:
+    made = subscription_of("orders", "TagA || TagB", version_ms=5)
+
+    assert java_json.encode(made) == (
+        b'{"classFilterMode":false,"codeSet":[2598919,2598920],"expressionType":"TAG",'
+        b'"subString":"TagA || TagB","subVersion":5,"tagsSet":["TagA","TagB"],"topic":"orders"}'
+    )
+
+
+@pytest.mark.parametrize("expression", ["*", ""])
+def test_everything_is_a_star_without_tags(expression: str) -> None:
+    made = subscription_of("orders", expression, version_ms=5)
+
+    assert (made.expression, made.expression_type, made.tags, made.tag_codes) == ("*", TAG, [], [])
+
+
+def test_a_condition_travels_as_it_is() -> None:
+    made = subscription_of("orders", by_sql("a > 3"), version_ms=5)
+
+    assert (made.expression, made.expression_type, made.tags) == ("a > 3", SQL92, [])
+
+
+@pytest.mark.parametrize("expression", ["   ", "||", " || "])
+def test_tags_that_match_nothing_are_refused(expression: str) -> None:
+    with pytest.raises(FilterSyntaxError, match="as in TagA"):
+        subscription_of("orders", expression, version_ms=5)
+
+
+def test_an_empty_condition_is_refused() -> None:
+    with pytest.raises(FilterSyntaxError, match="expected a condition"):
+        by_sql(" ")
+
+
+def test_two_tags_with_one_hash_are_told_apart() -> None:
+    wanted = tag_check(subscription_of("orders", "Aa || C", version_ms=5))
+
+    # "Aa" and "BB" have the same hash in Java.
+    assert wanted("Aa")
+    assert wanted("C")
+    assert not wanted("BB")
+    assert not wanted("")
+
+
+@pytest.mark.parametrize("expression", ["*", SqlExpression("a > 3")])
+def test_nothing_is_looked_at_again_where_no_tag_was_asked_for(
+    expression: str | SqlExpression,
+) -> None:
+    wanted = tag_check(subscription_of("orders", expression, version_ms=5))
+
+    assert wanted("")
+    assert wanted("any")
+
+
+def test_a_table_holds_one_subscription_for_each_topic(subscriptions: Subscriptions) -> None:
+    subscriptions.add("orders", "TagA")
+    subscriptions.add("returns")
+    subscriptions.add("orders", "TagB")
+
+    assert list(subscriptions.topics()) == ["orders", "returns"]
+    assert [(one.topic, one.expression) for one in subscriptions.all()] == [
+        ("orders", "TagB"),
+        ("returns", "*"),
+    ]
+    assert subscriptions.wants("orders", "TagB")
+    assert not subscriptions.wants("orders", "TagA")
+
+
+def test_a_topic_that_was_left_wants_nothing(subscriptions: Subscriptions) -> None:
+    subscriptions.add("orders")
+
+    subscriptions.remove("orders")
+    subscriptions.remove("orders")
+
+    assert "orders" not in subscriptions
+    assert not subscriptions.wants("orders", "")
+    with pytest.raises(
+        StateError, match=r"no subscription to topic 'orders' \(subscribed: nothing"
+    ):
+        subscriptions.of("orders")
+
+
+def test_versions_rise_even_when_the_clock_stands_or_is_set_back(
+    subscriptions: Subscriptions, clock: ManualClock
+) -> None:
+    first = subscriptions.add("orders").version
+    subscriptions.renew("orders")
+    second = subscriptions.of("orders").version
+    clock.set_by(-10_000)
+    third = subscriptions.add("orders", "TagA").version
+
+    assert first == clock.now_ms() + 10_000
+    assert first < second < third
+
+
+def test_renewing_what_is_not_subscribed_changes_nothing(subscriptions: Subscriptions) -> None:
+    subscriptions.renew("orders")
+
+    assert subscriptions.all() == []
+
+
+def test_a_topic_without_a_possible_name_is_refused(subscriptions: Subscriptions) -> None:
+    with pytest.raises(NameRuleError, match="contains"):
+        subscriptions.add("or ders")
