@@ -1,4 +1,4 @@
-"""How far a consumer has come in each of its queues, and what of that is still to be kept.
+"""How far a consumer has come in its queues, and what is still to be kept.
 
 Invariant: the offset of a queue never falls, except by `reset`; and it comes from a window, so it
 never passes an unfinished message.

@@ -1,4 +1,4 @@
-"""What a consumer subscribes to: expressions, their versions, and the exact look at tags.
+"""Subscriptions: expressions, their versions, and the exact look at tags.
 
 An expression names tags (`TagA || TagB`, or `*` for all messages) or is a condition in SQL92 on the
 properties of a message. The broker passes messages by the hash of their tag, so a consumer looks at
