@@ -47,7 +47,11 @@
     │   ├── ConnectionLostError       the connection closed before the answer
     │   ├── CallTimeoutError          no answer in time
     │   ├── TooManyCallsError         the bound on calls under way was reached
-    │   └── WriteBlockedError         the peer does not read what was sent
+    │   ├── WriteBlockedError         the peer does not read what was sent
+    │   ├── NameServersUnreachableError  no name server answered
+    │   └── AddressServerError        the address server tells of no name servers
+    ├── NoQueueError              a topic without a queue for what is asked  (retryable)
+    ├── BrokerUnknownError        a broker that no route tells of            (retryable)
     └── RemoteError               a peer answered with a failure code
         ├── NotSupportedError         the peer does not know the request code
         │   └── NeedsOrbitError           the request code is OrbitMQ's own
@@ -58,6 +62,11 @@ A message says what happened, with the values; the hint says what to do about it
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class OrbitError(Exception):
@@ -368,6 +377,51 @@ class WriteBlockedError(TransportError):
             f"{address} does not read: {waiting_bytes} bytes wait to be sent to it",
             hint="the peer is stuck or too slow; retry later",
         )
+
+
+class NameServersUnreachableError(TransportError):
+    """No name server answered."""
+
+    def __init__(self, failures: Sequence[Exception]) -> None:
+        reasons = "; ".join(
+            failure.args[0] if isinstance(failure, OrbitError) else str(failure)
+            for failure in failures
+        )
+        super().__init__(
+            f"no name server answers: {reasons}",
+            hint="check that one runs there, and the addresses given as namesrv or NAMESRV_ADDR",
+        )
+        self.failures = tuple(failures)
+
+
+class AddressServerError(TransportError):
+    """The address server tells of no name servers."""
+
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(
+            f"{url} tells of no name servers: {reason}",
+            hint="check namesrv_domain and namesrv_subgroup, or give the addresses as namesrv",
+        )
+        self.url = url
+
+
+class NoQueueError(OrbitError):
+    """A topic without a queue for what is asked."""
+
+    retryable = True
+
+
+class BrokerUnknownError(OrbitError):
+    """A broker that no route tells of."""
+
+    retryable = True
+
+    def __init__(self, broker_name: str, *, topic: str) -> None:
+        super().__init__(
+            f"no route of topic {topic!r} tells where broker {broker_name!r} is",
+            hint="it is down, or has left the cluster",
+        )
+        self.broker_name = broker_name
 
 
 class RemoteError(OrbitError):

@@ -10,7 +10,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from orbitmq import java_json
-from orbitmq.errors import SettingsError, TransportError
+from orbitmq.clock import SystemClock
+from orbitmq.errors import NameServersUnreachableError, SettingsError, TransportError
 from orbitmq.model.routes import ClusterView, TopicRoute
 from orbitmq.protocol.requests.routing import GetClusterView, GetRoute
 from orbitmq.transport.rpc_client import CALL_TIMEOUT_MS
@@ -18,6 +19,7 @@ from orbitmq.transport.rpc_client import CALL_TIMEOUT_MS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from orbitmq.clock import Clock
     from orbitmq.protocol.command import Command
     from orbitmq.protocol.headers import Header
     from orbitmq.transport.rpc_client import RpcClient
@@ -28,21 +30,35 @@ log = logging.getLogger(__name__)
 class NameServers:
     """The name servers that a client was given."""
 
-    def __init__(self, addresses: Sequence[str], rpc: RpcClient) -> None:
-        if not addresses:
-            raise SettingsError("there is no name server to ask", hint="set namesrvAddr")
-        self._addresses = list(addresses)
+    def __init__(
+        self, addresses: Sequence[str], rpc: RpcClient, *, clock: Clock | None = None
+    ) -> None:
         self._rpc = rpc
+        self._clock = clock or SystemClock()
+        self._addresses: tuple[str, ...] = ()
         self._chosen = 0
+        self.update(addresses)
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """All of them, in the order they are tried."""
+        return self._addresses
 
     @property
     def chosen(self) -> str:
         """The name server that is asked next."""
         return self._addresses[self._chosen]
 
-    async def route(self, topic: str) -> TopicRoute:
+    def update(self, addresses: Sequence[str]) -> None:
+        """Ask these from now on; the chosen one stays chosen if it is among them."""
+        chosen = self.chosen if self._addresses else ""
+        self._addresses = tuple(addresses)
+        self._chosen = addresses.index(chosen) if chosen in addresses else 0
+
+    async def route(self, topic: str, *, timeout_ms: float = CALL_TIMEOUT_MS) -> TopicRoute:
         """Find out where a topic is; raises RouteNotFoundError when nobody holds it."""
-        reply = await self.ask(GetRoute(topic=topic, accept_standard_json_only=True))
+        asked = GetRoute(topic=topic, accept_standard_json_only=True)
+        reply = await self.ask(asked, timeout_ms=timeout_ms)
         return java_json.decode(reply.body, TopicRoute)
 
     async def cluster_view(self) -> ClusterView:
@@ -52,13 +68,26 @@ class NameServers:
     async def ask(
         self, header: Header, body: bytes = b"", *, timeout_ms: float = CALL_TIMEOUT_MS
     ) -> Command:
-        """Ask the chosen name server, and each of the others once if it does not answer."""
-        for others_left in range(len(self._addresses) - 1, -1, -1):
+        """Ask the chosen name server, and each of the others once if it does not answer.
+
+        The time is for all of them: each gets an equal share of what is left.
+        """
+        if not self._addresses:
+            raise SettingsError("there is no name server to ask", hint="set namesrvAddr")
+        end_ms = self._clock.monotonic_ms() + timeout_ms
+        order = self._addresses[self._chosen :] + self._addresses[: self._chosen]
+        failures: list[TransportError] = []
+        for tried, address in enumerate(order):
+            share_ms = (end_ms - self._clock.monotonic_ms()) / (len(order) - tried)
             try:
-                return await self._rpc.call(self.chosen, header, body, timeout_ms=timeout_ms)
+                return await self._rpc.call(address, header, body, timeout_ms=share_ms)
             except TransportError as error:
-                log.warning("name server does not answer address=%s reason=%s", self.chosen, error)
-                if not others_left:
-                    raise
-                self._chosen = (self._chosen + 1) % len(self._addresses)
-        raise AssertionError("there is at least one name server")
+                log.warning("name server does not answer address=%s reason=%s", address, error)
+                failures.append(error)
+                self._leave(address)
+        raise NameServersUnreachableError(failures) from failures[-1]
+
+    def _leave(self, address: str) -> None:
+        """Go on to the next, unless another call did so already or the list has changed."""
+        if address == self.chosen:
+            self._chosen = (self._chosen + 1) % len(self._addresses)

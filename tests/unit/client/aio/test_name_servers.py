@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from orbitmq.client.aio.name_servers import NameServers
-from orbitmq.errors import ConnectError, RouteNotFoundError, SettingsError
+from orbitmq.errors import NameServersUnreachableError, RouteNotFoundError, SettingsError
 from orbitmq.nameserver.app import NameServer, load_settings
 from orbitmq.transport.rpc_client import RpcClient
 
@@ -54,11 +55,36 @@ async def test_an_answer_that_says_no_is_an_answer(tmp_path: Path, rpc: RpcClien
     await server.stop()
 
 
-async def test_the_last_failure_is_told_when_none_answers(rpc: RpcClient) -> None:
-    with pytest.raises(ConnectError, match=r"127\.0\.0\.1:2"):
+async def test_every_failure_is_told_when_none_answers(rpc: RpcClient) -> None:
+    with pytest.raises(
+        NameServersUnreachableError, match=r"127\.0\.0\.1:1.*127\.0\.0\.1:2.*given as namesrv"
+    ):
         await NameServers(["127.0.0.1:1", "127.0.0.1:2"], rpc).cluster_view()
 
 
-def test_an_empty_list_says_what_to_set(rpc: RpcClient) -> None:
+async def test_calls_that_fail_together_go_on_by_one_server_only(
+    tmp_path: Path, rpc: RpcClient
+) -> None:
+    server = await started(tmp_path)
+    address = f"127.0.0.1:{server.port}"
+    name_servers = NameServers(["127.0.0.1:1", address], rpc)
+
+    await asyncio.gather(*(name_servers.cluster_view() for _ in range(4)))
+
+    assert name_servers.chosen == address
+    await server.stop()
+
+
+async def test_the_chosen_one_stays_when_the_list_changes(rpc: RpcClient) -> None:
+    name_servers = NameServers(["127.0.0.1:1", "127.0.0.1:2"], rpc)
+
+    name_servers.update(["127.0.0.1:3", "127.0.0.1:1"])
+    assert name_servers.chosen == "127.0.0.1:1"
+
+    name_servers.update(["127.0.0.1:4"])
+    assert name_servers.chosen == "127.0.0.1:4"
+
+
+async def test_an_empty_list_says_what_to_set(rpc: RpcClient) -> None:
     with pytest.raises(SettingsError, match="set namesrvAddr"):
-        NameServers([], rpc)
+        await NameServers([], rpc).cluster_view()

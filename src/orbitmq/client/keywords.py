@@ -1,0 +1,101 @@
+"""Options as keyword arguments: their types for checkers, and their checks.
+
+Each `…Keywords` names the fields of the options class of the same name; a test holds both equal.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+from collections.abc import Mapping
+from typing import TypedDict, TypeVar
+
+from orbitmq.client.options import ClientOptions
+from orbitmq.errors import UnknownOptionError
+from orbitmq.settings import Option, describe
+from orbitmq.settings.environment import variables_of
+
+O = TypeVar("O", bound=ClientOptions)  # noqa: E741  # reads as "the options class"
+
+
+class ClientKeywords(TypedDict, total=False):
+    """Keyword arguments of every client."""
+
+    namesrv: str
+    namesrv_domain: str
+    namesrv_subgroup: str
+    namesrv_interval_ms: int
+    client_ip: str
+    instance_name: str
+    unit_name: str
+    namespace: str
+    access_key: str
+    secret_key: str
+    security_token: str
+    tls: bool
+    tls_verify_server: bool
+    tls_trusted_path: str
+    tls_certificate_path: str
+    tls_key_path: str
+    tls_key_password: str
+    vip_channel: bool
+    route_interval_ms: int
+    heartbeat_interval_ms: int
+    persist_interval_ms: int
+    call_timeout_ms: int
+    connect_timeout_ms: int
+
+
+class ProducerKeywords(ClientKeywords, total=False):
+    """Keyword arguments of a producer."""
+
+
+class ConsumerKeywords(ClientKeywords, total=False):
+    """Keyword arguments of every consumer."""
+
+
+class PushKeywords(ConsumerKeywords, total=False):
+    """Keyword arguments of a push consumer."""
+
+
+class LitePullKeywords(ConsumerKeywords, total=False):
+    """Keyword arguments of a lite pull consumer."""
+
+
+class PullKeywords(ConsumerKeywords, total=False):
+    """Keyword arguments of a pull consumer."""
+
+
+def options_of(
+    options_class: type[O],
+    keywords: Mapping[str, object],
+    *,
+    environment: Mapping[str, str] | None = None,
+) -> O:
+    """Make options from keyword arguments, and from the environment where nothing is given."""
+    where = options_class.__name__
+    rows = {row.field: row for row in describe(options_class)}
+    values: dict[str, object] = {}
+    for name, value in keywords.items():
+        row = rows.get(name)
+        if row is None:
+            nearest = difflib.get_close_matches(name, rows, n=1)
+            raise UnknownOptionError(name, where=where, nearest=nearest[0] if nearest else None)
+        # The error shall name the keyword, not the option as files spell it.
+        dataclasses.replace(row, name=name).check(value, where=where)
+        values[name] = value
+    environment = os.environ if environment is None else environment
+    for name, row in rows.items():
+        if name not in values:
+            values |= _from_environment(row, environment)
+    # The rows have checked names and types.
+    return options_class(**values)  # type: ignore[arg-type]  # checked by the rows
+
+
+def _from_environment(row: Option, environment: Mapping[str, str]) -> dict[str, object]:
+    for variable in (*variables_of(row.name), *row.environment):
+        text = environment.get(variable)
+        if text:
+            return {row.field: row.parse(text, where=f"environment {variable}")}
+    return {}
