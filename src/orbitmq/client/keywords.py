@@ -9,6 +9,7 @@ import dataclasses
 import difflib
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TypedDict, TypeVar
 
 from orbitmq.client.options import ClientOptions
@@ -54,12 +55,40 @@ class ProducerKeywords(ClientKeywords, total=False):
 class ConsumerKeywords(ClientKeywords, total=False):
     """Keyword arguments of every consumer."""
 
+    message_model: str
+    local_offset_dir: Path
 
-class PushKeywords(ConsumerKeywords, total=False):
+
+class MemberKeywords(ConsumerKeywords, total=False):
+    """Keyword arguments of consumers that get their queues by rebalancing."""
+
+    consume_from: str
+    consume_timestamp_ms: int
+    rebalance_interval_ms: int
+
+
+class PushKeywords(MemberKeywords, total=False):
     """Keyword arguments of a push consumer."""
 
+    concurrency: int
+    consume_batch_size: int
+    consume_timeout_minutes: int
+    stall_warning_ms: int
+    max_reconsume_times: int
+    suspend_current_queue_ms: int
+    await_termination_ms: int
+    pull_batch_size: int
+    pull_batch_bytes: int
+    pull_interval_ms: int
+    pull_retry_ms: int
+    pull_threshold_for_queue: int
+    pull_threshold_size_for_queue: int
+    pull_threshold_for_topic: int
+    pull_threshold_size_for_topic: int
+    consume_concurrently_max_span: int
 
-class LitePullKeywords(ConsumerKeywords, total=False):
+
+class LitePullKeywords(MemberKeywords, total=False):
     """Keyword arguments of a lite pull consumer."""
 
 

@@ -7,6 +7,7 @@ looked for in the environment, as ORBITMQ_ and the option's name.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from orbitmq.errors import SettingsError
@@ -141,14 +142,167 @@ class ProducerOptions(ClientOptions):
 class ConsumerOptions(ClientOptions):
     """What all consumers have."""
 
+    message_model: str = option(
+        "CLUSTERING",
+        choices=("CLUSTERING", "BROADCASTING"),
+        doc="CLUSTERING: the members of the group share the messages. BROADCASTING: each gets all "
+        "of them, and keeps its offsets in a file of its own.",
+    )
+    local_offset_dir: Path = option(
+        Path("~/.rocketmq_offsets"),
+        java="rocketmq.client.localOffsetStoreDir",
+        doc="Folder of the offset files of broadcasting consumers.",
+    )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PushOptions(ConsumerOptions):
+class MemberOptions(ConsumerOptions):
+    """What consumers have that get their queues by rebalancing."""
+
+    consume_from: str = option(
+        "last",
+        choices=("last", "first", "timestamp"),
+        java="consumeFromWhere",
+        doc="Where a group begins in a queue it has never read: behind its last message, with its "
+        "first one, or at consume_timestamp_ms.",
+    )
+    consume_timestamp_ms: int = option(
+        0,
+        low=0,
+        high=2**63 - 1,
+        java="consumeTimestamp",
+        default_shown="half an hour before the start",
+        doc="Messages stored before this time, in milliseconds since the epoch, are not for a "
+        "group that begins by timestamp.",
+    )
+    rebalance_interval_ms: int = option(
+        20_000,
+        low=100,
+        high=86_400_000,
+        java="rocketmq.client.rebalance.waitInterval",
+        doc="Pause between two looks at which queues are this member's own.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushOptions(MemberOptions):
     """How a push consumer pulls and calls its listener."""
 
+    concurrency: int = option(
+        20,
+        low=1,
+        high=1000,
+        java="consumeThreadMax",
+        live=True,
+        doc="Calls of the listener at a time, at most: threads of a plain one, tasks of an async "
+        "one.",
+    )
+    consume_batch_size: int = option(
+        1,
+        low=1,
+        high=1024,
+        java="consumeMessageBatchMaxSize",
+        doc="Messages in the list that on_messages gets, at most.",
+    )
+    consume_timeout_minutes: int = option(
+        15,
+        low=1,
+        high=100_000,
+        java="consumeTimeout",
+        doc="A message whose listener takes longer is handed back, to be delivered again.",
+    )
+    stall_warning_ms: int = option(
+        60_000,
+        low=100,
+        high=86_400_000,
+        doc="A listener that has been at one batch for so long is told of in the log.",
+    )
+    max_reconsume_times: int = option(
+        -1,
+        low=-1,
+        high=2**31 - 1,
+        doc="How often a message comes again before it becomes a dead letter. -1 is 16 times, and "
+        "for ordered consumption without end.",
+    )
+    suspend_current_queue_ms: int = option(
+        1_000,
+        low=10,
+        high=30_000,
+        java="suspendCurrentQueueTimeMillis",
+        doc="How long an ordered queue stands still after a failure.",
+    )
+    await_termination_ms: int = option(
+        10_000,
+        low=0,
+        high=86_400_000,
+        java="awaitTerminationMillisWhenShutdown",
+        doc="How long a stop waits for listeners at work. RocketMQ's default is 0.",
+    )
+    pull_batch_size: int = option(32, low=1, high=1024, doc="Messages of one pull, at most.")
+    pull_batch_bytes: int = option(
+        256 * 1024,
+        low=1,
+        high=2**31 - 1,
+        java="pullBatchSizeInBytes",
+        doc="Bytes of one pull, at most; one message may be larger.",
+    )
+    pull_interval_ms: int = option(
+        0,
+        low=0,
+        high=65_535,
+        java="pullInterval",
+        doc="Pause of a queue after a pull that brought messages.",
+    )
+    pull_retry_ms: int = option(
+        1_000,
+        low=1,
+        high=600_000,
+        java="pullTimeDelayMillsWhenException",
+        doc="Pause of a queue after a pull that failed.",
+    )
+    pull_threshold_for_queue: int = option(
+        1_000,
+        low=1,
+        high=65_535,
+        doc="A queue is not pulled while more of its messages are unfinished.",
+    )
+    pull_threshold_size_for_queue: int = option(
+        100,
+        low=1,
+        high=1024,
+        doc="A queue is not pulled while its unfinished messages take more MiB.",
+    )
+    pull_threshold_for_topic: int = option(
+        -1,
+        low=-1,
+        high=6_553_500,
+        doc="The same for all queues of the consumer together, each with an equal share; -1 for "
+        "no such limit.",
+    )
+    pull_threshold_size_for_topic: int = option(
+        -1,
+        low=-1,
+        high=102_400,
+        doc="The same in MiB for all queues of the consumer together; -1 for no such limit.",
+    )
+    consume_concurrently_max_span: int = option(
+        2_000,
+        low=1,
+        high=65_535,
+        doc="A queue is not pulled while an unfinished message lies farther behind the last one; "
+        "ordered consumption has no such limit.",
+    )
+
+    def __post_init__(self) -> None:
+        # A dataclass with slots is made anew, so that super() without arguments finds the old one.
+        super(PushOptions, self).__post_init__()
+        for name in ("pull_threshold_for_topic", "pull_threshold_size_for_topic"):
+            if getattr(self, name) == 0:
+                raise SettingsError(f"{name} is 0, so nothing would be pulled", hint="-1 is none")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LitePullOptions(ConsumerOptions):
+class LitePullOptions(MemberOptions):
     """How a lite pull consumer fills its buffer."""
 
 

@@ -12,7 +12,7 @@ from orbitmq.client.options import ClientOptions, ProducerOptions
 from orbitmq.errors import OptionValueError, SettingsError, UnknownOptionError
 from orbitmq.settings import describe
 
-KINDS = ["Client", "Producer", "Consumer", "Push", "LitePull", "Pull"]
+KINDS = ["Client", "Producer", "Consumer", "Member", "Push", "LitePull", "Pull"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -164,11 +164,14 @@ class InflightWindow(Generic[M]):
         self.last_consume_ms = self._clock.now_ms()
         return taken
 
-    def commit(self) -> int:
-        """Finish all that was taken; returns what may be committed."""
-        for _ in range(self._taken_count):
+    def commit(self, count: int | None = None) -> int:
+        """Finish the first `count` that were taken, or all; returns what may be committed."""
+        if count is None:
+            count = self._taken_count
+        assert count <= self._taken_count, "what was not taken cannot be committed"
+        for _ in range(count):
             self._remove(self._order.popleft())
-        self._taken_count = 0
+        self._taken_count -= count
         return self.committable
 
     def roll_back(self) -> None:

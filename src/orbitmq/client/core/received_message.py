@@ -190,6 +190,11 @@ class ReceivedMessage:
         """How often its group failed to consume it."""
         return (self._head or self._read_head())[10]
 
+    def count_retry(self) -> None:
+        """Note that its consumer failed on it once more and keeps it; for clients, not for users."""
+        head = self._head or self._read_head()
+        self._head = (*head[:10], head[10] + 1, *head[11:])
+
     @property
     def prepared_offset(self) -> int:
         """Where the half message of its transaction lies."""

@@ -101,6 +101,16 @@ def test_messages_are_taken_in_order_and_committed_together(
     assert window.take(2) == []
 
 
+def test_what_was_taken_can_be_committed_bit_by_bit(window: InflightWindow[Pulled]) -> None:
+    window.add(pulled(10, 11, 12))
+    window.take(3)
+
+    assert window.commit(1) == 11
+    assert window.taken == pulled(11, 12)
+    window.roll_back()
+    assert window.take(5) == pulled(11, 12)
+
+
 def test_what_was_rolled_back_is_taken_again_first(window: InflightWindow[Pulled]) -> None:
     window.add(pulled(10, 11, 12))
     window.take(2)
@@ -256,12 +266,15 @@ class WindowAndSet(RuleBasedStateMachine):
         assert [one.queue_offset for one in self.window.take(count)] == free
         self.taken += free
 
-    @rule()
-    def commit(self) -> None:
-        self.window.commit()
-        for offset in self.taken:
+    @rule(count=st.none() | st.integers(0, 4))
+    def commit(self, count: int | None) -> None:
+        if count is not None:
+            count = min(count, len(self.taken))
+        self.window.commit(count)
+        done = len(self.taken) if count is None else count
+        for offset in self.taken[:done]:
             del self.unfinished[offset]
-        self.taken = []
+        self.taken = self.taken[done:]
 
     @rule()
     def roll_back(self) -> None:

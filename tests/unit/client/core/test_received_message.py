@@ -58,6 +58,15 @@ def test_a_message_has_what_its_broker_says() -> None:
     assert message.store_host == ("127.0.0.1", 10911)
     assert message.offset_message_id == "7F00000100002A9F00000000000003E8"
     assert (message.reconsume_times, message.prepared_offset) == (2, 77)
+
+
+def test_a_message_that_its_consumer_keeps_counts_its_retries() -> None:
+    message = _one(ORDER)
+
+    message.count_retry()
+    message.count_retry()
+
+    assert (message.reconsume_times, message.prepared_offset, message.body) == (4, 77, b"a body")
     assert message.system_flag == 0
     assert message.size == len(ORDER.encode())
 
