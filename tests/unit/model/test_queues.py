@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orbitmq import java_json
-from orbitmq.model.queues import MessageQueue
+from orbitmq.model.queues import MessageQueue, by_broker
 
 
 def test_a_queue_is_the_key_of_a_map_as_an_object() -> None:
@@ -23,3 +23,12 @@ def test_queues_are_ordered_by_broker_then_number() -> None:
         ("a", 10),
         ("b", 0),
     ]
+
+
+def test_queues_are_sorted_into_their_brokers() -> None:
+    first, other, second = (
+        MessageQueue(broker_name=name, queue_id=number, topic="T")
+        for name, number in (("b", 0), ("a", 1), ("b", 2))
+    )
+
+    assert by_broker([first, other, second]) == {"b": [first, second], "a": [other]}

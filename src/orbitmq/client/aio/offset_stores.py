@@ -1,0 +1,261 @@
+"""Where consumers keep their offsets: at the brokers, or in a file of this machine.
+
+Members of a clustering group keep them at the brokers, for the others to go on from; a broadcasting
+consumer reads everything itself and keeps them in a file. Both hold them in memory first and are
+asked to persist every few seconds, when a queue is given up, and at the end.
+
+Threads: a store belongs to the event loop of its consumer.
+Crash: what was not persisted is consumed again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from orbitmq.client.core.local_offsets import encode_offsets, find_offsets
+from orbitmq.client.core.offset_ledger import CommittableWindow, OffsetLedger
+from orbitmq.disk import off_loop, replace_file
+from orbitmq.errors import LocalOffsetsError, OrbitError, TransportError
+from orbitmq.model.queues import MessageQueue, by_broker
+
+if TYPE_CHECKING:
+    from orbitmq.clock import Clock
+
+log = logging.getLogger(__name__)
+
+# A broker that crashed, or a commit lost on the way: after this long all offsets are told again.
+RETELL_MS: Final = 60_000
+
+
+class OffsetCalls(Protocol):
+    """Calls to brokers that a store makes."""
+
+    async def committed_offset(self, queue: MessageQueue, group: str) -> int | None:
+        """Ask how far a group has come; None when it has committed nothing."""
+
+    async def commit_offset(
+        self, queue: MessageQueue, group: str, offset: int, *, oneway: bool = True
+    ) -> None:
+        """Say how far a group has come."""
+
+
+class OffsetStore(Protocol):
+    """The offsets of one consumer, in memory and where they last."""
+
+    async def load(self) -> None:
+        """Read what was kept before; called once, at the start."""
+
+    async def read(self, queue: MessageQueue) -> int | None:
+        """Give the offset of a queue, from memory or from where it lasts; None if there is none."""
+
+    def record(self, queue: MessageQueue, window: CommittableWindow) -> None:
+        """Take over what the present window of a queue may commit."""
+
+    def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = True) -> None:
+        """Go on to an offset; a lower one counts only when asked for."""
+
+    def reset(self, queue: MessageQueue, offset: int) -> None:
+        """Set an offset from outside; nothing moves it until the queue is removed."""
+
+    def remove(self, queue: MessageQueue) -> None:
+        """Forget a queue that was given up."""
+
+    def cached(self, queue: MessageQueue) -> int | None:
+        """Give the offset that is in memory."""
+
+    def offsets(self, topic: str | None = None) -> dict[MessageQueue, int]:
+        """Give the offsets in memory, of one topic or of all."""
+
+    async def persist(self, queues: Collection[MessageQueue]) -> None:
+        """Keep the offsets of these queues, and be sure of it where that can be had."""
+
+    async def persist_all(self) -> None:
+        """Keep all offsets that have changed; what cannot be kept now is tried again next time."""
+
+
+class _LedgerStore:
+    """The half of a store that is in memory."""
+
+    def __init__(self) -> None:
+        self._ledger = OffsetLedger()
+
+    def record(self, queue: MessageQueue, window: CommittableWindow) -> None:
+        """Take over what the present window of a queue may commit."""
+        self._ledger.record(queue, window)
+
+    def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = True) -> None:
+        """Go on to an offset; a lower one counts only when asked for."""
+        self._ledger.update(queue, offset, increase_only=increase_only)
+
+    def reset(self, queue: MessageQueue, offset: int) -> None:
+        """Set an offset from outside; nothing moves it until the queue is removed."""
+        self._ledger.reset(queue, offset)
+
+    def remove(self, queue: MessageQueue) -> None:
+        """Forget a queue that was given up."""
+        self._ledger.remove(queue)
+
+    def cached(self, queue: MessageQueue) -> int | None:
+        """Give the offset that is in memory."""
+        return self._ledger.read(queue)
+
+    def offsets(self, topic: str | None = None) -> dict[MessageQueue, int]:
+        """Give the offsets in memory, of one topic or of all."""
+        return self._ledger.offsets(topic)
+
+
+class BrokerOffsets(_LedgerStore):
+    """Offsets that the brokers of the queues keep for a group."""
+
+    def __init__(self, group: str, calls: OffsetCalls, clock: Clock) -> None:
+        super().__init__()
+        self._group = group
+        self._calls = calls
+        self._clock = clock
+        self._retold_ms = clock.monotonic_ms()
+        self._refused: set[MessageQueue] = set()
+
+    async def load(self) -> None:
+        """Do nothing: each queue is asked for when it is taken."""
+
+    async def read(self, queue: MessageQueue) -> int | None:
+        """Give the offset of a queue, from memory or from its broker; None if there is none."""
+        if (cached := self._ledger.read(queue)) is not None:
+            return cached
+        committed = await self._calls.committed_offset(queue, self._group)
+        if committed is not None and queue not in self._ledger:
+            self._ledger.load(queue, committed)
+        return committed
+
+    async def persist(self, queues: Collection[MessageQueue]) -> None:
+        """Commit the offsets of these queues and wait until the brokers have them."""
+        await self._commit(self._ledger.dirty(queues), oneway=False)
+
+    async def persist_all(self) -> None:
+        """Commit all offsets that have changed, without waiting for answers."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._retold_ms >= RETELL_MS:
+            self._retold_ms = now_ms
+            self._ledger.mark_unsure()
+        await self._commit(self._ledger.dirty(), oneway=True)
+
+    async def _commit(self, offsets: Mapping[MessageQueue, int], *, oneway: bool) -> None:
+        # One broker that does not answer holds up its own queues only.
+        await asyncio.gather(
+            *(
+                self._commit_at(broker_name, queues, offsets, oneway=oneway)
+                for broker_name, queues in by_broker(offsets).items()
+            )
+        )
+
+    async def _commit_at(
+        self,
+        broker_name: str,
+        queues: list[MessageQueue],
+        offsets: Mapping[MessageQueue, int],
+        *,
+        oneway: bool,
+    ) -> None:
+        for position, queue in enumerate(queues):
+            offset = offsets[queue]
+            try:
+                await self._calls.commit_offset(queue, self._group, offset, oneway=oneway)
+            except TransportError as error:
+                self._warn(broker_name, len(queues) - position, error)
+                return
+            except OrbitError as error:
+                # Of this queue only; told once, since it is tried again every few seconds.
+                if queue not in self._refused:
+                    self._refused.add(queue)
+                    self._warn(broker_name, 1, error)
+                continue
+            self._refused.discard(queue)
+            self._ledger.mark_kept(queue, offset)
+
+    def _warn(self, broker_name: str, count: int, error: OrbitError) -> None:
+        log.warning(
+            "offsets not committed group=%s broker=%s queues=%d reason=%s",
+            self._group,
+            broker_name,
+            count,
+            error,
+        )
+
+
+class LocalOffsets(_LedgerStore):
+    """Offsets in a file that Java's client could go on with."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+        self._kept: dict[MessageQueue, int] = {}
+        self._writing = asyncio.Lock()
+
+    async def load(self) -> None:
+        """Read the file, or its backup when the file is damaged."""
+        self._kept = await off_loop(_read, self._path)
+
+    async def read(self, queue: MessageQueue) -> int | None:
+        """Give the offset of a queue, from memory or as the file has it; None if there is none."""
+        cached = self._ledger.read(queue)
+        if cached is None and (cached := self._kept.get(queue)) is not None:
+            self._ledger.load(queue, cached)
+        return cached
+
+    async def persist(self, queues: Collection[MessageQueue]) -> None:
+        """Write the offsets of these queues."""
+        await self._write(queues)
+
+    async def persist_all(self) -> None:
+        """Write all offsets that have changed."""
+        await self._write(None)
+
+    async def _write(self, queues: Collection[MessageQueue] | None) -> None:
+        async with self._writing:
+            dirty = self._ledger.dirty(queues)
+            if not dirty:
+                return
+            try:
+                self._kept = await off_loop(_merge, self._path, dirty)
+            except (OSError, LocalOffsetsError) as error:
+                log.warning("offsets not written file=%s reason=%s", self._path, error)
+                return
+            for queue, offset in dirty.items():
+                self._ledger.mark_kept(queue, offset)
+
+
+def _read(path: Path) -> dict[MessageQueue, int]:
+    backup = path.with_name(path.name + ".bak")
+    try:
+        found = find_offsets(path, _content(path), _content(backup))
+        if found.is_damaged:
+            # Its content must not become the backup, in the place of the last sound one.
+            path.replace(path.with_name(path.name + ".damaged"))
+    except OSError as error:
+        raise LocalOffsetsError(
+            f"cannot read {path}: {error.strerror}",
+            hint="its folder must be readable and writable; another can be chosen",
+        ) from error
+    return found.offsets
+
+
+def _merge(path: Path, changed: dict[MessageQueue, int]) -> dict[MessageQueue, int]:
+    """Write what changed into the file, and give all that is in it now.
+
+    Queues that are not there now keep their offsets, and so do those that another process with the
+    same client id wrote.
+    """
+    offsets = _read(path) | changed
+    replace_file(path, encode_offsets(offsets))
+    return offsets
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
