@@ -1,4 +1,4 @@
-"""Where consumers keep their offsets: at the brokers, or in a file of this machine.
+"""Where consumers keep their offsets: at the brokers, or in a file here.
 
 Members of a clustering group keep them at the brokers, for the others to go on from; a broadcasting
 consumer reads everything itself and keeps them in a file. Both hold them in memory first and are
