@@ -1,9 +1,10 @@
-"""Time: the real clock, and one that tests move by hand.
+"""Time: the real clock, one moved by hand, and one that runs and can be moved.
 
 Everything that waits or reads the time takes a `Clock`, so that a test can let two minutes pass
 in no time. This is the only module that may read the system's clocks or sleep.
 
-Threads: a clock's timers belong to the event loop that runs when they are set.
+Threads: a clock's timers belong to the event loop that runs when they are set. A `ForwardClock` is
+moved by any thread, and shared by the loops of several.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import heapq
 import itertools
 import time
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -104,17 +105,7 @@ class ManualClock:
         if delay_ms <= 0:
             await settle(1)
             return
-        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def wake() -> None:
-            if not woken.done():
-                woken.set_result(None)
-
-        timer = self.call_later(delay_ms, wake)
-        try:
-            await woken
-        finally:
-            timer.cancel()
+        await _slept(self, delay_ms)
 
     def set_by(self, change_ms: int) -> None:
         """Set the time of day forward, or back; no time passes."""
@@ -133,6 +124,117 @@ class ManualClock:
                 await settle()
         self._now_ms = end_ms
         await settle()
+
+
+# A step of a `ForwardClock`, and the real time that peers get in it to answer each other: below the
+# shortest time limit of a call, so that moving the clock alone lets no call fail.
+_STEP_MS: Final = 500.0
+_STEP_PAUSE_SECONDS: Final = 0.002
+
+
+class _ForwardTimer:
+    """A timer of a `ForwardClock`."""
+
+    __slots__ = ("_action", "_clock", "_handle", "_loop", "due_ms")
+
+    def __init__(self, clock: ForwardClock, due_ms: float, action: Callable[[], None]) -> None:
+        self._clock = clock
+        self._action = action
+        self._loop = asyncio.get_running_loop()
+        self._handle: asyncio.TimerHandle | None = None
+        self.due_ms = due_ms
+
+    def aim(self) -> None:
+        """Have the loop fire it when it is due by what the clock shows now."""
+        if self._handle is not None:
+            self._handle.cancel()
+        delay_ms = max(0.0, self.due_ms - self._clock.monotonic_ms())
+        self._handle = self._loop.call_later(delay_ms / 1000, self.fire)
+
+    def fire(self) -> None:
+        """Do what it was set for, once."""
+        if self._clock.forget(self):
+            self.cancel()
+            self._action()
+
+    def cancel(self) -> None:
+        """Take the timer back; it never fires afterwards."""
+        self._clock.forget(self)
+        if self._handle is not None:
+            self._handle.cancel()
+
+    def on_its_loop(self, action: Callable[[], None]) -> None:
+        """Run something on the loop that the timer belongs to; nothing, if that has ended."""
+        try:
+            self._loop.call_soon_threadsafe(action)
+        except RuntimeError:
+            self._clock.forget(self)
+
+
+class ForwardClock:
+    """A clock that runs as the machine's does, and can be moved forward."""
+
+    def __init__(self) -> None:
+        self._ahead_ms = 0.0
+        self._timers: set[_ForwardTimer] = set()
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch."""
+        return time.time_ns() // 1_000_000 + int(self._ahead_ms)
+
+    def monotonic_ms(self) -> float:
+        """Milliseconds since some fixed moment; never goes back."""
+        return time.monotonic() * 1000 + self._ahead_ms
+
+    def call_later(self, delay_ms: float, action: Callable[[], None]) -> TimerHandle:
+        """Call `action` on the running loop once `delay_ms` have passed."""
+        timer = _ForwardTimer(self, self.monotonic_ms() + delay_ms, action)
+        self._timers.add(timer)
+        timer.aim()
+        return timer
+
+    async def sleep_ms(self, delay_ms: float) -> None:
+        """Return once `delay_ms` have passed."""
+        await _slept(self, delay_ms)
+
+    def forget(self, timer: _ForwardTimer) -> bool:
+        """Let go of a timer; whether it was still set."""
+        if timer not in self._timers:
+            return False
+        self._timers.discard(timer)
+        return True
+
+    def advance(self, delay_ms: float) -> None:
+        """Let time pass quickly: in small steps, with a moment for peers to talk in each.
+
+        An hour takes about 15 seconds. Blocks, so it is never called on an event loop.
+        """
+        left_ms = delay_ms
+        while left_ms > 0:
+            step_ms = min(left_ms, _STEP_MS)
+            left_ms -= step_ms
+            self._ahead_ms += step_ms
+            for timer in tuple(self._timers):
+                if timer.due_ms <= self.monotonic_ms():
+                    timer.on_its_loop(timer.fire)
+            time.sleep(_STEP_PAUSE_SECONDS)
+        for timer in tuple(self._timers):
+            timer.on_its_loop(timer.aim)
+
+
+async def _slept(clock: Clock, delay_ms: float) -> None:
+    """Return once a timer of `clock` has fired."""
+    woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def wake() -> None:
+        if not woken.done():
+            woken.set_result(None)
+
+    timer = clock.call_later(delay_ms, wake)
+    try:
+        await woken
+    finally:
+        timer.cancel()
 
 
 @asynccontextmanager

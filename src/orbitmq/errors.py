@@ -28,6 +28,8 @@
     │   ├── SubscriptionMissingError  no heartbeat has told of it            (retryable)
     │   ├── SubscriptionOutdatedError a newer one has not been told yet      (retryable)
     │   └── SubscriptionConflictError it differs from that of the client's group
+    ├── ClusterMissingError       no such cluster or broker
+    ├── MessageNotFoundError      no message by that id, or at that place
     ├── MessageError              a message that cannot be stored or sent as it is
     │   └── MessageTypeError          a part of it has a type it cannot have; a TypeError too
     ├── ConsumeResultError        a result that no listener of this kind can give
@@ -63,10 +65,11 @@ A message says what happened, with the values; the hint says what to do about it
 
 from __future__ import annotations
 
+import difflib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 
 class OrbitError(Exception):
@@ -249,6 +252,23 @@ class SubscriptionOutdatedError(SubscriptionError):
 
 class SubscriptionConflictError(SubscriptionError):
     """A client subscribes to something else than its group."""
+
+
+class ClusterMissingError(OrbitError):
+    """No cluster or no broker of that name; `there` are the names there are."""
+
+    def __init__(self, kind: str, name: str, *, there: Iterable[str]) -> None:
+        names = sorted(there)
+        nearest = difflib.get_close_matches(name, names, n=1)
+        there_are = f"there are {', '.join(names[:20])}" if names else "there is none at all"
+        super().__init__(
+            f"there is no {kind} {name!r}",
+            hint=f"did you mean {nearest[0]}?" if nearest else there_are,
+        )
+
+
+class MessageNotFoundError(OrbitError):
+    """No message by that id, or at that place."""
 
 
 class MessageError(OrbitError):

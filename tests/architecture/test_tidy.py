@@ -24,7 +24,15 @@ TESTED_ELSEWHERE = {
     "cli/namesrv.py": "tests/integration/cli runs the installed command",
     "cli/store.py": "tests/integration/cli runs the installed command",
     "cli/broker.py": "tests/integration/cli runs the installed command",
+    "cli/up.py": "tests/integration/cli runs the installed command",
+    "cli/supervisor.py": "tests/integration/cli kills what it watches",
     "cli/serving.py": "tests/integration/cli runs servers by the installed command",
+    "embedded/local_broker.py": "tests/unit/embedded/test_faults.py kills and restarts it",
+    **{
+        f"client/aio/admin/{name}.py": "tests/integration/client/test_admin.py asks servers"
+        for name in ("admin", "brokers", "groups", "key_values", "messages", "offsets", "topics")
+    },
+    "client/aio/admin/reach.py": "tests/integration/client/test_admin.py asks servers",
     "broker/app.py": "tests/integration/broker starts it for every test",
     "broker/config.py": "a table; each option is tested where it has its effect",
     "broker/hot_path.py": "tests/integration/broker sends and pulls both ways over sockets",

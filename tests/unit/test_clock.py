@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from orbitmq.clock import Clock, ManualClock, SystemClock, settle, time_limit
+from orbitmq.clock import Clock, ForwardClock, ManualClock, SystemClock, settle, time_limit
 
 
 async def test_the_system_clock_goes_on() -> None:
@@ -191,3 +191,35 @@ def test_a_manual_clock_that_is_set_lets_no_time_pass() -> None:
     clock.set_by(-3000)
 
     assert (clock.now_ms(), clock.monotonic_ms()) == (2000, 5000)
+
+
+async def test_a_forward_clock_runs_and_can_be_moved() -> None:
+    clock = ForwardClock()
+    fired: list[str] = []
+    began_ms, began_monotonic_ms = clock.now_ms(), clock.monotonic_ms()
+    clock.call_later(60_000, lambda: fired.append("in a minute"))
+    clock.call_later(3_600_000, lambda: fired.append("in an hour"))
+    clock.call_later(60_000, lambda: fired.append("taken back")).cancel()
+    soon = asyncio.Event()
+    clock.call_later(61_005, soon.set)
+    await clock.sleep_ms(1)
+
+    await asyncio.to_thread(clock.advance, 61_000)
+
+    assert clock.now_ms() - began_ms >= 61_000
+    assert clock.monotonic_ms() - began_monotonic_ms >= 61_000
+    assert fired == ["in a minute"]
+    await soon.wait()
+
+
+async def test_moving_a_forward_clock_passes_over_timers_of_a_loop_that_ended() -> None:
+    clock = ForwardClock()
+    fired: list[str] = []
+
+    async def set_timer() -> None:
+        clock.call_later(1000, lambda: fired.append("late"))
+
+    await asyncio.to_thread(lambda: asyncio.run(set_timer()))
+    await asyncio.to_thread(clock.advance, 2000)
+
+    assert fired == []

@@ -113,7 +113,12 @@ class Broker:
     """One broker: a master without slaves."""
 
     def __init__(
-        self, settings: Settings, *, clock: Clock | None = None, config_file: Path | None = None
+        self,
+        settings: Settings,
+        *,
+        clock: Clock | None = None,
+        config_file: Path | None = None,
+        advertised_port: int | None = None,
     ) -> None:
         self._settings = settings
         self._clock = clock or SystemClock()
@@ -121,6 +126,8 @@ class Broker:
         self._opened = AsyncExitStack()
         server = settings.of(ServerConfig)
         self.port = server.listen_port or find_port(server.bind_address)
+        # Another one than that listened on when something stands in front of the broker.
+        self._advertised_port = advertised_port or self.port
         config = settings.of(BrokerConfig)
         if config.broker_id:
             raise SettingsError(
@@ -175,7 +182,7 @@ class Broker:
     @property
     def advertised(self) -> str:
         """The address that clients are told."""
-        return format_address((self.address, self.port))
+        return format_address((self.address, self._advertised_port))
 
     def _config(self) -> BrokerConfig:
         return self._settings.of(BrokerConfig)
@@ -248,6 +255,11 @@ class Broker:
         finally:
             self._state.end_stop()
             log.info("broker stopped name=%s", self._config().broker_name)
+
+    async def cut(self) -> None:
+        """Be gone for everybody at once, as if killed; what is left to do is to stop."""
+        for server in self._servers:
+            await server.cut()
 
     def _stop_accepting(self) -> None:
         self._admission.is_open = False

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from orbitmq import __version__
-from orbitmq.cli import broker, namesrv, store
+from orbitmq.cli import broker, namesrv, store, up
 from orbitmq.errors import OrbitError
 
 app = typer.Typer(
@@ -17,6 +17,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+up.add_to(app)
 namesrv.add_to(app)
 broker.add_to(app)
 store.add_to(app)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 import typer
@@ -49,10 +49,22 @@ def print_settings(settings: Settings) -> None:
 
 def run(settings: Settings, make_server: Callable[[], Server], log_level: LogLevel) -> None:
     """Serve until SIGTERM, SIGINT or SIGHUP; the server is made on its event loop."""
+    use_native_loop = settings.of(ServerConfig).use_native_loop
+    serve(make_server, log_level, use_native_loop=use_native_loop, warnings=settings.warnings)
+
+
+def serve(
+    make_server: Callable[[], Server],
+    log_level: LogLevel,
+    *,
+    use_native_loop: bool,
+    warnings: Iterable[object] = (),
+) -> None:
+    """Serve until SIGTERM, SIGINT or SIGHUP, logging to standard error."""
     log_to_stderr(log_level)
-    for warning in settings.warnings:
+    for warning in warnings:
         log.warning("%s", warning)
-    event_loop.run(_serve(make_server), use_native_loop=settings.of(ServerConfig).use_native_loop)
+    event_loop.run(_serve(make_server), use_native_loop=use_native_loop)
 
 
 async def _serve(make_server: Callable[[], Server]) -> None:

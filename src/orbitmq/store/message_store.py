@@ -295,6 +295,10 @@ class MessageStore(StoredMessages):
         """The address of this store in records and message ids."""
         return self._store_host
 
+    def fence(self, reason: str) -> None:
+        """Acknowledge nothing from now on, as after a failed sync."""
+        self._flusher.fence(reason)
+
     @property
     def is_fenced(self) -> bool:
         """Whether a sync failed, so that nothing is acknowledged any more."""

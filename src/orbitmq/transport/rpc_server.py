@@ -117,6 +117,11 @@ class RpcServer:
             self._refusals.end_second()
             self._state.end_stop()
 
+    async def cut(self) -> None:
+        """Listen no more, and cut every connection with whatever is under way."""
+        await self._acceptor.stop()
+        self._connections.abort()
+
     async def _finish(self) -> None:
         grace_ms = self._config.shutdown_grace_seconds * 1000
         end_ms = self._clock.monotonic_ms() + grace_ms

@@ -79,11 +79,10 @@ class Heartbeats:
         await self._tasks.cancel()
 
     async def _send_after_connect(self, address: str) -> None:
-        # A connection that breaks again at once is told of by whoever it was made for.
-        if await self._send(address, warning_level=logging.DEBUG):
+        if await self._send(address):
             self._on_reconnect()
 
-    async def _send(self, address: str, *, warning_level: int = logging.WARNING) -> bool:
+    async def _send(self, address: str) -> bool:
         """Send one; False when it was not answered."""
         lock = self._locks.setdefault(address, asyncio.Lock())
         async with lock:
@@ -93,7 +92,7 @@ class Heartbeats:
                     address, Heartbeat(), body, timeout_ms=self._timeout_ms
                 )
             except OrbitError as error:
-                log.log(warning_level, "heartbeat failed broker=%s reason=%s", address, error)
+                log.warning("heartbeat failed broker=%s reason=%s", address, error)
                 return False
             self.broker_versions[address] = reply.version
             return True

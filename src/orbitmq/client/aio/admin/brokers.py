@@ -1,0 +1,95 @@
+"""Administering brokers: their state, options and upkeep."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from orbitmq.protocol.requests.configuration import GetBrokerConfig, UpdateBrokerConfig
+from orbitmq.protocol.requests.key_values import KeyValueTable
+from orbitmq.protocol.requests.maintenance import (
+    CleanExpiredQueues,
+    CleanUnusedTopics,
+    DeleteExpiredLogs,
+)
+from orbitmq.protocol.requests.routing import (
+    AddWritePermission,
+    AddWritePermissionReply,
+    WipeWritePermission,
+    WipeWritePermissionReply,
+)
+from orbitmq.protocol.requests.statistics import Counter, GetCounter, GetRuntime
+from orbitmq.settings.properties_file import PropertiesFile, write_property
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from orbitmq.client.aio.admin.reach import Reach
+    from orbitmq.model.routes import ClusterView
+    from orbitmq.protocol.headers import Header
+
+# Deleting files may take a while.
+_UPKEEP_TIMEOUT_MS: Final = 60_000
+
+
+class Brokers:
+    """Describes brokers, changes their options, and has them clean up."""
+
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+
+    async def clusters(self) -> ClusterView:
+        """Say which brokers there are, and which cluster each belongs to."""
+        return await self._reach.name_servers.cluster_view()
+
+    async def runtime(self, broker: str) -> dict[str, str]:
+        """Ask a broker, by name or address, for its state."""
+        address = await self._reach.broker(broker)
+        return (await self._reach.ask_for(address, GetRuntime(), KeyValueTable)).table
+
+    async def options(self, broker: str) -> dict[str, str]:
+        """Ask a broker for its options."""
+        reply = await self._reach.ask(await self._reach.broker(broker), GetBrokerConfig())
+        found = PropertiesFile.parse(reply.body, name=broker)
+        return {one.name: one.value for one in found.properties}
+
+    async def set_options(self, broker: str, options: Mapping[str, str]) -> None:
+        """Change options of a running broker."""
+        body = "\n".join(write_property(*option) for option in options.items()).encode()
+        await self._reach.ask(await self._reach.broker(broker), UpdateBrokerConfig(), body)
+
+    async def counter(self, broker: str, name: str, key: str) -> Counter:
+        """Ask a broker for one of its counters, such as TOPIC_PUT_NUMS of a topic."""
+        address = await self._reach.broker(broker)
+        return await self._reach.ask_for(address, GetCounter(name=name, key=key), Counter)
+
+    async def forbid_writing(self, broker_name: str) -> int:
+        """Have clients send nothing more to a broker; returns how many topics that concerns."""
+        count = 0
+        for address in self._reach.name_servers.addresses:
+            reply = await self._reach.ask(address, WipeWritePermission(broker_name=broker_name))
+            count = WipeWritePermissionReply.decode(reply.fields).topic_count
+        return count
+
+    async def allow_writing(self, broker_name: str) -> int:
+        """Have clients send to a broker again; returns how many topics that concerns."""
+        count = 0
+        for address in self._reach.name_servers.addresses:
+            reply = await self._reach.ask(address, AddWritePermission(broker_name=broker_name))
+            count = AddWritePermissionReply.decode(reply.fields).topic_count
+        return count
+
+    async def clean_expired_queues(self, broker: str) -> None:
+        """Drop queue files whose messages are gone."""
+        await self._upkeep(broker, CleanExpiredQueues())
+
+    async def clean_unused_topics(self, broker: str) -> None:
+        """Drop the queues of topics that are no more."""
+        await self._upkeep(broker, CleanUnusedTopics())
+
+    async def delete_expired_logs(self, broker: str) -> None:
+        """Delete log files past their time now."""
+        await self._upkeep(broker, DeleteExpiredLogs())
+
+    async def _upkeep(self, broker: str, header: Header) -> None:
+        address = await self._reach.broker(broker)
+        await self._reach.ask(address, header, timeout_ms=_UPKEEP_TIMEOUT_MS)

@@ -1,0 +1,185 @@
+"""Administering consumer groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from orbitmq import java_json
+from orbitmq.errors import RemoteError, RouteNotFoundError
+from orbitmq.model.names import check_group, dead_letter_topic, retry_topic
+from orbitmq.protocol.codes import ResponseCode
+from orbitmq.protocol.requests.clients import (
+    ConsumerConnections,
+    ListConsumerConnections,
+    ListProducerConnections,
+    ProducerConnections,
+)
+from orbitmq.protocol.requests.groups import (
+    DeleteGroup,
+    GroupConfigTable,
+    ListGroupConfigs,
+    UpdateGroup,
+)
+from orbitmq.protocol.requests.relays import (
+    ConsumeDirectly,
+    DirectResult,
+    GetRunningConsumer,
+    RunningConsumer,
+)
+from orbitmq.protocol.requests.statistics import ConsumeProgress, ConsumeStats, GetConsumeStats
+
+if TYPE_CHECKING:
+    from orbitmq.client.aio.admin.reach import Reach
+    from orbitmq.client.aio.admin.topics import Topics
+    from orbitmq.model.groups import GroupConfig
+    from orbitmq.model.queues import MessageQueue
+
+# Brokers wait up to 10 s for a consumer; they are given a little more.
+_RELAY_TIMEOUT_MS = 12_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupProgress:
+    """How far a group has come in each queue, and how fast it is."""
+
+    queues: dict[MessageQueue, ConsumeProgress] = field(default_factory=dict)
+    consumed_per_second: float = 0.0
+
+    @property
+    def lag(self) -> int:
+        """How many messages lie before the group, in all queues together."""
+        return sum(behind(progress) for progress in self.queues.values())
+
+
+def behind(progress: ConsumeProgress) -> int:
+    """How many messages of a queue a group has not consumed."""
+    return max(0, progress.broker_offset - progress.consumer_offset)
+
+
+class Groups:
+    """Creates, changes, deletes and describes consumer groups and their members."""
+
+    def __init__(self, reach: Reach, topics: Topics) -> None:
+        self._reach = reach
+        self._topics = topics
+
+    async def configs(self, *, cluster: str | None = None) -> dict[str, GroupConfig]:
+        """List the groups of all masters with their options."""
+        masters = await self._reach.masters(cluster)
+        replies = await self._reach.ask_each(masters.values(), ListGroupConfigs())
+        found: dict[str, GroupConfig] = {}
+        for reply in replies.values():
+            found.update(java_json.decode(reply.body, GroupConfigTable).groups)
+        return dict(sorted(found.items()))
+
+    async def create(self, config: GroupConfig, *, cluster: str | None = None) -> dict[str, str]:
+        """Create a group, or change it, on all masters of a cluster."""
+        check_group(config.name)
+        masters = await self._reach.masters(cluster)
+        await self._reach.ask_each(masters.values(), UpdateGroup(), java_json.encode(config))
+        return masters
+
+    async def delete(
+        self, group: str, *, cluster: str | None = None, clean_offsets: bool = True
+    ) -> dict[str, str]:
+        """Delete a group, with its retries and dead letters, on all masters."""
+        masters = await self._reach.masters(cluster)
+        await self._reach.ask_each(
+            masters.values(), DeleteGroup(group=group, clean_offsets=clean_offsets)
+        )
+        for topic in (retry_topic(group), dead_letter_topic(group)):
+            await self._topics.delete(topic, cluster=cluster)
+        return masters
+
+    async def progress(self, group: str, *, topic: str | None = None) -> GroupProgress:
+        """Say how far a group has come, in a topic or in all that it consumes."""
+        masters = await self._masters(group, topic)
+        header = GetConsumeStats(consumer_group=group, topic=topic)
+        replies = await self._reach.ask_each(masters.values(), header)
+        queues: dict[MessageQueue, ConsumeProgress] = {}
+        per_second = 0.0
+        for reply in replies.values():
+            stats = java_json.decode(reply.body, ConsumeStats)
+            queues.update(stats.queues)
+            per_second += stats.consumed_per_second
+        return GroupProgress(queues=dict(sorted(queues.items())), consumed_per_second=per_second)
+
+    async def connections(self, group: str) -> ConsumerConnections:
+        """Say who consumes for a group, and what; nobody is no error."""
+        merged: ConsumerConnections | None = None
+        for address in (await self._masters(group, None)).values():
+            try:
+                found = await self._reach.ask_for(
+                    address, ListConsumerConnections(consumer_group=group), ConsumerConnections
+                )
+            except RemoteError as error:
+                if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
+                    raise
+                continue
+            if merged is None:
+                merged = found
+            else:
+                known = {client.client_id for client in merged.connections}
+                merged.connections += [
+                    client for client in found.connections if client.client_id not in known
+                ]
+        return merged or ConsumerConnections()
+
+    async def producers(self, group: str, topic: str) -> ProducerConnections:
+        """Say who produces a topic for a group."""
+        merged = ProducerConnections()
+        for address in (await self._reach.masters_of(topic)).values():
+            try:
+                found = await self._reach.ask_for(
+                    address, ListProducerConnections(producer_group=group), ProducerConnections
+                )
+            except RemoteError as error:
+                if error.code != ResponseCode.SYSTEM_ERROR:
+                    raise
+                continue
+            merged.connections += [
+                client for client in found.connections if client not in merged.connections
+            ]
+        return merged
+
+    async def running(
+        self, group: str, client_id: str, *, with_stacks: bool = False
+    ) -> RunningConsumer:
+        """Ask a consumer what it is doing, and where its threads stand."""
+        header = GetRunningConsumer(
+            consumer_group=group, client_id=client_id, with_stacks=with_stacks
+        )
+        address = await self._any_master(group)
+        reply = await self._reach.ask(address, header, timeout_ms=_RELAY_TIMEOUT_MS)
+        return java_json.decode(reply.body, RunningConsumer)
+
+    async def consume_directly(
+        self, group: str, client_id: str, *, topic: str, offset_message_id: str, broker: str
+    ) -> DirectResult:
+        """Let a consumer take one message now; says how its listener ended."""
+        header = ConsumeDirectly(
+            consumer_group=group,
+            client_id=client_id,
+            message_id=offset_message_id,
+            broker_name=broker,
+            topic=topic,
+        )
+        address = await self._reach.broker(broker)
+        reply = await self._reach.ask(address, header, timeout_ms=_RELAY_TIMEOUT_MS)
+        return java_json.decode(reply.body, DirectResult)
+
+    async def _any_master(self, group: str) -> str:
+        return next(iter((await self._masters(group, None)).values()))
+
+    async def _masters(self, group: str, topic: str | None) -> dict[str, str]:
+        if topic is not None:
+            return await self._reach.masters_of(topic)
+        try:
+            return await self._reach.masters_of_group(group)
+        except RouteNotFoundError as error:
+            # It never had a member, so it has no retry topic; it may have been made by hand.
+            masters = await self._reach.masters()
+            if not masters:
+                raise error from None
+            return masters

@@ -1,0 +1,145 @@
+"""Finding messages: by id, key, place and time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from orbitmq.client.core.received_message import ReceivedMessage, received_messages
+from orbitmq.errors import MessageNotFoundError, OrbitError
+from orbitmq.protocol.headers import Long
+from orbitmq.protocol.requests.pulling import PullFlag, PullMessages
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from orbitmq.client.aio.admin.offsets import Offsets
+    from orbitmq.client.aio.admin.reach import Reach
+    from orbitmq.model.queues import MessageQueue
+
+# Compat: a group that every broker has, so that looking leaves no group behind.
+TOOLS_GROUP: Final = "TOOLS_CONSUMER"
+_END_OF_TIME_MS: Final = 2**62
+_PULL_COUNT: Final = 32
+
+
+class Messages:
+    """Finds messages that brokers have stored."""
+
+    def __init__(self, reach: Reach, offsets: Offsets) -> None:
+        self._reach = reach
+        self._offsets = offsets
+
+    async def by_id(self, message_id: str, *, topic: str = "") -> ReceivedMessage:
+        """Find a message by the id that says where it lies, or, in a topic, by its unique id."""
+        try:
+            return await self._by_place(message_id, topic)
+        except OrbitError as error:
+            if not topic:
+                raise MessageNotFoundError(
+                    f"no message has the id {message_id}: {error}",
+                    hint="to find it by the id its producer gave it, name its topic too",
+                ) from error
+        found = await self._find(topic, message_id, 32, 0, _END_OF_TIME_MS, is_unique=True)
+        if not found:
+            raise MessageNotFoundError(
+                f"no message of topic {topic!r} has the id {message_id}",
+                hint="it may be deleted already, or the topic may be another one",
+            )
+        return found[0]
+
+    async def by_key(
+        self,
+        topic: str,
+        key: str,
+        *,
+        count_max: int = 64,
+        begin_ms: int = 0,
+        end_ms: int = _END_OF_TIME_MS,
+    ) -> list[ReceivedMessage]:
+        """Find messages of a topic by one of their keys, the newest first."""
+        return await self._find(topic, key, count_max, begin_ms, end_ms, is_unique=False)
+
+    async def at(self, queue: MessageQueue, offset: int) -> ReceivedMessage:
+        """Read the message at an offset of a queue."""
+        messages, _ = await self._pull(queue, offset, 1)
+        if not messages or messages[0].queue_offset != offset:
+            raise MessageNotFoundError(
+                f"queue {queue.queue_id} of {queue.topic!r} on {queue.broker_name} has no message "
+                f"at offset {offset}",
+                hint="orbitmq topic stats shows where its queues begin and end",
+            )
+        return messages[0]
+
+    async def between(
+        self, topic: str, begin_ms: int, end_ms: int
+    ) -> AsyncIterator[ReceivedMessage]:
+        """Read the messages stored in a span of time, queue by queue."""
+        for queue in await self._offsets.queues(topic):
+            async for message in self._from_time(queue, begin_ms):
+                if message.store_ms > end_ms:
+                    break
+                yield message
+
+    async def _from_time(
+        self, queue: MessageQueue, begin_ms: int
+    ) -> AsyncIterator[ReceivedMessage]:
+        offset = await self._offsets.at_time(queue, begin_ms)
+        end = await self._offsets.end(queue)
+        while offset < end:
+            messages, following = await self._pull(queue, offset, _PULL_COUNT)
+            for message in messages:
+                yield message
+            if following <= offset:
+                return
+            offset = following
+
+    async def _by_place(self, message_id: str, topic: str) -> ReceivedMessage:
+        record = await self._reach.calls.view_message(message_id, topic=topic or None)
+        return received_messages(record, "")[0]
+
+    async def _find(
+        self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int, *, is_unique: bool
+    ) -> list[ReceivedMessage]:
+        masters = await self._reach.masters_of(topic)
+        bodies = await asyncio.gather(
+            *(
+                self._reach.calls.query(
+                    address,
+                    topic,
+                    key,
+                    messages_max=count_max,
+                    begin_ms=begin_ms,
+                    end_ms=end_ms,
+                    by_unique_key=is_unique,
+                )
+                for address in masters.values()
+            )
+        )
+        # Compat: an index finds by a hash, so that other keys may be among them.
+        wanted = [
+            message
+            for name, body in zip(masters, bodies, strict=True)
+            for message in received_messages(body, name)
+            if (message.message_id == key if is_unique else key in message.keys)
+        ]
+        return sorted(wanted, key=lambda message: -message.store_ms)[:count_max]
+
+    async def _pull(
+        self, queue: MessageQueue, offset: int, count: int
+    ) -> tuple[list[ReceivedMessage], int]:
+        header = PullMessages(
+            consumer_group=TOOLS_GROUP,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=Long(offset),
+            messages_max=count,
+            system_flag=int(PullFlag.SUBSCRIPTION),
+            commit_offset=Long(0),
+            suspend_timeout_ms=Long(0),
+            expression="*",
+            subscription_version=Long(0),
+        )
+        address = await self._reach.broker(queue.broker_name)
+        pulled = await self._reach.calls.pull(address, header)
+        return received_messages(pulled.body, queue.broker_name), pulled.next_offset

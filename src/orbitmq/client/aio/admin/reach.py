@@ -1,0 +1,109 @@
+"""How an administrator reaches servers: which they are, and asking several."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeVar
+
+from orbitmq import java_json
+from orbitmq.errors import ClusterMissingError
+from orbitmq.model.names import retry_topic
+from orbitmq.model.routes import MASTER_ID
+from orbitmq.protocol.command import Command
+from orbitmq.transport.rpc_client import CALL_TIMEOUT_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from orbitmq.client.aio.client_instance import ClientInstance
+    from orbitmq.model.routes import ClusterView, TopicRoute
+    from orbitmq.protocol.headers import Header
+
+T = TypeVar("T")
+
+
+class Reach:
+    """Finds the servers that a request is for, and asks them."""
+
+    def __init__(self, instance: ClientInstance) -> None:
+        self.name_servers = instance.name_servers
+        self.calls = instance.brokers
+        self._rpc = instance.rpc
+
+    # --- who is there ---------------------------------------------------------------------------
+
+    async def masters(self, cluster: str | None = None) -> dict[str, str]:
+        """Find the masters of a cluster, or of all: address by broker name."""
+        view = await self.name_servers.cluster_view()
+        names = self._members(view, cluster)
+        return {
+            name: view.brokers[name].addresses[MASTER_ID]
+            for name in sorted(names)
+            if name in view.brokers and MASTER_ID in view.brokers[name].addresses
+        }
+
+    async def broker(self, name: str) -> str:
+        """Find the address of a broker by its name; an address stands for itself."""
+        if ":" in name:
+            return name
+        masters = await self.masters()
+        if name not in masters:
+            raise ClusterMissingError("broker", name, there=masters)
+        return masters[name]
+
+    async def masters_of(self, topic: str) -> dict[str, str]:
+        """Find the masters that hold a topic: address by broker name."""
+        return addresses_of(await self.name_servers.route(topic))
+
+    async def masters_of_group(self, group: str) -> dict[str, str]:
+        """Find the masters that a group consumes from: address by broker name."""
+        # Compat: a group's retry topic is made where its members are; tools rely on it.
+        return await self.masters_of(retry_topic(group))
+
+    @staticmethod
+    def _members(view: ClusterView, cluster: str | None) -> Iterable[str]:
+        if cluster is None:
+            return view.brokers
+        if cluster not in view.clusters:
+            raise ClusterMissingError("cluster", cluster, there=view.clusters)
+        return view.clusters[cluster]
+
+    # --- asking ---------------------------------------------------------------------------------
+
+    async def ask(
+        self, address: str, header: Header, body: bytes = b"", *, timeout_ms: float | None = None
+    ) -> Command:
+        """Ask one server; raises what a failure code stands for."""
+        return await self._rpc.call(address, header, body, timeout_ms=timeout_ms or CALL_TIMEOUT_MS)
+
+    async def ask_for(self, address: str, header: Header, kind: type[T], body: bytes = b"") -> T:
+        """Ask one server for what its reply's body holds."""
+        return java_json.decode((await self.ask(address, header, body)).body, kind)
+
+    async def ask_each(
+        self, addresses: Iterable[str], header: Header, body: bytes = b""
+    ) -> dict[str, Command]:
+        """Ask several servers at once; raises the first failure once all have answered."""
+        asked = list(addresses)
+        replies = await asyncio.gather(
+            *(self.ask(address, header, body) for address in asked), return_exceptions=True
+        )
+        answered: dict[str, Command] = {}
+        for address, reply in zip(asked, replies, strict=True):
+            if isinstance(reply, BaseException):
+                raise reply
+            answered[address] = reply
+        return answered
+
+    async def tell_name_servers(self, header: Header) -> None:
+        """Ask every name server, since they know nothing of each other."""
+        await self.ask_each(self.name_servers.addresses, header)
+
+
+def addresses_of(route: TopicRoute) -> dict[str, str]:
+    """The masters of a route: address by broker name."""
+    return {
+        group.name: group.addresses[MASTER_ID]
+        for group in sorted(route.brokers, key=lambda group: group.name)
+        if MASTER_ID in group.addresses
+    }

@@ -1,0 +1,149 @@
+"""Administering topics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orbitmq import java_json
+from orbitmq.errors import RemoteError
+from orbitmq.model.names import check_topic
+from orbitmq.model.topics import TopicConfig
+from orbitmq.protocol.codes import ResponseCode
+from orbitmq.protocol.requests.key_values import (
+    ORDER_TOPIC_NAMESPACE,
+    DeleteKeyValue,
+    PutKeyValue,
+)
+from orbitmq.protocol.requests.routing import (
+    DeleteTopicRoute,
+    ListClusterTopics,
+    ListTopics,
+    TopicList,
+)
+from orbitmq.protocol.requests.topics import (
+    DeleteTopic,
+    GetTopicConfig,
+    GetTopicStats,
+    GroupNames,
+    ListTopicConfigs,
+    ListTopicConsumers,
+    QueueBounds,
+    TopicConfigTable,
+    TopicStats,
+    UpdateTopic,
+)
+
+if TYPE_CHECKING:
+    from orbitmq.client.aio.admin.reach import Reach
+    from orbitmq.model.queues import MessageQueue
+    from orbitmq.model.routes import TopicRoute
+
+_TEMPLATE = "TBW102"
+
+
+class Topics:
+    """Creates, changes, deletes and describes topics."""
+
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+
+    async def names(self, *, cluster: str | None = None) -> list[str]:
+        """List every topic, or those of a cluster."""
+        header = ListTopics() if cluster is None else ListClusterTopics(cluster=cluster)
+        reply = await self._reach.name_servers.ask(header)
+        return sorted(java_json.decode(reply.body, TopicList).topics)
+
+    async def route(self, topic: str) -> TopicRoute:
+        """Say where a topic is."""
+        return await self._reach.name_servers.route(topic)
+
+    async def configs(self, broker: str) -> dict[str, TopicConfig]:
+        """List the topics of one broker with their options."""
+        address = await self._reach.broker(broker)
+        table = await self._reach.ask_for(address, ListTopicConfigs(), TopicConfigTable)
+        return table.topics
+
+    async def config(self, topic: str) -> dict[str, TopicConfig]:
+        """Say how a topic is set on each broker that holds it."""
+        masters = await self._reach.masters_of(topic)
+        replies = await self._reach.ask_each(masters.values(), GetTopicConfig(topic=topic))
+        return {
+            name: java_json.decode(replies[address].body, TopicConfig)
+            for name, address in masters.items()
+        }
+
+    async def create(
+        self,
+        topic: str,
+        *,
+        queues: int = 8,
+        write_queues: int | None = None,
+        permission: int = 6,
+        ordered: bool = False,
+        attributes: str = "",
+        cluster: str | None = None,
+        broker: str | None = None,
+    ) -> dict[str, str]:
+        """Create a topic, or change it, on all masters of a cluster or on one broker.
+
+        `write_queues` is given where fewer or more queues are sent to than are read. Returns the
+        brokers that have the topic now: address by name.
+        """
+        check_topic(topic)
+        masters = await self._targets(cluster, broker)
+        header = UpdateTopic(
+            topic=topic,
+            template_topic=_TEMPLATE,
+            read_queues=queues,
+            write_queues=write_queues or queues,
+            permission=permission,
+            filter_type="SINGLE_TAG",
+            order=ordered,
+            attributes=attributes or None,
+        )
+        await self._reach.ask_each(masters.values(), header)
+        if ordered:
+            # Compat: clients of RocketMQ read from here how many queues keep their order where.
+            order = ";".join(f"{name}:{write_queues or queues}" for name in masters)
+            await self._reach.tell_name_servers(
+                PutKeyValue(namespace=ORDER_TOPIC_NAMESPACE, key=topic, value=order)
+            )
+        return masters
+
+    async def delete(self, topic: str, *, cluster: str | None = None) -> dict[str, str]:
+        """Delete a topic with its messages on all masters, and its route; returns the masters."""
+        masters = await self._reach.masters(cluster)
+        await self._reach.ask_each(masters.values(), DeleteTopic(topic=topic))
+        await self._reach.tell_name_servers(DeleteTopicRoute(topic=topic, cluster_name=cluster))
+        for address in self._reach.name_servers.addresses:
+            try:
+                await self._reach.ask(
+                    address, DeleteKeyValue(namespace=ORDER_TOPIC_NAMESPACE, key=topic)
+                )
+            except RemoteError as error:
+                if error.code != ResponseCode.QUERY_NOT_FOUND:
+                    raise
+        return masters
+
+    async def bounds(self, topic: str) -> dict[MessageQueue, QueueBounds]:
+        """Say where each queue of a topic begins and ends."""
+        masters = await self._reach.masters_of(topic)
+        replies = await self._reach.ask_each(masters.values(), GetTopicStats(topic=topic))
+        found: dict[MessageQueue, QueueBounds] = {}
+        for reply in replies.values():
+            found.update(java_json.decode(reply.body, TopicStats).queues)
+        return dict(sorted(found.items()))
+
+    async def consumers(self, topic: str) -> list[str]:
+        """List the groups that consume a topic."""
+        masters = await self._reach.masters_of(topic)
+        replies = await self._reach.ask_each(masters.values(), ListTopicConsumers(topic=topic))
+        groups: set[str] = set()
+        for reply in replies.values():
+            groups.update(java_json.decode(reply.body, GroupNames).groups)
+        return sorted(groups)
+
+    async def _targets(self, cluster: str | None, broker: str | None) -> dict[str, str]:
+        if broker is None:
+            return await self._reach.masters(cluster)
+        return {broker: await self._reach.broker(broker)}

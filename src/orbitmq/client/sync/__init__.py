@@ -1,1 +1,0 @@
-"""The blocking face of the clients, on one event loop in the background."""

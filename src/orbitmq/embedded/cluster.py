@@ -1,0 +1,203 @@
+"""A whole cluster in this process: name server, brokers, a clock, and faults.
+
+    with Cluster() as mq:
+        mq.create_topic("orders")
+        ...  # any client, with mq.namesrv as its name server
+
+Threads: the servers run on one event loop in a thread of their own; call from any other thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Self
+
+from orbitmq.clock import ForwardClock
+from orbitmq.embedded.faults import Faults
+from orbitmq.embedded.local_broker import LocalBroker, find_broker
+from orbitmq.embedded.loop_thread import LoopThread
+from orbitmq.embedded.relay import Relay
+from orbitmq.errors import SettingsError, StateError
+from orbitmq.nameserver.app import NameServer, load_settings
+from orbitmq.transport.addresses import format_address
+from orbitmq.transport.rpc_client import RpcClient
+
+HOST: Final = "127.0.0.1"
+BROKERS_MAX: Final = 26
+_SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108  # a folder of our own is made in it
+# Enough for tests, and quick to make.
+_SMALL_FILES: Final = {
+    "mappedFileSizeCommitLog": str(16 << 20),
+    "mappedFileSizeConsumeQueue": "20000",
+    "maxHashSlotNum": "5000",
+    "maxIndexNum": "20000",
+}
+
+
+class Cluster:
+    """A name server and brokers `broker-a`, `broker-b`, … of one cluster."""
+
+    def __init__(
+        self,
+        *,
+        brokers: int = 1,
+        directory: Path | str | None = None,
+        in_memory: bool = False,
+        network_faults: bool = False,
+        seed: int = 0,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        """Prepare a cluster.
+
+        `directory` keeps the messages, and is opened again by the next cluster; without it they
+        are gone with this one. `in_memory` puts them where the system keeps files in memory, if it
+        does. `network_faults` puts a relay in front of each broker, which `faults` needs to drop
+        and delay connections. `options` are options of the brokers, by RocketMQ's names.
+        """
+        if not 1 <= brokers <= BROKERS_MAX:
+            raise SettingsError(
+                f"a cluster cannot have {brokers} brokers", hint=f"1 to {BROKERS_MAX} are possible"
+            )
+        if directory is not None and in_memory:
+            raise SettingsError(
+                f"messages cannot be in {directory} and in memory", hint="leave one of both out"
+            )
+        self.clock = ForwardClock()
+        self._names = [f"broker-{chr(ord('a') + number)}" for number in range(brokers)]
+        self._directory = Path(directory) if directory is not None else None
+        self._in_memory = in_memory
+        self._network_faults = network_faults
+        self._options = {**_SMALL_FILES, **(options or {})}
+        self._thread = LoopThread("embedded cluster")
+        self._opened = contextlib.AsyncExitStack()
+        self._folder: Path | None = None
+        self._name_server: NameServer | None = None
+        self._brokers: dict[str, LocalBroker] = {}
+        self.faults = Faults(self._brokers, self._thread, seed=seed)
+
+    # --- starting and stopping ------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    async def __aenter__(self) -> Self:
+        await asyncio.to_thread(self.start)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self.stop)
+
+    def start(self) -> None:
+        """Start everything; returns once clients can be served."""
+        if self._folder is not None:
+            raise StateError("the cluster was started before", hint="make a new one")
+        self._folder = self._make_folder()
+        self._thread.start()
+        try:
+            self._thread.run(self._start(self._folder))
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Stop everything and leave nothing behind but a directory that was given."""
+        if self._folder is None:
+            return
+        try:
+            self._thread.run(self._opened.aclose())
+        finally:
+            self._thread.stop()
+            if self._directory is None:
+                shutil.rmtree(self._folder, ignore_errors=True)
+
+    async def _start(self, folder: Path) -> None:
+        self._name_server = NameServer(
+            load_settings(
+                flags={
+                    "bindAddress": HOST,
+                    "listenPort": "0",
+                    "kvConfigPath": str(folder / "kvConfig.json"),
+                }
+            ),
+            clock=self.clock,
+        )
+        await self._name_server.start()
+        self._opened.push_async_callback(self._name_server.stop)
+        self._rpc = RpcClient()
+        await self._rpc.start()
+        self._opened.push_async_callback(self._rpc.stop)
+        for name in self._names:
+            await self._start_broker(name, folder)
+
+    async def _start_broker(self, name: str, folder: Path) -> None:
+        relay = None
+        if self._network_faults:
+            relay = Relay(chance=self.faults.chance)
+            await relay.start(HOST)
+            self._opened.push_async_callback(relay.stop)
+        broker = LocalBroker(
+            name,
+            folder=folder,
+            options={
+                "bindAddress": HOST,
+                "brokerIP1": HOST,
+                "namesrvAddr": self.namesrv,
+                **self._options,
+            },
+            clock=self.clock,
+            relay=relay,
+        )
+        self._brokers[name] = broker
+        self._opened.push_async_callback(broker.stop)
+        await broker.start()
+
+    def _make_folder(self) -> Path:
+        if self._directory is not None:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            return self._directory
+        parent = _SHARED_MEMORY if self._in_memory and _SHARED_MEMORY.is_dir() else None
+        return Path(tempfile.mkdtemp(prefix="orbitmq-", dir=parent))
+
+    # --- what it is for -------------------------------------------------------------------------
+
+    @property
+    def namesrv(self) -> str:
+        """The address of the name server, as clients take it."""
+        if self._name_server is None:
+            raise StateError("the cluster is not started", hint="use it in a `with` statement")
+        return format_address((HOST, self._name_server.port))
+
+    @property
+    def brokers(self) -> list[str]:
+        """The names of the brokers."""
+        return list(self._names)
+
+    def create_topic(self, name: str, *, queues: int = 4, attributes: str = "") -> None:
+        """Make a topic, with so many queues on each broker that runs."""
+        for broker in self._brokers.values():
+            if broker.is_running:
+                self._thread.run(
+                    broker.create_topic(self._rpc, name, queues=queues, attributes=attributes)
+                )
+
+    def advance(self, *, seconds: float) -> None:
+        """Let time pass quickly for the servers, and for clients that were given `clock`."""
+        self.clock.advance(seconds * 1000)
+
+    def broker(self, name: str | None = None) -> LocalBroker:
+        """Find a broker by name; without one, the first."""
+        return find_broker(self._brokers, name or self._names[0])
+
+    @property
+    def loop_thread(self) -> LoopThread:
+        """The thread that the servers run in."""
+        return self._thread

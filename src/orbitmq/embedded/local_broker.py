@@ -1,0 +1,124 @@
+"""One broker of an embedded cluster: started, stopped, killed, and started again.
+
+Crash: a kill keeps the files as they are at that moment, as the end of a process would.
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+from orbitmq.broker.app import Broker, load_settings
+from orbitmq.disk import off_loop
+from orbitmq.errors import SettingsError, StateError
+from orbitmq.protocol.requests.topics import UpdateTopic
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from orbitmq.clock import Clock
+    from orbitmq.embedded.relay import Relay
+    from orbitmq.transport.rpc_client import RpcClient
+
+
+class LocalBroker:
+    """A broker that keeps its port and its folder over restarts."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        folder: Path,
+        options: Mapping[str, str],
+        clock: Clock,
+        relay: Relay | None,
+    ) -> None:
+        self.name = name
+        self.relay = relay
+        self._folder = folder / name
+        self._options = {
+            **options,
+            "brokerName": name,
+            "storePathRootDir": str(self._folder),
+        }
+        self._clock = clock
+        self._port = 0
+        self._running: Broker | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it serves at present."""
+        return self._running is not None
+
+    @property
+    def address(self) -> str:
+        """Where clients reach it."""
+        return self._broker.advertised
+
+    @property
+    def _broker(self) -> Broker:
+        if self._running is None:
+            raise StateError(f"broker {self.name} does not run", hint="restart it first")
+        return self._running
+
+    async def start(self) -> None:
+        """Serve what the folder holds, on the port it had before."""
+        if self._running is not None:
+            raise StateError(f"broker {self.name} is already running")
+        settings = load_settings(flags={**self._options, "listenPort": str(self._port)})
+        broker = Broker(
+            settings,
+            clock=self._clock,
+            advertised_port=self.relay.port if self.relay else None,
+        )
+        if self.relay is not None:
+            self.relay.lead_to(broker.address, broker.port)
+        await broker.start()
+        self._port = broker.port
+        self._running = broker
+
+    async def stop(self) -> None:
+        """End as a broker that is asked to."""
+        broker, self._running = self._running, None
+        if broker is not None:
+            await broker.stop()
+
+    async def kill(self) -> None:
+        """End as a broker whose process is killed."""
+        broker = self._broker
+        self._running = None
+        await broker.cut()
+        image = self._folder.with_name(f"{self.name}.killed")
+        await off_loop(lambda: shutil.copytree(self._folder, image))
+        await broker.stop()
+        await off_loop(lambda: shutil.rmtree(self._folder))
+        image.rename(self._folder)
+
+    def fail_disk(self) -> None:
+        """Let it find that its disk failed: it acknowledges nothing until it is restarted."""
+        self._broker.store.fence("the disk failed (injected)")
+
+    async def create_topic(
+        self, rpc: RpcClient, name: str, *, queues: int, attributes: str
+    ) -> None:
+        """Make a topic, or change it."""
+        await rpc.call(
+            f"{self._broker.address}:{self._broker.port}",
+            UpdateTopic(
+                topic=name,
+                template_topic="TBW102",
+                read_queues=queues,
+                write_queues=queues,
+                permission=6,
+                filter_type="SINGLE_TAG",
+                attributes=attributes or None,
+            ),
+        )
+
+
+def find_broker(brokers: Mapping[str, LocalBroker], name: str) -> LocalBroker:
+    """Find a broker by its name."""
+    if name not in brokers:
+        raise SettingsError(f"there is no broker {name!r}", hint=f"there are {', '.join(brokers)}")
+    return brokers[name]

@@ -1,0 +1,225 @@
+"""The admin client against a name server and brokers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from orbitmq.client.aio.admin import Admin
+from orbitmq.client.aio.admin.groups import behind
+from orbitmq.client.aio.admin.offsets import END_OF_QUEUE, OffsetMove
+from orbitmq.errors import (
+    ClusterMissingError,
+    MessageNotFoundError,
+    NameRuleError,
+    RemoteError,
+    RouteNotFoundError,
+    StateError,
+)
+from orbitmq.model.groups import GroupConfig
+from orbitmq.model.queues import MessageQueue
+from orbitmq.protocol.requests.clients import Heartbeat
+from orbitmq.transport.rpc_client import RpcClient
+from tests.integration.broker.conftest import heartbeat_body, send_header
+from tests.integration.client.conftest import Cluster
+
+
+@pytest.fixture
+async def admin(cluster: Cluster) -> AsyncIterator[Admin]:
+    async with Admin(namesrv=cluster.namesrv) as admin:
+        yield admin
+
+
+async def send(cluster: Cluster, topic: str, body: bytes, **rest: str) -> None:
+    unique_id = rest.pop("unique_id", "0A0000010000")
+    header = send_header(topic, unique_id=unique_id, **rest)  # type: ignore[arg-type]  # properties
+    await cluster.rpc.call(cluster.address(), header, body)
+
+
+def queue_of(topic: str, number: int = 0) -> MessageQueue:
+    return MessageQueue(topic=topic, broker_name="broker-a", queue_id=number)
+
+
+async def test_topics_are_made_on_every_master_described_and_deleted(
+    cluster: Cluster, admin: Admin, topic: str
+) -> None:
+    await cluster.start_broker("broker-b")
+
+    made = await admin.topics.create(topic, queues=4, write_queues=3, ordered=True)
+
+    assert list(made) == ["broker-a", "broker-b"]
+    assert topic in await admin.topics.names()
+    assert topic in await admin.topics.names(cluster="DefaultCluster")
+    configs = await admin.topics.config(topic)
+    assert {(one.read_queues, one.write_queues) for one in configs.values()} == {(4, 3)}
+    assert {part.broker_name for part in (await admin.topics.route(topic)).queues} == set(made)
+    assert await admin.key_values.get("ORDER_TOPIC_CONFIG", topic) == "broker-a:3;broker-b:3"
+    assert topic in await admin.topics.configs("broker-b")
+
+    await admin.topics.delete(topic, cluster="DefaultCluster")
+
+    assert topic not in await admin.topics.names()
+    with pytest.raises(RouteNotFoundError):
+        await admin.topics.route(topic)
+
+
+async def test_bounds_of_queues_grow_with_messages(
+    cluster: Cluster, admin: Admin, topic: str
+) -> None:
+    await admin.topics.create(topic, queues=2)
+    await send(cluster, topic, b"one")
+    await send(cluster, topic, b"two")
+
+    bounds = await admin.topics.bounds(topic)
+
+    assert [(queue.queue_id, one.max_offset) for queue, one in bounds.items()] == [(0, 2), (1, 0)]
+    assert await admin.offsets.first(queue_of(topic)) == 0
+    assert await admin.offsets.end(queue_of(topic)) == 2
+    assert await admin.offsets.at_time(queue_of(topic), END_OF_QUEUE) == 2
+    assert await admin.offsets.at_time(queue_of(topic), 0) == 0
+
+
+async def test_messages_are_found_by_id_key_place_and_time(
+    cluster: Cluster, admin: Admin, topic: str
+) -> None:
+    await admin.topics.create(topic, queues=1)
+    for number in range(40):
+        await send(
+            cluster,
+            topic,
+            b"body %d" % number,
+            unique_id=f"0A{number:030X}",
+            KEYS=f"key{number} all",
+        )
+
+    by_key = await admin.messages.by_key(topic, "key7")
+    (message,) = by_key
+    by_place = await admin.messages.by_id(message.offset_message_id)
+    by_unique_id = await admin.messages.by_id(message.message_id, topic=topic)
+    at_offset = await admin.messages.at(queue_of(topic), 7)
+    of_all_time = [found async for found in admin.messages.between(topic, 0, 2**62)]
+
+    assert {one.body for one in (message, by_place, by_unique_id, at_offset)} == {b"body 7"}
+    assert [found.queue_offset for found in of_all_time] == list(range(40))
+    assert len(await admin.messages.by_key(topic, "all", count_max=5)) == 5
+    assert await admin.messages.by_key(topic, "none") == []
+    with pytest.raises(MessageNotFoundError, match="name its topic too"):
+        await admin.messages.by_id("0" * 32)
+    with pytest.raises(MessageNotFoundError, match="has the id"):
+        await admin.messages.by_id(f"0B{0:030X}", topic=topic)
+    with pytest.raises(MessageNotFoundError, match="no message at offset 40"):
+        await admin.messages.at(queue_of(topic), 40)
+
+
+async def test_groups_are_made_described_and_deleted(admin: Admin, group: str) -> None:
+    await admin.groups.create(GroupConfig(name=group, retries_max=3))
+    configs = await admin.groups.configs()
+    nobody = await admin.groups.connections(group)
+
+    await admin.groups.delete(group)
+
+    assert configs[group].retries_max == 3
+    assert nobody.connections == []
+    assert group not in await admin.groups.configs()
+    with pytest.raises(NameRuleError, match="contains"):
+        await admin.groups.create(GroupConfig(name="not a name"))
+
+
+async def test_progress_and_members_of_a_group_are_shown(
+    cluster: Cluster, admin: Admin, topic: str, group: str
+) -> None:
+    await admin.topics.create(topic, queues=1)
+    for _ in range(5):
+        await send(cluster, topic, b"x")
+    async with RpcClient() as rpc:
+        await rpc.call(
+            cluster.address(), Heartbeat(), heartbeat_body("me", group=group, topic=topic)
+        )
+        await admin.offsets.set(group, {queue_of(topic): 2})
+
+        progress = await admin.groups.progress(group, topic=topic)
+        members = await admin.groups.connections(group)
+
+        assert progress.lag == 3
+        assert [behind(one) for one in progress.queues.values()] == [3]
+        assert [client.client_id for client in members.connections] == ["me"]
+        assert await admin.topics.consumers(topic) == [group]
+        with pytest.raises(RemoteError, match="other"):
+            await admin.groups.running(group, "other")
+
+
+async def test_a_reset_is_previewed_and_done_for_a_group_without_members(
+    cluster: Cluster, admin: Admin, topic: str, group: str
+) -> None:
+    await admin.topics.create(topic, queues=1)
+    for _ in range(5):
+        await send(cluster, topic, b"x")
+    await admin.groups.create(GroupConfig(name=group))
+    await admin.offsets.set(group, {queue_of(topic): 3})
+
+    back = await admin.offsets.preview(group, topic, 0)
+    ahead = await admin.offsets.preview(group, topic, END_OF_QUEUE)
+    kept = await admin.offsets.reset(group, topic, END_OF_QUEUE, forward=False)
+    moved = await admin.offsets.reset(group, topic, 0)
+
+    assert back == [OffsetMove(queue=queue_of(topic), committed=3, target=0)]
+    assert (back[0].consumed_again, back[0].skipped) == (3, 0)
+    assert (ahead[0].consumed_again, ahead[0].skipped) == (0, 2)
+    assert kept == {}
+    assert moved == {queue_of(topic): 0}
+    assert await admin.offsets.committed(group, queue_of(topic)) == 0
+    assert await admin.offsets.committed("nobody", queue_of(topic)) is None
+
+
+async def test_offsets_of_a_group_are_cloned(
+    cluster: Cluster, admin: Admin, topic: str, group: str
+) -> None:
+    await admin.topics.create(topic, queues=1)
+    await send(cluster, topic, b"x")
+    for name in (group, f"{group}-copy"):
+        await admin.groups.create(GroupConfig(name=name))
+    await admin.offsets.set(group, {queue_of(topic): 1})
+
+    await admin.offsets.clone(group, f"{group}-copy", topic)
+
+    assert await admin.offsets.committed(f"{group}-copy", queue_of(topic)) == 1
+
+
+async def test_brokers_are_described_changed_and_cleaned(cluster: Cluster, admin: Admin) -> None:
+    view = await admin.brokers.clusters()
+    runtime = await admin.brokers.runtime("broker-a")
+    await admin.brokers.set_options("broker-a", {"maxMessageSize": "65536"})
+    options = await admin.brokers.options(cluster.address())
+    await admin.brokers.clean_expired_queues("broker-a")
+    await admin.brokers.clean_unused_topics("broker-a")
+    await admin.brokers.delete_expired_logs("broker-a")
+    forbidden = await admin.brokers.forbid_writing("broker-a")
+    allowed = await admin.brokers.allow_writing("broker-a")
+
+    assert view.clusters == {"DefaultCluster": ["broker-a"]}
+    assert "brokerVersionDesc" in runtime
+    assert options["maxMessageSize"] == "65536"
+    assert forbidden == allowed > 0
+    with pytest.raises(ClusterMissingError, match="did you mean broker-a"):
+        await admin.brokers.runtime("broker-aa")
+    with pytest.raises(ClusterMissingError, match="did you mean DefaultCluster"):
+        await admin.topics.create("t", cluster="DefaultClustr")
+
+
+async def test_key_values_are_kept_at_every_name_server(admin: Admin) -> None:
+    await admin.key_values.put("ns", "a", "1")
+    await admin.key_values.put("ns", "b", "2")
+    await admin.key_values.delete("ns", "a")
+
+    assert await admin.key_values.all("ns") == {"b": "2"}
+    assert await admin.key_values.get("ns", "b") == "2"
+
+
+async def test_an_admin_client_is_started_once(cluster: Cluster) -> None:
+    admin = Admin(namesrv=cluster.namesrv)
+    await admin.start()
+    with pytest.raises(StateError, match="already started"):
+        await admin.start()
+    await admin.stop()
+    await admin.stop()
