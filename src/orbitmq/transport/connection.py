@@ -91,8 +91,12 @@ class Connection(asyncio.Protocol):
         # How many bytes of replies a processor should gather before it lets them go.
         self.replies_bytes_max: Final = limits.write_high_water_bytes
         self._transport = _NO_TRANSPORT
-        self._calls = PendingCalls(address, calls.unanswered, clock)
+        self._calls = PendingCalls(
+            address, calls.unanswered, clock, on_overdue=self._notice_silence
+        )
         self._last_active_ms = 0.0
+        self._last_received_ms = 0.0
+        self._silent_since_ms = -1.0
         self._written_bytes = 0
         self._written_bytes_seen = 0
         self._unsent_bytes_seen = 0
@@ -114,7 +118,7 @@ class Connection(asyncio.Protocol):
         if not self.address:
             self.address = format_address(transport.get_extra_info("peername"))
         self._calls.address = self.address
-        self._last_active_ms = self._clock.monotonic_ms()
+        self._last_active_ms = self._last_received_ms = self._clock.monotonic_ms()
         self.closed = False
         self._on_open(self)
 
@@ -122,7 +126,7 @@ class Connection(asyncio.Protocol):
         """Process what came in, and keep what is incomplete."""
         if self.closed:
             return
-        self._last_active_ms = self._clock.monotonic_ms()
+        self._last_active_ms = self._last_received_ms = self._clock.monotonic_ms()
         if self._incomplete.skip_bytes:
             data = self._incomplete.skip(data)
         if self._incomplete.kept:
@@ -390,6 +394,20 @@ class Connection(asyncio.Protocol):
             self._calls.finish(refused.opaque, thrown_away)
         elif not refused.is_oneway:
             self.write(busy_reply(refused).encode())
+
+    def _notice_silence(self, called_ms: float) -> None:
+        """Give the connection up when calls wait in vain and nothing at all comes.
+
+        Its peer's machine may be gone without a word, which the system notices after minutes only.
+        A peer that is merely slow says something now and then.
+        """
+        if self._last_received_ms > called_ms:
+            return
+        if self._silent_since_ms < self._last_received_ms:
+            self._silent_since_ms = called_ms
+        silent_ms = self._clock.monotonic_ms() - self._silent_since_ms
+        if silent_ms >= self._limits.silence_ms_max:
+            self.abort(f"nothing came for {silent_ms:.0f} ms while calls waited")
 
     def _break_off(self, error: ProtocolError) -> None:
         self._warnings.warn(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ class ConnectionLimits:
     work_bytes_max: int
     write_high_water_bytes: int
     write_bytes_max: int
+    # How long calls may wait in vain without a byte from the peer before it is given up.
+    silence_ms_max: float = math.inf
 
 
 class ByteBudget:

@@ -42,8 +42,17 @@ class _Call(NamedTuple):
 class PendingCalls:
     """Matches answers to calls by opaque, and fails the calls that get none."""
 
-    def __init__(self, address: str, budget: CallBudget, clock: Clock) -> None:
+    def __init__(
+        self,
+        address: str,
+        budget: CallBudget,
+        clock: Clock,
+        *,
+        on_overdue: Callable[[float], None] | None = None,
+    ) -> None:
+        """Take a function, if any, that is told when the oldest call began that got no answer."""
         self.address = address
+        self._on_overdue = on_overdue
         self._budget = budget
         self._clock = clock
         self._calls: dict[int, _Call] = {}
@@ -131,6 +140,9 @@ class PendingCalls:
             earliest_ms = min(call.deadline_ms for call in self._calls.values())
             pause_ms = _SWEEP_PAUSE_MS + len(self._calls) * _SWEEP_PAUSE_MS_PER_CALL
             self._set_timer(max(earliest_ms, now_ms + pause_ms))
+        if failed and self._on_overdue is not None:
+            # Before the callers are told: who tries again must not meet the same dead connection.
+            self._on_overdue(min(call.deadline_ms - call.timeout_ms for call in failed))
         for call in failed:
             self._budget.give_back()
             name = request_name(call.code)

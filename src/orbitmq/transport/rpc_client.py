@@ -50,6 +50,8 @@ log = logging.getLogger(__name__)
 CALL_TIMEOUT_MS: Final = 3000.0
 # What servers send to a client is small; this bounds it all the same.
 _WORK_BYTES_MAX: Final = 256 * 1024 * 1024
+# Compat: Java's client closes a connection after one call without an answer, which takes as long.
+_SILENCE_MS_MAX: Final = CALL_TIMEOUT_MS
 
 
 class RpcClient:
@@ -75,6 +77,7 @@ class RpcClient:
             work_bytes_max=_WORK_BYTES_MAX,
             write_high_water_bytes=self._config.write_high_water_bytes,
             write_bytes_max=self._config.write_bytes_max,
+            silence_ms_max=_SILENCE_MS_MAX,
         )
         self.kept_bytes = ByteBudget(_WORK_BYTES_MAX)
         self.calls = CallBudgets(

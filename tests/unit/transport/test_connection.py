@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from dataclasses import replace
 
 import pytest
 
@@ -146,6 +147,44 @@ async def test_calls_are_answered_timed_out_forgotten_or_lost() -> None:
         ):
             with pytest.raises(ConnectionLostError, match="already closed"):
                 call()
+
+
+async def test_a_peer_that_says_nothing_while_calls_wait_is_given_up() -> None:
+    parts = Parts(limits=replace(LIMITS, silence_ms_max=3000))
+    async with connected(parts) as (connection, peer):
+        outcomes: list[Command | OrbitError] = []
+        connection.call(Command(code=ECHO), 1000, outcomes.append)
+        answered = await peer.read()
+        await parts.clock.advance(900)
+        # A late answer to anything shows that the peer is there.
+        await peer.send(answered.reply())
+        await until(lambda: len(outcomes) == 1)
+        for _ in range(3):
+            connection.call(Command(code=ECHO), 1000, outcomes.append)
+            assert not connection.closed
+            await parts.clock.advance(1000)
+
+        assert connection.closed
+        kinds = [type(outcome) for outcome in outcomes[1:]]
+        assert kinds == [CallTimeoutError] * 3
+
+
+async def test_a_slow_peer_that_says_something_is_kept() -> None:
+    parts = Parts(limits=replace(LIMITS, silence_ms_max=3000))
+    async with connected(parts) as (connection, peer):
+        outcomes: list[Command | OrbitError] = []
+        connection.call(Command(code=ECHO), 4000, outcomes.append)
+        connection.call(Command(code=ECHO), 20_000, outcomes.append)
+        await peer.read()
+        second = await peer.read()
+        await parts.clock.advance(3900)
+        await peer.send(second.reply())
+        await until(lambda: len(outcomes) == 1)
+
+        await parts.clock.advance(200)
+
+        assert [type(outcome) for outcome in outcomes] == [Command, CallTimeoutError]
+        assert not connection.closed
 
 
 async def test_an_answer_that_comes_when_its_caller_was_just_cancelled_harms_nobody() -> None:

@@ -188,3 +188,21 @@ async def test_waiting_for_all_ends_when_the_last_call_does(calls: PendingCalls)
     calls.answer(_answer(opaques[2]))
 
     await asyncio.gather(*waiting)
+
+
+async def test_who_watches_is_told_when_the_oldest_unanswered_call_began(
+    clock: ManualClock, budget: CallBudget
+) -> None:
+    began_ms: list[float] = []
+    calls = PendingCalls("peer:1", budget, clock, on_overdue=began_ms.append)
+    start_ms = clock.monotonic_ms()
+    outcomes: Outcomes = []
+    calls.add(10, 1000, outcomes.append)
+    await clock.advance(500)
+    calls.add(10, 500, outcomes.append)
+    calls.answer(_answer(calls.add(10, 500, outcomes.append)))
+
+    await clock.advance(600)
+
+    assert began_ms == [start_ms]
+    assert len(outcomes) == 3
