@@ -38,6 +38,7 @@ public final class Driver {
         Loading.register(scenarios);
         Admin.register(scenarios);
         Filtering.register(scenarios);
+        Allocating.register(scenarios);
     }
 
     public static void main(String[] argv) throws Exception {
