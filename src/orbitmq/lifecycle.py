@@ -45,6 +45,14 @@ class RunOnce:
         if self._stop_begun:
             raise StateError(f"{self._what} is stopped", hint="make a new one")
 
+    def check_running(self) -> None:
+        """Raise unless the part was started, and is not stopped or about to be."""
+        self.check_not_stopped()
+        if not self._started:
+            raise StateError(
+                f"{self._what} is not started", hint="call start(), or use it in a with block"
+            )
+
     async def begin_stop(self) -> bool:
         """Go from running to stopping: True for the one who has to do it.
 

@@ -30,6 +30,19 @@ async def test_a_part_runs_once() -> None:
             again()
 
 
+async def test_only_what_runs_can_be_used() -> None:
+    state = RunOnce("the pump")
+    with pytest.raises(StateError, match=r"the pump is not started.*start\(\)"):
+        state.check_running()
+    state.begin()
+
+    state.check_running()
+
+    await state.begin_stop()
+    with pytest.raises(StateError, match="the pump is stopped"):
+        state.check_running()
+
+
 async def test_who_stops_second_waits_for_the_first() -> None:
     state = RunOnce("the pump")
     state.begin()

@@ -28,12 +28,16 @@ _OWN_CODE_ERROR: Final = (NeedsOrbitError, "this needs an OrbitMQ broker")
 
 def raise_for_failure(request: Command, response: Command, address: str) -> None:
     """Raise the error that the response's code stands for; nothing on success."""
+    if response.code != ResponseCode.SUCCESS:
+        raise failure_of(request.code, response, address)
+
+
+def failure_of(asked: int, response: Command, address: str) -> RemoteError:
+    """Make the error that a response stands for, to a request of code `asked`."""
     code = response.code
-    if code == ResponseCode.SUCCESS:
-        return
     kind, hint = _ERRORS.get(code, (RemoteError, ""))
-    if code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and request.code in OWN_CODES:
+    if code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and asked in OWN_CODES:
         kind, hint = _OWN_CODE_ERROR
-    if code == ResponseCode.TOPIC_NOT_EXIST and request.code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
+    if code == ResponseCode.TOPIC_NOT_EXIST and asked == RequestCode.GET_ROUTEINFO_BY_TOPIC:
         kind, hint = _ROUTE_ERROR
-    raise kind(code, response.remark, call=request_name(request.code), address=address, hint=hint)
+    return kind(code, response.remark, call=request_name(asked), address=address, hint=hint)

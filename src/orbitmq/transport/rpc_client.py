@@ -220,6 +220,17 @@ class RpcClient:
         except TimeoutError as error:
             raise ConnectError(address, f"no connection within {timeout_ms:.0f} ms") from error
 
+    def ready(self, address: str) -> Connection | None:
+        """Return the connection to an address if a request may be written to it as it is now.
+
+        None when there is none yet, when its peer is behind in reading, and always where hooks
+        want to see every request: the call then goes by `invoke` and its like.
+        """
+        if self._hooks or self._state.stopping:
+            return None
+        connection = self._connector.existing(address)
+        return None if connection is None or connection.writing_paused else connection
+
     @property
     def connected(self) -> frozenset[str]:
         """The addresses there is a connection to."""

@@ -218,6 +218,60 @@ async def test_a_request_that_cannot_be_written_is_not_waited_for() -> None:
         assert parts.is_free
 
 
+async def test_requests_written_by_their_caller_leave_together_and_in_order() -> None:
+    outcomes: list[Command | OrbitError] = []
+    parts = Parts()
+    async with connected(parts) as (connection, peer):
+        for body in (b"1", b"2"):
+            opaque = connection.begin_call(7, 1000, outcomes.append)
+            connection.send_call(opaque, Command(code=7, opaque=opaque, body=body).encode())
+        opaque = connection.unused_opaque()
+        connection.send_oneway(Command(code=8, opaque=opaque, flag=2, body=b"3").encode())
+        assert connection._written_bytes == 0
+        # What is not written so must not overtake it.
+        connection.call(Command(code=7, body=b"4"), 1000, outcomes.append)
+        assert connection._written_bytes > 0
+        connection.send_oneway(Command(code=8, flag=2, body=bytes(70_000)).encode())
+        assert connection._gathered == []
+
+        asked = [await peer.read() for _ in range(5)]
+        assert [request.body for request in asked] == [b"1", b"2", b"3", b"4", bytes(70_000)]
+        assert len({request.opaque for request in asked[:4]}) == 4
+        await peer.send(asked[1].reply(remark="second"))
+        await until(lambda: len(outcomes) == 1)
+        await parts.clock.advance(1000)
+
+    assert isinstance(outcomes[0], Command)
+    assert outcomes[0].remark == "second"
+    assert [type(outcome) for outcome in outcomes[1:]] == [CallTimeoutError, CallTimeoutError]
+
+
+async def test_gathered_requests_are_sent_before_a_close_and_dropped_by_an_abort() -> None:
+    for end, sent in ((Connection.close, 1), (Connection.abort, 0)):
+        async with connected(Parts()) as (connection, peer):
+            frame = Command(code=8, flag=2).encode()
+            connection.send_oneway(frame)
+            end(connection)
+
+            assert await peer.rest() == frame * sent
+            with pytest.raises(ConnectionLostError, match="already closed"):
+                connection.begin_call(7, 1000, lambda _: None)
+            with pytest.raises(ConnectionLostError, match="already closed"):
+                connection.send_oneway(frame)
+
+
+async def test_a_request_too_large_for_a_frame_is_not_sent() -> None:
+    parts = Parts()
+    async with connected(parts) as (connection, _):
+        opaque = connection.begin_call(7, 1000, lambda _: None)
+        with pytest.raises(FrameTooLargeError):
+            connection.send_call(opaque, bytes(17 * MIB))
+        with pytest.raises(FrameTooLargeError):
+            connection.send_oneway(bytes(17 * MIB))
+
+        assert parts.is_free
+
+
 async def test_one_way_requests_count_while_the_peer_does_not_read() -> None:
     parts = Parts(kept_bytes=ByteBudget(16 * MIB))
     async with connected(parts) as (connection, peer):

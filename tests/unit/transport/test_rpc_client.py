@@ -226,6 +226,22 @@ async def test_hooks_may_refuse_a_request_or_its_answer(caplog: pytest.LogCaptur
     assert len([r for r in caplog.records if r.levelno == logging.ERROR]) == 1
 
 
+async def test_a_connection_is_ready_for_requests_that_no_hook_has_to_see() -> None:
+    async with serving() as server:
+        address = address_of(server)
+        async with RpcClient() as client:
+            assert client.ready(address) is None
+            connection = await client.connection(address)
+            assert client.ready(address) is connection
+            connection.pause_writing()
+            assert client.ready(address) is None
+            connection.resume_writing()
+        assert client.ready(address) is None
+        async with RpcClient(hooks=[Hook()]) as client:
+            await client.connection(address)
+            assert client.ready(address) is None
+
+
 async def test_a_hook_hears_of_a_failed_call_and_cannot_hide_it() -> None:
     async with raw_serving() as vanished:
         address = vanished.address
