@@ -54,6 +54,9 @@
     │   └── AddressServerError        the address server tells of no name servers
     ├── NoQueueError              a topic without a queue for what is asked  (retryable)
     ├── BrokerUnknownError        a broker that no route tells of            (retryable)
+    ├── SendError                 a send that brought no result; lists its tries (retryable)
+    │   ├── SendTimeoutError          its time was over
+    │   └── SendRefusedError          another try would end the same
     └── RemoteError               a peer answered with a failure code
         ├── NotSupportedError         the peer does not know the request code
         │   └── NeedsOrbitError           the request code is OrbitMQ's own
@@ -66,7 +69,7 @@ A message says what happened, with the values; the hint says what to do about it
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -473,3 +476,75 @@ class RouteNotFoundError(RemoteError):
     """No name server knows the topic."""
 
     retryable = True
+
+
+class FailedTry(NamedTuple):
+    """One try of a send that failed."""
+
+    broker_name: str
+    # Empty when it was not known where the broker is.
+    address: str
+    error: Exception
+    took_ms: float
+
+    def __str__(self) -> str:
+        # The hints of all tries would hide the one that counts.
+        reason = self.error.args[0] if isinstance(self.error, OrbitError) else repr(self.error)
+        return f"{self.broker_name} after {self.took_ms:.0f} ms: {reason}"
+
+
+class SendError(OrbitError):
+    """A send that brought no result; `tries` lists what was tried, the last one at the end."""
+
+    retryable = True
+
+    def __init__(
+        self,
+        topic: str,
+        tries: Sequence[FailedTry],
+        *,
+        elapsed_ms: float,
+        may_be_stored: bool,
+        hint: str,
+    ) -> None:
+        times = "1 try" if len(tries) == 1 else f"{len(tries)} tries"
+        listed = "; ".join(str(tried) for tried in tries)
+        unsure = "; it may be stored all the same" if may_be_stored else ""
+        super().__init__(
+            f"{self._what(topic)}, {times} in {elapsed_ms:.0f} ms{unsure}"
+            f"{': ' if listed else ''}{listed}",
+            hint=hint,
+        )
+        self.topic = topic
+        self.tries = tuple(tries)
+        self.elapsed_ms = elapsed_ms
+        # A try that got no answer may have reached the broker: sending again may store it twice.
+        self.may_be_stored = may_be_stored
+
+    @staticmethod
+    def _what(topic: str) -> str:
+        return f"a message to topic {topic!r} was not acknowledged"
+
+    @property
+    def code(self) -> int | None:
+        """The failure code that the last try was answered with, if it was."""
+        last = self.tries[-1].error if self.tries else None
+        return last.code if isinstance(last, RemoteError) else None
+
+
+class SendTimeoutError(SendError):
+    """The time of a send was over before it had a result."""
+
+    @staticmethod
+    def _what(topic: str) -> str:
+        return f"a message to topic {topic!r} was not acknowledged in time"
+
+
+class SendRefusedError(SendError):
+    """A send that would end the same however often it is tried."""
+
+    retryable = False
+
+    @staticmethod
+    def _what(topic: str) -> str:
+        return f"a message to topic {topic!r} was refused"
