@@ -51,6 +51,24 @@ class ClientKeywords(TypedDict, total=False):
 class ProducerKeywords(ClientKeywords, total=False):
     """Keyword arguments of a producer."""
 
+    send_timeout_ms: int
+    retries: int
+    async_retries: int
+    retry_pause_ms: int
+    try_timeout_ms: int
+    retry_another_broker_when_not_store_ok: bool
+    avoid_slow_brokers: bool
+    compress_above_bytes: int
+    compress_kind: str
+    compress_level: int
+    max_message_bytes: int
+    template_topic: str
+    template_queues: int
+    accumulate: bool
+    accumulate_delay_ms: int
+    accumulate_batch_bytes: int
+    accumulate_held_bytes: int
+
 
 class ConsumerKeywords(ClientKeywords, total=False):
     """Keyword arguments of every consumer."""

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from orbitmq.errors import SettingsError
+from orbitmq.errors import OptionValueError, SettingsError
+from orbitmq.model.names import TEMPLATE_TOPIC
 from orbitmq.settings import option
 from orbitmq.transport.addresses import parse_addresses
 
@@ -136,6 +137,127 @@ class ClientOptions:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerOptions(ClientOptions):
     """How a producer sends."""
+
+    send_timeout_ms: int = option(
+        3_000,
+        low=1,
+        high=86_400_000,
+        java="sendMsgTimeout",
+        doc="Time for all tries of a send together.",
+    )
+    retries: int = option(
+        2,
+        low=0,
+        high=100,
+        java="retryTimesWhenSendFailed",
+        doc="How often an awaited send is tried again, on another broker if there is one.",
+    )
+    async_retries: int = option(
+        2,
+        low=0,
+        high=100,
+        java="retryTimesWhenSendAsyncFailed",
+        doc="The same for sends with callbacks.",
+    )
+    retry_pause_ms: int = option(
+        100,
+        low=0,
+        high=60_000,
+        doc="Pause before the same broker is tried again, when there is no other; doubles each "
+        "time.",
+    )
+    try_timeout_ms: int = option(
+        0,
+        low=0,
+        high=86_400_000,
+        java="sendMsgMaxTimeoutPerRequest",
+        doc="Longest wait for the answer to one try while others are left; 0 waits as long as "
+        "the send may take.",
+    )
+    retry_another_broker_when_not_store_ok: bool = option(
+        False,
+        java="retryAnotherBrokerWhenNotStoreOK",
+        doc="Send once more, to another broker, what was stored but not flushed or copied in "
+        "time; consumers may see both.",
+    )
+    avoid_slow_brokers: bool = option(
+        True,
+        java="sendLatencyFaultEnable",
+        doc="Leave brokers alone for a while that were slow or failed, as long as there are "
+        "others.",
+    )
+    compress_above_bytes: int = option(
+        4096,
+        low=1,
+        high=2**31 - 1,
+        java="compressMsgBodyOverHowmuch",
+        doc="Bodies of at least so many bytes are compressed.",
+    )
+    compress_kind: str = option(
+        "zlib",
+        choices=("zlib", "lz4", "zstd"),
+        java="compressType",
+        doc="How bodies are compressed; Go consumers read zlib only.",
+    )
+    compress_level: int = option(
+        5, low=0, high=22, java="compressLevel", doc="From fast to small; zlib takes 9 at most."
+    )
+    max_message_bytes: int = option(
+        4 * 1024 * 1024,
+        low=1,
+        high=2**31 - 1,
+        java="maxMessageSize",
+        doc="Largest body, or batch, that is sent; brokers have a limit of their own.",
+    )
+    template_topic: str = option(
+        TEMPLATE_TOPIC,
+        java="createTopicKey",
+        doc="The topic after which brokers make one that does not exist, where they do.",
+    )
+    template_queues: int = option(
+        4,
+        low=0,
+        high=65_536,
+        java="defaultTopicQueueNums",
+        doc="How many queues per broker such a topic gets; 0 refuses topics that do not exist.",
+    )
+    accumulate: bool = option(
+        False,
+        java="autoBatch",
+        doc="Let small messages wait a moment for others, and send them in batches.",
+    )
+    accumulate_delay_ms: int = option(
+        10,
+        low=1,
+        high=30_000,
+        java="batchMaxDelayMs",
+        doc="How long a message waits for others at most.",
+    )
+    accumulate_batch_bytes: int = option(
+        32 * 1024,
+        low=1,
+        high=2 * 1024 * 1024,
+        java="batchMaxBytes",
+        doc="A batch of so many bytes is sent without waiting any longer.",
+    )
+    accumulate_held_bytes: int = option(
+        32 * 1024 * 1024,
+        low=1,
+        high=2**31 - 1,
+        java="totalBatchMaxBytes",
+        doc="When so many bytes wait, further messages are sent by themselves.",
+    )
+
+    def __post_init__(self) -> None:
+        # Zero arguments would not do: a dataclass with slots is another class than this one.
+        ClientOptions.__post_init__(self)
+        if self.compress_kind == "zlib" and self.compress_level > 9:
+            raise OptionValueError(
+                "compress_level",
+                str(self.compress_level),
+                where=type(self).__name__,
+                allowed="0 to 9 with zlib",
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,6 +81,8 @@ class Routes:
         self._known: dict[str, _Known] = {}
         # What topics that do not exist yet will look like.
         self._templates: dict[str, PublishRoute] = {}
+        # What they will be made after.
+        self._template_topics: set[str] = set()
         self._brokers: dict[str, dict[int, str]] = {}
         self._addresses: frozenset[str] = frozenset()
         # Topics somebody asked for since `renew` last looked.
@@ -98,12 +100,18 @@ class Routes:
         return found if found is not None and found.queues else None
 
     async def publishing(
-        self, topic: str, *, timeout_ms: float, template_queues: int = _TEMPLATE_QUEUES
+        self,
+        topic: str,
+        *,
+        timeout_ms: float,
+        template_queues: int = _TEMPLATE_QUEUES,
+        template_topic: str = TEMPLATE_TOPIC,
     ) -> PublishRoute:
         """Give the queues a producer may send to; raises RouteNotFoundError or NoQueueError.
 
         A topic that does not exist gets the queues it will be made with by the first send, as
-        many as `template_queues` per broker; 0 takes that for an error.
+        many as `template_queues` per broker, where `template_topic` is; 0 takes that for an
+        error.
         """
         self._asked.add(topic)
         cached = self.cached_publishing(topic)
@@ -114,9 +122,9 @@ class Routes:
             await self.refresh(topic, timeout_ms=timeout_ms)
         except RouteNotFoundError as missing:
             left_ms = end_ms - self._clock.monotonic_ms()
-            if template_queues <= 0 or not await self._refresh_template(left_ms):
+            if template_queues <= 0 or not await self._refresh_template(template_topic, left_ms):
                 raise
-            template = self._known[TEMPLATE_TOPIC].route
+            template = self._known[template_topic].route
             self._templates[topic] = template_route(topic, template, queues_max=template_queues)
             found = self.cached_publishing(topic)
             if found is None:
@@ -167,7 +175,7 @@ class Routes:
         """Ask for these topics anew, and let those go that nobody has asked for since last time."""
         wanted = set(topics)
         if self._templates:
-            wanted.add(TEMPLATE_TOPIC)
+            wanted |= self._template_topics
         kept = wanted | self._asked
         self._asked = set()
         if not kept.issuperset(self._known):
@@ -265,7 +273,7 @@ class Routes:
         self._known.pop(topic, None)
         self._known[topic] = known
         self._map_brokers()
-        if topic == TEMPLATE_TOPIC:
+        if topic in self._template_topics:
             self._templates.clear()
         log.info(
             "route changed topic=%s brokers=%s",
@@ -285,12 +293,13 @@ class Routes:
             address for addresses in self._brokers.values() for address in addresses.values()
         )
 
-    async def _refresh_template(self, timeout_ms: float) -> bool:
+    async def _refresh_template(self, template_topic: str, timeout_ms: float) -> bool:
         """Learn where topics are made that do not exist; False when they are made nowhere."""
-        if TEMPLATE_TOPIC in self._known:
+        self._template_topics.add(template_topic)
+        if template_topic in self._known:
             return True
         try:
-            await self.refresh(TEMPLATE_TOPIC, timeout_ms=timeout_ms)
+            await self.refresh(template_topic, timeout_ms=timeout_ms)
         except RouteNotFoundError:
             return False
         return True

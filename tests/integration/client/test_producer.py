@@ -1,0 +1,509 @@
+"""A producer against a broker over sockets: every form of send, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from orbitmq import java_json
+from orbitmq.client.aio.producer import Producer, inner_producer
+from orbitmq.client.core.queue_selectors import by_hash
+from orbitmq.client.core.received_message import ReceivedMessage, received_messages
+from orbitmq.client.core.send_results import SendResult, SendStatus
+from orbitmq.errors import (
+    MessageError,
+    MessageTypeError,
+    NameServersUnreachableError,
+    NoQueueError,
+    OptionValueError,
+    RouteNotFoundError,
+    StateError,
+    TopicRefusedError,
+    UnknownOptionError,
+)
+from orbitmq.model import property_names
+from orbitmq.model.groups import GroupConfig
+from orbitmq.model.messages import Message
+from orbitmq.model.queues import MessageQueue
+from orbitmq.protocol.codes import ResponseCode
+from orbitmq.protocol.command import request
+from orbitmq.protocol.headers import Long
+from orbitmq.protocol.requests.clients import ListProducerConnections
+from orbitmq.protocol.requests.groups import UpdateGroup
+from orbitmq.protocol.requests.pulling import PullFlag, PullMessages
+from tests.integration.client.conftest import Cluster, until
+
+LARGE = "ungefähr so groß, " * 3000
+
+
+async def stored_in(cluster: Cluster, queue: MessageQueue) -> list[ReceivedMessage]:
+    """Read all messages of a queue, as a consumer would get them."""
+    header = PullMessages(
+        consumer_group="reader",
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        queue_offset=Long(0),
+        messages_max=32,
+        system_flag=PullFlag.SUBSCRIPTION,
+        commit_offset=Long(0),
+        suspend_timeout_ms=Long(0),
+        expression="*",
+        subscription_version=Long(0),
+    )
+    reply = await cluster.rpc.invoke(cluster.address(queue.broker_name), request(header))
+    if reply.code != ResponseCode.SUCCESS:
+        return []
+    return received_messages(reply.body, queue.broker_name)
+
+
+async def all_stored(cluster: Cluster, queues: Sequence[MessageQueue]) -> list[ReceivedMessage]:
+    return [message for queue in queues for message in await stored_in(cluster, queue)]
+
+
+# --- forms of send --------------------------------------------------------------------------
+
+
+async def test_a_message_arrives_with_everything_it_was_given(
+    cluster: Cluster, topic: str, group: str
+) -> None:
+    await cluster.make_topic(topic, queues=1)
+    message = Message(
+        topic,
+        "größer",
+        tags="blau",
+        keys=["a1", "b2"],
+        flag=-7,
+        properties={"farbe": "grün"},
+        sharding_key="s",
+    )
+
+    async with Producer(group, namesrv=cluster.namesrv) as producer:
+        result = await producer.send(message)
+
+    assert result.status is SendStatus.OK
+    assert result.queue == MessageQueue(broker_name="broker-a", queue_id=0, topic=topic)
+    assert result.queue_offset == 0
+    assert result.transaction_id == result.message_id
+    assert (result.region, result.trace_on) == ("DefaultRegion", True)
+    [found] = await stored_in(cluster, result.queue)
+    assert found.body == "größer".encode()
+    assert (found.tags, found.keys, found.flag) == ("blau", ("a1", "b2"), -7)
+    assert found.properties["farbe"] == "grün"
+    assert found.properties[property_names.SHARDING_KEY] == "s"
+    assert found.message_id == result.message_id
+    assert found.offset_message_id == result.offset_message_id
+
+
+async def test_messages_go_round_all_queues(cluster: Cluster, topic: str, group: str) -> None:
+    await cluster.make_topic(topic, queues=4)
+
+    async with Producer(group, namesrv=cluster.namesrv) as producer:
+        results = [await producer.send(Message(topic, b"x")) for _ in range(8)]
+
+    queue_ids = [result.queue.queue_id for result in results]
+    assert sorted(queue_ids) == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert [(later - sooner) % 4 for sooner, later in itertools.pairwise(queue_ids)] == [1] * 7
+
+
+async def test_a_batch_is_stored_in_one_queue_with_an_id_each(
+    cluster: Cluster, topic: str, group: str
+) -> None:
+    await cluster.make_topic(topic)
+    batch = [Message(topic, f"number {n}", tags=f"t{n}") for n in range(3)]
+
+    async with Producer(group, namesrv=cluster.namesrv) as producer:
+        result = await producer.send(batch)
+        again = await producer.send_async(tuple(batch), queue=result.queue)
+
+    found = await stored_in(cluster, result.queue)
+    assert [message.body for message in found] == [b"number 0", b"number 1", b"number 2"] * 2
+    assert [message.tags for message in found[:3]] == ["t0", "t1", "t2"]
+    assert result.message_id.split(",") == [message.message_id for message in found[:3]]
+    assert result.offset_message_id.split(",") == [
+        message.offset_message_id for message in found[:3]
+    ]
+    assert again.queue_offset == 3
+
+
+async def test_a_message_goes_to_the_queue_of_choice(
+    cluster: Cluster, topic: str, group: str
+) -> None:
+    await cluster.make_topic(topic, queues=8)
+
+    async with Producer(group, namesrv=cluster.namesrv) as producer:
+        queues = await producer.queues(topic)
+        chosen = [await producer.send(Message(topic, b"x"), queue=queues[5]) for _ in range(3)]
+        later = await producer.send_async(Message(topic, b"x"), queue=queues[5])
+        await producer.send_oneway(Message(topic, b"x"), queue=queues[5])
+        hashed = await producer.send(Message(topic, b"x"), selector=by_hash, argument="order-1")
+        last = await producer.send(
+            [Message(topic, b"x")], selector=lambda all_, _, n: all_[n], argument=-1
+        )
+
+    assert [queue.queue_id for queue in queues] == list(range(8))
+    assert {result.queue for result in [*chosen, later]} == {queues[5]}
+    # Java: abs("order-1".hashCode() % 8).
+    assert hashed.queue == queues[6]
+    assert last.queue == queues[7]
+    assert len(await stored_in(cluster, queues[5])) == 5
+
+
+async def test_a_send_with_callbacks_tells_one_of_them_and_its_future(
+    cluster: Cluster, topic: str, group: str
+) -> None:
+    await cluster.make_topic(topic)
+    good: list[SendResult] = []
+    bad: list[BaseException] = []
+
+    async with Producer(group, namesrv=cluster.namesrv) as producer:
+        first = producer.send_async(
+            Message(topic, b"x"), on_success=good.append, on_failure=bad.append
+        )
+        wrong = producer.send_async(
+            Message(topic, b""), on_success=good.append, on_failure=bad.append
+        )
+        result = await first
+        with pytest.raises(MessageError, match="empty body"):
+            await wrong
+
+    assert good == [result]
+    assert [type(error) for error in bad] == [MessageError]
+
+
+async def test_callbacks_that_fail_harm_nobody(
+    cluster: Cluster, topic: str, group: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await cluster.make_topic(topic)
+
+    def broken(_: object) -> None:
+        raise ValueError("broken callback")
+
+    async with Producer(group, namesrv=cluster.namesrv) as producer:
+        assert (
+            await producer.send_async(Message(topic, b"x"), on_success=broken)
+        ).queue_offset == 0
+        unheard = producer.send_async(Message(topic, b""), on_success=broken)
+
+    assert unheard.done()
+    assert [record.message.partition(" reason=")[0] for record in caplog.records] == [
+        "callback of a send failed",
+        "send failed, and there is no on_failure",
+    ]
+
+
+async def test_one_way_messages_arrive_though_nobody_says_so(
+    cluster: Cluster, topic: str, group: str
+) -> None:
+    await cluster.make_topic(topic, queues=1)
+    queue = MessageQueue(broker_name="broker-a", queue_id=0, topic=topic)
+
+    async with Producer(group, namesrv=cluster.namesrv) as producer:
+        await producer.send_oneway(Message(topic, b"first"))
+        await producer.send_oneway([Message(topic, b"second"), Message(topic, b"third")])
+        await producer.send(Message(topic, b"last"))
+
+    bodies = [message.body for message in await stored_in(cluster, queue)]
+    assert bodies == [b"first", b"second", b"third", b"last"]
+
+
+async def test_many_sends_at_once_all_arrive(cluster: Cluster, topic: str, group: str) -> None:
+    await cluster.make_topic(topic, queues=4)
+
+    async with Producer(group, namesrv=cluster.namesrv) as producer:
+        results = await asyncio.gather(
+            *(producer.send(Message(topic, f"{n}")) for n in range(100)),
+            *(producer.send_async(Message(topic, f"{n}")) for n in range(100, 120)),
+        )
+
+    found = await all_stored(cluster, sorted({result.queue for result in results}))
+    assert {message.message_id for message in found} == {result.message_id for result in results}
+    assert {message.body for message in found} == {b"%d" % n for n in range(120)}
+
+
+async def test_sends_begun_before_a_stop_are_ended_by_it(
+    cluster: Cluster, topic: str, group: str
+) -> None:
+    await cluster.make_topic(topic)
+
+    async with Producer(group, namesrv=cluster.namesrv) as producer:
+        first = producer.send_async(Message(topic, b"x"))
+        large = producer.send_async(Message(topic, LARGE))
+        await producer.stop()
+
+    assert first.done()
+    assert large.done()
+    assert {first.result().status, large.result().status} == {SendStatus.OK}
+
+
+@pytest.mark.parametrize("kind", ["zlib", "lz4", "zstd"])
+@pytest.mark.parametrize("body", [LARGE, "x" * 5000, "small"])
+async def test_large_bodies_are_compressed_and_read_as_they_were(
+    cluster: Cluster, topic: str, group: str, kind: str, body: str
+) -> None:
+    await cluster.make_topic(topic)
+
+    async with Producer(group, namesrv=cluster.namesrv, compress_kind=kind) as producer:
+        result = await producer.send(Message(topic, body))
+
+    [found] = await stored_in(cluster, result.queue)
+    assert found.body == body.encode()
+    assert (found.size < len(body)) == (len(body) > 4096)
+
+
+async def test_small_messages_are_sent_together_when_asked_for(
+    cluster: Cluster, topic: str, group: str
+) -> None:
+    await cluster.make_topic(topic)
+
+    async with Producer(group, namesrv=cluster.namesrv, accumulate=True) as producer:
+        results = await asyncio.gather(*(producer.send(Message(topic, f"{n}")) for n in range(5)))
+
+    assert len({result.queue for result in results}) == 1
+    found = await stored_in(cluster, results[0].queue)
+    assert [message.message_id for message in found] == [result.message_id for result in results]
+    assert [result.queue_offset for result in results] == [0, 1, 2, 3, 4]
+
+
+# --- names ----------------------------------------------------------------------------------
+
+
+async def test_a_namespace_stands_before_topic_and_group(
+    cluster: Cluster, topic: str, group: str
+) -> None:
+    await cluster.make_topic(f"tenant%{topic}", queues=1)
+
+    async with Producer(group, namesrv=cluster.namesrv, namespace="tenant") as producer:
+        result = await producer.send(Message(topic, b"x"))
+        [queue] = await producer.queues(topic)
+        again = await producer.send(Message(topic, b"x"), queue=queue)
+        wrapped = MessageQueue(broker_name="broker-a", queue_id=0, topic=f"tenant%{topic}")
+        third = await producer.send(Message(topic, b"x"), queue=wrapped)
+        assert producer.group == f"tenant%{group}"
+
+    assert result.queue == queue == again.queue == third.queue
+    assert queue.topic == topic
+    found = await stored_in(cluster, wrapped)
+    assert len(found) == 3
+    assert found[0].properties[property_names.INSTANCE_ID] == "tenant"
+
+
+async def test_a_topic_that_does_not_exist_is_made_by_the_first_send(
+    cluster: Cluster, topic: str, group: str
+) -> None:
+    async with Producer(group, namesrv=cluster.namesrv, template_queues=2) as producer:
+        results = [await producer.send(Message(topic, b"x")) for _ in range(4)]
+
+    assert sorted(result.queue.queue_id for result in results) == [0, 0, 1, 1]
+    config = cluster.brokers["broker-a"].topics.get(topic)
+    assert config is not None
+    assert config.write_queues == 2
+
+
+async def test_a_topic_that_nobody_makes_is_an_error_that_says_what_to_do(
+    cluster: Cluster, topic: str, group: str
+) -> None:
+    async with Producer(group, namesrv=cluster.namesrv, template_queues=0) as producer:
+        with pytest.raises(RouteNotFoundError, match=f"{topic}.*create the topic") as raised:
+            await producer.send(Message(topic, b"x"))
+        with pytest.raises(RouteNotFoundError):
+            await producer.send_async(Message(topic, b"x"))
+        with pytest.raises(RouteNotFoundError):
+            await producer.send_oneway(Message(topic, b"x"))
+        with pytest.raises(RouteNotFoundError):
+            await producer.queues(topic)
+
+    assert cluster.namesrv in str(raised.value)
+
+
+# --- the life of a producer -----------------------------------------------------------------
+
+
+async def test_a_producer_is_known_to_brokers_while_it_runs(
+    cluster: Cluster, topic: str, group: str
+) -> None:
+    await cluster.make_topic(topic)
+    known = cluster.brokers["broker-a"].members.producers
+
+    async with Producer(group, namesrv=cluster.namesrv) as producer:
+        await producer.send(Message(topic, b"x"))
+        await until(lambda: group in known)
+        client_id = producer.client_id
+        reply = await cluster.rpc.call(
+            cluster.address(), ListProducerConnections(producer_group=group)
+        )
+
+    assert client_id in reply.body.decode()
+    assert group not in known
+
+
+async def test_states_that_do_not_fit_a_call_are_named(
+    cluster: Cluster, topic: str, group: str
+) -> None:
+    producer = Producer(group, namesrv=cluster.namesrv)
+    message = Message(topic, b"x")
+
+    with pytest.raises(StateError, match=rf"producer of group '{group}' is not started.*start\(\)"):
+        await producer.send(message)
+    with pytest.raises(StateError, match="not started"):
+        await producer.send_async(message)
+    with pytest.raises(StateError, match="not started"):
+        await producer.send_oneway(message)
+    await producer.start()
+    with pytest.raises(StateError, match="already started"):
+        await producer.start()
+    await producer.stop()
+    await producer.stop()
+    for use in (producer.send, producer.send_async, producer.send_oneway):
+        with pytest.raises(StateError, match=r"is stopped.*make a new one"):
+            await use(message)
+    with pytest.raises(StateError, match="is stopped"):
+        await producer.start()
+
+
+async def test_a_producer_that_was_never_started_can_be_stopped(group: str) -> None:
+    await Producer(group, namesrv="127.0.0.1:1").stop()
+
+
+async def test_a_group_is_there_once_in_an_instance(cluster: Cluster, group: str) -> None:
+    options: dict[str, Any] = {"namesrv": cluster.namesrv, "instance_name": "shared"}
+    async with Producer(group, **options), Producer(f"{group}-2", **options):
+        again = Producer(group, **options)
+        with pytest.raises(StateError, match=f"has a producer of the group '{group}' already"):
+            await again.start()
+        with pytest.raises(StateError, match="is stopped"):
+            await again.send(Message("t", b"x"))
+
+
+async def test_the_inner_producer_of_an_instance_sends_like_any_other(
+    cluster: Cluster, topic: str, group: str
+) -> None:
+    await cluster.make_topic(topic, queues=1)
+    await cluster.make_topic(f"%RETRY%{group}", queues=1)
+    await cluster.rpc.call(
+        cluster.address(), UpdateGroup(), java_json.encode(GroupConfig(name=group))
+    )
+    retried = Message(f"%RETRY%{group}", b"again").with_reserved(
+        {property_names.RETRIES: "3", property_names.RETRIES_MAX: "16"}
+    )
+
+    async with Producer(group, namesrv=cluster.namesrv) as producer:
+        instance = producer._instance
+        assert instance is not None
+        inner = await instance.inner_producer(inner_producer)
+        assert inner is await instance.inner_producer(inner_producer)
+        assert inner.group == "CLIENT_INNER_PRODUCER"
+        assert (await inner.send(Message(topic, b"x"))).status is SendStatus.OK
+        result = await inner.send(retried)
+
+    [found] = await stored_in(cluster, result.queue)
+    assert found.reconsume_times == 3
+    assert property_names.RETRIES not in found.properties
+
+
+# --- what is refused ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind", "told"),
+    [
+        ("text", MessageTypeError, "takes a Message|a Message"),
+        (None, MessageTypeError, "Message"),
+        ([], MessageError, "at least one"),
+        ([Message("a", b"x"), Message("b", b"x")], MessageError, "a and to b"),
+        ([Message("a", b"x", delay_level=1)], MessageError, "delay level 1"),
+        (Message("t", b""), MessageError, "empty body"),
+        (Message("t", bytes(5 * 1024 * 1024)), MessageError, "5242880 bytes.*limit of 4194304"),
+        (Message("a b", b"x"), Exception, "a b"),
+        (Message("SCHEDULE_TOPIC_XXXX", b"x"), TopicRefusedError, "belongs to the brokers"),
+        (Message("t", b"x", properties={"p": "v" * 40_000}), MessageError, "32767"),
+    ],
+)
+async def test_what_no_broker_could_store_is_refused_before_it_is_sent(
+    cluster: Cluster, group: str, wrong: Any, kind: type[Exception], told: str
+) -> None:
+    async with Producer(group, namesrv=cluster.namesrv) as producer:
+        for use in (producer.send, producer.send_async, producer.send_oneway):
+            with pytest.raises(kind, match=told):
+                await use(wrong)
+
+
+async def test_a_wrong_choice_of_queue_is_refused_and_names_the_right_ones(
+    cluster: Cluster, topic: str, group: str
+) -> None:
+    await cluster.make_topic(topic, queues=2)
+    message = Message(topic, b"x")
+    wrong: Any = 1
+
+    async with Producer(group, namesrv=cluster.namesrv) as producer:
+        for queue, told in [
+            (MessageQueue(broker_name="broker-a", queue_id=9, topic=topic), "broker-a:9 takes no"),
+            (MessageQueue(broker_name="nobody", queue_id=0, topic=topic), "nobody:0"),
+            (MessageQueue(broker_name="broker-a", queue_id=0, topic="other"), "of topic 'other'"),
+        ]:
+            with pytest.raises(NoQueueError, match=f"{told}.*broker-a:0, broker-a:1"):
+                await producer.send(message, queue=queue)
+            with pytest.raises(NoQueueError, match=told):
+                await producer.send_async(message, selector=lambda *_, it=queue: it)
+        with pytest.raises(MessageTypeError, match=r"queue.*MessageQueue"):
+            await producer.send(message, queue=wrong)
+        with pytest.raises(MessageTypeError, match="what the selector returned"):
+            await producer.send(message, selector=lambda *_: wrong)
+        queues = await producer.queues(topic)
+        with pytest.raises(MessageError, match="both a queue and a selector"):
+            await producer.send(message, queue=queues[0], selector=by_hash)
+        with pytest.raises(ZeroDivisionError):
+            await producer.send(message, selector=lambda *_: 1 / 0)  # type: ignore[arg-type]  # wrong on purpose
+
+
+async def test_a_queue_that_was_added_since_is_found(
+    cluster: Cluster, topic: str, group: str
+) -> None:
+    await cluster.make_topic(topic, queues=1)
+    added = MessageQueue(broker_name="broker-a", queue_id=3, topic=topic)
+
+    async with Producer(group, namesrv=cluster.namesrv) as producer:
+        await producer.send(Message(topic, b"x"))
+        await cluster.make_topic(topic, queues=4)
+        result = await producer.send(Message(topic, b"x"), queue=added)
+
+    assert result.queue == added
+
+
+@pytest.mark.parametrize(
+    ("timeout_ms", "kind"),
+    [("3s", MessageTypeError), (True, MessageTypeError), (0, MessageError), (-1, MessageError)],
+)
+async def test_a_wrong_timeout_is_refused(
+    cluster: Cluster, topic: str, group: str, timeout_ms: Any, kind: type[Exception]
+) -> None:
+    async with Producer(group, namesrv=cluster.namesrv) as producer:
+        with pytest.raises(kind, match="timeout_ms"):
+            await producer.send(Message(topic, b"x"), timeout_ms=timeout_ms)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "told"),
+    [
+        ({"retry": 3}, UnknownOptionError, "did you mean retries"),
+        ({"retries": -1}, OptionValueError, "retries cannot be '-1'"),
+        ({"compress_kind": "gzip"}, OptionValueError, "zlib, lz4, zstd"),
+        ({"compress_level": 10}, OptionValueError, "0 to 9 with zlib"),
+    ],
+)
+def test_wrong_options_are_refused_when_the_producer_is_made(
+    options: dict[str, Any], kind: type[Exception], told: str
+) -> None:
+    with pytest.raises(kind, match=told):
+        Producer("g", namesrv="127.0.0.1:9876", **options)
+
+
+async def test_a_name_server_that_is_not_there_is_named_before_the_time_is_over(
+    group: str, topic: str
+) -> None:
+    async with Producer(group, namesrv="127.0.0.1:1") as producer, asyncio.timeout(3):
+        with pytest.raises(NameServersUnreachableError, match=r"127\.0\.0\.1:1.*namesrv"):
+            await producer.send(Message(topic, b"x"))
