@@ -51,10 +51,19 @@ The environment sets an option by `ORBITMQ_listenPort` or `ORBITMQ_LISTEN_PORT` 
 Names that end in Millis, Ms, Interval or Time take milliseconds unless their row says otherwise, \
 Seconds and Minutes what they say, and sizes are bytes. `NameServerConfig`, `ServerConfig` and \
 `TlsServerConfig` are what a name server reads; a broker reads `BrokerConfig`, `MetricsConfig`, \
-`StoreConfig` and `RetentionConfig` besides the latter two; the client tables are \
-for programs that use the client.
+`StoreConfig` and `RetentionConfig` besides the latter two. What producers and consumers take is \
+at the [end](#options-of-producers-and-consumers).
 
 A live option may be changed while the server runs; the others take effect at start.
+"""
+
+CLIENT_HEAD = """\
+## Options of producers and consumers
+
+A producer or consumer takes these as keyword arguments, checked when it is made: \
+`Producer("group", namesrv="127.0.0.1:9876")`. What is not given is looked for in the environment, \
+by Java's name: `ORBITMQ_NAMESRV_ADDR` or `ORBITMQ_namesrvAddr` sets `namesrv`. \
+`ClientOptions` are common to all, `ConsumerOptions` to all consumers.
 """
 
 WITHOUT_EFFECT_HEAD = """\
@@ -97,6 +106,20 @@ def config_classes() -> tuple[type[DataclassInstance], ...]:
     )
 
 
+def client_option_classes() -> tuple[type[DataclassInstance], ...]:
+    """List the classes that say what producers and consumers take."""
+    from orbitmq.client import options
+
+    return (
+        options.ClientOptions,
+        options.ProducerOptions,
+        options.ConsumerOptions,
+        options.PushOptions,
+        options.LitePullOptions,
+        options.PullOptions,
+    )
+
+
 def configuration_page(classes: Iterable[type[DataclassInstance]]) -> str:
     """Write the page."""
     classes = tuple(classes)
@@ -132,7 +155,25 @@ def configuration_page(classes: Iterable[type[DataclassInstance]]) -> str:
             ),
         )
     )
+    parts.append(CLIENT_HEAD)
+    seen: set[str] = set()
+    for options_class in client_option_classes():
+        rows = [row for row in describe(options_class) if row.field not in seen]
+        seen.update(row.field for row in rows if options_class.__subclasses__())
+        if rows:
+            parts.append(f"### {options_class.__name__}\n\n{inspect.getdoc(options_class) or ''}\n")
+            parts.append(
+                _table(
+                    ("keyword", "default", "range", "Java's name", "meaning"),
+                    (_keyword_cells(row) for row in rows),
+                )
+            )
     return "\n".join(parts)
+
+
+def _keyword_cells(row: Option) -> tuple[str, ...]:
+    _, default, limits, _, meaning = _option_cells(row)
+    return _code(row.field), default, limits, _code(row.name), meaning
 
 
 def _option_cells(row: Option) -> tuple[str, ...]:

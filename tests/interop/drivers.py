@@ -17,9 +17,10 @@ from typing import Any, Self
 from tests.interop.building import GO_DRIVER
 from tests.interop.official import java_command
 from tests.interop.processes import ChildProcess
+from tests.interop.waiting import CLIENT_TIMEOUT_S
 
-CALL_TIMEOUT_S = 30
-CONSUME_TIMEOUT_MS = 30_000
+CALL_TIMEOUT_S = 60
+CONSUME_TIMEOUT_MS = 1000 * CLIENT_TIMEOUT_S
 
 # Where a group without offsets starts.
 FIRST = "CONSUME_FROM_FIRST_OFFSET"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tests.interop.drivers import Driver, Outcome, Received
+from tests.interop.drivers import CONSUME_TIMEOUT_MS, Driver, Outcome, Received
 from tests.interop.peers import OurCluster
 
 
@@ -54,7 +54,7 @@ class Exchange:
         self._consumers.append(name)
 
     def received(
-        self, count: int, consumer: str = "a", *, timeout_ms: int = 30_000
+        self, count: int, consumer: str = "a", *, timeout_ms: int = CONSUME_TIMEOUT_MS
     ) -> list[Received]:
         """All that a consumer has received, once there are `count` or time is up."""
         return self.client.received(f"{self.topic}-{consumer}", count, timeout_ms=timeout_ms)

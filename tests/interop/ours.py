@@ -11,8 +11,8 @@ from tests.interop.official import CLUSTER
 from tests.interop.processes import ChildProcess, free_port
 from tests.interop.waiting import wait_until
 
-START_TIMEOUT_S = 30
-REGISTER_TIMEOUT_S = 10
+START_TIMEOUT_S = 60
+REGISTER_TIMEOUT_S = 30
 
 
 class OrbitNameServer:

@@ -7,12 +7,11 @@ import pytest
 from tests.interop import wire
 from tests.interop.exchanges import MakeExchange, bodies, texts
 from tests.interop.peers import StartOurCluster
-from tests.interop.waiting import wait_until
+from tests.interop.waiting import CLIENT_TIMEOUT_S, wait_until
 
 pytestmark = pytest.mark.interop
 
 MESSAGES = 20
-BACK_TIMEOUT_S = 15
 
 
 @pytest.mark.scenario("client", "our broker: it and its name server are restarted")
@@ -30,7 +29,7 @@ def test_client_goes_on_after_restarts(
         body = f"message {len(acked)}"
         wait_until(
             lambda: exchange.post({"body": body})[0].status == "SEND_OK",
-            timeout_s=BACK_TIMEOUT_S,
+            timeout_s=CLIENT_TIMEOUT_S,
             what=f"{body} acknowledged",
         )
         acked.append(body)
@@ -46,7 +45,7 @@ def test_client_goes_on_after_restarts(
     cluster.name_server.process.start()
     cluster.name_server.wait_ready()
     wire.wait_route_code(
-        cluster.name_server.address, exchange.topic, wire.SUCCESS, timeout_s=BACK_TIMEOUT_S
+        cluster.name_server.address, exchange.topic, wire.SUCCESS, timeout_s=CLIENT_TIMEOUT_S
     )
     cluster.broker.process.stop()
     cluster.broker.restart()
@@ -54,7 +53,7 @@ def test_client_goes_on_after_restarts(
         post_until_acked()
     wait_until(
         lambda: {message.body for message in exchange.received(0)} == set(acked),
-        timeout_s=2 * BACK_TIMEOUT_S,
+        timeout_s=CLIENT_TIMEOUT_S,
         what="everything acknowledged received",
     )
 

@@ -10,11 +10,9 @@ from tests.interop import wire
 from tests.interop.drivers import JavaDriver
 from tests.interop.exchanges import Exchange, bodies
 from tests.interop.peers import OurCluster
-from tests.interop.waiting import wait_until
+from tests.interop.waiting import CLIENT_TIMEOUT_S, wait_until
 
 pytestmark = pytest.mark.interop
-
-PROGRESS_TIMEOUT_S = 15
 
 
 class Tool:
@@ -78,7 +76,7 @@ def test_group_is_made_and_watched(tool: Tool) -> None:
         rows = [line.split() for line in printed.splitlines() if line.startswith(exchange.topic)]
         return sum(int(columns[4]) for columns in rows)
 
-    wait_until(lambda: consumed() == 10, timeout_s=PROGRESS_TIMEOUT_S, what="10 consumed")
+    wait_until(lambda: consumed() == 10, timeout_s=CLIENT_TIMEOUT_S, what="10 consumed")
     connection = tool.run("consumerConnection", "-g", exchange.group)
 
     assert f"create subscription group to {broker.address} success" in made

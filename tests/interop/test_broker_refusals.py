@@ -20,7 +20,10 @@ GROUP_MISSING = 26
 def strict_cluster(new_cluster: Callable[..., OurCluster]) -> Iterator[OurCluster]:
     """A cluster that makes no topics and no groups by itself, and takes small messages only."""
     made = new_cluster(
-        autoCreateTopicEnable="false", autoCreateSubscriptionGroup="false", maxMessageSize="65536"
+        brokers=2,
+        autoCreateTopicEnable="false",
+        autoCreateSubscriptionGroup="false",
+        maxMessageSize="65536",
     )
     yield made.start()
     made.stop()
@@ -71,11 +74,13 @@ def test_error_names_the_queues_when_there_is_no_such_queue(refused: Exchange) -
 
 @pytest.mark.scenario("client", "our broker: refuses a topic that may not be written")
 def test_error_names_the_topic_when_it_may_not_be_written(refused: Exchange) -> None:
-    # The producer has the route before the permission goes.
-    refused.post({"body": "allowed"})
-    wire.create_topic(refused.cluster.broker.address, refused.topic, permission=wire.READ_ONLY)
+    # A client that finds no queue to write to in its route does not ask a broker; the other broker
+    # has some.
+    closed, open_to_all = refused.cluster.brokers
+    open_to_all.create_topic(refused.topic)
+    wire.create_topic(closed.address, refused.topic, permission=wire.READ_ONLY)
 
-    error = error_of(refused, broker=refused.cluster.broker.name, queue_id=0)
+    error = error_of(refused, broker=closed.name, queue_id=0)
 
     assert f"CODE: {NO_PERMISSION}" in error
     assert refused.topic in error

@@ -108,7 +108,8 @@ def test_delayed_message_comes_when_its_level_is_over(exchange: Exchange) -> Non
     for delay_ms in (1000, 2000):
         message = received[f"after {delay_ms}"]
         assert message.received_ms - message.born_ms >= delay_ms
-    assert received["after 1000"].received_ms < received["after 2000"].received_ms
+    # A consumer that is late itself may receive them in any order.
+    assert received["after 1000"].stored_ms < received["after 2000"].stored_ms
 
 
 @pytest.mark.scenario("client", "our broker: a topic made by the first message")

@@ -7,12 +7,11 @@ import pytest
 from tests.interop.drivers import Driver
 from tests.interop.official import OfficialBroker
 from tests.interop.peers import BROKERS, NameServer, StartBroker, StartNameServer
-from tests.interop.waiting import wait_until
+from tests.interop.waiting import CLIENT_TIMEOUT_S, wait_until
 
 pytestmark = pytest.mark.interop
 
 MESSAGES = 50
-NOTICE_TIMEOUT_S = 5
 
 
 @pytest.mark.scenario("client", "sends and receives 50 messages")
@@ -61,7 +60,7 @@ def test_client_goes_on_through_the_other_name_server_when_one_is_killed(
     # A call made before the client sees the connection close fails, with any name server.
     wait_until(
         lambda: asked.address not in client.process.connected_addresses(),
-        timeout_s=NOTICE_TIMEOUT_S,
+        timeout_s=CLIENT_TIMEOUT_S,
         what="the client sees its name server go",
     )
     sent = client.send(new_topic, topic_after, 10)

@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 POLL_INTERVAL_S = 0.05
+# Longer than official clients take to notice anything, and to act on it, on a loaded machine: their
+# heartbeats and their looks for routes come every 30 s, and their rebalances every 20 s; a call
+# whose connection was lost they give up after 30 s, and pull again 3 s later.
+CLIENT_TIMEOUT_S = 75
 
 
 def wait_until(reached: Callable[[], bool], *, timeout_s: float, what: str) -> None:

@@ -71,10 +71,10 @@ class RequestCode(IntEnum):
     CHECK_TRANSACTION_STATE = (
         39,
         Role.CLIENT,
-        NOBODY,
+        Role.CLIENT,
         "ask a producer for the fate of a half message",
     )
-    NOTIFY_CONSUMER_IDS_CHANGED = 40, Role.CLIENT, NOBODY, "members of the group changed"
+    NOTIFY_CONSUMER_IDS_CHANGED = 40, Role.CLIENT, Role.CLIENT, "members of the group changed"
     LOCK_BATCH_MQ = 41, Role.BROKER, Role.BROKER, "lock queues for ordered consumption"
     UNLOCK_BATCH_MQ = 42, Role.BROKER, Role.BROKER, "give locked queues back"
     GET_ALL_CONSUMER_OFFSET = 43, Role.BROKER, Role.BROKER, "every committed offset, for slaves"
@@ -141,8 +141,8 @@ class RequestCode(IntEnum):
         "add queues of a topic to the routes",
     )
     GET_KVLIST_BY_NAMESPACE = 219, Role.NAME_SERVER, Role.NAME_SERVER, "every key of a namespace"
-    RESET_CONSUMER_CLIENT_OFFSET = 220, Role.CLIENT, NOBODY, "set a consumer's offsets"
-    GET_CONSUMER_STATUS_FROM_CLIENT = 221, Role.CLIENT, NOBODY, "offsets a consumer holds"
+    RESET_CONSUMER_CLIENT_OFFSET = 220, Role.CLIENT, Role.CLIENT, "set a consumer's offsets"
+    GET_CONSUMER_STATUS_FROM_CLIENT = 221, Role.CLIENT, Role.CLIENT, "offsets a consumer holds"
     INVOKE_BROKER_TO_RESET_OFFSET = 222, Role.BROKER, Role.BROKER, "reset the offsets of a group"
     INVOKE_BROKER_TO_GET_CONSUMER_STATUS = (
         223,
@@ -172,14 +172,14 @@ class RequestCode(IntEnum):
     GET_CONSUMER_RUNNING_INFO = (
         307,
         Role.BROKER | Role.CLIENT,
-        Role.BROKER,
+        Role.BROKER | Role.CLIENT,
         "state of one consumer, relayed to it",
     )
     QUERY_CORRECTION_OFFSET = 308, Role.BROKER, NOBODY, "offsets of other groups"
     CONSUME_MESSAGE_DIRECTLY = (
         309,
         Role.BROKER | Role.CLIENT,
-        Role.BROKER,
+        Role.BROKER | Role.CLIENT,
         "let one consumer take a message now, relayed to it",
     )
     SEND_MESSAGE_V2 = 310, Role.BROKER, Role.BROKER, "send a message, short field names"
@@ -221,7 +221,7 @@ class RequestCode(IntEnum):
     PUSH_REPLY_MESSAGE_TO_CLIENT = (
         326,
         Role.CLIENT,
-        NOBODY,
+        Role.CLIENT,
         "bring an answer to the asking producer",
     )
     ADD_WRITE_PERM_OF_BROKER = (

@@ -1,4 +1,4 @@
-"""The event loop that servers run on: uvloop where it installs, else asyncio."""
+"""Event loops of servers and blocking clients: uvloop where it installs."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
+def native_loop() -> asyncio.AbstractEventLoop:
+    """Make an event loop: uvloop's, or asyncio's own where that does not install."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
 def run(main: Coroutine[Any, Any, T], *, use_native_loop: bool) -> T:
     """Run `main` to its end on a loop of its own."""
-    loop_factory = None
-    if use_native_loop:
-        try:
-            import uvloop
-        except ImportError:
-            pass
-        else:
-            loop_factory = uvloop.new_event_loop
+    loop_factory = native_loop if use_native_loop else None
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         return runner.run(main)

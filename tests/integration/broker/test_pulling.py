@@ -288,14 +288,33 @@ async def test_nobody_is_held_longer_than_clients_wait_for_an_answer(
     assert (await pull).code == PULL_NOT_FOUND
 
 
-async def test_a_held_pull_is_answered_when_the_broker_stops(site: Site, peer: Peer) -> None:
+async def test_a_held_pull_is_refused_when_the_broker_stops(site: Site, peer: Peer) -> None:
     await peer.make_topic("T")
     pull = asyncio.create_task(peer.pull("T", 0, hold_ms=15_000))
     await parked(site)
 
     await site.broker.stop()
 
-    assert (await pull).code == PULL_NOT_FOUND
+    reply = await pull
+    assert (reply.code, "stopping" in reply.remark) == (ResponseCode.SYSTEM_BUSY, True)
+
+
+async def test_a_stopping_broker_refuses_pulls_that_it_would_hold_and_no_others(
+    site: Site, peer: Peer
+) -> None:
+    await peer.make_topic("T")
+    await peer.send("T", b"one")
+    site.broker._long_polls.close()
+
+    found = await peer.pull("T", 0, hold_ms=15_000)
+    held = await peer.pull("T", 1, hold_ms=15_000)
+    short = await peer.pull("T", 1)
+
+    assert [reply.code for reply in (found, held, short)] == [
+        ResponseCode.SUCCESS,
+        ResponseCode.SYSTEM_BUSY,
+        PULL_NOT_FOUND,
+    ]
 
 
 async def test_a_held_pull_is_forgotten_with_its_connection(site: Site, peer: Peer) -> None:

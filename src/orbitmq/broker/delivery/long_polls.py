@@ -93,14 +93,15 @@ class LongPolls(Generic[P]):
         self._swept = 0
         self._grown: deque[_Queue] = deque()
         self._wake_is_due = False
-        self._closed = False
+        # Whether nobody is held any more, since the broker stops.
+        self.is_closed = False
 
     def __len__(self) -> int:
         return self._count
 
     def hold(self, pull: P) -> bool:
         """Hold a pull; False when it must be answered now."""
-        if self._closed or self._count >= self._held_max():
+        if self.is_closed or self._count >= self._held_max():
             return False
         number = next(self._numbers)
         self._held.setdefault((pull.topic, pull.queue_id), {})[number] = pull
@@ -131,7 +132,7 @@ class LongPolls(Generic[P]):
 
     def close(self) -> None:
         """Answer everybody, and hold nobody any more."""
-        self._closed = True
+        self.is_closed = True
         for queue in list(self._held):
             self._try_all(queue, is_last=True)
 

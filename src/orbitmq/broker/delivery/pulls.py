@@ -317,6 +317,13 @@ class Pulls:
             self._counters.found_pulls += 1
         else:
             self._counters.missed_pulls += 1
+            if self.long_polls.is_closed and asked.system_flag & _SUSPEND:
+                # Compat: told that there is nothing, a client asks again at once; what it sends
+                # while its connection closes is lost, and it waits 30 s for the answer. Refused,
+                # it pauses first, and then finds the connection closed.
+                return _write(
+                    pull, ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST] the broker is stopping"
+                )
         return encode_pull_reply(
             _code(pull, read),
             read.status.value,

@@ -281,7 +281,8 @@ class ClientInstance:
 
     def _route_changed(self, topic: str) -> None:
         for member in list(self._consumers.values()):
-            member.route_changed(topic)
+            if topic in member.topics():
+                member.route_changed(topic)
 
     async def _renew_routes(self) -> None:
         topics: set[str] = set()

@@ -79,10 +79,11 @@ class Heartbeats:
         await self._tasks.cancel()
 
     async def _send_after_connect(self, address: str) -> None:
-        if await self._send(address):
+        # A connection that breaks again at once is told of by whoever it was made for.
+        if await self._send(address, warning_level=logging.DEBUG):
             self._on_reconnect()
 
-    async def _send(self, address: str) -> bool:
+    async def _send(self, address: str, *, warning_level: int = logging.WARNING) -> bool:
         """Send one; False when it was not answered."""
         lock = self._locks.setdefault(address, asyncio.Lock())
         async with lock:
@@ -92,7 +93,7 @@ class Heartbeats:
                     address, Heartbeat(), body, timeout_ms=self._timeout_ms
                 )
             except OrbitError as error:
-                log.warning("heartbeat failed broker=%s reason=%s", address, error)
+                log.log(warning_level, "heartbeat failed broker=%s reason=%s", address, error)
                 return False
             self.broker_versions[address] = reply.version
             return True

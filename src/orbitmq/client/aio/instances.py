@@ -37,8 +37,17 @@ class _Entry:
 
 
 _entries: dict[tuple[asyncio.AbstractEventLoop, str], _Entry] = {}
-_guard: Final = threading.Lock()
+_guard = threading.Lock()
 _numbers: Final = itertools.count()
+
+
+def _begin_child() -> None:
+    """Take a new lock after a fork: whoever held the old one may not be here to give it back."""
+    global _guard  # noqa: PLW0603  # as the standard library does with its own
+    _guard = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_begin_child)
 
 
 def with_own_instance(options: O, clock: Clock) -> O:

@@ -11,6 +11,7 @@ from orbitmq.client.aio.instances import acquire, client_id_of, release, with_ow
 from orbitmq.client.options import ClientOptions
 from orbitmq.clock import ManualClock
 from orbitmq.errors import SettingsError, StateError
+from tests.unit.client.scripts import run_script
 
 OPTIONS = ClientOptions(namesrv="127.0.0.1:1", client_ip="10.0.0.1", instance_name="shared")
 
@@ -90,3 +91,28 @@ def test_each_loop_has_an_instance_of_its_own() -> None:
         return instance
 
     assert asyncio.run(leak()) is not asyncio.run(make())
+
+
+def test_a_child_does_not_wait_for_a_lock_that_a_thread_of_the_parent_held() -> None:
+    printed = run_script(
+        """
+        import asyncio
+        import os
+        from orbitmq.client.aio import instances
+        from orbitmq.client.options import ClientOptions
+
+        async def use_an_instance():
+            options = ClientOptions(namesrv="127.0.0.1:1", client_ip="127.0.0.1")
+            await instances.release(await instances.acquire(options))
+            print("works", flush=True)
+
+        instances._guard.acquire()
+        child = os.fork()
+        if child == 0:
+            asyncio.run(use_an_instance())
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        """
+    )
+
+    assert printed == "works\n"

@@ -1,0 +1,1 @@
+"""The blocking face of the clients, on one event loop in the background."""

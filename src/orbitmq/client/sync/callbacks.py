@@ -1,0 +1,84 @@
+"""Threads that run callbacks of blocking clients, so that none runs on the loop."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final, TypeVar
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_THREADS_MAX: Final = 4
+
+
+class Callbacks:
+    """Runs callbacks, a few at a time; its threads start with the first of them."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._guard = threading.Lock()
+        self._executor: ThreadPoolExecutor | None = None
+        self._stopped = False
+        self._here = threading.local()
+
+    def after(
+        self,
+        future: Future[T],
+        on_success: Callable[[T], object] | None,
+        on_failure: Callable[[BaseException], object] | None,
+    ) -> None:
+        """Call one of them once the future is done; none when it is cancelled."""
+        if on_success is not None or on_failure is not None:
+            future.add_done_callback(lambda done: self._submit(done, on_success, on_failure))
+
+    def stop(self) -> None:
+        """Run what waits, and end the threads; a callback that calls this is not waited for."""
+        with self._guard:
+            self._stopped = True
+            executor, self._executor = self._executor, None
+        if executor is not None:
+            executor.shutdown(wait=not getattr(self._here, "is_callback", False))
+
+    def _submit(
+        self,
+        done: Future[T],
+        on_success: Callable[[T], object] | None,
+        on_failure: Callable[[BaseException], object] | None,
+    ) -> None:
+        if done.cancelled():
+            return
+        with self._guard:
+            if not self._stopped:
+                if self._executor is None:
+                    self._executor = ThreadPoolExecutor(_THREADS_MAX, thread_name_prefix=self._name)
+                try:
+                    self._executor.submit(self._run, done, on_success, on_failure)
+                except RuntimeError:
+                    # The interpreter ends, and takes no more work for threads.
+                    pass
+                else:
+                    return
+        log.warning("callback came after the stop and was dropped client=%s", self._name)
+
+    def _run(
+        self,
+        done: Future[T],
+        on_success: Callable[[T], object] | None,
+        on_failure: Callable[[BaseException], object] | None,
+    ) -> None:
+        self._here.is_callback = True
+        error = done.exception()
+        try:
+            if error is None:
+                if on_success is not None:
+                    on_success(done.result())
+            elif on_failure is not None:
+                on_failure(error)
+            else:
+                log.warning("send failed, and there is no on_failure reason=%s", error)
+        except Exception:
+            log.exception("callback failed client=%s", self._name)

@@ -1,0 +1,23 @@
+"""Small programs run in a process of their own: forks and exits are not for the test's process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+SECONDS_MAX = 40
+
+
+def run_script(source: str, *arguments: str) -> str:
+    """Run a program with warnings as errors; return what it printed, or fail with its errors."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(source), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_MAX,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout

@@ -1,0 +1,353 @@
+"""The loop in the background: who shares it, who may wait for it, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import signal
+import threading
+from collections.abc import Iterator
+from concurrent.futures import CancelledError, Future
+
+import pytest
+
+from orbitmq.client.sync import background_loop
+from orbitmq.client.sync.background_loop import BackgroundLoop, acquire, release
+from orbitmq.errors import StateError
+from tests.unit.client.scripts import run_script
+
+WAIT_SECONDS = 20
+
+
+def _loop_threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name == "orbitmq-loop"]
+
+
+@pytest.fixture
+def loop() -> Iterator[BackgroundLoop]:
+    assert _loop_threads() == []
+    loop = acquire()
+    yield loop
+    release(loop)
+    assert _loop_threads() == []
+
+
+async def _answer(value: int) -> int:
+    await asyncio.wait_for(asyncio.get_running_loop().run_in_executor(None, int), WAIT_SECONDS)
+    return value
+
+
+async def _fail() -> None:
+    raise ValueError("from the loop")
+
+
+def test_a_call_gives_what_the_work_gives(loop: BackgroundLoop) -> None:
+    assert loop.call(_answer(7)) == 7
+
+
+def test_a_call_raises_what_the_work_raises(loop: BackgroundLoop) -> None:
+    with pytest.raises(ValueError, match="from the loop"):
+        loop.call(_fail())
+
+
+def test_all_share_one_loop_until_the_last_releases_it(loop: BackgroundLoop) -> None:
+    second = acquire()
+    assert second is loop
+    release(second)
+
+    assert loop.call(_answer(1)) == 1
+    assert len(_loop_threads()) == 1
+
+
+def test_after_the_last_release_there_is_a_new_loop() -> None:
+    first = acquire()
+    release(first)
+    second = acquire()
+
+    assert second is not first
+    assert second.call(_answer(2)) == 2
+    release(second)
+
+
+def test_many_threads_may_call_at_once(loop: BackgroundLoop) -> None:
+    results: list[int] = []
+
+    def call_often(number: int) -> None:
+        results.extend(loop.call(_answer(number)) for _ in range(20))
+
+    threads = [threading.Thread(target=call_often, args=(number,)) for number in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sorted(results) == sorted([*range(5)] * 20)
+
+
+def test_the_context_of_the_caller_goes_along(loop: BackgroundLoop) -> None:
+    variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable")
+    variable.set("of the caller")
+
+    async def read() -> str:
+        return variable.get()
+
+    assert loop.call(read()) == "of the caller"
+
+
+def test_a_call_from_the_loop_itself_is_refused(loop: BackgroundLoop) -> None:
+    async def call_again() -> int:
+        return loop.call(_answer(1))
+
+    with pytest.raises(StateError, match=r"would wait for itself \(use orbitmq.client.aio"):
+        loop.call(call_again())
+
+
+def test_a_running_loop_of_the_caller_does_not_matter(loop: BackgroundLoop) -> None:
+    async def main() -> int:
+        return loop.call(_answer(3))
+
+    assert asyncio.run(main()) == 3
+
+
+def test_whoever_is_interrupted_cancels_the_work(loop: BackgroundLoop) -> None:
+    began, cancelled = threading.Event(), threading.Event()
+    main_thread = threading.get_ident()
+
+    async def wait() -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    def interrupt() -> None:
+        began.wait(WAIT_SECONDS)
+        signal.pthread_kill(main_thread, signal.SIGINT)
+
+    # A shell starts what runs in the background with this signal ignored.
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            loop.call(wait())
+    finally:
+        signal.signal(signal.SIGINT, former)
+
+    thread.join()
+    assert cancelled.wait(WAIT_SECONDS)
+    assert loop.call(_answer(1)) == 1
+
+
+def test_a_call_that_waits_when_the_loop_ends_is_cancelled() -> None:
+    loop = acquire()
+    began = threading.Event()
+    raised: Future[None] = Future()
+
+    async def wait() -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    def call() -> None:
+        try:
+            loop.call(wait())
+        except StateError as error:
+            raised.set_exception(error)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    assert began.wait(WAIT_SECONDS)
+    release(loop)
+
+    thread.join()
+    with pytest.raises(StateError, match="the call was cancelled"):
+        raised.result(WAIT_SECONDS)
+
+
+def test_a_call_that_the_loop_never_began_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = acquire()
+    begun = threading.Semaphore(0)
+    # As if the loop took its last turn just before: what is asked of it comes too late.
+    monkeypatch.setattr(loop, "_on_loop", lambda _: begun.release())
+    raised: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            loop.call(_answer(1))
+        except StateError as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    begun.acquire()
+    future: Future[None] = loop.begin(asyncio.Future)
+    release(loop)
+
+    thread.join()
+    assert len(raised) == 1
+    assert future.cancelled()
+
+
+def test_calls_after_the_end_are_refused() -> None:
+    loop = acquire()
+    release(loop)
+
+    with pytest.raises(StateError, match=r"the client is stopped \(make a new one\)"):
+        loop.call(_answer(1))
+    with pytest.raises(StateError, match="the client is stopped"):
+        loop.begin(asyncio.Future)
+
+
+def test_a_loop_that_cannot_be_made_is_told_and_can_be_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail() -> asyncio.AbstractEventLoop:
+        raise OSError("too many open files")
+
+    monkeypatch.setattr(background_loop, "native_loop", fail)
+    with pytest.raises(OSError, match="too many open files"):
+        acquire()
+    monkeypatch.undo()
+
+    loop = acquire()
+    assert loop.call(_answer(1)) == 1
+    release(loop)
+
+
+# --- futures ------------------------------------------------------------------------------------
+
+
+def test_what_is_begun_gives_a_future_of_its_result(loop: BackgroundLoop) -> None:
+    future = loop.begin(lambda: asyncio.ensure_future(_answer(5)))
+
+    assert future.result(WAIT_SECONDS) == 5
+
+
+def test_what_is_begun_gives_a_future_of_its_error(loop: BackgroundLoop) -> None:
+    future = loop.begin(lambda: asyncio.ensure_future(_fail()))
+
+    with pytest.raises(ValueError, match="from the loop"):
+        future.result(WAIT_SECONDS)
+
+
+def test_what_cannot_be_begun_gives_its_error_through_the_future(loop: BackgroundLoop) -> None:
+    def start() -> asyncio.Future[None]:
+        raise ValueError("at once")
+
+    with pytest.raises(ValueError, match="at once"):
+        loop.begin(start).result(WAIT_SECONDS)
+
+
+def test_a_future_that_is_cancelled_cancels_the_work(loop: BackgroundLoop) -> None:
+    began, cancelled = threading.Event(), threading.Event()
+
+    async def wait() -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    future = loop.begin(lambda: asyncio.ensure_future(wait()))
+    assert began.wait(WAIT_SECONDS)
+
+    assert future.cancel()
+
+    assert cancelled.wait(WAIT_SECONDS)
+
+
+def test_work_that_is_cancelled_cancels_the_future(loop: BackgroundLoop) -> None:
+    def start() -> asyncio.Future[None]:
+        inner: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        inner.cancel()
+        return inner
+
+    with pytest.raises(CancelledError):
+        loop.begin(start).result(WAIT_SECONDS)
+
+
+# --- processes ----------------------------------------------------------------------------------
+
+
+def test_a_child_gets_a_loop_of_its_own_and_the_parent_keeps_its() -> None:
+    printed = run_script(
+        """
+        import os
+        from orbitmq.client.sync.background_loop import acquire, release
+        from orbitmq.errors import StateError
+
+        async def process_id():
+            return os.getpid()
+
+        loop = acquire()
+        assert loop.call(process_id()) == os.getpid()
+        child = os.fork()
+        if child == 0:
+            try:
+                loop.call(process_id())
+            except StateError as error:
+                print("child:", error, flush=True)
+            try:
+                loop.begin(None)
+            except StateError as error:
+                print("child:", error, flush=True)
+            release(loop)
+            own = acquire()
+            assert own is not loop
+            print("child works:", own.call(process_id()) == os.getpid(), flush=True)
+            release(own)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        print("parent works:", loop.call(process_id()) == os.getpid())
+        release(loop)
+        """
+    )
+
+    refused = (
+        "child: this client was made before the process forked, and works in the parent only "
+        "(make the client in the child process, after the fork)"
+    )
+    assert printed.splitlines() == [refused, refused, "child works: True", "parent works: True"]
+
+
+def test_clients_that_nobody_stopped_are_stopped_at_exit() -> None:
+    printed = run_script(
+        """
+        import asyncio
+        from orbitmq.client.sync.background_loop import acquire
+
+        async def stop():
+            print("stopped", flush=True)
+
+        async def other():
+            print("is stopped by its owner")
+
+        loop = acquire()
+        loop.stop_at_exit(stop)
+        loop.stop_at_exit(other)
+        loop.is_stopped(other)
+        """
+    )
+
+    assert printed == "stopped\n"
+
+
+def test_threads_that_still_run_at_exit_may_go_on_calling() -> None:
+    printed = run_script(
+        """
+        import threading
+        from orbitmq.client.sync.background_loop import acquire
+
+        async def answer(value):
+            return value
+
+        def work():
+            threading.main_thread().join()
+            print(sum(loop.call(answer(number)) for number in range(100)), flush=True)
+
+        loop = acquire()
+        threading.Thread(target=work).start()
+        """
+    )
+
+    assert printed == "4950\n"

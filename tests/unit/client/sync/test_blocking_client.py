@@ -1,0 +1,207 @@
+"""What all blocking clients do: start, stop, call, and say what they cannot do."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from orbitmq.client.sync.blocking_client import BlockingClient
+from orbitmq.errors import StateError
+from tests.unit.client.scripts import run_script
+
+
+class Echo:
+    """A client on asyncio that answers by itself."""
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+        self.fails_to_start = False
+
+    async def start(self) -> None:
+        self.steps.append("start")
+        if self.fails_to_start:
+            raise StateError("no name server")
+
+    async def stop(self) -> None:
+        self.steps.append("stop")
+
+    async def echo(self, value: int) -> int:
+        await asyncio.wait_for(asyncio.get_running_loop().run_in_executor(None, int), 20)
+        return value
+
+    def thread(self) -> str:
+        return threading.current_thread().name
+
+
+class BlockingEcho(BlockingClient[Echo]):
+    """Its blocking face."""
+
+    def __init__(self) -> None:
+        super().__init__(Echo(), what="echo")
+
+    @property
+    def inside(self) -> Echo:
+        return self._client
+
+    def echo(self, value: int) -> int:
+        return self._call(self._client.echo(value))
+
+    def thread(self) -> str:
+        return self._do(self._client.thread)
+
+    def stop_on_loop(self) -> None:
+        async def stop() -> None:
+            self.stop()
+
+        self._call(stop())
+
+
+def _loop_is_running() -> bool:
+    return any(thread.name == "orbitmq-loop" for thread in threading.enumerate())
+
+
+def test_a_client_starts_in_a_with_block_and_leaves_no_thread() -> None:
+    with BlockingEcho() as echo:
+        assert echo.echo(7) == 7
+        assert echo.thread() == "orbitmq-loop"
+
+    assert echo.inside.steps == ["start", "stop"]
+    assert not _loop_is_running()
+
+
+def test_what_does_not_wait_is_done_here_before_the_start() -> None:
+    assert BlockingEcho().thread() == threading.current_thread().name
+
+
+def test_a_call_before_the_start_is_refused() -> None:
+    with pytest.raises(StateError, match=r"the echo is not started \(call start\(\), or use it in"):
+        BlockingEcho().echo(1)
+
+
+def test_a_call_after_the_stop_is_refused() -> None:
+    with BlockingEcho() as echo:
+        pass
+
+    with pytest.raises(StateError, match=r"the echo is stopped \(make a new one\)"):
+        echo.echo(1)
+
+
+def test_stopping_twice_or_never_started_does_nothing() -> None:
+    BlockingEcho().stop()
+    echo = BlockingEcho()
+    echo.start()
+
+    echo.stop()
+    echo.stop()
+
+    assert echo.inside.steps == ["start", "stop"]
+
+
+def test_a_start_that_fails_leaves_no_thread() -> None:
+    echo = BlockingEcho()
+    echo.inside.fails_to_start = True
+
+    with pytest.raises(StateError, match="no name server"):
+        echo.start()
+
+    assert not _loop_is_running()
+
+
+def test_two_clients_share_the_loop() -> None:
+    with BlockingEcho() as first, BlockingEcho() as second:
+        assert first.echo(1) + second.echo(2) == 3
+        assert len([each for each in threading.enumerate() if each.name == "orbitmq-loop"]) == 1
+        first.stop()
+        assert second.echo(4) == 4
+
+    assert not _loop_is_running()
+
+
+def test_a_stop_on_the_loop_is_refused_and_changes_nothing() -> None:
+    with BlockingEcho() as echo:
+        with pytest.raises(StateError, match="would wait for itself"):
+            echo.stop_on_loop()
+
+        assert echo.echo(5) == 5
+
+
+FORKED = """
+    import os
+    from orbitmq.errors import StateError
+    from tests.unit.client.sync.test_blocking_client import BlockingEcho
+
+    started, unstarted = BlockingEcho(), BlockingEcho()
+    with started:
+        child = os.fork()
+        if child == 0:
+            for use in (lambda: started.echo(1), unstarted.start):
+                try:
+                    use()
+                except StateError as error:
+                    print("child:", error, flush=True)
+            started.stop()
+            with BlockingEcho() as own:
+                print("child works:", own.echo(1), flush=True)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        print("parent works:", started.echo(2))
+"""
+
+
+def test_a_client_of_the_parent_is_refused_in_a_child_and_one_of_its_own_works() -> None:
+    refused = (
+        "child: this client was made before the process forked, and works in the parent only "
+        "(make the client in the child process, after the fork)"
+    )
+
+    assert run_script(FORKED).splitlines() == [
+        refused,
+        refused,
+        "child works: 1",
+        "parent works: 2",
+    ]
+
+
+MULTIPROCESSING = """
+    import multiprocessing
+    import sys
+    from tests.unit.client.sync.test_blocking_client import BlockingEcho, echo_in_child
+
+    if __name__ == "__main__":
+        context = multiprocessing.get_context(sys.argv[1])
+        with BlockingEcho() as echo:
+            with context.Pool(2) as pool:
+                print(sorted(pool.map(echo_in_child, range(4))))
+            print(echo.echo(9))
+"""
+
+
+def echo_in_child(value: int) -> int:
+    """What a worker process does: make a client of its own."""
+    with BlockingEcho() as echo:
+        return echo.echo(value)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_clients_work_in_processes_of_multiprocessing(method: str) -> None:
+    assert run_script(MULTIPROCESSING, method).splitlines() == ["[0, 1, 2, 3]", "9"]
+
+
+def test_a_client_that_nobody_stopped_is_stopped_at_exit() -> None:
+    printed = run_script(
+        """
+        from tests.unit.client.sync.test_blocking_client import BlockingEcho, Echo
+
+        async def stop(self):
+            print("stopped", flush=True)
+
+        Echo.stop = stop
+        echo = BlockingEcho()
+        echo.start()
+        print(echo.echo(3))
+        """
+    )
+
+    assert printed.splitlines() == ["3", "stopped"]

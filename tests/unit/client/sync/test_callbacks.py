@@ -1,0 +1,143 @@
+"""Callbacks of blocking clients: in which thread, with what, and how they end."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from concurrent.futures import Future
+
+import pytest
+
+from orbitmq.client.sync.callbacks import Callbacks
+
+WAIT_SECONDS = 20
+
+
+def _threads() -> list[str]:
+    return [
+        thread.name for thread in threading.enumerate() if thread.name.startswith("orbitmq-test")
+    ]
+
+
+def test_success_is_called_in_a_thread_of_its_own() -> None:
+    callbacks = Callbacks("orbitmq-test")
+    seen: Future[tuple[int, str]] = Future()
+    future: Future[int] = Future()
+    callbacks.after(
+        future, lambda value: seen.set_result((value, threading.current_thread().name)), None
+    )
+
+    future.set_result(7)
+
+    value, thread = seen.result(WAIT_SECONDS)
+    assert value == 7
+    assert thread.startswith("orbitmq-test")
+    callbacks.stop()
+    assert _threads() == []
+
+
+def test_failure_is_called_with_the_error() -> None:
+    callbacks = Callbacks("orbitmq-test")
+    seen: Future[BaseException] = Future()
+    future: Future[int] = Future()
+    callbacks.after(future, None, seen.set_result)
+
+    future.set_exception(ValueError("why"))
+
+    assert str(seen.result(WAIT_SECONDS)) == "why"
+    callbacks.stop()
+
+
+def test_stop_runs_what_waits() -> None:
+    callbacks = Callbacks("orbitmq-test")
+    seen: list[int] = []
+    for number in range(100):
+        future: Future[int] = Future()
+        callbacks.after(future, seen.append, None)
+        future.set_result(number)
+
+    callbacks.stop()
+
+    assert sorted(seen) == [*range(100)]
+    assert _threads() == []
+
+
+def test_nothing_is_called_of_a_cancelled_future() -> None:
+    callbacks = Callbacks("orbitmq-test")
+    called: list[object] = []
+    future: Future[int] = Future()
+    callbacks.after(future, called.append, called.append)
+
+    future.cancel()
+    callbacks.stop()
+
+    assert called == []
+
+
+def test_without_callbacks_no_thread_starts() -> None:
+    callbacks = Callbacks("orbitmq-test")
+    future: Future[int] = Future()
+    callbacks.after(future, None, None)
+
+    future.set_result(1)
+
+    assert _threads() == []
+    callbacks.stop()
+
+
+def test_an_error_of_a_callback_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    callbacks = Callbacks("orbitmq-test")
+    future: Future[int] = Future()
+
+    def fail(_: int) -> None:
+        raise ValueError("in the callback")
+
+    callbacks.after(future, fail, None)
+    future.set_result(1)
+    callbacks.stop()
+
+    (record,) = caplog.records
+    assert record.getMessage() == "callback failed client=orbitmq-test"
+    assert record.levelno == logging.ERROR
+
+
+def test_a_failure_that_nobody_asks_for_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    callbacks = Callbacks("orbitmq-test")
+    future: Future[int] = Future()
+
+    callbacks.after(future, lambda _: None, None)
+    future.set_exception(ValueError("why"))
+    callbacks.stop()
+
+    assert caplog.messages == ["send failed, and there is no on_failure reason=why"]
+
+
+def test_a_callback_may_stop_its_client() -> None:
+    callbacks = Callbacks("orbitmq-test")
+    stopped: Future[None] = Future()
+    threads: list[threading.Thread] = []
+
+    def stop(_: int) -> None:
+        threads.append(threading.current_thread())
+        callbacks.stop()
+        stopped.set_result(None)
+
+    future: Future[int] = Future()
+    callbacks.after(future, stop, None)
+    future.set_result(1)
+
+    stopped.result(WAIT_SECONDS)
+    for thread in threads:
+        thread.join(WAIT_SECONDS)
+    assert _threads() == []
+
+
+def test_a_result_after_the_stop_is_told_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    callbacks = Callbacks("orbitmq-test")
+    future: Future[int] = Future()
+    callbacks.after(future, lambda _: None, None)
+    callbacks.stop()
+
+    future.set_result(1)
+
+    assert caplog.messages == ["callback came after the stop and was dropped client=orbitmq-test"]
