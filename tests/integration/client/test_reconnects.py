@@ -114,7 +114,14 @@ def held() -> Held:
 @pytest.mark.timeout(SECONDS_MAX)
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts open files in /proc")
 async def test_nothing_grows_with_the_number_of_reconnects() -> None:
-    async with running_fickle() as fickle, instance_of(fickle.address) as instance:
+    # What is done at intervals would connect too, and nobody ends those connections.
+    day_ms = 86_400_000
+    async with (
+        running_fickle() as fickle,
+        instance_of(
+            fickle.address, heartbeat_interval_ms=day_ms, route_interval_ms=day_ms
+        ) as instance,
+    ):
         consumer = NotingConsumer("g", ["T"])
         await instance.add_producer(NotingProducer("p", ["T"]))
         await instance.add_consumer(consumer)

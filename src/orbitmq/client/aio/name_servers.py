@@ -82,8 +82,9 @@ class NameServers:
             try:
                 return await self._rpc.call(address, header, body, timeout_ms=share_ms)
             except TransportError as error:
-                log.warning("name server does not answer address=%s reason=%s", address, error)
                 failures.append(error)
+                if len(failures) < len(order):
+                    log.warning("name server passed over address=%s reason=%s", address, error)
                 self._leave(address)
         raise NameServersUnreachableError(failures) from failures[-1]
 

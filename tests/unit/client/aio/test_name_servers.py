@@ -11,6 +11,7 @@ import pytest
 from orbitmq.client.aio.name_servers import NameServers
 from orbitmq.errors import NameServersUnreachableError, RouteNotFoundError, SettingsError
 from orbitmq.nameserver.app import NameServer, load_settings
+from orbitmq.protocol.requests.routing import GetClusterView
 from orbitmq.transport.rpc_client import RpcClient
 
 
@@ -88,3 +89,19 @@ async def test_the_chosen_one_stays_when_the_list_changes(rpc: RpcClient) -> Non
 async def test_an_empty_list_says_what_to_set(rpc: RpcClient) -> None:
     with pytest.raises(SettingsError, match="set namesrvAddr"):
         await NameServers([], rpc).cluster_view()
+
+
+async def test_silent_name_servers_share_the_time(rpc: RpcClient) -> None:
+    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    first, second = [await asyncio.start_server(hold, "127.0.0.1", 0) for _ in range(2)]
+    addresses = [f"127.0.0.1:{server.sockets[0].getsockname()[1]}" for server in (first, second)]
+    async with first, second:
+        with pytest.raises(NameServersUnreachableError) as unreachable:
+            await NameServers(addresses, rpc).ask(GetClusterView(), timeout_ms=300)
+
+        for address in addresses:
+            assert f"no answer from {address}" in str(unreachable.value)
+        await rpc.stop()
