@@ -140,11 +140,12 @@ class Preparing:
             batched.append(BatchedMessage(message.flag, message.body, properties.encode()))
         body = encode_batch(batched)
         check_batch_bytes(topic, len(body), body_bytes_max=self._body_bytes_max)
-        of_batch = f"{property_names.UNIQUE_ID}\x01{make_id()}\x02{_WAITS[first.wait_store_ok]}"
         return Outgoing(
             topic,
             body,
-            of_batch + self._of_all,
+            # Compat: no id for the batch itself; brokers of the 4.9 line append what is said here
+            # to each message, which would then have this id instead of its own.
+            _WAITS[first.wait_store_ok] + self._of_all,
             first.flag,
             0,
             ",".join(message_ids),

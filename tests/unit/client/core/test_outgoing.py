@@ -170,7 +170,8 @@ def test_a_batch_holds_each_message_with_its_properties() -> None:
         "INSTANCE_ID": "tenant",
     }
     assert decode_properties(second.properties)["UNIQ_KEY"] == second_id
-    assert set(_read(outgoing)) == {"UNIQ_KEY", "INSTANCE_ID"}
+    # An id of the batch would take the place of theirs at a broker of the 4.9 line.
+    assert set(_read(outgoing)) == {"INSTANCE_ID"}
 
 
 def test_a_batch_that_does_not_wait_says_so() -> None:
