@@ -16,14 +16,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from orbitmq.client.aio.group_views import GroupViews, MemberCalls, ReadingRoutes
 from orbitmq.client.aio.queue_locks import LockCalls, QueueLocks
 from orbitmq.client.core.allocation import allocation_name
 from orbitmq.client.core.assignment import NOTHING, GroupView, Holding, Membership, Plan, plan
-from orbitmq.clock import time_limit
 from orbitmq.errors import OrbitError
 from orbitmq.lifecycle import Periodic, RunOnce, cancelled
 from orbitmq.model.queues import MessageQueue
@@ -260,13 +258,15 @@ class Rebalancing:
 
     async def _give_up_all(self, timeout_ms: float) -> None:
         async with self._one_round:
-            with suppress(TimeoutError):
-                async with time_limit(self._clock, timeout_ms):
-                    while self._held:
-                        self._wake.clear()
-                        await self._drop(set(self._held))
-                        if self._held:
-                            await self._woken_within(UNBALANCED_MS)
+            end_ms = self._clock.monotonic_ms() + timeout_ms
+            while self._held:
+                self._wake.clear()
+                # Not under the time limit: what is finished is committed in any case.
+                await self._drop(set(self._held))
+                left_ms = end_ms - self._clock.monotonic_ms()
+                if not self._held or left_ms <= 0:
+                    break
+                await self._woken_within(min(left_ms, UNBALANCED_MS))
             if self._held:
                 log.warning(
                     "stopped before listeners ended group=%s queues=%d timeout_ms=%d",

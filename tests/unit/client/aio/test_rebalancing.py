@@ -442,3 +442,19 @@ async def test_a_stop_does_not_wait_for_ever_and_keeps_the_lock_of_what_runs_on(
 
     assert brokers.locks == {queue(0): "c1"}
     assert "stopped before listeners ended group=shippers queues=1 timeout_ms=10000" in caplog.text
+
+
+async def test_a_stop_without_time_to_wait_commits_all_the_same(
+    started: Start, clock: ManualClock, brokers: SimulatedBrokers
+) -> None:
+    client = started(ordered=True)
+    await clock.advance(0)
+    client.owner.busy = {queue(1)}
+    client.offsets.update(queue(0), 100)
+    client.offsets.update(queue(1), 101)
+
+    await client.rebalancing.stop(timeout_ms=0)
+
+    assert client.queue_ids == [1]
+    assert brokers.committed.items() >= {queue(0): 100, queue(1): 101}.items()
+    assert brokers.locks == {queue(1): "c1"}
