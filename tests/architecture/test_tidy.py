@@ -51,6 +51,7 @@ TESTED_ELSEWHERE = {
     "client/options.py": "a table; each option is tested where it has its effect",
     "client/aio/members.py": "Protocols without code",
     "client/aio/producer.py": "tests/integration/client sends with it to brokers",
+    "client/sync/producer.py": "tests/integration/client sends with it to brokers",
     "client/aio/send_targets.py": "tests/integration/client sends with it to brokers",
     "client/aio/sender.py": "tests/integration/client sends with it to brokers",
     "client/aio/sending.py": "tests/integration/client sends with it to brokers",

@@ -19,5 +19,5 @@ def run_script(source: str, *arguments: str) -> str:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
+    assert done.stderr == "", done.stderr
     return done.stdout

@@ -12,18 +12,37 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_THREADS_MAX: Final = 4
+_THREADS: Final = 4
 
 
 class Callbacks:
     """Runs callbacks, a few at a time; its threads start with the first of them."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, threads: int = _THREADS) -> None:
         self._name = name
+        self._threads = threads
         self._guard = threading.Lock()
         self._executor: ThreadPoolExecutor | None = None
         self._stopped = False
         self._here = threading.local()
+
+    def run(self, callback: Callable[[], object]) -> Future[None]:
+        """Call it in a thread; the future is done afterwards, whatever came of it."""
+        with self._guard:
+            if not self._stopped:
+                if self._executor is None:
+                    self._executor = ThreadPoolExecutor(
+                        self._threads, thread_name_prefix=self._name
+                    )
+                try:
+                    return self._executor.submit(self._run, callback)
+                except RuntimeError:
+                    # The interpreter ends, and takes no more work for threads.
+                    pass
+        log.warning("callback came after the stop and was dropped client=%s", self._name)
+        dropped: Future[None] = Future()
+        dropped.set_result(None)
+        return dropped
 
     def after(
         self,
@@ -32,8 +51,23 @@ class Callbacks:
         on_failure: Callable[[BaseException], object] | None,
     ) -> None:
         """Call one of them once the future is done; none when it is cancelled."""
+
+        def call() -> None:
+            error = future.exception()
+            if error is None:
+                if on_success is not None:
+                    on_success(future.result())
+            elif on_failure is not None:
+                on_failure(error)
+            else:
+                log.warning("send failed, and there is no on_failure reason=%s", error)
+
+        def run(_: object) -> None:
+            if not future.cancelled():
+                self.run(call)
+
         if on_success is not None or on_failure is not None:
-            future.add_done_callback(lambda done: self._submit(done, on_success, on_failure))
+            future.add_done_callback(run)
 
     def stop(self) -> None:
         """Run what waits, and end the threads; a callback that calls this is not waited for."""
@@ -43,42 +77,9 @@ class Callbacks:
         if executor is not None:
             executor.shutdown(wait=not getattr(self._here, "is_callback", False))
 
-    def _submit(
-        self,
-        done: Future[T],
-        on_success: Callable[[T], object] | None,
-        on_failure: Callable[[BaseException], object] | None,
-    ) -> None:
-        if done.cancelled():
-            return
-        with self._guard:
-            if not self._stopped:
-                if self._executor is None:
-                    self._executor = ThreadPoolExecutor(_THREADS_MAX, thread_name_prefix=self._name)
-                try:
-                    self._executor.submit(self._run, done, on_success, on_failure)
-                except RuntimeError:
-                    # The interpreter ends, and takes no more work for threads.
-                    pass
-                else:
-                    return
-        log.warning("callback came after the stop and was dropped client=%s", self._name)
-
-    def _run(
-        self,
-        done: Future[T],
-        on_success: Callable[[T], object] | None,
-        on_failure: Callable[[BaseException], object] | None,
-    ) -> None:
+    def _run(self, callback: Callable[[], object]) -> None:
         self._here.is_callback = True
-        error = done.exception()
         try:
-            if error is None:
-                if on_success is not None:
-                    on_success(done.result())
-            elif on_failure is not None:
-                on_failure(error)
-            else:
-                log.warning("send failed, and there is no on_failure reason=%s", error)
+            callback()
         except Exception:
             log.exception("callback failed client=%s", self._name)

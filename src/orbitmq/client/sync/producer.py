@@ -1,0 +1,150 @@
+"""The blocking producer: every form of send, from any thread.
+
+    with Producer("shop", namesrv="127.0.0.1:9876") as producer:
+        result = producer.send(Message("orders", b"one"))
+
+Hooks and selectors run on the event loop in the background: they must be quick, and cannot call
+blocking clients. Callbacks of `send_async` run in threads, and may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from orbitmq.client.aio.producer import Producer as AioProducer
+from orbitmq.client.sync.blocking_client import BlockingClient
+from orbitmq.client.sync.callbacks import Callbacks
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+    from typing import Unpack
+
+    from orbitmq.client.aio.producer import Messages, OnFailure, OnSuccess
+    from orbitmq.client.aio.send_hooks import CheckForbiddenHook, SendHook
+    from orbitmq.client.core.queue_selectors import Selector
+    from orbitmq.client.core.send_results import SendResult
+    from orbitmq.client.keywords import ProducerKeywords
+    from orbitmq.clock import Clock
+    from orbitmq.model.queues import MessageQueue
+    from orbitmq.transport.hooks import RpcHook
+
+
+class Producer(BlockingClient[AioProducer]):
+    """Sends messages; started once, stopped once, best in a `with` block."""
+
+    def __init__(
+        self,
+        group: str = "DEFAULT_PRODUCER",
+        *,
+        hooks: Sequence[SendHook | CheckForbiddenHook] = (),
+        rpc_hooks: Sequence[RpcHook] = (),
+        clock: Clock | None = None,
+        **options: Unpack[ProducerKeywords],
+    ) -> None:
+        """Make a producer; `start` connects it.
+
+        Args:
+            group: producers that send the same kind of messages.
+            hooks: see each send before and after it, or forbid it.
+            rpc_hooks: see each request to a server, and its answer.
+            clock: the time.
+            options: see `ProducerOptions`.
+        """
+        client = AioProducer(group, hooks=hooks, rpc_hooks=rpc_hooks, clock=clock, **options)
+        super().__init__(client, what=f"producer of group {group!r}")
+        self._callbacks = Callbacks("orbitmq-sent")
+
+    def stop(self) -> None:
+        """Let the sends under way and their callbacks end, then leave the brokers."""
+        try:
+            super().stop()
+        finally:
+            self._callbacks.stop()
+
+    def send(
+        self,
+        message: Messages,
+        *,
+        timeout_ms: float | None = None,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        argument: Any = None,
+    ) -> SendResult:
+        """Send a message, or a list of messages as one batch, and return where it was stored.
+
+        Args:
+            message: what to send; a list or tuple is sent as one batch, to one queue.
+            timeout_ms: time for all tries together; unless given, that of the producer.
+            queue: the queue to send to; one of `queues(topic)`.
+            selector: chooses the queue: a function of the queues, the message and `argument`.
+            argument: what the selector chooses by.
+
+        Raises:
+            SendError: no broker acknowledged it; the error lists what was tried.
+            MessageError: it cannot be sent as it is.
+            RouteNotFoundError: no broker has the topic.
+        """
+        return self._call(
+            self._client.send(
+                message, timeout_ms=timeout_ms, queue=queue, selector=selector, argument=argument
+            )
+        )
+
+    def send_async(
+        self,
+        message: Messages,
+        *,
+        on_success: OnSuccess | None = None,
+        on_failure: OnFailure | None = None,
+        timeout_ms: float | None = None,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        argument: Any = None,
+    ) -> Future[SendResult]:
+        """Begin to send, and return a future of the result at once; arguments as of `send`.
+
+        Failures of any kind come through the future, and to `on_failure` if it is given; the two
+        callbacks run in threads of the producer. What is added to the future itself runs on the
+        event loop, and must be quick.
+        """
+        future = self._running().begin(
+            lambda: self._client.send_async(
+                message, timeout_ms=timeout_ms, queue=queue, selector=selector, argument=argument
+            )
+        )
+        self._callbacks.after(future, on_success, on_failure)
+        return future
+
+    def send_oneway(
+        self,
+        message: Messages,
+        *,
+        timeout_ms: float | None = None,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        argument: Any = None,
+    ) -> None:
+        """Send without an answer, once; arguments as of `send`.
+
+        Returns when the request is on its way: it may still be lost, and nobody would tell.
+        """
+        self._call(
+            self._client.send_oneway(
+                message, timeout_ms=timeout_ms, queue=queue, selector=selector, argument=argument
+            )
+        )
+
+    def queues(self, topic: str) -> list[MessageQueue]:
+        """Give the queues of a topic that take messages."""
+        return self._call(self._client.queues(topic))
+
+    @property
+    def group(self) -> str:
+        """Its group, as brokers know it."""
+        return self._client.group
+
+    @property
+    def client_id(self) -> str:
+        """The id that brokers know this client by; only once it is started."""
+        return self._client.client_id

@@ -1,0 +1,204 @@
+"""Blocking clients against a real broker: sends, consumers, threads, and what is left at the end.
+
+The broker runs on the loop of the test, so everything that blocks runs in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import TypeVar
+
+import pytest
+
+from orbitmq.client import (
+    Message,
+    Producer,
+    SendResult,
+    SendStatus,
+)
+from orbitmq.client.keywords import ClientKeywords
+from orbitmq.errors import MessageError, OrbitError, StateError
+from tests.integration.client.conftest import Cluster
+
+WAIT_SECONDS = 20
+
+T = TypeVar("T")
+
+
+async def blocking(action: Callable[[], T]) -> T:
+    """Do in a thread what would keep the broker from answering."""
+    return await asyncio.wait_for(asyncio.to_thread(action), WAIT_SECONDS)
+
+
+def own_threads() -> list[str]:
+    return [each.name for each in threading.enumerate() if each.name.startswith("orbitmq-")]
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left() -> Iterator[None]:
+    assert own_threads() == []
+    yield
+    assert own_threads() == []
+
+
+# --- sends --------------------------------------------------------------------------------------
+
+
+async def test_every_form_of_send_is_answered(cluster: Cluster, topic: str) -> None:
+    await cluster.make_topic(topic, queues=2)
+
+    def work() -> None:
+        with Producer(namesrv=cluster.namesrv) as producer:
+            queues = producer.queues(topic)
+            assert len(queues) == 2
+            assert producer.send(Message(topic, b"plain")).status is SendStatus.OK
+            batch = producer.send([Message(topic, b"batch 1"), Message(topic, b"batch 2")])
+            assert len(batch.message_id.split(",")) == 2
+            to_queue = producer.send(Message(topic, b"queue"), queue=queues[1])
+            assert to_queue.queue == queues[1]
+            selected = producer.send(
+                Message(topic, b"selector"),
+                selector=lambda all_queues, _, number: all_queues[number],
+                argument=0,
+            )
+            assert selected.queue == queues[0]
+            later = producer.send_async(Message(topic, b"async")).result(WAIT_SECONDS)
+            assert later.status is SendStatus.OK
+            producer.send_oneway(Message(topic, b"oneway"))
+
+    await blocking(work)
+
+
+async def test_callbacks_run_in_threads_and_may_send_again(cluster: Cluster, topic: str) -> None:
+    await cluster.make_topic(topic)
+
+    def work() -> tuple[str, SendResult]:
+        done: Future[tuple[str, SendResult]] = Future()
+
+        with Producer(namesrv=cluster.namesrv) as producer:
+
+            def send_again(_: SendResult) -> None:
+                name = threading.current_thread().name
+                done.set_result((name, producer.send(Message(topic, b"again"))))
+
+            producer.send_async(Message(topic, b"first"), on_success=send_again)
+            return done.result(WAIT_SECONDS)
+
+    thread, result = await blocking(work)
+
+    assert thread.startswith("orbitmq-sent")
+    assert result.status is SendStatus.OK
+
+
+async def test_a_failure_comes_to_its_callback_and_through_the_future(cluster: Cluster) -> None:
+    def work() -> tuple[BaseException | None, BaseException]:
+        failed: Future[BaseException] = Future()
+        with Producer(namesrv=cluster.namesrv) as producer:
+            future = producer.send_async(Message("orders", b""), on_failure=failed.set_result)
+            return future.exception(WAIT_SECONDS), failed.result(WAIT_SECONDS)
+
+    through_future, to_callback = await blocking(work)
+
+    assert isinstance(through_future, MessageError)
+    assert to_callback is through_future
+
+
+async def test_stop_waits_for_the_callbacks_of_sends(cluster: Cluster, topic: str) -> None:
+    await cluster.make_topic(topic)
+    sent: list[SendResult] = []
+
+    def work() -> None:
+        with Producer(namesrv=cluster.namesrv) as producer:
+            for number in range(50):
+                producer.send_async(Message(topic, f"{number}"), on_success=sent.append)
+
+    await blocking(work)
+
+    assert len(sent) == 50
+
+
+async def test_many_threads_share_a_producer(cluster: Cluster, topic: str) -> None:
+    await cluster.make_topic(topic)
+    ids: list[str] = []
+
+    def work() -> None:
+        with Producer(namesrv=cluster.namesrv) as producer:
+
+            def send() -> None:
+                ids.extend(producer.send(Message(topic, b"x")).message_id for _ in range(20))
+
+            threads = [threading.Thread(target=send) for _ in range(5)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+
+    await blocking(work)
+
+    assert len(set(ids)) == 100
+
+
+async def test_small_messages_of_many_threads_go_in_batches(cluster: Cluster, topic: str) -> None:
+    await cluster.make_topic(topic, queues=1)
+
+    def work() -> list[SendResult]:
+        with Producer(namesrv=cluster.namesrv, accumulate=True) as producer:
+            futures = [producer.send_async(Message(topic, f"{n}")) for n in range(20)]
+            return [future.result(WAIT_SECONDS) for future in futures]
+
+    results = await blocking(work)
+
+    assert sorted(result.queue_offset for result in results) == [*range(20)]
+    assert len({result.message_id for result in results}) == 20
+
+
+# --- bad input ----------------------------------------------------------------------------------
+
+
+def test_a_producer_that_is_not_started_says_so() -> None:
+    producer = Producer("shop", namesrv="127.0.0.1:1")
+
+    with pytest.raises(StateError, match="the producer of group 'shop' is not started"):
+        producer.send(Message("orders", b"x"))
+    with pytest.raises(StateError, match="is not started"):
+        producer.send_async(Message("orders", b"x"))
+
+
+def test_a_name_server_that_is_not_there_is_told_in_time() -> None:
+    with (
+        Producer(namesrv="127.0.0.1:1") as producer,
+        pytest.raises(OrbitError, match=r"127\.0\.0\.1:1"),
+    ):
+        producer.send(Message("orders", b"x"), timeout_ms=10_000)
+
+
+async def test_a_hook_that_calls_a_blocking_client_is_told_so(cluster: Cluster, topic: str) -> None:
+    await cluster.make_topic(topic)
+
+    def work() -> None:
+        with Producer(namesrv=cluster.namesrv) as producer:
+
+            def select(queues: object, message: object, argument: object) -> object:
+                del queues, message, argument
+                return producer.queues(topic)[0]
+
+            with pytest.raises(StateError, match="would wait for itself"):
+                producer.send(Message(topic, b"x"), selector=select)  # type: ignore[arg-type]  # wrong use
+
+    await blocking(work)
+
+
+async def test_two_clients_of_one_name_share_an_instance(cluster: Cluster, topic: str) -> None:
+    await cluster.make_topic(topic)
+
+    def work() -> None:
+        options: ClientKeywords = {"namesrv": cluster.namesrv, "instance_name": "shared"}
+        with Producer("one", **options) as first, Producer("two", **options) as second:
+            assert first.client_id == second.client_id
+            first.stop()
+            second.send(Message(topic, b"x"))
+
+    await blocking(work)
