@@ -61,6 +61,9 @@ class OffsetStore(Protocol):
     def reset(self, queue: MessageQueue, offset: int) -> None:
         """Set an offset from outside; nothing moves it until the queue is removed."""
 
+    def disown(self, queue: MessageQueue) -> None:
+        """Keep nothing more of a queue that is another client's by now, until it is removed."""
+
     def remove(self, queue: MessageQueue) -> None:
         """Forget a queue that was given up."""
 
@@ -95,6 +98,10 @@ class _LedgerStore:
         """Set an offset from outside; nothing moves it until the queue is removed."""
         self._ledger.reset(queue, offset)
 
+    def disown(self, queue: MessageQueue) -> None:
+        """Keep nothing more of a queue that is another client's by now, until it is removed."""
+        self._ledger.disown(queue)
+
     def remove(self, queue: MessageQueue) -> None:
         """Forget a queue that was given up."""
         self._ledger.remove(queue)
@@ -127,7 +134,11 @@ class BrokerOffsets(_LedgerStore):
         if (cached := self._ledger.read(queue)) is not None:
             return cached
         committed = await self._calls.committed_offset(queue, self._group)
-        if committed is not None and queue not in self._ledger:
+        if committed == 0:
+            # Compat: of a young queue brokers say so when nothing is committed. Said back, it holds
+            # when the queue is no longer young.
+            self._ledger.update(queue, 0)
+        elif committed is not None and queue not in self._ledger:
             self._ledger.load(queue, committed)
         return committed
 

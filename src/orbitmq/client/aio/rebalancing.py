@@ -115,8 +115,6 @@ class Rebalancing:
         self._state = RunOnce(f"rebalancing of group {member.group!r}")
         self._held: set[MessageQueue] = set()
         self._leaving: set[MessageQueue] = set()
-        # Those of the leaving whose lock is with another client, who goes on from what he found.
-        self._lost: set[MessageQueue] = set()
         self._wake = asyncio.Event()
         self._one_round = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
@@ -180,7 +178,8 @@ class Rebalancing:
             self._on_lock(queue)
         for queue in lost & self._held:
             log.warning("queue lock lost group=%s queue=%s", self._member.group, queue)
-            self._lost.add(queue)
+            # The other client goes on from what was committed before.
+            self._offsets.disown(queue)
             self.renew(queue)
 
     async def _run(self) -> None:
@@ -248,13 +247,12 @@ class Rebalancing:
         self._leaving.update(queues)
         answers = await _all_done(map(self._owner.drop_queue, queues))
         gone = {queue for queue, is_gone in zip(queues, answers, strict=True) if is_gone}
-        await self._offsets.persist(set(queues) - self._lost)
+        await self._offsets.persist(queues)
         for queue in gone:
             self._offsets.remove(queue)
         await self._locks.unlock(gone)
         self._held -= gone
         self._leaving -= gone
-        self._lost -= gone
 
     async def _give_up_all(self, timeout_ms: float) -> None:
         async with self._one_round:

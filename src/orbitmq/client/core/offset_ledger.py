@@ -38,6 +38,7 @@ class OffsetLedger:
 
     def __init__(self) -> None:
         self._entries: dict[MessageQueue, _Entry] = {}
+        self._disowned: set[MessageQueue] = set()
 
     def __contains__(self, queue: MessageQueue) -> bool:
         return queue in self._entries
@@ -49,6 +50,7 @@ class OffsetLedger:
 
     def load(self, queue: MessageQueue, offset: int) -> None:
         """Take over the offset that the store has."""
+        self._disowned.discard(queue)
         self._entries[queue] = _Entry(offset, kept=offset)
 
     def record(self, queue: MessageQueue, window: CommittableWindow) -> None:
@@ -59,6 +61,8 @@ class OffsetLedger:
     def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = True) -> None:
         """Go on to an offset; a lower one counts only when asked for."""
         entry = self._entries.get(queue)
+        if queue in self._disowned:
+            return
         if entry is None:
             self._entries[queue] = _Entry(offset, kept=None)
         elif not entry.is_reset and (offset > entry.offset or not increase_only):
@@ -69,12 +73,20 @@ class OffsetLedger:
 
         That lasts until the queue is removed, and comes back with a new window.
         """
+        if queue in self._disowned:
+            return
         kept = self._entries[queue].kept if queue in self._entries else None
         self._entries[queue] = _Entry(offset, kept=kept, is_reset=True)
+
+    def disown(self, queue: MessageQueue) -> None:
+        """Keep nothing more of a queue that is another client's by now, until it is removed."""
+        self._entries.pop(queue, None)
+        self._disowned.add(queue)
 
     def remove(self, queue: MessageQueue) -> None:
         """Forget a queue that was given up."""
         self._entries.pop(queue, None)
+        self._disowned.discard(queue)
 
     def offsets(self, topic: str | None = None) -> dict[MessageQueue, int]:
         """The offsets of all queues, or of those of one topic."""

@@ -148,6 +148,30 @@ async def test_a_queue_that_is_refused_holds_up_no_other_and_is_told_of_once(
     assert caplog.text.count("offsets not committed") == 1
 
 
+async def test_that_a_young_queue_begins_at_0_is_committed(
+    at_brokers: BrokerOffsets, brokers: SimulatedBrokers
+) -> None:
+    brokers.committed[FIRST] = 0
+
+    assert await at_brokers.read(FIRST) == 0
+    await at_brokers.persist_all()
+
+    assert brokers.oneway_commits == [FIRST]
+
+
+async def test_nothing_is_kept_of_a_queue_that_is_another_clients(store: OffsetStore) -> None:
+    await store.load()
+    store.update(FIRST, 5)
+    await store.persist_all()
+
+    store.disown(FIRST)
+    store.update(FIRST, 6)
+    await store.persist([FIRST])
+    store.remove(FIRST)
+
+    assert await store.read(FIRST) == 5
+
+
 async def test_a_broker_that_cannot_be_asked_is_an_error(
     at_brokers: BrokerOffsets, brokers: SimulatedBrokers
 ) -> None:

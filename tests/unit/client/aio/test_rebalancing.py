@@ -357,10 +357,14 @@ async def test_a_lost_lock_ends_the_queue_without_a_commit_and_it_is_tried_again
 ) -> None:
     client = started(ordered=True)
     await clock.advance(1_000)
-    client.offsets.update(queue(1), 100)
+    client.owner.busy = {queue(1)}
     brokers.locks[queue(1)] = "c2"
 
     await clock.advance(19_000)
+    client.offsets.update(queue(1), 100)
+    await client.offsets.persist_all()
+    client.owner.busy.clear()
+    await clock.advance(1_100)
     assert client.queue_ids == [0, 2, 3]
     assert queue(1) not in brokers.committed
     assert "queue lock lost" in caplog.text

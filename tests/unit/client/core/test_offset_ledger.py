@@ -118,6 +118,25 @@ def test_a_dropped_window_says_nothing(ledger: OffsetLedger) -> None:
     assert FIRST not in ledger
 
 
+def test_a_queue_of_another_client_moves_no_more_until_it_comes_back(ledger: OffsetLedger) -> None:
+    ledger.update(FIRST, 5)
+
+    ledger.disown(FIRST)
+    ledger.update(FIRST, 6)
+    ledger.reset(FIRST, 1)
+    ledger.mark_unsure()
+    assert ledger.dirty() == ledger.offsets() == {}
+
+    ledger.load(FIRST, 9)
+    ledger.update(FIRST, 10)
+    assert ledger.dirty() == {FIRST: 10}
+
+    ledger.disown(FIRST)
+    ledger.remove(FIRST)
+    ledger.update(FIRST, 3)
+    assert ledger.dirty() == {FIRST: 3}
+
+
 def test_removed_queues_are_forgotten(ledger: OffsetLedger) -> None:
     ledger.update(FIRST, 5)
 
