@@ -109,9 +109,24 @@ class PushKeywords(MemberKeywords, total=False):
 class LitePullKeywords(MemberKeywords, total=False):
     """Keyword arguments of a lite pull consumer."""
 
+    auto_commit: bool
+    auto_commit_interval_ms: int
+    poll_timeout_ms: int
+    pull_batch_size: int
+    pull_threshold_for_queue: int
+    pull_threshold_size_for_queue: int
+    pull_threshold_for_all: int
+    pull_retry_ms: int
+    hold_ms: int
+    held_pull_timeout_ms: int
+
 
 class PullKeywords(ConsumerKeywords, total=False):
     """Keyword arguments of a pull consumer."""
+
+    pull_timeout_ms: int
+    hold_ms: int
+    held_pull_timeout_ms: int
 
 
 def options_of(

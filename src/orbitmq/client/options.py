@@ -425,9 +425,109 @@ class PushOptions(MemberOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LitePullOptions(MemberOptions):
-    """How a lite pull consumer fills its buffer."""
+    """How a lite pull consumer fills its buffer, and what it commits."""
+
+    auto_commit: bool = option(
+        True,
+        doc="Commit by itself what polls have returned, once a later poll says that it is done.",
+    )
+    auto_commit_interval_ms: int = option(
+        5_000,
+        low=1_000,
+        high=86_400_000,
+        java="autoCommitIntervalMillis",
+        doc="Pause between two of these commits.",
+    )
+    poll_timeout_ms: int = option(
+        5_000,
+        low=0,
+        high=86_400_000,
+        java="pollTimeoutMillis",
+        doc="Longest wait of a poll that names no time of its own.",
+    )
+    pull_batch_size: int = option(
+        32, low=1, high=1024, doc="Messages that a pull asks for, and a poll returns, at most."
+    )
+    pull_threshold_for_queue: int = option(
+        1_000,
+        low=1,
+        high=1_000_000,
+        doc="Messages of one queue that wait for a poll before no more are pulled.",
+    )
+    pull_threshold_size_for_queue: int = option(
+        100,
+        low=1,
+        high=4_096,
+        doc="Mebibytes of one queue that wait for a poll before no more are pulled.",
+    )
+    pull_threshold_for_all: int = option(
+        10_000,
+        low=1,
+        high=10_000_000,
+        doc="Messages of all queues that wait for a poll before no more are pulled.",
+    )
+    pull_retry_ms: int = option(
+        1_000,
+        low=1,
+        high=600_000,
+        java="pullTimeDelayMillsWhenException",
+        doc="Pause before a pull that failed is tried again.",
+    )
+    hold_ms: int = option(
+        20_000,
+        low=1,
+        high=600_000,
+        java="brokerSuspendMaxTimeMillis",
+        doc="How long a broker waits for a message before it answers that there is none.",
+    )
+    held_pull_timeout_ms: int = option(
+        30_000,
+        low=1,
+        high=600_000,
+        java="consumerTimeoutMillisWhenSuspend",
+        doc="Longest wait for the answer to such a pull; more than `hold_ms`.",
+    )
+
+    def __post_init__(self) -> None:
+        super(LitePullOptions, self).__post_init__()
+        check_hold(self.hold_ms, self.held_pull_timeout_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullOptions(ConsumerOptions):
     """How a pull consumer asks."""
+
+    pull_timeout_ms: int = option(
+        10_000,
+        low=1,
+        high=600_000,
+        java="consumerPullTimeoutMillis",
+        doc="Longest wait for the answer to a pull that is not held.",
+    )
+    hold_ms: int = option(
+        20_000,
+        low=1,
+        high=600_000,
+        java="brokerSuspendMaxTimeMillis",
+        doc="How long a broker waits for a message before it answers a held pull with none.",
+    )
+    held_pull_timeout_ms: int = option(
+        30_000,
+        low=1,
+        high=600_000,
+        java="consumerTimeoutMillisWhenSuspend",
+        doc="Longest wait for the answer to a held pull; more than `hold_ms`.",
+    )
+
+    def __post_init__(self) -> None:
+        super(PullOptions, self).__post_init__()
+        check_hold(self.hold_ms, self.held_pull_timeout_ms)
+
+
+def check_hold(hold_ms: int, held_pull_timeout_ms: int) -> None:
+    """Raise unless the client waits longer than it lets the broker wait."""
+    if held_pull_timeout_ms <= hold_ms:
+        raise SettingsError(
+            f"held_pull_timeout_ms {held_pull_timeout_ms} does not exceed hold_ms {hold_ms}",
+            hint="the client would give up before the broker answers",
+        )

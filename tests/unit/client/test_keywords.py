@@ -8,7 +8,12 @@ import pytest
 
 from orbitmq.client import keywords, options
 from orbitmq.client.keywords import options_of
-from orbitmq.client.options import ClientOptions, ProducerOptions
+from orbitmq.client.options import (
+    ClientOptions,
+    LitePullOptions,
+    ProducerOptions,
+    PullOptions,
+)
 from orbitmq.errors import OptionValueError, SettingsError, UnknownOptionError
 from orbitmq.settings import describe
 
@@ -76,3 +81,16 @@ def test_one_key_without_the_other_is_refused() -> None:
         options_of(ClientOptions, {"access_key": "ak"}, environment={})
     with pytest.raises(SettingsError, match="secret_key is set and access_key is not"):
         options_of(ClientOptions, {"secret_key": "sk"}, environment={})
+
+
+@pytest.mark.parametrize("kind", [LitePullOptions, PullOptions])
+def test_a_client_must_wait_longer_than_it_lets_the_broker_wait(
+    kind: type[LitePullOptions | PullOptions],
+) -> None:
+    with pytest.raises(SettingsError, match="held_pull_timeout_ms 20000 does not exceed hold_ms"):
+        options_of(kind, {"held_pull_timeout_ms": 20_000}, environment={})
+
+
+def test_what_every_client_checks_is_checked_for_pull_consumers_too() -> None:
+    with pytest.raises(SettingsError, match="access_key is set and secret_key is not"):
+        options_of(LitePullOptions, {"access_key": "me"}, environment={})
