@@ -16,13 +16,16 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from orbitmq.client.core.local_offsets import encode_offsets, find_offsets
+from orbitmq.client.core.local_offsets import encode_offsets, find_offsets, offsets_path
 from orbitmq.client.core.offset_ledger import CommittableWindow, OffsetLedger
 from orbitmq.disk import off_loop, replace_file
 from orbitmq.errors import LocalOffsetsError, OrbitError, TransportError
 from orbitmq.model.queues import MessageQueue, by_broker
+from orbitmq.model.subscriptions import BROADCASTING
 
 if TYPE_CHECKING:
+    from orbitmq.client.aio.client_instance import ClientInstance
+    from orbitmq.client.options import ConsumerOptions
     from orbitmq.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -72,6 +75,9 @@ class OffsetStore(Protocol):
 
     def offsets(self, topic: str | None = None) -> dict[MessageQueue, int]:
         """Give the offsets in memory, of one topic or of all."""
+
+    async def commit(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Set offsets, lower ones too, and keep them; raises when one cannot be kept."""
 
     async def persist(self, queues: Collection[MessageQueue]) -> None:
         """Keep the offsets of these queues, and be sure of it where that can be had."""
@@ -141,6 +147,22 @@ class BrokerOffsets(_LedgerStore):
         elif committed is not None and queue not in self._ledger:
             self._ledger.load(queue, committed)
         return committed
+
+    async def commit(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Set offsets, lower ones too; raises what a broker refuses, once all were asked."""
+        for queue, offset in offsets.items():
+            self._ledger.update(queue, offset, increase_only=False)
+        commits = (
+            self._calls.commit_offset(queue, self._group, offset, oneway=False)
+            for queue, offset in offsets.items()
+        )
+        outcomes = await asyncio.gather(*commits, return_exceptions=True)
+        for queue, outcome in zip(offsets, outcomes, strict=True):
+            if outcome is None:
+                self._ledger.mark_kept(queue, offsets[queue])
+        for outcome in outcomes:
+            if outcome is not None:
+                raise outcome
 
     async def persist(self, queues: Collection[MessageQueue]) -> None:
         """Commit the offsets of these queues and wait until the brokers have them."""
@@ -217,26 +239,47 @@ class LocalOffsets(_LedgerStore):
             self._ledger.load(queue, cached)
         return cached
 
+    async def commit(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Set offsets, lower ones too, and write them; raises when that fails."""
+        for queue, offset in offsets.items():
+            self._ledger.update(queue, offset, increase_only=False)
+        try:
+            await self._write(offsets.keys())
+        except OSError as error:
+            raise LocalOffsetsError(
+                f"cannot write {self._path}: {error.strerror}",
+                hint="its folder must be writable; another can be chosen",
+            ) from error
+
     async def persist(self, queues: Collection[MessageQueue]) -> None:
         """Write the offsets of these queues."""
-        await self._write(queues)
+        await self._try_to_write(queues)
 
     async def persist_all(self) -> None:
         """Write all offsets that have changed."""
-        await self._write(None)
+        await self._try_to_write(None)
+
+    async def _try_to_write(self, queues: Collection[MessageQueue] | None) -> None:
+        try:
+            await self._write(queues)
+        except (OSError, LocalOffsetsError) as error:
+            log.warning("offsets not written file=%s reason=%s", self._path, error)
 
     async def _write(self, queues: Collection[MessageQueue] | None) -> None:
         async with self._writing:
             dirty = self._ledger.dirty(queues)
             if not dirty:
                 return
-            try:
-                self._kept = await off_loop(_merge, self._path, dirty)
-            except (OSError, LocalOffsetsError) as error:
-                log.warning("offsets not written file=%s reason=%s", self._path, error)
-                return
+            self._kept = await off_loop(_merge, self._path, dirty)
             for queue, offset in dirty.items():
                 self._ledger.mark_kept(queue, offset)
+
+
+def offset_store_of(instance: ClientInstance, group: str, options: ConsumerOptions) -> OffsetStore:
+    """Make the store that a consumer's message model asks for."""
+    if options.message_model == BROADCASTING:
+        return LocalOffsets(offsets_path(options.local_offset_dir, instance.client_id, group))
+    return BrokerOffsets(group, instance.brokers, instance.clock)
 
 
 def _read(path: Path) -> dict[MessageQueue, int]:

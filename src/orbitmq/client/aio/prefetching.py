@@ -1,4 +1,4 @@
-"""Prefetching: fills the buffer of a pull consumer, with one pull under way for each queue.
+"""Prefetching: fills the buffer of a pull consumer, with one pull for each queue.
 
 Threads: one event loop.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from orbitmq.client.aio.brokers import PullStatus
-from orbitmq.errors import BusyError, OrbitError
+from orbitmq.errors import BusyError, OrbitError, TransportError
 from orbitmq.lifecycle import cancelled
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ class Prefetching:
         self._start_offset = start_offset
         self._clock = clock
         self._tasks: dict[MessageQueue, asyncio.Task[None]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
         # The last trouble of each queue, so that it is told once and not once a second.
         self._troubles: dict[MessageQueue, str] = {}
         self._stopped = False
@@ -78,9 +79,9 @@ class Prefetching:
         """Let queues be pulled that waited for room."""
         self._room.set()
 
-    def start(self, queue: MessageQueue) -> None:
-        """Pull a queue, from now on."""
-        self._buffer.add(queue)
+    def start(self, queue: MessageQueue, offset: int | None = None) -> None:
+        """Pull a queue from now on; from where the group begins, unless an offset is given."""
+        self._buffer.add(queue, offset)
         if queue not in self._tasks:
             self._begin(queue)
 
@@ -92,21 +93,23 @@ class Prefetching:
             if queue in self._buffer and queue not in self._tasks and not self._stopped:
                 self._begin(queue)
 
-    async def stop(self, queue: MessageQueue) -> None:
+    def drop(self, queue: MessageQueue) -> None:
         """Pull a queue no more, and forget what is buffered of it."""
         self._buffer.remove(queue)
         self._reads.forget(queue)
         self._troubles.pop(queue, None)
         task = self._tasks.pop(queue, None)
         if task is not None:
-            await cancelled(task)
-        self.room_made()
+            task.cancel()
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+        self._room.set()
 
     async def stop_all(self) -> None:
         """Pull nothing more; what is buffered stays."""
         self._stopped = True
         tasks, self._tasks = self._tasks, {}
-        for task in tasks.values():
+        for task in (*tasks.values(), *self._ending):
             await cancelled(task)
         self.wake()
 
@@ -126,6 +129,9 @@ class Prefetching:
                 pause_ms = await self._step(queue, wanted)
             except OrbitError as error:
                 self._tell(queue, error)
+                if isinstance(error, TransportError):
+                    # The broker that was suggested may be gone; the master knows another.
+                    self._reads.forget(queue)
                 pause_ms = _BUSY_PAUSE_MS if isinstance(error, BusyError) else self._pace.retry_ms
             except Exception:
                 # A fault of our own must not silently end the reading of a queue.
@@ -155,13 +161,16 @@ class Prefetching:
         )
         if is_current and result.messages:
             self._arrival.set()
-        return self._outside(queue, wanted.offset, result)
+        if is_current and result.status is PullStatus.OFFSET_ILLEGAL:
+            return self._moved(queue, wanted.offset, result)
+        return 0
 
-    def _outside(self, queue: MessageQueue, offset: int, result: PullResult) -> float:
-        if result.status is not PullStatus.OFFSET_ILLEGAL:
-            return 0
+    def _moved(self, queue: MessageQueue, offset: int, result: PullResult) -> float:
+        if result.min_offset <= offset <= result.max_offset:
+            # An operator has reset the group: what is buffered comes from before.
+            self._buffer.seek(queue, result.next_offset)
         log.warning(
-            "offset outside its queue topic=%s broker=%s queue=%d offset=%d min=%d max=%d next=%d",
+            "broker moves a consumer topic=%s broker=%s queue=%d offset=%d min=%d max=%d next=%d",
             queue.topic,
             queue.broker_name,
             queue.queue_id,

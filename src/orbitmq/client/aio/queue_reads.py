@@ -1,4 +1,4 @@
-"""One read of a queue: from which of its brokers, under which code, and what was asked for.
+"""One read of a queue: from which of its brokers, and under which code.
 
 Lite consumers of RocketMQ 5 pull under a code of their own, so that operators can tell them apart.
 Brokers of 4.9 do not know it: each is asked once, and under the older code from then on.

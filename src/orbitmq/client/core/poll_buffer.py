@@ -1,4 +1,4 @@
-"""Messages of a pull consumer between pull and poll: what is buffered, and what is done.
+"""Messages between pull and poll: what is buffered, handed out, and done.
 
 Of each queue three offsets are known, in this order:
 
@@ -84,10 +84,12 @@ class PollBuffer:
         """The queues that are read."""
         return list(self._queues)
 
-    def add(self, queue: MessageQueue) -> None:
-        """Read a queue too; `start_at` says from where on."""
+    def add(self, queue: MessageQueue, offset: int | None = None) -> None:
+        """Read a queue too, from an offset on, or from where `start_at` will say."""
         if queue not in self._queues:
-            self._queues[queue] = _BufferedQueue(self._next_generation())
+            known = self._queues[queue] = _BufferedQueue(self._next_generation())
+            if offset is not None:
+                known.place(offset)
 
     def remove(self, queue: MessageQueue) -> None:
         """Read a queue no more, and forget what is buffered of it."""

@@ -53,12 +53,13 @@ def answer(
     body: bytes = b"",
     code: int = ResponseCode.SUCCESS,
     suggested: int = 0,
+    min_offset: int = 0,
 ) -> Command:
     """Answer a pull."""
     header = PullReply(
         suggested_broker_id=Long(suggested),
         next_offset=Long(next_offset),
-        min_offset=Long(0),
+        min_offset=Long(min_offset),
         max_offset=Long(100),
     )
     return request.reply(header, code=code, body=body)
@@ -96,9 +97,13 @@ class ScriptedBroker:
             )
         )
 
-    def nothing(self, code: int, *, next_offset: int) -> None:
+    def nothing(self, code: int, *, next_offset: int, min_offset: int = 0) -> None:
         """Let the next pull find nothing."""
-        self.answers.put_nowait(lambda request: answer(request, next_offset=next_offset, code=code))
+        self.answers.put_nowait(
+            lambda request: answer(
+                request, next_offset=next_offset, code=code, min_offset=min_offset
+            )
+        )
 
     def fail(self, code: int, remark: str) -> None:
         """Let the next pull fail."""

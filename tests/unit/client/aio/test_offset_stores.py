@@ -54,6 +54,18 @@ async def test_an_offset_is_in_memory_before_it_is_kept(store: OffsetStore) -> N
     assert store.offsets("returns") == {}
 
 
+async def test_a_commit_is_kept_at_once_even_when_it_goes_back(store: OffsetStore) -> None:
+    await store.load()
+    store.update(FIRST, 5)
+
+    for offset in (7, 2):
+        await store.commit({FIRST: offset, SECOND: 1})
+
+        assert store.cached(FIRST) == offset
+        store.remove(FIRST)
+        assert await store.read(FIRST) == offset
+
+
 async def test_what_was_persisted_is_found_after_it_was_forgotten(store: OffsetStore) -> None:
     await store.load()
     store.update(FIRST, 5)
@@ -261,3 +273,26 @@ async def test_a_file_that_cannot_be_written_is_tried_again(
     path.rmdir()
     await store.persist_all()
     assert decode_offsets(path.read_bytes()) == {FIRST: 5}
+
+
+async def test_a_commit_that_fails_is_told_of_once_all_were_tried(
+    at_brokers: BrokerOffsets, brokers: SimulatedBrokers
+) -> None:
+    brokers.down.add("broker-a")
+
+    with pytest.raises(ConnectError):
+        await at_brokers.commit({FIRST: 5, ELSEWHERE: 6})
+
+    assert brokers.committed == {ELSEWHERE: 6}
+    brokers.down.clear()
+    await at_brokers.persist_all()
+    assert brokers.committed == {ELSEWHERE: 6, FIRST: 5}
+
+
+async def test_a_commit_to_a_file_that_cannot_be_written_is_an_error(path: Path) -> None:
+    store = LocalOffsets(path)
+    await store.load()
+    path.mkdir(parents=True)
+
+    with pytest.raises(LocalOffsetsError, match=r"cannot \w+ .*offsets\.json"):
+        await store.commit({FIRST: 5})

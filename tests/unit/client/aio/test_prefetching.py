@@ -136,8 +136,8 @@ async def test_a_queue_that_is_given_up_is_pulled_no_more() -> None:
         pulls.prefetching.start(QUEUE)
         await pulls.asked(2)
 
-        await pulls.prefetching.stop(QUEUE)
-        await pulls.prefetching.stop(QUEUE)
+        pulls.prefetching.drop(QUEUE)
+        pulls.prefetching.drop(QUEUE)
         await pulls.prefetching.restart(QUEUE)
         await settle()
 
@@ -245,3 +245,38 @@ async def test_whoever_waits_can_be_woken() -> None:
         pulls.prefetching.wake()
 
         await arrival
+
+
+async def test_a_queue_can_be_dropped_and_started_in_one_breath() -> None:
+    async with running() as pulls:
+        pulls.prefetching.start(QUEUE)
+        await pulls.asked(1)
+
+        pulls.prefetching.drop(QUEUE)
+        pulls.prefetching.start(QUEUE, 70)
+        await pulls.asked(2)
+
+        assert pulls.offsets_asked == [3, 70]
+
+
+async def test_a_reset_inside_the_queue_throws_away_what_is_buffered() -> None:
+    async with running() as pulls:
+        pulls.broker.found(3, 4)
+        pulls.broker.nothing(ResponseCode.PULL_OFFSET_MOVED, next_offset=1)
+        pulls.prefetching.start(QUEUE)
+        await pulls.asked(3)
+
+        assert pulls.taken() == []
+        assert pulls.offsets_asked == [3, 5, 1]
+        assert pulls.buffer.committable() == {QUEUE: 1}
+
+
+async def test_what_is_buffered_stays_when_older_messages_were_deleted() -> None:
+    async with running() as pulls:
+        pulls.broker.found(3, 4)
+        pulls.broker.nothing(ResponseCode.PULL_OFFSET_MOVED, next_offset=50, min_offset=50)
+        pulls.prefetching.start(QUEUE)
+        await pulls.asked(3)
+
+        assert pulls.taken() == [3, 4]
+        assert pulls.offsets_asked == [3, 5, 50]
