@@ -1,0 +1,168 @@
+"""Blocking clients in processes of their own: forks, pools, loops of others, exits.
+
+Each program prints what it saw; the broker runs on the loop of the test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.integration.client.conftest import Cluster
+from tests.unit.client.scripts import run_script
+
+
+async def _run(source: str, *arguments: str) -> list[str]:
+    return (await asyncio.to_thread(run_script, source, *arguments)).splitlines()
+
+
+async def test_after_the_stop_no_thread_and_no_socket_is_left(cluster: Cluster, topic: str) -> None:
+    await cluster.make_topic(topic)
+    printed = await _run(
+        """
+        import sys, threading
+        import psutil
+        from orbitmq.client import Message, Producer
+
+        namesrv, topic = sys.argv[1:]
+        process = psutil.Process()
+        for _ in range(3):
+            with Producer(namesrv=namesrv) as producer:
+                producer.send_async(Message(topic, b"x"), on_success=lambda _: None)
+                producer.send(Message(topic, bytes(100_000)))
+            print([each.name for each in threading.enumerate()], len(process.net_connections()))
+        descriptors = process.num_fds()
+        for _ in range(20):
+            with Producer(namesrv=namesrv) as producer:
+                producer.send(Message(topic, b"x"))
+        print("descriptors grown:", process.num_fds() - descriptors)
+        """,
+        cluster.namesrv,
+        topic,
+    )
+
+    assert printed == ["['MainThread'] 0"] * 3 + ["descriptors grown: 0"]
+
+
+async def test_a_forked_child_makes_its_own_client_and_the_parent_goes_on(
+    cluster: Cluster, topic: str
+) -> None:
+    await cluster.make_topic(topic)
+    printed = await _run(
+        """
+        import os, sys
+        from orbitmq.client import Message, Producer
+        from orbitmq.errors import StateError
+
+        namesrv, topic = sys.argv[1:]
+        with Producer(namesrv=namesrv) as producer:
+            producer.send(Message(topic, b"parent"))
+            for _ in range(3):
+                child = os.fork()
+                if child == 0:
+                    try:
+                        producer.send(Message(topic, b"no"))
+                    except StateError as error:
+                        assert "make the client in the child process" in str(error)
+                        print("refused", flush=True)
+                    with Producer(namesrv=namesrv) as own:
+                        print(own.send(Message(topic, b"child")).status.name, flush=True)
+                    # As a program that falls off its end inside the with block.
+                    sys.exit(0)
+                assert os.waitpid(child, 0)[1] == 0
+            print("parent", producer.send(Message(topic, b"parent")).status.name, flush=True)
+        """,
+        cluster.namesrv,
+        topic,
+    )
+
+    assert printed == ["refused", "OK"] * 3 + ["parent OK"]
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+async def test_workers_of_multiprocessing_send(cluster: Cluster, topic: str, method: str) -> None:
+    await cluster.make_topic(topic)
+    printed = await _run(
+        """
+        import multiprocessing, sys
+        from orbitmq.client import Message, Producer
+        from tests.integration.client.pool_work import send_one
+
+        if __name__ == "__main__":
+            namesrv, topic, method = sys.argv[1:]
+            context = multiprocessing.get_context(method)
+            with Producer(namesrv=namesrv) as producer:
+                producer.send(Message(topic, b"parent"))
+                with context.Pool(2) as pool:
+                    work = [(namesrv, Message(topic, f"{n}")) for n in range(4)]
+                    ids = pool.starmap(send_one, work)
+                print(len(set(ids)), producer.send(Message(topic, b"parent")).status.name)
+        """,
+        cluster.namesrv,
+        topic,
+        method,
+    )
+
+    assert printed == ["4 OK"]
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+async def test_a_program_with_a_loop_of_its_own_uses_blocking_clients(
+    cluster: Cluster, topic: str, loop: str
+) -> None:
+    await cluster.make_topic(topic)
+    printed = await _run(
+        """
+        import asyncio, sys
+        import uvloop
+        from orbitmq.client import Message, Producer
+        from orbitmq.client.aio import Producer as AioProducer
+
+        namesrv, topic, loop = sys.argv[1:]
+
+        async def handle(producer, aio_producer, number):
+            # A request handler: in the loop's own thread, in a pool, and without blocking.
+            producer.send(Message(topic, f"{number}"))
+            await asyncio.to_thread(producer.send, Message(topic, f"{number}"))
+            await asyncio.wrap_future(producer.send_async(Message(topic, f"{number}")))
+            await aio_producer.send(Message(topic, f"{number}"))
+            return number
+
+        async def main():
+            with Producer(namesrv=namesrv) as producer:
+                async with AioProducer(namesrv=namesrv) as aio_producer:
+                    calls = [handle(producer, aio_producer, number) for number in range(5)]
+                    print(sum(await asyncio.gather(*calls)))
+
+        factory = uvloop.new_event_loop if loop == "uvloop" else None
+        with asyncio.Runner(loop_factory=factory, debug=loop == "asyncio") as runner:
+            runner.run(main())
+        """,
+        cluster.namesrv,
+        topic,
+        loop,
+    )
+
+    assert printed == ["10"]
+
+
+async def test_a_program_that_forgets_to_stop_its_producer_ends_in_order(
+    cluster: Cluster, topic: str
+) -> None:
+    await cluster.make_topic(topic)
+    printed = await _run(
+        """
+        import sys
+        from orbitmq.client import Message, Producer
+
+        namesrv, topic = sys.argv[1:]
+        producer = Producer(namesrv=namesrv)
+        producer.start()
+        print(producer.send(Message(topic, b"x")).status.name)
+        """,
+        cluster.namesrv,
+        topic,
+    )
+
+    assert printed == ["OK"]
