@@ -1,0 +1,180 @@
+"""The blocking lite pull consumer: hands out messages when it is asked to.
+
+    with LitePullConsumer("billing", namesrv="127.0.0.1:9876") as consumer:
+        consumer.subscribe("orders", "paid || shipped")
+        for message in consumer:
+            print(message.body)
+
+It subscribes to topics, whose queues the members of a group share, or is assigned queues, and
+shares with nobody. Asking for more says that what was returned before is done.
+
+Threads: any may call it; one polls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from orbitmq.client.aio.lite_pull_consumer import LitePullConsumer as AioLitePullConsumer
+from orbitmq.client.core.allocation import averagely
+from orbitmq.client.sync.callbacks import Callbacks
+from orbitmq.client.sync.queue_lookups import QueueLookups
+from orbitmq.errors import StateError
+from orbitmq.model.subscriptions import EVERYTHING
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from orbitmq.client.aio.lite_pull_member import QueuesListener
+    from orbitmq.client.core.allocation import Allocation
+    from orbitmq.client.core.received_message import ReceivedMessage
+    from orbitmq.client.core.subscriptions import Expression
+    from orbitmq.client.keywords import LitePullKeywords
+    from orbitmq.clock import Clock
+    from orbitmq.model.queues import MessageQueue
+    from orbitmq.transport.hooks import RpcHook
+
+
+class LitePullConsumer(QueueLookups[AioLitePullConsumer]):
+    """Hands out messages of subscribed topics or assigned queues."""
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        allocation: Allocation = averagely,
+        on_assigned: QueuesListener | None = None,
+        rpc_hooks: Sequence[RpcHook] = (),
+        clock: Clock | None = None,
+        **options: Unpack[LitePullKeywords],
+    ) -> None:
+        """Make a consumer; `start` connects it.
+
+        Args:
+            group: the consumer group.
+            allocation: how the members of the group share the queues of a topic; all members
+                must have the same.
+            on_assigned: called with a topic and the queues of it that are this consumer's own,
+                each time these change; a plain function runs in a thread.
+            rpc_hooks: called before and after each request.
+            clock: where the time comes from.
+            options: see `LitePullOptions`.
+        """
+        self._callbacks = Callbacks("orbitmq-queues", threads=1)
+        client = AioLitePullConsumer(
+            group,
+            allocation=allocation,
+            on_assigned=self._in_thread(on_assigned) if on_assigned else None,
+            rpc_hooks=rpc_hooks,
+            clock=clock,
+            **options,
+        )
+        super().__init__(client, what=f"lite pull consumer of group {group!r}")
+
+    def stop(self) -> None:
+        """Commit what is done, if that is done at all by itself, and leave the group."""
+        try:
+            super().stop()
+        finally:
+            self._callbacks.stop()
+
+    # --- what to read ---------------------------------------------------------------------------
+
+    def subscribe(self, topic: str, expression: Expression = EVERYTHING) -> None:
+        """Share the messages of a topic with the other members of the group."""
+        self._do(lambda: self._client.subscribe(topic, expression))
+
+    def unsubscribe(self, topic: str) -> None:
+        """Read a topic no more."""
+        self._do(lambda: self._client.unsubscribe(topic))
+
+    def assign(self, queues: Iterable[MessageQueue], expression: Expression = EVERYTHING) -> None:
+        """Read these queues, whoever else reads them, and no others."""
+        chosen = list(queues)
+        self._do(lambda: self._client.assign(chosen, expression))
+
+    def assignment(self) -> list[MessageQueue]:
+        """List the queues that are read at present."""
+        return self._do(self._client.assignment)
+
+    def on_queues_changed(self, topic: str, listener: QueuesListener) -> None:
+        """Call a function with the queues of a topic whenever it has other ones than before."""
+        self._call(self._client.on_queues_changed(topic, self._in_thread(listener)))
+
+    # --- messages -------------------------------------------------------------------------------
+
+    def poll(
+        self, timeout_ms: int | None = None, *, max_messages: int | None = None
+    ) -> list[ReceivedMessage]:
+        """Return messages that are there, or wait for some; an empty list when the time is over.
+
+        What earlier polls returned counts as done from now on. Messages of a queue come in their
+        order; queues take turns.
+        """
+        return self._call(self._client.poll(timeout_ms, max_messages=max_messages))
+
+    def __iter__(self) -> Iterator[ReceivedMessage]:
+        """Return one message after the other, however long each takes; until it is stopped."""
+        self._running()
+        while True:
+            try:
+                messages = self.poll(max_messages=1)
+            except StateError:
+                if self._stopped:
+                    return
+                raise
+            yield from messages
+
+    # --- offsets --------------------------------------------------------------------------------
+
+    def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Go on reading a queue at an offset; no message from elsewhere is returned afterwards."""
+        self._call(self._client.seek(queue, offset))
+
+    def seek_to_begin(self, queue: MessageQueue) -> None:
+        """Go on with the oldest message of a queue."""
+        self._call(self._client.seek_to_begin(queue))
+
+    def seek_to_end(self, queue: MessageQueue) -> None:
+        """Go on with the next message that comes into a queue."""
+        self._call(self._client.seek_to_end(queue))
+
+    def position(self, queue: MessageQueue) -> int | None:
+        """Give the offset of the next message to be returned; None as long as it is not known."""
+        return self._do(lambda: self._client.position(queue))
+
+    def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
+        """Commit everything that was returned, or these offsets; returns once that is kept.
+
+        An offset is that of the first message that is not done.
+        """
+        self._call(self._client.commit(offsets))
+
+    def committed(self, queue: MessageQueue) -> int | None:
+        """Say how far the group has committed in a queue; None for not at all."""
+        return self._call(self._client.committed(queue))
+
+    # --- control --------------------------------------------------------------------------------
+
+    def pause(self, queues: Iterable[MessageQueue]) -> None:
+        """Return no more messages of these queues, and pull none, until they are resumed."""
+        chosen = list(queues)
+        self._do(lambda: self._client.pause(chosen))
+
+    def resume(self, queues: Iterable[MessageQueue]) -> None:
+        """Go on with queues that were paused."""
+        chosen = list(queues)
+        self._do(lambda: self._client.resume(chosen))
+
+    def _in_thread(self, listener: QueuesListener) -> QueuesListener:
+        """Call a plain function in a thread, and wait for it there."""
+        if inspect.iscoroutinefunction(listener):
+            return listener
+
+        async def call(topic: str, queues: list[MessageQueue]) -> None:
+            await asyncio.wrap_future(self._callbacks.run(lambda: listener(topic, queues)))
+
+        return call
