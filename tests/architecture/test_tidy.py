@@ -67,6 +67,7 @@ TESTED_ELSEWHERE = {
     "client/aio/lite_pull_member.py": "tests/integration/client polls a real broker with it",
     "client/aio/pull_consumer.py": "tests/integration/client pulls from a real broker with it",
     "client/aio/queue_lookups.py": "tests/integration/client asks a real broker each question",
+    "client/aio/consumption.py": "Protocols without code",
     "store/config.py": "a table; each option is tested where it has its effect",
     "nameserver/app.py": "tests/integration/nameserver starts it for every test",
     "nameserver/config.py": "a table; each option is tested where it has its effect",

@@ -1,0 +1,161 @@
+"""Async listeners, called on the loop: one task, or many when they wait.
+
+A task takes from the backlog until nothing is left. The next one is started only if something is
+left once the first gives way, that is, when the listener waits for something.
+
+Threads: one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from orbitmq.client.aio.listeners import Finished, ListenerCall, OnFinished, Run, Worker
+from orbitmq.client.core.consume_results import SUCCESS, Success
+from orbitmq.clock import settle
+
+if TYPE_CHECKING:
+    from orbitmq.client.core.received_message import ReceivedMessage
+
+log = logging.getLogger(__name__)
+
+# A task that never waits lets the others of the loop have their turn after this.
+_TURN_MS: Final = 5.0
+# How long a listener may go on after its cancellation.
+_CANCEL_SECONDS: Final = 1.0
+
+
+class ListenerTasks:
+    """Calls an async listener in up to `concurrency` tasks at a time."""
+
+    def __init__(
+        self,
+        call: ListenerCall,
+        *,
+        concurrency: int,
+        on_finished: OnFinished,
+        name: str,
+    ) -> None:
+        self._call = call
+        self._concurrency = concurrency
+        self._on_finished = on_finished
+        self._name = name
+        self._loop = asyncio.get_running_loop()
+        self._backlog: deque[Run] = deque()
+        self._finished: list[Finished] = []
+        self._told = False
+        self._spreading = False
+        self._workers: list[Worker] = []
+        self._stopping = False
+
+    @property
+    def concurrency(self) -> int:
+        """How many calls may be under way at a time."""
+        return self._concurrency
+
+    @concurrency.setter
+    def concurrency(self, concurrency: int) -> None:
+        self._concurrency = concurrency
+        self._spread_soon()
+
+    @property
+    def waiting(self) -> int:
+        """How many runs nobody has begun."""
+        return len(self._backlog)
+
+    @property
+    def workers(self) -> Sequence[Worker]:
+        """The workers there are."""
+        return self._workers
+
+    def submit(self, runs: Iterable[Run]) -> None:
+        """Have runs done, as soon as a task is free."""
+        if self._stopping:
+            return
+        self._backlog.extend(runs)
+        self._spread_soon()
+
+    async def stop(self, grace_ms: float) -> Sequence[Worker]:
+        """Begin no more calls, wait for those under way, then cancel them.
+
+        Returns the workers that were still in a call and had to be cancelled.
+        """
+        self._stopping = True
+        self._backlog.clear()
+        under_way = {worker.task for worker in self._workers if worker.task is not None}
+        if under_way:
+            await asyncio.wait(under_way, timeout=grace_ms / 1000)
+        left = tuple(worker for worker in self._workers if worker.run is not None)
+        still = {worker.task for worker in self._workers if worker.task is not None}
+        for task in still:
+            task.cancel()
+        if still:
+            await asyncio.wait(still, timeout=_CANCEL_SECONDS)
+        self._collect()
+        return left
+
+    def _spread_soon(self) -> None:
+        if self._backlog and not self._spreading:
+            self._spreading = True
+            self._loop.call_soon(self._spread)
+
+    def _spread(self) -> None:
+        """Start one task; the loop comes back here after its first step."""
+        if not self._backlog or self._stopping or len(self._workers) >= self._concurrency:
+            self._spreading = False
+            return
+        worker = Worker()
+        worker.task = self._loop.create_task(self._drain(worker), name=f"{self._name} listener")
+        self._workers.append(worker)
+        self._loop.call_soon(self._spread)
+
+    async def _drain(self, worker: Worker) -> None:
+        backlog, now_ms = self._backlog, self._call.now_ms
+        turn_ends_ms = now_ms() + _TURN_MS
+        try:
+            while backlog and len(self._workers) <= self._concurrency:
+                run = backlog.popleft()
+                for messages in run.batches:
+                    if self._stopping or not run.may_begin():
+                        break
+                    begun_ms = now_ms()
+                    if begun_ms > turn_ends_ms:
+                        await settle(1)
+                        turn_ends_ms = begun_ms + _TURN_MS
+                    if not await self._call_once(worker, run, messages, begun_ms):
+                        break
+                if run.tells_end:
+                    self._tell(Finished(run, [], SUCCESS, 0.0))
+        finally:
+            self._workers.remove(worker)
+            self._spread_soon()
+
+    async def _call_once(
+        self, worker: Worker, run: Run, messages: list[ReceivedMessage], begun_ms: float
+    ) -> bool:
+        worker.run, worker.messages, worker.begun_ms = run, messages, begun_ms
+        try:
+            finished = await self._call.awaited(run, messages)
+        finally:
+            worker.run = None
+        self._tell(finished)
+        return isinstance(finished.result, Success)
+
+    def _tell(self, finished: Finished) -> None:
+        self._finished.append(finished)
+        if not self._told:
+            self._told = True
+            self._loop.call_soon(self._collect)
+
+    def _collect(self) -> None:
+        self._told = False
+        finished, self._finished = self._finished, []
+        if finished:
+            try:
+                self._on_finished(finished)
+            except Exception:
+                log.exception("finished messages could not be taken note of")

@@ -1,0 +1,248 @@
+"""Plain listeners, called in threads: few if quick, many when they wait.
+
+Work goes into one backlog. A worker takes from it until nothing is left, so that a thousand quick
+messages cost one hand-over, not a thousand. Another worker is woken only when all that are awake
+have been in one call for a while: then the listener waits for something, and more of them help.
+
+    loop                                  threads
+    submit -> backlog, wake a worker  ->  take, call, put into `finished`; take, call, ...
+    collect <- call_soon_threadsafe   <-  ... when the backlog is empty, or a while has passed
+
+Threads: `_backlog` and `_finished` are deques that both sides use, without a lock (each operation
+is atomic); a `Worker` is written by its thread and read by the loop; all else belongs to the loop.
+Threads are daemons: a listener that hangs does not keep the process from ending.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Final
+
+from orbitmq.client.aio.listeners import Finished, ListenerCall, OnFinished, Run, Worker
+from orbitmq.client.core.consume_results import SUCCESS, Success
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+log = logging.getLogger(__name__)
+
+# A worker that is in one call for longer takes nothing more for now.
+QUICK_MS: Final = 1.0
+# The loop looks after the workers so often, and less and less often while nothing changes.
+_LOOK_MS: Final = 1.0
+_LOOK_MS_MAX: Final = 64.0
+_JOIN_SECONDS: Final = 0.2
+
+
+class ListenerThreads:
+    """Calls a plain listener in up to `concurrency` threads at a time."""
+
+    def __init__(
+        self,
+        call: ListenerCall,
+        *,
+        concurrency: int,
+        on_finished: OnFinished,
+        name: str,
+        executor: Executor | None = None,
+    ) -> None:
+        self._call = call
+        self._concurrency = concurrency
+        self._on_finished = on_finished
+        self._loop = asyncio.get_running_loop()
+        self._own_threads = _Threads(name) if executor is None else None
+        self._executor = executor
+        self._backlog: deque[Run] = deque()
+        self._finished: deque[Finished | Worker] = deque()
+        # Whether `_collect` is on its way, so that one call to the loop tells of many batches.
+        self._told = False
+        self._workers: list[Worker] = []
+        self._look: asyncio.TimerHandle | None = None
+        self._look_ms = _LOOK_MS
+        self._stopping = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def concurrency(self) -> int:
+        """How many calls may be under way at a time."""
+        return self._concurrency
+
+    @concurrency.setter
+    def concurrency(self, concurrency: int) -> None:
+        self._concurrency = concurrency
+        self._wake()
+
+    @property
+    def waiting(self) -> int:
+        """How many runs nobody has begun."""
+        return len(self._backlog)
+
+    @property
+    def workers(self) -> Sequence[Worker]:
+        """The workers that are awake."""
+        return self._workers
+
+    def submit(self, runs: Iterable[Run]) -> None:
+        """Have runs done, as soon as a worker is free."""
+        if self._stopping:
+            return
+        self._backlog.extend(runs)
+        self._look_ms = _LOOK_MS
+        self._wake()
+
+    async def stop(self, grace_ms: float) -> Sequence[Worker]:
+        """Begin no more calls, and wait for those under way; returns the workers still in one."""
+        self._stopping = True
+        self._backlog.clear()
+        try:
+            async with asyncio.timeout(grace_ms / 1000):
+                await self._idle.wait()
+        except TimeoutError:
+            pass
+        self._collect()
+        if self._look is not None:
+            self._look.cancel()
+            self._look = None
+        left = tuple(self._workers)
+        if self._own_threads is not None:
+            self._own_threads.end(len(left))
+        return left
+
+    # --- on the loop ----------------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        """Start workers if those that are awake cannot take what waits, and look again soon."""
+        if self._backlog and not self._stopping:
+            late_ms = self._call.now_ms() - QUICK_MS
+            awake = len(self._workers)
+            if all(
+                worker.run is not None and worker.begun_ms < late_ms for worker in self._workers
+            ):
+                # Twice as many each time: few when one is enough, all of them within a moment.
+                more = min(max(awake, 1), self._concurrency - awake, len(self._backlog))
+                for _ in range(more):
+                    self._start_worker()
+        if self._workers:
+            self._look_later()
+
+    def _start_worker(self) -> None:
+        worker = Worker()
+        self._workers.append(worker)
+        self._idle.clear()
+        if self._executor is not None:
+            self._executor.submit(self._drain, worker)
+        elif self._own_threads is not None:
+            self._own_threads.start(self._drain, worker, busy=len(self._workers))
+
+    def _look_later(self) -> None:
+        if self._look is not None:
+            if self._look_ms > _LOOK_MS:
+                return
+            self._look.cancel()
+        self._look = self._loop.call_later(self._look_ms / 1000, self._look_after)
+
+    def _look_after(self) -> None:
+        self._look = None
+        if self._finished:
+            self._look_ms = _LOOK_MS
+            self._collect()
+        else:
+            self._look_ms = min(self._look_ms * 2, _LOOK_MS_MAX)
+            self._wake()
+
+    def _collect(self) -> None:
+        """Take what the workers have finished, and tell of it."""
+        self._told = False
+        finished: list[Finished] = []
+        for _ in range(len(self._finished)):
+            item = self._finished.popleft()
+            if isinstance(item, Worker):
+                self._workers.remove(item)
+            else:
+                finished.append(item)
+        if finished:
+            try:
+                self._on_finished(finished)
+            except Exception:
+                log.exception("finished messages could not be taken note of")
+        self._wake()
+        if not self._workers:
+            self._idle.set()
+
+    # --- in a thread ----------------------------------------------------------------------------
+
+    def _drain(self, worker: Worker) -> None:
+        call, backlog = self._call, self._backlog
+        worker.thread_id = threading.get_ident()
+        told_ms = call.now_ms()
+        # With a lower concurrency than before, a worker ends although work is left.
+        while len(self._workers) <= self._concurrency:
+            try:
+                run = backlog.popleft()
+            except IndexError:
+                break
+            for messages in run.batches:
+                if self._stopping or not run.may_begin():
+                    break
+                worker.messages = messages
+                worker.begun_ms = call.now_ms()
+                worker.run = run
+                finished = call(run, messages)
+                worker.run = None
+                self._finished.append(finished)
+                if not isinstance(finished.result, Success):
+                    break
+            if run.tells_end:
+                self._finished.append(Finished(run, [], SUCCESS, 0.0))
+            now_ms = call.now_ms()
+            if now_ms - told_ms > QUICK_MS:
+                told_ms = now_ms
+                self._tell()
+        self._finished.append(worker)
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._told:
+            return
+        self._told = True
+        try:
+            self._loop.call_soon_threadsafe(self._collect)
+        except RuntimeError:
+            log.warning("the loop was closed before its consumer was stopped")
+
+
+class _Threads:
+    """Threads for one set of workers: made when there are too few, ended all at once."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+
+    def start(self, drain: Callable[[Worker], None], worker: Worker, *, busy: int) -> None:
+        self._jobs.put(lambda: drain(worker))
+        if busy > len(self._threads):
+            thread = threading.Thread(
+                target=self._serve, name=f"{self._name}-{len(self._threads) + 1}", daemon=True
+            )
+            self._threads.append(thread)
+            thread.start()
+
+    def end(self, stuck: int) -> None:
+        """End all threads; those that are stuck in a listener end when it returns."""
+        for _ in self._threads:
+            self._jobs.put(None)
+        if not stuck:
+            # They are about to end, so that the loop waits for no more than that.
+            for thread in self._threads:
+                thread.join(_JOIN_SECONDS)
+
+    def _serve(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()

@@ -1,0 +1,249 @@
+"""Listeners: what users write to get messages, and one call of it.
+
+A listener takes one message or a list of them, and is a plain function, which runs in a thread, or
+an async one, which runs on the loop. It returns nothing when the messages are done, or says
+otherwise (`consume_results.py`); what it raises means "not done".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+
+from orbitmq.client.aio.consume_hooks import (
+    CallOutcome,
+    ConsumeContext,
+    ConsumeHook,
+    tell_after,
+    tell_before,
+)
+from orbitmq.client.core.consume_results import (
+    RETRY_LATER,
+    SUCCESS,
+    SUSPEND,
+    ConsumeResult,
+    Success,
+    concurrent_result,
+    ordered_result,
+)
+from orbitmq.client.core.received_message import ReceivedMessage
+from orbitmq.errors import SettingsError
+
+if TYPE_CHECKING:
+    from orbitmq.client.aio.listener_failures import ListenerFailures
+    from orbitmq.client.core.inflight_window import InflightWindow
+    from orbitmq.clock import Clock
+    from orbitmq.model.queues import MessageQueue
+
+    Window = InflightWindow[ReceivedMessage]
+
+Returned = ConsumeResult | None
+OnMessage = Callable[[ReceivedMessage], Returned | Awaitable[Returned]]
+OnMessages = Callable[[list[ReceivedMessage]], Returned | Awaitable[Returned]]
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """What a user gave to be called: with one message or with a list, plain or async."""
+
+    function: Callable[..., object]
+    takes_lists: bool
+    is_async: bool
+
+
+def listener_of(on_message: OnMessage | None, on_messages: OnMessages | None) -> Listener:
+    """Take the one function of the two that was given."""
+    if (on_message is None) == (on_messages is None):
+        given = "both were" if on_message is not None else "none was"
+        raise SettingsError(
+            f"a push consumer takes one listener, and {given} given",
+            hint="give on_message=, called with one message, or on_messages=, with a list",
+        )
+    function = on_message if on_message is not None else on_messages
+    if not callable(function):
+        name = "on_message" if on_message is not None else "on_messages"
+        raise SettingsError(
+            f"{name} is {function!r}, which cannot be called", hint="give a function"
+        )
+    return Listener(function, on_messages is not None, _is_async(function))
+
+
+def _is_async(function: Callable[..., object]) -> bool:
+    while isinstance(function, partial):
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004 - an object whose call is async
+    )
+
+
+class Run:
+    """Messages of one queue for one worker, batch after batch, until one is not done.
+
+    The worker asks `may_begin` before each batch, from its own thread. Who wants to know when a
+    run has ended, done or not, gets a last `Finished` without messages.
+    """
+
+    __slots__ = ("batches", "may_begin", "queue", "tells_end", "window")
+
+    def __init__(
+        self,
+        queue: MessageQueue,
+        window: Window,
+        batches: Sequence[list[ReceivedMessage]],
+        may_begin: Callable[[], bool],
+        *,
+        tells_end: bool = False,
+    ) -> None:
+        self.queue = queue
+        self.window = window
+        self.batches = batches
+        self.may_begin = may_begin
+        self.tells_end = tells_end
+
+
+class Finished(NamedTuple):
+    """What came of one batch of a run; without messages: the run has ended."""
+
+    run: Run
+    messages: list[ReceivedMessage]
+    result: ConsumeResult
+    spent_ms: float
+
+
+class Worker:
+    """A thread or task that calls the listener, and what it is at."""
+
+    __slots__ = ("begun_ms", "messages", "run", "task", "thread_id")
+
+    def __init__(self) -> None:
+        self.run: Run | None = None
+        # Counts while there is a run.
+        self.messages: list[ReceivedMessage] = []
+        self.begun_ms = 0.0
+        self.thread_id: int | None = None
+        self.task: asyncio.Task[None] | None = None
+
+
+OnFinished = Callable[[Sequence[Finished]], None]
+
+
+class ListenerPool(Protocol):
+    """Calls a listener for many runs, some of them at a time."""
+
+    concurrency: int
+
+    @property
+    def waiting(self) -> int:
+        """How many runs nobody has begun."""
+
+    @property
+    def workers(self) -> Sequence[Worker]:
+        """The workers that are awake."""
+
+    def submit(self, runs: Iterable[Run]) -> None:
+        """Have runs done, as soon as a worker is free."""
+
+    async def stop(self, grace_ms: float) -> Sequence[Worker]:
+        """Begin no more calls, wait for those under way; returns the workers still in one."""
+
+
+class ListenerCall:
+    """Calls one listener with one batch, and reads what it says."""
+
+    def __init__(
+        self,
+        listener: Listener,
+        *,
+        group: str,
+        ordered: bool,
+        slow_ms: float,
+        failures: ListenerFailures,
+        hooks: Sequence[ConsumeHook],
+        clock: Clock,
+    ) -> None:
+        self.is_async = listener.is_async
+        self.ordered = ordered
+        self._function = listener.function
+        self._takes_lists = listener.takes_lists
+        self._read = ordered_result if ordered else concurrent_result
+        self._failed: ConsumeResult = SUSPEND if ordered else RETRY_LATER
+        self._group = group
+        self._slow_ms = slow_ms
+        self._failures = failures
+        self._hooks = tuple(hooks)
+        self._clock = clock
+
+    def __call__(self, run: Run, messages: list[ReceivedMessage]) -> Finished:
+        """Call a plain listener."""
+        context = self._before(run, messages) if self._hooks else None
+        begun_ms = self._clock.monotonic_ms()
+        error: BaseException | None = None
+        try:
+            returned = self._function(messages if self._takes_lists else messages[0])
+            result = SUCCESS if returned is None else self._read(returned)
+        except BaseException as raised:  # noqa: BLE001 - whatever a listener raises
+            result, error = self._failed, raised
+        return self._after(run, messages, context, result, begun_ms, error)
+
+    async def awaited(self, run: Run, messages: list[ReceivedMessage]) -> Finished:
+        """Call an async listener; only the cancellation of the caller goes through."""
+        context = self._before(run, messages) if self._hooks else None
+        begun_ms = self._clock.monotonic_ms()
+        error: BaseException | None = None
+        try:
+            called = self._function(messages if self._takes_lists else messages[0])
+            returned = await cast("Awaitable[object]", called)
+            result = SUCCESS if returned is None else self._read(returned)
+        except asyncio.CancelledError as raised:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            # Something inside the listener was cancelled, not the listener.
+            result, error = self._failed, raised
+        except (KeyboardInterrupt, SystemExit):
+            # They end the loop, as they do from any other task of it.
+            raise
+        except BaseException as raised:  # noqa: BLE001 - whatever a listener raises
+            result, error = self._failed, raised
+        return self._after(run, messages, context, result, begun_ms, error)
+
+    def now_ms(self) -> float:
+        """The time that `Worker.begun_ms` is in."""
+        return self._clock.monotonic_ms()
+
+    def _before(self, run: Run, messages: list[ReceivedMessage]) -> ConsumeContext:
+        context = ConsumeContext(
+            group=self._group, queue=run.queue, messages=messages, ordered=self.ordered
+        )
+        tell_before(self._hooks, context)
+        return context
+
+    def _after(
+        self,
+        run: Run,
+        messages: list[ReceivedMessage],
+        context: ConsumeContext | None,
+        result: ConsumeResult,
+        begun_ms: float,
+        error: BaseException | None,
+    ) -> Finished:
+        spent_ms = self._clock.monotonic_ms() - begun_ms
+        if error is not None:
+            self._failures.add(error, messages[0])
+        if context is not None:
+            context.result = result
+            context.spent_ms = spent_ms
+            context.outcome = self._outcome(result, spent_ms, raised=error is not None)
+            tell_after(self._hooks, context)
+        return Finished(run, messages, result, spent_ms)
+
+    def _outcome(self, result: ConsumeResult, spent_ms: float, *, raised: bool) -> CallOutcome:
+        if raised:
+            return CallOutcome.RAISED
+        if spent_ms >= self._slow_ms:
+            return CallOutcome.TOO_SLOW
+        return CallOutcome.SUCCESS if isinstance(result, Success) else CallOutcome.FAILED

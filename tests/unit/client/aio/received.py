@@ -1,0 +1,80 @@
+"""Messages to give to listeners, without a broker."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from orbitmq.client.aio.listener_failures import ListenerFailures
+from orbitmq.client.aio.listeners import Finished, Listener, ListenerCall, Run
+from orbitmq.client.core.inflight_window import InflightWindow
+from orbitmq.client.core.received_message import ReceivedMessage, received_messages
+from orbitmq.clock import Clock, ManualClock, SystemClock
+from orbitmq.model.queues import MessageQueue
+from orbitmq.record.properties import encode_properties
+from tests.unit.record.sample_records import KNOWN
+
+QUEUE = MessageQueue(broker_name="broker-a", queue_id=1, topic="orders")
+
+Window = InflightWindow[ReceivedMessage]
+
+
+def received(
+    offset: int,
+    body: bytes = b"a body",
+    *,
+    topic: str = "orders",
+    properties: dict[str, str] | None = None,
+    reconsume_times: int = 0,
+) -> ReceivedMessage:
+    """Make a message as it comes from a broker."""
+    sample = replace(
+        KNOWN,
+        topic=topic.encode(),
+        queue_id=QUEUE.queue_id,
+        queue_offset=offset,
+        physical_offset=offset * 1000,
+        body=body,
+        properties=encode_properties({"UNIQ_KEY": f"id-{offset}"} | (properties or {})),
+        reconsume_times=reconsume_times,
+    )
+    (message,) = received_messages(sample.encode(), QUEUE.broker_name)
+    return message
+
+
+def several(first: int, count: int) -> list[ReceivedMessage]:
+    """Make messages one after the other in their queue."""
+    return [received(offset) for offset in range(first, first + count)]
+
+
+def run_of(
+    *batches: list[ReceivedMessage], window: Window | None = None, tells_end: bool = False
+) -> Run:
+    """Make a run that may always begin."""
+    window = window or InflightWindow(0, ManualClock())
+    return Run(QUEUE, window, batches, lambda: not window.dropped, tells_end=tells_end)
+
+
+def call_of(
+    listener: Listener,
+    *,
+    ordered: bool = False,
+    clock: Clock | None = None,
+    slow_ms: float = 60_000,
+    hooks: tuple[object, ...] = (),
+) -> ListenerCall:
+    """Make what calls a listener."""
+    clock = clock or SystemClock()
+    return ListenerCall(
+        listener,
+        group="billing",
+        ordered=ordered,
+        slow_ms=slow_ms,
+        failures=ListenerFailures("billing", clock),
+        hooks=hooks,  # type: ignore[arg-type]  # tests give hooks with the methods they need
+        clock=clock,
+    )
+
+
+def offsets_of(finished: list[Finished]) -> list[int]:
+    """The offsets of all messages that were finished, in the order of the calls."""
+    return [message.queue_offset for item in finished for message in item.messages]
