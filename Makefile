@@ -5,11 +5,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 INTEROP ?=
+# How many files of tests run at a time: more than there are cores, since many of them wait.
+WORKERS ?= 3
 # Where crash tests make their stores: in memory if possible, since they simulate the disk.
 SHARED_MEMORY := $(firstword $(wildcard /dev/shm) /tmp)
 # What the compiled forms of the hot path are made of.
 COMPILED := src/orbitmq/record/native.py src/orbitmq/store/appender.py src/orbitmq/store/key_table_native.py \
 	src/orbitmq/protocol/plain_batches_native.py src/orbitmq/protocol/plain_sends_native.py $(wildcard src/orbitmq/*/*.pxd)
+
+# A file stays whole, and files are begun in the order in which they were collected.
+SIDE_BY_SIDE := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 export INTEROP
 
@@ -31,10 +36,10 @@ demo: setup  ## Show what works, on one screen
 	@$(BIN)/python examples/demo.py
 
 test: setup  ## Run the tests; INTEROP=1 adds official RocketMQ and its clients
-	$(BIN)/pytest
+	$(BIN)/pytest $(SIDE_BY_SIDE)
 
 interop: setup  ## Run only the tests against official RocketMQ and its clients
-	INTEROP=1 $(BIN)/pytest -m interop
+	INTEROP=1 $(BIN)/pytest $(SIDE_BY_SIDE) -m interop
 
 check: setup  ## Format, lint, types, layers, spelling, generated docs
 	$(BIN)/ruff format --check .

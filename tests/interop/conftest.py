@@ -1,25 +1,17 @@
-"""Fixtures and switches of the interop suite: official peers, started once where sharing is safe.
-
-Environment:
-    INTEROP=1             run the suite; a missing tool then fails it
-    ORBITMQ_NO_INTEROP=1  leave the suite out
-    ORBITMQ_NO_GO=1       leave the Go client out
-"""
+"""Fixtures of the interop suite: official peers, started once where sharing is safe."""
 
 from __future__ import annotations
 
 import itertools
-import os
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.interop import building, processes
+from tests.interop import building
 from tests.interop.drivers import Driver, GoDriver, JavaDriver
 from tests.interop.exchanges import Exchange, MakeExchange
-from tests.interop.matrix import Matrix
 from tests.interop.official import OfficialBroker, OfficialNameServer
 from tests.interop.ours import OrbitBroker, OrbitNameServer
 from tests.interop.peers import (
@@ -31,128 +23,11 @@ from tests.interop.peers import (
     REFERENCE_LINE,
     NameServer,
     OurCluster,
-    Peer,
     StartBroker,
     StartNameServer,
     StartOurCluster,
 )
-
-TEST_TIMEOUT_S = 180
-
-MATRIX = pytest.StashKey[Matrix]()
-WHOLE_SUITE = pytest.StashKey[bool]()
-BUILD_FAILURE = pytest.StashKey[building.BuildError]()
-LEFT_OUT = pytest.StashKey[str]()
-
-
-def _is_set(name: str) -> bool:
-    return os.environ.get(name, "") not in {"", "0"}
-
-
-# --- What runs ---------------------------------------------------------------------------------
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "scenario(fixture, name): a row of the interop matrix")
-    config.stash[MATRIX] = Matrix()
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    interop = [item for item in items if item.get_closest_marker("interop")]
-    if not interop:
-        return
-    by_marker = "interop" in config.option.markexpr.replace("not interop", "")
-    reason = None
-    if _is_set("ORBITMQ_NO_INTEROP"):
-        reason = "ORBITMQ_NO_INTEROP is set"
-    elif not _is_set("INTEROP") and not by_marker:
-        reason = "set INTEROP=1"
-    if reason is not None:
-        config.stash[LEFT_OUT] = reason
-        _deselect(config, items, interop)
-        return
-
-    config.stash[WHOLE_SUITE] = _is_set("INTEROP") and _is_whole_suite(config, interop)
-    for item in interop:
-        config.stash[MATRIX].add(item)
-        if item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(TEST_TIMEOUT_S))
-    if _is_set("ORBITMQ_NO_GO"):
-        _deselect(config, items, [item for item in interop if _uses_go(item)])
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Build here, where no time limit of a single test runs."""
-    interop = [item for item in session.items if item.get_closest_marker("interop")]
-    if not interop or session.config.option.collectonly:
-        return
-    try:
-        building.build_java()
-        if any(_uses_go(item) for item in interop):
-            building.build_go()
-    except building.BuildError as failure:
-        session.config.stash[BUILD_FAILURE] = failure
-
-
-def _deselect(config: pytest.Config, items: list[pytest.Item], unwanted: list[pytest.Item]) -> None:
-    items[:] = [item for item in items if item not in unwanted]
-    config.hook.pytest_deselected(items=unwanted)
-
-
-def _uses_go(item: pytest.Item) -> bool:
-    params = item.callspec.params if hasattr(item, "callspec") else {}
-    return any(isinstance(value, Peer) and value.kind == "go" for value in params.values())
-
-
-def _is_whole_suite(config: pytest.Config, interop: list[pytest.Item]) -> bool:
-    narrowed = config.option.keyword or config.option.lf or any("::" in arg for arg in config.args)
-    files = set(Path(__file__).parent.glob("test_*.py"))
-    return not narrowed and files <= {item.path for item in interop}
-
-
-# --- What is said at the end -------------------------------------------------------------------
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item,
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    report = yield
-    if item.get_closest_marker("interop"):
-        item.config.stash[MATRIX].record(report)
-        if report.failed:
-            report.sections.extend((process.name, process.tail()) for process in processes.alive())
-    return report
-
-
-def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    if exitstatus == pytest.ExitCode.OK and _shortfalls(session.config):
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, config: pytest.Config
-) -> None:
-    if LEFT_OUT in config.stash:
-        terminalreporter.write_line(f"interop: not run, {config.stash[LEFT_OUT]}")
-    rows = config.stash[MATRIX].rows()
-    if rows and not config.option.collectonly:
-        terminalreporter.section("interop matrix")
-        for row in rows:
-            terminalreporter.write_line(row)
-    for shortfall in _shortfalls(config):
-        terminalreporter.write_line(f"interop: {shortfall}", red=True)
-
-
-def _shortfalls(config: pytest.Config) -> list[str]:
-    if not config.stash.get(WHOLE_SUITE, False):
-        return []
-    without = {"go"} if _is_set("ORBITMQ_NO_GO") else set()
-    return config.stash[MATRIX].shortfalls(without=without)
-
-
-# --- Peers -------------------------------------------------------------------------------------
+from tests.interop.suite import BUILD_FAILURE
 
 
 @pytest.fixture(scope="session")

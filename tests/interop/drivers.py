@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -121,11 +121,7 @@ class Driver:
         answered: Future[dict[str, Any]] = Future()
         number = next(self._ids)
         self._waiting[number] = answered
-        with self._writing:
-            self.process.stdin.write(
-                json.dumps({"id": number, "scenario": scenario, "args": args}) + "\n"
-            )
-            self.process.stdin.flush()
+        self._order(number, scenario, args)
         try:
             answer = answered.result(call_timeout_s)
         except TimeoutError:
@@ -248,6 +244,20 @@ class Driver:
     def close_producer(self, producer: str) -> None:
         """Shut an open producer down."""
         self.call("close_producer", producer=producer)
+
+    def close_later(self, *, consumers: Iterable[str] = (), producers: Iterable[str] = ()) -> None:
+        """Have clients shut down without waiting for it: RocketMQ 5's take three seconds each."""
+        for consumer in consumers:
+            self._order(next(self._ids), "close_consumer", {"consumer": consumer})
+        for producer in producers:
+            self._order(next(self._ids), "close_producer", {"producer": producer})
+
+    def _order(self, number: int, scenario: str, args: Mapping[str, object]) -> None:
+        with self._writing:
+            self.process.stdin.write(
+                json.dumps({"id": number, "scenario": scenario, "args": args}) + "\n"
+            )
+            self.process.stdin.flush()
 
     def _read(self) -> None:
         for line in self.process.stdout:

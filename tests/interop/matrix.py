@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,26 +18,36 @@ from tests.interop.peers import Peer
 MINIMUM_FILE = Path(__file__).with_name("scenarios_min.txt")
 
 
-@dataclass(slots=True)
-class Matrix:
-    """Results by scenario, filled while the tests run."""
+_SCENARIO = "scenario"
 
-    scenarios: dict[str, tuple[Peer, str]] = field(default_factory=dict)
+# Kind and version of the peer, and what it does.
+Row = tuple[str, str, str]
+
+
+def scenario_of(item: pytest.Item) -> list[tuple[str, Row]]:
+    """What a report of a test says of its scenario: nothing, if it carries none."""
+    marker = item.get_closest_marker("scenario")
+    if marker is None:
+        return []
+    fixture, name = marker.args
+    peer: Peer = item.callspec.params[fixture]  # type: ignore[attr-defined]  # parametrised, so it has one
+    return [(_SCENARIO, (peer.kind, peer.version, name))]
+
+
+@dataclass(slots=True, eq=False)
+class Matrix:
+    """Results by scenario, filled by the reports while tests run, here or in workers."""
+
+    scenarios: dict[str, Row] = field(default_factory=dict)
     results: dict[str, str] = field(default_factory=dict)
 
-    def add(self, item: pytest.Item) -> None:
-        """Take up a test, if it carries a scenario."""
-        marker = item.get_closest_marker("scenario")
-        if marker is None:
-            return
-        fixture, name = marker.args
-        peer = item.callspec.params[fixture]  # type: ignore[attr-defined]  # parametrised, so it has one
-        self.scenarios[item.nodeid] = (peer, name)
-
-    def record(self, report: pytest.TestReport) -> None:
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note how one phase of a test ended."""
-        if report.nodeid not in self.scenarios:
+        said: dict[str, Any] = dict(report.user_properties)
+        if _SCENARIO not in said:
             return
+        kind, version, name = said[_SCENARIO]
+        self.scenarios[report.nodeid] = (kind, version, name)
         if report.failed:
             self.results[report.nodeid] = "failed"
         elif report.when == "call" and report.passed:
@@ -44,25 +55,26 @@ class Matrix:
 
     def rows(self) -> list[str]:
         """The table: client, version, scenario, how many of its variants ended how."""
-        counts: dict[tuple[str, str, str], Counter[str]] = {}
-        for nodeid, (peer, name) in self.scenarios.items():
-            row = counts.setdefault((peer.kind, peer.version, name), Counter())
-            row[self.results.get(nodeid, "not run")] += 1
+        counts: dict[Row, Counter[str]] = {}
+        for nodeid, row in self.scenarios.items():
+            counts.setdefault(row, Counter())[self.results.get(nodeid, "not run")] += 1
         if not counts:
             return []
         return [f"{'client':9} {'version':8} {'scenario':56} result"] + [
             f"{kind:9} {version:8} {name:56} "
             + ", ".join(
-                f"{ended} {row[ended]}" for ended in ("passed", "failed", "not run") if row[ended]
+                f"{ended} {count[ended]}"
+                for ended in ("passed", "failed", "not run")
+                if count[ended]
             )
-            for (kind, version, name), row in sorted(counts.items())
+            for (kind, version, name), count in sorted(counts.items())
         ]
 
     def shortfalls(self, *, without: set[str]) -> list[str]:
         """What is missing to the kept minimum, leaving out kinds that were not to run."""
         passed = Counter(
-            peer.kind
-            for nodeid, (peer, _) in self.scenarios.items()
+            kind
+            for nodeid, (kind, _, _) in self.scenarios.items()
             if self.results.get(nodeid) == "passed"
         )
         return [

@@ -75,6 +75,12 @@ def test_client_goes_on_with_the_other_broker_when_one_is_killed(
     before = exchange.received(MESSAGES)
 
     lost.process.kill()
+    # What a client sends before it sees the connection close is lost, with any broker.
+    wait_until(
+        lambda: lost.address not in exchange.client.process.connected_addresses(),
+        timeout_s=CLIENT_TIMEOUT_S,
+        what="the client sees its broker go",
+    )
     after = exchange.post(*bodies(MESSAGES, first=MESSAGES))
     received = exchange.received(2 * MESSAGES)
 

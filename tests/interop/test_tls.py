@@ -44,9 +44,11 @@ async def test_a_client_with_tls_is_served_by_an_enforcing_name_server_and_a_pla
     namesrv = f"127.0.0.1:{server.port}"
     put = ["updateKvConfig", "-s", "tls", "-v", "yes", "-n", namesrv, "-k"]
 
-    await asyncio.to_thread(tls_admin.mqadmin, *put, "over-tls")
-    with pytest.raises(DriverError):
-        await asyncio.to_thread(drivers("v5").mqadmin, *put, "plain")
+    try:
+        await asyncio.to_thread(tls_admin.mqadmin, *put, "over-tls")
+        with pytest.raises(DriverError):
+            await asyncio.to_thread(drivers("v5").mqadmin, *put, "plain")
 
-    assert server.key_values.namespace("tls") == {"over-tls": "yes"}
-    await server.stop()
+        assert server.key_values.namespace("tls") == {"over-tls": "yes"}
+    finally:
+        await server.stop()

@@ -144,7 +144,7 @@ async def test_a_round_that_turns_its_cancellation_into_an_error_ends_all_the_sa
     await settle()
     await clock.advance(10)
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await periodic.stop()
 
     assert "round failed task=obstinate" in caplog.text

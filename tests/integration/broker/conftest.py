@@ -45,7 +45,7 @@ SMALL_FILES = {
     "maxHashSlotNum": "100",
     "maxIndexNum": "400",
 }
-WAIT_SECONDS = 10
+WAIT_SECONDS = 30
 
 
 async def until(condition: Callable[[], bool]) -> None:

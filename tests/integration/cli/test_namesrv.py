@@ -59,7 +59,7 @@ async def test_it_serves_until_told_to_stop_and_ends_cleanly(
         view = await NameServers([f"127.0.0.1:{port}"], rpc).cluster_view()
 
         process.send_signal(number)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             _, log = await process.communicate()
 
     assert view.brokers == {}

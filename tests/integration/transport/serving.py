@@ -22,7 +22,7 @@ SLOW: Final = 9002
 LARGE: Final = 9003
 FAIL: Final = 9004
 UNKNOWN: Final = 9099
-WAIT_SECONDS: Final = 20
+WAIT_SECONDS: Final = 30
 LOCAL: Final = ServerConfig(bind_address="127.0.0.1", shutdown_grace_seconds=5)
 
 

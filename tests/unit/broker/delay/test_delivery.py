@@ -47,7 +47,7 @@ async def delivering(
 
 async def moved(clock: ManualClock, delivery: DelayDelivery, *offsets: int) -> None:
     """Let time pass until the levels have come so far."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while tuple(delivery.offsets.values()) != offsets:
             await clock.advance(100)
 
@@ -232,7 +232,7 @@ async def test_a_message_waits_while_the_store_takes_none(
             store.put(delayed(1))
             with monkeypatch.context() as patch:
                 patch.setattr(store, "append", refuse)
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(30):
                     while "delayed messages wait level=1" not in caplog.text:
                         await clock.advance(100)
                 await clock.advance(1000)

@@ -118,6 +118,7 @@ final class Consumers {
     private void configure(ClientConfig consumer) {
         consumer.setNamesrvAddr(args.getString("namesrv"));
         consumer.setInstanceName(UUID.randomUUID().toString());
+        consumer.setMqClientApiTimeout(Producing.CALL_TIMEOUT_MS);
         consumer.setHeartbeatBrokerInterval(HEARTBEAT_INTERVAL_MS);
         consumer.setPollNameServerInterval(HEARTBEAT_INTERVAL_MS);
         consumer.setPersistConsumerOffsetInterval(HEARTBEAT_INTERVAL_MS);

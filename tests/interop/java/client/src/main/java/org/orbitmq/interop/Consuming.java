@@ -44,6 +44,7 @@ final class Consuming {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(args.getString("group"));
         consumer.setNamesrvAddr(args.getString("namesrv"));
         consumer.setInstanceName(UUID.randomUUID().toString());
+        consumer.setMqClientApiTimeout(Producing.CALL_TIMEOUT_MS);
         // A 5.x consumer whose first heartbeat and first rebalance meet tells the broker its new
         // subscription with the next heartbeat only, and gets nothing until then.
         consumer.setHeartbeatBrokerInterval(HEARTBEAT_INTERVAL_MS);

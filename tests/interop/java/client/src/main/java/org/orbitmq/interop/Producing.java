@@ -19,6 +19,8 @@ import org.apache.rocketmq.common.message.Message;
  * <p>{@code produce_listed} sends the very messages it is given, one by one or as one batch.
  */
 final class Producing {
+    /** Of a call, far above what a client allows itself: a young JVM on a loaded machine is slow. */
+    static final int CALL_TIMEOUT_MS = 15_000;
     static final Map<String, DefaultMQProducer> OPEN = new ConcurrentHashMap<>();
 
     private Producing() {
@@ -109,6 +111,8 @@ final class Producing {
         DefaultMQProducer producer = new DefaultMQProducer(args.getString("group"));
         producer.setNamesrvAddr(args.getString("namesrv"));
         producer.setInstanceName(UUID.randomUUID().toString());
+        producer.setSendMsgTimeout(CALL_TIMEOUT_MS);
+        producer.setMqClientApiTimeout(CALL_TIMEOUT_MS);
         if (args.containsKey("route_poll_ms")) {
             producer.setPollNameServerInterval(args.getIntValue("route_poll_ms"));
         }
