@@ -61,7 +61,6 @@ TESTED_ELSEWHERE = {
     "client/aio/brokers.py": "tests/integration/client asks each over a socket",
     "client/aio/client_instance.py": "tests/integration/client runs it against servers",
     "client/aio/heartbeats.py": "tests/integration/client runs it against brokers",
-    "client/aio/routes.py": "tests/integration/client runs it against name servers",
     "client/aio/server_calls.py": "tests/integration/client has brokers ask each over a socket",
     "client/aio/lite_pull_consumer.py": "tests/integration/client polls a real broker with it",
     "client/aio/lite_pull_member.py": "tests/integration/client polls a real broker with it",

@@ -12,7 +12,7 @@ import pytest
 
 from orbitmq.broker.app import Broker
 from orbitmq.broker.app import load_settings as load_broker_settings
-from orbitmq.clock import settle
+from orbitmq.clock import ManualClock, settle
 from orbitmq.nameserver.app import NameServer
 from orbitmq.nameserver.app import load_settings as load_name_server_settings
 from orbitmq.protocol.requests.topics import UpdateTopic
@@ -33,6 +33,13 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(WAIT_SECONDS):
         while not condition():
             await settle()
+
+
+async def pass_time(clock: ManualClock, condition: Callable[[], bool]) -> None:
+    """Let time pass until something holds; sockets get real time for what they do."""
+    async with asyncio.timeout(WAIT_SECONDS):
+        while not condition():
+            await clock.advance(1000)
 
 
 @dataclass

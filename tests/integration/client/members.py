@@ -10,7 +10,7 @@ from typing import Any
 from orbitmq.client.aio.client_instance import ClientInstance
 from orbitmq.client.aio.instances import acquire, release
 from orbitmq.client.options import ClientOptions
-from orbitmq.clock import Clock
+from orbitmq.clock import Clock, ManualClock
 from orbitmq.model.queues import MessageQueue
 from orbitmq.model.subscriptions import Subscription
 from orbitmq.protocol.requests.clients import ConsumerGroup
@@ -86,7 +86,11 @@ async def instance_of(
     namesrv: str, *, clock: Clock | None = None, **options: Any
 ) -> AsyncIterator[ClientInstance]:
     """Run an instance until the block ends."""
-    named = {"instance_name": "test", "client_ip": "127.0.0.1", **options}
+    named: dict[str, Any] = {"instance_name": "test", "client_ip": "127.0.0.1"}
+    if isinstance(clock, ManualClock):
+        # A clock that is moved by hand outruns sockets.
+        named |= {"call_timeout_ms": 600_000, "connect_timeout_ms": 600_000}
+    named |= options
     instance = await acquire(ClientOptions(namesrv=namesrv, **named), clock=clock)
     try:
         yield instance

@@ -21,7 +21,7 @@ from orbitmq.transport.config import TlsMode, TlsServerConfig
 from orbitmq.transport.connection import Connection
 from orbitmq.transport.request_loop import Handler
 from orbitmq.transport.rpc_server import RpcServer
-from tests.integration.client.conftest import until
+from tests.integration.client.conftest import pass_time, until
 from tests.integration.client.members import NotingConsumer, NotingProducer, instance_of
 from tests.integration.transport.serving import LOCAL
 
@@ -90,8 +90,7 @@ async def test_producers_are_told_to_masters_consumers_to_slaves_too() -> None:
     ):
         await instance.add_producer(NotingProducer("p", ["T"]))
         await instance.routes.refresh("T")
-        await clock.advance(30_000)
-        await until(lambda: servers.counts() == (1, 0))
+        await pass_time(clock, lambda: servers.counts() == (1, 0))
 
         consumer = NotingConsumer("g", ["T"])
         await instance.add_consumer(consumer)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -157,15 +158,15 @@ class Routes:
         """
         self._asked.add(topic)
         timeout_ms = self._call_timeout_ms if timeout_ms is None else timeout_ms
-        found = self._under_way.get(topic)
-        if found is None:
-            found = asyncio.get_running_loop().create_future()
-            self._under_way[topic] = found
-            self._tasks.start(self._ask(topic, timeout_ms, found), name=f"route of {topic}")
+        under_way = self._under_way.get(topic)
         try:
             async with time_limit(self._clock, timeout_ms):
-                # Who gives up must not take the answer from the others.
-                return await asyncio.shield(found)
+                if under_way is not None:
+                    # Who gives up must not take the answer from the others; nor must one who had
+                    # less time to give.
+                    with suppress(NameServersUnreachableError):
+                        return await asyncio.shield(under_way)
+                return await asyncio.shield(self._begin(topic, timeout_ms))
         except TimeoutError as error:
             asked = ", ".join(self._name_servers.addresses)
             late = TransportError(f"no answer from {asked} within {timeout_ms:.0f} ms")
@@ -244,6 +245,15 @@ class Routes:
         return address in self._addresses
 
     # --- inside -------------------------------------------------------------------------------
+
+    def _begin(self, topic: str, timeout_ms: float) -> asyncio.Future[bool]:
+        """Ask, unless somebody does already."""
+        found = self._under_way.get(topic)
+        if found is None:
+            found = asyncio.get_running_loop().create_future()
+            self._under_way[topic] = found
+            self._tasks.start(self._ask(topic, timeout_ms, found), name=f"route of {topic}")
+        return found
 
     async def _ask(self, topic: str, timeout_ms: float, found: asyncio.Future[bool]) -> None:
         failure: OrbitError = NameServersUnreachableError([OrbitError("the client is stopping")])
