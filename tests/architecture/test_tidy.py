@@ -54,6 +54,7 @@ TESTED_ELSEWHERE = {
     "client/sync/lite_pull_consumer.py": "tests/integration/client polls brokers with it",
     "client/sync/pull_consumer.py": "tests/integration/client pulls from brokers with it",
     "client/sync/queue_lookups.py": "tests/integration/client asks brokers with it",
+    "client/sync/push_consumer.py": "tests/integration/client consumes from brokers with it",
     "client/sync/producer.py": "tests/integration/client sends with it to brokers",
     "client/aio/send_targets.py": "tests/integration/client sends with it to brokers",
     "client/aio/sender.py": "tests/integration/client sends with it to brokers",

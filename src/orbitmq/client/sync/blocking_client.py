@@ -40,6 +40,9 @@ class BlockingClient(Generic[C]):
         self._guard = threading.Lock()
         self._loop: BackgroundLoop | None = None
         self._stopped = False
+        # Nothing runs: neither yet nor any more.
+        self._ended = threading.Event()
+        self._ended.set()
 
     def __enter__(self) -> Self:
         self.start()
@@ -59,6 +62,7 @@ class BlockingClient(Generic[C]):
             background_loop.release(loop)
             raise
         loop.stop_at_exit(self._client.stop)
+        self._ended.clear()
         self._loop = loop
 
     def stop(self) -> None:
@@ -68,13 +72,28 @@ class BlockingClient(Generic[C]):
         with self._guard:
             loop, self._loop = self._loop, None
             self._stopped = True
-        if loop is None or loop.left_behind:
+        if loop is None:
+            # Another thread may be at it; whom that waits for cannot wait for it.
+            if not self._is_own_thread():
+                self._ended.wait()
             return
+        try:
+            if not loop.left_behind:
+                self._stop(loop)
+        finally:
+            self._ended.set()
+
+    def _stop(self, loop: BackgroundLoop) -> None:
+        """Stop the client, and all that this face of it runs."""
         try:
             loop.call(self._client.stop())
         finally:
             loop.is_stopped(self._client.stop)
             background_loop.release(loop)
+
+    def _is_own_thread(self) -> bool:
+        """Whether this thread runs a callback or listener of the client."""
+        return False
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         """Do work on the loop and wait for its end."""

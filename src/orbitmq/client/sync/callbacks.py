@@ -69,13 +69,18 @@ class Callbacks:
         if on_success is not None or on_failure is not None:
             future.add_done_callback(run)
 
+    @property
+    def is_here(self) -> bool:
+        """Whether this thread is one of them."""
+        return getattr(self._here, "is_callback", False)
+
     def stop(self) -> None:
         """Run what waits, and end the threads; a callback that calls this is not waited for."""
         with self._guard:
             self._stopped = True
             executor, self._executor = self._executor, None
         if executor is not None:
-            executor.shutdown(wait=not getattr(self._here, "is_callback", False))
+            executor.shutdown(wait=not self.is_here)
 
     def _run(self, callback: Callable[[], object]) -> None:
         self._here.is_callback = True

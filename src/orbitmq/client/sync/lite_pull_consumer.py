@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from orbitmq.client.core.received_message import ReceivedMessage
     from orbitmq.client.core.subscriptions import Expression
     from orbitmq.client.keywords import LitePullKeywords
+    from orbitmq.client.sync.background_loop import BackgroundLoop
     from orbitmq.clock import Clock
     from orbitmq.model.queues import MessageQueue
     from orbitmq.transport.hooks import RpcHook
@@ -74,12 +75,14 @@ class LitePullConsumer(QueueLookups[AioLitePullConsumer]):
         )
         super().__init__(client, what=f"lite pull consumer of group {group!r}")
 
-    def stop(self) -> None:
-        """Commit what is done, if that is done at all by itself, and leave the group."""
+    def _stop(self, loop: BackgroundLoop) -> None:
         try:
-            super().stop()
+            super()._stop(loop)
         finally:
             self._callbacks.stop()
+
+    def _is_own_thread(self) -> bool:
+        return self._callbacks.is_here
 
     # --- what to read ---------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from orbitmq.client.core.queue_selectors import Selector
     from orbitmq.client.core.send_results import SendResult
     from orbitmq.client.keywords import ProducerKeywords
+    from orbitmq.client.sync.background_loop import BackgroundLoop
     from orbitmq.clock import Clock
     from orbitmq.model.queues import MessageQueue
     from orbitmq.transport.hooks import RpcHook
@@ -55,12 +56,14 @@ class Producer(BlockingClient[AioProducer]):
         super().__init__(client, what=f"producer of group {group!r}")
         self._callbacks = Callbacks("orbitmq-sent")
 
-    def stop(self) -> None:
-        """Let the sends under way and their callbacks end, then leave the brokers."""
+    def _stop(self, loop: BackgroundLoop) -> None:
         try:
-            super().stop()
+            super()._stop(loop)
         finally:
             self._callbacks.stop()
+
+    def _is_own_thread(self) -> bool:
+        return self._callbacks.is_here
 
     def send(
         self,

@@ -1,0 +1,181 @@
+"""The blocking push consumer: messages come to a listener once they are there.
+
+    def show(message: ReceivedMessage) -> None:
+        print(message.body)
+
+    consumer = PushConsumer("billing", on_message=show, namesrv="127.0.0.1:9876")
+    consumer.subscribe("orders", "paid || shipped")
+    with consumer:
+        input("press enter to stop")
+
+A plain listener runs in threads, and may call blocking clients. An async one and hooks run on the
+event loop in the background, and cannot.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from orbitmq.client.aio.listeners import listener_of
+from orbitmq.client.aio.push_consumer import PushConsumer as AioPushConsumer
+from orbitmq.client.core.allocation import averagely
+from orbitmq.client.sync.blocking_client import BlockingClient
+from orbitmq.client.sync.callbacks import Callbacks
+from orbitmq.model.subscriptions import EVERYTHING
+
+if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+    from concurrent.futures import Executor
+    from typing import Unpack
+
+    from orbitmq.client.aio.consume_hooks import ConsumeHook
+    from orbitmq.client.aio.listeners import OnMessage, OnMessages
+    from orbitmq.client.aio.push_member import OnQueuesChanged
+    from orbitmq.client.core.allocation import Allocation
+    from orbitmq.client.core.subscriptions import Expression
+    from orbitmq.client.keywords import PushKeywords
+    from orbitmq.client.sync.background_loop import BackgroundLoop
+    from orbitmq.clock import Clock
+    from orbitmq.model.queues import MessageQueue
+    from orbitmq.transport.hooks import RpcHook
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class PushConsumer(BlockingClient[AioPushConsumer]):
+    """Consumes for a group; started once, stopped once, best in a `with` block."""
+
+    def __init__(  # noqa: PLR0913  # by name
+        self,
+        group: str,
+        *,
+        on_message: OnMessage | None = None,
+        on_messages: OnMessages | None = None,
+        ordered: bool = False,
+        allocation: Allocation = averagely,
+        hooks: Sequence[ConsumeHook] = (),
+        rpc_hooks: Sequence[RpcHook] = (),
+        on_queues_changed: OnQueuesChanged | None = None,
+        executor: Executor | None = None,
+        clock: Clock | None = None,
+        **options: Unpack[PushKeywords],
+    ) -> None:
+        """Make a consumer.
+
+        Args:
+            group: the members of a group share the messages of its topics.
+            on_message: called with each message. A plain function runs in a thread, an async one
+                on the loop. Returning nothing means done, an exception: try again later.
+            on_messages: the same with a list of up to `consume_batch_size` messages.
+            ordered: whether the messages of a queue are consumed one after the other.
+            allocation: how the members of the group share the queues; the same for all of them.
+            hooks: hear of each call of the listener.
+            rpc_hooks: see each request to a server, and its answer.
+            on_queues_changed: called with a topic, all its queues, and those that are this
+                member's from now on; in a thread.
+            executor: threads for a plain listener, in the place of the consumer's own.
+            clock: the time.
+            options: see `PushOptions`.
+        """
+        self._callbacks = Callbacks("orbitmq-queues", threads=1)
+        self._here = threading.local()
+        if not listener_of(on_message, on_messages).is_async:
+            on_message = self._marked(on_message) if on_message else None
+            on_messages = self._marked(on_messages) if on_messages else None
+        client = AioPushConsumer(
+            group,
+            on_message=on_message,
+            on_messages=on_messages,
+            ordered=ordered,
+            allocation=allocation,
+            hooks=hooks,
+            rpc_hooks=rpc_hooks,
+            on_queues_changed=self._in_thread(on_queues_changed) if on_queues_changed else None,
+            executor=executor,
+            clock=clock,
+            **options,
+        )
+        super().__init__(client, what=f"push consumer of group {group!r}")
+
+    def stop(self) -> None:
+        """Wait for listeners at work, up to a time; commit, and leave the group.
+
+        A listener that calls this is not waited for by its own call: the consumer stops once the
+        listener has returned.
+        """
+        if self._is_own_thread() and self._loop is not None:
+            threading.Thread(target=super().stop, name="orbitmq-stop").start()
+        else:
+            super().stop()
+
+    def _stop(self, loop: BackgroundLoop) -> None:
+        try:
+            super()._stop(loop)
+        finally:
+            self._callbacks.stop()
+
+    def _is_own_thread(self) -> bool:
+        return self._callbacks.is_here or getattr(self._here, "in_listener", False)
+
+    def subscribe(self, topic: str, expression: Expression = EVERYTHING) -> None:
+        """Consume a topic: all of it, messages with some tags, or `by_sql(...)` of it.
+
+        While the consumer runs, it takes a moment until the brokers know; what they refuse then
+        is in the log.
+        """
+        self._do(lambda: self._client.subscribe(topic, expression))
+
+    def unsubscribe(self, topic: str) -> None:
+        """Consume a topic no more."""
+        self._do(lambda: self._client.unsubscribe(topic))
+
+    def pause(self) -> None:
+        """Pull nothing for now; messages that are here already still come to the listener."""
+        self._do(self._client.pause)
+
+    def resume(self) -> None:
+        """Go on pulling."""
+        self._do(self._client.resume)
+
+    @property
+    def concurrency(self) -> int:
+        """How many calls of the listener may be under way at a time; may be set at any time."""
+        return self._client.concurrency
+
+    @concurrency.setter
+    def concurrency(self, concurrency: int) -> None:
+        def change() -> None:
+            self._client.concurrency = concurrency
+
+        self._do(change)
+
+    @property
+    def queues(self) -> Collection[MessageQueue]:
+        """The queues that this member of the group has now."""
+        self._running()
+        return self._do(lambda: tuple(self._client.queues))
+
+    def _in_thread(self, listener: OnQueuesChanged) -> OnQueuesChanged:
+        def call(
+            topic: str, queues: Sequence[MessageQueue], own: AbstractSet[MessageQueue]
+        ) -> object:
+            return self._callbacks.run(lambda: listener(topic, queues, own))
+
+        return call
+
+    def _marked(self, listener: Callable[[T], R]) -> Callable[[T], R]:
+        """Have threads know that they are in the listener."""
+
+        @functools.wraps(listener)
+        def call(received: T) -> R:
+            self._here.in_listener = True
+            try:
+                return listener(received)
+            finally:
+                self._here.in_listener = False
+
+        return call
