@@ -15,19 +15,14 @@ from orbitmq.client.aio.offset_stores import offset_store_of
 from orbitmq.client.aio.prefetching import Prefetching, PullPace
 from orbitmq.client.aio.queue_reads import QueueReads
 from orbitmq.client.aio.rebalancing import Rebalancing
-from orbitmq.client.aio.start_offsets import StartOffsets
+from orbitmq.client.aio.start_offsets import start_offsets_of
 from orbitmq.client.core.assignment import Membership
 from orbitmq.client.core.poll_buffer import PollBuffer
+from orbitmq.client.core.start_offsets import CONSUME_FROM
 from orbitmq.errors import OrbitError, RouteNotFoundError
 from orbitmq.java_json import ObjectKeyed
 from orbitmq.lifecycle import OwnedTasks, Periodic
-from orbitmq.model.subscriptions import (
-    FROM_FIRST_OFFSET,
-    FROM_LAST_OFFSET,
-    FROM_TIMESTAMP,
-    PULL,
-    MessageModel,
-)
+from orbitmq.model.subscriptions import PULL, MessageModel
 from orbitmq.protocol.requests.clients import ConsumerGroup
 from orbitmq.protocol.requests.relays import DirectResult, QueueProgress, RunningConsumer
 
@@ -41,13 +36,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-CONSUME_FROM: Final = {
-    "last": FROM_LAST_OFFSET,
-    "first": FROM_FIRST_OFFSET,
-    "timestamp": FROM_TIMESTAMP,
-}
-# Where a group begins by timestamp that names none.
-HALF_AN_HOUR_MS: Final = 30 * 60 * 1000
 MIB: Final = 1 << 20
 
 # Hears of a topic and of queues of it.
@@ -98,12 +86,7 @@ class LitePullMember:
             queue_bytes_max=options.pull_threshold_size_for_queue * MIB,
             count_max=options.pull_threshold_for_all,
         )
-        starts = StartOffsets(
-            self.offset_store,
-            instance.brokers,
-            consume_from=CONSUME_FROM[options.consume_from],
-            timestamp_ms=options.consume_timestamp_ms or self._started_ms - HALF_AN_HOUR_MS,
-        )
+        starts = start_offsets_of(instance, self.offset_store, options)
         self.prefetching = Prefetching(
             self.buffer,
             QueueReads(instance, group, namespace=options.namespace, lite=True),

@@ -21,7 +21,7 @@ from orbitmq.client.aio.consumption import Consumption
 from orbitmq.client.aio.listener_failures import ListenerFailures
 from orbitmq.client.aio.listener_pools import listener_pool
 from orbitmq.client.aio.listeners import Listener, ListenerCall
-from orbitmq.client.aio.offset_stores import BrokerOffsets, LocalOffsets, OffsetStore
+from orbitmq.client.aio.offset_stores import offset_store_of
 from orbitmq.client.aio.ordered_consumption import OrderedConsumption
 from orbitmq.client.aio.producer import inner_producer
 from orbitmq.client.aio.pulling import Pulling
@@ -29,24 +29,17 @@ from orbitmq.client.aio.rebalancing import Rebalancing
 from orbitmq.client.aio.running import consume_directly, running_consumer
 from orbitmq.client.aio.send_backs import SendBacks
 from orbitmq.client.aio.stall_watch import StallWatch
-from orbitmq.client.aio.start_offsets import StartOffsets
+from orbitmq.client.aio.start_offsets import start_offsets_of
 from orbitmq.client.core.assignment import Membership
 from orbitmq.client.core.consume_speeds import ConsumeSpeeds
 from orbitmq.client.core.flow_control import MIB, FlowControl, FlowLimits
 from orbitmq.client.core.inflight_window import InflightWindow
-from orbitmq.client.core.local_offsets import offsets_path
 from orbitmq.client.core.received_message import ReceivedMessage, received_messages
+from orbitmq.client.core.start_offsets import CONSUME_FROM
 from orbitmq.lifecycle import Periodic
 from orbitmq.model.messages import Message
 from orbitmq.model.queues import MessageQueue
-from orbitmq.model.subscriptions import (
-    BROADCASTING,
-    FROM_FIRST_OFFSET,
-    FROM_LAST_OFFSET,
-    FROM_TIMESTAMP,
-    PUSH,
-    MessageModel,
-)
+from orbitmq.model.subscriptions import BROADCASTING, PUSH, MessageModel
 from orbitmq.protocol.requests.clients import ConsumerGroup
 
 if TYPE_CHECKING:
@@ -66,17 +59,11 @@ OnQueuesChanged = Callable[[str, Sequence[MessageQueue], AbstractSet[MessageQueu
 
 _RETRIES_MAX: Final = 16
 _UNLIMITED: Final = 2**31 - 1
-_HALF_AN_HOUR_MS: Final = 30 * 60 * 1000
 _MINUTE_MS: Final = 60_000
 # How long a stop may take to commit and unlock; listeners have had their own time before.
 _GIVE_UP_MS: Final = 3_000
 # Look for queues whose pulls have ended without anybody noticing.
 _EXPIRY_MS: Final = 20_000
-_CONSUME_FROM: Final = {
-    "last": FROM_LAST_OFFSET,
-    "first": FROM_FIRST_OFFSET,
-    "timestamp": FROM_TIMESTAMP,
-}
 
 
 class PushMember:
@@ -108,11 +95,10 @@ class PushMember:
         self._clock = clock
         self._started_ms = clock.now_ms()
         self._model = MessageModel(options.message_model)
-        self._consume_from = _CONSUME_FROM[options.consume_from]
         self._stopping = False
         self._windows: dict[MessageQueue, Window] = {}
         self._speeds = ConsumeSpeeds(clock)
-        self._offsets = self._make_offsets()
+        self._offsets = offset_store_of(instance, group, options)
         membership = Membership(
             group=group,
             client_id=instance.client_id,
@@ -127,12 +113,7 @@ class PushMember:
             instance,
             topics=subscriptions.topics,
             offsets=self._offsets,
-            starts=StartOffsets(
-                self._offsets,
-                instance.brokers,
-                consume_from=self._consume_from,
-                timestamp_ms=options.consume_timestamp_ms or self._started_ms - _HALF_AN_HOUR_MS,
-            ),
+            starts=start_offsets_of(instance, self._offsets, options),
             interval_ms=options.rebalance_interval_ms,
             on_lock=self._lock_renewed,
         )
@@ -157,12 +138,6 @@ class PushMember:
             clock=clock,
         )
         self._expiry = Periodic("expired pulls", _EXPIRY_MS, self.renew_expired, clock)
-
-    def _make_offsets(self) -> OffsetStore:
-        if self._model == BROADCASTING:
-            directory, client_id = self._options.local_offset_dir, self._instance.client_id
-            return LocalOffsets(offsets_path(directory, client_id, self._group))
-        return BrokerOffsets(self._group, self._instance.brokers, self._clock)
 
     def _make_consumption(
         self, concurrency: int, hooks: Sequence[ConsumeHook], executor: Executor | None
@@ -293,7 +268,7 @@ class PushMember:
         """Say what it consumes, and how."""
         return ConsumerGroup(
             group=self._group,
-            consume_from=self._consume_from,
+            consume_from=CONSUME_FROM[self._options.consume_from],
             consume_type=PUSH,
             message_model=self._model,
             subscriptions=self._subscriptions.all(),

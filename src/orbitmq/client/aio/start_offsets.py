@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, assert_never
+from typing import TYPE_CHECKING, Final, Protocol, assert_never
 
-from orbitmq.client.core.start_offsets import StartPoint, start_point
+from orbitmq.client.core.start_offsets import CONSUME_FROM, StartPoint, start_point
 from orbitmq.model.queues import MessageQueue
 from orbitmq.model.subscriptions import ConsumeFrom
 
 if TYPE_CHECKING:
+    from orbitmq.client.aio.client_instance import ClientInstance
     from orbitmq.client.aio.offset_stores import OffsetStore
+    from orbitmq.client.options import MemberOptions
+
+# How far back a group begins by timestamp when no time is set.
+BACK_MS: Final = 30 * 60 * 1000
 
 
 class BoundCalls(Protocol):
@@ -63,3 +68,15 @@ class StartOffsets:
                 return await self._calls.offset_at(queue, self._timestamp_ms)
             case _:
                 assert_never(point)
+
+
+def start_offsets_of(
+    instance: ClientInstance, offsets: OffsetStore, options: MemberOptions
+) -> StartOffsets:
+    """Make what finds the starts of a consumer that starts now."""
+    return StartOffsets(
+        offsets,
+        instance.brokers,
+        consume_from=CONSUME_FROM[options.consume_from],
+        timestamp_ms=options.consume_timestamp_ms or instance.clock.now_ms() - BACK_MS,
+    )

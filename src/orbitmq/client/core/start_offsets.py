@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Final
 
 from orbitmq.model.names import is_retry_topic
-from orbitmq.model.subscriptions import FROM_FIRST_OFFSET, FROM_TIMESTAMP, ConsumeFrom
+from orbitmq.model.subscriptions import (
+    FROM_FIRST_OFFSET,
+    FROM_LAST_OFFSET,
+    FROM_TIMESTAMP,
+    ConsumeFrom,
+)
+
+# As users say it, and as brokers are told.
+CONSUME_FROM: Final = {
+    "last": FROM_LAST_OFFSET,
+    "first": FROM_FIRST_OFFSET,
+    "timestamp": FROM_TIMESTAMP,
+}
 
 
 class StartPoint(Enum):

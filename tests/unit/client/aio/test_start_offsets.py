@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from orbitmq.client.aio.client_instance import ClientInstance
 from orbitmq.client.aio.offset_stores import BrokerOffsets
-from orbitmq.client.aio.start_offsets import StartOffsets
+from orbitmq.client.aio.start_offsets import StartOffsets, start_offsets_of
+from orbitmq.client.options import ClientOptions, MemberOptions
 from orbitmq.clock import ManualClock
 from orbitmq.errors import ConnectError
 from orbitmq.model.subscriptions import (
@@ -70,3 +72,20 @@ async def test_a_broker_that_does_not_answer_is_not_guessed_for(
     with pytest.raises(ConnectError):
         await starts(offsets, brokers).of(queue(0))
     assert offsets.cached(queue(0)) is None
+
+
+async def test_a_consumer_starts_as_its_options_say_and_by_default_half_an_hour_ago() -> None:
+    clock = ManualClock()
+    instance = ClientInstance("c1", ClientOptions(), address="127.0.0.1", clock=clock)
+    offsets = BrokerOffsets("shippers", instance.brokers, clock)
+
+    made = start_offsets_of(instance, offsets, MemberOptions(consume_from="timestamp"))
+    exact = start_offsets_of(
+        instance, offsets, MemberOptions(consume_from="first", consume_timestamp_ms=5)
+    )
+
+    assert (made._consume_from, made._timestamp_ms) == (
+        FROM_TIMESTAMP,
+        clock.now_ms() - 30 * 60_000,
+    )
+    assert (exact._consume_from, exact._timestamp_ms) == (FROM_FIRST_OFFSET, 5)
