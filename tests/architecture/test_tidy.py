@@ -24,6 +24,21 @@ TESTED_ELSEWHERE = {
     "cli/namesrv.py": "tests/integration/cli runs the installed command",
     "cli/store.py": "tests/integration/cli runs the installed command",
     "cli/broker.py": "tests/integration/cli runs the installed command",
+    **{
+        f"cli/{name}.py": "tests/integration/cli/test_administering.py runs the commands"
+        for name in (
+            "administering",
+            "brokers",
+            "cluster",
+            "group",
+            "kv",
+            "message",
+            "mqadmin_names",
+            "offset",
+            "output",
+            "topic",
+        )
+    },
     "cli/up.py": "tests/integration/cli runs the installed command",
     "cli/supervisor.py": "tests/integration/cli kills what it watches",
     "cli/serving.py": "tests/integration/cli runs servers by the installed command",

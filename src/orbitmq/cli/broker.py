@@ -1,4 +1,4 @@
-"""`orbitmq broker`: run a broker."""
+"""`orbitmq broker`: run a broker, or administer those that run."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ from typing import Annotated
 import typer
 
 from orbitmq.broker.app import Broker, load_settings
+from orbitmq.cli import brokers
 from orbitmq.cli.logs import LogLevel
 from orbitmq.cli.serving import flags_of, print_settings, run
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the command; subcommands that administer brokers will stand below it."""
-    group = typer.Typer(help="Run a broker.", invoke_without_command=True)
+    """Add the command, and below it those that administer brokers."""
+    group = typer.Typer(
+        help="Run a broker, or administer those that run.", invoke_without_command=True
+    )
     group.callback()(broker)
+    brokers.add_to(group)
     app.add_typer(group, name="broker")
 
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from typing import Annotated
 
 import typer
 
 from orbitmq import __version__
-from orbitmq.cli import broker, namesrv, store, up
-from orbitmq.errors import OrbitError
+from orbitmq.cli.mqadmin_names import as_our_command
+from orbitmq.errors import (
+    ClusterMissingError,
+    GroupMissingError,
+    MessageNotFoundError,
+    OrbitError,
+    TopicMissingError,
+    TransportError,
+)
 
 app = typer.Typer(
     name="orbitmq",
@@ -17,10 +25,32 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-up.add_to(app)
-namesrv.add_to(app)
-broker.add_to(app)
-store.add_to(app)
+# Each is a module of this package, which adds its commands.
+NOUNS = (
+    "up",
+    "topic",
+    "group",
+    "message",
+    "offset",
+    "cluster",
+    "broker",
+    "kv",
+    "namesrv",
+    "store",
+)
+
+
+def add_nouns(words: list[str]) -> None:
+    """Add the commands of the noun that a command line is about, or of all."""
+    # Perf: servers and clients take a second of processor time to import; a command needs one.
+    for noun in [words[0]] if words and words[0] in NOUNS else NOUNS:
+        importlib.import_module(f"orbitmq.cli.{noun}").add_to(app)
+
+
+EXIT_FAILED = 1
+EXIT_UNREACHABLE = 3
+EXIT_MISSING = 4
+_MISSING = (ClusterMissingError, GroupMissingError, MessageNotFoundError, TopicMissingError)
 
 
 def _print_version(*, asked: bool) -> None:
@@ -46,12 +76,27 @@ def _root(
 
 
 def run() -> None:
-    """Run the command line; an error that has a hint is shown without a trace."""
+    """Run the command line; an error is shown with its hint, without a trace.
+
+    Exit codes: 0 done, 1 refused or failed, 2 a wrong command, 3 no server can be reached,
+    4 what was named is not there, 5 the user said no.
+    """
     try:
-        app()
+        words = as_our_command(sys.argv[1:])
+        add_nouns(words)
+        app(words)
     except OrbitError as error:
         typer.secho(f"orbitmq: {error}", fg=typer.colors.RED, err=True)
-        sys.exit(1)
+        if isinstance(error, TransportError):
+            typer.secho("start a cluster on this machine with: orbitmq up", dim=True, err=True)
+        sys.exit(exit_code_of(error))
+
+
+def exit_code_of(error: OrbitError) -> int:
+    """What a script learns of an error."""
+    if isinstance(error, TransportError):
+        return EXIT_UNREACHABLE
+    return EXIT_MISSING if isinstance(error, _MISSING) else EXIT_FAILED
 
 
 if __name__ == "__main__":

@@ -1,0 +1,111 @@
+"""Asking a cluster from the command line: which one, and what when it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import os
+import tomllib
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeVar, cast
+
+import typer
+
+from orbitmq.client.aio.admin import Admin
+from orbitmq.client.keywords import ClientKeywords
+from orbitmq.errors import RouteNotFoundError, SettingsError, TopicMissingError
+
+T = TypeVar("T")
+
+USUAL_NAME_SERVER: Final = "127.0.0.1:9876"
+_CONFIG_KEYS: Final = ("namesrv", "access_key", "secret_key", "security_token", "tls")
+
+NameServers = Annotated[
+    str | None,
+    typer.Option(
+        "-n",
+        "--namesrv",
+        metavar="HOST:PORT;…",
+        help="Name servers. Without it: NAMESRV_ADDR, then namesrv in ~/.config/orbitmq.toml, "
+        f"then {USUAL_NAME_SERVER}.",
+    ),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def client_keywords(namesrv: str | None) -> ClientKeywords:
+    """Gather what a client needs from flag, environment and config file."""
+    keywords: ClientKeywords = {**_from_config(config_path())}
+    if namesrv:
+        keywords["namesrv"] = namesrv
+    elif found := os.environ.get("NAMESRV_ADDR") or os.environ.get("ORBITMQ_NAMESRV_ADDR"):
+        keywords["namesrv"] = found
+    keywords.setdefault("namesrv", USUAL_NAME_SERVER)
+    return keywords
+
+
+def config_path() -> Path:
+    """Where the config file of this user is."""
+    named = os.environ.get("ORBITMQ_CONFIG")
+    return Path(named) if named else Path("~/.config/orbitmq.toml").expanduser()
+
+
+def _from_config(path: Path) -> ClientKeywords:
+    try:
+        content = tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingsError(
+            f"{path} cannot be read: {error}", hint="correct or delete it"
+        ) from error
+    for name in content:
+        if name not in _CONFIG_KEYS:
+            nearest = difflib.get_close_matches(name, _CONFIG_KEYS, n=1)
+            raise SettingsError(
+                f"{path}: unknown key {name!r}",
+                hint=f"did you mean {nearest[0]}?"
+                if nearest
+                else f"there are {', '.join(_CONFIG_KEYS)}",
+            )
+    # Their types are checked where a client takes them.
+    return cast("ClientKeywords", content)
+
+
+def administer(
+    namesrv: str | None,
+    work: Callable[[Admin], Coroutine[Any, Any, T]],
+    *,
+    topic: str | None = None,
+) -> T:
+    """Do something with an admin client; where it is about a topic, a typo in it is explained."""
+    return asyncio.run(_administer(client_keywords(namesrv), work, topic))
+
+
+async def _administer(
+    keywords: ClientKeywords,
+    work: Callable[[Admin], Coroutine[Any, Any, T]],
+    topic: str | None,
+) -> T:
+    async with Admin(**keywords) as admin:
+        try:
+            return await work(admin)
+        except RouteNotFoundError as error:
+            if topic is None:
+                raise
+            raise await _missing(admin, topic) from error
+
+
+async def _missing(admin: Admin, topic: str) -> TopicMissingError:
+    nearest = difflib.get_close_matches(topic, await admin.topics.names(), n=1)
+    hint = f"did you mean {nearest[0]}?" if nearest else f"create it: orbitmq topic create {topic}"
+    return TopicMissingError(f"there is no topic {topic!r}", hint=hint)
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask before something that cannot be taken back; leaves with code 5 on a no."""
+    if yes or typer.confirm(question):
+        return
+    typer.secho("nothing was done", dim=True)
+    raise typer.Exit(5)

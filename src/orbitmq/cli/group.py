@@ -1,0 +1,247 @@
+"""`orbitmq group`: consumer groups, their members and how far behind they are."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+from rich.live import Live
+
+from orbitmq.cli.administering import NameServers, Yes, administer, confirm
+from orbitmq.cli.output import AsJson, Row, as_table, show_json, show_one, show_rows, time_text
+from orbitmq.client.aio.admin import Admin
+from orbitmq.client.aio.admin.groups import behind
+from orbitmq.clock import SystemClock
+from orbitmq.errors import GroupMissingError
+from orbitmq.model.groups import GroupConfig
+from orbitmq.model.names import is_system_group
+
+Group = Annotated[str, typer.Argument(metavar="GROUP")]
+Client = Annotated[str, typer.Argument(metavar="CLIENT-ID")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands."""
+    group = typer.Typer(
+        help="Consumer groups, their members and how far behind they are.", no_args_is_help=True
+    )
+    group.command("list")(list_groups)
+    group.command("show")(show)
+    group.command("lag")(lag)
+    group.command("members")(members)
+    group.command("running")(running)
+    group.command("create")(create)
+    group.command("delete")(delete)
+    app.add_typer(group, name="group")
+
+
+def list_groups(
+    *,
+    namesrv: NameServers = None,
+    everything: Annotated[bool, typer.Option("--all", help="Also groups of the system.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the groups, with members and lag."""
+
+    async def ask(admin: Admin) -> list[dict[str, object]]:
+        rows: list[dict[str, object]] = []
+        for name in await admin.groups.configs():
+            if is_system_group(name) and not everything:
+                continue
+            progress = await admin.groups.progress(name)
+            connections = await admin.groups.connections(name)
+            rows.append(
+                {
+                    "group": name,
+                    "members": len(connections.connections),
+                    "consumed_per_second": progress.consumed_per_second,
+                    "lag": progress.lag,
+                }
+            )
+        return rows
+
+    show_rows(administer(namesrv, ask), as_json=as_json, empty="there is no group")
+
+
+def show(group: Group, *, namesrv: NameServers = None, as_json: AsJson = False) -> None:
+    """Show how a group is set."""
+    config = administer(namesrv, lambda admin: _config(admin, group))
+    show_one(
+        {
+            "group": config.name,
+            "may_consume": config.allows_consuming,
+            "may_broadcast": config.allows_broadcast,
+            "in_order": config.consumes_in_order,
+            "retries_max": config.retries_max,
+            "retry_queues": config.retry_queues,
+            "consume_timeout_minutes": config.consume_timeout_minutes,
+            "tells_members_of_changes": config.tells_of_changes,
+        },
+        as_json=as_json,
+    )
+
+
+async def _config(admin: Admin, group: str) -> GroupConfig:
+    configs = await admin.groups.configs()
+    if group not in configs:
+        raise GroupMissingError(
+            f"there is no group {group!r}", hint=f"there are {', '.join(configs) or 'none'}"
+        )
+    return configs[group]
+
+
+def lag(
+    group: Group,
+    *,
+    topic: Annotated[str | None, typer.Option("-t", "--topic", help="Only this topic.")] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Look again until Ctrl-C.")] = False,
+    interval_seconds: Annotated[
+        float, typer.Option("--interval", min=0.2, help="Seconds between two looks.")
+    ] = 2.0,
+    namesrv: NameServers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show how far behind a group is, queue by queue and in total."""
+
+    async def ask(admin: Admin) -> None:
+        await _config(admin, group)
+        if not watch:
+            _print_lag(await _lag_rows(admin, group, topic), as_json=as_json)
+            return
+        clock = SystemClock()
+        with Live(auto_refresh=False) as live:
+            while True:
+                rows = await _lag_rows(admin, group, topic)
+                live.update(as_table(rows) if rows else "nothing consumed yet", refresh=True)
+                await clock.sleep_ms(interval_seconds * 1000)
+
+    try:
+        administer(namesrv, ask, topic=topic)
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        return
+
+
+async def _lag_rows(admin: Admin, group: str, topic: str | None) -> list[dict[str, object]]:
+    progress = await admin.groups.progress(group, topic=topic)
+    rows: list[dict[str, object]] = [
+        {
+            "topic": queue.topic,
+            "broker": queue.broker_name,
+            "queue": queue.queue_id,
+            "end": one.broker_offset,
+            "consumed": one.consumer_offset,
+            "lag": behind(one),
+            "last_consumed_stored": time_text(one.last_timestamp_ms),
+        }
+        for queue, one in progress.queues.items()
+    ]
+    if rows:
+        total = dict.fromkeys(rows[0], "") | {"topic": "total", "lag": progress.lag}
+        rows.append(total)
+    return rows
+
+
+def _print_lag(rows: list[dict[str, object]], *, as_json: bool) -> None:
+    if as_json:
+        total = rows.pop()["lag"] if rows else 0
+        show_json({"lag": total, "queues": rows})
+    else:
+        show_rows(rows, as_json=False, empty="it has consumed nothing yet")
+
+
+def members(group: Group, *, namesrv: NameServers = None, as_json: AsJson = False) -> None:
+    """List who consumes for a group, and what."""
+
+    async def ask(admin: Admin) -> list[Row]:
+        await _config(admin, group)
+        found = await admin.groups.connections(group)
+        subscriptions = " ".join(
+            f"{one.topic}:{one.expression}" for one in found.subscriptions.values()
+        )
+        return [
+            {
+                "client_id": client.client_id,
+                "address": client.address,
+                "language": client.language,
+                "version": client.version,
+                "subscriptions": subscriptions,
+            }
+            for client in found.connections
+        ]
+
+    show_rows(administer(namesrv, ask), as_json=as_json, empty="nobody consumes for it at present")
+
+
+def running(
+    group: Group,
+    client_id: Client,
+    *,
+    stacks: Annotated[bool, typer.Option(help="Show where its threads stand.")] = False,
+    namesrv: NameServers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask a consumer what it is doing."""
+    found = administer(
+        namesrv, lambda admin: admin.groups.running(group, client_id, with_stacks=stacks)
+    )
+    queues = [
+        {
+            "topic": queue.topic,
+            "broker": queue.broker_name,
+            "queue": queue.queue_id,
+            "committed": one.commit_offset,
+            "held": one.cached_messages,
+            "locked": one.locked,
+            "last_pull": time_text(one.last_pull_ms),
+            "last_consumed": time_text(one.last_consume_ms),
+        }
+        for queue, one in found.queues.items()
+    ]
+    if as_json:
+        show_json({"properties": found.properties, "queues": queues, "stacks": found.stacks})
+        return
+    show_one(found.properties, as_json=False)
+    show_rows(queues, as_json=False, empty="it has no queues")
+    if found.stacks:
+        typer.echo(found.stacks)
+
+
+def create(
+    group: Group,
+    *,
+    retries_max: Annotated[int, typer.Option(min=-1, help="Tries before the dead letters.")] = 16,
+    retry_queues: Annotated[int, typer.Option(min=0, help="Queues of its retry topic.")] = 1,
+    consuming: Annotated[bool, typer.Option(help="Whether it may consume.")] = True,
+    broadcasting: Annotated[bool, typer.Option(help="Whether it may broadcast.")] = True,
+    cluster: Annotated[str | None, typer.Option("-c", "--cluster")] = None,
+    namesrv: NameServers = None,
+) -> None:
+    """Create a group, or change it, on all masters."""
+    config = GroupConfig(
+        name=group,
+        retries_max=retries_max,
+        retry_queues=retry_queues,
+        allows_consuming=consuming,
+        allows_broadcast=broadcasting,
+    )
+    made = administer(namesrv, lambda admin: admin.groups.create(config, cluster=cluster))
+    typer.echo(f"group {group} is known to {', '.join(made)}")
+
+
+def delete(
+    group: Group,
+    *,
+    cluster: Annotated[str | None, typer.Option("-c", "--cluster")] = None,
+    keep_offsets: Annotated[bool, typer.Option(help="Keep what it committed.")] = False,
+    yes: Yes = False,
+    namesrv: NameServers = None,
+) -> None:
+    """Delete a group with its offsets, retries and dead letters."""
+    administer(namesrv, lambda admin: _config(admin, group))
+    confirm(f"delete group {group} with its offsets, retries and dead letters?", yes=yes)
+    left = administer(
+        namesrv,
+        lambda admin: admin.groups.delete(group, cluster=cluster, clean_offsets=not keep_offsets),
+    )
+    typer.echo(f"group {group} is deleted on {', '.join(left)}")

@@ -1,0 +1,240 @@
+"""`orbitmq message`: send messages, follow topics, find what was sent."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Annotated
+
+import typer
+
+from orbitmq.cli.administering import NameServers, administer, client_keywords
+from orbitmq.cli.moments import parse_moment
+from orbitmq.cli.output import AsJson, show_json, show_one, time_text
+from orbitmq.client.aio import LitePullConsumer, Producer
+from orbitmq.client.aio.admin import Admin
+from orbitmq.client.aio.admin.messages import TOOLS_GROUP
+from orbitmq.client.core.received_message import ReceivedMessage
+from orbitmq.clock import SystemClock
+from orbitmq.errors import SettingsError
+from orbitmq.model.messages import Message
+from orbitmq.model.queues import MessageQueue
+
+Topic = Annotated[str, typer.Argument(metavar="TOPIC")]
+_SHOWN_BYTES_MAX = 4096
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands."""
+    group = typer.Typer(
+        help="Send messages, follow topics, find what was sent.", no_args_is_help=True
+    )
+    group.command("send")(send)
+    group.command("tail")(tail)
+    group.command("find")(find)
+    group.command("show")(show)
+    group.command("at")(at)
+    app.add_typer(group, name="message")
+
+
+def send(  # noqa: PLR0913  # a parameter a flag
+    topic: Topic,
+    body: Annotated[
+        str, typer.Argument(metavar="BODY", help="The text; - takes one message a line from stdin.")
+    ],
+    *,
+    tags: Annotated[str, typer.Option(help="The tag.")] = "",
+    keys: Annotated[str, typer.Option(help="Keys to find it by, separated by commas.")] = "",
+    properties: Annotated[
+        list[str] | None, typer.Option("--property", "-p", metavar="NAME=VALUE")
+    ] = None,
+    delay_level: Annotated[int, typer.Option(min=0, help="A level of delay: 1 is 1 s.")] = 0,
+    broker: Annotated[str | None, typer.Option(help="The broker of --queue.")] = None,
+    queue: Annotated[int | None, typer.Option(min=0, help="The queue to send to.")] = None,
+    namesrv: NameServers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Send a message; returns once the broker has it."""
+    if (broker is None) != (queue is None):
+        raise SettingsError("--broker and --queue go together", hint="give both or none")
+    bodies = [line.rstrip("\n") for line in sys.stdin] if body == "-" else [body]
+    pairs = [text.partition("=") for text in properties or []]
+    messages = [
+        Message(
+            topic,
+            text,
+            tags=tags,
+            keys=keys,
+            properties={name: value for name, _, value in pairs},
+            delay_level=delay_level,
+        )
+        for text in bodies
+    ]
+    target = None
+    if broker is not None and queue is not None:
+        target = MessageQueue(topic=topic, broker_name=broker, queue_id=queue)
+
+    async def send_all() -> None:
+        async with Producer("orbitmq-cli", **client_keywords(namesrv)) as producer:
+            for message in messages:
+                result = await producer.send(message, queue=target)
+                row = {
+                    "status": result.status.name,
+                    "message_id": result.message_id,
+                    "broker": result.queue.broker_name,
+                    "queue": result.queue.queue_id,
+                    "offset": result.queue_offset,
+                }
+                if as_json:
+                    show_json(row)
+                else:
+                    typer.echo("  ".join(f"{name}={value}" for name, value in row.items()))
+
+    asyncio.run(send_all())
+
+
+def tail(
+    topic: Topic,
+    *,
+    follow: Annotated[
+        bool, typer.Option("-f", "--follow", help="Wait for more, until Ctrl-C.")
+    ] = False,
+    count: Annotated[int, typer.Option("-c", "--count", min=0, help="How many per queue.")] = 10,
+    tags: Annotated[str, typer.Option(help="Only these tags, as a || b.")] = "*",
+    namesrv: NameServers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the last messages of a topic, and with --follow those that come."""
+
+    async def run(admin: Admin) -> None:
+        queues = await admin.offsets.queues(topic)
+        keywords = client_keywords(namesrv)
+        async with LitePullConsumer(TOOLS_GROUP, auto_commit=False, **keywords) as consumer:
+            consumer.assign(queues, tags)
+            left: dict[MessageQueue, int] = {}
+            for queue in queues:
+                end = await admin.offsets.end(queue)
+                start = max(await admin.offsets.first(queue), end - count)
+                await consumer.seek(queue, start)
+                if end > start:
+                    left[queue] = end
+            while left or follow:
+                messages = await consumer.poll(timeout_ms=1000)
+                for message in messages:
+                    _print_message(message, as_json=as_json)
+                    if message.queue_offset + 1 >= left.get(message.queue, 0):
+                        left.pop(message.queue, None)
+                if not messages and not follow:
+                    # What the filter left out never comes.
+                    return
+
+    try:
+        administer(namesrv, run, topic=topic)
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        return
+
+
+def find(
+    topic: Topic,
+    *,
+    key: Annotated[str, typer.Option(help="One of its keys.")] = "",
+    begin: Annotated[str, typer.Option("--from", help="A time, or 15m, 2h, 3d ago.")] = "",
+    end: Annotated[str, typer.Option("--to", help="A time.")] = "now",
+    count: Annotated[int, typer.Option("-c", "--count", min=1, help="At most so many.")] = 64,
+    namesrv: NameServers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find messages of a topic by key, by time, or both."""
+    if not key and not begin:
+        raise SettingsError("nothing to find by", hint="give --key, or --from and --to")
+    now_ms = SystemClock().now_ms()
+    begin_ms = parse_moment(begin, now_ms=now_ms) if begin else 0
+    end_ms = parse_moment(end, now_ms=now_ms)
+
+    async def ask(admin: Admin) -> list[ReceivedMessage]:
+        if key:
+            return await admin.messages.by_key(
+                topic, key, count_max=count, begin_ms=begin_ms, end_ms=end_ms
+            )
+        found: list[ReceivedMessage] = []
+        async for message in admin.messages.between(topic, begin_ms, end_ms):
+            found.append(message)
+            if len(found) == count:
+                break
+        return found
+
+    messages = administer(namesrv, ask, topic=topic)
+    for message in messages:
+        _print_message(message, as_json=as_json)
+    if not messages:
+        typer.secho("nothing found", dim=True, err=True)
+        raise typer.Exit(4)
+
+
+def show(
+    message_id: Annotated[str, typer.Argument(metavar="ID")],
+    *,
+    topic: Annotated[str, typer.Option("-t", "--topic", help="Needed for a producer's id.")] = "",
+    namesrv: NameServers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show one message by its id."""
+    message = administer(
+        namesrv,
+        lambda admin: admin.messages.by_id(message_id, topic=topic),
+        topic=topic or None,
+    )
+    show_one(_message_row(message), as_json=as_json)
+
+
+def at(
+    topic: Topic,
+    broker: Annotated[str, typer.Argument(metavar="BROKER")],
+    queue: Annotated[int, typer.Argument(metavar="QUEUE", min=0)],
+    offset: Annotated[int, typer.Argument(metavar="OFFSET", min=0)],
+    *,
+    namesrv: NameServers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the message at an offset of a queue."""
+    place = MessageQueue(topic=topic, broker_name=broker, queue_id=queue)
+    message = administer(namesrv, lambda admin: admin.messages.at(place, offset), topic=topic)
+    show_one(_message_row(message), as_json=as_json)
+
+
+def _message_row(message: ReceivedMessage) -> dict[str, object]:
+    return {
+        "message_id": message.message_id,
+        "offset_message_id": message.offset_message_id,
+        "topic": message.topic,
+        "tags": message.tags,
+        "keys": list(message.keys),
+        "broker": message.queue.broker_name,
+        "queue": message.queue_id,
+        "offset": message.queue_offset,
+        "stored": time_text(message.store_ms),
+        "born": time_text(message.born_ms),
+        "reconsumed": message.reconsume_times,
+        "properties": dict(message.properties),
+        "body": _body_text(message.body),
+    }
+
+
+def _print_message(message: ReceivedMessage, *, as_json: bool) -> None:
+    if as_json:
+        show_json(_message_row(message))
+        return
+    place = f"{message.queue.broker_name}/{message.queue_id}/{message.queue_offset}"
+    tags = f" [{message.tags}]" if message.tags else ""
+    typer.secho(f"{time_text(message.store_ms)} {place}{tags} ", dim=True, nl=False)
+    typer.echo(_body_text(message.body))
+
+
+def _body_text(body: bytes) -> str:
+    """The body as text where it is one, else as hexadecimal digits; long ones are cut."""
+    shown = body[:_SHOWN_BYTES_MAX]
+    try:
+        text = shown.decode()
+    except UnicodeDecodeError:
+        text = f"0x{shown.hex()}"
+    return text if len(body) <= _SHOWN_BYTES_MAX else f"{text}… ({len(body)} bytes)"

@@ -1,0 +1,122 @@
+"""`orbitmq offset`: what groups committed, moved with a look ahead."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from orbitmq.cli.administering import NameServers, Yes, administer, confirm
+from orbitmq.cli.moments import parse_moment
+from orbitmq.cli.output import AsJson, Row, show_rows
+from orbitmq.client.aio.admin import Admin
+from orbitmq.client.aio.admin.offsets import END_OF_QUEUE, OffsetMove
+from orbitmq.clock import SystemClock
+
+Group = Annotated[str, typer.Argument(metavar="GROUP")]
+Topic = Annotated[str, typer.Argument(metavar="TOPIC")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands."""
+    group = typer.Typer(
+        help="What groups committed; resets with a look ahead.", no_args_is_help=True
+    )
+    group.command("show")(show)
+    group.command("reset")(reset)
+    group.command("clone")(clone)
+    app.add_typer(group, name="offset")
+
+
+def show(
+    group: Group, topic: Topic, *, namesrv: NameServers = None, as_json: AsJson = False
+) -> None:
+    """Show what a group committed in a topic, beside the bounds of its queues."""
+
+    async def ask(admin: Admin) -> list[Row]:
+        bounds = await admin.topics.bounds(topic)
+        return [
+            {
+                "broker": queue.broker_name,
+                "queue": queue.queue_id,
+                "min_offset": one.min_offset,
+                "max_offset": one.max_offset,
+                "committed": await admin.offsets.committed(group, queue),
+            }
+            for queue, one in bounds.items()
+        ]
+
+    show_rows(administer(namesrv, ask, topic=topic), as_json=as_json)
+
+
+def reset(
+    group: Group,
+    topic: Topic,
+    *,
+    to: Annotated[
+        str,
+        typer.Option(
+            help="earliest, latest, or a time: 2026-01-31T12:30, or 15m, 2h, 3d for so long ago."
+        ),
+    ],
+    only_back: Annotated[
+        bool, typer.Option(help="Leave queues alone where messages would be skipped.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option(help="Only show what would happen.")] = False,
+    yes: Yes = False,
+    namesrv: NameServers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let a group go on from another place; shows first what that means."""
+    timestamp_ms = _target(to)
+    moves = administer(
+        namesrv, lambda admin: admin.offsets.preview(group, topic, timestamp_ms), topic=topic
+    )
+    if only_back:
+        moves = [move for move in moves if not move.skipped]
+    show_rows([_move_row(move) for move in moves], as_json=as_json, empty="no queue would move")
+    if dry_run or not moves:
+        return
+    again, skipped = sum(one.consumed_again for one in moves), sum(one.skipped for one in moves)
+    confirm(
+        f"move {group} so that it consumes {again} messages again and never gets {skipped}?",
+        yes=yes,
+    )
+    moved = administer(
+        namesrv,
+        lambda admin: admin.offsets.reset(group, topic, timestamp_ms, forward=not only_back),
+    )
+    typer.secho(f"{len(moved)} queues were moved", err=True)
+
+
+def clone(
+    source: Annotated[str, typer.Argument(metavar="FROM-GROUP")],
+    target: Annotated[str, typer.Argument(metavar="TO-GROUP")],
+    topic: Topic,
+    *,
+    yes: Yes = False,
+    namesrv: NameServers = None,
+) -> None:
+    """Set a group to where another one is in a topic."""
+    confirm(f"set the offsets of {target} in {topic} to those of {source}?", yes=yes)
+    administer(namesrv, lambda admin: admin.offsets.clone(source, target, topic), topic=topic)
+    typer.echo(f"{target} goes on where {source} is")
+
+
+def _target(to: str) -> int:
+    if to == "earliest":
+        return 0
+    if to == "latest":
+        return END_OF_QUEUE
+    return parse_moment(to, now_ms=SystemClock().now_ms())
+
+
+def _move_row(move: OffsetMove) -> dict[str, object]:
+    return {
+        "broker": move.queue.broker_name,
+        "queue": move.queue.queue_id,
+        "committed": move.committed,
+        "target": move.target,
+        "consumed_again": move.consumed_again,
+        "skipped": move.skipped,
+    }

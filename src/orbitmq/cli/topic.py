@@ -1,0 +1,171 @@
+"""`orbitmq topic`: list, describe, create and delete topics."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from orbitmq.cli.administering import NameServers, Yes, administer, confirm
+from orbitmq.cli.output import AsJson, show_rows, time_text
+from orbitmq.client.aio.admin import Admin
+from orbitmq.model.names import REPLY_TOPIC_SUFFIX, is_group_topic, is_system_topic
+from orbitmq.model.topics import Permission
+
+Topic = Annotated[str, typer.Argument(metavar="TOPIC")]
+Cluster = Annotated[str | None, typer.Option("-c", "--cluster", help="Only this cluster.")]
+
+_PERMISSIONS = {
+    "rw": Permission.READ | Permission.WRITE,
+    "r": Permission.READ,
+    "w": Permission.WRITE,
+}
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands."""
+    group = typer.Typer(help="List, describe, create and delete topics.", no_args_is_help=True)
+    group.command("list")(list_topics)
+    group.command("show")(show)
+    group.command("stats")(stats)
+    group.command("groups")(groups)
+    group.command("create")(create)
+    group.command("delete")(delete)
+    app.add_typer(group, name="topic")
+
+
+def list_topics(
+    *,
+    namesrv: NameServers = None,
+    cluster: Cluster = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also topics of the system, and retries of groups.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the topics."""
+
+    async def ask(admin: Admin) -> list[str]:
+        names = await admin.topics.names(cluster=cluster)
+        if everything:
+            return names
+        view = await admin.brokers.clusters()
+        # Brokers make topics that are called as they are, and as their cluster.
+        own = {
+            *view.brokers,
+            *view.clusters,
+            *(f"{one}{REPLY_TOPIC_SUFFIX}" for one in view.clusters),
+        }
+        return [
+            name
+            for name in names
+            if name not in own and not is_system_topic(name) and not is_group_topic(name)
+        ]
+
+    rows = [{"topic": name} for name in administer(namesrv, ask)]
+    show_rows(rows, as_json=as_json, empty="there is no topic; orbitmq topic create makes one")
+
+
+def show(topic: Topic, *, namesrv: NameServers = None, as_json: AsJson = False) -> None:
+    """Show where a topic is, and how it is set on each broker."""
+
+    async def ask(admin: Admin) -> list[dict[str, object]]:
+        route = await admin.topics.route(topic)
+        configs = await admin.topics.config(topic)
+        addresses = {group.name: group.addresses for group in route.brokers}
+        return [
+            {
+                "broker": name,
+                "address": addresses[name].get(0, ""),
+                "read_queues": config.read_queues,
+                "write_queues": config.write_queues,
+                "permission": permission_text(config.permission),
+                "ordered": config.order,
+                "attributes": " ".join(
+                    f"{key}={value}" for key, value in config.attributes.items()
+                ),
+            }
+            for name, config in configs.items()
+        ]
+
+    show_rows(administer(namesrv, ask, topic=topic), as_json=as_json)
+
+
+def stats(topic: Topic, *, namesrv: NameServers = None, as_json: AsJson = False) -> None:
+    """Show where each queue of a topic begins and ends."""
+    bounds = administer(namesrv, lambda admin: admin.topics.bounds(topic), topic=topic)
+    rows = [
+        {
+            "broker": queue.broker_name,
+            "queue": queue.queue_id,
+            "min_offset": one.min_offset,
+            "max_offset": one.max_offset,
+            "messages": one.max_offset - one.min_offset,
+            "last_stored": time_text(one.last_update_ms),
+        }
+        for queue, one in bounds.items()
+    ]
+    show_rows(rows, as_json=as_json)
+
+
+def groups(topic: Topic, *, namesrv: NameServers = None, as_json: AsJson = False) -> None:
+    """List the groups that consume a topic."""
+    found = administer(namesrv, lambda admin: admin.topics.consumers(topic), topic=topic)
+    show_rows([{"group": name} for name in found], as_json=as_json, empty="no group consumes it")
+
+
+def create(  # noqa: PLR0913  # a parameter a flag
+    topic: Topic,
+    *,
+    queues: Annotated[
+        int, typer.Option("-q", "--queues", min=1, help="Queues on each broker.")
+    ] = 8,
+    write_queues: Annotated[
+        int | None, typer.Option(min=1, help="Queues that are sent to, where not all are.")
+    ] = None,
+    permission: Annotated[str, typer.Option(help="rw, r or w.")] = "rw",
+    ordered: Annotated[bool, typer.Option(help="Keep the order over changes of brokers.")] = False,
+    attributes: Annotated[
+        str, typer.Option(help="Changes of attributes, as +message.type=FIFO,-cleanup.policy.")
+    ] = "",
+    cluster: Cluster = None,
+    broker: Annotated[
+        str | None, typer.Option("-b", "--broker", help="Only on this broker, by name or address.")
+    ] = None,
+    namesrv: NameServers = None,
+) -> None:
+    """Create a topic, or change it, on all masters."""
+    if permission not in _PERMISSIONS:
+        raise typer.BadParameter(f"{permission!r} is none of {', '.join(_PERMISSIONS)}")
+    made = administer(
+        namesrv,
+        lambda admin: admin.topics.create(
+            topic,
+            queues=queues,
+            write_queues=write_queues,
+            permission=int(_PERMISSIONS[permission]),
+            ordered=ordered,
+            attributes=attributes,
+            cluster=cluster,
+            broker=broker,
+        ),
+    )
+    typer.echo(f"topic {topic} has {queues} queues on {', '.join(made)}")
+
+
+def delete(
+    topic: Topic, *, cluster: Cluster = None, yes: Yes = False, namesrv: NameServers = None
+) -> None:
+    """Delete a topic with all its messages."""
+    bounds = administer(namesrv, lambda admin: admin.topics.bounds(topic), topic=topic)
+    count = sum(one.max_offset - one.min_offset for one in bounds.values())
+    confirm(f"delete topic {topic} with its {count} messages?", yes=yes)
+    left = administer(namesrv, lambda admin: admin.topics.delete(topic, cluster=cluster))
+    typer.echo(f"topic {topic} is deleted on {', '.join(left)}")
+
+
+def permission_text(permission: int) -> str:
+    """How people write a permission."""
+    text = "r" if permission & Permission.READ else ""
+    text += "w" if permission & Permission.WRITE else ""
+    return text or "none"

@@ -1,0 +1,40 @@
+"""Moments that people name."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+
+from orbitmq.cli.moments import parse_moment
+from orbitmq.errors import SettingsError
+
+NOW_MS = 1_700_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "moment_ms"),
+    [
+        ("now", NOW_MS),
+        ("1600000000000", 1_600_000_000_000),
+        ("30s", NOW_MS - 30_000),
+        ("15m", NOW_MS - 900_000),
+        ("2h", NOW_MS - 7_200_000),
+        ("3d", NOW_MS - 259_200_000),
+        ("2023-11-14T22:13:20+00:00", NOW_MS),
+    ],
+)
+def test_a_moment_is_read(text: str, moment_ms: int) -> None:
+    assert parse_moment(text, now_ms=NOW_MS) == moment_ms
+
+
+def test_a_time_without_a_zone_is_of_this_machine_as_mqadmin_writes_it_too() -> None:
+    here = datetime.datetime(2026, 1, 31, 12, 30, 0, 250_000).astimezone()  # the point
+
+    for text in ("2026-01-31T12:30:00.250", "2026-01-31#12:30:00:250"):
+        assert parse_moment(text, now_ms=NOW_MS) == int(here.timestamp() * 1000)
+
+
+def test_what_is_no_time_is_explained() -> None:
+    with pytest.raises(SettingsError, match="'soon' is no time"):
+        parse_moment("soon", now_ms=NOW_MS)
