@@ -16,7 +16,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
@@ -78,6 +78,25 @@ class _Call(Generic[T]):
             self._work.close()
             raise StateError("the call was cancelled, since the client is being stopped")
         return task.result()
+
+
+class _LastingExecutor(ThreadPoolExecutor):
+    """The threads of the loop, which does work itself once the interpreter gives it no threads.
+
+    That is so at exit, when clients that nobody stopped still have offsets to write.
+    """
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        """Have work done in a thread, or do it here."""
+        try:
+            return super().submit(fn, *args, **kwargs)
+        except RuntimeError:
+            done: Future[T] = Future()
+            try:
+                done.set_result(fn(*args, **kwargs))
+            except Exception as error:  # noqa: BLE001  # it belongs to whoever asked
+                done.set_exception(error)
+            return done
 
 
 class BackgroundLoop:
@@ -146,6 +165,7 @@ class BackgroundLoop:
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._loop.set_default_executor(_LastingExecutor(thread_name_prefix="orbitmq-work"))
         self._ending = asyncio.Event()
         self._ready.set_result(None)
         await self._ending.wait()

@@ -34,11 +34,7 @@ class Callbacks:
                     self._executor = ThreadPoolExecutor(
                         self._threads, thread_name_prefix=self._name
                     )
-                try:
-                    return self._executor.submit(self._run, callback)
-                except RuntimeError:
-                    # The interpreter ends, and takes no more work for threads.
-                    pass
+                return self._submit(self._executor, callback)
         log.warning("callback came after the stop and was dropped client=%s", self._name)
         dropped: Future[None] = Future()
         dropped.set_result(None)
@@ -81,6 +77,20 @@ class Callbacks:
             executor, self._executor = self._executor, None
         if executor is not None:
             executor.shutdown(wait=not self.is_here)
+
+    def _submit(self, executor: ThreadPoolExecutor, callback: Callable[[], object]) -> Future[None]:
+        try:
+            return executor.submit(self._run, callback)
+        except RuntimeError:
+            # The main thread has ended, and with it all executors; other threads go on.
+            done: Future[None] = Future()
+
+            def run() -> None:
+                self._run(callback)
+                done.set_result(None)
+
+            threading.Thread(target=run, name=self._name).start()
+            return done
 
     def _run(self, callback: Callable[[], object]) -> None:
         self._here.is_callback = True

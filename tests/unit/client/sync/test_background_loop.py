@@ -351,3 +351,31 @@ def test_threads_that_still_run_at_exit_may_go_on_calling() -> None:
     )
 
     assert printed == "4950\n"
+
+
+def test_a_client_that_is_stopped_at_exit_may_still_work_off_the_loop() -> None:
+    printed = run_script(
+        """
+        import asyncio
+        from orbitmq.client.sync.background_loop import acquire
+
+        async def fail():
+            def work():
+                raise ValueError("at exit")
+
+            try:
+                await asyncio.to_thread(work)
+            except ValueError as error:
+                print(error)
+
+        async def stop():
+            print(await asyncio.to_thread(lambda: "written"))
+            await fail()
+
+        loop = acquire()
+        assert loop.call(asyncio.to_thread(lambda: 7)) == 7
+        loop.stop_at_exit(stop)
+        """
+    )
+
+    assert printed.splitlines() == ["written", "at exit"]

@@ -9,6 +9,7 @@ from concurrent.futures import Future
 import pytest
 
 from orbitmq.client.sync.callbacks import Callbacks
+from tests.unit.client.scripts import run_script
 
 WAIT_SECONDS = 20
 
@@ -142,3 +143,29 @@ def test_a_result_after_the_stop_is_told_in_the_log(caplog: pytest.LogCaptureFix
     future.set_result(1)
 
     assert caplog.messages == ["callback came after the stop and was dropped client=orbitmq-test"]
+
+
+def test_callbacks_go_on_while_threads_outlive_the_main_one() -> None:
+    printed = run_script(
+        """
+        import threading
+        from concurrent.futures import Future
+        from orbitmq.client.sync.callbacks import Callbacks
+
+        callbacks = Callbacks("orbitmq-test")
+
+        def work():
+            threading.main_thread().join()
+            seen = Future()
+            done = Future()
+            callbacks.after(done, seen.set_result, None)
+            done.set_result(7)
+            print(seen.result(20), flush=True)
+            callbacks.stop()
+
+        callbacks.run(lambda: None).result(20)
+        threading.Thread(target=work).start()
+        """
+    )
+
+    assert printed == "7\n"
