@@ -50,7 +50,7 @@ class ClientOptions:
         "",
         java="clientIP",
         default_shown="an address of this machine",
-        doc="The address by which this client is called in its id and in the ids of its messages.",
+        doc="What the id of this client begins with; any name will do.",
     )
     instance_name: str = option(
         DEFAULT_INSTANCE,

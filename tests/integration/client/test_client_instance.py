@@ -135,6 +135,26 @@ async def test_offsets_of_consumers_are_committed_at_intervals(
         assert consumer.persisted == 3
 
 
+@pytest.mark.parametrize("fault", [StateError("not now"), ValueError("a bug")])
+async def test_a_consumer_that_cannot_commit_does_not_keep_others_from_it(
+    cluster: Cluster, group: str, fault: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Failing(NotingConsumer):
+        async def persist_offsets(self) -> None:
+            raise fault
+
+    clock = ManualClock()
+    consumer = NotingConsumer(group)
+    async with instance_of(cluster.namesrv, clock=clock) as instance:
+        await instance.add_consumer(Failing("failing"))
+        await instance.add_consumer(consumer)
+
+        await clock.advance(5_000)
+
+        assert consumer.persisted == 1
+        assert "offsets not committed group=failing" in caplog.text
+
+
 async def test_the_inner_producer_is_made_once_and_stopped_with_the_instance(
     cluster: Cluster,
 ) -> None:

@@ -298,6 +298,9 @@ class ClientInstance:
                 await member.persist_offsets()
             except OrbitError as error:
                 log.warning("offsets not committed group=%s reason=%s", member.group, error)
+            except Exception:
+                # A fault of one consumer must not keep the offsets of the others back.
+                log.exception("offsets not committed group=%s", member.group)
 
     async def _find_name_servers(self, server: AddressServer) -> None:
         if not self.options.namesrv_domain:

@@ -76,11 +76,11 @@ async def acquire(
         entry = _entries.get(key)
         is_new = entry is None
         if entry is None:
-            address = options.client_ip or own_address()
             instance = ClientInstance(
                 client_id,
                 options,
-                address=address,
+                # Compat: the ids of messages hold the machine's address, whatever it is called.
+                address=own_address(),
                 clock=clock or SystemClock(),
                 rpc_hooks=rpc_hooks,
             )

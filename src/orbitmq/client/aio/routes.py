@@ -263,6 +263,9 @@ class Routes:
             changed = self._take(topic, route)
         except OrbitError as error:
             failure = error
+        except Exception as error:
+            failure = OrbitError(f"the route of topic {topic!r} cannot be taken: {error!r}")
+            raise
         finally:
             del self._under_way[topic]
             if changed is not None:

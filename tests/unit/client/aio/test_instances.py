@@ -70,6 +70,16 @@ async def test_a_start_that_fails_leaves_nothing_behind() -> None:
     assert [type(end) for end in ends] == [SettingsError, SettingsError]
 
 
+async def test_a_client_may_have_a_name_instead_of_an_address() -> None:
+    instance = await acquire(
+        ClientOptions(namesrv="127.0.0.1:1", client_ip="my machine", instance_name="i")
+    )
+
+    assert instance.client_id == "my machine@i"
+    assert len(instance.unique_ids.make()) == 32
+    await release(instance)
+
+
 async def test_an_instance_starts_once() -> None:
     instance = await acquire(OPTIONS)
 

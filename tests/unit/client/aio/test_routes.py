@@ -16,6 +16,7 @@ from orbitmq.clock import SystemClock, settle
 from orbitmq.errors import (
     NameServersUnreachableError,
     NoQueueError,
+    OrbitError,
     ProtocolError,
     RouteNotFoundError,
 )
@@ -214,6 +215,28 @@ async def test_a_route_that_makes_no_sense_is_told_and_not_taken(scene: Scene) -
 
     assert scene.routes.cached_reading("T") is None
     await scene.routes.renew(["T"])
+
+
+async def test_a_fault_in_taking_a_route_is_told_to_who_asked(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene.told["T"] = route("a")
+
+    def fail(topic: str) -> None:
+        raise ValueError(topic)
+
+    routes = Routes(
+        scene.name_servers,
+        clock=SystemClock(),
+        call_timeout_ms=3000,
+        on_change=fail,
+    )
+
+    with pytest.raises(OrbitError, match="route of topic 'T' cannot be taken: ValueError"):
+        await routes.refresh("T")
+
+    await routes.stop()
+    assert "task failed task=route of T" in caplog.text
 
 
 # --- renewing ---------------------------------------------------------------------------------
