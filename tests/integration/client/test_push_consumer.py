@@ -99,6 +99,31 @@ async def test_a_listener_of_lists_gets_up_to_the_batch_size(
     assert max(sizes) == 8
 
 
+async def test_a_namespace_is_not_seen_by_the_listener(
+    cluster: Cluster, topic: str, group: str
+) -> None:
+    await cluster.stop_broker()
+    await cluster.start_broker(messageDelayLevel=" ".join(["0s"] * 18))
+    await cluster.make_topic(f"tenant%{topic}", queues=1)
+    async with Producer(namesrv=cluster.namesrv, namespace="tenant") as producer:
+        await producer.send(Message(topic, b"inside"))
+    seen = Seen()
+
+    async def listen(message: ReceivedMessage) -> None:
+        seen.add(message)
+        if message.reconsume_times == 0:
+            raise ValueError
+
+    consumer = consumer_of(cluster, group, on_message=listen, namespace="tenant")
+    consumer.subscribe(topic)
+    async with consumer:
+        await seen.count(2)
+
+    assert [message.topic for message in seen.messages] == [topic, topic]
+    assert seen.messages[1].queue.topic == f"%RETRY%tenant%{group}"
+    assert await committed(cluster, f"tenant%{group}", f"tenant%{topic}", queues=1) == [1]
+
+
 # --- where to begin -------------------------------------------------------------------------------
 
 

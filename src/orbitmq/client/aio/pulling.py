@@ -190,7 +190,8 @@ class Pulling:
             if pause.warn:
                 log.warning("pulling waits: %s group=%s", pause.reason, self._group)
             await self._wait(queue, FULL_MS)
-        elif self._needs_locks and not window.locked:
+        elif queue.topic not in self._subscriptions or (self._needs_locks and not window.locked):
+            # Unsubscribed: the queue is about to be given up.
             await self._wait(queue, self._options.pull_retry_ms)
         else:
             begun_ms = self._instance.clock.monotonic_ms()
@@ -280,11 +281,17 @@ class Pulling:
         self._warn(queue, error)
         if isinstance(error, RemoteError):
             if error.code in _SUBSCRIPTION_UNKNOWN:
-                await self._instance.heartbeat_now()
+                await self._tell_subscription()
         else:
             # The broker may be gone, and another one in its place.
             self._broker_ids.pop(queue, None)
         await self._instance.clock.sleep_ms(self._options.pull_retry_ms)
+
+    async def _tell_subscription(self) -> None:
+        try:
+            await self._instance.heartbeat_now()
+        except OrbitError as error:
+            log.debug("subscription not told group=%s reason=%s", self._group, error)
 
     def _warn(self, queue: MessageQueue, error: OrbitError) -> None:
         now_ms = self._instance.clock.monotonic_ms()
