@@ -123,15 +123,11 @@ class ConcurrentConsumption:
     ) -> None:
         """Take messages that were pulled; they are in the window already."""
         size = self._batch_size
-
-        def may_begin() -> bool:
-            return not window.dropped
-
         if size == 1:
-            self.pool.submit([Run(queue, window, ([one],), may_begin) for one in messages])
+            self.pool.submit([Run(queue, window, ([one],)) for one in messages])
         else:
             self.pool.submit(
-                Run(queue, window, (list(messages[at : at + size]),), may_begin)
+                Run(queue, window, (list(messages[at : at + size]),))
                 for at in range(0, len(messages), size)
             )
 

@@ -12,14 +12,11 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from orbitmq.client.aio.listeners import Finished, ListenerCall, OnFinished, Run, Worker
 from orbitmq.client.core.consume_results import SUCCESS, Success
 from orbitmq.clock import settle
-
-if TYPE_CHECKING:
-    from orbitmq.client.core.received_message import ReceivedMessage
 
 log = logging.getLogger(__name__)
 
@@ -114,36 +111,32 @@ class ListenerTasks:
         self._loop.call_soon(self._spread)
 
     async def _drain(self, worker: Worker) -> None:
-        backlog, now_ms = self._backlog, self._call.now_ms
-        turn_ends_ms = now_ms() + _TURN_MS
+        backlog = self._backlog
+        worker.begun_ms = turn_ms = self._call.now_ms()
         try:
             while backlog and len(self._workers) <= self._concurrency:
+                if worker.begun_ms - turn_ms > _TURN_MS:
+                    await settle(1)
+                    worker.begun_ms = turn_ms = self._call.now_ms()
+                    continue
                 run = backlog.popleft()
                 for messages in run.batches:
-                    if self._stopping or not run.may_begin():
+                    if self._stopping or run.window.dropped:
                         break
-                    begun_ms = now_ms()
-                    if begun_ms > turn_ends_ms:
-                        await settle(1)
-                        turn_ends_ms = begun_ms + _TURN_MS
-                    if not await self._call_once(worker, run, messages, begun_ms):
+                    if run.may_begin is not None and not run.may_begin():
+                        break
+                    worker.run, worker.messages = run, messages
+                    finished = await self._call.awaited(run, messages, worker)
+                    worker.run = None
+                    self._tell(finished)
+                    if not isinstance(finished.result, Success):
                         break
                 if run.tells_end:
                     self._tell(Finished(run, [], SUCCESS, 0.0))
         finally:
+            worker.run = None
             self._workers.remove(worker)
             self._spread_soon()
-
-    async def _call_once(
-        self, worker: Worker, run: Run, messages: list[ReceivedMessage], begun_ms: float
-    ) -> bool:
-        worker.run, worker.messages, worker.begun_ms = run, messages, begun_ms
-        try:
-            finished = await self._call.awaited(run, messages)
-        finally:
-            worker.run = None
-        self._tell(finished)
-        return isinstance(finished.result, Success)
 
     def _tell(self, finished: Finished) -> None:
         self._finished.append(finished)

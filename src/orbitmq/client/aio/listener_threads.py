@@ -55,7 +55,7 @@ class ListenerThreads:
         self._concurrency = concurrency
         self._on_finished = on_finished
         self._loop = asyncio.get_running_loop()
-        self._own_threads = _Threads(name) if executor is None else None
+        self._own_threads = _Threads(name)
         self._executor = executor
         self._backlog: deque[Run] = deque()
         self._finished: deque[Finished | Worker] = deque()
@@ -110,8 +110,7 @@ class ListenerThreads:
             self._look.cancel()
             self._look = None
         left = tuple(self._workers)
-        if self._own_threads is not None:
-            self._own_threads.end(len(left))
+        self._own_threads.end(len(left))
         return left
 
     # --- on the loop ----------------------------------------------------------------------------
@@ -136,9 +135,14 @@ class ListenerThreads:
         self._workers.append(worker)
         self._idle.clear()
         if self._executor is not None:
-            self._executor.submit(self._drain, worker)
-        elif self._own_threads is not None:
-            self._own_threads.start(self._drain, worker, busy=len(self._workers))
+            try:
+                self._executor.submit(self._drain, worker)
+            except RuntimeError as error:
+                log.warning("the executor takes no more work, own threads do it reason=%s", error)
+                self._executor = None
+            else:
+                return
+        self._own_threads.start(self._drain, worker, busy=len(self._workers))
 
     def _look_later(self) -> None:
         if self._look is not None:
@@ -178,34 +182,39 @@ class ListenerThreads:
     # --- in a thread ----------------------------------------------------------------------------
 
     def _drain(self, worker: Worker) -> None:
-        call, backlog = self._call, self._backlog
+        backlog = self._backlog
         worker.thread_id = threading.get_ident()
-        told_ms = call.now_ms()
+        worker.begun_ms = told_ms = self._call.now_ms()
         # With a lower concurrency than before, a worker ends although work is left.
         while len(self._workers) <= self._concurrency:
             try:
                 run = backlog.popleft()
             except IndexError:
                 break
-            for messages in run.batches:
-                if self._stopping or not run.may_begin():
-                    break
-                worker.messages = messages
-                worker.begun_ms = call.now_ms()
-                worker.run = run
-                finished = call(run, messages)
-                worker.run = None
-                self._finished.append(finished)
-                if not isinstance(finished.result, Success):
-                    break
-            if run.tells_end:
-                self._finished.append(Finished(run, [], SUCCESS, 0.0))
-            now_ms = call.now_ms()
-            if now_ms - told_ms > QUICK_MS:
-                told_ms = now_ms
+            self._do(run, worker)
+            if worker.begun_ms - told_ms > QUICK_MS:
+                told_ms = worker.begun_ms
                 self._tell()
         self._finished.append(worker)
         self._tell()
+
+    def _do(self, run: Run, worker: Worker) -> None:
+        for messages in run.batches:
+            if (
+                self._stopping
+                or run.window.dropped
+                or not (run.may_begin is None or run.may_begin())
+            ):
+                break
+            worker.messages = messages
+            worker.run = run
+            finished = self._call(run, messages, worker)
+            worker.run = None
+            self._finished.append(finished)
+            if not isinstance(finished.result, Success):
+                break
+        if run.tells_end:
+            self._finished.append(Finished(run, [], SUCCESS, 0.0))
 
     def _tell(self) -> None:
         if self._told:

@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from orbitmq.client.aio.consume_hooks import (
     CallOutcome,
@@ -83,8 +83,9 @@ def _is_async(function: Callable[..., object]) -> bool:
 class Run:
     """Messages of one queue for one worker, batch after batch, until one is not done.
 
-    The worker asks `may_begin` before each batch, from its own thread. Who wants to know when a
-    run has ended, done or not, gets a last `Finished` without messages.
+    Before each batch the worker looks whether the window was dropped and asks `may_begin`, from its
+    own thread. Who wants to know when a run has ended, done or not, gets a last `Finished` without
+    messages.
     """
 
     __slots__ = ("batches", "may_begin", "queue", "tells_end", "window")
@@ -94,7 +95,7 @@ class Run:
         queue: MessageQueue,
         window: Window,
         batches: Sequence[list[ReceivedMessage]],
-        may_begin: Callable[[], bool],
+        may_begin: Callable[[], bool] | None = None,
         *,
         tells_end: bool = False,
     ) -> None:
@@ -121,8 +122,9 @@ class Worker:
 
     def __init__(self) -> None:
         self.run: Run | None = None
-        # Counts while there is a run.
+        # Count while there is a run.
         self.messages: list[ReceivedMessage] = []
+        # When the call began, which is when the one before it ended.
         self.begun_ms = 0.0
         self.thread_id: int | None = None
         self.task: asyncio.Task[None] | None = None
@@ -177,39 +179,39 @@ class ListenerCall:
         self._hooks = tuple(hooks)
         self._clock = clock
 
-    def __call__(self, run: Run, messages: list[ReceivedMessage]) -> Finished:
+    def __call__(self, run: Run, messages: list[ReceivedMessage], worker: Worker) -> Finished:
         """Call a plain listener."""
         context = self._before(run, messages) if self._hooks else None
-        begun_ms = self._clock.monotonic_ms()
-        error: BaseException | None = None
         try:
             returned = self._function(messages if self._takes_lists else messages[0])
             result = SUCCESS if returned is None else self._read(returned)
-        except BaseException as raised:  # noqa: BLE001 - whatever a listener raises
-            result, error = self._failed, raised
-        return self._after(run, messages, context, result, begun_ms, error)
+        except BaseException as error:  # noqa: BLE001 - whatever a listener raises
+            return self._raised(run, messages, worker, context, error)
+        if context is not None:
+            self._after(context, worker, result)
+        return self._finished(run, messages, worker, result)
 
-    async def awaited(self, run: Run, messages: list[ReceivedMessage]) -> Finished:
+    async def awaited(self, run: Run, messages: list[ReceivedMessage], worker: Worker) -> Finished:
         """Call an async listener; only the cancellation of the caller goes through."""
         context = self._before(run, messages) if self._hooks else None
-        begun_ms = self._clock.monotonic_ms()
-        error: BaseException | None = None
         try:
             called = self._function(messages if self._takes_lists else messages[0])
-            returned = await cast("Awaitable[object]", called)
+            returned = await called  # type: ignore[misc]  # an async function gave it
             result = SUCCESS if returned is None else self._read(returned)
-        except asyncio.CancelledError as raised:
+        except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
             # Something inside the listener was cancelled, not the listener.
-            result, error = self._failed, raised
+            return self._raised(run, messages, worker, context, error)
         except (KeyboardInterrupt, SystemExit):
             # They end the loop, as they do from any other task of it.
             raise
-        except BaseException as raised:  # noqa: BLE001 - whatever a listener raises
-            result, error = self._failed, raised
-        return self._after(run, messages, context, result, begun_ms, error)
+        except BaseException as error:  # noqa: BLE001 - whatever a listener raises
+            return self._raised(run, messages, worker, context, error)
+        if context is not None:
+            self._after(context, worker, result)
+        return self._finished(run, messages, worker, result)
 
     def now_ms(self) -> float:
         """The time that `Worker.begun_ms` is in."""
@@ -224,22 +226,36 @@ class ListenerCall:
 
     def _after(
         self,
+        context: ConsumeContext,
+        worker: Worker,
+        result: ConsumeResult,
+        *,
+        raised: bool = False,
+    ) -> None:
+        context.result = result
+        context.spent_ms = self._clock.monotonic_ms() - worker.begun_ms
+        context.outcome = self._outcome(result, context.spent_ms, raised=raised)
+        tell_after(self._hooks, context)
+
+    def _raised(
+        self,
         run: Run,
         messages: list[ReceivedMessage],
+        worker: Worker,
         context: ConsumeContext | None,
-        result: ConsumeResult,
-        begun_ms: float,
-        error: BaseException | None,
+        error: BaseException,
     ) -> Finished:
-        spent_ms = self._clock.monotonic_ms() - begun_ms
-        if error is not None:
-            self._failures.add(error, messages[0])
+        self._failures.add(error, messages[0])
         if context is not None:
-            context.result = result
-            context.spent_ms = spent_ms
-            context.outcome = self._outcome(result, spent_ms, raised=error is not None)
-            tell_after(self._hooks, context)
-        return Finished(run, messages, result, spent_ms)
+            self._after(context, worker, self._failed, raised=True)
+        return self._finished(run, messages, worker, self._failed)
+
+    def _finished(
+        self, run: Run, messages: list[ReceivedMessage], worker: Worker, result: ConsumeResult
+    ) -> Finished:
+        # Perf: the end of a call is the beginning of the next, so that the clock is read once.
+        begun_ms, worker.begun_ms = worker.begun_ms, self._clock.monotonic_ms()
+        return Finished(run, messages, result, worker.begun_ms - begun_ms)
 
     def _outcome(self, result: ConsumeResult, spent_ms: float, *, raised: bool) -> CallOutcome:
         if raised:

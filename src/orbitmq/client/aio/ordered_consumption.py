@@ -166,11 +166,7 @@ class OrderedConsumption:
         needs_lock, closing = self._lock is not None, self._closing
 
         def may_begin() -> bool:
-            return (
-                not window.dropped
-                and closing.get(queue) is not window
-                and (window.locked or not needs_lock)
-            )
+            return closing.get(queue) is not window and (window.locked or not needs_lock)
 
         return may_begin
 

@@ -51,7 +51,7 @@ def run_of(
 ) -> Run:
     """Make a run that may always begin."""
     window = window or InflightWindow(0, ManualClock())
-    return Run(QUEUE, window, batches, lambda: not window.dropped, tells_end=tells_end)
+    return Run(QUEUE, window, batches, tells_end=tells_end)
 
 
 def call_of(

@@ -232,6 +232,21 @@ async def test_threads_of_the_user_can_be_used() -> None:
     assert all(name.startswith("mine") for name in names)
 
 
+async def test_own_threads_go_on_when_those_of_the_user_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    collected = Collected()
+    executor = ThreadPoolExecutor(1)
+    pool = pool_of(lambda _message: None, collected, executor=executor)
+    executor.shutdown()
+
+    pool.submit([run_of(several(0, 1))])
+    await collected.messages(1)
+
+    assert "the executor takes no more work" in caplog.text
+    await pool.stop(1000)
+
+
 async def test_an_error_of_who_collects_does_not_stop_the_pool(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

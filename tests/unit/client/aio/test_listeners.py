@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from orbitmq.client.aio.consume_hooks import CallOutcome, ConsumeContext
-from orbitmq.client.aio.listeners import listener_of
+from orbitmq.client.aio.listeners import Worker, listener_of
 from orbitmq.client.core.consume_results import (
     RETRY_LATER,
     SUCCESS,
@@ -72,7 +72,7 @@ def test_what_a_listener_returns_is_its_result(
     call = call_of(listener_of(lambda _message: returned, None))
     messages = [received(0)]
 
-    finished = call(run_of(messages), messages)
+    finished = call(run_of(messages), messages, Worker())
 
     assert (finished.result, finished.messages) == (result, messages)
 
@@ -81,7 +81,7 @@ def test_a_listener_of_lists_gets_the_list() -> None:
     seen: list[int] = []
     call = call_of(listener_of(None, lambda messages: seen.append(len(messages))))
 
-    call(run_of(several(0, 3)), several(0, 3))
+    call(run_of(several(0, 3)), several(0, 3), Worker())
 
     assert seen == [3]
 
@@ -92,7 +92,7 @@ def test_what_nobody_understands_is_not_success(
 ) -> None:
     call = call_of(listener_of(lambda _message: returned, None))
 
-    assert call(run_of(several(0, 1)), several(0, 1)).result == RETRY_LATER
+    assert call(run_of(several(0, 1)), several(0, 1), Worker()).result == RETRY_LATER
     assert "the listener returned" in caplog.text
 
 
@@ -101,9 +101,12 @@ def test_whatever_a_plain_listener_raises_means_again(error: BaseException) -> N
     def failing(_message: ReceivedMessage) -> None:
         raise error
 
-    assert call_of(listener_of(failing, None))(run_of([]), several(0, 1)).result == RETRY_LATER
+    assert (
+        call_of(listener_of(failing, None))(run_of([]), several(0, 1), Worker()).result
+        == RETRY_LATER
+    )
     ordered = call_of(listener_of(failing, None), ordered=True)
-    assert ordered(run_of([]), several(0, 1)).result == SUSPEND
+    assert ordered(run_of([]), several(0, 1), Worker()).result == SUSPEND
 
 
 async def test_an_async_listener_is_awaited() -> None:
@@ -113,7 +116,7 @@ async def test_an_async_listener_is_awaited() -> None:
 
     call = call_of(listener_of(slow, None))
 
-    assert (await call.awaited(run_of([]), several(0, 1))).result == RETRY_LATER
+    assert (await call.awaited(run_of([]), several(0, 1), Worker())).result == RETRY_LATER
 
 
 async def test_a_cancellation_inside_an_async_listener_means_again() -> None:
@@ -122,7 +125,7 @@ async def test_a_cancellation_inside_an_async_listener_means_again() -> None:
 
     call = call_of(listener_of(cancelled_inside, None))
 
-    assert (await call.awaited(run_of([]), several(0, 1))).result == RETRY_LATER
+    assert (await call.awaited(run_of([]), several(0, 1), Worker())).result == RETRY_LATER
 
 
 async def test_the_cancellation_of_the_caller_goes_through() -> None:
@@ -133,7 +136,7 @@ async def test_the_cancellation_of_the_caller_goes_through() -> None:
         await asyncio.Event().wait()
 
     call = call_of(listener_of(endless, None))
-    task = asyncio.create_task(call.awaited(run_of([]), several(0, 1)))
+    task = asyncio.create_task(call.awaited(run_of([]), several(0, 1), Worker()))
     await begun.wait()
     task.cancel()
 
@@ -177,8 +180,10 @@ async def test_hooks_hear_of_each_call_and_how_it_ended(caplog: pytest.LogCaptur
     call = call_of(
         listener_of(listener, None), clock=clock, slow_ms=1000, hooks=(BrokenHook(), hook)
     )
+    worker = Worker()
+    worker.begun_ms = clock.monotonic_ms()
     for body in (b"fine", b"fail", b"later", b"slow"):
-        await call.awaited(run_of([]), [received(0, body)])
+        await call.awaited(run_of([]), [received(0, body)], worker)
 
     assert [outcome for when, outcome, _ in hook.heard if when == "after"] == [
         CallOutcome.SUCCESS,
