@@ -487,10 +487,26 @@ class FailedTry(NamedTuple):
     error: Exception
     took_ms: float
 
+    @property
+    def reason(self) -> str:
+        """The error without its hint: the hints of all tries would hide the one that counts."""
+        return str(self.error.args[0]) if isinstance(self.error, OrbitError) else repr(self.error)
+
     def __str__(self) -> str:
-        # The hints of all tries would hide the one that counts.
-        reason = self.error.args[0] if isinstance(self.error, OrbitError) else repr(self.error)
-        return f"{self.broker_name} after {self.took_ms:.0f} ms: {reason}"
+        return f"{self.broker_name} after {self.took_ms:.0f} ms: {self.reason}"
+
+
+def _listed(tries: Sequence[FailedTry]) -> str:
+    """Tell of all tries, of those that failed alike by the last one."""
+    alike: dict[tuple[str, str], list[FailedTry]] = {}
+    for tried in tries:
+        alike.setdefault((tried.broker_name, tried.reason), []).append(tried)
+    return "; ".join(
+        str(same[0])
+        if len(same) == 1
+        else f"{name} {len(same)} times, last after {same[-1].took_ms:.0f} ms: {reason}"
+        for (name, reason), same in alike.items()
+    )
 
 
 class SendError(OrbitError):
@@ -508,7 +524,7 @@ class SendError(OrbitError):
         hint: str,
     ) -> None:
         times = "1 try" if len(tries) == 1 else f"{len(tries)} tries"
-        listed = "; ".join(str(tried) for tried in tries)
+        listed = _listed(tries)
         unsure = "; it may be stored all the same" if may_be_stored else ""
         super().__init__(
             f"{self._what(topic)}, {times} in {elapsed_ms:.0f} ms{unsure}"

@@ -54,6 +54,7 @@ class ScriptedBroker:
     heartbeats: list[Command] = field(default_factory=list)
     left: list[Command] = field(default_factory=list)
     server: RpcServer = field(init=False)
+    address: str = ""
 
     def __post_init__(self) -> None:
         self.server = RpcServer(
@@ -66,9 +67,9 @@ class ScriptedBroker:
             config=LOCAL,
         )
 
-    @property
-    def address(self) -> str:
-        return f"{HERE}:{self.server.port}"
+    async def start(self) -> None:
+        await self.server.start()
+        self.address = f"{HERE}:{self.server.port}"
 
     async def _send(self, _: Connection, request: Command) -> Command | None:
         self.sends.append(request)
@@ -140,10 +141,11 @@ class ScriptedCluster:
 async def scripted_cluster(*brokers: ScriptedBroker) -> AsyncIterator[ScriptedCluster]:
     """Run scripted brokers and their name server."""
     cluster = ScriptedCluster({broker.name: broker for broker in brokers})
-    servers = [cluster.server, *(broker.server for broker in brokers)]
-    for server in servers:
-        await server.start()
+    await cluster.server.start()
+    for broker in brokers:
+        await broker.start()
     try:
         yield cluster
     finally:
+        servers = [cluster.server, *(broker.server for broker in brokers)]
         await asyncio.gather(*(server.stop() for server in servers))
