@@ -226,10 +226,10 @@ class RpcClient:
         None when there is none yet, when its peer is behind in reading, and always where hooks
         want to see every request: the call then goes by `invoke` and its like.
         """
-        if self._hooks or self._state.stopping:
-            return None
         connection = self._connector.existing(address)
-        return None if connection is None or connection.writing_paused else connection
+        if connection is None or connection.writing_paused:
+            return None
+        return None if self._hooks or self._state.stopping else connection
 
     @property
     def connected(self) -> frozenset[str]:

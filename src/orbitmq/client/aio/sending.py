@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from orbitmq.client.aio.send_hooks import SendContext
 from orbitmq.client.core import namespaces, send_plan
@@ -43,7 +45,7 @@ _STATUSES: Final[dict[int, SendStatus]] = {
 }
 
 
-class Asked(NamedTuple):
+class Asked(msgspec.Struct, frozen=True):
     """What the user asked to be sent, and how."""
 
     message: Message | Sequence[Message]
@@ -73,6 +75,19 @@ class SendParts:
         self.hooks = hooks
         self.targets = targets
         self.faults = BrokerFaults(on=options.avoid_slow_brokers)
+        # How often a send is tried; when its queue is fixed, and when not.
+        self.tries_max, self.tries_max_fixed = (
+            {
+                mode: send_plan.tries_max(
+                    mode,
+                    retries=options.retries,
+                    async_retries=options.async_retries,
+                    queue_is_fixed=is_fixed,
+                )
+                for mode in SendMode
+            }
+            for is_fixed in (False, True)
+        )
         self._under_way = 0
         self._all_ended: asyncio.Future[None] | None = None
 
@@ -128,7 +143,6 @@ class Sending:
         deadline_ms: float,
         done: asyncio.Future[SendResult],
     ) -> None:
-        options = parts.options
         self._parts = parts
         self._asked = asked
         self._outgoing = outgoing
@@ -137,12 +151,7 @@ class Sending:
         self._fixed = fixed
         self._deadline_ms = deadline_ms
         self.done = done
-        self._tries_max = send_plan.tries_max(
-            asked.mode,
-            retries=options.retries,
-            async_retries=options.async_retries,
-            queue_is_fixed=fixed is not None,
-        )
+        self._tries_max = (parts.tries_max if fixed is None else parts.tries_max_fixed)[asked.mode]
         self._tries: list[FailedTry] = []
         self._result: SendResult | None = None
         self._context: SendContext | None = None
