@@ -8,6 +8,8 @@ from collections.abc import Set as AbstractSet
 from contextlib import AsyncExitStack
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from orbitmq.client.aio.offset_stores import BrokerOffsets
 from orbitmq.client.aio.rebalancing import Rebalancing
@@ -462,3 +464,110 @@ async def test_a_stop_without_time_to_wait_commits_all_the_same(
     assert client.queue_ids == [1]
     assert brokers.committed.items() >= {queue(0): 100, queue(1): 101}.items()
     assert brokers.locks == {queue(1): "c1"}
+
+
+EVENTS = st.one_of(
+    st.tuples(st.sampled_from(["join", "leave", "hear"]), st.sampled_from(["c1", "c2", "c3"])),
+    st.tuples(
+        st.sampled_from(["busy", "free", "notice", "away", "back", "expire"]), st.integers(0, 5)
+    ),
+    st.tuples(st.just("wait"), st.integers(1, 25_000)),
+)
+
+
+class Group:
+    """Members of a group, to which anything may happen."""
+
+    def __init__(self, *, ordered: bool) -> None:
+        self.clock = ManualClock()
+        self.brokers = SimulatedBrokers(orders=[*queues(4), *queues(2, broker_name="broker-b")])
+        self.brokers.client_ids = []
+        self.ordered = ordered
+        self.members: dict[str, Client] = {}
+
+    async def happen(self, event: str, subject: str | int) -> None:
+        if isinstance(subject, str):
+            await self.concern(event, subject)
+        elif event == "wait":
+            await self.clock.advance(subject)
+        else:
+            self.befall(event, subject)
+        await self.clock.advance(0)
+
+    async def concern(self, event: str, client_id: str) -> None:
+        client = self.members.get(client_id)
+        if event == "join" and client is None:
+            self.brokers.client_ids.append(client_id)
+            client = Client(self.brokers, self.clock, client_id, ordered=self.ordered)
+            self.members[client_id] = client
+            client.rebalancing.start()
+        elif event == "leave" and client is not None:
+            del self.members[client_id]
+            client.owner.busy.clear()
+            await client.rebalancing.stop(timeout_ms=0)
+            self.brokers.client_ids.remove(client_id)
+        elif client is not None:
+            client.rebalancing.soon()
+
+    def befall(self, event: str, number: int) -> None:
+        one = self.brokers.topics["orders"][number]
+        for client in self.members.values():
+            if event == "busy":
+                client.owner.busy |= client.owner.starts.keys()
+            elif event == "free":
+                client.owner.busy.clear()
+            elif event == "notice":
+                client.rebalancing.soon()
+        if event == "away":
+            self.brokers.down.add(["broker-a", "broker-b", "name server"][number % 3])
+        elif event == "back":
+            self.brokers.down.clear()
+        elif event == "expire":
+            self.brokers.locks.pop(one, None)
+
+    def expire_locks_of_strangers(self) -> None:
+        for one, client_id in list(self.brokers.locks.items()):
+            if client_id not in self.members:
+                del self.brokers.locks[one]
+
+    def owners(self) -> list[MessageQueue]:
+        return [one for client in self.members.values() for one in client.owner.starts]
+
+
+@settings(max_examples=60, deadline=None)
+@given(ordered=st.booleans(), events=st.lists(EVENTS, max_size=25))
+@example(
+    ordered=True,
+    events=[("busy", 0), ("join", "c2"), ("wait", 5_000), ("notice", 0), ("wait", 5_000)],
+)
+def test_whatever_happened_each_queue_has_one_owner_in_the_end(
+    ordered: bool,  # noqa: FBT001 - by name
+    events: list[tuple[str, str | int]],
+) -> None:
+    async def live() -> None:
+        group = Group(ordered=ordered)
+        await group.happen("join", "c1")
+        for event, subject in events:
+            await group.happen(event, subject)
+            is_exclusive = ordered and not any(name == "expire" for name, _ in events)
+            assert not is_exclusive or len(group.owners()) == len(set(group.owners()))
+        for event in ("free", "back"):
+            await group.happen(event, 0)
+        if not group.members:
+            await group.happen("join", "c1")
+        group.expire_locks_of_strangers()
+
+        await group.clock.advance(65_000)
+
+        assert sorted(group.owners()) == sorted(group.brokers.topics["orders"])
+        if ordered:
+            assert all(
+                set(client.owner.starts)
+                == {one for one, holder in group.brokers.locks.items() if holder == client_id}
+                for client_id, client in group.members.items()
+            )
+        for client in group.members.values():
+            await client.rebalancing.stop(timeout_ms=0)
+        assert group.brokers.locks == {}
+
+    asyncio.run(live())
