@@ -97,8 +97,8 @@ class FailedMessage(Protocol):
         """Its unique id."""
 
     @property
-    def queue(self) -> MessageQueue:
-        """Where it was read."""
+    def stored_queue(self) -> MessageQueue:
+        """Where it was read, as brokers know it."""
 
     @property
     def physical_offset(self) -> int:
@@ -166,9 +166,9 @@ class Brokers:
             original_message_id=message.message_id,
             original_topic=message.topic,
             retries_max=retries_max,
-            broker_name=message.queue.broker_name,
+            broker_name=message.stored_queue.broker_name,
         )
-        await self._call(await self._master(message.queue), header, timeout_ms=timeout_ms)
+        await self._call(await self._master(message.stored_queue), header, timeout_ms=timeout_ms)
 
     async def view_message(
         self,

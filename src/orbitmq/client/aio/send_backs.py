@@ -86,7 +86,7 @@ def retry_copy(message: ReceivedMessage, group: str, *, retries_max: int) -> Mes
     properties |= {
         property_names.ORIGIN_MESSAGE_ID: origin,
         property_names.RETRY_TOPIC: (
-            properties.get(property_names.RETRY_TOPIC) or message.queue.topic
+            properties.get(property_names.RETRY_TOPIC) or message.stored_queue.topic
         ),
         property_names.RETRIES: str(retries + 1),
         property_names.RETRIES_MAX: str(retries_max),

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+import msgspec
+
 from orbitmq.client.core.namespaces import unwrap
 from orbitmq.errors import ProtocolError
 from orbitmq.model import property_names
@@ -57,6 +59,7 @@ class ReceivedMessage:
         "queue",
         "queue_offset",
         "size",
+        "stored_queue",
     )
 
     def __init__(
@@ -67,6 +70,7 @@ class ReceivedMessage:
         queue: MessageQueue,
         queue_offset: int,
         namespace: str = "",
+        stored_queue: MessageQueue | None = None,
     ) -> None:
         """Read the record at `buffer[at : at + size]`, of which it is known that it is sound."""
         self._buffer = buffer
@@ -78,6 +82,8 @@ class ReceivedMessage:
         self._properties: Mapping[str, str] | None = None
         # The queue it was read from; for a message that is tried again, one of its group.
         self.queue = queue
+        # The same as brokers know it, with its namespace.
+        self.stored_queue = stored_queue or queue
         self.queue_offset = queue_offset
         # Bytes of the whole record.
         self.size = size
@@ -88,7 +94,7 @@ class ReceivedMessage:
     def topic(self) -> str:
         """The topic it was sent to, also when it comes back to be tried again."""
         if self._topic is None:
-            topic = self.queue.topic
+            topic = self.stored_queue.topic
             if is_retry_topic(topic) and (origin := self._property(_RETRY_TOPIC)):
                 topic = origin
             self._topic = unwrap(self._namespace, topic)
@@ -210,8 +216,8 @@ class ReceivedMessage:
     def __reduce__(self) -> tuple[Any, ...]:
         # Its own bytes only, not those of the whole reply.
         record = self._buffer[self._at : self._at + self.size]
-        own = (record, 0, self.size, self.queue, self.queue_offset, self._namespace)
-        return ReceivedMessage, own
+        queues = (self.queue, self.queue_offset, self._namespace, self.stored_queue)
+        return ReceivedMessage, (record, 0, self.size, *queues)
 
     # --- the record -----------------------------------------------------------------------------
 
@@ -257,12 +263,18 @@ def received_messages(
     messages: list[ReceivedMessage] = []
     in_order = True
     for (topic, queue_id), runs in found.runs.items():
-        queue = _queue(topic, queue_id, broker_name)
+        # Compat: as Java does, bytes that are no UTF-8 are replaced, not refused.
+        stored_queue = MessageQueue(
+            topic=topic.decode(errors="replace"), queue_id=queue_id, broker_name=broker_name
+        )
+        queue = _shown(stored_queue, namespace)
         in_order = in_order and not messages
         for run in runs:
             queue_offset = run.first
             for at, size, _ in ENTRY.iter_unpack(run.entries):
-                messages.append(ReceivedMessage(body, at, size, queue, queue_offset, namespace))
+                messages.append(
+                    ReceivedMessage(body, at, size, queue, queue_offset, namespace, stored_queue)
+                )
                 queue_offset += 1
     if len(messages) != found.records:
         return _with_unqueued(body, broker_name, namespace)
@@ -275,11 +287,11 @@ def _position(message: ReceivedMessage) -> int:
     return message._at
 
 
-def _queue(topic: bytes, queue_id: int, broker_name: str) -> MessageQueue:
-    # Compat: as Java does, bytes that are no UTF-8 are replaced, not refused.
-    return MessageQueue(
-        topic=topic.decode(errors="replace"), queue_id=queue_id, broker_name=broker_name
-    )
+def _shown(queue: MessageQueue, namespace: str) -> MessageQueue:
+    """Name a queue as users of the namespace know it."""
+    if not namespace:
+        return queue
+    return msgspec.structs.replace(queue, topic=unwrap(namespace, queue.topic))
 
 
 def _with_unqueued(body: bytes, broker_name: str, namespace: str) -> list[ReceivedMessage]:
@@ -288,9 +300,14 @@ def _with_unqueued(body: bytes, broker_name: str, namespace: str) -> list[Receiv
     at = 0
     while at < len(body):
         stored = decode_record(body, at)
-        queue = MessageQueue(topic=stored.topic, queue_id=stored.queue_id, broker_name=broker_name)
+        stored_queue = MessageQueue(
+            topic=stored.topic, queue_id=stored.queue_id, broker_name=broker_name
+        )
+        queue = _shown(stored_queue, namespace)
         messages.append(
-            ReceivedMessage(body, at, stored.size, queue, stored.queue_offset, namespace)
+            ReceivedMessage(
+                body, at, stored.size, queue, stored.queue_offset, namespace, stored_queue
+            )
         )
         at += stored.size
     return messages

@@ -119,6 +119,20 @@ def test_a_message_that_is_tried_again_shows_the_topic_it_was_sent_to() -> None:
     assert _one(replace(again, topic=b"%DLQ%billing")).topic == "%DLQ%billing"
 
 
+def test_a_namespace_is_taken_off_the_queue_that_users_see() -> None:
+    message = _one(replace(ORDER, topic=b"tenant%orders"), namespace="tenant")
+    half = _one(
+        replace(ORDER, topic=b"tenant%orders", system_flag=int(SystemFlag.PREPARED)),
+        namespace="tenant",
+    )
+
+    for each in (message, half, pickle.loads(pickle.dumps(message))):
+        assert each.queue.topic == "orders"
+        assert each.stored_queue.topic == "tenant%orders"
+        assert each.topic == "orders"
+    assert _one(ORDER).stored_queue == _one(ORDER).queue
+
+
 def test_a_namespace_is_taken_off_the_topic() -> None:
     again = encode_properties({"RETRY_TOPIC": "tenant%orders"})
     retried = replace(ORDER, topic=b"%RETRY%tenant%billing", properties=again)
