@@ -143,7 +143,7 @@ async def test_names_are_those_of_the_namespace(cluster: Cluster, topic: str, gr
 
 async def test_misuse_is_told_of(cluster: Cluster, topic: str, group: str) -> None:
     pulling = consumer(cluster, group)
-    with pytest.raises(StateError, match=r"is not started \(await start\(\)"):
+    with pytest.raises(StateError, match=r"is not started \(call start\(\)"):
         await pulling.pull(queue_of(topic), "*", 0)
 
     async with pulling:

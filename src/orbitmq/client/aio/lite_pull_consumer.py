@@ -144,12 +144,9 @@ class LitePullConsumer(QueueLookups):
         return self._instance
 
     def _running_member(self) -> LitePullMember:
-        self._state.check_not_stopped()
+        self._state.check_running()
         if self._member is None:
-            raise StateError(
-                f"the lite pull consumer of the group {self._group!r} is not started",
-                hint="await start(), or use it in: async with",
-            )
+            raise StateError("the consumer is still starting", hint="await start() first")
         return self._member
 
     # --- what to read -------------------------------------------------------------------------

@@ -177,6 +177,7 @@ class LitePullMember:
             self.offset_store.remove(queue)
 
     async def _tell_subscriptions(self) -> None:
+        await self._find_topics()
         try:
             await self._check_filters()
         except OrbitError as error:
@@ -186,6 +187,16 @@ class LitePullMember:
             self._rebalancing.soon()
         else:
             self.share()
+
+    async def _find_topics(self) -> None:
+        """Learn which brokers have new topics: those are to hear of this consumer first."""
+        routes = self._instance.routes
+        for topic in self._subscriptions.topics():
+            if routes.cached_reading(topic) is None:
+                try:
+                    await routes.refresh(topic)
+                except OrbitError as error:
+                    log.info("consumer waits for a topic topic=%s reason=%s", topic, error)
 
     async def _check_filters(self) -> None:
         for subscription in (*self._subscriptions.all(), *self._filters.all()):

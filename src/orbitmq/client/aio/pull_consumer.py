@@ -123,12 +123,9 @@ class PullConsumer(QueueLookups):
         return self._instance
 
     def _running_member(self) -> _PullMember:
-        self._state.check_not_stopped()
+        self._state.check_running()
         if self._member is None:
-            raise StateError(
-                f"the pull consumer of the group {self._group!r} is not started",
-                hint="await start(), or use it in: async with",
-            )
+            raise StateError("the consumer is still starting", hint="await start() first")
         return self._member
 
     # --- messages -----------------------------------------------------------------------------
