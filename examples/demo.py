@@ -1,7 +1,8 @@
-"""The main job on one screen: a name server, a broker, messages sent, delayed, filtered, found."""
+"""The main job on one screen: messages sent, delayed, filtered, found and consumed."""
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 import time
 from pathlib import Path
@@ -9,191 +10,108 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from orbitmq import java_json
-from orbitmq.broker.app import Broker
-from orbitmq.broker.app import load_settings as load_broker_settings
-from orbitmq.client.aio.name_servers import NameServers
-from orbitmq.nameserver.app import NameServer
-from orbitmq.nameserver.app import load_settings as load_name_server_settings
+from local_cluster import started
+from orbitmq.client import Message, ReceivedMessage, RetryLater
+from orbitmq.client.aio import Producer, PullConsumer, PushConsumer
 from orbitmq.protocol.headers import Long
-from orbitmq.protocol.requests.pulling import PullFlag, PullMessages
 from orbitmq.protocol.requests.queries import FindMessages
-from orbitmq.protocol.requests.sending import SendMessageShort, SendReply
-from orbitmq.protocol.requests.topics import GetTopicStats, TopicStats, UpdateTopic
-from orbitmq.record.decode import StoredMessage, decode_records
-from orbitmq.record.properties import encode_properties
-from orbitmq.transport import event_loop
+from orbitmq.record.decode import decode_records
 from orbitmq.transport.rpc_client import RpcClient
 
 TOPIC = "orders"
-HERE = "127.0.0.1"
-HOLD_MS = 5000
+WAIT_S = 20
 
 
-class Client:
-    """Just enough of a producer and a consumer, in the requests that RocketMQ's clients send."""
-
-    def __init__(self, rpc: RpcClient, broker: str) -> None:
-        self._rpc = rpc
-        self._broker = broker
-
-    async def make_topic(self, *, queues: int) -> None:
-        """Make the topic, as mqadmin updateTopic does."""
-        await self._rpc.call(
-            self._broker,
-            UpdateTopic(
-                topic=TOPIC,
-                template_topic="TBW102",
-                read_queues=queues,
-                write_queues=queues,
-                permission=6,
-                filter_type="SINGLE_TAG",
-            ),
-        )
-
-    async def send(self, queue_id: int, body: str, properties: dict[str, str]) -> SendReply:
-        """Send a message; the answer comes once it is on disk."""
-        header = SendMessageShort(
-            producer_group="demo-producers",
-            topic=TOPIC,
-            template_topic="TBW102",
-            template_queues=4,
-            queue_id=queue_id,
-            system_flag=0,
-            born_timestamp_ms=Long(int(time.time() * 1000)),  # noqa: TID251  # no clock to pass in
-            flag=0,
-            properties=encode_properties(properties).decode(),
-        )
-        reply = await self._rpc.call(self._broker, header, body.encode())
-        return SendReply.decode(reply.fields)
-
-    async def pull(self, queue_id: int, offset: int, tags: str = "*") -> list[StoredMessage]:
-        """Read messages of a queue; waits for one if there is none."""
-        header = PullMessages(
-            consumer_group="demo-consumers",
-            topic=TOPIC,
-            queue_id=queue_id,
-            queue_offset=Long(offset),
-            messages_max=32,
-            system_flag=int(PullFlag.SUBSCRIPTION | PullFlag.SUSPEND),
-            commit_offset=Long(0),
-            suspend_timeout_ms=Long(HOLD_MS),
-            expression=tags,
-            subscription_version=Long(0),
-        )
-        reply = await self._rpc.call(self._broker, header, timeout_ms=2 * HOLD_MS)
-        return decode_records(reply.body)
-
-    async def find(self, key: str) -> list[StoredMessage]:
-        """Find messages by a key."""
-        header = FindMessages(
-            topic=TOPIC, key=key, messages_max=10, begin_ms=Long(0), end_ms=Long(2**62)
-        )
-        return decode_records((await self._rpc.call(self._broker, header)).body)
-
-    async def measure(self) -> TopicStats:
-        """Ask where the queues of the topic begin and end."""
-        reply = await self._rpc.call(self._broker, GetTopicStats(topic=TOPIC))
-        return java_json.decode(reply.body, TopicStats)
-
-
-def name_server(folder: Path) -> NameServer:
-    """Make a name server on a free port."""
-    flags = {
-        "bindAddress": HERE,
-        "listenPort": "0",
-        "kvConfigPath": str(folder / "kvConfig.json"),
-    }
-    return NameServer(load_name_server_settings(flags=flags))
-
-
-def broker(folder: Path, name_servers: str) -> Broker:
-    """Make a broker on free ports, with small files."""
-    flags = {
-        "bindAddress": HERE,
-        "listenPort": "0",
-        "brokerIP1": HERE,
-        "brokerName": "broker-a",
-        "namesrvAddr": name_servers,
-        "storePathRootDir": str(folder / "store"),
-        "mappedFileSizeCommitLog": str(1 << 20),
-        "maxHashSlotNum": "1000",
-        "maxIndexNum": "4000",
-    }
-    return Broker(load_broker_settings(flags=flags))
-
-
-async def show_sends(client: Client, console: Console) -> None:
+async def show_sends(producer: Producer, console: Console) -> None:
     """Send a plain, a tagged and a delayed message."""
-    table = Table(title="3 three sends, each answered once its bytes are on disk")
+    first, second = await producer.queues(TOPIC)
+    table = Table(title="2 three sends, each answered once its bytes are on disk")
     for column in ("body", "properties", "queue", "offset", "took"):
         table.add_column(column)
-    for queue_id, body, properties in (
-        (0, "a plain one", {}),
-        (0, "a tagged one", {"TAGS": "paid", "KEYS": "order-7"}),
-        (1, "a delayed one", {"DELAY": "1"}),
+    for queue, message, shown in (
+        (first, Message(TOPIC, "a plain one"), ""),
+        (first, Message(TOPIC, "a tagged one", tags="paid", keys="order-7"), "paid, order-7"),
+        (second, Message(TOPIC, "a delayed one", delay_level=1), "delay level 1"),
     ):
         begun = time.perf_counter()
-        reply = await client.send(queue_id, body, properties)
+        result = await producer.send(message, queue=queue)
         took_ms = (time.perf_counter() - begun) * 1000
-        shown = ", ".join(f"{name}={value}" for name, value in properties.items())
-        offset = "(later)" if "DELAY" in properties else str(reply.queue_offset)
-        table.add_row(body, shown, str(reply.queue_id), offset, f"{took_ms:.1f} ms")
+        offset = "(later)" if message.delay_level else str(result.queue_offset)
+        place = str(result.queue.queue_id)
+        table.add_row(message.body.decode(), shown, place, offset, f"{took_ms:.1f} ms")
     console.print(table)
 
 
-async def show_reads(client: Client, console: Console) -> None:
+async def show_pulls(consumer: PullConsumer, console: Console) -> None:
     """Read by long poll, by tag, by key."""
+    first, second = await consumer.queues(TOPIC)
     begun = time.perf_counter()
-    delayed = await client.pull(1, 0)
-    waited = time.perf_counter() - begun
-    console.print(f"[bold]4[/] a pull of queue 1, held {waited:.1f} s: {_of(delayed)}")
-    console.print(f"[bold]5[/] a pull of queue 0, everything: {_of(await client.pull(0, 0))}")
-    console.print(f"[bold]6[/] a pull of queue 0, tag paid: {_of(await client.pull(0, 0, 'paid'))}")
-    found = await client.find("order-7")
-    places = ", ".join(f"byte {message.physical_offset}" for message in found)
-    console.print(f"[bold]7[/] by key order-7: {_of(found)}, at {places} of the commit log")
+    delayed = (await consumer.pull_held(second, "*", 0)).messages
+    waited_s = time.perf_counter() - begun
+    console.print(f"[bold]3[/] a pull of queue 1, held {waited_s:.1f} s: {_of(delayed)}")
+    everything = (await consumer.pull(first, "*", 0)).messages
+    console.print(f"[bold]4[/] a pull of queue 0, everything: {_of(everything)}")
+    paid = (await consumer.pull(first, "paid", 0)).messages
+    console.print(f"[bold]5[/] a pull of queue 0, tag paid: {_of(paid)}")
+    await show_by_key("order-7", "{}:{}".format(*paid[0].store_host), console)
 
 
-async def show_store(client: Client, store_folder: Path, console: Console) -> None:
-    """Tell of the queues, and of the files below."""
-    stats = await client.measure()
-    queues = ", ".join(
-        f"queue {queue.queue_id} from {bounds.min_offset} to {bounds.max_offset}"
-        for queue, bounds in sorted(stats.queues.items(), key=lambda item: item[0].queue_id)
-    )
-    console.print(f"[bold]8[/] the queues of {TOPIC}: {queues}")
-    console.print(f"[bold]9[/] what the store is made of: {_folders(store_folder)}")
-
-
-async def demo(folder: Path, console: Console) -> None:
-    """Run everything, then stop it."""
-    names = name_server(folder)
-    await names.start()
-    name_server_address = f"{HERE}:{names.port}"
-    here = broker(folder, name_server_address)
-    await here.start()
-    console.print(
-        f"[bold]1[/] a name server listens on [cyan]{name_server_address}[/], "
-        f"a broker on [cyan]{here.advertised}[/]"
+async def show_by_key(key: str, broker: str, console: Console) -> None:
+    """Find a message by its key, as mqadmin does."""
+    asked = FindMessages(
+        topic=TOPIC, key=key, messages_max=10, begin_ms=Long(0), end_ms=Long(2**62)
     )
     async with RpcClient() as rpc:
-        client = Client(rpc, here.advertised)
-        await client.make_topic(queues=2)
-        route = await NameServers([name_server_address], rpc).route(TOPIC)
-        console.print(
-            f"[bold]2[/] topic {TOPIC}: the name server says {route.queues[0].write_queues} queues "
-            f"on {route.brokers[0].name}, {route.brokers[0].addresses[0]}"
-        )
-        await show_sends(client, console)
-        await show_reads(client, console)
-        await show_store(client, folder / "store", console)
-    await here.stop()
-    await names.stop()
+        found = decode_records((await rpc.call(broker, asked)).body)
+    console.print(
+        f"[bold]6[/] by key {key}: {found[0].body.decode()} "
+        f"[dim](offset {found[0].queue_offset})[/], at byte {found[0].physical_offset} of the log"
+    )
+
+
+async def show_consumer(namesrv: str, console: Console) -> None:
+    """Let a listener have all messages, those with trouble a second time."""
+    got: asyncio.Queue[str] = asyncio.Queue()
+
+    async def charge(message: ReceivedMessage) -> RetryLater | None:
+        if message.tags == "paid" and message.reconsume_times == 0:
+            await got.put("a tagged one fails")
+            return RetryLater(delay_level=1)
+        again = " the second time" if message.reconsume_times else ""
+        await got.put(f"{message.body.decode()} is done{again}")
+        return None
+
+    consumer = PushConsumer("billing", on_message=charge, namesrv=namesrv, consume_from="first")
+    consumer.subscribe(TOPIC)
+    async with asyncio.timeout(WAIT_S), consumer:
+        told = [await got.get() for _ in range(4)]
+    console.print(f"[bold]7[/] a consumer of the group billing: {', '.join(sorted(told))}")
+
+
+async def show_ends(consumer: PullConsumer, console: Console) -> None:
+    """Tell of the queues."""
+    bounds = [
+        f"queue {queue.queue_id} from {await consumer.min_offset(queue)} "
+        f"to {await consumer.max_offset(queue)}"
+        for queue in await consumer.queues(TOPIC)
+    ]
+    console.print(f"[bold]8[/] the queues of {TOPIC}: {', '.join(bounds)}")
+
+
+async def demo(namesrv: str, folder: Path, console: Console) -> None:
+    """Show everything."""
+    console.print(f"[bold]1[/] a name server listens on [cyan]{namesrv}[/], and knows a broker")
+    async with Producer("shop", namesrv=namesrv, template_queues=2) as producer:
+        await show_sends(producer, console)
+    async with PullConsumer("auditors", namesrv=namesrv) as consumer:
+        await show_pulls(consumer, console)
+        await show_consumer(namesrv, console)
+        await show_ends(consumer, console)
+    console.print(f"[bold]9[/] what the store is made of: {_folders(folder / 'store')}")
     console.print("Unmodified RocketMQ clients do the same: README.md shows how.")
 
 
-def _of(messages: list[StoredMessage]) -> str:
+def _of(messages: list[ReceivedMessage]) -> str:
     return ", ".join(
         f"{message.body.decode()} [dim](offset {message.queue_offset})[/]" for message in messages
     )
@@ -204,5 +122,7 @@ def _folders(folder: Path) -> str:
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as folder:
-        event_loop.run(demo(Path(folder), Console()), use_native_loop=True)
+    with tempfile.TemporaryDirectory() as temporary:
+        place = Path(temporary)
+        with started(place) as address:
+            asyncio.run(demo(address, place, Console()))
