@@ -286,7 +286,8 @@ class MemberOptions(ConsumerOptions):
         choices=("last", "first", "timestamp"),
         java="consumeFromWhere",
         doc="Where a group begins in a queue it has never read: behind its last message, with its "
-        "first one, or at consume_timestamp_ms.",
+        "first one, or at consume_timestamp_ms. Brokers give it all of a queue, whatever it says, "
+        "as long as the queue is young: its first message is there, and in memory.",
     )
     consume_timestamp_ms: int = option(
         0,

@@ -303,3 +303,30 @@ async def test_a_message_whose_listener_takes_too_long_is_handed_back(
         await seen.count(3)
 
     assert seen.bodies == [b"quick", b"slow", b"slow"]
+
+
+# --- trouble --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ordered", [False, True], ids=["concurrent", "ordered"])
+async def test_nothing_is_lost_when_the_broker_dies_while_messages_fail(
+    hasty: Cluster, topic: str, group: str, monkeypatch: pytest.MonkeyPatch, *, ordered: bool
+) -> None:
+    monkeypatch.setattr(concurrent_consumption, "AGAIN_MS", 100)
+    await hasty.make_topic(topic)
+    bodies = numbered(300)
+    await send(hasty, topic, *bodies)
+    seen = Seen()
+    failing = Failing(seen, {body: 1 for body in bodies if int(body) % 7 == 3})
+    consumer = consumer_of(
+        hasty, group, on_message=failing, ordered=ordered, suspend_current_queue_ms=10
+    )
+    consumer.subscribe(topic)
+    async with consumer:
+        for part in (50, 150, 250):
+            await seen.until(lambda part=part: len(set(seen.bodies)) >= part)  # type: ignore[misc]
+            await hasty.kill_broker()
+            await hasty.start_broker()
+        await seen.all_of(set(bodies))
+
+    assert set(seen.bodies) == set(bodies)

@@ -1,0 +1,148 @@
+"""Pulls of a push consumer when brokers say where to go, are busy, or forget who asks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from orbitmq.client.aio.brokers import Brokers, Pulled
+from orbitmq.client.aio.routes import Routes
+from orbitmq.errors import RemoteError
+from orbitmq.protocol.codes import ResponseCode
+from orbitmq.protocol.requests.pulling import PullFlag, PullMessages
+from tests.integration.client.conftest import Cluster, until
+from tests.integration.client.consuming import Seen, consumer_of, numbered, send
+
+
+class Pulls:
+    """Stands between a consumer and its pulls; lets them through, changed or refused."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.headers: list[PullMessages] = []
+        self.suggested: int | None = None
+        self.refusals: list[int] = []
+        pull = Brokers.pull
+
+        async def through(
+            brokers: Brokers, address: str, header: PullMessages, **options: Any
+        ) -> Pulled:
+            self.headers.append(header)
+            if self.refusals:
+                raise RemoteError(
+                    self.refusals.pop(), "by the test", call="PULL_MESSAGE", address=address
+                )
+            pulled = await pull(brokers, address, header, **options)
+            if self.suggested is None:
+                return pulled
+            return pulled._replace(suggested_broker_id=self.suggested)
+
+        monkeypatch.setattr(Brokers, "pull", through)
+
+
+@pytest.fixture
+def pulls(monkeypatch: pytest.MonkeyPatch) -> Pulls:
+    return Pulls(monkeypatch)
+
+
+async def test_the_next_pull_goes_where_the_broker_says_and_commits_nothing_at_a_slave(
+    cluster: Cluster, topic: str, group: str, pulls: Pulls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def address_of(
+        _: Routes, _name: str, broker_id: int, *, only_this: bool = False
+    ) -> tuple[str, bool]:
+        assert not only_this
+        asked.append(broker_id)
+        return cluster.address(), broker_id != 0
+
+    monkeypatch.setattr(Routes, "address_of", address_of)
+    await cluster.make_topic(topic, queues=1)
+    pulls.suggested = 1
+    seen = Seen()
+    consumer = consumer_of(cluster, group, on_message=seen.awaited)
+    consumer.subscribe(topic)
+    async with consumer:
+        await send(cluster, topic, *numbered(3))
+        await seen.count(3)
+        await send(cluster, topic, b"more")
+        await seen.count(4)
+        to_slave = [header for header in pulls.headers if header.topic == topic][-1]
+        pulls.suggested = 0
+        await send(cluster, topic, b"yet more")
+        await seen.count(5)
+        await send(cluster, topic, b"the last")
+        await seen.count(6)
+        to_master = [header for header in pulls.headers if header.topic == topic][-1]
+
+    assert 1 in asked
+    assert not to_slave.system_flag & PullFlag.COMMIT_OFFSET
+    assert to_master.system_flag & PullFlag.COMMIT_OFFSET
+    assert to_master.commit_offset >= 4
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ResponseCode.FLOW_CONTROL,
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.SUBSCRIPTION_NOT_EXIST,
+        ResponseCode.SUBSCRIPTION_NOT_LATEST,
+    ],
+)
+async def test_a_pull_that_is_refused_is_tried_again(
+    cluster: Cluster, topic: str, group: str, pulls: Pulls, code: ResponseCode
+) -> None:
+    await cluster.make_topic(topic, queues=1)
+    await send(cluster, topic, *numbered(3))
+    pulls.refusals = [code] * 3
+    seen = Seen()
+    consumer = consumer_of(cluster, group, on_message=seen.awaited)
+    consumer.subscribe(topic)
+
+    async with consumer:
+        await seen.count(3)
+
+    assert pulls.refusals == []
+    assert seen.bodies == numbered(3)
+
+
+async def test_pulls_carry_what_may_be_committed(
+    cluster: Cluster, topic: str, group: str, pulls: Pulls
+) -> None:
+    await cluster.make_topic(topic, queues=1)
+    seen = Seen()
+    consumer = consumer_of(cluster, group, on_message=seen.awaited, persist_interval_ms=60_000)
+    consumer.subscribe(topic)
+    async with consumer:
+        await send(cluster, topic, b"one")
+        await seen.count(1)
+        await send(cluster, topic, b"two")
+        await until(lambda: any(header.commit_offset == 1 for header in pulls.headers))
+
+    assert {header.suspend_timeout_ms for header in pulls.headers} == {15_000}
+    assert {header.messages_max for header in pulls.headers} == {32}
+
+
+async def test_pulling_that_ended_unnoticed_begins_anew(
+    cluster: Cluster, topic: str, group: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await cluster.make_topic(topic, queues=1)
+    seen = Seen()
+    consumer = consumer_of(cluster, group, on_message=seen.awaited)
+    consumer.subscribe(topic)
+    async with consumer:
+        await send(cluster, topic, b"one")
+        await seen.count(1)
+        member = consumer._member
+        assert member is not None
+        for queue, task in member._pulling._tasks.items():
+            task.cancel()
+            member._windows[queue]._pull_monotonic_ms -= 200_000
+        await send(cluster, topic, b"two")
+        member.renew_expired()
+        await seen.count(2)
+
+    assert "pulling had ended, it begins anew" in caplog.text
+    assert seen.bodies == [b"one", b"two"]
