@@ -23,7 +23,7 @@ from tests.integration.transport.leaks import nothing_is_left_behind
 __all__ = ["nothing_is_left_behind"]
 
 HERE = "127.0.0.1"
-WAIT_SECONDS = 20
+WAIT_SECONDS = 30
 
 _numbers = itertools.count()
 

@@ -17,7 +17,7 @@ from orbitmq.protocol.command import request
 from orbitmq.protocol.requests.offsets import GetCommittedOffset, GetMaxOffset
 from tests.integration.client.conftest import Cluster
 
-WAIT_SECONDS = 20
+WAIT_SECONDS = 30
 
 # Rounds that tests should not wait for.
 QUICK: dict[str, Any] = {

@@ -26,7 +26,7 @@ from orbitmq.client import (
 from orbitmq.errors import SettingsError
 from tests.integration.client.conftest import Cluster
 
-WAIT_SECONDS = 20
+WAIT_SECONDS = 30
 
 T = TypeVar("T")
 

@@ -23,7 +23,7 @@ from orbitmq.client.keywords import ClientKeywords
 from orbitmq.errors import MessageError, OrbitError, StateError
 from tests.integration.client.conftest import Cluster
 
-WAIT_SECONDS = 20
+WAIT_SECONDS = 30
 
 T = TypeVar("T")
 

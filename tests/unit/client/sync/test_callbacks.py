@@ -11,7 +11,7 @@ import pytest
 from orbitmq.client.sync.callbacks import Callbacks
 from tests.unit.client.scripts import run_script
 
-WAIT_SECONDS = 20
+WAIT_SECONDS = 30
 
 
 def _threads() -> list[str]:
