@@ -189,6 +189,22 @@ class Cluster:
                     broker.create_topic(self._rpc, name, queues=queues, attributes=attributes)
                 )
 
+    def ensure_topic(self, name: str, *, queues: int = 1) -> None:
+        """Make a topic unless there is one of that name."""
+
+        async def is_known() -> bool:
+            assert self._name_server is not None
+            return name in self._name_server.routes.topics()
+
+        if not self._thread.run(is_known()):
+            self.create_topic(name, queues=queues)
+
+    def message_count(self, topic: str) -> int:
+        """How many messages of a topic consumers can see, on all brokers that run."""
+        return sum(
+            broker.message_count(topic) for broker in self._brokers.values() if broker.is_running
+        )
+
     def advance(self, *, seconds: float) -> None:
         """Let time pass quickly for the servers, and for clients that were given `clock`."""
         self.clock.advance(seconds * 1000)

@@ -95,6 +95,11 @@ class LocalBroker:
         await off_loop(lambda: shutil.rmtree(self._folder))
         image.rename(self._folder)
 
+    def message_count(self, topic: str) -> int:
+        """How many messages of a topic consumers can see."""
+        queues = self._broker.store.queues()
+        return sum(queue.end - queue.start for queue in queues if queue.topic == topic)
+
     def fail_disk(self) -> None:
         """Let it find that its disk failed: it acknowledges nothing until it is restarted."""
         self._broker.store.fence("the disk failed (injected)")

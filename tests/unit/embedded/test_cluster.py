@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+import psutil
 import pytest
 
 from orbitmq.embedded import Cluster
@@ -24,6 +25,22 @@ def test_a_cluster_leaves_nothing_behind() -> None:
 
     assert not folder.exists()
     assert threading.active_count() == threads
+
+
+def test_twenty_clusters_one_after_the_other_leave_nothing_behind() -> None:
+    process = psutil.Process()
+    with Cluster():
+        pass
+    threads, files = threading.active_count(), process.num_fds()
+
+    for _ in range(20):
+        with Cluster(in_memory=True) as cluster:
+            cluster.ensure_topic("orders")
+            cluster.ensure_topic("orders", queues=8)
+            assert cluster.message_count("orders") == 0
+
+    assert threading.active_count() == threads
+    assert process.num_fds() <= files
 
 
 async def test_a_cluster_is_used_from_a_loop_as_well() -> None:
