@@ -37,7 +37,9 @@ class RunOnce:
         """Go from new to running."""
         self.check_not_stopped()
         if self._started:
-            raise StateError(f"{self._what} is already started")
+            raise StateError(
+                f"{self._what} is already started", hint="start it once, and use it until stop"
+            )
         self._started = True
 
     def check_not_stopped(self) -> None:

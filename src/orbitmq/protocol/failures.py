@@ -21,6 +21,7 @@ _ERRORS: Final[dict[int, tuple[type[RemoteError], str]]] = {
         NotSupportedError,
         "the server is older, or plays another role",
     ),
+    ResponseCode.SUBSCRIPTION_PARSE_FAILED: (RemoteError, "correct the expression"),
 }
 _ROUTE_ERROR: Final = (RouteNotFoundError, "create the topic, or check its name")
 _OWN_CODE_ERROR: Final = (NeedsOrbitError, "this needs an OrbitMQ broker")

@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING
 
 from orbitmq import java_json
 from orbitmq.clock import SystemClock
-from orbitmq.errors import NameServersUnreachableError, SettingsError, TransportError
+from orbitmq.errors import (
+    NameServersUnreachableError,
+    ProtocolError,
+    SettingsError,
+    TransportError,
+)
 from orbitmq.model.routes import ClusterView, TopicRoute
 from orbitmq.protocol.requests.routing import GetClusterView, GetRoute
 from orbitmq.transport.rpc_client import CALL_TIMEOUT_MS
@@ -59,7 +64,13 @@ class NameServers:
         """Find out where a topic is; raises RouteNotFoundError when nobody holds it."""
         asked = GetRoute(topic=topic, accept_standard_json_only=True)
         reply = await self.ask(asked, timeout_ms=timeout_ms)
-        return java_json.decode(reply.body, TopicRoute)
+        try:
+            return java_json.decode(reply.body, TopicRoute)
+        except ProtocolError as error:
+            raise ProtocolError(
+                f"the route of {topic!r} from {self.chosen} cannot be read: {error}",
+                hint="check that a name server runs there",
+            ) from error
 
     async def cluster_view(self) -> ClusterView:
         """Find out about every broker."""

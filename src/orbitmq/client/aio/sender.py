@@ -175,6 +175,10 @@ def _chosen_queue(asked: Asked, target: Target) -> MessageQueue:
     if asked.selector is not None:
         if queue is not None:
             raise MessageError("a send got both a queue and a selector", hint="give one of them")
+        if not callable(asked.selector):
+            raise MessageTypeError(
+                "selector", asked.selector, takes="a function of queues, message and argument"
+            )
         message = asked.message
         first = message if isinstance(message, Message) else message[0]
         queue = asked.selector(target.shown, first, asked.argument)

@@ -40,13 +40,13 @@ def check_message(message: Message, *, body_bytes_max: int = BODY_BYTES_MAX) -> 
         raise MessageError(
             f"the body of {body_bytes} bytes to {message.topic} is above the limit of "
             f"{body_bytes_max}",
-            hint="send less, or raise body_bytes_max here and maxMessageSize at the broker",
+            hint="send less, or raise max_message_bytes here and maxMessageSize at the broker",
         )
 
 
 def check_batch(messages: Sequence[Message], *, body_bytes_max: int = BODY_BYTES_MAX) -> None:
     """Raise unless the messages can be sent as one batch."""
-    if not isinstance(messages, Sequence):
+    if not _is_list(messages):
         raise _no_message(messages)
     if not messages:
         raise MessageError("a batch without messages", hint="put at least one in it")
@@ -83,6 +83,11 @@ def check_batch_bytes(topic: str, batch_bytes: int, *, body_bytes_max: int) -> N
             f"the batch of {batch_bytes} bytes to {topic} is above the limit of {body_bytes_max}",
             hint="send fewer messages at once",
         )
+
+
+def _is_list(value: object) -> bool:
+    # Text and bytes are sequences as well, of what is no message.
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
 def _no_message(value: object) -> MessageTypeError:

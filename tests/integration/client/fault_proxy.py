@@ -1,0 +1,391 @@
+"""A fault proxy: stands before a server and harms what passes, as told while it runs.
+
+It knows frames, so that it can cut one in the middle, and counts what it did. What it does by
+chance comes from a seed. A proxy before a name server can show clients other addresses of brokers
+than there are (`renames`), so that their traffic goes through proxies as well.
+
+Threads: a thread and event loop of its own, so that neither a blocked test nor a blocked client
+holds it up; every method may be called from any thread and returns once it is in force.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import socket
+import struct
+import threading
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, Self, TypeVar
+
+from orbitmq.clock import SystemClock
+
+Result = TypeVar("Result")
+
+CONTROL_TIMEOUT_S: Final = 10.0
+_CLOCK: Final = SystemClock()
+_SLICES_PER_SECOND: Final = 50
+_END_WITH_RESET: Final = struct.pack("ii", 1, 0)
+
+
+class Way(Enum):
+    """Which way a frame goes."""
+
+    REQUEST = "request"
+    REPLY = "reply"
+
+
+class End(Enum):
+    """What becomes of the connection after a frame."""
+
+    NONE = "passed"
+    CLOSE = "cut"
+    RESET = "reset"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Treatment:
+    """What happens to one frame."""
+
+    delay_ms: float = 0.0
+    # How many of its bytes get through; all when None.
+    passed_bytes: int | None = None
+    bytes_per_second: float = 0.0
+    end: End = End.NONE
+
+
+UNHARMED: Final = Treatment()
+SWALLOWED: Final = Treatment(passed_bytes=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A kind of harm; this one does none."""
+
+    def treat(self, way: Way, frame_bytes: int, chance: random.Random) -> Treatment:  # noqa: ARG002  # the kinds need them
+        """Say what happens to a frame."""
+        return UNHARMED
+
+
+@dataclass(frozen=True, slots=True)
+class Delay(Fault):
+    """Replies come late, each by a time between two bounds."""
+
+    low_ms: float
+    high_ms: float
+
+    def treat(self, way: Way, frame_bytes: int, chance: random.Random) -> Treatment:  # noqa: ARG002
+        """Hold replies back."""
+        if way is Way.REQUEST:
+            return UNHARMED
+        return Treatment(delay_ms=chance.uniform(self.low_ms, self.high_ms))
+
+
+@dataclass(frozen=True, slots=True)
+class Cut(Fault):
+    """The connection ends in the middle of a frame, for a share of the frames of one way."""
+
+    way: Way = Way.REPLY
+    share: float = 1.0
+    # Where in the frame; anywhere when None.
+    after_bytes: int | None = None
+    end: End = End.CLOSE
+
+    def treat(self, way: Way, frame_bytes: int, chance: random.Random) -> Treatment:
+        """Let a part through and end the connection."""
+        if way is not self.way or chance.random() >= self.share:
+            return UNHARMED
+        passed = chance.randrange(frame_bytes) if self.after_bytes is None else self.after_bytes
+        return Treatment(passed_bytes=passed, end=self.end)
+
+
+@dataclass(frozen=True, slots=True)
+class BlackHole(Fault):
+    """Connections are accepted and stay open; nothing gets through, or nothing of one way."""
+
+    way: Way | None = None
+
+    def treat(self, way: Way, frame_bytes: int, chance: random.Random) -> Treatment:  # noqa: ARG002
+        """Swallow the frame."""
+        return SWALLOWED if self.way in {None, way} else UNHARMED
+
+
+@dataclass(frozen=True, slots=True)
+class Throttle(Fault):
+    """Replies trickle."""
+
+    bytes_per_second: float
+
+    def treat(self, way: Way, frame_bytes: int, chance: random.Random) -> Treatment:  # noqa: ARG002
+        """Slow replies down."""
+        if way is Way.REQUEST:
+            return UNHARMED
+        return Treatment(bytes_per_second=self.bytes_per_second)
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse(Fault):
+    """Nobody listens, and every open connection has ended: the server's process is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weather(Fault):
+    """A mixture: each frame meets one of some faults, by weight."""
+
+    faults: tuple[tuple[Fault, float], ...]
+
+    def treat(self, way: Way, frame_bytes: int, chance: random.Random) -> Treatment:
+        """Choose a fault and let it decide."""
+        kinds = [fault for fault, _ in self.faults]
+        weights = [weight for _, weight in self.faults]
+        (fault,) = chance.choices(kinds, weights)
+        return fault.treat(way, frame_bytes, chance)
+
+
+PASS: Final = Fault()
+CUT_REPLY: Final = Cut(Way.REPLY)
+CUT_REQUEST: Final = Cut(Way.REQUEST)
+RESET: Final = Cut(Way.REQUEST, after_bytes=0, end=End.RESET)
+BLACK_HOLE: Final = BlackHole()
+REFUSE: Final = Refuse()
+
+
+class FaultProxy:
+    """Listens at `address`, which it keeps, and passes frames to and from a target."""
+
+    def __init__(
+        self, target: str, *, seed: int = 0, renames: Mapping[str, str] | None = None
+    ) -> None:
+        self.target = target
+        self.port = 0
+        # How many frames passed, were cut, and so on; and how many connections were accepted.
+        self.counts: Counter[str] = Counter()
+        self._renames = {old.encode(): new.encode() for old, new in (renames or {}).items()}
+        for old, new in self._renames.items():
+            # A frame starts with its length, which must stay true.
+            assert len(old) == len(new), (old, new)
+        self._chance = random.Random(seed)
+        self._fault: Fault = PASS
+        self._listening: asyncio.Server | None = None
+        self._open: dict[asyncio.StreamWriter, asyncio.StreamWriter] = {}
+        self._frozen: set[asyncio.StreamWriter] = set()
+        self._pumps: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name=f"proxy of {target}", daemon=True)
+
+    @property
+    def address(self) -> str:
+        """Where clients connect."""
+        assert self.port, "the proxy was not started"
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def open_connections(self) -> int:
+        """How many connections of clients are open."""
+        return self._on_loop(self._count_open())
+
+    def start(self) -> Self:
+        """Listen; returns once connections are accepted."""
+        self._thread.start()
+        self._on_loop(self._listen())
+        return self
+
+    def stop(self) -> None:
+        """End everything, this proxy's thread included."""
+        if not self._thread.is_alive():
+            return
+        self._on_loop(self._end())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(CONTROL_TIMEOUT_S)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def inflict(self, fault: Fault) -> None:
+        """From the next frame on, on every connection, do this harm."""
+        self._on_loop(self._inflict(fault))
+
+    def heal(self) -> None:
+        """Do no more harm."""
+        self.inflict(PASS)
+
+    def cut(self, *, reset: bool = False) -> int:
+        """End every open connection now, and say how many there were."""
+        return self._on_loop(self._cut(reset=reset))
+
+    def freeze(self) -> int:
+        """Let nothing through any more on the connections open now, and say how many; new ones work.
+
+        To a client, its peer's machine is gone: no end of the connection ever comes.
+        """
+        return self._on_loop(self._freeze())
+
+    # --- on the loop of the proxy ---------------------------------------------------------------
+
+    def _run(self) -> None:
+        self._loop.run_forever()
+        self._loop.close()
+
+    def _on_loop(self, work: Coroutine[Any, Any, Result]) -> Result:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(CONTROL_TIMEOUT_S)
+
+    async def _listen(self) -> None:
+        self._listening = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
+        self.port = self._listening.sockets[0].getsockname()[1]
+
+    async def _end(self) -> None:
+        await self._cut(reset=False)
+        if self._listening is not None:
+            self._listening.close()
+        for pump in self._pumps:
+            pump.cancel()
+        await asyncio.gather(*self._pumps, return_exceptions=True)
+
+    async def _count_open(self) -> int:
+        return len(self._open)
+
+    async def _inflict(self, fault: Fault) -> None:
+        self._fault = fault
+        if isinstance(fault, Refuse):
+            if self._listening is not None:
+                self._listening.close()
+                self._listening = None
+            await self._cut(reset=True)
+        elif self._listening is None:
+            await self._listen()
+
+    async def _cut(self, *, reset: bool) -> int:
+        ended = list(self._open.items())
+        for near, far in ended:
+            self._end_pair(near, far, End.RESET if reset else End.CLOSE)
+        return len(ended)
+
+    async def _freeze(self) -> int:
+        self._frozen |= self._open.keys()
+        return len(self._open)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._pumps.add(task)
+        self.counts["connections"] += 1
+        try:
+            await self._serve(reader, writer)
+        finally:
+            writer.transport.abort()
+            self._pumps.discard(task)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        host, _, port = self.target.rpartition(":")
+        try:
+            far_reader, far_writer = await asyncio.open_connection(host, int(port))
+        except OSError:
+            # The target is gone: to the client it looks like a server that hangs up at once.
+            self.counts["unreachable"] += 1
+            return
+        self._open[writer] = far_writer
+        try:
+            async with asyncio.TaskGroup() as pumps:
+                pumps.create_task(self._pump(reader, far_writer, Way.REQUEST, writer))
+                pumps.create_task(self._pump(far_reader, writer, Way.REPLY, writer))
+        finally:
+            self._open.pop(writer, None)
+            self._frozen.discard(writer)
+            far_writer.transport.abort()
+
+    async def _pump(
+        self,
+        source: asyncio.StreamReader,
+        sink: asyncio.StreamWriter,
+        way: Way,
+        near: asyncio.StreamWriter,
+    ) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                head = await source.readexactly(4)
+                frame = head + await source.readexactly(int.from_bytes(head, "big"))
+                if way is Way.REPLY:
+                    for old, new in self._renames.items():
+                        frame = frame.replace(old, new)
+                fault = BLACK_HOLE if near in self._frozen else self._fault
+                treatment = fault.treat(way, len(frame), self._chance)
+                await self._pass_on(frame, sink, treatment)
+                self.counts[f"{way.value} {_name(treatment)}"] += 1
+                if treatment.end is not End.NONE:
+                    self._end_pair(near, self._open.get(near), treatment.end)
+                    return
+        # Either side hung up: so does the other.
+        self._end_pair(near, self._open.get(near), End.CLOSE)
+
+    async def _pass_on(
+        self, frame: bytes, sink: asyncio.StreamWriter, treatment: Treatment
+    ) -> None:
+        if treatment.delay_ms:
+            await _CLOCK.sleep_ms(treatment.delay_ms)
+        passed = frame[: treatment.passed_bytes]
+        if not treatment.bytes_per_second:
+            sink.write(passed)
+            await sink.drain()
+            return
+        slice_bytes = max(1, int(treatment.bytes_per_second / _SLICES_PER_SECOND))
+        throttled_by = self._fault
+        for start in range(0, len(passed), slice_bytes):
+            if self._fault is not throttled_by:
+                # Healed: the rest flows.
+                sink.write(passed[start:])
+                break
+            sink.write(passed[start : start + slice_bytes])
+            await sink.drain()
+            await _CLOCK.sleep_ms(1000 * slice_bytes / treatment.bytes_per_second)
+
+    def _end_pair(
+        self, near: asyncio.StreamWriter, far: asyncio.StreamWriter | None, end: End
+    ) -> None:
+        self._open.pop(near, None)
+        if end is End.RESET:
+            with contextlib.suppress(OSError):
+                near.get_extra_info("socket").setsockopt(
+                    socket.SOL_SOCKET, socket.SO_LINGER, _END_WITH_RESET
+                )
+            near.transport.abort()
+        else:
+            # What was written still leaves, then the end of the stream.
+            near.close()
+        if far is not None:
+            far.transport.abort()
+
+
+def _name(treatment: Treatment) -> str:
+    if treatment.end is not End.NONE:
+        return str(treatment.end.value)
+    if treatment.passed_bytes == 0:
+        return "swallowed"
+    if treatment.delay_ms or treatment.bytes_per_second:
+        return "slowed"
+    return "passed"
+
+
+def proxied(
+    name_server: str, brokers: list[str], *, seed: int = 0
+) -> tuple[FaultProxy, list[FaultProxy]]:
+    """Start a proxy before a name server and one before each broker, which clients are led to."""
+    before_brokers = [FaultProxy(broker, seed=seed + n).start() for n, broker in enumerate(brokers)]
+    renames = {proxy.target: proxy.address for proxy in before_brokers}
+    return FaultProxy(name_server, seed=seed - 1, renames=renames).start(), before_brokers
+
+
+def eventually(reached: Callable[[], bool], *, timeout_s: float, what: str) -> None:
+    """Return once `reached` says so; for states of other threads that give no event."""
+    end_ms = _CLOCK.monotonic_ms() + timeout_s * 1000
+    pause = threading.Event()
+    while not reached():
+        if _CLOCK.monotonic_ms() > end_ms:
+            raise TimeoutError(f"not within {timeout_s:.0f} s: {what}")
+        pause.wait(0.02)

@@ -1,0 +1,348 @@
+"""Bad input and missing servers: the error names cause and cure, and comes before the time is up."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from orbitmq import client as blocking
+from orbitmq.client import Message, by_sql
+from orbitmq.client.aio import LitePullConsumer, Producer, PushConsumer
+from orbitmq.clock import SystemClock
+from orbitmq.errors import (
+    FilterError,
+    MessageError,
+    NameRuleError,
+    OrbitError,
+    SettingsError,
+    StateError,
+)
+from orbitmq.model.queues import MessageQueue
+from tests.integration.client.conftest import Cluster
+from tests.integration.client.fault_proxy import FaultProxy
+
+CLOCK = SystemClock()
+TIMEOUT_MS = 1000
+SLACK_MS = 500
+# What is refused without asking anybody is refused at once.
+AT_ONCE_MS = 250
+
+
+@pytest.fixture
+def nobody() -> Iterator[str]:
+    """An address where nobody listens, and nobody else will."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{bound.getsockname()[1]}"
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """An address where the system accepts connections and nothing is ever answered."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+
+
+@pytest.fixture
+async def producer(cluster: Cluster) -> AsyncIterator[Producer]:
+    async with Producer("bad-input", namesrv=cluster.namesrv) as made:
+        yield made
+
+
+class Failure:
+    """Expects an error of ours within a time, with some texts in it, and a hint."""
+
+    def __init__(self, *texts: str, kind: type[Exception] = OrbitError, within_ms: float) -> None:
+        self._texts = texts
+        self._kind = kind
+        self._within_ms = within_ms
+
+    def __enter__(self) -> None:
+        self._start_ms = CLOCK.monotonic_ms()
+
+    def __exit__(self, kind: object, error: object, trace: object) -> bool:
+        passed_ms = CLOCK.monotonic_ms() - self._start_ms
+        assert error is not None, "nothing was raised"
+        if not isinstance(error, self._kind):
+            return False
+        for text in self._texts:
+            assert text in str(error), str(error)
+        # What is expected is a cure as well.
+        says_what_is_right = "it takes" in str(error) or "expected" in str(error)
+        assert getattr(error, "hint", "") or says_what_is_right, f"no cure in: {error}"
+        assert passed_ms <= self._within_ms, f"{passed_ms:.0f} ms until: {error}"
+        return True
+
+
+def at_once(*texts: str, kind: type[Exception] = OrbitError) -> Failure:
+    return Failure(*texts, kind=kind, within_ms=AT_ONCE_MS)
+
+
+def in_time(*texts: str, kind: type[Exception] = OrbitError) -> Failure:
+    return Failure(*texts, kind=kind, within_ms=TIMEOUT_MS + SLACK_MS)
+
+
+# --- Servers that are not there -----------------------------------------------------------------
+
+
+async def test_producer_says_which_name_server_does_not_listen(nobody: str) -> None:
+    with in_time(nobody):
+        async with Producer("bad-input", namesrv=nobody) as producer:
+            await producer.send(Message("topic", "body"), timeout_ms=TIMEOUT_MS)
+
+
+async def test_producer_says_which_name_server_does_not_answer(silent: str) -> None:
+    with in_time(silent, f"{TIMEOUT_MS} ms"):
+        async with Producer("bad-input", namesrv=silent) as producer:
+            await producer.send(Message("topic", "body"), timeout_ms=TIMEOUT_MS)
+
+
+def test_blocking_producer_says_which_name_server_does_not_listen(nobody: str) -> None:
+    with in_time(nobody), blocking.Producer("bad-input", namesrv=nobody) as producer:
+        producer.send(Message("topic", "body"), timeout_ms=TIMEOUT_MS)
+
+
+async def test_consumer_says_which_name_server_does_not_listen(nobody: str) -> None:
+    consumer = LitePullConsumer("bad-input", namesrv=nobody, call_timeout_ms=TIMEOUT_MS)
+    consumer.subscribe("topic")
+    with in_time(nobody):
+        async with consumer:
+            pass
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["localhost", "127.0.0.1:port", "127.0.0.1:99999", ":9876", "a:1,b:2"],
+)
+async def test_address_that_is_none_is_refused_at_once(address: str) -> None:
+    with at_once(address.partition(",")[0], kind=SettingsError):
+        Producer("bad-input", namesrv=address)
+
+
+async def test_name_that_no_address_belongs_to_is_named() -> None:
+    with in_time("no-such-host.invalid:9876"):
+        async with Producer("bad-input", namesrv="no-such-host.invalid:9876") as producer:
+            await producer.send(Message("topic", "body"), timeout_ms=TIMEOUT_MS)
+
+
+async def test_no_name_server_at_all_is_an_error_that_says_how_to_give_one() -> None:
+    with at_once("name server", "NAMESRV_ADDR"):
+        async with Producer("bad-input"):
+            pass
+
+
+async def test_producer_says_which_broker_is_down(
+    cluster: Cluster, producer: Producer, topic: str
+) -> None:
+    await cluster.make_topic(topic)
+    await producer.send(Message(topic, "before"))
+    await cluster.kill_broker()
+
+    with in_time("broker-a", cluster.address()):
+        await producer.send(Message(topic, "after"), timeout_ms=TIMEOUT_MS)
+
+
+async def test_producer_that_was_given_a_broker_for_a_name_server_says_so(cluster: Cluster) -> None:
+    with in_time(cluster.address()):
+        async with Producer("bad-input", namesrv=cluster.address()) as producer:
+            await producer.send(Message("topic", "body"), timeout_ms=TIMEOUT_MS)
+
+
+async def test_topic_that_nobody_may_make_is_named(cluster: Cluster, producer: Producer) -> None:
+    await cluster.start_broker("broker-b", autoCreateTopicEnable="false")
+    await cluster.stop_broker("broker-a")
+    with in_time("nowhere"):
+        await producer.send(Message("nowhere", "body"), timeout_ms=TIMEOUT_MS)
+
+
+# --- Messages that cannot be sent ---------------------------------------------------------------
+
+BODY_BYTES_MAX = 4 * 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    ("make", "texts"),
+    [
+        (lambda: Message(7, b"body"), ["topic", "int"]),  # type: ignore[arg-type]
+        (lambda: Message("topic", 7), ["body", "int"]),  # type: ignore[arg-type]
+        (lambda: Message("topic", None), ["body", "None"]),  # type: ignore[arg-type]
+        (lambda: Message("topic", {"a": 1}), ["body", "dict"]),  # type: ignore[arg-type]
+        (lambda: Message("topic", b"", tags=7), ["tags", "int"]),  # type: ignore[arg-type]
+        (lambda: Message("topic", b"", keys=[7]), ["a key", "int"]),  # type: ignore[list-item]
+        (lambda: Message("topic", b"", keys=7), ["keys", "int"]),  # type: ignore[arg-type]
+        (lambda: Message("topic", b"", flag="7"), ["flag", "str"]),  # type: ignore[arg-type]
+        (lambda: Message("topic", b"", flag=2**31), ["flag", str(2**31)]),
+        (lambda: Message("topic", b"", delay_level=-1), ["delay_level", "-1"]),
+        (lambda: Message("topic", b"", properties={"a": 1}), ["'a'", "int"]),  # type: ignore[dict-item]
+        (lambda: Message("topic", b"", properties=[1]), ["properties", "list"]),  # type: ignore[arg-type]
+        (lambda: Message("topic", b"", properties={"TAGS": "a"}), ["TAGS", "tags="]),
+        (lambda: Message("topic", b"", properties={"UNIQ_KEY": "a"}), ["UNIQ_KEY"]),
+        (lambda: Message("topic", b"", properties={"a": "b\x01c"}), ["'a'"]),
+        (lambda: Message("topic", b"", properties={"": "b"}), ["property ''"]),
+    ],
+)
+def test_message_of_wrong_parts_cannot_be_made(
+    make: Callable[[], Message], texts: list[str]
+) -> None:
+    with at_once(*texts, kind=MessageError):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("message", "texts"),
+    [
+        (
+            Message("topic", bytes(BODY_BYTES_MAX + 1)),
+            [str(BODY_BYTES_MAX + 1), str(BODY_BYTES_MAX)],
+        ),
+        (Message("topic", b""), ["body"]),
+        (Message("", b"body"), ["topic"]),
+        (Message("no such name", b"body"), ["no such name"]),
+        (Message("t" * 128, b"body"), ["127"]),
+        (Message("SCHEDULE_TOPIC_XXXX", b"body"), ["SCHEDULE_TOPIC_XXXX"]),
+        ([], ["batch"]),
+        ([Message("one", b"1"), Message("two", b"2")], ["one", "two"]),
+        ([Message("one", b"1", delay_level=1)], ["delay"]),
+        ([Message("%RETRY%group", b"1")], ["%RETRY%group"]),
+        ([Message("one", bytes(BODY_BYTES_MAX // 2))] * 3, [str(BODY_BYTES_MAX)]),
+        ([Message("one", b"1"), "two"], ["str"]),
+        ("text", ["str"]),
+        (b"bytes", ["bytes"]),
+        (None, ["None"]),
+    ],
+    ids=lambda value: f"{value!r:.30}",
+)
+@pytest.mark.parametrize("form", ["send", "async", "oneway"])
+async def test_message_that_cannot_be_sent_is_refused_before_it_is(
+    producer: Producer, message: Any, texts: list[str], form: str
+) -> None:
+    with at_once(*texts, kind=OrbitError):
+        if form == "send":
+            await producer.send(message)
+        elif form == "async":
+            await producer.send_async(message)
+        else:
+            await producer.send_oneway(message)
+
+
+@pytest.mark.parametrize("timeout_ms", ["3000", -1, 0, True, None.__class__])
+async def test_time_limit_that_is_none_is_refused(producer: Producer, timeout_ms: Any) -> None:
+    with at_once("timeout_ms"):
+        await producer.send(Message("topic", "body"), timeout_ms=timeout_ms)
+
+
+async def test_queue_and_selector_of_wrong_kind_are_refused(
+    cluster: Cluster, producer: Producer, topic: str
+) -> None:
+    await cluster.make_topic(topic)
+    message = Message(topic, "body")
+    (queue, *_) = await producer.queues(topic)
+    elsewhere = MessageQueue(topic="other-topic", broker_name=queue.broker_name, queue_id=0)
+
+    with in_time("other-topic", topic):
+        await producer.send(message, queue=elsewhere)
+    with in_time("queue", "int"):
+        await producer.send(message, queue=2)  # type: ignore[arg-type]
+    with in_time("selector"):
+        await producer.send(message, queue=queue, selector=lambda queues, *_: queues[0])
+    with in_time("selector"):
+        await producer.send(message, selector=lambda *_: 7)  # type: ignore[arg-type]
+    with in_time("selector"):
+        await producer.send(message, selector=7)  # type: ignore[arg-type]
+
+
+# --- Options and misuse -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "texts"),
+    [
+        ({"retires": 3}, ["retires", "did you mean retries"]),
+        ({"retries": "3"}, ["retries", "'3'"]),
+        ({"retries": -1}, ["retries", "-1"]),
+        ({"send_timeout_ms": 2.5}, ["send_timeout_ms", "2.5"]),
+        ({"namesrv": ["127.0.0.1:9876"]}, ["namesrv"]),
+        ({"compress_kind": "gzip"}, ["compress_kind", "gzip", "zstd"]),
+        ({"access_key": "only"}, ["access_key", "secret_key"]),
+    ],
+)
+@pytest.mark.parametrize("face", [Producer, blocking.Producer], ids=["aio", "blocking"])
+def test_option_that_is_none_is_refused_at_once(
+    face: Any, options: dict[str, Any], texts: list[str]
+) -> None:
+    with at_once(*texts, kind=SettingsError):
+        face("bad-input", **options)
+
+
+@pytest.mark.parametrize("group", ["", "no such group", "g" * 256])
+def test_group_of_a_wrong_name_is_refused_at_once(group: str) -> None:
+    for face in (Producer, blocking.Producer):
+        with at_once("group", kind=NameRuleError):
+            face(group, namesrv="127.0.0.1:9876")
+    with at_once("group", kind=NameRuleError):
+        LitePullConsumer(group, namesrv="127.0.0.1:9876")
+
+
+async def test_calls_in_a_wrong_state_say_what_to_do(namesrv: str) -> None:
+    producer = Producer("bad-input", namesrv=namesrv)
+    with at_once("start", kind=StateError):
+        await producer.send(Message("topic", "body"))
+    await producer.start()
+    with at_once("start", kind=StateError):
+        await producer.start()
+    await producer.stop()
+    await producer.stop()
+    with at_once("stopped", kind=StateError):
+        await producer.send(Message("topic", "body"))
+    with at_once("stopped", kind=StateError):
+        await producer.start()
+
+
+async def test_group_twice_in_one_instance_is_refused(namesrv: str) -> None:
+    options: Any = {"namesrv": namesrv, "instance_name": "shared"}
+    async with Producer("twice", **options):
+        with in_time("twice", kind=StateError):
+            async with Producer("twice", **options):
+                pass
+
+
+async def test_push_consumer_without_what_it_needs_is_refused(namesrv: str) -> None:
+    with at_once("on_message"):
+        async with PushConsumer("bad-input", namesrv=namesrv) as consumer:
+            pass
+    with at_once("on_message"):
+        PushConsumer("bad-input", on_message=7, namesrv=namesrv)  # type: ignore[arg-type]
+    with at_once("on_message"):
+        PushConsumer("bad-input", on_message=print, on_messages=print, namesrv=namesrv)
+    consumer = PushConsumer("bad-input", on_message=print, namesrv=namesrv)
+    with at_once(kind=FilterError):
+        consumer.subscribe("topic", "||")
+    with at_once(kind=FilterError):
+        consumer.subscribe("topic", by_sql(" "))
+    with at_once("no such topic"):
+        consumer.subscribe("no such topic")
+
+
+async def test_condition_that_the_broker_refuses_is_told_at_start(
+    cluster: Cluster, topic: str
+) -> None:
+    await cluster.make_topic(topic)
+    consumer = PushConsumer("bad-input", on_message=print, namesrv=cluster.namesrv)
+    consumer.subscribe(topic, by_sql("a >"))
+    with in_time("a >"):
+        async with consumer:
+            pass
+
+
+async def test_reply_that_breaks_the_protocol_is_an_error_and_not_a_hang(
+    cluster: Cluster, topic: str
+) -> None:
+    """Something that is no name server at all answers."""
+    with FaultProxy(cluster.namesrv, renames={'"brokerDatas"': '"brokerDatax"'}) as proxy:
+        await cluster.make_topic(topic)
+        with in_time(topic):
+            async with Producer("bad-input", namesrv=proxy.address) as producer:
+                await producer.send(Message(topic, "body"), timeout_ms=TIMEOUT_MS)
