@@ -18,9 +18,10 @@ from orbitmq.nameserver.app import load_settings as load_name_server_settings
 from orbitmq.protocol.requests.topics import UpdateTopic
 from orbitmq.transport.rpc_client import RpcClient
 from tests.integration.broker.conftest import SMALL_FILES
+from tests.integration.client.chaos_site import chaos, chaos_processes
 from tests.integration.transport.leaks import nothing_is_left_behind
 
-__all__ = ["nothing_is_left_behind"]
+__all__ = ["chaos", "chaos_processes", "nothing_is_left_behind"]
 
 HERE = "127.0.0.1"
 WAIT_SECONDS = 30

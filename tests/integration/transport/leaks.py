@@ -9,16 +9,20 @@ from typing import Any, Final
 
 import pytest
 
-_HANGS_AFTER_SECONDS: Final = 40
+# Of a test's time limit, which is this unless it has one of its own.
+_HANGS_AFTER_SHARE: Final = 2 / 3
+_TIMEOUT_SECONDS: Final = 60
 
 
 @pytest.fixture(autouse=True)
-async def nothing_is_left_behind() -> AsyncIterator[None]:
+async def nothing_is_left_behind(request: pytest.FixtureRequest) -> AsyncIterator[None]:
     complaints: list[dict[str, Any]] = []
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, complaint: complaints.append(complaint))
+    limit = request.node.get_closest_marker("timeout")
+    seconds = limit.args[0] if limit else _TIMEOUT_SECONDS
     # A signal, as pytest-timeout sends it, does not wake uvloop.
-    watchdog = loop.call_later(_HANGS_AFTER_SECONDS, _cancel_all)
+    watchdog = loop.call_later(seconds * _HANGS_AFTER_SHARE, _cancel_all)
     yield
     watchdog.cancel()
     # Futures complain of errors that nobody retrieved when they are collected; what is older than

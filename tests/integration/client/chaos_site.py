@@ -1,0 +1,229 @@
+"""A cluster to do harm to: our name server and broker as processes, each behind a fault proxy."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from orbitmq.client import Message
+from orbitmq.client.aio import Producer, PullConsumer
+from orbitmq.client.core.received_message import ReceivedMessage
+from orbitmq.client.keywords import MemberKeywords
+from orbitmq.clock import SystemClock
+from orbitmq.errors import OrbitError
+from tests.integration.client.fault_proxy import proxied
+from tests.interop import wire
+from tests.interop.ours import OrbitBroker, OrbitNameServer
+
+CLOCK = SystemClock()
+# A call ends by its deadline; this much more is the machine's, which other work shares.
+SLACK_MS = 700
+BACK_TIMEOUT_S = 60
+
+Result = TypeVar("Result")
+
+
+class ChaosSite:
+    """The processes and the proxies before them; clients are led through the proxies."""
+
+    def __init__(self, folder: Path) -> None:
+        self.name_server = OrbitNameServer(folder / "name-server")
+        self.broker = OrbitBroker(
+            "chaos",
+            folder / "broker",
+            [self.name_server.address],
+            {"messageDelayLevel": "1s 1s 1s 1s 1s 1s"},
+        )
+        self.before_name_server, (self.before_broker,) = proxied(
+            self.name_server.address, [self.broker.address], seed=1
+        )
+        self._numbers = itertools.count(1)
+
+    @property
+    def namesrv(self) -> str:
+        """Where clients ask that are to meet the harm."""
+        return self.before_name_server.address
+
+    def start(self) -> None:
+        self.name_server.process.start()
+        self.broker.process.start()
+        self.name_server.wait_ready()
+        self.broker.wait_ready()
+
+    def stop(self) -> None:
+        self.before_name_server.stop()
+        self.before_broker.stop()
+        self.broker.process.kill()
+        self.name_server.process.kill()
+
+    def new_topic(self, *, queues: int = 4) -> str:
+        """Create a topic that no other test uses."""
+        topic = f"chaos-{next(self._numbers)}"
+        self.broker.create_topic(topic, queues=queues)
+        return topic
+
+    def heal(self) -> None:
+        """Bring everything back that a test has harmed."""
+        self.before_name_server.heal()
+        self.before_broker.heal()
+        for server in (self.name_server, self.broker):
+            if not server.process.is_running():
+                server.process.start()
+                server.wait_ready()
+            server.process.resume()
+
+    def kill(self, server: OrbitBroker | OrbitNameServer) -> None:
+        """End a server without a chance to say goodbye."""
+        server.process.kill()
+
+    def restart(self, server: OrbitBroker | OrbitNameServer) -> None:
+        """Start a killed server again and return once it is back."""
+        server.process.start()
+        server.wait_ready()
+
+    def committed(self, group: str, topic: str) -> dict[int, int]:
+        """Where the group goes on in each queue, as the broker knows it; 0 where it has nothing."""
+        offsets = {}
+        for queue_id in range(queue_count(self, topic)):
+            fields = {"consumerGroup": group, "topic": topic, "queueId": str(queue_id)}
+            answer = wire.ask(self.broker.address, wire.QUERY_CONSUMER_OFFSET, fields)
+            offsets[queue_id] = int(answer.fields["offset"]) if answer.code == wire.SUCCESS else 0
+        return offsets
+
+    def ends(self, topic: str) -> dict[int, int]:
+        """Where each queue ends."""
+        return {
+            queue_id: wire.max_offset(self.broker.address, topic, queue_id)
+            for queue_id in range(queue_count(self, topic))
+        }
+
+    async def stored(self, topic: str) -> list[ReceivedMessage]:
+        """Everything the broker holds of a topic, read without a proxy in between."""
+        messages: list[ReceivedMessage] = []
+        async with PullConsumer("auditors", namesrv=self.name_server.address) as auditor:
+            for queue in await auditor.queues(topic):
+                offset = 0
+                while found := (await auditor.pull(queue, "*", offset, 32)).messages:
+                    messages += found
+                    offset = found[-1].queue_offset + 1
+        return messages
+
+
+def queue_count(site: ChaosSite, topic: str) -> int:
+    """How many queues a topic has."""
+    route = wire.ask(site.name_server.address, wire.GET_ROUTE, {"topic": topic}).body
+    return int(route["queueDatas"][0]["readQueueNums"])
+
+
+@contextmanager
+def chaos_site(folder: Path) -> Iterator[ChaosSite]:
+    """Run a site."""
+    site = ChaosSite(folder)
+    try:
+        site.start()
+        yield site
+    finally:
+        site.stop()
+
+
+async def beside(work: Callable[..., Result], *arguments: Any, **named: Any) -> Result:
+    """Do blocking work while the clients on this loop go on."""
+    return await asyncio.to_thread(work, *arguments, **named)
+
+
+async def until(reached: Callable[[], bool], *, timeout_s: float, what: str) -> None:
+    """Return once something holds that another process brings about, which gives no event."""
+    end_ms = CLOCK.monotonic_ms() + timeout_s * 1000
+    while not await beside(reached):
+        assert CLOCK.monotonic_ms() < end_ms, f"not within {timeout_s:.0f} s: {what}"
+        await CLOCK.sleep_ms(50)
+
+
+def quick_member(namesrv: str) -> MemberKeywords:
+    """Options of a consumer that reads from the first message and looks for changes often."""
+    return {
+        "namesrv": namesrv,
+        "consume_from": "first",
+        "rebalance_interval_ms": 500,
+        "persist_interval_ms": 300,
+        "heartbeat_interval_ms": 1000,
+    }
+
+
+class Ledger:
+    """What was acknowledged, and how every send ended."""
+
+    def __init__(self, producer: Producer, topic: str, *, timeout_ms: int = 1500) -> None:
+        self.acked: list[bytes] = []
+        self.failed: list[OrbitError] = []
+        self.overdue_ms: list[float] = []
+        self._producer = producer
+        self._topic = topic
+        self._timeout_ms = timeout_ms
+        self._numbers = itertools.count()
+
+    async def send(self) -> bool:
+        """Send one message and note how it ended; anything but an error of ours fails the test."""
+        body = b"message %d" % next(self._numbers)
+        start_ms = CLOCK.monotonic_ms()
+        try:
+            await self._producer.send(Message(self._topic, body), timeout_ms=self._timeout_ms)
+        except OrbitError as error:
+            self.failed.append(error)
+        else:
+            self.acked.append(body)
+        late_ms = CLOCK.monotonic_ms() - start_ms - self._timeout_ms
+        if late_ms > SLACK_MS:
+            self.overdue_ms.append(late_ms)
+        return self.acked[-1:] == [body]
+
+    async def send_many(self, count: int, *, at_once: int = 8) -> None:
+        """Send messages, several at a time."""
+
+        async def lane(share: int) -> None:
+            for _ in range(share):
+                await self.send()
+
+        await asyncio.gather(*(lane(count // at_once) for _ in range(at_once)))
+
+    async def send_until(self, enough: asyncio.Event, *, at_once: int = 8) -> None:
+        """Send messages, several at a time, until it is enough."""
+
+        async def lane() -> None:
+            while not enough.is_set():
+                if not await self.send():
+                    await CLOCK.sleep_ms(20)
+
+        await asyncio.gather(*(lane() for _ in range(at_once)))
+
+    async def send_until_acked(self, *, timeout_s: float = BACK_TIMEOUT_S) -> None:
+        """Go on until a send succeeds: the client has come back by itself."""
+        end_ms = CLOCK.monotonic_ms() + timeout_s * 1000
+        while not await self.send():
+            assert CLOCK.monotonic_ms() < end_ms, f"no send succeeded: {self.failed[-1]}"
+            await CLOCK.sleep_ms(50)
+
+    def missing(self, bodies: Iterable[bytes]) -> list[bytes]:
+        """What was acknowledged and is not among these."""
+        there = set(bodies)
+        return [body for body in self.acked if body not in there]
+
+
+@pytest.fixture(scope="module")
+def chaos_processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChaosSite]:
+    """A site for the tests of a module."""
+    with chaos_site(tmp_path_factory.mktemp("chaos")) as site:
+        yield site
+
+
+@pytest.fixture
+def chaos(chaos_processes: ChaosSite) -> Iterator[ChaosSite]:
+    """The site, whole at the start and at the end of each test."""
+    yield chaos_processes
+    chaos_processes.heal()
