@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,20 @@ from tests.interop.peers import (
     CLIENTS,
     GO_LINE,
     NAME_SERVERS,
+    OUR_LINE,
     REFERENCE_LINE,
+    SITES,
     NameServer,
     OurCluster,
     StartBroker,
     StartNameServer,
     StartOurCluster,
 )
-from tests.interop.suite import BUILD_FAILURE
+from tests.interop.python_trials import Site, Trial
+from tests.interop.suite import BUILD_FAILURE, is_set
+
+# So that retries, which begin at level 3, come soon.
+SHORT_DELAYS = "1s 2s 1s 1s 1s 1s"
 
 
 @pytest.fixture(scope="session")
@@ -64,8 +70,11 @@ def brokers(
 ) -> Iterator[dict[str, OfficialBroker]]:
     """One official broker per line, shared: tests leave them as they found them."""
     addresses = [server.address for server in name_servers.values()]
+    settings = {"messageDelayLevel": SHORT_DELAYS, "enablePropertyFilter": "true"}
     shared = {
-        line: OfficialBroker(line, f"broker-{line}", new_folder(f"broker-{line}"), addresses)
+        line: OfficialBroker(
+            line, f"broker-{line}", new_folder(f"broker-{line}"), addresses, settings
+        )
         for line in building.LINES
     }
     try:
@@ -87,7 +96,7 @@ def new_cluster(new_folder: Callable[[str], Path]) -> Callable[..., OurCluster]:
     def make(*, brokers: int = 1, **options: str) -> OurCluster:
         server = OrbitNameServer(new_folder("name server of our cluster"))
         names = [f"ours-{next(numbers)}" for _ in range(brokers)]
-        settings = {"messageDelayLevel": "1s 2s 1s 1s 1s 1s", **options}
+        settings = {"messageDelayLevel": SHORT_DELAYS, **options}
         return OurCluster(
             server,
             tuple(
@@ -229,3 +238,32 @@ def exchange(exchange_at: MakeExchange, our_cluster: OurCluster) -> Exchange:
     made = exchange_at(our_cluster)
     made.create_topic()
     return made
+
+
+# --- Our clients -------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=SITES, ids=str)
+def site(request: pytest.FixtureRequest) -> Site:
+    """A broker, ours or an official one with its own name server, that our clients are tried at."""
+    if request.param.line == OUR_LINE:
+        cluster: OurCluster = request.getfixturevalue("our_cluster")
+        return Site(OUR_LINE, cluster.name_server.address, cluster.broker)
+    servers: dict[str, NameServer] = request.getfixturevalue("name_servers")
+    brokers: dict[str, OfficialBroker] = request.getfixturevalue("brokers")
+    return Site(request.param.line, servers["official"].address, brokers[request.param.line])
+
+
+@pytest.fixture
+def official_clients(drivers: Callable[[str], Driver]) -> dict[str, Driver]:
+    """The official clients by line; the Go client is left out where the suite is to do so."""
+    lines = [*building.LINES, *([] if is_set("ORBITMQ_NO_GO") else [GO_LINE])]
+    return {line: drivers(line) for line in lines}
+
+
+@pytest.fixture
+async def trial(site: Site, new_topic: str) -> AsyncIterator[Trial]:
+    """The test's use of our clients at a site, with a topic of four queues."""
+    async with Trial(site, new_topic) as made:
+        await made.create_topic(new_topic)
+        yield made

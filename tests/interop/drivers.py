@@ -48,6 +48,8 @@ class Received:
     topic: str
     body: str
     body_bytes: int
+    # SHA-256 of the body, so that it can be compared byte for byte.
+    body_digest: str
     tags: str | None
     keys: str | None
     flag: int
@@ -342,6 +344,10 @@ class JavaDriver(Driver):
         """Ask a broker for messages by the ids that name their offsets."""
         seen = self.call("view", namesrv=namesrv, topic=topic, ids=ids)
         return {message_id: Received(**seen[message_id]) for message_id in ids}
+
+    def consume_status(self, namesrv: str, topic: str, group: str) -> dict[str, dict[str, int]]:
+        """How far each member of a group says it is: offsets by queue id, by client id."""
+        return self.call("consume_status", namesrv=namesrv, topic=topic, group=group)
 
     def route(self, namesrv: str, topic: str) -> dict[str, Any]:
         """The route of a topic as the admin client sees it."""

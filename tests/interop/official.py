@@ -174,9 +174,9 @@ class OfficialBroker:
         wire.force_registration(self.address)
         return False
 
-    def create_topic(self, topic: str) -> None:
+    def create_topic(self, topic: str, *, queues: int = 4) -> None:
         """Create a topic on this broker alone, and return once every name server knows it."""
-        wire.create_topic(self.address, topic)
+        wire.create_topic(self.address, topic, queues=queues)
         for name_server in self.name_servers:
             wire.wait_route_code(name_server, topic, wire.SUCCESS, timeout_s=REGISTER_TIMEOUT_S)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from orbitmq.version import __version__
 from tests.interop.building import LINES, go_version, java_version
 from tests.interop.official import OfficialBroker, OfficialNameServer
 from tests.interop.ours import OrbitBroker, OrbitNameServer
@@ -13,7 +14,10 @@ from tests.interop.ours import OrbitBroker, OrbitNameServer
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """An official client, tool or broker of one release line."""
+    """An official client, tool or broker of one release line.
+
+    The kind `python` is a broker as well, ours or an official one: what our clients are tried at.
+    """
 
     kind: str
     line: str
@@ -23,7 +27,10 @@ class Peer:
         """The pinned version."""
         if self.kind == "go":
             return go_version()
-        return java_version(self.line, "server" if self.kind == "broker" else "client")
+        if self.line == OUR_LINE:
+            return __version__
+        is_server = self.kind in {"broker", "python"}
+        return java_version(self.line, "server" if is_server else "client")
 
     def __str__(self) -> str:
         return f"{self.kind}-{self.version}"
@@ -65,9 +72,11 @@ class StartOurCluster(Protocol):
 
 
 GO_LINE = "go"
+OUR_LINE = "ours"
 CLIENTS = [*(Peer("java", line) for line in LINES), Peer("go", GO_LINE)]
 ADMINS = [Peer("mqadmin", line) for line in LINES]
 BROKERS = [Peer("broker", line) for line in LINES]
+SITES = [Peer("python", line) for line in (OUR_LINE, *LINES)]
 # The line of the official name server that ours is held against.
 REFERENCE_LINE = LINES[-1]
 

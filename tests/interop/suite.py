@@ -30,7 +30,8 @@ BUILD_FAILURE = pytest.StashKey[building.BuildError]()
 LEFT_OUT = pytest.StashKey[str]()
 
 
-def _is_set(name: str) -> bool:
+def is_set(name: str) -> bool:
+    """Whether a variable of the environment says yes."""
     return os.environ.get(name, "") not in {"", "0"}
 
 
@@ -50,22 +51,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     by_marker = "interop" in config.option.markexpr.replace("not interop", "")
     reason = None
-    if _is_set("ORBITMQ_NO_INTEROP"):
+    if is_set("ORBITMQ_NO_INTEROP"):
         reason = "ORBITMQ_NO_INTEROP is set"
-    elif not _is_set("INTEROP") and not by_marker:
+    elif not is_set("INTEROP") and not by_marker:
         reason = "set INTEROP=1"
     if reason is not None:
         config.stash[LEFT_OUT] = reason
         _deselect(config, items, interop)
         return
 
-    config.stash[WHOLE_SUITE] = _is_set("INTEROP") and _is_whole_suite(config, interop)
+    config.stash[WHOLE_SUITE] = is_set("INTEROP") and _is_whole_suite(config, interop)
     for item in interop:
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(TEST_TIMEOUT_S))
     # The longest first: what comes last should keep every worker busy to the end.
     items.sort(key=lambda item: item.get_closest_marker("interop") is None)
-    if _is_set("ORBITMQ_NO_GO"):
+    if is_set("ORBITMQ_NO_GO"):
         _deselect(config, items, [item for item in interop if _uses_go(item)])
 
 
@@ -76,7 +77,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         return
     try:
         building.build_java()
-        if any(_uses_go(item) for item in interop):
+        if any(_uses_go(item) or _uses_all_clients(item) for item in interop):
             building.build_go()
     except building.BuildError as failure:
         session.config.stash[BUILD_FAILURE] = failure
@@ -91,6 +92,11 @@ def _deselect(config: pytest.Config, items: list[pytest.Item], unwanted: list[py
 def _uses_go(item: pytest.Item) -> bool:
     params = item.callspec.params if hasattr(item, "callspec") else {}
     return any(isinstance(value, Peer) and value.kind == "go" for value in params.values())
+
+
+def _uses_all_clients(item: pytest.Item) -> bool:
+    names = item.fixturenames if isinstance(item, pytest.Function) else []
+    return "official_clients" in names and not is_set("ORBITMQ_NO_GO")
 
 
 def _is_whole_suite(config: pytest.Config, interop: list[pytest.Item]) -> bool:
@@ -149,5 +155,5 @@ def pytest_terminal_summary(
 def _shortfalls(config: pytest.Config) -> list[str]:
     if not config.stash.get(WHOLE_SUITE, False) or config.option.collectonly:
         return []
-    without = {"go"} if _is_set("ORBITMQ_NO_GO") else set()
+    without = {"go"} if is_set("ORBITMQ_NO_GO") else set()
     return config.stash[MATRIX].shortfalls(without=without)

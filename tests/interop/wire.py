@@ -15,6 +15,7 @@ from typing import Any
 from tests.interop.waiting import wait_until
 
 PULL = 11
+QUERY_CONSUMER_OFFSET = 14
 UPDATE_CONSUMER_OFFSET = 15
 UPDATE_AND_CREATE_TOPIC = 17
 GET_ALL_TOPIC_CONFIG = 21

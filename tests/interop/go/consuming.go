@@ -31,6 +31,7 @@ type received struct {
 	Topic          string            `json:"topic"`
 	Body           string            `json:"body"`
 	BodyBytes      int               `json:"body_bytes"`
+	BodyDigest     string            `json:"body_digest"`
 	Tags           string            `json:"tags"`
 	Keys           string            `json:"keys"`
 	Flag           int32             `json:"flag"`
@@ -96,14 +97,16 @@ func consume(raw json.RawMessage) (any, error) {
 }
 
 func shown(message *primitive.MessageExt) received {
+	digest := fmt.Sprintf("%x", sha256.Sum256(message.Body))
 	body := string(message.Body)
 	if len(body) > shownBytesMax {
-		body = fmt.Sprintf("sha256:%x", sha256.Sum256(message.Body))
+		body = "sha256:" + digest
 	}
 	return received{
 		Topic:          message.Topic,
 		Body:           body,
 		BodyBytes:      len(message.Body),
+		BodyDigest:     digest,
 		Tags:           message.GetTags(),
 		Keys:           message.GetKeys(),
 		Flag:           message.Flag,

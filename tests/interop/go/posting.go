@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"math/rand"
@@ -19,6 +20,7 @@ type wish struct {
 	Topic      string            `json:"topic"`
 	Body       string            `json:"body"`
 	BodyBytes  int               `json:"body_bytes"`
+	BodyHex    *string           `json:"body_hex"`
 	Noise      bool              `json:"noise"`
 	Tags       string            `json:"tags"`
 	Keys       string            `json:"keys"`
@@ -171,8 +173,16 @@ func (described wish) message() *primitive.Message {
 	return made
 }
 
-// body is the text given, filled up to a size: with dots, or with noise that does not compress.
+// body is the bytes given, or the text given, filled up to a size: with dots, or with noise that
+// does not compress.
 func (described wish) body() []byte {
+	if described.BodyHex != nil {
+		body, err := hex.DecodeString(*described.BodyHex)
+		if err != nil {
+			panic(err)
+		}
+		return body
+	}
 	size := max(len(described.Body), described.BodyBytes)
 	body := make([]byte, size)
 	if described.Noise {

@@ -18,7 +18,8 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
 
 /**
  * Administration: any {@code mqadmin} command line, {@code route} as the admin client sees it,
- * messages by keys ({@code find}) and by the ids that name an offset ({@code view}).
+ * messages by keys ({@code find}) and by the ids that name an offset ({@code view}), and how far each
+ * member of a group says it is ({@code consume_status}).
  */
 final class Admin {
     private static final int FOUND_MAX = 32;
@@ -33,6 +34,7 @@ final class Admin {
         scenarios.put("route", Admin::route);
         scenarios.put("find", Admin::find);
         scenarios.put("view", Admin::view);
+        scenarios.put("consume_status", Admin::consumeStatus);
         System.setSecurityManager(new StayAlive());
     }
 
@@ -98,6 +100,20 @@ final class Admin {
                 seen.put(id, Consuming.shown(admin.viewMessage(args.getString("topic"), id)));
             }
             return seen;
+        });
+    }
+
+    private static Object consumeStatus(JSONObject args) throws Exception {
+        return withClient(args, admin -> {
+            JSONObject members = new JSONObject();
+            admin.getConsumeStatus(args.getString("topic"), args.getString("group"), null)
+                .forEach((clientId, offsets) -> {
+                    JSONObject queues = new JSONObject();
+                    offsets.forEach((queue, offset) ->
+                        queues.put(String.valueOf(queue.getQueueId()), offset));
+                    members.put(clientId, queues);
+                });
+            return members;
         });
     }
 

@@ -80,6 +80,7 @@ final class Consuming {
         shown.put("topic", message.getTopic());
         shown.put("body", text(body));
         shown.put("body_bytes", body.length);
+        shown.put("body_digest", digest(body));
         shown.put("tags", message.getTags());
         shown.put("keys", message.getKeys());
         shown.put("flag", message.getFlag());
@@ -105,9 +106,12 @@ final class Consuming {
         if (body.length <= SHOWN_BYTES_MAX) {
             return new String(body, StandardCharsets.UTF_8);
         }
+        return "sha256:" + digest(body);
+    }
+
+    private static String digest(byte[] body) {
         try {
-            byte[] digest = MessageDigest.getInstance("SHA-256").digest(body);
-            return "sha256:" + HexFormat.of().formatHex(digest);
+            return HexFormat.of().formatHex(MessageDigest.getInstance("SHA-256").digest(body));
         } catch (NoSuchAlgorithmException impossible) {
             throw new IllegalStateException(impossible);
         }

@@ -5,6 +5,7 @@ import com.alibaba.fastjson.JSONObject;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.Random;
@@ -134,8 +135,14 @@ final class Posting {
         return message;
     }
 
-    /** The text given, filled up to a size: with dots, or with noise that does not compress. */
+    /**
+     * The bytes given, or the text given, filled up to a size: with dots, or with noise that does
+     * not compress.
+     */
     private static byte[] body(JSONObject wish) {
+        if (wish.containsKey("body_hex")) {
+            return HexFormat.of().parseHex(wish.getString("body_hex"));
+        }
         byte[] text = wish.getString("body").getBytes(StandardCharsets.UTF_8);
         int bytes = Math.max(text.length, wish.getIntValue("body_bytes"));
         byte[] body = new byte[bytes];
