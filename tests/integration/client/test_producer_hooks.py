@@ -49,9 +49,12 @@ class Sees:
 
 
 class Forbids:
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
     def check_forbidden(self, context: SendContext) -> None:
         if context.queue.topic == "closed":
-            raise PermissionError("nobody sends to a closed topic")
+            raise self._error
 
 
 class SeesRequests:
@@ -101,15 +104,19 @@ async def test_hooks_see_every_try_with_its_end() -> None:
     assert sees.before[-1].mode is SendMode.ONEWAY
 
 
-async def test_a_forbidden_message_is_not_sent_and_its_sender_gets_what_the_hook_raised() -> None:
+@pytest.mark.parametrize("error", [PermissionError("closed topic"), OrbitError("closed topic")])
+async def test_a_forbidden_message_is_not_sent_and_its_sender_gets_what_the_hook_raised(
+    error: Exception,
+) -> None:
     async with (
         scripted_cluster(ScriptedBroker("a")) as cluster,
-        producer_of(cluster, hooks=[Forbids()]) as producer,
+        producer_of(cluster, hooks=[Forbids(error)]) as producer,
     ):
         await producer.send(MESSAGE)
         for use in (producer.send, producer.send_async, producer.send_oneway):
-            with pytest.raises(PermissionError, match="closed topic"):
+            with pytest.raises(type(error)) as raised:
                 await use(Message("closed", b"x"))
+            assert raised.value is error
 
     assert len(cluster.sends) == 1
 

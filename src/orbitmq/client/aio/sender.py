@@ -90,11 +90,17 @@ class Sender:
         if way is None:
             way = target.ways[target.choice.next(self._parts.faults, now_ms)]
         address = self.targets.address_of(way.broker_name)
+        context = None
+        if self._parts.hooks:
+            context = new_context(self._parts, asked, outgoing, way, address or "")
+            self._parts.hooks.before(context)
         try:
             if address is None:
                 raise BrokerUnknownError(way.broker_name, topic=outgoing.topic)
-            await self._send_oneway(asked, outgoing, way, address, deadline_ms)
+            await self._send_oneway(outgoing, way, address, deadline_ms)
         except OrbitError as error:
+            if context is not None:
+                context.error = error
             ended_ms = self._parts.clock.monotonic_ms()
             if send_plan.is_fault_of_broker(error):
                 self._parts.faults.note_failure(way.broker_name, ended_ms)
@@ -106,6 +112,9 @@ class Sender:
                 elapsed_ms=ended_ms - began_ms,
                 timeout_ms=asked.timeout_ms,
             ) from error
+        finally:
+            if context is not None:
+                self._parts.hooks.after(context)
 
     async def _prepare(
         self, asked: Asked, deadline_ms: float
@@ -125,37 +134,25 @@ class Sender:
         return outgoing, target, await self.targets.find_way(target, queue, timeout_ms=left_ms)
 
     async def _send_oneway(
-        self, asked: Asked, outgoing: Outgoing, way: Way, address: str, deadline_ms: float
+        self, outgoing: Outgoing, way: Way, address: str, deadline_ms: float
     ) -> None:
-        context = None
-        if self._parts.hooks:
-            context = new_context(self._parts, asked, outgoing, way, address)
-            self._parts.hooks.before(context)
-        try:
-            connection = self._parts.rpc.ready(address)
-            if connection is not None and outgoing.retries is None:
-                frame = way.frames.encode(
-                    connection.unused_opaque(),
-                    outgoing.body,
-                    outgoing.properties,
-                    outgoing.flag,
-                    outgoing.system_flag,
-                    self._parts.clock.now_ms(),
-                    batch=outgoing.is_batch,
-                    oneway=True,
-                )
-                connection.send_oneway(frame)
-            else:
-                command = command_of(outgoing, way, self._parts.clock.now_ms())
-                left_ms = deadline_ms - self._parts.clock.monotonic_ms()
-                await self._parts.rpc.invoke_oneway(address, command, timeout_ms=left_ms)
-        except OrbitError as error:
-            if context is not None:
-                context.error = error
-            raise
-        finally:
-            if context is not None:
-                self._parts.hooks.after(context)
+        connection = self._parts.rpc.ready(address)
+        if connection is not None and outgoing.retries is None:
+            frame = way.frames.encode(
+                connection.unused_opaque(),
+                outgoing.body,
+                outgoing.properties,
+                outgoing.flag,
+                outgoing.system_flag,
+                self._parts.clock.now_ms(),
+                batch=outgoing.is_batch,
+                oneway=True,
+            )
+            connection.send_oneway(frame)
+        else:
+            command = command_of(outgoing, way, self._parts.clock.now_ms())
+            left_ms = deadline_ms - self._parts.clock.monotonic_ms()
+            await self._parts.rpc.invoke_oneway(address, command, timeout_ms=left_ms)
 
     # --- the end ------------------------------------------------------------------------------
 

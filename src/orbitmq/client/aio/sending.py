@@ -182,6 +182,10 @@ class Sending:
         self._way = way
         self._try_began_ms = now_ms
         left_ms = self._deadline_ms - now_ms
+        if self.done.done():
+            # Given up while it waited for a route.
+            self._end()
+            return
         if left_ms <= 0:
             self._fail()
             return
@@ -192,9 +196,9 @@ class Sending:
         if address is None:
             self._failed(BrokerUnknownError(way.broker_name, topic=outgoing.topic))
             return
+        if parts.hooks and not self._is_allowed(address):
+            return
         try:
-            if parts.hooks:
-                self._before(address)
             connection = parts.rpc.ready(address)
             if connection is not None and outgoing.retries is None:
                 code = BATCH_CODE if outgoing.is_batch else SEND_CODE
@@ -226,6 +230,13 @@ class Sending:
         if self.done.done():
             self._end()
             return
+        try:
+            self._take(outcome)
+        except Exception as error:  # noqa: BLE001  # the border: whoever waits must not wait forever
+            self._end_with(error)
+
+    def _take(self, outcome: Command | OrbitError) -> None:
+        """End with a result, or go on with the next try."""
         if type(outcome) is not Command:
             self._failed(outcome)  # type: ignore[arg-type]  # the only other kind
             return
@@ -299,7 +310,10 @@ class Sending:
             self._end()
             return
         now_ms = self._parts.clock.monotonic_ms()
-        self._try(self._next_way(now_ms), now_ms)
+        try:
+            self._try(self._next_way(now_ms), now_ms)
+        except Exception as error:  # noqa: BLE001  # the border, as in `_answered`
+            self._end_with(error)
 
     def _may_try_again(self, now_ms: float) -> bool:
         return len(self._tries) < self._tries_max and now_ms < self._deadline_ms
@@ -343,12 +357,18 @@ class Sending:
 
     # --- hooks --------------------------------------------------------------------------------
 
-    def _before(self, address: str) -> None:
+    def _is_allowed(self, address: str) -> bool:
+        """Tell hooks of a try; one that forbids it ends the send with what it raised."""
         self._context = None
         context = new_context(self._parts, self._asked, self._outgoing, self._way, address)
         context.attempt = len(self._tries) + 1
-        self._parts.hooks.before(context)
+        try:
+            self._parts.hooks.before(context)
+        except Exception as error:  # noqa: BLE001  # it belongs to whoever sends
+            self._end_with(error)
+            return False
         self._context = context
+        return True
 
     def _after(self, result: SendResult | None, error: Exception | None) -> None:
         context, self._context = self._context, None
