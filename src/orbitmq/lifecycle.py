@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from orbitmq.clock import settle
 from orbitmq.errors import StateError
@@ -152,6 +152,27 @@ class OwnedTasks:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("task failed task=%s", task.get_name(), exc_info=error)
+
+
+# The loop itself does not keep tasks from being collected.
+_lasting: Final[set[asyncio.Task[None]]] = set()
+
+
+async def to_the_end(work: Coroutine[Any, Any, None], *, name: str) -> None:
+    """Do work that must not stay half done: it goes on when whoever waits here is cancelled."""
+    await asyncio.shield(_start_lasting(work, name))
+
+
+def start_lasting(work: Coroutine[Any, Any, None], *, name: str) -> None:
+    """Begin work that nobody waits for."""
+    _ = _start_lasting(work, name)
+
+
+def _start_lasting(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+    task = asyncio.get_running_loop().create_task(work, name=name)
+    _lasting.add(task)
+    task.add_done_callback(_lasting.discard)
+    return task
 
 
 async def cancelled(task: asyncio.Task[None]) -> None:

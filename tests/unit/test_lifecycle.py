@@ -8,7 +8,7 @@ import pytest
 
 from orbitmq.clock import ManualClock, settle
 from orbitmq.errors import StateError
-from orbitmq.lifecycle import OwnedTasks, Periodic, RunOnce
+from orbitmq.lifecycle import OwnedTasks, Periodic, RunOnce, to_the_end
 
 # --- RunOnce ----------------------------------------------------------------------------------
 
@@ -239,3 +239,31 @@ async def test_cancelling_lets_even_a_task_that_has_not_begun_clean_up() -> None
 
     assert sorted(cleaned) == [1, 2]
     assert len(tasks) == 0
+
+
+# --- work that lasts --------------------------------------------------------------------------
+
+
+async def test_work_goes_on_when_its_caller_gives_up() -> None:
+    go_on, ended = asyncio.Event(), asyncio.Event()
+
+    async def work() -> None:
+        await go_on.wait()
+        ended.set()
+
+    caller = asyncio.create_task(to_the_end(work(), name="work"))
+    await settle()
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    go_on.set()
+
+    await asyncio.wait_for(ended.wait(), 10)
+
+
+async def test_an_error_of_lasting_work_is_its_callers() -> None:
+    async def work() -> None:
+        raise StateError("broken")
+
+    with pytest.raises(StateError, match="broken"):
+        await to_the_end(work(), name="work")

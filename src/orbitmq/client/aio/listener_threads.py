@@ -109,9 +109,9 @@ class ListenerThreads:
         if self._look is not None:
             self._look.cancel()
             self._look = None
-        left = tuple(self._workers)
-        self._own_threads.end(len(left))
-        return left
+        self._own_threads.end(len(self._workers))
+        # A worker that its executor has found no thread for is in no call.
+        return tuple(worker for worker in self._workers if worker.run is not None)
 
     # --- on the loop ----------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ Threads: one event loop, the one it was started on; one task polls.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,7 @@ from orbitmq.client.keywords import LitePullKeywords, options_of
 from orbitmq.client.options import LitePullOptions
 from orbitmq.clock import SystemClock, time_limit
 from orbitmq.errors import OffsetRefusedError, SettingsError, StateError
-from orbitmq.lifecycle import RunOnce
+from orbitmq.lifecycle import RunOnce, to_the_end
 from orbitmq.model.names import check_group
 from orbitmq.model.subscriptions import BROADCASTING, EVERYTHING
 
@@ -88,6 +89,8 @@ class LitePullConsumer(QueueLookups):
         self._assigned: list[MessageQueue] = []
         self._listeners: dict[str, QueuesListener] = {}
         self._member: LitePullMember | None = None
+        # Whoever stops a consumer that is about to start waits until there is all to stop.
+        self._starting = asyncio.Lock()
         self._instance: ClientInstance | None = None
 
     async def __aenter__(self) -> Self:
@@ -102,6 +105,10 @@ class LitePullConsumer(QueueLookups):
     async def start(self) -> None:
         """Join the group and begin to read ahead."""
         self._state.begin()
+        async with self._starting:
+            await self._start()
+
+    async def _start(self) -> None:
         instance = await acquire(self._options, rpc_hooks=self._rpc_hooks, clock=self._clock)
         try:
             member = LitePullMember(
@@ -126,17 +133,26 @@ class LitePullConsumer(QueueLookups):
 
     async def stop(self) -> None:
         """Commit what is done, if that is done at all by itself, and leave the group."""
+        await to_the_end(self._stop(), name=f"stop consumer of {self._group}")
+
+    async def _stop(self) -> None:
         if not await self._state.begin_stop():
             return
-        member, self._member = self._member, None
         try:
-            if member is not None and self._instance is not None:
+            async with self._starting:
+                await self._leave()
+        finally:
+            self._state.end_stop()
+
+    async def _leave(self) -> None:
+        member, self._member = self._member, None
+        if member is not None and self._instance is not None:
+            try:
                 # Whoever waits for a message is not kept waiting.
                 member.prefetching.wake()
                 await member.stop()
+            finally:
                 await release(self._instance)
-        finally:
-            self._state.end_stop()
 
     def _running(self) -> ClientInstance:
         self._running_member()

@@ -105,11 +105,15 @@ class OrderedConsumption:
         for timer in self._suspended.values():
             timer.cancel()
         self._suspended.clear()
-        for worker in await self.pool.stop(grace_ms):
+        left = await self.pool.stop(grace_ms)
+        for worker in left:
             log.warning(
                 "stopped while a listener was at work; its messages come again message=%r",
                 worker.messages[0],
             )
+        # Runs that nobody began, or whose listener was cancelled, do not end any more.
+        at_work = {worker.run for worker in left}
+        self._under_way = {queue: run for queue, run in self._under_way.items() if run in at_work}
         try:
             async with time_limit(self._clock, max(0.0, end_ms - self._clock.monotonic_ms())):
                 await self._tasks.all_done()

@@ -29,7 +29,7 @@ from orbitmq.client.keywords import PullKeywords, options_of
 from orbitmq.client.options import PullOptions
 from orbitmq.clock import SystemClock
 from orbitmq.errors import OffsetRefusedError, RemoteError, SettingsError, StateError
-from orbitmq.lifecycle import RunOnce
+from orbitmq.lifecycle import RunOnce, to_the_end
 from orbitmq.model.names import check_group
 from orbitmq.model.subscriptions import BROADCASTING, PULL, MessageModel
 from orbitmq.protocol.codes import ResponseCode
@@ -107,6 +107,9 @@ class PullConsumer(QueueLookups):
 
     async def stop(self) -> None:
         """Leave the group, and close what nobody else uses."""
+        await to_the_end(self._stop(), name=f"stop consumer of {self._group}")
+
+    async def _stop(self) -> None:
         if not await self._state.begin_stop():
             return
         member, self._member = self._member, None

@@ -13,6 +13,7 @@ Threads: one event loop, the one it was started on; a plain listener runs in thr
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Self, Unpack
@@ -27,7 +28,7 @@ from orbitmq.client.keywords import PushKeywords, options_of
 from orbitmq.client.options import PushOptions
 from orbitmq.clock import SystemClock
 from orbitmq.errors import SettingsError, StateError
-from orbitmq.lifecycle import OwnedTasks, RunOnce
+from orbitmq.lifecycle import OwnedTasks, RunOnce, start_lasting, to_the_end
 from orbitmq.model.names import check_group, is_system_group, retry_topic
 from orbitmq.model.subscriptions import EVERYTHING
 from orbitmq.settings import describe
@@ -106,6 +107,8 @@ class PushConsumer:
         self._state = RunOnce(f"the push consumer of group {group!r}")
         self._subscriptions = Subscriptions(self._clock)
         self._changes = OwnedTasks()
+        # Whoever stops a consumer that is about to start waits until there is all to stop.
+        self._starting = asyncio.Lock()
         self._instance: ClientInstance | None = None
         self._member: PushMember | None = None
 
@@ -122,7 +125,8 @@ class PushConsumer:
         """Join the group and begin to consume."""
         self._state.begin()
         try:
-            await self._start()
+            async with self._starting:
+                await self._start()
         except BaseException:
             # What could not be started is of no use any more.
             if await self._state.begin_stop():
@@ -130,9 +134,20 @@ class PushConsumer:
             raise
 
     async def stop(self) -> None:
-        """Wait for listeners at work, up to a time; commit, and leave the group."""
+        """Wait for listeners at work, up to a time; commit, and leave the group.
+
+        A listener that awaits this is not waited for by its own call: the consumer stops once the
+        listener has returned.
+        """
+        if self._member is not None and self._member.is_in_listener():
+            start_lasting(self._stop(), name=f"stop consumer of {self._group}")
+        else:
+            await to_the_end(self._stop(), name=f"stop consumer of {self._group}")
+
+    async def _stop(self) -> None:
         if await self._state.begin_stop():
-            await self._leave()
+            async with self._starting:
+                await self._leave()
 
     async def _start(self) -> None:
         options = self._options

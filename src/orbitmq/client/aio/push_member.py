@@ -9,6 +9,7 @@ Threads: one event loop; the listener runs in threads or on the loop (`listener_
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -218,6 +219,11 @@ class PushMember:
         await self._rebalancing.stop(timeout_ms=_GIVE_UP_MS)
         await self._offsets.persist(set(self._windows))
         await self._instance.remove_consumer(self)
+
+    def is_in_listener(self) -> bool:
+        """Whether it is an async listener that asks."""
+        task = asyncio.current_task()
+        return any(worker.task is task for worker in self._consumption.pool.workers)
 
     @property
     def paused(self) -> bool:

@@ -232,6 +232,21 @@ async def test_threads_of_the_user_can_be_used() -> None:
     assert all(name.startswith("mine") for name in names)
 
 
+async def test_a_worker_without_a_thread_is_not_at_work_when_the_pool_stops() -> None:
+    collected = Collected()
+    busy = threading.Event()
+    with ThreadPoolExecutor(1) as executor:
+        executor.submit(busy.wait, 10)
+        pool = pool_of(lambda _message: None, collected, executor=executor)
+        pool.submit([run_of(several(0, 1))])
+
+        left = await pool.stop(10)
+        busy.set()
+
+    assert not left
+    assert not collected.items
+
+
 async def test_own_threads_go_on_when_those_of_the_user_end(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
