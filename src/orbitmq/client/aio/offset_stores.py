@@ -131,6 +131,14 @@ class BrokerOffsets(_LedgerStore):
         self._clock = clock
         self._retold_ms = clock.monotonic_ms()
         self._refused: set[MessageQueue] = set()
+        # Compat: official brokers work on commits in many threads, so that an earlier one can
+        # overtake a later one and take the group back. Of a queue one is under way at a time.
+        self._turns: dict[MessageQueue, asyncio.Lock] = {}
+
+    def remove(self, queue: MessageQueue) -> None:
+        """Forget a queue that was given up."""
+        super().remove(queue)
+        self._turns.pop(queue, None)
 
     async def load(self) -> None:
         """Do nothing: each queue is asked for when it is taken."""
@@ -152,51 +160,46 @@ class BrokerOffsets(_LedgerStore):
         """Set offsets, lower ones too; raises what a broker refuses, once all were asked."""
         for queue, offset in offsets.items():
             self._ledger.update(queue, offset, increase_only=False)
-        commits = (
-            self._calls.commit_offset(queue, self._group, offset, oneway=False)
-            for queue, offset in offsets.items()
-        )
+        commits = (self._commit_in_turn(queue, offset) for queue, offset in offsets.items())
         outcomes = await asyncio.gather(*commits, return_exceptions=True)
-        for queue, outcome in zip(offsets, outcomes, strict=True):
-            if outcome is None:
-                self._ledger.mark_kept(queue, offsets[queue])
         for outcome in outcomes:
             if outcome is not None:
                 raise outcome
 
     async def persist(self, queues: Collection[MessageQueue]) -> None:
         """Commit the offsets of these queues and wait until the brokers have them."""
-        await self._commit(self._ledger.dirty(queues), oneway=False)
+        await self._commit(self._ledger.dirty(queues))
 
     async def persist_all(self) -> None:
-        """Commit all offsets that have changed, without waiting for answers."""
+        """Commit all offsets that have changed."""
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._retold_ms >= RETELL_MS:
             self._retold_ms = now_ms
             self._ledger.mark_unsure()
-        await self._commit(self._ledger.dirty(), oneway=True)
+        await self._commit(self._ledger.dirty())
 
-    async def _commit(self, offsets: Mapping[MessageQueue, int], *, oneway: bool) -> None:
+    async def _commit_in_turn(self, queue: MessageQueue, offset: int | None = None) -> None:
+        """Commit an offset, or what has changed by then, once no commit of the queue is under way."""
+        async with self._turns.setdefault(queue, asyncio.Lock()):
+            if offset is None:
+                offset = self._ledger.dirty([queue]).get(queue)
+            if offset is not None:
+                await self._calls.commit_offset(queue, self._group, offset, oneway=False)
+                self._ledger.mark_kept(queue, offset)
+
+    async def _commit(self, queues: Collection[MessageQueue]) -> None:
         # One broker that does not answer holds up its own queues only.
         await asyncio.gather(
             *(
-                self._commit_at(broker_name, queues, offsets, oneway=oneway)
-                for broker_name, queues in by_broker(offsets).items()
+                self._commit_at(broker_name, of_broker)
+                for broker_name, of_broker in by_broker(queues).items()
             )
         )
 
-    async def _commit_at(
-        self,
-        broker_name: str,
-        queues: list[MessageQueue],
-        offsets: Mapping[MessageQueue, int],
-        *,
-        oneway: bool,
-    ) -> None:
+    async def _commit_at(self, broker_name: str, queues: list[MessageQueue]) -> None:
         for position, queue in enumerate(queues):
-            offset = offsets[queue]
             try:
-                await self._calls.commit_offset(queue, self._group, offset, oneway=oneway)
+                await self._commit_in_turn(queue)
             except TransportError as error:
                 self._warn(broker_name, len(queues) - position, error)
                 return
@@ -207,7 +210,6 @@ class BrokerOffsets(_LedgerStore):
                     self._warn(broker_name, 1, error)
                 continue
             self._refused.discard(queue)
-            self._ledger.mark_kept(queue, offset)
 
     def _warn(self, broker_name: str, count: int, error: OrbitError) -> None:
         log.warning(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 
 from orbitmq.errors import ConnectError, RemoteError, RouteNotFoundError
@@ -25,10 +26,20 @@ class SimulatedBrokers:
         self.client_ids = ["c1"]
         self.committed: dict[MessageQueue, int] = {}
         self.oneway_commits: list[MessageQueue] = []
+        self.begun_commits: list[tuple[MessageQueue, int]] = []
+        self._commits_go_on = asyncio.Event()
+        self._commits_go_on.set()
         self.locks: dict[MessageQueue, str] = {}
         self.down: set[str] = set()
         self.deleted: set[str] = set()
         self.calls: list[str] = []
+
+    def hold_commits(self) -> None:
+        """Answer no commit until they are released."""
+        self._commits_go_on.clear()
+
+    def release_commits(self) -> None:
+        self._commits_go_on.set()
 
     def _answer(self, call: str, broker_name: str) -> None:
         if broker_name in self.down:
@@ -70,6 +81,8 @@ class SimulatedBrokers:
         self, queue: MessageQueue, _group: str, offset: int, *, oneway: bool = True
     ) -> None:
         self._answer("commit", queue.broker_name)
+        self.begun_commits.append((queue, offset))
+        await self._commits_go_on.wait()
         if queue.topic in self.deleted:
             raise RemoteError(
                 ResponseCode.TOPIC_NOT_EXIST, "no topic", call="commit", address=queue.broker_name

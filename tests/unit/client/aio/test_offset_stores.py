@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from orbitmq.client.aio.offset_stores import RETELL_MS, BrokerOffsets, LocalOffsets, OffsetStore
 from orbitmq.client.core.inflight_window import InflightWindow
 from orbitmq.client.core.local_offsets import decode_offsets, encode_offsets
-from orbitmq.clock import ManualClock
+from orbitmq.clock import ManualClock, settle
 from orbitmq.errors import ConnectError, LocalOffsetsError
 from tests.unit.client.aio.simulated_brokers import SimulatedBrokers, queue
 
@@ -101,17 +102,24 @@ async def test_a_window_says_what_may_be_committed(store: OffsetStore, clock: Ma
     assert store.cached(FIRST) == 7
 
 
-async def test_commits_on_the_way_wait_for_no_answer_and_those_at_the_end_do(
+async def test_a_commit_waits_for_the_answer_to_the_one_before(
     at_brokers: BrokerOffsets, brokers: SimulatedBrokers
 ) -> None:
     at_brokers.update(FIRST, 5)
-    await at_brokers.persist_all()
-    assert brokers.oneway_commits == [FIRST]
+    brokers.hold_commits()
+    periodic = asyncio.create_task(at_brokers.persist_all())
+    await settle()
+    by_user = asyncio.create_task(at_brokers.commit({FIRST: 9}))
+    stale = asyncio.create_task(at_brokers.persist([FIRST]))
+    await settle()
+    assert brokers.begun_commits == [(FIRST, 5)]
 
-    at_brokers.update(FIRST, 6)
-    await at_brokers.persist([FIRST])
-    assert brokers.committed == {FIRST: 6}
-    assert brokers.oneway_commits == [FIRST]
+    brokers.release_commits()
+    await asyncio.gather(periodic, by_user, stale)
+
+    assert brokers.begun_commits == [(FIRST, 5), (FIRST, 9)]
+    assert brokers.committed == {FIRST: 9}
+    assert brokers.oneway_commits == []
 
 
 async def test_what_did_not_change_is_told_again_only_after_a_while(
@@ -168,7 +176,7 @@ async def test_that_a_young_queue_begins_at_0_is_committed(
     assert await at_brokers.read(FIRST) == 0
     await at_brokers.persist_all()
 
-    assert brokers.oneway_commits == [FIRST]
+    assert brokers.begun_commits == [(FIRST, 0)]
 
 
 async def test_nothing_is_kept_of_a_queue_that_is_another_clients(store: OffsetStore) -> None:
