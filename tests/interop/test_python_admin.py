@@ -111,17 +111,15 @@ async def test_messages_are_found(trial: Trial, drivers: Callable[[str], JavaDri
     producer = await trial.producer()
     sent = await producer.send(Message(trial.topic, "found", keys=["first-key", "ключ"]))
 
-    for key in ("first-key", "ключ"):
-        await until(
-            lambda key=key: (
-                sent.message_id  # type: ignore[misc]  # bound now
-                in run("queryMsgByKey", "-t", trial.topic, "-k", key)
-            ),
-            timeout_s=PROGRESS_TIMEOUT_S,
-            what=f"{key} found",
-        )
-    by_unique_id = await beside(
-        run, "queryMsgByUniqueKey", "-t", trial.topic, "-i", sent.message_id
+    searches = (
+        ("queryMsgByKey", "-t", trial.topic, "-k", "first-key"),
+        ("queryMsgByKey", "-t", trial.topic, "-k", "ключ"),
+        ("queryMsgByUniqueKey", "-t", trial.topic, "-i", sent.message_id),
     )
 
-    assert sent.message_id in by_unique_id
+    for search in searches:
+        await until(
+            lambda search=search: sent.message_id in run(*search),  # type: ignore[misc]  # bound now
+            timeout_s=PROGRESS_TIMEOUT_S,
+            what=f"found by {search}",
+        )
