@@ -259,6 +259,15 @@ class Pulling:
         return False
 
     async def _move(self, queue: MessageQueue, window: Window, pulled: Pulled) -> None:
+        next_offset = pulled.next_offset
+        first = window.first_offset
+        if first is not None and window.next_offset < pulled.min_offset:
+            # The messages that are here are there no more: nobody else could consume them.
+            await self._instance.clock.sleep_ms(self._options.pull_retry_ms)
+            return
+        if first is not None and window.next_offset > pulled.max_offset:
+            # The broker has lost the end of the queue; what is unfinished before it comes again.
+            next_offset = min(next_offset, max(first, pulled.min_offset))
         log.warning(
             "offset is outside the queue, going on elsewhere group=%s topic=%s broker=%s queue=%d "
             "offset=%d from=%d to=%d next=%d",
@@ -269,10 +278,10 @@ class Pulling:
             window.next_offset,
             pulled.min_offset,
             pulled.max_offset,
-            pulled.next_offset,
+            next_offset,
         )
         window.drop()
-        await self._on_moved(queue, window, pulled.next_offset)
+        await self._on_moved(queue, window, next_offset)
 
     async def _failed(self, queue: MessageQueue, error: OrbitError) -> None:
         if isinstance(error, RemoteError) and error.code == ResponseCode.FLOW_CONTROL:

@@ -379,8 +379,11 @@ class PushMember:
         """Give a queue up and take it again, at another offset."""
         window.drop()
         self._offsets.reset(queue, offset)
-        await self._offsets.persist({queue})
-        self._rebalancing.renew(queue)
+        try:
+            await self._offsets.persist({queue})
+        finally:
+            # Also when a changed subscription ends the pull that is here: nobody else would.
+            self._rebalancing.renew(queue)
 
     def renew_expired(self) -> None:
         """Take queues anew whose pulls have ended without anybody noticing."""

@@ -1,0 +1,85 @@
+"""The push consumer when its broker says that the queue is elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+from orbitmq.client.core.received_message import ReceivedMessage
+from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.protocol.command import Command
+from tests.integration.client.conftest import Cluster
+from tests.integration.client.consuming import Seen, committed, consumer_of, numbered, send
+
+
+class Moves:
+    """Answers one pull at an offset as a broker does that has not that offset."""
+
+    def __init__(self, topic: str, offset: int, *, first: int, end: int, next_offset: int) -> None:
+        self._asked = {"topic": topic, "queueOffset": str(offset)}
+        self._told = {
+            "minOffset": str(first),
+            "maxOffset": str(end),
+            "nextBeginOffset": str(next_offset),
+        }
+        self.made = asyncio.Event()
+        self.is_on = True
+
+    def before_request(self, address: str, request: Command) -> None:
+        """Let it pass."""
+
+    def after_response(self, _address: str, request: Command, response: Command | None) -> None:
+        if (
+            self.is_on
+            and response is not None
+            and request.code == RequestCode.PULL_MESSAGE
+            and self._asked.items() <= request.fields.items()
+        ):
+            response.code = ResponseCode.PULL_OFFSET_MOVED
+            response.fields |= self._told
+            response.body = b""
+            self.made.set()
+
+
+async def test_unfinished_messages_that_the_broker_deleted_are_consumed_before_the_move(
+    cluster: Cluster, topic: str, group: str
+) -> None:
+    await cluster.make_topic(topic, queues=1)
+    await send(cluster, topic, *numbered(10))
+    moves = Moves(topic, 10, first=50, end=60, next_offset=50)
+    seen, go_on = Seen(), threading.Event()
+
+    def listen(message: ReceivedMessage) -> None:
+        go_on.wait(20)
+        seen.add(message)
+
+    consumer = consumer_of(cluster, group, on_message=listen, concurrency=1, rpc_hooks=[moves])
+    consumer.subscribe(topic)
+    async with consumer:
+        await send(cluster, topic, b"wakes the pull that is held")
+        await asyncio.wait_for(moves.made.wait(), 20)
+        assert await committed(cluster, group, topic, queues=1) in ([-1], [0])
+        go_on.set()
+        await seen.all_of(set(numbered(10)))
+
+
+async def test_unfinished_messages_come_again_when_the_broker_lost_those_behind_them(
+    cluster: Cluster, topic: str, group: str
+) -> None:
+    await cluster.make_topic(topic, queues=1)
+    await send(cluster, topic, *numbered(10))
+    moves = Moves(topic, 10, first=0, end=8, next_offset=8)
+    seen, go_on = Seen(), threading.Event()
+
+    def listen(message: ReceivedMessage) -> None:
+        go_on.wait(20)
+        seen.add(message)
+
+    consumer = consumer_of(cluster, group, on_message=listen, concurrency=1, rpc_hooks=[moves])
+    consumer.subscribe(topic)
+    async with consumer:
+        await send(cluster, topic, b"wakes the pull that is held")
+        await asyncio.wait_for(moves.made.wait(), 20)
+        moves.is_on = False
+        go_on.set()
+        await seen.all_of(set(numbered(10)))
