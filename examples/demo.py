@@ -10,9 +10,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from local_cluster import started
 from orbitmq.client import Message, ReceivedMessage, RetryLater
 from orbitmq.client.aio import Producer, PullConsumer, PushConsumer
+from orbitmq.embedded import Cluster
 from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.queries import FindMessages
 from orbitmq.record.decode import decode_records
@@ -107,7 +107,7 @@ async def demo(namesrv: str, folder: Path, console: Console) -> None:
         await show_pulls(consumer, console)
         await show_consumer(namesrv, console)
         await show_ends(consumer, console)
-    console.print(f"[bold]9[/] what the store is made of: {_folders(folder / 'store')}")
+    console.print(f"[bold]9[/] what the store is made of: {_folders(folder / 'broker-a')}")
     console.print("Unmodified RocketMQ clients do the same: README.md shows how.")
 
 
@@ -124,5 +124,5 @@ def _folders(folder: Path) -> str:
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as temporary:
         place = Path(temporary)
-        with started(place) as address:
-            asyncio.run(demo(address, place, Console()))
+        with Cluster(directory=place) as cluster:
+            asyncio.run(demo(cluster.namesrv, place, Console()))

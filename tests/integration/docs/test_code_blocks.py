@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import pytest
 
-from local_cluster import started
 from orbitmq.client import Message, Producer
+from orbitmq.embedded import Cluster
 
 ROOT = Path(__file__).parents[3]
 PAGES = [ROOT / "README.md", ROOT / "docs" / "clients.md", *ROOT.glob("docs/clients/*.md")]
@@ -45,8 +45,9 @@ def blocks() -> Iterator[Block]:
 
 
 @pytest.fixture(scope="module")
-def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with started(tmp_path_factory.mktemp("cluster")) as address:
+def namesrv() -> Iterator[str]:
+    with Cluster() as cluster:
+        address = cluster.namesrv
         # What the pages read is there.
         with Producer("by-hand", namesrv=address) as producer:
             for topic in ("orders", "order-steps", "price-changes", "clicks", "reminders"):
