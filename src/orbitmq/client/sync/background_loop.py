@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 Stop = Callable[[], Coroutine[Any, Any, None]]
 
+# How long an interrupt may be overlooked, at most.
+_SIGNALS_SECONDS: Final = 0.5
 # How long clients that nobody stopped may take to stop at exit.
 _EXIT_SECONDS: Final = 10
 
@@ -57,9 +59,18 @@ class _Call(Generic[T]):
         """Wake the thread that waits."""
         self._waiting.release()
 
-    def cancel(self) -> None:
-        """Give the work up; on the loop, later than `begin`."""
-        if self._task is not None:
+    def give_up(self, on_loop: Callable[[Callable[[], object]], None]) -> None:
+        """Cancel the work, whether it has begun or never will; in the thread that called."""
+        try:
+            on_loop(self._cancel)
+        except StateError:
+            self._work.close()
+
+    def _cancel(self) -> None:
+        # What was handed over has begun: it came first.
+        if self._task is None:
+            self._work.close()
+        else:
             self._task.cancel()
 
     def abandon(self) -> None:
@@ -69,7 +80,10 @@ class _Call(Generic[T]):
 
     def wait(self) -> None:
         """Wait for the end; in the thread that called."""
-        self._waiting.acquire()
+        # A signal that comes just before a thread sleeps does not wake it: Python would raise the
+        # interrupt when something else does, maybe never.
+        while not self._waiting.acquire(timeout=_SIGNALS_SECONDS):
+            pass
 
     def result(self) -> T:
         """Give what came of the work, after `wait`."""
@@ -188,23 +202,23 @@ class BackgroundLoop:
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Do work on the loop and wait for its end; whoever is interrupted cancels it."""
+        try:
+            self.check_may_wait()
+        except StateError:
+            work.close()
+            raise
         call = _Call(work, self._loop)
         self._calls.add(call)
         try:
-            try:
-                self.check_may_wait()
-                self._on_loop(call.begin)
-            except BaseException:
-                work.close()
-                raise
-            try:
-                call.wait()
-            except BaseException:
-                self._on_loop(call.cancel)
-                raise
-            return call.result()
+            self._on_loop(call.begin)
+            call.wait()
+        except BaseException:
+            # An interrupt may come at any moment, also before the work was handed over.
+            call.give_up(self._on_loop)
+            raise
         finally:
             self._calls.discard(call)
+        return call.result()
 
     def begin(self, start: Callable[[], asyncio.Future[T]]) -> Future[T]:
         """Have `start` called on the loop, and give a future of what it begins."""

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future
 
 import pytest
 
 from orbitmq.client.sync import background_loop
 from orbitmq.client.sync.background_loop import BackgroundLoop, acquire, release
+from orbitmq.clock import settle
 from orbitmq.errors import StateError
 from tests.unit.client.scripts import run_script
 
@@ -141,6 +143,35 @@ def test_whoever_is_interrupted_cancels_the_work(loop: BackgroundLoop) -> None:
     thread.join()
     assert cancelled.wait(WAIT_SECONDS)
     assert loop.call(_answer(1)) == 1
+
+
+@pytest.mark.parametrize("is_handed_over", [False, True])
+def test_an_interrupt_before_the_wait_leaves_no_work_behind(
+    loop: BackgroundLoop, monkeypatch: pytest.MonkeyPatch, *, is_handed_over: bool
+) -> None:
+    hand_over = loop._on_loop
+
+    async def wait() -> None:
+        await asyncio.Event().wait()
+
+    def interrupted(action: Callable[[], object]) -> None:
+        monkeypatch.undo()
+        if is_handed_over:
+            hand_over(action)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(loop, "_on_loop", interrupted)
+    work = wait()
+    with pytest.raises(KeyboardInterrupt):
+        loop.call(work)
+
+    async def others() -> int:
+        await settle()
+        return len(asyncio.all_tasks())
+
+    # The loop's own task and this one.
+    assert loop.call(others()) == 2
+    assert inspect.getcoroutinestate(work) == inspect.CORO_CLOSED
 
 
 def test_a_call_that_waits_when_the_loop_ends_is_cancelled() -> None:
