@@ -13,7 +13,7 @@ from orbitmq import java_json
 from orbitmq.client.aio.producer import Producer, inner_producer
 from orbitmq.client.core.queue_selectors import by_hash
 from orbitmq.client.core.received_message import ReceivedMessage, received_messages
-from orbitmq.client.core.send_results import SendResult, SendStatus
+from orbitmq.client.core.send_results import Durability, SendResult, SendStatus
 from orbitmq.errors import (
     MessageError,
     MessageTypeError,
@@ -507,3 +507,21 @@ async def test_a_name_server_that_is_not_there_is_named_before_the_time_is_over(
     async with Producer(group, namesrv="127.0.0.1:1") as producer, asyncio.timeout(3):
         with pytest.raises(NameServersUnreachableError, match=r"127\.0\.0\.1:1.*namesrv"):
             await producer.send(Message(topic, b"x"))
+
+
+@pytest.mark.parametrize(
+    ("mode", "durability"),
+    [("SYNC_FLUSH", Durability.DISK), ("ASYNC_FLUSH", Durability.MEMORY)],
+)
+async def test_our_broker_says_how_safe_a_message_is(
+    cluster: Cluster, topic: str, mode: str, durability: Durability
+) -> None:
+    await cluster.stop_broker()
+    await cluster.start_broker(flushDiskType=mode)
+    await cluster.make_topic(topic)
+    async with Producer("producers", namesrv=cluster.namesrv) as producer:
+        one = await producer.send(Message(topic, "plain"))
+        batch = await producer.send([Message(topic, "a"), Message(topic, "b")])
+        special = await producer.send(Message(topic, "special", delay_level=1))
+
+    assert {one.durability, batch.durability, special.durability} == {durability}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orbitmq.broker.send_replies import SendReplies
+from orbitmq.broker.send_replies import SendReplies, durability_text
 from orbitmq.broker.send_replies import SendReply as Reply
 from orbitmq.model.versions import OUR_VERSION
 from orbitmq.protocol.command import RESPONSE_FLAG, Command, decode_command
@@ -34,6 +34,7 @@ def test_a_reply_reads_like_one_written_in_the_ordinary_way(
         transaction_id="ABC",
         region=region,
         trace=False,
+        durability="DISK",
     )
 
 
@@ -46,6 +47,7 @@ def test_a_binary_reply_is_what_the_ordinary_encoder_writes(unique_id: str) -> N
         "queueId": "12",
         "queueOffset": "9000000000",
         "transactionId": unique_id,
+        "durability": "MEMORY",
     }
     ordinary = Command(
         code=10,
@@ -76,6 +78,7 @@ def test_the_reply_to_a_batch_has_no_unique_id(encoding: Encoding) -> None:
         "msgId": "7F01,7F02",
         "queueId": "0",
         "queueOffset": "3",
+        "durability": "DISK",
     }
 
 
@@ -101,4 +104,7 @@ def test_a_flush_that_took_too_long_has_a_code_of_its_own(
         Reply(1, Encoding.JSON, b"0", 0, 0, b""),
     )
 
-    assert decode_command(frame, 0, len(frame)).code == code
+    reply = decode_command(frame, 0, len(frame))
+    assert reply.code == code
+    assert reply.fields["durability"] == durability_text(durability)
+    assert (durability_text(durability) == "DISK") == (durability is Durability.DISK)

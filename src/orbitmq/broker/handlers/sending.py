@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from orbitmq.broker.hot_path import born_host
+from orbitmq.broker.send_replies import durability_text
 from orbitmq.broker.send_rules import (
     Place,
     delay,
@@ -318,6 +319,7 @@ class Sending:
                 transaction_id=unique_id,
                 region=config.region,
                 trace=config.trace_on,
+                durability=durability_text(stored.durability),
             ),
             code=stored.code,
         )

@@ -18,7 +18,7 @@ from orbitmq.client.aio.send_hooks import SendContext
 from orbitmq.client.core import namespaces, send_plan
 from orbitmq.client.core.broker_faults import SLOW_FROM_MS, BrokerFaults
 from orbitmq.client.core.send_plan import SendMode
-from orbitmq.client.core.send_results import SendResult, SendStatus
+from orbitmq.client.core.send_results import SendResult, SendStatus, durability_of
 from orbitmq.errors import BrokerUnknownError, FailedTry, OrbitError, ProtocolError
 from orbitmq.model.queues import MessageQueue
 from orbitmq.protocol.codes import ResponseCode
@@ -433,4 +433,5 @@ def result_of(status: SendStatus, fields: dict[str, str], way: Way, message_id: 
         region=fields.get("MSG_REGION") or USUAL_REGION,
         trace_on=fields.get("TRACE_ON") != "false",
         recall_handle=fields.get("recallHandle"),
+        durability=durability_of(status, fields.get("durability")),
     )

@@ -13,9 +13,10 @@ from orbitmq.model.queues import MessageQueue
 class Durability(Enum):
     """How safe a stored message was when the broker answered."""
 
+    DISK = "on the disk of the master"
     PROMISED = "as safe as the broker is set to make messages before it answers"
     MASTER = "on the master; no slave confirmed it in time, or none was there"
-    MEMORY = "in the memory of the master; its flush to disk took longer than the limit"
+    MEMORY = "in the memory of the master, and not known to be on its disk"
 
 
 class SendStatus(Enum):
@@ -33,6 +34,14 @@ _DURABILITY: Final = {
     SendStatus.FLUSH_SLAVE_TIMEOUT: Durability.MASTER,
     SendStatus.SLAVE_NOT_AVAILABLE: Durability.MASTER,
 }
+_SAID: Final = {"DISK": Durability.DISK, "MEMORY": Durability.MEMORY}
+
+
+def durability_of(status: SendStatus, said: str | None) -> Durability:
+    """What a message has reached by its status and by what an OrbitMQ broker says besides."""
+    if status is SendStatus.OK and said is not None:
+        return _SAID.get(said, Durability.PROMISED)
+    return _DURABILITY[status]
 
 
 # Perf: made in 0.4 us, a frozen dataclass in 2.5 (timeit); there is one per message.
@@ -51,11 +60,8 @@ class SendResult(msgspec.Struct, frozen=True, kw_only=True):
     trace_on: bool = True
     # By which a delayed message can be called back, where the broker can do that.
     recall_handle: str | None = None
-
-    @property
-    def durability(self) -> Durability:
-        """How safe it was when the broker answered."""
-        return _DURABILITY[self.status]
+    # How safe it was when the broker answered.
+    durability: Durability = Durability.PROMISED
 
     def each(self, count: int) -> list[SendResult]:
         """The results of the `count` messages of a batch, in their order."""
@@ -74,6 +80,7 @@ class SendResult(msgspec.Struct, frozen=True, kw_only=True):
                 transaction_id=self.transaction_id,
                 region=self.region,
                 trace_on=self.trace_on,
+                durability=self.durability,
             )
             for index, (message_id, offset_id) in enumerate(
                 zip(message_ids, offset_ids, strict=True)

@@ -95,3 +95,5 @@ class SendReply(Header):
     recall_handle: str | None = None
     region: str = wire(property_names.REGION, USUAL_REGION)
     trace: bool = wire(property_names.TRACE_ON, default=True)
+    # DISK or MEMORY, where it was when this was said; RocketMQ's brokers do not tell.
+    durability: str | None = None

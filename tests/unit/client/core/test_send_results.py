@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orbitmq.client.core.send_results import Durability, SendResult, SendStatus
+from orbitmq.client.core.send_results import Durability, SendResult, SendStatus, durability_of
 from orbitmq.model.queues import MessageQueue
 
 QUEUE = MessageQueue(topic="orders", queue_id=2, broker_name="broker-a")
@@ -22,20 +22,21 @@ def _result(message_id: str, offset_message_id: str) -> SendResult:
 
 
 @pytest.mark.parametrize(
-    ("status", "durability"),
+    ("status", "said", "durability"),
     [
-        (SendStatus.OK, Durability.PROMISED),
-        (SendStatus.FLUSH_DISK_TIMEOUT, Durability.MEMORY),
-        (SendStatus.FLUSH_SLAVE_TIMEOUT, Durability.MASTER),
-        (SendStatus.SLAVE_NOT_AVAILABLE, Durability.MASTER),
+        (SendStatus.OK, None, Durability.PROMISED),
+        (SendStatus.OK, "DISK", Durability.DISK),
+        (SendStatus.OK, "MEMORY", Durability.MEMORY),
+        (SendStatus.OK, "elsewhere", Durability.PROMISED),
+        (SendStatus.FLUSH_DISK_TIMEOUT, "MEMORY", Durability.MEMORY),
+        (SendStatus.FLUSH_SLAVE_TIMEOUT, None, Durability.MASTER),
+        (SendStatus.SLAVE_NOT_AVAILABLE, None, Durability.MASTER),
     ],
 )
-def test_the_status_says_how_safe_a_message_is(status: SendStatus, durability: Durability) -> None:
-    result = SendResult(
-        status=status, message_id="A", offset_message_id="B", queue=QUEUE, queue_offset=0
-    )
-
-    assert result.durability is durability
+def test_the_status_and_the_broker_say_how_safe_a_message_is(
+    status: SendStatus, said: str | None, durability: Durability
+) -> None:
+    assert durability_of(status, said) is durability
 
 
 def test_each_message_of_a_batch_has_its_ids_and_its_offset() -> None:
