@@ -120,7 +120,7 @@ async def test_a_namespace_is_not_seen_by_the_listener(
         await seen.count(2)
 
     assert [message.topic for message in seen.messages] == [topic, topic]
-    assert seen.messages[1].queue.topic == f"%RETRY%tenant%{group}"
+    assert seen.messages[1].queue.topic == f"%RETRY%{group}"
     assert await committed(cluster, f"tenant%{group}", f"tenant%{topic}", queues=1) == [1]
 
 
