@@ -81,13 +81,22 @@ _RULE: Final = "letters, digits, %, |, _ and - are allowed"
 
 def check_topic(name: str) -> None:
     """Raise NameRuleError unless `name` can be the name of a topic."""
+    _check_type("topic", name)
     length_max = GROUP_TOPIC_LENGTH_MAX if is_group_topic(name) else TOPIC_LENGTH_MAX
     _check("topic", name, length_max)
 
 
 def check_group(name: str) -> None:
     """Raise NameRuleError unless `name` can be the name of a group."""
+    _check_type("group", name)
     _check("group", name, GROUP_LENGTH_MAX)
+
+
+def _check_type(kind: str, name: object) -> None:
+    if not isinstance(name, str):
+        raise NameRuleError(
+            f"the name of the {kind} cannot be of type {type(name).__name__}", hint="it takes a str"
+        )
 
 
 def _check(kind: str, name: str, length_max: int) -> None:

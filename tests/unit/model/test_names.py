@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from orbitmq.errors import NameRuleError
@@ -62,3 +64,9 @@ def test_system_topics_and_groups_are_known() -> None:
     assert names.is_system_group("CID_RMQ_SYS_of_a_later_release")
     assert names.is_system_group("TOOLS_CONSUMER")
     assert not names.is_system_group("g")
+
+
+@pytest.mark.parametrize("check", [names.check_topic, names.check_group])
+def test_a_name_of_another_type_is_refused(check: Callable[[str], None]) -> None:
+    with pytest.raises(NameRuleError, match=r"cannot be of type int \(it takes a str\)"):
+        check(5)  # type: ignore[arg-type]  # what the test is about

@@ -89,9 +89,12 @@ class Prefetching:
         """Give up the pull under way, which may be held for long, and pull what is wanted now."""
         task = self._tasks.pop(queue, None)
         if task is not None:
-            await cancelled(task)
-            if queue in self._buffer and queue not in self._tasks and not self._stopped:
-                self._begin(queue)
+            try:
+                await cancelled(task)
+            finally:
+                # Also when whoever asked has given up: the queue is read on.
+                if queue in self._buffer and queue not in self._tasks and not self._stopped:
+                    self._begin(queue)
 
     def drop(self, queue: MessageQueue) -> None:
         """Pull a queue no more, and forget what is buffered of it."""

@@ -50,6 +50,7 @@ def subscription_of(topic: str, expression: Expression, *, version_ms: int) -> S
             expression_type=SQL92,
             version=version_ms,
         )
+    _check_type(expression)
     asked = parse_tags(expression)
     if asked.tags is None:
         return Subscription(
@@ -133,6 +134,13 @@ class Subscriptions:
         present = self._by_topic.get(topic)
         now_ms = self._clock.now_ms()
         return now_ms if present is None else max(now_ms, present.version + 1)
+
+
+def _check_type(expression: object) -> None:
+    if expression is not None and not isinstance(expression, str):
+        raise FilterSyntaxError(
+            repr(expression), 1, "expected a str, as in TagA || TagB, or by_sql(...)"
+        )
 
 
 def _always(_tag: str) -> bool:

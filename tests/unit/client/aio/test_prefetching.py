@@ -130,6 +130,18 @@ async def test_a_seek_gives_up_the_pull_that_is_held() -> None:
         assert pulls.taken() == [40]
 
 
+async def test_a_queue_is_pulled_on_when_whoever_sought_in_it_gives_up() -> None:
+    async with running() as pulls:
+        pulls.prefetching.start(QUEUE, START)
+        await pulls.asked(1)
+        pulls.buffer.seek(QUEUE, 50)
+        restart = asyncio.create_task(pulls.prefetching.restart(QUEUE))
+        await settle(1)
+        restart.cancel()
+
+        await until(lambda: 50 in pulls.offsets_asked)
+
+
 async def test_a_queue_that_is_given_up_is_pulled_no_more() -> None:
     async with running() as pulls:
         pulls.broker.found(3)

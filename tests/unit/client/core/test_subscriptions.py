@@ -55,6 +55,11 @@ def test_tags_that_match_nothing_are_refused(expression: str) -> None:
         subscription_of("orders", expression, version_ms=5)
 
 
+def test_an_expression_of_another_type_is_refused() -> None:
+    with pytest.raises(FilterSyntaxError, match="expected a str"):
+        subscription_of("orders", ["paid"], version_ms=1)  # type: ignore[arg-type]  # the test
+
+
 def test_an_empty_condition_is_refused() -> None:
     with pytest.raises(FilterSyntaxError, match="expected a condition"):
         by_sql(" ")
