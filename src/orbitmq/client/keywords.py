@@ -142,8 +142,7 @@ def options_of(
     for name, value in keywords.items():
         row = rows.get(name)
         if row is None:
-            nearest = difflib.get_close_matches(name, rows, n=1)
-            raise UnknownOptionError(name, where=where, nearest=nearest[0] if nearest else None)
+            raise UnknownOptionError(name, where=where, nearest=_nearest(name, rows))
         # The error shall name the keyword, not the option as files spell it.
         dataclasses.replace(row, name=name).check(value, where=where)
         values[name] = value
@@ -153,6 +152,15 @@ def options_of(
             values |= _from_environment(row, environment)
     # The rows have checked names and types.
     return options_class(**values)  # type: ignore[arg-type]  # checked by the rows
+
+
+def _nearest(name: str, rows: Mapping[str, Option]) -> str | None:
+    """Find the keyword that was most likely meant; people who come from Java write its name."""
+    for row in rows.values():
+        if row.name == name:
+            return row.field
+    matches = difflib.get_close_matches(name, rows, n=1)
+    return matches[0] if matches else None
 
 
 def _from_environment(row: Option, environment: Mapping[str, str]) -> dict[str, object]:

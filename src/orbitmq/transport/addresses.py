@@ -17,7 +17,9 @@ def parse_address(text: str) -> tuple[str, int]:
     if not colon or not host or not port_is_number or not 0 < int(port) <= 65535:
         raise SettingsError(
             f"{text!r} is not an address",
-            hint="write host:port, for example 127.0.0.1:9876 or [::1]:9876",
+            hint="part addresses by semicolons, as in a:9876;b:9876"
+            if "," in text
+            else "write host:port, for example 127.0.0.1:9876 or [::1]:9876",
         )
     return host, int(port)
 

@@ -40,6 +40,11 @@ def test_an_unknown_keyword_names_the_nearest_one() -> None:
         options_of(ClientOptions, {"namesvr": "h:1"}, environment={})
 
 
+def test_the_name_of_an_option_in_java_leads_to_ours() -> None:
+    with pytest.raises(UnknownOptionError, match=r"did you mean retries\?"):
+        options_of(ProducerOptions, {"retryTimesWhenSendFailed": 3}, environment={})
+
+
 @pytest.mark.parametrize(
     ("keyword", "value"),
     [("tls", "yes"), ("call_timeout_ms", 0), ("call_timeout_ms", 1.5), ("namesrv", ["h:1"])],

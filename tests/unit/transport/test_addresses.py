@@ -61,3 +61,8 @@ def test_a_peer_is_written_as_an_address() -> None:
     assert format_address(("::1", 80, 0, 0)) == "[::1]:80"
     assert format_address(None) == "unknown peer"
     assert format_address("/tmp/socket") == "/tmp/socket"
+
+
+def test_addresses_parted_by_commas_are_refused_with_the_cure() -> None:
+    with pytest.raises(SettingsError, match="semicolons"):
+        parse_addresses("a:9876,b:9876")
