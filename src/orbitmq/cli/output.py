@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console
@@ -13,6 +13,8 @@ from rich.table import Table
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Row = Mapping[str, object]
+
+PIPE_COLUMNS: Final = 10_000
 
 
 def show_rows(rows: Sequence[Row], *, as_json: bool, empty: str = "nothing found") -> None:
@@ -22,7 +24,11 @@ def show_rows(rows: Sequence[Row], *, as_json: bool, empty: str = "nothing found
     elif not rows:
         typer.secho(empty, dim=True)
     else:
-        Console(soft_wrap=True).print(as_table(rows))
+        console = Console(soft_wrap=True)
+        if not console.is_terminal:
+            # A pipe or a file has no width: a row stays on one line, for grep and awk.
+            console.width = PIPE_COLUMNS
+        console.print(as_table(rows))
 
 
 def show_one(row: Row, *, as_json: bool) -> None:

@@ -135,6 +135,9 @@ def test_brokers_are_listed_read_changed_and_cleaned(run: Run) -> None:
     listed = shown(run("cluster", "list", "--json"))
     assert isinstance(listed, list)
     assert [row["broker"] for row in listed] == ["broker-a", "broker-b"]
+    (address,) = {row["address"] for row in listed if row["broker"] == "broker-b"}
+    (line,) = (line for line in run("cluster", "list").stdout.splitlines() if "broker-b" in line)
+    assert address in line  # a row is one line where it goes to a pipe
     assert "broker-b" in run("broker", "list").stdout
     assert "brokerVersionDesc" in run("broker", "status", "broker-a").stdout
     run("broker", "set", "broker-a", "maxMessageSize=65536", "--yes")
