@@ -69,6 +69,11 @@ def listener_of(on_message: OnMessage | None, on_messages: OnMessages | None) ->
         raise SettingsError(
             f"{name} is {function!r}, which cannot be called", hint="give a function"
         )
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise SettingsError(
+            f"the listener {function!r} has a yield, so that a call of it would do nothing",
+            hint="return nothing when the messages are done",
+        )
     return Listener(function, on_messages is not None, _is_async(function))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from typing import Any
 
@@ -193,3 +194,15 @@ async def test_hooks_hear_of_each_call_and_how_it_ended(caplog: pytest.LogCaptur
     ]
     assert hook.heard[-1][2] == 1000
     assert caplog.text.count("consume hook failed") == 8
+
+
+def test_a_listener_that_yields_is_refused() -> None:
+    def plain(message: object) -> Iterator[object]:
+        yield message
+
+    async def awaited(message: object) -> AsyncIterator[object]:
+        yield message
+
+    for listener in (plain, awaited):
+        with pytest.raises(SettingsError, match="has a yield"):
+            listener_of(listener, None)  # type: ignore[arg-type]  # what the test is about
