@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from orbitmq.cli.main import app
+from orbitmq.cli.main import command_for
 from orbitmq.model.queues import QueueOffset
 from orbitmq.record.decode import StoredMessage, decode_record
 from orbitmq.record.layout import SystemFlag
@@ -105,7 +105,7 @@ def look_and_append(chain: Chain, first_number: int) -> Found:
 
 def run(*arguments: str) -> str:
     """Run `orbitmq store …`, which must find all well."""
-    result = CliRunner().invoke(app, ["store", *arguments])
+    result = CliRunner().invoke(command_for(["store"]), ["store", *arguments])
     assert result.exit_code == 0, result.output
     return result.output
 

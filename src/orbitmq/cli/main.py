@@ -19,12 +19,6 @@ from orbitmq.errors import (
     TransportError,
 )
 
-app = typer.Typer(
-    name="orbitmq",
-    help="A RocketMQ-compatible message queue whose topics are Spark tables.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
 # Each is a module of this package, which adds its commands.
 NOUNS = (
     "up",
@@ -40,13 +34,6 @@ NOUNS = (
 )
 
 
-def add_nouns(words: list[str]) -> None:
-    """Add the commands of the noun that a command line is about, or of all."""
-    # Perf: servers and clients take a second of processor time to import; a command needs one.
-    for noun in [words[0]] if words and words[0] in NOUNS else NOUNS:
-        importlib.import_module(f"orbitmq.cli.{noun}").add_to(app)
-
-
 EXIT_FAILED = 1
 EXIT_UNREACHABLE = 3
 EXIT_MISSING = 4
@@ -59,7 +46,6 @@ def _print_version(*, asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _root(
     *,
     version: Annotated[  # its callback does the work
@@ -75,6 +61,21 @@ def _root(
     """See the commands below; each has a --help of its own."""
 
 
+def command_for(words: list[str]) -> typer.Typer:
+    """Make the command with the noun that a command line is about, or with all."""
+    app = typer.Typer(
+        name="orbitmq",
+        help="A RocketMQ-compatible message queue whose topics are Spark tables.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(_root)
+    # Perf: servers and clients take a second of processor time to import; a command needs one.
+    for noun in [words[0]] if words and words[0] in NOUNS else NOUNS:
+        importlib.import_module(f"orbitmq.cli.{noun}").add_to(app)
+    return app
+
+
 def run() -> None:
     """Run the command line; an error is shown with its hint, without a trace.
 
@@ -83,8 +84,7 @@ def run() -> None:
     """
     try:
         words = as_our_command(sys.argv[1:])
-        add_nouns(words)
-        app(words)
+        command_for(words)(words)
     except OrbitError as error:
         typer.secho(f"orbitmq: {error}", fg=typer.colors.RED, err=True)
         if isinstance(error, TransportError):

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from orbitmq.cli import main
-from orbitmq.cli.main import exit_code_of
+from orbitmq.cli.main import command_for, exit_code_of
 from orbitmq.cli.mqadmin_names import ALIASES, MISSING, as_our_command
 from orbitmq.embedded import Cluster
 from orbitmq.errors import OrbitError, SettingsError
@@ -29,11 +28,10 @@ def run(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ru
     """Runs a command against the cluster; what it prints is in the result."""
     monkeypatch.setenv("NAMESRV_ADDR", cluster.namesrv)
     monkeypatch.setenv("ORBITMQ_CONFIG", str(tmp_path / "orbitmq.toml"))
-    if not main.app.registered_groups:
-        main.add_nouns([])
+    command = command_for([])
 
     def run(*words: str, code: int = 0, typed: str | None = None) -> Result:
-        result = CliRunner().invoke(main.app, as_our_command(list(words)), input=typed)
+        result = CliRunner().invoke(command, as_our_command(list(words)), input=typed)
         if isinstance(result.exception, OrbitError):
             assert exit_code_of(result.exception) == code, result.exception
         else:
