@@ -21,8 +21,9 @@ from orbitmq.clock import SystemClock
 from tests.interop import wire
 from tests.interop.official import OfficialBroker
 from tests.interop.ours import OrbitBroker
+from tests.interop.waiting import CLIENT_TIMEOUT_S
 
-RECEIVE_TIMEOUT_S = 30
+RECEIVE_TIMEOUT_S = CLIENT_TIMEOUT_S
 # Long enough for what should not come to have come.
 NOTHING_MORE_MS = 300
 _CLOCK = SystemClock()

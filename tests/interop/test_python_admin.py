@@ -9,11 +9,12 @@ import pytest
 from orbitmq.client import Message
 from tests.interop.drivers import JavaDriver
 from tests.interop.python_trials import Trial, beside, numbered, sorted_bodies, until
+from tests.interop.waiting import CLIENT_TIMEOUT_S
 
 pytestmark = pytest.mark.interop
 
 MESSAGES = 12
-PROGRESS_TIMEOUT_S = 15
+PROGRESS_TIMEOUT_S = CLIENT_TIMEOUT_S
 
 
 def tool_of(trial: Trial, drivers: Callable[[str], JavaDriver]) -> Callable[..., str]:

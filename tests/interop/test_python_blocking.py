@@ -9,11 +9,12 @@ import pytest
 from orbitmq import client
 from orbitmq.client import Message, ReceivedMessage, SendResult, SendStatus
 from tests.interop.python_trials import Site, numbered, sorted_bodies
+from tests.interop.waiting import CLIENT_TIMEOUT_S
 
 pytestmark = pytest.mark.interop
 
 MESSAGES = 40
-RECEIVE_TIMEOUT_S = 30
+RECEIVE_TIMEOUT_S = CLIENT_TIMEOUT_S
 
 
 class Inbox:

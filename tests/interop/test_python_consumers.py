@@ -15,13 +15,14 @@ from orbitmq.client.core.received_message import ReceivedMessage
 from orbitmq.clock import SystemClock
 from tests.interop import wire
 from tests.interop.python_trials import Trial, beside, numbered, sorted_bodies
+from tests.interop.waiting import CLIENT_TIMEOUT_S
 
 pytestmark = pytest.mark.interop
 
 MESSAGES = 40
 ALL = sorted(numbered(MESSAGES))
 POLL_MS = 200
-RECEIVE_TIMEOUT_S = 30
+RECEIVE_TIMEOUT_S = CLIENT_TIMEOUT_S
 
 
 async def send_numbered(producer: Producer, topic: str, count: int, *, first: int = 0) -> None:
@@ -150,7 +151,11 @@ async def test_failing_message_comes_again_and_ends_among_the_dead_letters(trial
     received = await inbox.wait(7)
     dead_letters = f"%DLQ%{trial.group}"
     await beside(
-        wire.wait_route_code, trial.site.name_server, dead_letters, wire.SUCCESS, timeout_s=15
+        wire.wait_route_code,
+        trial.site.name_server,
+        dead_letters,
+        wire.SUCCESS,
+        timeout_s=CLIENT_TIMEOUT_S,
     )
     _, undertaker = await trial.push(topic=dead_letters, group=f"{trial.group}-dead")
     dead = {m.body: m for m in await undertaker.wait_exactly(2)}

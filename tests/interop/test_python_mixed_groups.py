@@ -18,13 +18,14 @@ from orbitmq.model.queues import MessageQueue
 from tests.interop.building import LINES
 from tests.interop.drivers import Driver, JavaDriver
 from tests.interop.python_trials import Inbox, Trial, beside
+from tests.interop.waiting import CLIENT_TIMEOUT_S
 
 pytestmark = pytest.mark.interop
 
 CLOCK = SystemClock()
 QUEUES = 10
-SETTLE_TIMEOUT_S = 40
-RECEIVE_TIMEOUT_S = 30
+SETTLE_TIMEOUT_S = CLIENT_TIMEOUT_S
+RECEIVE_TIMEOUT_S = CLIENT_TIMEOUT_S
 # Rounds after the queues are shared out, in which every message comes once.
 SETTLED_ROUNDS = 5
 # Clients look for their queues and locks this often, not every twenty seconds.
