@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 
 # A broker that crashed, or a commit lost on the way: after this long all offsets are told again.
 RETELL_MS: Final = 60_000
+# How long a reset is remembered for whoever takes the queue again.
+RESET_MS: Final = 10_000
 
 
 class OffsetCalls(Protocol):
@@ -134,6 +136,13 @@ class BrokerOffsets(_LedgerStore):
         # Compat: official brokers work on commits in many threads, so that an earlier one can
         # overtake a later one and take the group back. Of a queue one is under way at a time.
         self._turns: dict[MessageQueue, asyncio.Lock] = {}
+        # For the same reason a pull, which carries an offset too, can overtake a reset.
+        self._resets: dict[MessageQueue, tuple[int, float]] = {}
+
+    def reset(self, queue: MessageQueue, offset: int) -> None:
+        """Set an offset from outside; whoever takes the queue again here begins with it."""
+        super().reset(queue, offset)
+        self._resets[queue] = (offset, self._clock.monotonic_ms() + RESET_MS)
 
     def remove(self, queue: MessageQueue) -> None:
         """Forget a queue that was given up."""
@@ -147,6 +156,12 @@ class BrokerOffsets(_LedgerStore):
         """Give the offset of a queue, from memory or from its broker; None if there is none."""
         if (cached := self._ledger.read(queue)) is not None:
             return cached
+        if (reset := self._resets.pop(queue, None)) is not None:
+            offset, end_ms = reset
+            if self._clock.monotonic_ms() < end_ms:
+                # Said once more with the next commits, in case a pull came between.
+                self._ledger.update(queue, offset)
+                return offset
         committed = await self._calls.committed_offset(queue, self._group)
         if committed == 0:
             # Compat: of a young queue brokers say so when nothing is committed. Said back, it holds

@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from orbitmq.client.aio.offset_stores import RETELL_MS, BrokerOffsets, LocalOffsets, OffsetStore
+from orbitmq.client.aio.offset_stores import (
+    RESET_MS,
+    RETELL_MS,
+    BrokerOffsets,
+    LocalOffsets,
+    OffsetStore,
+)
 from orbitmq.client.core.inflight_window import InflightWindow
 from orbitmq.client.core.local_offsets import decode_offsets, encode_offsets
 from orbitmq.clock import ManualClock, settle
@@ -135,6 +141,24 @@ async def test_what_did_not_change_is_told_again_only_after_a_while(
     await at_brokers.persist_all()
 
     assert brokers.committed == {FIRST: 5}
+
+
+async def test_a_reset_holds_for_whoever_takes_the_queue_again_though_a_pull_overtakes_it(
+    at_brokers: BrokerOffsets, brokers: SimulatedBrokers, clock: ManualClock
+) -> None:
+    at_brokers.reset(FIRST, 2)
+    await at_brokers.persist([FIRST])
+    brokers.committed[FIRST] = 5
+    at_brokers.remove(FIRST)
+
+    assert await at_brokers.read(FIRST) == 2
+    await at_brokers.persist_all()
+    assert brokers.committed == {FIRST: 2}
+
+    at_brokers.reset(FIRST, 1)
+    at_brokers.remove(FIRST)
+    await clock.advance(RESET_MS)
+    assert await at_brokers.read(FIRST) == 2
 
 
 async def test_a_broker_that_is_down_holds_up_no_other_and_is_tried_again(
