@@ -68,6 +68,8 @@ bench: setup  ## Run every benchmark; those of servers short
 	$(BIN)/python -m benchmarks.broker_pull --rounds 3 --seconds 1 --output .cache/broker_pull.json
 	$(BIN)/python -m benchmarks.broker_latency --rounds 3 --seconds 1 --output .cache/broker_latency.json
 	$(BIN)/python -m benchmarks.broker_start --rounds 1 --output .cache/broker_start.json
+	$(BIN)/python -m benchmarks.client_send --rounds 3 --seconds 1 --output .cache/client_send.json
+	$(BIN)/python -m benchmarks.client_consume --rounds 3 --output .cache/client_consume.json
 
 soak: setup  ## Run the long campaigns and write docs/soak/
 	$(BIN)/python -m scripts.soak_name_server

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -109,10 +109,16 @@ def our_broker(folder: Path, name_server: str, flush: str) -> BrokerUnderLoad:
     return BrokerUnderLoad(OURS, flush, broker)
 
 
-def official_broker(line: str, folder: Path, name_server: str, flush: str) -> BrokerUnderLoad:
+def official_broker(
+    line: str, folder: Path, name_server: str, flush: str, settings: Mapping[str, str] | None = None
+) -> BrokerUnderLoad:
     """The official broker of a line, with RocketMQ's own file sizes."""
     broker = OfficialBroker(
-        line, f"official-{flush}", folder, [name_server], {**FILE_SIZES, "flushDiskType": flush}
+        line,
+        f"official-{flush}",
+        folder,
+        [name_server],
+        {**FILE_SIZES, "flushDiskType": flush, **(settings or {})},
     )
     broker.process.command = with_flags(broker.process.command, JVM_FLAGS)
     return BrokerUnderLoad(official_name(line), flush, broker)
@@ -132,14 +138,21 @@ def running_name_server(folder: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def running_brokers(
-    line: str | None, flushes: Sequence[str], folder: Path, topics: Sequence[str]
+    line: str | None,
+    flushes: Sequence[str],
+    folder: Path,
+    topics: Sequence[str],
+    *,
+    official_settings: Mapping[str, str] | None = None,
 ) -> Iterator[list[BrokerUnderLoad]]:
     """Our brokers and the official ones, one for each way to flush, each with these topics."""
     with running_name_server(folder / "name-server") as name_server:
         brokers = [our_broker(folder / f"ours-{flush}", name_server, flush) for flush in flushes]
         if line is not None:
             brokers += [
-                official_broker(line, folder / f"official-{flush}", name_server, flush)
+                official_broker(
+                    line, folder / f"official-{flush}", name_server, flush, official_settings
+                )
                 for flush in flushes
             ]
         try:

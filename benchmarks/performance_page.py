@@ -11,7 +11,14 @@ from typing import Any, Final
 
 import msgspec
 
-from benchmarks import broker_latency, broker_pull, broker_rounds, broker_send, broker_start
+from benchmarks import (
+    broker_latency,
+    broker_pull,
+    broker_rounds,
+    broker_send,
+    broker_start,
+    client_rounds,
+)
 from benchmarks.rounds import RESULTS
 
 PAGE: Final = Path(__file__).parent.parent / "docs" / "performance.md"
@@ -21,6 +28,7 @@ _COLUMNS: Final = {
     "broker_pull": broker_pull.COLUMNS,
     "broker_latency": broker_latency.COLUMNS,
 }
+_CLIENTS: Final = frozenset({"client_send", "client_consume"})
 
 
 def table_of(name: str) -> str:
@@ -42,7 +50,12 @@ def table_of(name: str) -> str:
         )
     rows = results["summary"]
     columns = _COLUMNS.get(name)
-    shown = broker_start.table(rows) if columns is None else broker_rounds.table(rows, columns)
+    if columns is not None:
+        shown = broker_rounds.table(rows, columns)
+    elif name in _CLIENTS:
+        shown = client_rounds.table(rows)
+    else:
+        shown = broker_start.table(rows)
     return f"{where}.\n\n{shown}\n"
 
 
