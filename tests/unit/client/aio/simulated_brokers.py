@@ -30,6 +30,7 @@ class SimulatedBrokers:
         self._commits_go_on = asyncio.Event()
         self._commits_go_on.set()
         self.locks: dict[MessageQueue, str] = {}
+        self._renewed: set[MessageQueue] = set()
         self.down: set[str] = set()
         self.deleted: set[str] = set()
         self.calls: list[str] = []
@@ -63,7 +64,14 @@ class SimulatedBrokers:
         self, broker_name: str, _group: str, client_id: str, queues: Iterable[MessageQueue]
     ) -> set[MessageQueue]:
         self._answer("lock", broker_name)
-        return {one for one in queues if self.locks.setdefault(one, client_id) == client_id}
+        given = {one for one in queues if self.locks.setdefault(one, client_id) == client_id}
+        self._renewed |= given
+        return given
+
+    def expire_locks(self) -> None:
+        """Let go of the locks that nobody has renewed since the last time."""
+        self.locks = {one: holder for one, holder in self.locks.items() if one in self._renewed}
+        self._renewed = set()
 
     async def unlock(
         self, broker_name: str, _group: str, client_id: str, queues: Iterable[MessageQueue]
