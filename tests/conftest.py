@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+
 from hypothesis import settings
 
 # Here, since with several workers only this file is read where their reports come together.
 pytest_plugins = ["tests.interop.suite"]
 
 # How long one example takes says more of the machine than of the code; every test has a time limit.
-settings.register_profile("orbitmq", deadline=None)
+# The same examples each time, so that a change is judged by itself; `make soak` looks for new ones.
+settings.register_profile(
+    "orbitmq", deadline=None, derandomize="ORBITMQ_NEW_EXAMPLES" not in os.environ
+)
 settings.load_profile("orbitmq")

@@ -1,0 +1,1 @@
+"""Topics as Spark tables: source, sink and store scan for PySpark."""
