@@ -1,6 +1,7 @@
 """Write the generated pages from the tables in the code; --check only compares.
 
 docs/configuration.md     from the config classes
+docs/spark-options.md     from the classes of Spark options
 docs/request-codes.md     from the table of request codes
 ARCHITECTURE.md           its module map, from the first line of every module
 """
@@ -66,6 +67,17 @@ by Java's name: `ORBITMQ_NAMESRV_ADDR` or `ORBITMQ_namesrvAddr` sets `namesrv`. 
 `ClientOptions` are common to all, `ConsumerOptions` to all consumers.
 """
 
+SPARK_HEAD = """\
+# Options of the Spark formats
+
+<!-- Written by scripts/generate_docs.py from the classes of options in src/orbitmq/spark. -->
+
+Given by `.option("name", value)`, or in SQL by `OPTIONS (name "value")`. Letter case does not \
+count. An unknown name is an error that names the nearest one, also for who writes the name of \
+Kafka's connector or of RocketMQ's Java clients. "Kafka's name" is that of the counterpart in \
+Spark's Kafka connector.
+"""
+
 WITHOUT_EFFECT_HEAD = """\
 ## RocketMQ options without effect
 
@@ -118,6 +130,43 @@ def client_option_classes() -> tuple[type[DataclassInstance], ...]:
         options.LitePullOptions,
         options.PullOptions,
     )
+
+
+def spark_option_classes() -> tuple[tuple[str, type[DataclassInstance]], ...]:
+    """List the classes that say what the Spark formats take, each under its heading."""
+    from orbitmq.spark.options import ConnectionOptions
+    from orbitmq.spark.read_options import ReadOptions
+
+    return (
+        ("`rocketmq`, reading and writing", ConnectionOptions),
+        ("`rocketmq`, reading", ReadOptions),
+    )
+
+
+def spark_options_page(classes: Iterable[tuple[str, type[DataclassInstance]]]) -> str:
+    """Write the page of the options of the Spark formats."""
+    from orbitmq.spark.options import kafka_name
+
+    parts = [SPARK_HEAD]
+    seen: set[str] = set()
+    for heading, options_class in classes:
+        rows = [row for row in describe(options_class) if row.field not in seen]
+        seen.update(row.field for row in rows if options_class.__subclasses__())
+        parts.append(f"## {heading}\n\n{inspect.getdoc(options_class) or ''}\n")
+        parts.append(
+            _table(
+                ("option", "default", "range", "Kafka's name", "meaning"),
+                (
+                    (*_option_cells(row)[:3], _or_none(kafka_name(options_class, row)), row.doc)
+                    for row in rows
+                ),
+            )
+        )
+    return "\n".join(parts)
+
+
+def _or_none(name: str) -> str:
+    return _code(name) if name else "none"
 
 
 def configuration_page(classes: Iterable[type[DataclassInstance]]) -> str:
@@ -261,6 +310,7 @@ def pages() -> dict[Path, str]:
     architecture = ROOT / "ARCHITECTURE.md"
     return {
         ROOT / "docs" / "configuration.md": configuration_page(config_classes()),
+        ROOT / "docs" / "spark-options.md": spark_options_page(spark_option_classes()),
         ROOT / "docs" / "request-codes.md": request_codes_page(),
         architecture: architecture_page(architecture.read_text(encoding="utf-8")),
     }

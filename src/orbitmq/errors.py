@@ -103,10 +103,17 @@ class PropertiesError(SettingsError):
 class UnknownOptionError(SettingsError):
     """A name that no option has."""
 
-    def __init__(self, name: str, *, where: str, nearest: str | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        where: str,
+        nearest: str | None,
+        page: str = "docs/configuration.md",
+    ) -> None:
         super().__init__(
             f"{where}: unknown option {name!r}",
-            hint=f"did you mean {nearest}?" if nearest else "docs/configuration.md lists them all",
+            hint=f"did you mean {nearest}?" if nearest else f"{page} lists them all",
         )
         self.name = name
         self.nearest = nearest

@@ -65,6 +65,10 @@ def _parse_optional_path(text: str) -> Path | None:
     return _parse_path(text) if text else None
 
 
+def _parse_optional_int(text: str) -> int | None:
+    return _parse_int(text) if text else None
+
+
 def _write_optional(value: object) -> str:
     return "" if value is None else str(value)
 
@@ -96,6 +100,13 @@ KINDS: Final[dict[object, Kind]] = {
     ),
     int: Kind(
         name="whole number", takes="a whole number", parse=_parse_int, write=str, holds=_is_int
+    ),
+    int | None: Kind(
+        name="whole number",
+        takes="a whole number, or nothing",
+        parse=_parse_optional_int,
+        write=_write_optional,
+        holds=lambda value: value is None or _is_int(value),
     ),
     float: Kind(
         name="number",

@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from orbitmq.settings import option
-from scripts.generate_docs import configuration_page, write_or_check
+from scripts.generate_docs import (
+    configuration_page,
+    spark_option_classes,
+    spark_options_page,
+    write_or_check,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,3 +61,11 @@ def test_a_page_that_was_written_is_current_until_the_table_changes(
     assert write_or_check(configuration_page([]), path, check=True) == 1
 
     assert f"{path.name} is out of date; run: make docs" in capsys.readouterr().err
+
+
+def test_the_page_of_spark_options_shows_the_names_that_kafka_has() -> None:
+    page = spark_options_page(spark_option_classes())
+
+    assert "| `namesrvAddr` | (empty) | text | `kafka.bootstrap.servers` |" in page
+    assert "| `includeBody` | `true` | true or false | none |" in page
+    assert page.count("`namesrvAddr`") == 1

@@ -1,0 +1,340 @@
+"""Options of reading topics, in batches and as streams."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Self
+
+from orbitmq.client.core.subscriptions import Expression, by_sql, subscription_of
+from orbitmq.errors import SettingsError
+from orbitmq.model.names import check_group, check_topic
+from orbitmq.model.queues import MessageQueue
+from orbitmq.model.subscriptions import EVERYTHING
+from orbitmq.spark.options import (
+    ConnectionOptions,
+    options_from,
+    parse_duration_ms,
+    spark_option,
+)
+from orbitmq.spark.queue_texts import parse_numbers, parse_queues
+
+WHERE: Final = 'format("rocketmq")'
+
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+# Compat: as Kafka's users write them within JSON.
+EARLIEST_NUMBER: Final = -2
+LATEST_NUMBER: Final = -1
+
+# Who reads where no group is named.
+NAMELESS_GROUP: Final = "orbitmq-spark"
+
+_START_FORMS: Final = {
+    "starting_offsets": "startingOffsets",
+    "starting_timestamp": "startingTimestamp",
+    "starting_offsets_by_timestamp": "startingOffsetsByTimestamp",
+}
+_END_FORMS: Final = {
+    "ending_offsets": "endingOffsets",
+    "ending_timestamp": "endingTimestamp",
+    "ending_offsets_by_timestamp": "endingOffsetsByTimestamp",
+}
+_TOPIC_FORMS: Final = {
+    "subscribe": "subscribe",
+    "subscribe_pattern": "subscribePattern",
+    "assign": "assign",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions(ConnectionOptions):
+    """What is read, from where to where, and how; `read` and `readStream` take them."""
+
+    subscribe: str = spark_option(
+        "",
+        kafka="subscribe",
+        others=("topic", "topics", "consumerTopic"),
+        doc="Topics to read, separated by ','. One of `subscribe`, `subscribePattern` and `assign` "
+        "must be given.",
+    )
+    subscribe_pattern: str = spark_option(
+        "",
+        kafka="subscribePattern",
+        others=("topicsPattern",),
+        doc="A regular expression that whole names of topics match. Topics of the system are left "
+        "out, and so are those of retries and dead letters, unless the pattern says %RETRY% or "
+        "%DLQ%. A stream finds topics that are made while it runs.",
+    )
+    assign: str = spark_option(
+        "",
+        kafka="assign",
+        doc='Queues to read, as in `{"orders": {"broker-a": [0, 1]}}`.',
+    )
+    starting_offsets: str = spark_option(
+        "",
+        kafka="startingOffsets",
+        default_shown="earliest; of streams latest",
+        doc="Where reading begins: `earliest`, `latest` (streams only), or an offset for each "
+        'queue, as in `{"orders": {"broker-a": {"0": 17, "1": -2}}}`, with -2 for earliest and '
+        "-1 for latest. A stream that has a checkpoint goes on there; queues it finds later are "
+        "read from their beginning.",
+    )
+    starting_timestamp: int | None = spark_option(
+        None,
+        low=0,
+        kafka="startingTimestamp",
+        doc="Begin in each queue with the first message stored at or after this time, in "
+        "milliseconds since the epoch. Only one of the three ways to say where to begin may be "
+        "used.",
+    )
+    starting_offsets_by_timestamp: str = spark_option(
+        "",
+        kafka="startingOffsetsByTimestamp",
+        doc="The same with a time for each queue, written like offsets.",
+    )
+    starting_offsets_by_timestamp_strategy: str = spark_option(
+        "error",
+        choices=("error", "latest"),
+        kafka="startingOffsetsByTimestampStrategy",
+        doc="What becomes of a queue without a message since that time: an error, or it is read "
+        "from its end.",
+    )
+    ending_offsets: str = spark_option(
+        "",
+        kafka="endingOffsets",
+        default_shown="latest",
+        doc="Where a batch ends: `latest`, or for each queue the offset behind the last message "
+        "to read, written like `startingOffsets`; -1 is latest.",
+    )
+    ending_timestamp: int | None = spark_option(
+        None,
+        low=0,
+        kafka="endingTimestamp",
+        doc="End a batch in each queue before the first message stored at or after this time, in "
+        "milliseconds since the epoch; at its end if there is none.",
+    )
+    ending_offsets_by_timestamp: str = spark_option(
+        "",
+        kafka="endingOffsetsByTimestamp",
+        doc="The same with a time for each queue, written like offsets.",
+    )
+    tags: str = spark_option(
+        "",
+        doc="Only messages with one of these tags, as in `TagA || TagB`; the broker leaves the "
+        "others out.",
+    )
+    sql: str = spark_option(
+        "",
+        others=("filter", "sql92"),
+        doc="Only messages whose properties meet this SQL92 condition, as in `price > 3`; the "
+        "broker leaves the others out. RocketMQ's brokers need `enablePropertyFilter=true`.",
+    )
+    properties: str = spark_option(
+        "string",
+        choices=("string", "map", "none"),
+        kafka="includeHeaders",
+        doc="How the column `properties` comes: as the stored text, as a map, or not at all. A "
+        "map takes twice the time with small bodies.",
+    )
+    include_body: bool = spark_option(
+        True, doc="Whether there is a column `body`. A schema given with `.schema(…)` beats both."
+    )
+    fail_on_data_loss: bool = spark_option(
+        True,
+        kafka="failOnDataLoss",
+        doc="Whether messages that should be read and are deleted are an error, or a warning in "
+        "the log.",
+    )
+    min_partitions: int | None = spark_option(
+        None,
+        low=1,
+        high=100_000,
+        kafka="minPartitions",
+        doc="Split queues so that there are at least about so many tasks. Without it queues are "
+        "packed into as many tasks as Spark has cores.",
+    )
+    max_records_per_partition: int | None = spark_option(
+        None,
+        low=1,
+        kafka="maxRecordsPerPartition",
+        doc="Split queues so that no task reads more messages.",
+    )
+    max_offsets_per_trigger: int | None = spark_option(
+        None,
+        low=1,
+        kafka="maxOffsetsPerTrigger",
+        doc="Messages of one micro-batch, at most, shared by the queues in proportion to what "
+        "waits in them.",
+    )
+    max_bytes_per_trigger: int | None = spark_option(
+        None, low=1, doc="Bytes of one micro-batch, at most, as the store counts them."
+    )
+    min_offsets_per_trigger: int | None = spark_option(
+        None,
+        low=1,
+        kafka="minOffsetsPerTrigger",
+        doc="A micro-batch waits until so many messages are there, or `maxTriggerDelay` is over.",
+    )
+    max_trigger_delay: str = spark_option(
+        "15m",
+        kafka="maxTriggerDelay",
+        doc="How long it waits for them, as in `500ms`, `30s`, `15m` or `1h`.",
+    )
+    group: str = spark_option(
+        "",
+        kafka="kafka.group.id",
+        others=("groupIdPrefix", "consumerGroup"),
+        doc="A consumer group in whose name is read, and to which a stream copies its progress so "
+        "that tools show its lag. It is never read back. Without one nothing is copied, and reads "
+        f"are in the name of `{NAMELESS_GROUP}`.",
+    )
+    retries: int = spark_option(
+        5,
+        low=0,
+        high=1_000,
+        kafka="fetchOffset.numRetries",
+        others=("numRetries",),
+        doc="How often a request that failed is made again before the task or query fails.",
+    )
+    retry_interval_ms: int = spark_option(
+        1_000,
+        low=0,
+        high=600_000,
+        kafka="fetchOffset.retryIntervalMs",
+        doc="Pause before it is made again.",
+    )
+    pull_timeout_ms: int = spark_option(
+        30_000,
+        low=1,
+        high=600_000,
+        kafka="kafkaConsumer.pollTimeoutMs",
+        others=("pollTimeoutMs",),
+        doc="Longest wait for the answer to one pull.",
+    )
+    pull_bytes_max: int = spark_option(
+        2 * 1024 * 1024,
+        low=1,
+        high=16 * 1024 * 1024,
+        kafka="kafka.max.partition.fetch.bytes",
+        doc="Bytes that one pull asks OrbitMQ's brokers for, at most. RocketMQ's brokers have "
+        "limits of their own.",
+    )
+    pulls_ahead: int = spark_option(
+        4,
+        low=1,
+        high=64,
+        doc="Pulls of a task that are under way or waiting to be decoded, at most.",
+    )
+
+    def __post_init__(self) -> None:
+        # Zero arguments would not do: a dataclass with slots is another class than this one.
+        ConnectionOptions.__post_init__(self)
+        self._check_topics()
+        self._check_positions()
+        if self.tags and self.sql:
+            raise SettingsError("both tags and sql are given", hint="a read has one filter")
+        subscription_of("any", self.expression, version_ms=0)
+        if self.group:
+            check_group(self.group)
+        try:
+            parse_duration_ms(self.max_trigger_delay)
+        except ValueError:
+            raise SettingsError(
+                f"maxTriggerDelay cannot be {self.max_trigger_delay!r}",
+                hint="write it as 500ms, 30s, 15m or 1h",
+            ) from None
+
+    def _check_topics(self) -> None:
+        if len(_given(self, _TOPIC_FORMS)) != 1:
+            given = " and ".join(_given(self, _TOPIC_FORMS)) or "none"
+            raise SettingsError(
+                f"one of subscribe, subscribePattern and assign must be given, and {given} is",
+                hint='.option("subscribe", "orders") reads one topic',
+            )
+        for topic in self.topics:
+            check_topic(topic)
+        if self.subscribe and not self.topics:
+            raise SettingsError("subscribe names no topic", hint='"orders,payments" names two')
+        try:
+            re.compile(self.subscribe_pattern)
+        except re.error as error:
+            raise SettingsError(
+                f"subscribePattern {self.subscribe_pattern!r} is no regular expression: {error}"
+            ) from None
+        if self.assign:
+            parse_queues(self.assign, name="assign")
+
+    def _check_positions(self) -> None:
+        for forms in (_START_FORMS, _END_FORMS):
+            given = _given(self, forms)
+            if len(given) > 1:
+                raise SettingsError(
+                    f"{' and '.join(given)} are given together",
+                    hint="say in one way only where to begin or end",
+                )
+        if self.starting_offsets.lower() not in {"", EARLIEST, LATEST}:
+            parse_numbers(self.starting_offsets, name="startingOffsets", low=EARLIEST_NUMBER)
+        if self.ending_offsets.lower() == EARLIEST:
+            raise SettingsError("endingOffsets cannot be earliest", hint="nothing would be read")
+        if self.ending_offsets.lower() not in {"", LATEST}:
+            parse_numbers(self.ending_offsets, name="endingOffsets", low=LATEST_NUMBER)
+        for field in ("starting_offsets_by_timestamp", "ending_offsets_by_timestamp"):
+            if text := getattr(self, field):
+                parse_numbers(text, name={**_START_FORMS, **_END_FORMS}[field], low=0)
+
+    @classmethod
+    def from_spark(cls, given: Mapping[str, str], *, streaming: bool = False) -> Self:
+        """Make options from what Spark hands over, for a batch or for a stream."""
+        made = options_from(cls, given, where=WHERE)
+        if streaming:
+            if refused := _given(made, _END_FORMS):
+                raise SettingsError(
+                    f"{refused[0]} is for batches, and this is a stream",
+                    hint="a stream has no end; trigger(availableNow=True) reads what is there",
+                )
+            if not _given(made, _START_FORMS):
+                return options_from(cls, {**given, "startingOffsets": LATEST}, where=WHERE)
+        elif made._begins_at_the_end():
+            raise SettingsError(
+                "startingOffsets cannot be latest in a batch",
+                hint="nothing would be read; begin with earliest, an offset or a time",
+            )
+        return made
+
+    def _begins_at_the_end(self) -> bool:
+        text = self.starting_offsets.lower()
+        if text in {"", EARLIEST, LATEST}:
+            return text == LATEST
+        numbers = parse_numbers(self.starting_offsets, name="startingOffsets", low=EARLIEST_NUMBER)
+        return LATEST_NUMBER in numbers.values()
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics of `subscribe`."""
+        return tuple(name for text in self.subscribe.split(",") if (name := text.strip()))
+
+    @property
+    def assigned_queues(self) -> tuple[MessageQueue, ...]:
+        """The queues of `assign`."""
+        return tuple(parse_queues(self.assign, name="assign")) if self.assign else ()
+
+    @property
+    def expression(self) -> Expression:
+        """What the broker leaves messages out by."""
+        return by_sql(self.sql) if self.sql else self.tags or EVERYTHING
+
+    @property
+    def reading_group(self) -> str:
+        """The group in whose name is read."""
+        return self.group or NAMELESS_GROUP
+
+    @property
+    def max_trigger_delay_ms(self) -> int:
+        """How long a micro-batch waits for messages."""
+        return parse_duration_ms(self.max_trigger_delay)
+
+
+def _given(options: ReadOptions, forms: Mapping[str, str]) -> list[str]:
+    return [name for field, name in forms.items() if getattr(options, field) not in ("", None)]
