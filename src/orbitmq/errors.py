@@ -34,6 +34,7 @@
     │   └── MessageTypeError          a part of it has a type it cannot have; a TypeError too
     ├── ConsumeResultError        a result that no listener of this kind can give
     ├── LocalOffsetsError         a file of offsets kept on this machine that cannot be read
+    ├── StreamOffsetsError        offsets in the checkpoint of a Spark query that cannot be read
     ├── FilterError               a filter that cannot be used
     │   ├── FilterSyntaxError         an expression that no filter can be made of
     │   └── FilterEvaluationError     a message that the filter cannot be asked about
@@ -300,6 +301,10 @@ class ConsumeResultError(OrbitError):
 
 class LocalOffsetsError(OrbitError):
     """A file of offsets kept on this machine that cannot be read."""
+
+
+class StreamOffsetsError(OrbitError):
+    """Offsets in the checkpoint of a Spark query that cannot be read."""
 
 
 class FilterError(OrbitError):

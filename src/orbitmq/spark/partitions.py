@@ -1,0 +1,39 @@
+"""What one Spark task reads: ranges of queues."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql.datasource import InputPartition
+
+from orbitmq.model.queues import MessageQueue
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRange:
+    """The messages of one queue from `start` on, up to but without `end`."""
+
+    queue: MessageQueue
+    start: int
+    end: int
+
+    @property
+    def rows(self) -> int:
+        """How many messages these are."""
+        return self.end - self.start
+
+    def __str__(self) -> str:
+        queue = self.queue
+        return f"{queue.topic}/{queue.broker_name}/{queue.queue_id} [{self.start}, {self.end})"
+
+
+@dataclass(frozen=True)
+class QueuePartition(InputPartition):
+    """The work of one task: all that it needs to know beside the options of the reader."""
+
+    ranges: tuple[QueueRange, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many messages these are."""
+        return sum(part.rows for part in self.ranges)
