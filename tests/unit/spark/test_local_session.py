@@ -1,0 +1,46 @@
+"""How Spark is set up; tests/spark starts it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import orbitmq.spark
+from orbitmq.spark.local_session import SETTINGS, session, settings_for
+
+
+def test_tasks_run_on_the_cores_asked_for_and_are_tried_three_times() -> None:
+    settings = settings_for(4, {})
+
+    assert settings["spark.master"] == "local[4,3]"
+    assert settings["spark.sql.shuffle.partitions"] == "4"
+
+
+@pytest.mark.parametrize("name", [*SETTINGS, "spark.master", "spark.sql.shuffle.partitions"])
+def test_each_setting_gives_way_to_that_of_the_caller(name: str) -> None:
+    assert settings_for(2, {name: "other"})[name] == "other"
+
+
+def test_settings_of_the_caller_come_beside_ours() -> None:
+    settings = settings_for(2, {"spark.sql.ansi.enabled": "false"})
+
+    assert settings.keys() == settings_for(2, {}).keys() | {"spark.sql.ansi.enabled"}
+
+
+def test_the_package_has_the_function() -> None:
+    assert orbitmq.spark.session is session
+
+
+def test_the_package_is_light_until_something_of_it_is_used() -> None:
+    program = "import sys, orbitmq.spark; print('pyspark' in sys.modules)"
+
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout
+
+    assert said.split() == [b"False"]
+
+
+def test_a_name_that_the_package_does_not_have_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'sessions'"):
+        _ = orbitmq.spark.sessions
