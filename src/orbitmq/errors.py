@@ -350,8 +350,8 @@ class StoreFencedError(StoreError):
 class RecordsDeletedError(StoreError):
     """What was asked for has been deleted; `start` is where the log or the queue begins now."""
 
-    def __init__(self, message: str, *, start: int) -> None:
-        super().__init__(message, hint=f"go on at {start}, where what is left begins")
+    def __init__(self, message: str, *, start: int, hint: str = "") -> None:
+        super().__init__(message, hint=hint or f"go on at {start}, where what is left begins")
         self.start = start
 
 

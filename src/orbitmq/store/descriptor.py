@@ -47,6 +47,13 @@ class Descriptor:
             return part
         return part + self.pread(count - len(part), at + len(part))
 
+    def pread_into(self, room: memoryview, at: int) -> int:
+        """Fill `room`, or less of it where the file ends; returns how many bytes were read."""
+        got = os.preadv(self.number, [room], at)
+        if got == len(room) or not got:
+            return got
+        return got + self.pread_into(room[got:], at + got)
+
     def pread_at_once(self, count: int, at: int) -> bytearray:
         """Read `count` bytes that are in memory; BlockingIOError when they are not, or unknown.
 

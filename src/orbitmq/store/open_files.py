@@ -32,6 +32,13 @@ class OpenFiles:
         except FileNotFoundError:
             return b""
 
+    def pread_into(self, path: Path, room: memoryview, at: int) -> int:
+        """Read from a file into memory that is there; 0 when the file is not."""
+        try:
+            return self._descriptor(path).pread_into(room, at)
+        except FileNotFoundError:
+            return 0
+
     def pwrite(self, path: Path, content: bytes, at: int, *, file_bytes: int) -> bool:
         """Write into a file, made with its full size, sparse, when it is not there.
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 import bisect
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -47,6 +46,7 @@ from orbitmq.store.readonly_queue import (
 from orbitmq.store.refusals import refuse_foreign_kinds
 from orbitmq.store.stand_ins import is_stand_in
 from orbitmq.store.visible_end import StoreState, Writer, find_visible_end, read_state
+from orbitmq.store.visible_queue import VisibleQueue
 
 __all__ = ["LogChunk", "QueueBounds", "ReadOnlyStore"]
 
@@ -71,38 +71,6 @@ class LogChunk(NamedTuple):
     records: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class _Queue:
-    """The visible entries of one queue: those on disk, then those read from the log."""
-
-    on_disk: ReadOnlyQueue | None
-    start: QueueOffset
-    disk_end: QueueOffset
-    tail: bytes
-
-    @property
-    def end(self) -> QueueOffset:
-        return QueueOffset(self.disk_end + len(self.tail) // ENTRY_BYTES)
-
-    def entry(self, number: int) -> Entry:
-        if self.on_disk is not None and number < self.disk_end:
-            return self.on_disk.entry(number)
-        physical_offset, record_bytes, tag_hash = ENTRY.unpack_from(
-            self.tail, (number - self.disk_end) * ENTRY_BYTES
-        )
-        return physical_offset, record_bytes, tag_hash
-
-    def entries(self, first: int, count: int) -> Iterator[Entry]:
-        end = min(first + count, self.end)
-        while self.on_disk is not None and first < min(end, self.disk_end):
-            content = self.on_disk.entries(first, min(end, self.disk_end) - first)
-            yield from ENTRY.iter_unpack(content)
-            first += len(content) // ENTRY_BYTES
-        at = (first - self.disk_end) * ENTRY_BYTES
-        if first < end:
-            yield from ENTRY.iter_unpack(self.tail[at : (end - self.disk_end) * ENTRY_BYTES])
-
-
 class ReadOnlyStore:
     """A store directory that is only read."""
 
@@ -119,7 +87,7 @@ class ReadOnlyStore:
         self.log = ReadOnlyLog(log_folders(self.root, log_path), log_file_bytes)
         self._open_files = OpenFiles(_OPEN_QUEUE_FILES_MAX, writable=False)
         self._on_disk: dict[QueueKey, ReadOnlyQueue] = {}
-        self._queues: dict[QueueKey, _Queue] = {}
+        self._queues: dict[QueueKey, VisibleQueue] = {}
         self._tail: dict[QueueKey, bytearray] | None = None
         self._tail_firsts: dict[QueueKey, int] = {}
         self.state: StoreState = read_state(self.root)
@@ -195,7 +163,7 @@ class ReadOnlyStore:
 
     def bounds(self, topic: str, queue_id: int) -> QueueBounds:
         """The bounds of one queue; both are 0 when it is not there."""
-        queue = self._queue(topic, queue_id)
+        queue = self.queue(topic, queue_id)
         return QueueBounds(topic, queue_id, queue.start, queue.end)
 
     # --- reading queues -----------------------------------------------------------------------
@@ -214,7 +182,7 @@ class ReadOnlyStore:
         Nothing when `offset` is the visible end or beyond, or all behind it is lost;
         RecordsDeletedError, which tells the new start, when it was deleted.
         """
-        queue = self._queue(topic, queue_id)
+        queue = self.queue(topic, queue_id)
         if offset < queue.start:
             raise RecordsDeletedError(
                 f"offset {offset} of queue {queue_id} of topic {topic!r} was deleted",
@@ -227,7 +195,9 @@ class ReadOnlyStore:
             records = [record for record in found if not is_stand_in(record)]
         return records
 
-    def _read_some(self, queue: _Queue, offset: int, count: int, bytes_max: int) -> list[bytes]:
+    def _read_some(
+        self, queue: VisibleQueue, offset: int, count: int, bytes_max: int
+    ) -> list[bytes]:
         """Read records, and those in the place of lost ones."""
         records: list[bytes] = []
         together: list[tuple[int, int]] = []
@@ -255,7 +225,7 @@ class ReadOnlyStore:
         self, topic: str, queue_id: int, time_ms: int, boundary: Boundary = Boundary.LOWER
     ) -> QueueOffset:
         """The offset of a queue at a store time, by halving: store times never fall in a queue."""
-        queue = self._queue(topic, queue_id)
+        queue = self.queue(topic, queue_id)
 
         def store_ms(number: int) -> int:
             return self.store_ms(topic, queue_id, number)
@@ -268,7 +238,7 @@ class ReadOnlyStore:
 
     def store_ms(self, topic: str, queue_id: int, offset: int) -> int:
         """The store time of one message of a queue, which must be there."""
-        return self.log.store_ms(self._queue(topic, queue_id).entry(offset)[0])
+        return self.log.store_ms(self.queue(topic, queue_id).entry(offset)[0])
 
     def _records(self, places: list[tuple[int, int]]) -> list[bytes]:
         """Read records that lie back to back."""
@@ -359,14 +329,15 @@ class ReadOnlyStore:
             queue = self._on_disk[key] = ReadOnlyQueue(folder, self._open_files)
         return queue
 
-    def _queue(self, topic: str, queue_id: int) -> _Queue:
+    def queue(self, topic: str, queue_id: int) -> VisibleQueue:
+        """The visible entries of one queue; none when it is not there."""
         key = (topic, queue_id)
         queue = self._queues.get(key)
         if queue is None:
             queue = self._queues[key] = self._open_queue(topic, queue_id)
         return queue
 
-    def _open_queue(self, topic: str, queue_id: int) -> _Queue:
+    def _open_queue(self, topic: str, queue_id: int) -> VisibleQueue:
         # Invariant: the visible end and the mark are read before the entries on disk, so that
         # what the tail leaves out is on disk.
         tail = bytes(self._tail_entries().get((topic, queue_id), b""))
@@ -380,7 +351,7 @@ class ReadOnlyStore:
         else:
             # Nothing on disk yet: the queue begins where its first record says.
             disk_end = start = QueueOffset(self._tail_firsts.get((topic, queue_id), 0))
-        return _Queue(on_disk, QueueOffset(min(start, disk_end)), disk_end, tail)
+        return VisibleQueue(on_disk, QueueOffset(min(start, disk_end)), disk_end, tail)
 
     def _visible_disk_end(self, on_disk: ReadOnlyQueue, topic: str, queue_id: int) -> QueueOffset:
         """Leave out entries of records beyond the visible end, and stale ones."""

@@ -83,6 +83,8 @@ class ReadOnlyLog:
         self._first_offsets: list[PhysicalOffset] = []
         # Names that cannot be files of a log; a broker would refuse to open the store.
         self.strangers: list[Path] = []
+        # A last file of another size, which is left out.
+        self.unfinished: LogFile | None = None
         self._open_files = OpenFiles(_OPEN_FILES_MAX, writable=False)
         self.refresh()
 
@@ -124,8 +126,9 @@ class ReadOnlyLog:
     def _drop_unfinished(self, found: list[LogFile]) -> None:
         """Leave out a last file that is being made, and refuse what cannot be a log."""
         self.file_bytes = self._wanted_bytes or (found[0].file_bytes if found else 0)
+        self.unfinished = None
         if found and found[-1].file_bytes != self.file_bytes:
-            found.pop()
+            self.unfinished = found.pop()
         if found and not self.file_bytes:
             found.clear()
         for file in found:
@@ -145,6 +148,15 @@ class ReadOnlyLog:
     def room_end(self) -> PhysicalOffset:
         """The end of the last file; what is written ends somewhere before."""
         return self.files[-1].end_offset if self.files else PhysicalOffset(0)
+
+    def missing(self) -> list[tuple[PhysicalOffset, PhysicalOffset]]:
+        """Where a file between two others is not there: beginnings and ends."""
+        pairs = zip(self.files, self.files[1:], strict=False)
+        return [
+            (older.end_offset, newer.first_offset)
+            for older, newer in pairs
+            if older.end_offset != newer.first_offset
+        ]
 
     def find_file(self, offset: int) -> LogFile | None:
         """The file that holds an offset; None when there is none."""
@@ -183,6 +195,14 @@ class ReadOnlyLog:
             at += len(part)
             size -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def read_into(self, offset: int, room: memoryview) -> None:
+        """Fill `room` with bytes that lie in one file; all of it, or an error."""
+        file = self.file_at(offset)
+        at = offset - file.first_offset
+        got = self._open_files.pread_into(file.path, room, at)
+        if got < len(room):
+            raise self._nothing_read(file, at + got)
 
     def _nothing_read(self, file: LogFile, at: int) -> StoreError:
         self.refresh()

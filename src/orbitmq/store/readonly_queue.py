@@ -103,12 +103,7 @@ class ReadOnlyQueue:
         )
 
     def _pread(self, number: int, count: int) -> bytes:
-        if not self.file_bytes:
-            return b""
-        at = number * ENTRY_BYTES
-        file_first = at // self.file_bytes * self.file_bytes
-        size = min(count * ENTRY_BYTES, file_first + self.file_bytes - at)
-        return self._open_files.pread(self.folder / file_name(file_first), size, at - file_first)
+        return read_entries(self._open_files, self.folder, self.file_bytes, number, count)
 
     def _missing(self, number: int) -> StoreDamagedError:
         at = number * ENTRY_BYTES // self.file_bytes * self.file_bytes if self.file_bytes else 0
@@ -117,6 +112,18 @@ class ReadOnlyQueue:
             hint="retention deletes files while a broker runs: look again; else run: orbitmq "
             "store rebuild",
         )
+
+
+def read_entries(
+    open_files: OpenFiles, folder: Path, file_bytes: int, first: int, count: int
+) -> bytes:
+    """Read entries of a queue at most to the end of a file; nothing when the file is not there."""
+    if not file_bytes:
+        return b""
+    at = first * ENTRY_BYTES
+    file_first = at // file_bytes * file_bytes
+    size = min(count * ENTRY_BYTES, file_first + file_bytes - at)
+    return open_files.pread(folder / file_name(file_first), size, at - file_first)
 
 
 def begins_at(entry: Entry) -> int:

@@ -164,3 +164,17 @@ def test_what_is_in_memory_is_read_at_once_and_whole(
     os.lseek(descriptor.number, 0, os.SEEK_SET)
     with pytest.raises(BlockingIOError):
         descriptor.pread_at_once(7, 0)  # a system that cannot tell
+
+
+def test_reads_into_memory_go_on_until_all_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_bytes(b"0123456789")
+    whole = os.preadv
+    monkeypatch.setattr(
+        descriptor_module.os, "preadv", lambda number, rooms, at: whole(number, [rooms[0][:3]], at)
+    )
+    room = bytearray(12)
+
+    assert Descriptor(tmp_path / "file", os.O_RDONLY).pread_into(memoryview(room), 1) == 9
+    assert room == b"123456789\0\0\0"

@@ -70,3 +70,14 @@ def test_a_full_disk_is_an_error_that_can_be_retried(
 
     with pytest.raises(DiskFullError, match="no room for 5 bytes"):
         files.pwrite(tmp_path / "file", b"entry", 0, file_bytes=100)
+
+
+def test_a_read_fills_memory_that_is_there(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"0123456789")
+    files = OpenFiles(8, writable=False)
+    room = bytearray(8)
+
+    assert files.pread_into(tmp_path / "file", memoryview(room)[:4], 2) == 4
+    assert room == b"2345\0\0\0\0"
+    assert files.pread_into(tmp_path / "file", memoryview(room), 6) == 4  # the file ends there
+    assert files.pread_into(tmp_path / "none", memoryview(room), 0) == 0

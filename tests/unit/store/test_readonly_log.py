@@ -7,6 +7,7 @@ import pytest
 
 from orbitmq.errors import RecordsDeletedError, StoreDamagedError, StoreError, StoreFormatError
 from orbitmq.record.decode import decode_record
+from orbitmq.store.file_names import file_name
 from orbitmq.store.readonly_log import CHUNK_BYTES, ReadOnlyLog
 from tests.unit.store.written_stores import LOG_FILE_BYTES, T0, change, draft, fill, open_store
 
@@ -193,3 +194,49 @@ def test_the_record_behind_a_blank_end_is_found_in_the_next_file(tmp_path: Path)
     assert found[1] == log.store_ms(LOG_FILE_BYTES) > T0
     assert log.record_at(end_of(tmp_path), log.room_end) is None
     assert log.record_at(last + 1, log.room_end) is None
+
+
+def test_bytes_are_read_into_memory_that_is_there(tmp_path: Path) -> None:
+    fill(tmp_path, 1000)
+    log = ReadOnlyLog([tmp_path / "commitlog"])
+    room = bytearray(1000)
+
+    log.read_into(LOG_FILE_BYTES + 8, memoryview(room)[:500])
+
+    assert room == log.read(LOG_FILE_BYTES + 8, 500) + bytes(500)
+
+
+def test_bytes_beyond_a_file_are_not_read_into_memory(tmp_path: Path) -> None:
+    fill(tmp_path, 1000)
+    log = ReadOnlyLog([tmp_path / "commitlog"])
+    (tmp_path / "commitlog" / file_name(0)).unlink()
+
+    with pytest.raises(StoreDamagedError, match="ends at byte"):
+        log.read_into(2 * LOG_FILE_BYTES - 10, memoryview(bytearray(20)))
+    with pytest.raises(RecordsDeletedError):
+        log.read_into(0, memoryview(bytearray(20)))
+
+
+def test_files_missing_among_others_are_told(tmp_path: Path) -> None:
+    fill(tmp_path, 1000)
+    log = ReadOnlyLog([tmp_path / "commitlog"])
+    assert log.missing() == []
+
+    for number in (0, 2, 3):
+        (tmp_path / "commitlog" / file_name(number * LOG_FILE_BYTES)).unlink()
+    log.refresh()
+
+    assert log.missing() == [(2 * LOG_FILE_BYTES, 4 * LOG_FILE_BYTES)]
+
+
+def test_a_last_file_of_another_size_is_set_aside(tmp_path: Path) -> None:
+    fill(tmp_path, 1000)
+    last = sorted((tmp_path / "commitlog").iterdir())[-1]
+    assert ReadOnlyLog([tmp_path / "commitlog"]).unfinished is None
+    last.write_bytes(last.read_bytes()[:500])
+
+    log = ReadOnlyLog([tmp_path / "commitlog"])
+
+    assert log.unfinished is not None
+    assert (log.unfinished.path, log.unfinished.file_bytes) == (last, 500)
+    assert last not in [file.path for file in log.files]
