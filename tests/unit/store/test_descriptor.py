@@ -171,9 +171,7 @@ def test_reads_into_memory_go_on_until_all_is_done(
 ) -> None:
     (tmp_path / "file").write_bytes(b"0123456789")
     whole = os.preadv
-    monkeypatch.setattr(
-        descriptor_module.os, "preadv", lambda number, rooms, at: whole(number, [rooms[0][:3]], at)
-    )
+    monkeypatch.setattr(os, "preadv", lambda number, rooms, at: whole(number, [rooms[0][:3]], at))
     room = bytearray(12)
 
     assert Descriptor(tmp_path / "file", os.O_RDONLY).pread_into(memoryview(room), 1) == 9
