@@ -1,4 +1,4 @@
-"""Store directories that a user's paths name, and what their brokers are called.
+"""Store directories that a user's paths name, and what their brokers are called."""
 
 from __future__ import annotations
 
