@@ -58,6 +58,7 @@
     ├── SendError                 a send that brought no result; lists its tries (retryable)
     │   ├── SendTimeoutError          its time was over
     │   └── SendRefusedError          another try would end the same
+    ├── CommitError               staged rows whose batch is not complete    (retryable)
     └── RemoteError               a peer answered with a failure code
         ├── NotSupportedError         the peer does not know the request code
         │   └── NeedsOrbitError           the request code is OrbitMQ's own
@@ -558,6 +559,12 @@ class SendError(OrbitError):
         """The failure code that the last try was answered with, if it was."""
         last = self.tries[-1].error if self.tries else None
         return last.code if isinstance(last, RemoteError) else None
+
+
+class CommitError(OrbitError):
+    """Staged rows whose batch is not complete; asking again completes it."""
+
+    retryable = True
 
 
 class SendTimeoutError(SendError):

@@ -61,6 +61,13 @@ TESTED_ELSEWHERE = {
     "broker/handlers/queries.py": "tests/integration/broker asks each over a socket",
     "broker/handlers/queue_offsets.py": "tests/integration/broker asks each over a socket",
     "broker/handlers/retries.py": "tests/integration/broker asks each over a socket",
+    **{
+        f"broker/exactly_once/{name}.py": "tests/integration/broker/test_staged_writes.py"
+        for name in ("deciding", "moving", "query_states")
+    },
+    "broker/exactly_once/broker_addresses.py": "tests/integration/client/test_staged_writer.py",
+    "client/aio/staged_writer.py": "tests/integration/client commits batches with it",
+    "broker/handlers/staged_writes.py": "tests/integration/broker asks each over a socket",
     "broker/handlers/sending.py": "tests/integration/broker asks each over a socket",
     "broker/handlers/topics.py": "tests/integration/broker asks each over a socket",
     "client/options.py": "a table; each option is tested where it has its effect",

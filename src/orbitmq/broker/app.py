@@ -8,6 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from orbitmq.broker.admission import Admission
 from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.confirmations import Confirmations
@@ -15,6 +17,10 @@ from orbitmq.broker.delay.delivery import DelayDelivery
 from orbitmq.broker.delay.progress import DelayProgress
 from orbitmq.broker.delivery.long_polls import LongPolls
 from orbitmq.broker.delivery.pulls import Pulls
+from orbitmq.broker.exactly_once.broker_addresses import BrokerAddresses
+from orbitmq.broker.exactly_once.deciding import Deciding
+from orbitmq.broker.exactly_once.moving import Moving
+from orbitmq.broker.exactly_once.query_states import QueryStates
 from orbitmq.broker.groups.committed_offsets import CommittedOffsets
 from orbitmq.broker.groups.group_table import GroupTable
 from orbitmq.broker.groups.lock_file import LockFile
@@ -32,6 +38,7 @@ from orbitmq.broker.handlers.queue_offsets import QueueOffsets
 from orbitmq.broker.handlers.relays import Relays
 from orbitmq.broker.handlers.retries import Retries
 from orbitmq.broker.handlers.sending import Sending
+from orbitmq.broker.handlers.staged_writes import StagedWriteRequests
 from orbitmq.broker.handlers.statistics import StatisticsRequests
 from orbitmq.broker.handlers.topics import TopicRequests
 from orbitmq.broker.hot_path import HotPath
@@ -59,6 +66,7 @@ from orbitmq.model import property_names
 from orbitmq.model.unique_ids import UniqueIds
 from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.registration import RegisterBroker
+from orbitmq.protocol.requests.staged_writes import MoveRows
 from orbitmq.settings import Role, Settings
 from orbitmq.store.config import StoreConfig
 from orbitmq.store.delay_levels import parse_delay_levels
@@ -76,6 +84,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from orbitmq.clock import Clock
+    from orbitmq.protocol.requests.staged_writes import Part
     from orbitmq.settings import Changed
     from orbitmq.store.draft import Draft
     from orbitmq.transport.request_loop import Handler
@@ -85,6 +94,9 @@ log = logging.getLogger(__name__)
 DEFAULT_PORT: Final = 10911
 OPTIONS_FILE: Final = "broker.properties"
 _EXPIRY_INTERVAL_MS: Final = 100
+_CARRY_INTERVAL_MS: Final = 10_000
+# A broker may have millions of rows to move.
+_MOVE_TIMEOUT_MS: Final = 300_000
 _ALL_ADDRESSES: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104  # not bound to here
 
 
@@ -213,6 +225,7 @@ class Broker:
         for name in {*self.topics.topics, *self.store.memory_topics}:
             self._place(name)
         self._assemble(config)
+        await off_loop(self._query_states.load)
         # What is begun here ends in the opposite order, however far the start came.
         closing = self._opened
         closing.push_async_callback(self.offsets.save)
@@ -236,6 +249,8 @@ class Broker:
         await self._rpc.start()
         closing.push_async_callback(self._rpc.stop)
         self._admission.is_open = True
+        self._deciding.start()
+        closing.push_async_callback(self._deciding.stop)
         closing.push_async_callback(self.registration.stop)
         await self.registration.start()
         log.info(
@@ -343,20 +358,22 @@ class Broker:
             locks=self.locks,
             clock=clock,
         )
+        sending = Sending(
+            config=self._config,
+            why_not=self._admission.why_not,
+            topics=self.topics,
+            groups=self.groups,
+            locks=self.locks,
+            storing=storing,
+            delay_levels=len(delay_levels_ms),
+            marks=marks,
+            unique_ids=UniqueIds(address_of(self.address), clock.now_ms),
+            counters=self.counters,
+        )
         handlers: dict[int, Handler] = {}
         for family in (
-            Sending(
-                config=self._config,
-                why_not=self._admission.why_not,
-                topics=self.topics,
-                groups=self.groups,
-                locks=self.locks,
-                storing=storing,
-                delay_levels=len(delay_levels_ms),
-                marks=marks,
-                unique_ids=UniqueIds(address_of(self.address), clock.now_ms),
-                counters=self.counters,
-            ),
+            sending,
+            self._staged_writes(sending, storing),
             Pulling(pulls),
             Queries(store=self.store, members=self.members),
             QueueOffsets(self.store),
@@ -440,7 +457,37 @@ class Broker:
             Periodic("clients", config.member_scan_interval_ms, clients.expire, clock),
             Periodic("offsets", config.offsets_flush_interval_ms, self.offsets.save, clock),
             Periodic("samples", SAMPLE_INTERVAL_MS, self.samples.sample, clock),
+            Periodic("query states", _CARRY_INTERVAL_MS, self._query_states.carry_forward, clock),
         ]
+
+    def _staged_writes(self, sending: Sending, storing: Storing) -> StagedWriteRequests:
+        """Put together what writes rows exactly once."""
+        self._query_states = QueryStates(self.store, storing, clock=self._clock)
+        self.store.keep(self._query_states.needed_from)
+        moving = Moving(self.store, self._query_states, on_moved=self._count_delivered)
+        addresses = BrokerAddresses(self._rpc, lambda: parse_addresses(self._config().name_servers))
+
+        async def tell(name: str, query: str, batch: int, part: Part) -> None:
+            own = self._name()
+            if name == own:
+                await moving.move(query, batch, own, part)
+                return
+            await self._rpc.call(
+                await addresses.master_of(name),
+                MoveRows(query=query, batch=Long(batch), coordinator=own),
+                msgspec.json.encode(part),
+                timeout_ms=_MOVE_TIMEOUT_MS,
+            )
+
+        self._deciding = Deciding(self._name, self._query_states, tell, clock=self._clock)
+        return StagedWriteRequests(
+            why_not=self._admission.why_not,
+            sending=sending,
+            storing=storing,
+            deciding=self._deciding,
+            moving=moving,
+            counters=self.counters,
+        )
 
     def _figures(self, config: BrokerConfig) -> StatisticsRequests:
         """Put together what tells of the broker, to tools and to Prometheus."""

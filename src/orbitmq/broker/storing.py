@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from orbitmq.errors import RequestRefusedError
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.store.config import FlushMode
 from orbitmq.store.draft import Durability, Receipt
@@ -65,3 +66,17 @@ class Storing:
             if wait and receipts[-1].end < FIRST_OFFSET:
                 durability = await self._confirmations.reached(receipts[-1].end)
         return Stored(receipts=receipts, durability=durability)
+
+    async def put_durably(self, drafts: Sequence[Draft]) -> Sequence[Receipt]:
+        """Store messages of one queue and wait for the disk, whatever the flush mode."""
+        receipts = self._store.append_batch(drafts)
+        self._store.publish()
+        self._store.request_flush()
+        durability = await self._confirmations.reached(receipts[-1].end)
+        if durability is not Durability.DISK:
+            raise RequestRefusedError(
+                ResponseCode.FLUSH_DISK_TIMEOUT,
+                "the disk takes longer than syncFlushTimeout",
+                hint="what was asked for may have been done; ask again",
+            )
+        return receipts

@@ -35,6 +35,9 @@ SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"
 OFFSET_MOVED_TOPIC: Final = "OFFSET_MOVED_EVENT"
 CHECKPOINT_TOPIC: Final = "CHECKPOINT_TOPIC"
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
+# OrbitMQ's own: rows that are not decided on yet, and what is known of the queries that write them.
+STAGING_TOPIC: Final = "rmq_sys_orbitmq_staging"
+QUERIES_TOPIC: Final = "rmq_sys_orbitmq_queries"
 
 # Clients may not send to these: the broker alone knows what must stand in them.
 BROKER_ONLY_TOPICS: Final = frozenset(
@@ -45,6 +48,8 @@ BROKER_ONLY_TOPICS: Final = frozenset(
         CHECKED_TOO_OFTEN_TOPIC,
         SELF_TEST_TOPIC,
         OFFSET_MOVED_TOPIC,
+        STAGING_TOPIC,
+        QUERIES_TOPIC,
     }
 )
 SYSTEM_TOPICS: Final = BROKER_ONLY_TOPICS | {

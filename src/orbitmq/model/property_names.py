@@ -82,6 +82,11 @@ INNER_FIRST_OFFSET: Final = "INNER_BASE"
 INNER_QUEUES: Final = "INNER_MULTI_DISPATCH"
 INNER_QUEUE_OFFSETS: Final = "INNER_MULTI_QUEUE_OFFSET"
 
+# --- rows that are written exactly once ---------------------------------------------------------
+
+STAGED_FOR: Final = "ORBIT_TO"
+ROW_NAME: Final = "ORBIT_ROW"
+
 # What has no meaning here, but belongs to RocketMQ and is passed on.
 PASSED_ON: Final = frozenset(
     {

@@ -296,6 +296,11 @@ class RequestCode(IntEnum):
     AUTH_DELETE_ACL = 3008, Role.BROKER, NOBODY, "users and rules of RocketMQ 5"
     AUTH_GET_ACL = 3009, Role.BROKER, NOBODY, "users and rules of RocketMQ 5"
     AUTH_LIST_ACL = 3010, Role.BROKER, NOBODY, "users and rules of RocketMQ 5"
+    # OrbitMQ's own: rows of Spark that are written exactly once
+    STAGE_ROWS = 21_001, Role.BROKER, Role.BROKER, "keep rows aside until their batch is decided"
+    DECIDE_WRITES = 21_002, Role.BROKER, Role.BROKER, "say which staged rows of a batch count"
+    APPOINT_COORDINATOR = 21_003, Role.BROKER, Role.BROKER, "which broker decides for a query"
+    MOVE_ROWS = 21_004, Role.BROKER, Role.BROKER, "move decided rows to their queues"
     POP_MESSAGE = 200050, Role.BROKER, NOBODY, "take messages of a group for a while"
     ACK_MESSAGE = 200051, Role.BROKER, NOBODY, "a taken message is done"
     PEEK_MESSAGE = 200052, Role.BROKER, NOBODY, "look at messages without taking them"

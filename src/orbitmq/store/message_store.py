@@ -64,6 +64,7 @@ class MessageStore(StoredMessages):
         )
         super().__init__(parts, config, memory)
         obstacles = self._obstacles = Obstacles()
+        self._needs: list[Callable[[], PhysicalOffset]] = []
         self._visibility = Visibility(parts.dispatcher, parts.watermark, obstacles)
         self._flusher = Flusher(
             sync=self._log.sync,
@@ -281,6 +282,10 @@ class MessageStore(StoredMessages):
         self._retention.request()
         return self._retain().deletions
 
+    def keep(self, needed_from: Callable[[], PhysicalOffset]) -> None:
+        """Delete nothing from the offset on that `needed_from` gives, asked before each deletion."""
+        self._needs.append(needed_from)
+
     def change_options(
         self, *, store: StoreConfig | None = None, retention: RetentionConfig | None = None
     ) -> None:
@@ -332,7 +337,12 @@ class MessageStore(StoredMessages):
     def _retain(self) -> Decision:
         # Invariant: entries are on disk before the records they were made from go, or a crash
         # would make queues begin again at a number that was used.
-        keep_from = min(self._parts.marks.mark.dispatched, self._flusher.flushed, self.visible)
+        keep_from = min(
+            self._parts.marks.mark.dispatched,
+            self._flusher.flushed,
+            self.visible,
+            *(needed_from() for needed_from in self._needs),
+        )
         try:
             return self._retention.run(keep_from=keep_from)
         finally:

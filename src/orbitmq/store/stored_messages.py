@@ -241,6 +241,12 @@ class StoredMessages:
         return self._log.end
 
     @property
+    def newest_file_start(self) -> PhysicalOffset:
+        """The offset of the first byte of the file that is written."""
+        files = self._log.files
+        return PhysicalOffset(files[-1].first_offset if files else self._log.end)
+
+    @property
     def parts(self) -> Parts:
         """The parts of the store, for retention and checks."""
         return self._parts

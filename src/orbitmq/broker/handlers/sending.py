@@ -232,15 +232,24 @@ class Sending:
     async def _send_batch(
         self, connection: Connection, request: Command, asked: SendMessage
     ) -> Command:
+        drafts = await self.drafts_of(connection, request.body, asked)
+        waits = waits_for_store(decode_properties((asked.properties or "").encode()))
+        stored = await self._put(drafts, wait=waits)
+        return self._reply(request, stored, drafts[0].queue_id, None)
+
+    async def drafts_of(
+        self, connection: Connection, body: bytes, asked: SendMessage
+    ) -> list[Draft]:
+        """Read a batch as what would be stored of it, by every rule of a send."""
         if is_retry_topic(asked.topic):
             raise MessageError("a batch cannot be sent to a retry topic", hint="send one by one")
-        messages = await self._batched(request.body, asked)
+        messages = await self._batched(body, asked)
         # Behind what lets others run: nothing may come between this look and the store.
         topic = await self._topic(connection, asked)
         queue_id = self._queue_id(asked, topic)
         host = born_host(connection.address)
         system_flag = self._system_flag(asked, topic)
-        drafts = [
+        return [
             Draft(
                 topic=topic.name,
                 queue_id=queue_id,
@@ -254,9 +263,6 @@ class Sending:
             )
             for message in messages
         ]
-        waits = waits_for_store(decode_properties((asked.properties or "").encode()))
-        stored = await self._put(drafts, wait=waits)
-        return self._reply(request, stored, queue_id, None)
 
     async def _batched(self, body: bytes, asked: SendMessage) -> list[BatchedMessage]:
         """Read the messages of a batch, with the properties that are stored."""

@@ -1,0 +1,161 @@
+"""Deciding: the coordinator keeps one decision per batch, and sees to it until it is complete.
+
+The first decision that arrives for a batch counts, for everybody who asks later too. It is told to
+every broker that has rows of it, again and again, through restarts of both, until all confirmed.
+
+Threads: the event loop's.
+Crash: a decision is on disk before any broker hears of it; what is not complete goes on at start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from orbitmq.broker.exactly_once.query_states import QueryState
+from orbitmq.clock import time_limit
+from orbitmq.errors import OrbitError, RequestRefusedError
+from orbitmq.lifecycle import OwnedTasks
+from orbitmq.protocol.codes import ResponseCode
+from orbitmq.protocol.requests.staged_writes import Decision, Part, Standing
+
+if TYPE_CHECKING:
+    from orbitmq.broker.exactly_once.query_states import QueryStates
+    from orbitmq.clock import Clock
+
+log = logging.getLogger(__name__)
+
+AGAIN_MS: Final = 1_000
+# Have a broker move its part of a batch; returns once it confirmed.
+Tell = Callable[[str, str, int, Part], Awaitable[None]]
+
+
+class Deciding:
+    """Decides for the queries that this broker coordinates."""
+
+    def __init__(
+        self, name: Callable[[], str], states: QueryStates, tell: Tell, *, clock: Clock
+    ) -> None:
+        self._name = name
+        self._states = states
+        self._tell = tell
+        self._clock = clock
+        self._tasks = OwnedTasks()
+        self._completed: dict[str, asyncio.Event] = {}
+        # Why brokers have not confirmed yet, by query and name.
+        self._problems: dict[str, dict[str, str]] = {}
+
+    def start(self) -> None:
+        """Go on with what is not complete."""
+        for query, state in self._states.states.items():
+            if state.decision is not None:
+                self._complete_soon(query)
+
+    async def stop(self) -> None:
+        """End; what is not complete goes on at the next start."""
+        await self._tasks.cancel()
+
+    async def appoint(self, query: str, candidate: str | None) -> str | None:
+        """Keep the coordinator of a query unless there is one; returns the one that is kept."""
+
+        def appointed(state: QueryState | None) -> QueryState | None:
+            if state is not None or not candidate:
+                return None
+            return QueryState(query=query, coordinator=candidate)
+
+        state = await self._states.change(query, appointed)
+        return state.coordinator if state is not None else None
+
+    async def decide(self, decision: Decision, *, wait_ms: float) -> Standing:
+        """Store a decision unless there is one; returns what stands, if need be after a while."""
+        query, batch = decision.query, decision.batch
+        state = await self._states.change(query, lambda state: self._decided(state, decision))
+        assert state is not None
+        if batch < state.decided or state.decision is None:
+            return Standing(decision=None, complete=True)
+        self._complete_soon(query)
+        with suppress(TimeoutError):
+            async with time_limit(self._clock, wait_ms):
+                await self._completed[query].wait()
+        present = self._states.states[query]
+        return Standing(
+            decision=Decision(query=query, batch=batch, parts=state.decision),
+            complete=present.decided > batch or present.decision is None,
+            problems=dict(self._problems.get(query, {})),
+        )
+
+    def _decided(self, state: QueryState | None, decision: Decision) -> QueryState | None:
+        if state is None or state.coordinator != self._name():
+            coordinator = state.coordinator if state is not None else None
+            raise RequestRefusedError(
+                ResponseCode.INVALID_PARAMETER,
+                f"broker {self._name()!r} does not decide for query {decision.query!r}; "
+                f"{coordinator!r} does",
+                hint="ask for the coordinator first",
+            )
+        if decision.batch <= state.decided:
+            return None
+        if state.decision is not None:
+            self._complete_soon(decision.query)
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_BUSY,
+                f"batch {state.decided} of query {decision.query!r} is not complete yet",
+                hint=f"batch {decision.batch} is decided after it; ask again",
+            )
+        return msgspec.structs.replace(state, decided=decision.batch, decision=decision.parts)
+
+    def _complete_soon(self, query: str) -> None:
+        """See to it that a decision is completed, unless that is under way."""
+        completed = self._completed.get(query)
+        if completed is None or completed.is_set():
+            self._completed[query] = asyncio.Event()
+            self._tasks.start(self._complete(query), name=f"complete {query}")
+
+    async def _complete(self, query: str) -> None:
+        state = self._states.states[query]
+        assert state.decision is not None
+        left = dict(state.decision)
+        problems = self._problems[query] = {}
+        try:
+            while left:
+                outcomes = await asyncio.gather(
+                    *(self._confirmed(query, state.decided, *one, problems) for one in left.items())
+                )
+                left = {
+                    name: part
+                    for (name, part), is_confirmed in zip(left.items(), outcomes, strict=True)
+                    if not is_confirmed
+                }
+                if left:
+                    await self._clock.sleep_ms(AGAIN_MS)
+            await self._states.change(
+                query,
+                lambda state: (
+                    msgspec.structs.replace(state, decision=None) if state is not None else None
+                ),
+            )
+        finally:
+            del self._problems[query]
+            self._completed[query].set()
+
+    async def _confirmed(
+        self, query: str, batch: int, name: str, part: Part, problems: dict[str, str]
+    ) -> bool:
+        try:
+            await self._tell(name, query, batch, part)
+        except OrbitError as error:
+            # Asked every second: what is wrong is said once.
+            if problems.get(name) != str(error):
+                log.warning(
+                    "rows wait to be moved query=%s batch=%d broker=%s reason=%s",
+                    query, batch, name, error,
+                )  # fmt: skip
+            problems[name] = str(error)
+            return False
+        problems.pop(name, None)
+        return True

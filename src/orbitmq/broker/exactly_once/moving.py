@@ -1,0 +1,228 @@
+"""Moving: brings the staged rows of a decision to their queues, each of them once.
+
+A part is moved in the order of its writes and their sequences. How far it has come is stored with
+the state of the query every so many rows; what lies behind that record in the log is looked for in
+the queues themselves when a move goes on after a failure or a crash.
+
+Threads: the event loop's; records are read off it.
+Crash: staged rows, states and moved rows share one log, of which a prefix survives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from orbitmq.broker.exactly_once.query_states import QueryState
+from orbitmq.broker.exactly_once.staged_rows import RowName, name_of, restored
+from orbitmq.clock import settle
+from orbitmq.disk import off_loop
+from orbitmq.errors import RequestRefusedError, StoreDamagedError
+from orbitmq.model.names import STAGING_TOPIC
+from orbitmq.protocol.codes import ResponseCode
+
+if TYPE_CHECKING:
+    from orbitmq.broker.exactly_once.query_states import QueryStates
+    from orbitmq.protocol.requests.staged_writes import Part
+    from orbitmq.store.draft import Draft
+    from orbitmq.store.message_store import MessageStore
+
+log = logging.getLogger(__name__)
+
+# Rows that are read and appended before others get their turn.
+CHUNK: Final = 500
+# Rows after which it is stored how far a move has come.
+PROGRESS_ROWS: Final = 5_000
+_READ_AT_ONCE: Final = 1000
+
+
+class _Row(NamedTuple):
+    """A staged row: its place in the order of its part, and where it lies."""
+
+    write_index: int
+    sequence: int
+    physical_offset: int
+
+
+class Moving:
+    """Moves the rows that decisions name."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        states: QueryStates,
+        *,
+        on_moved: Callable[[Draft], None],
+    ) -> None:
+        self._store = store
+        self._states = states
+        self._on_moved = on_moved
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    async def move(self, query: str, batch: int, coordinator: str, part: Part) -> None:
+        """Move the rows of a part, as far as that was not done; returns when all are on disk."""
+        async with self._locks.setdefault(query, asyncio.Lock()):
+            state = await self._states.change(
+                query, lambda state: _begun(state, query, batch, coordinator, part)
+            )
+            assert state is not None
+            if state.batch == batch and state.is_moving:
+                await self._finish(state)
+
+    async def _finish(self, state: QueryState) -> None:
+        """Move what is left of the part that a state says is being moved."""
+        part, moved = state.part, state.moved
+        assert part is not None
+        assert moved is not None
+        rows = await off_loop(self._staged, state.query, part)
+        # What was appended before can be looked for once it is visible.
+        await off_loop(self._store.flush)
+        done = await off_loop(self._moved_since, state.query, part, rows[moved:])
+        if done:
+            log.info(
+                "rows are moved on query=%s batch=%d rows=%d moved=%d",
+                state.query, state.batch, len(rows), moved + len(done),
+            )  # fmt: skip
+        names = list(part.writes)
+        left = [
+            row for row in rows[moved:] if RowName(names[row.write_index], row.sequence) not in done
+        ]
+        for start in range(0, len(left), PROGRESS_ROWS):
+            if start:
+                await self._note(state, len(rows) - len(left) + start)
+            for at in range(start, min(start + PROGRESS_ROWS, len(left)), CHUNK):
+                stop = min(at + CHUNK, start + PROGRESS_ROWS)
+                await self._append([row.physical_offset for row in left[at:stop]])
+        await self._note(state, None)
+
+    async def _note(self, moving: QueryState, moved: int | None) -> None:
+        """Store how far a move has come, behind the rows that it moved."""
+        await self._states.change(
+            moving.query,
+            lambda state: (
+                msgspec.structs.replace(state, moved=moved) if state is not None else None
+            ),
+        )
+
+    async def _append(self, physical_offsets: Sequence[int]) -> None:
+        drafts = await off_loop(self._read, physical_offsets)
+        by_queue: dict[tuple[str, int], list[Draft]] = {}
+        for draft in drafts:
+            by_queue.setdefault((draft.topic, draft.queue_id), []).append(draft)
+        for queued in by_queue.values():
+            self._store.append_batch(queued)
+            for draft in queued:
+                self._on_moved(draft)
+        self._store.publish()
+        self._store.request_flush()
+        await settle(1)
+
+    # --- off the loop -------------------------------------------------------------------------
+
+    def _read(self, physical_offsets: Sequence[int]) -> list[Draft]:
+        drafts: list[Draft] = []
+        for physical_offset in physical_offsets:
+            message = self._store.message_at(physical_offset)
+            if message is None:
+                raise StoreDamagedError(
+                    f"the staged row at {physical_offset} cannot be read",
+                    hint="run: orbitmq store verify",
+                )
+            drafts.append(restored(message))
+        return drafts
+
+    def _staged(self, query: str, part: Part) -> list[_Row]:
+        """Find the rows of a part, each once, in their order; raises unless all are there."""
+        indexes = {write_id: index for index, write_id in enumerate(part.writes)}
+        found: dict[RowName, _Row] = {}
+        offset = part.start
+        while offset < part.end:
+            entries = self._store.entries(
+                STAGING_TOPIC, 0, offset, min(_READ_AT_ONCE, part.end - offset)
+            )
+            if not entries:
+                break
+            for physical_offset, _, _ in entries:
+                message = self._store.message_at(physical_offset)
+                name = name_of(message.properties_bytes) if message is not None else None
+                if name is not None and name.write_id in indexes:
+                    row = _Row(indexes[name.write_id], name.sequence, physical_offset)
+                    found.setdefault(name, row)
+            offset += len(entries)
+        rows = sorted(found.values())
+        _check_all_there(query, part, rows)
+        return rows
+
+    def _moved_since(self, query: str, part: Part, rows: Sequence[_Row]) -> set[RowName]:
+        """Find the rows that lie in their queues behind the newest state of the query."""
+        kept = self._states.find(query)
+        assert kept is not None
+        targets = {
+            (draft.topic, draft.queue_id)
+            for start in range(0, len(rows), CHUNK)
+            for draft in self._read([row.physical_offset for row in rows[start : start + CHUNK]])
+        }
+        names: set[RowName] = set()
+        for topic, queue_id in targets:
+            for physical_offset in self._offsets_behind(topic, queue_id, kept.physical_offset):
+                message = self._store.message_at(physical_offset)
+                name = name_of(message.properties_bytes) if message is not None else None
+                if name is not None and name.write_id in part.writes:
+                    names.add(name)
+        return names
+
+    def _offsets_behind(self, topic: str, queue_id: int, behind: int) -> Iterator[int]:
+        """Where the messages of a queue lie that were stored behind an offset of the log."""
+        end = self._store.end_of(topic, queue_id)
+        # Invariant: offsets in the log grow with those of a queue.
+        number = bisect_right(
+            range(end),
+            behind,
+            lo=self._store.start_of(topic, queue_id),
+            key=lambda number: self._store.entries(topic, queue_id, number, 1)[0][0],
+        )
+        while number < end:
+            entries = self._store.entries(topic, queue_id, number, _READ_AT_ONCE)
+            for physical_offset, _, _ in entries:
+                yield physical_offset
+            number += len(entries)
+
+
+def _begun(
+    state: QueryState | None, query: str, batch: int, coordinator: str, part: Part
+) -> QueryState | None:
+    """The state in which a part is being moved; None when there is nothing new to store."""
+    if state is None:
+        state = QueryState(query=query, coordinator=coordinator)
+    if state.coordinator != coordinator:
+        raise RequestRefusedError(
+            ResponseCode.INVALID_PARAMETER,
+            f"query {query!r} is decided on by broker {state.coordinator!r}, not {coordinator!r}",
+            hint="use one checkpoint per query",
+        )
+    if batch <= state.batch:
+        return None
+    if state.is_moving:
+        raise RequestRefusedError(
+            ResponseCode.SYSTEM_BUSY,
+            f"batch {state.batch} of query {query!r} is not moved yet; {batch} has to wait",
+        )
+    return msgspec.structs.replace(state, batch=batch, part=part, moved=0)
+
+
+def _check_all_there(query: str, part: Part, rows: Sequence[_Row]) -> None:
+    counts = [0] * len(part.writes)
+    for row in rows:
+        counts[row.write_index] += 1
+    for (write_id, expected), count in zip(part.writes.items(), counts, strict=True):
+        if count != expected:
+            raise StoreDamagedError(
+                f"of {expected} rows that write {write_id} of query {query!r} staged, {count} are "
+                f"there between {part.start} and {part.end} of the staging queue; none was moved",
+                hint="run: orbitmq store verify; the query has to be started with a new checkpoint",
+            )

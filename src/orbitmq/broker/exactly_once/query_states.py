@@ -1,0 +1,176 @@
+"""What a broker knows of the queries that write through it: a record in the log per change.
+
+Record: topic `rmq_sys_orbitmq_queries`, queue 0; the body is a `QueryState` as JSON. The newest
+record of a query counts. Those that lie behind the newest file of the log are stored anew, so that
+retention never has to wait for them.
+
+Threads: the event loop's; records are read off it.
+Crash: a change counts once it is on disk, and no one hears of it before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from orbitmq.errors import RequestRefusedError, StoreFormatError
+from orbitmq.model.names import QUERIES_TOPIC, STAGING_TOPIC
+from orbitmq.model.queues import PhysicalOffset
+from orbitmq.protocol.codes import ResponseCode
+from orbitmq.protocol.requests.staged_writes import Part
+from orbitmq.store.draft import Draft
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from orbitmq.broker.storing import Storing
+    from orbitmq.clock import Clock
+    from orbitmq.store.message_store import MessageStore
+
+VERSION: Final = 1
+QUERIES_MAX: Final = 100_000
+QUERY_LENGTH_MAX: Final = 255
+# Rows that nobody decides on are kept so long; and all of them so long after a start, since the
+# decision may be one that the broker missed.
+UNDECIDED_MS: Final = 24 * 3_600_000
+ALL_AFTER_START_MS: Final = 3_600_000
+_READ_AT_ONCE: Final = 1000
+
+
+class QueryState(msgspec.Struct, frozen=True, kw_only=True):
+    """What one broker knows of one query."""
+
+    version: int = msgspec.field(default=VERSION, name="v")
+    query: str
+    # The broker that this one obeys for the query.
+    coordinator: str
+    # The newest batch that this broker has a part in, and that part; `moved` of its rows, in their
+    # order, are in their queues for certain, all of them when it is None.
+    batch: int = -1
+    part: Part | None = None
+    moved: int | None = None
+    # At the coordinator: the newest batch that is decided, and how, until that is complete.
+    decided: int = -1
+    decision: dict[str, Part] | None = None
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether rows of the part are yet to be moved."""
+        return self.part is not None and self.moved is not None
+
+
+class Kept(NamedTuple):
+    """A state, and where its record lies."""
+
+    state: QueryState
+    physical_offset: PhysicalOffset
+
+
+class QueryStates:
+    """The state of every query."""
+
+    def __init__(self, store: MessageStore, storing: Storing, *, clock: Clock) -> None:
+        self._store = store
+        self._storing = storing
+        self._clock = clock
+        self._kept: dict[str, Kept] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._started_ms = clock.now_ms()
+
+    def load(self) -> None:
+        """Read the records that are there; blocks."""
+        offset = int(self._store.start_of(QUERIES_TOPIC, 0))
+        while entries := self._store.entries(QUERIES_TOPIC, 0, offset, _READ_AT_ONCE):
+            for physical_offset, _, _ in entries:
+                message = self._store.message_at(physical_offset)
+                if message is not None:
+                    state = _decoded(message.body, physical_offset)
+                    self._kept[state.query] = Kept(state, PhysicalOffset(physical_offset))
+            offset += len(entries)
+
+    @property
+    def states(self) -> Mapping[str, QueryState]:
+        """Every state by query."""
+        return {query: kept.state for query, kept in self._kept.items()}
+
+    def find(self, query: str) -> Kept | None:
+        """The state of a query; None when nothing is known of it."""
+        return self._kept.get(query)
+
+    async def change(
+        self, query: str, change: Callable[[QueryState | None], QueryState | None]
+    ) -> QueryState | None:
+        """Change a state, and return it once that is on disk; None from `change` leaves it."""
+        async with self._locks.setdefault(query, asyncio.Lock()):
+            kept = self._kept.get(query)
+            changed = change(kept.state if kept is not None else None)
+            if changed is None:
+                return kept.state if kept is not None else None
+            if kept is None:
+                self._check_new(query)
+            await self._put(changed)
+            return changed
+
+    async def carry_forward(self) -> None:
+        """Store states anew whose records no longer lie in the newest file of the log."""
+        for query, kept in list(self._kept.items()):
+            if kept.physical_offset < self._store.newest_file_start:
+                await self.change(query, lambda state: state)
+
+    def needed_from(self) -> PhysicalOffset:
+        """The oldest offset of the log that is needed still; blocks."""
+        now_ms = self._clock.now_ms()
+        kept = list(self._kept.values())
+        offsets = [state.physical_offset for state in kept]
+        staged = [
+            kept.state.part.start
+            for kept in kept
+            if kept.state.part is not None and kept.state.is_moving
+        ]
+        if now_ms - self._started_ms < ALL_AFTER_START_MS:
+            staged.append(self._store.start_of(STAGING_TOPIC, 0))
+        else:
+            staged.append(self._store.offset_at(STAGING_TOPIC, 0, now_ms - UNDECIDED_MS))
+        entries = self._store.entries(STAGING_TOPIC, 0, min(staged), 1)
+        offsets += [PhysicalOffset(physical_offset) for physical_offset, _, _ in entries]
+        return min(offsets, default=self._store.log_end)
+
+    def _check_new(self, query: str) -> None:
+        if not 0 < len(query) <= QUERY_LENGTH_MAX or not query.isprintable():
+            raise RequestRefusedError(
+                ResponseCode.INVALID_PARAMETER,
+                f"{query[:60]!r} cannot be the id of a query",
+                hint=f"it has up to {QUERY_LENGTH_MAX} printable characters",
+            )
+        if len(self._kept) >= QUERIES_MAX:
+            raise RequestRefusedError(
+                ResponseCode.SERVICE_NOT_AVAILABLE,
+                f"the broker knows {len(self._kept)} queries that write exactly once, the most it "
+                "can",
+                hint="write to another broker",
+            )
+
+    async def _put(self, state: QueryState) -> None:
+        draft = Draft(topic=QUERIES_TOPIC, body=msgspec.json.encode(state))
+        (receipt,) = await self._storing.put_durably([draft])
+        self._kept[state.query] = Kept(state, receipt.physical_offset)
+
+
+def _decoded(body: bytes, physical_offset: int) -> QueryState:
+    try:
+        state = msgspec.json.decode(body, type=QueryState)
+    except msgspec.MsgspecError as error:
+        raise StoreFormatError(
+            f"the state of a query at {physical_offset} cannot be read: {error}",
+            hint="run: orbitmq store verify",
+        ) from error
+    if state.version != VERSION:
+        raise StoreFormatError(
+            f"the state of query {state.query!r} is of version {state.version}; this broker knows "
+            f"version {VERSION}",
+            hint="run the version of OrbitMQ that wrote it, or a newer one",
+        )
+    return state

@@ -1,0 +1,342 @@
+"""Rows written exactly once: what is staged, decided and moved, through crashes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from orbitmq.broker.exactly_once import moving
+from orbitmq.clock import ManualClock, settle
+from orbitmq.model.names import STAGING_TOPIC
+from orbitmq.protocol.codes import ResponseCode
+from orbitmq.protocol.headers import Long
+from orbitmq.protocol.requests.staged_writes import (
+    AppointCoordinator,
+    CoordinatorReply,
+    DecideWrites,
+    Decision,
+    MoveRows,
+    Part,
+    StagedReply,
+    StageRows,
+    Standing,
+)
+from orbitmq.record.batch import BatchedMessage, encode_batch
+from orbitmq.record.properties import encode_properties
+from tests.integration.broker.conftest import Peer, Site, crash_image, running, until
+
+QUERY = "0f0e"
+WINNER, LOSER = "a" * 32, "b" * 32
+
+
+def rows(bodies: Iterable[bytes], **properties: str) -> bytes:
+    encoded = encode_properties(properties)
+    return encode_batch(BatchedMessage(0, body, encoded) for body in bodies)
+
+
+async def stage(
+    peer: Peer,
+    bodies: Iterable[bytes],
+    *,
+    write_id: str = WINNER,
+    first: int = 0,
+    topic: str = "T",
+    queue_id: int = 0,
+    **properties: str,
+) -> StagedReply:
+    reply = await peer.ask(
+        StageRows(
+            producer_group="spark",
+            topic=topic,
+            template_topic="TBW102",
+            template_queues=4,
+            queue_id=queue_id,
+            system_flag=0,
+            born_timestamp_ms=Long(1_600_000_000_000),
+            flag=0,
+            batch=True,
+            write_id=write_id,
+            first_sequence=Long(first),
+        ),
+        rows(bodies, **properties),
+    )
+    assert reply.code == 0, reply.remark
+    return StagedReply.decode(reply.fields)
+
+
+async def appoint(peer: Peer, candidate: str | None = "broker-a", query: str = QUERY) -> str | None:
+    reply = await peer.ask(AppointCoordinator(query=query, candidate=candidate))
+    assert reply.code == 0, reply.remark
+    return CoordinatorReply.decode(reply.fields).coordinator
+
+
+async def decide(
+    peer: Peer, batch: int, writes: dict[str, int], *, end: int, start: int = 0
+) -> Standing:
+    part = Part(writes=writes, start=start, end=end)
+    decision = Decision(query=QUERY, batch=batch, parts={"broker-a": part})
+    reply = await peer.ask(DecideWrites(wait_ms=20_000), msgspec.json.encode(decision))
+    assert reply.code == 0, reply.remark
+    return msgspec.json.decode(reply.body, type=Standing)
+
+
+async def bodies_of(peer: Peer, *, topic: str = "T", queues: int = 2) -> Counter[bytes]:
+    found: Counter[bytes] = Counter()
+    for queue_id in range(queues):
+        offset = 0
+        while messages := await peer.read(topic, offset, queue_id=queue_id):
+            found.update(message.body for message in messages)
+            offset += len(messages)
+    return found
+
+
+def once(count: int) -> Counter[bytes]:
+    return Counter(b"%d" % number for number in range(count))
+
+
+@pytest.fixture
+async def topic(peer: Peer) -> str:
+    await peer.make_topic("T")
+    return "T"
+
+
+@pytest.mark.usefixtures("topic")
+async def test_rows_are_seen_once_they_are_decided_on(site: Site, peer: Peer) -> None:
+    await appoint(peer)
+    await stage(peer, [b"0", b"1"], KEYS="k")
+    await stage(peer, [b"2"], first=2, queue_id=1)
+    assert await bodies_of(peer) == {}
+
+    standing = await decide(peer, 0, {WINNER: 3}, end=3)
+
+    assert standing.complete
+    assert await bodies_of(peer) == once(3)
+    (first, *_) = await peer.read("T")
+    assert first.properties["KEYS"] == "k"
+    assert first.properties["ORBIT_ROW"] == f"{WINNER}/0"
+    assert "ORBIT_TO" not in first.properties
+    assert first.born_ms == 1_600_000_000_000
+    assert site.broker.store.end_of(STAGING_TOPIC, 0) == 3
+
+
+@pytest.mark.usefixtures("topic")
+async def test_rows_that_were_staged_twice_are_moved_once_and_in_their_order(peer: Peer) -> None:
+    await appoint(peer)
+    await stage(peer, [b"2", b"3"], first=2)
+    await stage(peer, [b"0", b"1"])
+    staged = await stage(peer, [b"2", b"3"], first=2)
+
+    await decide(peer, 0, {WINNER: 4}, end=staged.end)
+
+    assert [message.body for message in await peer.read("T")] == [b"0", b"1", b"2", b"3"]
+
+
+@pytest.mark.usefixtures("topic")
+async def test_rows_of_other_writes_stay_aside(peer: Peer) -> None:
+    await appoint(peer)
+    await stage(peer, [b"lost"], write_id=LOSER)
+    staged = await stage(peer, [b"0"])
+
+    await decide(peer, 0, {WINNER: 1}, end=staged.end)
+
+    assert await bodies_of(peer) == once(1)
+
+
+@pytest.mark.usefixtures("topic")
+async def test_the_first_decision_of_a_batch_counts_for_everybody(peer: Peer) -> None:
+    await appoint(peer)
+    staged = await stage(peer, [b"0"])
+    again = await stage(peer, [b"again"], write_id=LOSER)
+    await decide(peer, 7, {WINNER: 1}, end=staged.end)
+
+    repeated = await decide(peer, 7, {LOSER: 1}, end=again.end)
+    earlier = await decide(peer, 6, {LOSER: 1}, end=again.end)
+
+    assert repeated.complete
+    assert earlier.complete
+    assert await bodies_of(peer) == once(1)
+
+
+async def test_the_first_coordinator_that_a_broker_hears_of_stays(peer: Peer) -> None:
+    assert await appoint(peer, None) is None
+    assert await appoint(peer, "broker-b") == "broker-b"
+    assert await appoint(peer, "broker-a") == "broker-b"
+
+    decision = Decision(query=QUERY, batch=0, parts={})
+    reply = await peer.ask(DecideWrites(wait_ms=0), msgspec.json.encode(decision))
+
+    assert reply.code == ResponseCode.INVALID_PARAMETER
+    assert "'broker-b' does" in (reply.remark or "")
+
+
+async def test_rows_are_moved_for_the_coordinator_only(peer: Peer) -> None:
+    await appoint(peer, "broker-b")
+
+    reply = await peer.ask(
+        MoveRows(query=QUERY, batch=Long(0), coordinator="broker-c"),
+        msgspec.json.encode(Part(writes={}, start=0, end=0)),
+    )
+
+    assert reply.code == ResponseCode.INVALID_PARAMETER
+    assert "'broker-b', not 'broker-c'" in (reply.remark or "")
+
+
+@pytest.mark.usefixtures("topic")
+async def test_a_decision_about_rows_that_are_not_there_moves_none(peer: Peer) -> None:
+    await appoint(peer)
+    staged = await stage(peer, [b"0", b"1"])
+    part = Part(writes={WINNER: 3}, start=0, end=staged.end)
+
+    reply = await peer.ask(
+        MoveRows(query=QUERY, batch=Long(0), coordinator="broker-a"), msgspec.json.encode(part)
+    )
+
+    assert reply.code == ResponseCode.SYSTEM_ERROR
+    assert "of 3 rows" in (reply.remark or "")
+    assert "2 are there" in (reply.remark or "")
+    assert await bodies_of(peer) == {}
+
+
+@pytest.mark.usefixtures("topic")
+async def test_the_next_batch_waits_for_the_one_before(site: Site, peer: Peer) -> None:
+    await appoint(peer)
+    staged = await stage(peer, [b"0"])
+    absent = Part(writes={WINNER: 1}, start=0, end=staged.end)
+    decision = Decision(query=QUERY, batch=0, parts={"broker-a": absent, "broker-z": absent})
+    asked = await peer.ask(DecideWrites(wait_ms=0), msgspec.json.encode(decision))
+    assert not msgspec.json.decode(asked.body, type=Standing).complete
+
+    following = Decision(query=QUERY, batch=1, parts={})
+    reply = await peer.ask(DecideWrites(wait_ms=0), msgspec.json.encode(following))
+
+    assert reply.code == ResponseCode.SYSTEM_BUSY
+    assert "batch 0" in (reply.remark or "")
+    await until(lambda: site.broker.store.end_of("T", 0) == 1)
+
+
+@pytest.mark.usefixtures("topic")
+async def test_what_is_no_row_is_refused(peer: Peer) -> None:
+    with pytest.raises(AssertionError, match="write id 'short' is none"):
+        await stage(peer, [b"0"], write_id="short")
+    with pytest.raises(AssertionError, match="cannot be delayed"):
+        await stage(peer, [b"0"], DELAY="3")
+    with pytest.raises(AssertionError, match="timers"):
+        await stage(peer, [b"0"], TIMER_DELAY_MS="3")
+    for query in ("", "q" * 256, "two\nlines"):
+        with pytest.raises(AssertionError, match="cannot be the id of a query"):
+            await appoint(peer, query=query)
+
+
+class TestUnderAsyncFlush:
+    @pytest.fixture
+    def options(self) -> dict[str, str]:
+        return {"flushDiskType": "ASYNC_FLUSH", "flushIntervalCommitLog": "10000"}
+
+    @pytest.mark.usefixtures("topic")
+    async def test_what_is_staged_is_on_disk_when_it_is_answered(
+        self, site: Site, peer: Peer
+    ) -> None:
+        await stage(peer, [b"0"])
+
+        assert site.broker.store.flushed == site.broker.store.log_end
+
+
+# --- crashes ----------------------------------------------------------------------------------
+
+
+async def test_a_broker_that_dies_in_mid_move_goes_on_behind_the_last_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows_count = 20
+    monkeypatch.setattr(moving, "CHUNK", 3)
+    monkeypatch.setattr(moving, "PROGRESS_ROWS", 6)
+    # The store is copied after every few rows that are moved.
+    images: list[Path] = []
+
+    async with running(tmp_path / "first", ManualClock()) as site:
+
+        async def photographed(turns: int) -> None:
+            images.append(tmp_path / f"image-{len(images)}")
+            crash_image(site, images[-1])
+            await settle(turns)
+
+        monkeypatch.setattr(moving, "settle", photographed)
+        peer = await site.connect()
+        await peer.make_topic("T")
+        await appoint(peer)
+        await stage(peer, [b"%d" % number for number in range(0, rows_count, 2)])
+        staged = await stage(
+            peer,
+            [b"%d" % number for number in range(1, rows_count, 2)],
+            write_id=LOSER,
+            queue_id=1,
+        )
+        await decide(peer, 0, {WINNER: 10, LOSER: 10}, end=staged.end)
+        assert await bodies_of(peer) == once(rows_count)
+    monkeypatch.setattr(moving, "settle", settle)
+
+    assert len(images) >= rows_count // 3
+    for image in images:
+        async with running(image, ManualClock()) as site:
+            peer = await site.connect()
+            standing = await decide(peer, 0, {"c" * 32: 1}, end=staged.end)
+            assert standing.complete
+            assert await bodies_of(peer) == once(rows_count)
+
+
+@pytest.mark.usefixtures("topic")
+async def test_a_decision_is_completed_after_a_restart_without_being_asked(
+    site: Site, peer: Peer, tmp_path: Path
+) -> None:
+    await appoint(peer)
+    staged = await stage(peer, [b"0"])
+    part = Part(writes={WINNER: 1}, start=0, end=staged.end)
+    # The decision is stored, and its own broker does not know of its part yet.
+    await site.broker._deciding._states.change(
+        QUERY,
+        lambda state: msgspec.structs.replace(state, decided=0, decision={"broker-a": part}),  # type: ignore[type-var]
+    )
+    crash_image(site, tmp_path / "image")
+
+    async with running(tmp_path / "image", ManualClock()) as after:
+        await until(lambda: after.broker.store.end_of("T", 0) == 1)
+
+
+# --- keeping and deleting -----------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("topic")
+async def test_rows_are_kept_for_a_day_and_states_for_good(site: Site, peer: Peer) -> None:
+    store, states = site.broker.store, site.broker._query_states
+    staged_at = store.log_end
+    await stage(peer, [b"0"])
+    await appoint(peer)
+    kept = states.find(QUERY)
+    assert kept is not None
+    assert states.needed_from() == staged_at
+
+    site.clock.set_by(25 * 3_600_000)
+
+    assert states.needed_from() == kept.physical_offset
+
+
+@pytest.mark.usefixtures("topic")
+async def test_a_state_moves_on_with_the_log(site: Site, peer: Peer) -> None:
+    store, states = site.broker.store, site.broker._query_states
+    await appoint(peer)
+    first = states.find(QUERY)
+    assert first is not None
+    while store.newest_file_start == 0:
+        await peer.send("T", bytes(1 << 20))
+
+    await states.carry_forward()
+
+    carried = states.find(QUERY)
+    assert carried is not None
+    assert carried.state == first.state
+    assert carried.physical_offset >= store.newest_file_start
+    assert states.needed_from() >= store.newest_file_start

@@ -1,0 +1,109 @@
+"""The staged writer against a cluster of two brokers, of which one dies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
+
+import pytest
+
+from orbitmq.client.aio import PullConsumer
+from orbitmq.client.aio.staged_writer import StagedWriter, new_write_id
+from orbitmq.embedded import Cluster
+from orbitmq.errors import CommitError
+from orbitmq.model.queues import MessageQueue
+from orbitmq.protocol.requests.staged_writes import Decision, Part
+from orbitmq.record.batch import BatchedMessage, encode_batch
+
+BROKERS = ("broker-a", "broker-b")
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Cluster]:
+    async with Cluster(brokers=2, in_memory=True) as cluster:
+        await asyncio.to_thread(cluster.create_topic, "orders", queues=2)
+        yield cluster
+
+
+@pytest.fixture
+async def writer(cluster: Cluster) -> AsyncIterator[StagedWriter]:
+    async with StagedWriter(namesrv=cluster.namesrv) as writer:
+        yield writer
+
+
+def packed(bodies: Iterable[bytes]) -> bytes:
+    return encode_batch(BatchedMessage(0, body, b"") for body in bodies)
+
+
+async def staged_at_both(writer: StagedWriter, batch: int, rows: int) -> Decision:
+    """Stage rows of one write, half of them at each broker."""
+    write_id = new_write_id()
+    parts: dict[str, Part] = {}
+    for index, name in enumerate(BROKERS):
+        numbers = range(index, rows, 2)
+        reply = await writer.stage(
+            MessageQueue(topic="orders", broker_name=name, queue_id=1),
+            packed(b"%d/%d" % (batch, number) for number in numbers),
+            write_id=write_id,
+            first_sequence=index * rows,
+        )
+        parts[name] = Part(writes={write_id: len(numbers)}, start=reply.start, end=reply.end)
+    return Decision(query="q", batch=batch, parts=parts)
+
+
+async def bodies(cluster: Cluster) -> Counter[bytes]:
+    found: Counter[bytes] = Counter()
+    async with PullConsumer("auditors", namesrv=cluster.namesrv) as consumer:
+        for queue in await consumer.queues("orders"):
+            offset = 0
+            while messages := (await consumer.pull(queue, "*", offset)).messages:
+                found.update(message.body for message in messages)
+                offset += len(messages)
+    return found
+
+
+def once(batches: int, rows: int) -> Counter[bytes]:
+    return Counter(b"%d/%d" % (batch, number) for batch in range(batches) for number in range(rows))
+
+
+async def test_batches_are_seen_once_at_every_broker(
+    cluster: Cluster, writer: StagedWriter
+) -> None:
+    for batch in range(3):
+        decision = await staged_at_both(writer, batch, 10)
+        standing = await writer.commit(decision)
+        assert standing.complete
+        assert standing.decision == decision
+
+    assert await bodies(cluster) == once(3, 10)
+
+
+async def test_of_two_drivers_that_commit_at_once_one_counts_for_both(
+    cluster: Cluster, writer: StagedWriter
+) -> None:
+    decisions = [await staged_at_both(writer, 0, 10) for _ in range(2)]
+
+    standings = await asyncio.gather(*(writer.commit(decision) for decision in decisions))
+
+    assert all(standing.complete for standing in standings)
+    assert await bodies(cluster) == once(1, 10)
+
+
+@pytest.mark.parametrize("victim", BROKERS)
+async def test_a_batch_whose_broker_dies_is_completed_when_it_is_back(
+    cluster: Cluster, writer: StagedWriter, victim: str
+) -> None:
+    await writer.commit(await staged_at_both(writer, 0, 10))
+    decision = await staged_at_both(writer, 1, 10)
+    await asyncio.to_thread(cluster.faults.kill_broker, victim)
+
+    with pytest.raises(CommitError, match="batch 1 of query 'q'"):
+        await writer.commit(decision, timeout_ms=1_500)
+    await asyncio.to_thread(cluster.faults.restart_broker, victim)
+    # The driver was killed, too: the batch is written again, and committed.
+    replayed = await staged_at_both(writer, 1, 10)
+    standing = await writer.commit(replayed, timeout_ms=30_000)
+
+    assert standing.complete
+    assert await bodies(cluster) == once(2, 10)
