@@ -1,1 +1,1 @@
-"""Rows that Spark writes exactly once: staged, decided on, moved (docs/decisions/0004)."""
+"""Rows that are written exactly once: staged, decided on, moved."""

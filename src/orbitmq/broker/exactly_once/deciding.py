@@ -1,4 +1,4 @@
-"""Deciding: the coordinator keeps one decision per batch, and sees to it until it is complete.
+"""Deciding: the coordinator keeps one decision per batch, and completes it.
 
 The first decision that arrives for a batch counts, for everybody who asks later too. It is told to
 every broker that has rows of it, again and again, through restarts of both, until all confirmed.

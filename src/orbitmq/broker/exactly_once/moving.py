@@ -1,4 +1,4 @@
-"""Moving: brings the staged rows of a decision to their queues, each of them once.
+"""Moving: brings the staged rows of a decision to their queues, each once.
 
 A part is moved in the order of its writes and their sequences. How far it has come is stored with
 the state of the query every so many rows; what lies behind that record in the log is looked for in

@@ -1,4 +1,4 @@
-"""What a broker knows of the queries that write through it: a record in the log per change.
+"""What a broker knows of the queries that write: a record per change.
 
 Record: topic `rmq_sys_orbitmq_queries`, queue 0; the body is a `QueryState` as JSON. The newest
 record of a query counts. Those that lie behind the newest file of the log are stored anew, so that

@@ -1,4 +1,4 @@
-"""A staged row: the row's own record, with where it is to go and its name behind its properties.
+"""A staged row: the row's own record, with its target and its name added.
 
 Properties of a staged row end with
 

@@ -1,4 +1,4 @@
-"""The staged writer: rows that count once their batch is decided, and then once only.
+"""The staged writer: rows that count once their batch is decided.
 
     async with StagedWriter(namesrv="127.0.0.1:9876") as writer:
         staged = await writer.stage(queue, packed_rows, write_id=new_write_id(), first_sequence=0)
