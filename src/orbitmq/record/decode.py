@@ -92,7 +92,8 @@ class StoredMessage:
     @cached_property
     def body(self) -> bytes:
         """The body as its producer wrote it."""
-        if self.system_flag & COMPRESSED:
+        # Compat: as in Java, an empty body is never unpacked, whatever the flag says.
+        if self.system_flag & COMPRESSED and self.stored_body:
             return decompress(self.stored_body, self.system_flag)
         return self.stored_body
 

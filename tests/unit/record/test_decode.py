@@ -90,6 +90,12 @@ def test_a_compressed_body_is_unpacked_when_it_is_asked_for(kind: Compression) -
     assert message.body == b"body " * 1000
 
 
+def test_an_empty_body_is_never_unpacked() -> None:
+    empty = replace(KNOWN, body=b"", system_flag=SystemFlag.COMPRESSED)
+
+    assert decode_record(empty.encode()).body == b""
+
+
 def test_a_topic_that_is_no_utf_8_is_replaced_as_java_does() -> None:
     assert decode_record(replace(KNOWN, topic=b"a\xffb").encode()).topic == "a\ufffdb"
 

@@ -107,7 +107,9 @@ class ReceivedMessage:
             head = self._head or self._read_head()
             start = self._body_at(head)
             stored = self._buffer[start : start + head[12]]
-            self._body = decompress(stored, head[5]) if head[5] & COMPRESSED else stored
+            # Compat: as in Java, an empty body is never unpacked, whatever the flag says.
+            is_packed = head[5] & COMPRESSED and stored
+            self._body = decompress(stored, head[5]) if is_packed else stored
         return self._body
 
     @property

@@ -104,6 +104,10 @@ def test_a_compressed_body_is_unpacked(kind: Compression) -> None:
     assert message.tags == "paid"
 
 
+def test_an_empty_body_is_never_unpacked() -> None:
+    assert _one(replace(ORDER, body=b"", system_flag=COMPRESSED)).body == b""
+
+
 def test_a_message_that_is_tried_again_shows_the_topic_it_was_sent_to() -> None:
     again = replace(
         ORDER,
