@@ -32,6 +32,7 @@
     ├── MessageNotFoundError      no message by that id, or at that place
     ├── MessageError              a message that cannot be stored or sent as it is
     │   └── MessageTypeError          a part of it has a type it cannot have; a TypeError too
+    ├── BatchTooLargeError        rows that one Arrow batch cannot hold
     ├── ConsumeResultError        a result that no listener of this kind can give
     ├── LocalOffsetsError         a file of offsets kept on this machine that cannot be read
     ├── StreamOffsetsError        offsets in the checkpoint of a Spark query that cannot be read
@@ -293,6 +294,16 @@ class MessageTypeError(MessageError, TypeError):
     def __init__(self, part: str, value: object, *, takes: str, hint: str = "") -> None:
         super().__init__(
             f"{part} cannot be of type {type(value).__name__}; it takes {takes}", hint=hint
+        )
+
+
+class BatchTooLargeError(OrbitError):
+    """Rows that one Arrow batch cannot hold."""
+
+    def __init__(self, rows: int, *, bytes_max: int) -> None:
+        super().__init__(
+            f"{rows} rows take more than the {bytes_max} bytes that one batch can hold",
+            hint="decode fewer records at a time",
         )
 
 

@@ -1,0 +1,61 @@
+"""Odd records, read one by one, and the errors for what cannot be read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orbitmq.errors import ProtocolError
+from orbitmq.spark.odd_records import odd_rows, unreadable
+from orbitmq.spark.schema import Projection, default_projection
+from tests.unit.record.sample_records import KNOWN, KNOWN_BYTES, Sample
+from tests.unit.spark.plain_rows import BROKER, joined, plain_row, row_samples, rows_of
+
+TEXT = default_projection()
+MAP = default_projection(properties="map")
+
+
+@pytest.mark.parametrize("projection", [TEXT, MAP], ids=["text", "map"])
+@settings(max_examples=50)  # for each projection
+@given(samples=st.lists(row_samples(), min_size=1, max_size=8))
+def test_rows_equal_what_the_client_reads(projection: Projection, samples: list[Sample]) -> None:
+    records = [sample.encode() for sample in samples]
+    buffer, positions = joined(records)
+
+    batch = odd_rows(memoryview(buffer), positions.tolist(), BROKER, projection, check_bodies=True)
+
+    batch.validate(full=True)
+    assert batch.schema == projection.arrow_schema
+    assert rows_of(batch) == [plain_row(record, projection) for record in records]
+
+
+def test_a_bad_checksum_is_found_only_when_it_is_looked_for() -> None:
+    damaged = bytearray(KNOWN_BYTES)
+    damaged[88] ^= 1
+
+    unchecked = odd_rows(memoryview(damaged), [0], BROKER, TEXT, check_bodies=False)
+    with pytest.raises(ProtocolError, match="its body does not fit: checksum is"):
+        odd_rows(memoryview(damaged), [0], BROKER, TEXT, check_bodies=True)
+
+    assert unchecked.num_rows == 1
+
+
+def test_a_kind_of_compression_that_nobody_knows_is_named() -> None:
+    unknown = replace(KNOWN, system_flag=0x401).encode()
+
+    with pytest.raises(ProtocolError) as error:
+        odd_rows(memoryview(unknown), [0], BROKER, TEXT, check_bodies=False)
+
+    assert str(error.value) == (
+        "a record of broker 'broker-a', queue 1, offset 7, physical offset 1000, cannot be read: "
+        "compression 0x400 is unknown (start behind it to read what follows)"
+    )
+
+
+def test_a_record_of_which_little_is_there_is_named_by_its_broker() -> None:
+    error = unreadable(memoryview(KNOWN_BYTES[:20]), 0, BROKER, "it is short")
+
+    assert str(error).startswith("a record of broker 'broker-a' cannot be read: it is short")
