@@ -10,8 +10,10 @@ moved by any thread, and shared by the loops of several.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
 import itertools
+import threading
 import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, Protocol
@@ -130,17 +132,19 @@ class ManualClock:
 # shortest time limit of a call, so that moving the clock alone lets no call fail.
 _STEP_MS: Final = 500.0
 _STEP_PAUSE_SECONDS: Final = 0.002
+# How long a step waits at most for an event loop that is busy.
+_TURN_SECONDS_MAX: Final = 1.0
 
 
 class _ForwardTimer:
     """A timer of a `ForwardClock`."""
 
-    __slots__ = ("_action", "_clock", "_handle", "_loop", "due_ms")
+    __slots__ = ("_action", "_clock", "_handle", "due_ms", "loop")
 
     def __init__(self, clock: ForwardClock, due_ms: float, action: Callable[[], None]) -> None:
         self._clock = clock
         self._action = action
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._handle: asyncio.TimerHandle | None = None
         self.due_ms = due_ms
 
@@ -149,7 +153,7 @@ class _ForwardTimer:
         if self._handle is not None:
             self._handle.cancel()
         delay_ms = max(0.0, self.due_ms - self._clock.monotonic_ms())
-        self._handle = self._loop.call_later(delay_ms / 1000, self.fire)
+        self._handle = self.loop.call_later(delay_ms / 1000, self.fire)
 
     def fire(self) -> None:
         """Do what it was set for, once."""
@@ -166,7 +170,7 @@ class _ForwardTimer:
     def on_its_loop(self, action: Callable[[], None]) -> None:
         """Run something on the loop that the timer belongs to; nothing, if that has ended."""
         try:
-            self._loop.call_soon_threadsafe(action)
+            self.loop.call_soon_threadsafe(action)
         except RuntimeError:
             self._clock.forget(self)
 
@@ -205,9 +209,10 @@ class ForwardClock:
         return True
 
     def advance(self, delay_ms: float) -> None:
-        """Let time pass quickly: in small steps, with a moment for peers to talk in each.
+        """Let time pass quickly: in small steps, in each of which every loop has a turn.
 
-        An hour takes about 15 seconds. Blocks, so it is never called on an event loop.
+        An hour takes about 15 seconds. Blocks, so it is best not called on an event loop: what
+        runs on that one stands still meanwhile.
         """
         left_ms = delay_ms
         while left_ms > 0:
@@ -218,8 +223,24 @@ class ForwardClock:
                 if timer.due_ms <= self.monotonic_ms():
                     timer.on_its_loop(timer.fire)
             time.sleep(_STEP_PAUSE_SECONDS)
+            # On a machine that is busy, the pause alone would let calls run out of time.
+            _give_turns({timer.loop for timer in tuple(self._timers)})
         for timer in tuple(self._timers):
             timer.on_its_loop(timer.aim)
+
+
+def _give_turns(loops: set[asyncio.AbstractEventLoop]) -> None:
+    """Return once each loop but that of this thread has had a turn."""
+    with contextlib.suppress(RuntimeError):
+        loops.discard(asyncio.get_running_loop())
+    turns = []
+    for loop in loops:
+        turn = threading.Event()
+        with contextlib.suppress(RuntimeError):  # it has ended
+            loop.call_soon_threadsafe(turn.set)
+            turns.append(turn)
+    for turn in turns:
+        turn.wait(_TURN_SECONDS_MAX)
 
 
 async def _slept(clock: Clock, delay_ms: float) -> None:

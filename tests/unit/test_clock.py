@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 
@@ -223,3 +224,37 @@ async def test_moving_a_forward_clock_passes_over_timers_of_a_loop_that_ended() 
     await asyncio.to_thread(clock.advance, 2000)
 
     assert fired == []
+
+
+async def test_a_busy_loop_has_a_turn_in_every_step_of_a_forward_clock() -> None:
+    clock = ForwardClock()
+    clock.call_later(3_600_000, lambda: None)
+    loop = asyncio.get_running_loop()
+    moved = threading.Event()
+    turns = 0
+
+    def turn() -> None:
+        nonlocal turns
+        turns += 1
+        if not moved.wait(0.005):  # nothing else gets done for so long
+            loop.call_soon(turn)
+
+    def move() -> None:
+        clock.advance(30_000)
+        moved.set()
+
+    loop.call_soon(turn)
+    await asyncio.to_thread(move)
+
+    assert turns >= 60
+
+
+async def test_a_forward_clock_can_be_moved_on_a_loop_that_waits_for_it() -> None:
+    clock = ForwardClock()
+    fired = asyncio.Event()
+    clock.call_later(60_000, fired.set)
+
+    clock.advance(60_000)
+
+    async with asyncio.timeout(10):
+        await fired.wait()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -212,7 +213,7 @@ class Broker:
 
     async def _start(self) -> None:
         config = self._config()
-        self.store = await off_loop(self._open_store)
+        self.store = await self._opened_store()
         self._opened.push_async_callback(off_loop, self.store.close)
         for table in (
             self.topics,
@@ -281,6 +282,15 @@ class Broker:
         self._long_polls.close()
 
     # --- putting it together ------------------------------------------------------------------
+
+    async def _opened_store(self) -> MessageStore:
+        opening = asyncio.ensure_future(off_loop(self._open_store))
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            # The thread goes on regardless, and would leave the store open for nobody.
+            await off_loop((await opening).close)
+            raise
 
     def _open_store(self) -> MessageStore:
         return MessageStore(

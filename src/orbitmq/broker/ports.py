@@ -14,8 +14,10 @@ from orbitmq.transport.own_machine import is_free
 FAST_LANE: Final = -2
 REPLICATION: Final = 1
 _TRIES: Final = 200
+# Below those that systems give to outgoing connections: a broker that is started again on its port
+# would find it taken by one of them.
 _LOWEST: Final = 1024
-_HIGHEST: Final = 65535
+_HIGHEST: Final = 32767
 
 
 def find_port(bind_address: str) -> int:

@@ -5,6 +5,7 @@
         ...  # any client, with mq.namesrv as its name server
 
 Threads: the servers run on one event loop in a thread of their own; call from any other thread.
+Fork: a cluster stays in the process that started it; a child leaves it alone.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ import asyncio
 import contextlib
 import shutil
 import tempfile
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Self
 
+from orbitmq.client.sync.background_loop import BackgroundLoop
 from orbitmq.clock import ForwardClock
 from orbitmq.embedded.faults import Faults
 from orbitmq.embedded.local_broker import LocalBroker, find_broker
-from orbitmq.embedded.loop_thread import LoopThread
 from orbitmq.embedded.relay import Relay
 from orbitmq.errors import SettingsError, StateError
 from orbitmq.nameserver.app import NameServer, load_settings
@@ -73,12 +75,17 @@ class Cluster:
         self._in_memory = in_memory
         self._network_faults = network_faults
         self._options = {**_SMALL_FILES, **(options or {})}
-        self._thread = LoopThread("embedded cluster")
+        self._loop = BackgroundLoop("orbitmq-cluster", owner="cluster")
+        # One thread starts or stops it at a time; a start that fails stops it.
+        self._guard = threading.RLock()
+        # On the loop too: a start that was interrupted ends before the stop begins.
+        self._changing = asyncio.Lock()
         self._opened = contextlib.AsyncExitStack()
         self._folder: Path | None = None
+        self._is_started = self._is_stopped = False
         self._name_server: NameServer | None = None
         self._brokers: dict[str, LocalBroker] = {}
-        self.faults = Faults(self._brokers, self._thread, seed=seed)
+        self.faults = Faults(self._brokers, self._loop, seed=seed)
 
     # --- starting and stopping ------------------------------------------------------------------
 
@@ -90,7 +97,12 @@ class Cluster:
         self.stop()
 
     async def __aenter__(self) -> Self:
-        await asyncio.to_thread(self.start)
+        try:
+            await asyncio.to_thread(self.start)
+        except asyncio.CancelledError:
+            # The thread goes on regardless: what it starts is stopped.
+            await asyncio.to_thread(self.stop)
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -98,26 +110,48 @@ class Cluster:
 
     def start(self) -> None:
         """Start everything; returns once clients can be served."""
-        if self._folder is not None:
-            raise StateError("the cluster was started before", hint="make a new one")
-        self._folder = self._make_folder()
-        self._thread.start()
-        try:
-            self._thread.run(self._start(self._folder))
-        except BaseException:
-            self.stop()
-            raise
+        with self._guard:
+            if self._is_started:
+                raise StateError("the cluster was started before", hint="make a new one")
+            self._loop.start()
+            self._is_started = True
+            # Whoever never stops it leaves nothing behind all the same.
+            self._loop.stop_at_exit(self._stop_at_exit)
+            try:
+                self._folder = self._make_folder()
+                self._loop.call(self._start_servers(self._folder))
+            except BaseException:
+                self.stop()
+                raise
 
     def stop(self) -> None:
         """Stop everything and leave nothing behind but a directory that was given."""
-        if self._folder is None:
+        if self._loop.left_behind:
             return
+        with self._guard:
+            if not self._is_started or self._is_stopped:
+                return
+            self._is_stopped = True
+            try:
+                self._loop.call(self._stop_servers())
+            finally:
+                # Threads of servers whose start was interrupted may write until then.
+                self._loop.end()
+                self._remove_folder()
+
+    async def _start_servers(self, folder: Path) -> None:
+        async with self._changing:
+            await self._start(folder)
+
+    async def _stop_servers(self) -> None:
+        async with self._changing:
+            await self._opened.aclose()
+
+    async def _stop_at_exit(self) -> None:
         try:
-            self._thread.run(self._opened.aclose())
+            await self._stop_servers()
         finally:
-            self._thread.stop()
-            if self._directory is None:
-                shutil.rmtree(self._folder, ignore_errors=True)
+            self._remove_folder()
 
     async def _start(self, folder: Path) -> None:
         self._name_server = NameServer(
@@ -167,13 +201,17 @@ class Cluster:
         parent = _SHARED_MEMORY if self._in_memory and _SHARED_MEMORY.is_dir() else None
         return Path(tempfile.mkdtemp(prefix="orbitmq-", dir=parent))
 
+    def _remove_folder(self) -> None:
+        if self._directory is None and self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
     # --- what it is for -------------------------------------------------------------------------
 
     @property
     def namesrv(self) -> str:
         """The address of the name server, as clients take it."""
         if self._name_server is None:
-            raise StateError("the cluster is not started", hint="use it in a `with` statement")
+            raise StateError("the cluster is not started", hint="use it in a with block")
         return format_address((HOST, self._name_server.port))
 
     @property
@@ -183,11 +221,13 @@ class Cluster:
 
     def create_topic(self, name: str, *, queues: int = 4, attributes: str = "") -> None:
         """Make a topic, with so many queues on each broker that runs."""
-        for broker in self._brokers.values():
-            if broker.is_running:
-                self._thread.run(
-                    broker.create_topic(self._rpc, name, queues=queues, attributes=attributes)
-                )
+
+        async def create() -> None:
+            for broker in self._brokers.values():
+                if broker.is_running:
+                    await broker.create_topic(self._rpc, name, queues=queues, attributes=attributes)
+
+        self._loop.call(create())
 
     def ensure_topic(self, name: str, *, queues: int = 1) -> None:
         """Make a topic unless there is one of that name."""
@@ -196,14 +236,20 @@ class Cluster:
             assert self._name_server is not None
             return name in self._name_server.routes.topics()
 
-        if not self._thread.run(is_known()):
+        if not self._loop.call(is_known()):
             self.create_topic(name, queues=queues)
 
     def message_count(self, topic: str) -> int:
         """How many messages of a topic consumers can see, on all brokers that run."""
-        return sum(
-            broker.message_count(topic) for broker in self._brokers.values() if broker.is_running
-        )
+
+        async def count() -> int:
+            return sum(
+                broker.message_count(topic)
+                for broker in self._brokers.values()
+                if broker.is_running
+            )
+
+        return self._loop.call(count())
 
     def advance(self, *, seconds: float) -> None:
         """Let time pass quickly for the servers, and for clients that were given `clock`."""
@@ -212,8 +258,3 @@ class Cluster:
     def broker(self, name: str | None = None) -> LocalBroker:
         """Find a broker by name; without one, the first."""
         return find_broker(self._brokers, name or self._names[0])
-
-    @property
-    def loop_thread(self) -> LoopThread:
-        """The thread that the servers run in."""
-        return self._thread

@@ -11,8 +11,8 @@ from orbitmq.errors import StateError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from orbitmq.client.sync.background_loop import BackgroundLoop
     from orbitmq.embedded.local_broker import LocalBroker
-    from orbitmq.embedded.loop_thread import LoopThread
     from orbitmq.embedded.relay import Relay
 
 
@@ -20,22 +20,22 @@ class Faults:
     """What can be made to go wrong; a broker that is not named is drawn by the seed."""
 
     def __init__(
-        self, brokers: Mapping[str, LocalBroker], thread: LoopThread, *, seed: int
+        self, brokers: Mapping[str, LocalBroker], loop: BackgroundLoop, *, seed: int
     ) -> None:
         self._brokers = brokers
-        self._thread = thread
+        self._loop = loop
         self.chance = random.Random(seed)  # noqa: S311  # the same faults for the same seed
 
     def kill_broker(self, name: str | None = None) -> str:
         """End a broker as if its process were killed; returns its name."""
         broker = self._drawn(name)
-        self._thread.run(broker.kill())
+        self._loop.call(broker.kill())
         return broker.name
 
     def stop_broker(self, name: str | None = None) -> str:
         """End a broker in good order; returns its name."""
         broker = self._drawn(name)
-        self._thread.run(broker.stop())
+        self._loop.call(broker.stop())
         return broker.name
 
     def restart_broker(self, name: str) -> None:
@@ -46,7 +46,7 @@ class Faults:
             await broker.stop()
             await broker.start()
 
-        self._thread.run(restart())
+        self._loop.call(restart())
 
     def fail_disk(self, name: str | None = None) -> str:
         """Let a broker find that its disk failed; it takes nothing until it is restarted."""
@@ -55,7 +55,7 @@ class Faults:
         async def fail() -> None:
             broker.fail_disk()
 
-        self._thread.run(fail())
+        self._loop.call(fail())
         return broker.name
 
     def drop_connections(self, name: str | None = None, *, share: float = 1.0) -> int:
@@ -65,7 +65,7 @@ class Faults:
         async def drop() -> int:
             return relay.drop(share)
 
-        return self._thread.run(drop())
+        return self._loop.call(drop())
 
     def refuse_connections(self, name: str, *, refuse: bool = True) -> None:
         """Take no new connections to a broker, or take them again."""
@@ -81,7 +81,7 @@ class Faults:
             return find_broker(self._brokers, name)
         running = [broker for broker in self._brokers.values() if broker.is_running]
         if not running:
-            raise StateError("no broker runs", hint="restart one first")
+            raise StateError("no broker runs", hint="start the cluster, or restart a broker")
         return self.chance.choice(running)
 
     def _relay(self, broker: LocalBroker) -> Relay:

@@ -6,6 +6,7 @@ Crash: a kill keeps the files as they are at that moment, as the end of a proces
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from orbitmq.broker.app import Broker, load_settings
@@ -88,10 +89,12 @@ class LocalBroker:
         """End as a broker whose process is killed."""
         broker = self._broker
         self._running = None
-        await broker.cut()
         image = self._folder.with_name(f"{self.name}.killed")
-        await off_loop(lambda: shutil.copytree(self._folder, image))
-        await broker.stop()
+        try:
+            await broker.cut()
+            await off_loop(lambda: shutil.copytree(self._folder, image, copy_function=_copy))
+        finally:
+            await broker.stop()
         await off_loop(lambda: shutil.rmtree(self._folder))
         image.rename(self._folder)
 
@@ -122,8 +125,16 @@ class LocalBroker:
         )
 
 
+def _copy(source: str, target: str) -> None:
+    # The broker still runs, and may put a file in the place of another meanwhile.
+    with suppress(FileNotFoundError):
+        shutil.copy2(source, target)
+
+
 def find_broker(brokers: Mapping[str, LocalBroker], name: str) -> LocalBroker:
     """Find a broker by its name."""
+    if not brokers:
+        raise StateError("the cluster is not started", hint="use it in a with block")
     if name not in brokers:
         raise SettingsError(f"there is no broker {name!r}", hint=f"there are {', '.join(brokers)}")
     return brokers[name]

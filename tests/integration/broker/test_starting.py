@@ -14,7 +14,7 @@ import pytest
 
 from orbitmq.broker.app import DEFAULT_PORT, load_settings
 from orbitmq.broker.ports import find_port
-from orbitmq.clock import ManualClock
+from orbitmq.clock import ManualClock, settle
 from orbitmq.errors import OrbitError, SettingsError
 from orbitmq.model.topics import TopicConfig
 from orbitmq.model.versions import DataVersion
@@ -248,3 +248,16 @@ async def test_everything_acknowledged_survives_a_kill(tmp_path: Path) -> None:
             assert [int(message.body) for message in found] == list(range(queue_id, 20, 2))
         offset = await peer.ask(GetCommittedOffset(consumer_group="g", topic="T", queue_id=0))
         assert offset.fields["offset"] == "7"
+
+
+async def test_a_start_that_is_given_up_closes_the_store(tmp_path: Path) -> None:
+    clock = ManualClock()
+    starting = asyncio.create_task(make_broker(tmp_path, clock).start())
+    await settle(3)  # a thread is at work on the store
+
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+
+    async with running(tmp_path, clock):
+        pass  # nobody holds its lock

@@ -23,3 +23,9 @@ def test_a_machine_without_free_ports_is_told_of(monkeypatch: pytest.MonkeyPatch
 
     with pytest.raises(SettingsError, match=r"set listenPort"):
         ports.find_port("127.0.0.1")
+
+
+def test_no_port_is_found_that_outgoing_connections_get() -> None:
+    found = {ports.find_port("127.0.0.1") for _ in range(20)}
+
+    assert all(1024 <= port < 32768 for port in found)

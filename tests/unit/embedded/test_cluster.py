@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 import threading
 from pathlib import Path
 
 import psutil
 import pytest
 
+from orbitmq.client import LitePullConsumer, Message, Producer, aio
+from orbitmq.clock import SystemClock, settle
 from orbitmq.embedded import Cluster
 from orbitmq.errors import SettingsError, StateError
+from tests.unit.client.scripts import run_script
+
+# Moments that others get to do what is due.
+TRIES = 60
 
 
 def test_a_cluster_leaves_nothing_behind() -> None:
@@ -43,9 +51,149 @@ def test_twenty_clusters_one_after_the_other_leave_nothing_behind() -> None:
     assert process.num_fds() <= files
 
 
+def test_clusters_run_side_by_side_and_know_nothing_of_each_other() -> None:
+    with Cluster() as first, Cluster() as second:
+        with Producer("tests", namesrv=second.namesrv) as producer:
+            producer.send(Message("orders", "only there"))
+
+        assert second.message_count("orders") == 1
+        assert first.message_count("orders") == 0
+
+
+def test_a_cluster_is_up_in_less_than_a_second() -> None:
+    took = []
+
+    for _ in range(3):
+        begun_ms = SystemClock().monotonic_ms()
+        with Cluster():
+            took.append(SystemClock().monotonic_ms() - begun_ms)
+
+    # The best of three: others may be at work on the machine.
+    assert min(took) < 1000
+
+
 async def test_a_cluster_is_used_from_a_loop_as_well() -> None:
     async with Cluster() as cluster:
         assert cluster.namesrv.startswith("127.0.0.1:")
+        async with aio.Producer("tests", namesrv=cluster.namesrv) as producer:
+            await producer.send(Message("orders", "one"))
+        assert cluster.message_count("orders") == 1
+
+
+async def test_whoever_gives_up_starting_it_leaves_nothing_behind() -> None:
+    threads = threading.active_count()
+    cluster = Cluster()
+
+    entering = asyncio.create_task(cluster.__aenter__())
+    await settle()
+    entering.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await entering
+
+    assert cluster._folder is None or not cluster._folder.exists()
+    # The threads that it was started and stopped in belong to this test's loop.
+    own = [thread for thread in threading.enumerate() if not thread.name.startswith("asyncio_")]
+    assert len(own) == threads
+
+
+def test_delays_and_rebalancing_follow_the_clock() -> None:
+    with (
+        Cluster(in_memory=True) as cluster,
+        Producer("tests", namesrv=cluster.namesrv) as producer,
+        LitePullConsumer("tests", namesrv=cluster.namesrv, clock=cluster.clock) as consumer,
+    ):
+        cluster.create_topic("orders", queues=1)
+        consumer.subscribe("orders")
+        producer.send(Message("orders", "in ten minutes", delay_level=14))
+        assert cluster.message_count("orders") == 0
+        cluster.create_topic("orders", queues=2)
+
+        # A delay of ten minutes, and a look at the queues every 20 seconds.
+        cluster.advance(seconds=605)
+
+        for _ in range(TRIES):
+            if cluster.message_count("orders") and len(consumer.assignment()) == 2:
+                break
+            cluster.advance(seconds=1)
+        assert cluster.message_count("orders") == 1
+        assert len(consumer.assignment()) == 2
+
+
+def test_an_error_of_the_test_passes_and_the_cluster_ends() -> None:
+    threads = threading.active_count()
+    cluster = Cluster()
+
+    with pytest.raises(ValueError, match="of the test"), cluster:
+        raise ValueError("of the test")
+
+    assert threading.active_count() == threads
+
+
+def test_an_interrupt_ends_a_cluster_wherever_its_start_is() -> None:
+    threads = threading.active_count()
+    old = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        for delay_ms in range(1, 61, 3):
+            cluster = Cluster(in_memory=True)
+            with pytest.raises(KeyboardInterrupt):  # noqa: PT012  # it may come anywhere in it
+                signal.setitimer(signal.ITIMER_REAL, delay_ms / 1000)
+                with cluster:
+                    signal.pause()
+            assert cluster._folder is None or not cluster._folder.exists()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+
+    assert threading.active_count() == threads
+
+
+def test_a_cluster_that_nobody_stops_ends_with_the_process_after_its_clients() -> None:
+    folder = run_script(
+        """
+        from orbitmq.client import Message, Producer, PushConsumer
+        from orbitmq.embedded import Cluster
+
+        cluster = Cluster()
+        cluster.start()
+        producer = Producer("tests", namesrv=cluster.namesrv)
+        producer.start()
+        producer.send(Message("orders", "one"))
+        consumer = PushConsumer("tests", on_message=lambda _: None, namesrv=cluster.namesrv)
+        consumer.subscribe("orders")
+        consumer.start()
+        print(cluster._folder)
+        """
+    )
+
+    assert not Path(folder.strip()).exists()
+
+
+def test_a_child_process_leaves_the_cluster_to_its_parent() -> None:
+    printed = run_script(
+        """
+        import os
+        from orbitmq.client import Message, Producer
+        from orbitmq.embedded import Cluster
+        from orbitmq.errors import StateError
+
+        with Cluster() as cluster:
+            child = os.fork()
+            if not child:
+                try:
+                    cluster.create_topic("orders")
+                except StateError as error:
+                    print(error, flush=True)
+                cluster.stop()
+                with Producer("child", namesrv=cluster.namesrv) as producer:
+                    producer.send(Message("orders", "from a child"))
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+            print(cluster.message_count("orders"))
+        """
+    )
+
+    assert "this cluster was made before the process forked" in printed
+    assert printed.splitlines()[-1] == "1"
 
 
 def test_wrong_use_is_explained(tmp_path: Path) -> None:
@@ -57,11 +205,17 @@ def test_wrong_use_is_explained(tmp_path: Path) -> None:
     cluster.stop()
     with pytest.raises(StateError, match="not started"):
         cluster.namesrv  # noqa: B018  # reading it is what fails
+    with pytest.raises(StateError, match="not started"):
+        cluster.create_topic("orders")
+    with pytest.raises(StateError, match="not started"):
+        cluster.broker()
     with cluster:
         with pytest.raises(StateError, match="started before"):
             cluster.start()
         with pytest.raises(SettingsError, match="there are broker-a"):
             cluster.broker("broker-z")
+    with pytest.raises(StateError, match="the cluster is stopped"):
+        cluster.create_topic("orders")
 
 
 def test_a_cluster_that_cannot_start_leaves_nothing_behind() -> None:

@@ -64,7 +64,7 @@ def test_a_broker_is_drawn_by_the_seed_as_long_as_one_runs(cluster: Cluster) -> 
         cluster.faults.kill_broker()
     cluster.faults.restart_broker("broker-a")
     with pytest.raises(StateError, match="already running"):
-        cluster.loop_thread.run(cluster.broker("broker-a").start())
+        cluster._loop.call(cluster.broker("broker-a").start())
 
 
 def test_a_broker_whose_disk_failed_takes_nothing_until_it_is_restarted(cluster: Cluster) -> None:

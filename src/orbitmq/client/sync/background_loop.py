@@ -1,7 +1,7 @@
 """The event loop that all blocking clients of a process share, in its own thread.
 
 It starts when the first client starts and ends when the last one stops; at exit, clients that
-still run are stopped.
+still run are stopped. Clusters inside a process have loops of their own of this kind.
 
 Threads: any may call; the loop's own may not, since it would wait for itself.
 Fork: the thread does not live on in a child. A client that was started before the fork says so
@@ -17,6 +17,7 @@ import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
@@ -30,6 +31,8 @@ Stop = Callable[[], Coroutine[Any, Any, None]]
 
 # How long an interrupt may be overlooked, at most.
 _SIGNALS_SECONDS: Final = 0.5
+# How long the loop of a new thread may take to run.
+_START_SECONDS: Final = 2
 # How long clients that nobody stopped may take to stop at exit.
 _EXIT_SECONDS: Final = 10
 
@@ -90,7 +93,7 @@ class _Call(Generic[T]):
         task, self._task = self._task, None
         if task is None or task.cancelled():
             self._work.close()
-            raise StateError("the call was cancelled, since the client is being stopped")
+            raise StateError("the call was cancelled, since what it was made on is being stopped")
         return task.result()
 
 
@@ -116,12 +119,14 @@ class _LastingExecutor(ThreadPoolExecutor):
 class BackgroundLoop:
     """One event loop, and the thread it runs in."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "orbitmq-loop", *, owner: str = "client") -> None:
+        """Prepare a loop in a thread of that name; `owner` is what errors call who needs it."""
         self.users = 0
+        self._owner = owner
         # Set in a child: the thread was left behind in the parent.
         self.left_behind = False
         self._ready: Future[None] = Future()
-        self._thread = threading.Thread(target=self._run, name="orbitmq-loop", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._loop: asyncio.AbstractEventLoop
         self._ending: asyncio.Event
         self._calls: set[_Call[Any]] = set()
@@ -132,16 +137,25 @@ class BackgroundLoop:
 
     def start(self) -> None:
         """Start the thread, and return once its loop takes calls."""
-        self._thread.start()
-        self._ready.result()
+        try:
+            self._thread.start()
+            self._ready.result()
+        except BaseException:
+            # Whoever is interrupted leaves no thread behind, if it has come so far as to start.
+            with suppress(TimeoutError):
+                if self._ready.exception(_START_SECONDS) is None:
+                    self.end()
+            raise
+        _process.running.add(self)
 
     def end(self) -> None:
         """End the loop with all that still runs on it, and wait until its thread is gone."""
         self._loop.call_soon_threadsafe(self._ending.set)
         self._thread.join()
+        _process.running.discard(self)
 
     def stop_at_exit(self, stop: Stop) -> None:
-        """Have a client stopped when the process ends before somebody stops it."""
+        """Have what runs here stopped when the process ends before somebody stops it."""
         self._stops.add(stop)
 
     def is_stopped(self, stop: Stop) -> None:
@@ -149,18 +163,20 @@ class BackgroundLoop:
         self._stops.discard(stop)
 
     def stop_all(self) -> None:
-        """Stop the clients that nobody stopped."""
+        """Stop what nobody stopped."""
         if self._stops:
             try:
                 asyncio.run_coroutine_threadsafe(self._stop_all(), self._loop).result(_EXIT_SECONDS)
             except TimeoutError:
-                log.warning("clients did not stop in time at exit clients=%d", len(self._stops))
+                log.warning(
+                    "not stopped in time at exit kind=%s count=%d", self._owner, len(self._stops)
+                )
 
     async def _stop_all(self) -> None:
         stops = [stop() for stop in self._stops]
         for failure in await asyncio.gather(*stops, return_exceptions=True):
             if isinstance(failure, Exception):
-                log.error("client did not stop at exit", exc_info=failure)
+                log.error("not stopped at exit kind=%s", self._owner, exc_info=failure)
 
     def _run(self) -> None:
         try:
@@ -187,16 +203,20 @@ class BackgroundLoop:
     # --- calls ----------------------------------------------------------------------------------
 
     def check_usable(self) -> None:
-        """Raise in a process where the loop does not run."""
+        """Raise where the loop does not run: before its start, and in another process."""
+        if self._thread.ident is None:
+            raise StateError(
+                f"the {self._owner} is not started", hint="call start(), or use it in a with block"
+            )
         if self.left_behind:
-            raise made_before_fork()
+            raise made_before_fork(self._owner)
 
     def check_may_wait(self) -> None:
         """Raise in a thread that cannot wait for the loop."""
         self.check_usable()
         if threading.get_ident() == self._thread.ident:
             raise StateError(
-                "a blocking call from the event loop of the clients would wait for itself",
+                f"a blocking call from the event loop of the {self._owner} would wait for itself",
                 hint="use orbitmq.client.aio in coroutines and hooks, or a plain listener",
             )
 
@@ -258,14 +278,14 @@ class BackgroundLoop:
         try:
             self._loop.call_soon_threadsafe(action)
         except RuntimeError as error:
-            raise StateError("the client is stopped", hint="make a new one") from error
+            raise StateError(f"the {self._owner} is stopped", hint="make a new one") from error
 
 
-def made_before_fork() -> StateError:
+def made_before_fork(owner: str = "client") -> StateError:
     """What a client says that is used in a child of the process it was made in."""
     return StateError(
-        "this client was made before the process forked, and works in the parent only",
-        hint="make the client in the child process, after the fork",
+        f"this {owner} was made before the process forked, and works in the parent only",
+        hint=f"make the {owner} in the child process, after the fork",
     )
 
 
@@ -274,24 +294,27 @@ class _Process:
 
     def __init__(self) -> None:
         self.guard = threading.Lock()
+        # That of the clients, which share one.
         self.loop: BackgroundLoop | None = None
+        self.running: set[BackgroundLoop] = set()
         # Loops of the parent. Invariant: they are never collected, which would take their
         # descriptors out of the kernel's poll set, and that is the parent's too.
-        self.left_behind: list[BackgroundLoop] = []
+        self.left_behind: set[BackgroundLoop] = set()
 
     def begin_child(self) -> None:
-        """Leave the loop behind; its thread, and whoever held the lock, are not here."""
+        """Leave the loops behind; their threads, and whoever held the lock, are not here."""
         self.guard = threading.Lock()
-        if self.loop is not None:
-            self.loop.left_behind = True
-            self.left_behind.append(self.loop)
-            self.loop = None
+        self.loop = None
+        for loop in self.running:
+            loop.left_behind = True
+        self.left_behind |= self.running
+        self.running = set()
 
     def end(self) -> None:
-        """End at exit what nobody ended."""
+        """End at exit what nobody ended, clients before the servers they talk to."""
         with self.guard:
-            loop, self.loop = self.loop, None
-        if loop is not None:
+            shared, self.loop = self.loop, None
+        for loop in sorted(self.running, key=lambda running: running is not shared):
             loop.stop_all()
             loop.end()
 
