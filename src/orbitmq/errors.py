@@ -1,6 +1,7 @@
 """Every error OrbitMQ raises, in one tree.
 
     OrbitError
+    ├── CommandError              a command line that cannot be understood
     ├── SettingsError             a configuration that cannot be used
     │   ├── PropertiesError           text that no properties reader takes
     │   ├── UnknownOptionError        a name that no option has
@@ -90,6 +91,10 @@ class OrbitError(Exception):
     def __str__(self) -> str:
         message = super().__str__()
         return f"{message} ({self.hint})" if self.hint else message
+
+
+class CommandError(OrbitError):
+    """A command line that cannot be understood."""
 
 
 class SettingsError(OrbitError):
@@ -268,16 +273,18 @@ class SubscriptionConflictError(SubscriptionError):
 
 
 class ClusterMissingError(OrbitError):
-    """No cluster or no broker of that name; `there` are the names there are."""
+    """No cluster or no broker of that name, or of any; `there` are the names there are."""
 
-    def __init__(self, kind: str, name: str, *, there: Iterable[str]) -> None:
+    def __init__(self, kind: str, name: str = "", *, there: Iterable[str]) -> None:
         names = sorted(there)
         nearest = difflib.get_close_matches(name, names, n=1)
-        there_are = f"there are {', '.join(names[:20])}" if names else "there is none at all"
-        super().__init__(
-            f"there is no {kind} {name!r}",
-            hint=f"did you mean {nearest[0]}?" if nearest else there_are,
-        )
+        if nearest:
+            hint = f"did you mean {nearest[0]}?"
+        elif names:
+            hint = f"there are {', '.join(names[:20])}"
+        else:
+            hint = "no broker has reported to the name servers: orbitmq up starts one"
+        super().__init__(f"there is no {kind}{f' {name!r}' if name else ''}", hint=hint)
 
 
 class MessageNotFoundError(OrbitError):

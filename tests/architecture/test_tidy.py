@@ -31,12 +31,15 @@ TESTED_ELSEWHERE = {
             "brokers",
             "cluster",
             "group",
+            "group_members",
             "kv",
             "message",
-            "mqadmin_names",
+            "message_trials",
+            "name_servers",
             "offset",
             "output",
             "topic",
+            "topic_details",
         )
     },
     "cli/up.py": "tests/integration/cli runs the installed command",
@@ -45,9 +48,19 @@ TESTED_ELSEWHERE = {
     "embedded/local_broker.py": "tests/unit/embedded/test_faults.py kills and restarts it",
     **{
         f"client/aio/admin/{name}.py": "tests/integration/client/test_admin.py asks servers"
-        for name in ("admin", "brokers", "groups", "key_values", "messages", "offsets", "topics")
+        for name in (
+            "admin",
+            "brokers",
+            "groups",
+            "key_values",
+            "messages",
+            "name_servers",
+            "offsets",
+            "reach",
+            "topics",
+            "traffic",
+        )
     },
-    "client/aio/admin/reach.py": "tests/integration/client/test_admin.py asks servers",
     "broker/app.py": "tests/integration/broker starts it for every test",
     "broker/config.py": "a table; each option is tested where it has its effect",
     "broker/hot_path.py": "tests/integration/broker sends and pulls both ways over sockets",

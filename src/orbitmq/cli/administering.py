@@ -14,7 +14,15 @@ import typer
 
 from orbitmq.client.aio.admin import Admin
 from orbitmq.client.keywords import ClientKeywords
-from orbitmq.errors import RouteNotFoundError, SettingsError, TopicMissingError
+from orbitmq.errors import (
+    GroupMissingError,
+    RemoteError,
+    SettingsError,
+    TopicMissingError,
+)
+from orbitmq.model.groups import GroupConfig
+from orbitmq.model.names import is_system_group
+from orbitmq.protocol.codes import ResponseCode
 
 T = TypeVar("T")
 
@@ -69,6 +77,8 @@ def _from_config(path: Path) -> ClientKeywords:
                 if nearest
                 else f"there are {', '.join(_CONFIG_KEYS)}",
             )
+    if isinstance(content.get("namesrv"), list):
+        content["namesrv"] = ";".join(map(str, content["namesrv"]))
     # Their types are checked where a client takes them.
     return cast("ClientKeywords", content)
 
@@ -91,10 +101,24 @@ async def _administer(
     async with Admin(**keywords) as admin:
         try:
             return await work(admin)
-        except RouteNotFoundError as error:
-            if topic is None:
+        except RemoteError as error:
+            if topic is None or error.code != ResponseCode.TOPIC_NOT_EXIST:
                 raise
             raise await _missing(admin, topic) from error
+
+
+async def group_config(admin: Admin, group: str) -> GroupConfig:
+    """Find out how a group is set; a typo in its name is explained."""
+    configs = await admin.groups.configs()
+    if group not in configs:
+        own = [name for name in configs if not is_system_group(name)]
+        nearest = difflib.get_close_matches(group, own, n=1)
+        if nearest:
+            hint = f"did you mean {nearest[0]}?"
+        else:
+            hint = f"there are {', '.join(own[:20])}" if own else "there is none at all"
+        raise GroupMissingError(f"there is no group {group!r}", hint=hint)
+    return configs[group]
 
 
 async def _missing(admin: Admin, topic: str) -> TopicMissingError:

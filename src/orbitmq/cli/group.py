@@ -8,17 +8,20 @@ from typing import Annotated
 import typer
 from rich.live import Live
 
-from orbitmq.cli.administering import NameServers, Yes, administer, confirm
-from orbitmq.cli.output import AsJson, Row, as_table, show_json, show_one, show_rows, time_text
+from orbitmq.cli import group_members
+from orbitmq.cli.administering import NameServers, Yes, administer, confirm, group_config
+from orbitmq.cli.output import AsJson, as_table, show_json, show_one, show_rows, time_text
 from orbitmq.client.aio.admin import Admin
 from orbitmq.client.aio.admin.groups import behind
 from orbitmq.clock import SystemClock
-from orbitmq.errors import GroupMissingError
 from orbitmq.model.groups import GroupConfig
 from orbitmq.model.names import is_system_group
 
 Group = Annotated[str, typer.Argument(metavar="GROUP")]
-Client = Annotated[str, typer.Argument(metavar="CLIENT-ID")]
+Cluster = Annotated[str | None, typer.Option("-c", "--cluster", help="Only this cluster.")]
+Broker = Annotated[
+    str | None, typer.Option("-b", "--broker", help="Only on this broker, by name or address.")
+]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -29,10 +32,9 @@ def add_to(app: typer.Typer) -> None:
     group.command("list")(list_groups)
     group.command("show")(show)
     group.command("lag")(lag)
-    group.command("members")(members)
-    group.command("running")(running)
     group.command("create")(create)
     group.command("delete")(delete)
+    group_members.add_to(group)
     app.add_typer(group, name="group")
 
 
@@ -66,7 +68,7 @@ def list_groups(
 
 def show(group: Group, *, namesrv: NameServers = None, as_json: AsJson = False) -> None:
     """Show how a group is set."""
-    config = administer(namesrv, lambda admin: _config(admin, group))
+    config = administer(namesrv, lambda admin: group_config(admin, group))
     show_one(
         {
             "group": config.name,
@@ -80,15 +82,6 @@ def show(group: Group, *, namesrv: NameServers = None, as_json: AsJson = False) 
         },
         as_json=as_json,
     )
-
-
-async def _config(admin: Admin, group: str) -> GroupConfig:
-    configs = await admin.groups.configs()
-    if group not in configs:
-        raise GroupMissingError(
-            f"there is no group {group!r}", hint=f"there are {', '.join(configs) or 'none'}"
-        )
-    return configs[group]
 
 
 def lag(
@@ -105,7 +98,7 @@ def lag(
     """Show how far behind a group is, queue by queue and in total."""
 
     async def ask(admin: Admin) -> None:
-        await _config(admin, group)
+        await group_config(admin, group)
         if not watch:
             _print_lag(await _lag_rows(admin, group, topic), as_json=as_json)
             return
@@ -150,71 +143,19 @@ def _print_lag(rows: list[dict[str, object]], *, as_json: bool) -> None:
         show_rows(rows, as_json=False, empty="it has consumed nothing yet")
 
 
-def members(group: Group, *, namesrv: NameServers = None, as_json: AsJson = False) -> None:
-    """List who consumes for a group, and what."""
-
-    async def ask(admin: Admin) -> list[Row]:
-        await _config(admin, group)
-        found = await admin.groups.connections(group)
-        subscriptions = " ".join(
-            f"{one.topic}:{one.expression}" for one in found.subscriptions.values()
-        )
-        return [
-            {
-                "client_id": client.client_id,
-                "address": client.address,
-                "language": client.language,
-                "version": client.version,
-                "subscriptions": subscriptions,
-            }
-            for client in found.connections
-        ]
-
-    show_rows(administer(namesrv, ask), as_json=as_json, empty="nobody consumes for it at present")
-
-
-def running(
-    group: Group,
-    client_id: Client,
-    *,
-    stacks: Annotated[bool, typer.Option(help="Show where its threads stand.")] = False,
-    namesrv: NameServers = None,
-    as_json: AsJson = False,
-) -> None:
-    """Ask a consumer what it is doing."""
-    found = administer(
-        namesrv, lambda admin: admin.groups.running(group, client_id, with_stacks=stacks)
-    )
-    queues = [
-        {
-            "topic": queue.topic,
-            "broker": queue.broker_name,
-            "queue": queue.queue_id,
-            "committed": one.commit_offset,
-            "held": one.cached_messages,
-            "locked": one.locked,
-            "last_pull": time_text(one.last_pull_ms),
-            "last_consumed": time_text(one.last_consume_ms),
-        }
-        for queue, one in found.queues.items()
-    ]
-    if as_json:
-        show_json({"properties": found.properties, "queues": queues, "stacks": found.stacks})
-        return
-    show_one(found.properties, as_json=False)
-    show_rows(queues, as_json=False, empty="it has no queues")
-    if found.stacks:
-        typer.echo(found.stacks)
-
-
-def create(
+def create(  # noqa: PLR0913  # a parameter a flag
     group: Group,
     *,
     retries_max: Annotated[int, typer.Option(min=-1, help="Tries before the dead letters.")] = 16,
     retry_queues: Annotated[int, typer.Option(min=0, help="Queues of its retry topic.")] = 1,
     consuming: Annotated[bool, typer.Option(help="Whether it may consume.")] = True,
     broadcasting: Annotated[bool, typer.Option(help="Whether it may broadcast.")] = True,
-    cluster: Annotated[str | None, typer.Option("-c", "--cluster")] = None,
+    in_order: Annotated[bool, typer.Option(help="Whether it consumes queues in order.")] = False,
+    tell_of_changes: Annotated[
+        bool, typer.Option(help="Whether members are told when others come and go.")
+    ] = True,
+    cluster: Cluster = None,
+    broker: Broker = None,
     namesrv: NameServers = None,
 ) -> None:
     """Create a group, or change it, on all masters."""
@@ -224,24 +165,31 @@ def create(
         retry_queues=retry_queues,
         allows_consuming=consuming,
         allows_broadcast=broadcasting,
+        consumes_in_order=in_order,
+        tells_of_changes=tell_of_changes,
     )
-    made = administer(namesrv, lambda admin: admin.groups.create(config, cluster=cluster))
+    made = administer(
+        namesrv, lambda admin: admin.groups.create(config, cluster=cluster, broker=broker)
+    )
     typer.echo(f"group {group} is known to {', '.join(made)}")
 
 
 def delete(
     group: Group,
     *,
-    cluster: Annotated[str | None, typer.Option("-c", "--cluster")] = None,
+    cluster: Cluster = None,
+    broker: Broker = None,
     keep_offsets: Annotated[bool, typer.Option(help="Keep what it committed.")] = False,
     yes: Yes = False,
     namesrv: NameServers = None,
 ) -> None:
     """Delete a group with its offsets, retries and dead letters."""
-    administer(namesrv, lambda admin: _config(admin, group))
+    administer(namesrv, lambda admin: group_config(admin, group))
     confirm(f"delete group {group} with its offsets, retries and dead letters?", yes=yes)
     left = administer(
         namesrv,
-        lambda admin: admin.groups.delete(group, cluster=cluster, clean_offsets=not keep_offsets),
+        lambda admin: admin.groups.delete(
+            group, cluster=cluster, broker=broker, clean_offsets=not keep_offsets
+        ),
     )
     typer.echo(f"group {group} is deleted on {', '.join(left)}")

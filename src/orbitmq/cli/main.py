@@ -9,9 +9,10 @@ from typing import Annotated
 import typer
 
 from orbitmq import __version__
-from orbitmq.cli.mqadmin_names import as_our_command
+from orbitmq.cli.mqadmin_names import as_our_command, nearest_command
 from orbitmq.errors import (
     ClusterMissingError,
+    CommandError,
     GroupMissingError,
     MessageNotFoundError,
     OrbitError,
@@ -35,6 +36,7 @@ NOUNS = (
 
 
 EXIT_FAILED = 1
+EXIT_WRONG_COMMAND = 2
 EXIT_UNREACHABLE = 3
 EXIT_MISSING = 4
 _MISSING = (ClusterMissingError, GroupMissingError, MessageNotFoundError, TopicMissingError)
@@ -76,6 +78,15 @@ def command_for(words: list[str]) -> typer.Typer:
     return app
 
 
+def check_command(words: list[str]) -> None:
+    """Raise where the first word is no command; the nearest may be one of mqadmin's."""
+    if not words or words[0].startswith("-") or words[0] in NOUNS:
+        return
+    nearest = nearest_command(words[0], NOUNS)
+    hint = f"did you mean {nearest}?" if nearest else f"there are {', '.join(NOUNS)}"
+    raise CommandError(f"there is no command {words[0]!r}", hint=hint)
+
+
 def run() -> None:
     """Run the command line; an error is shown with its hint, without a trace.
 
@@ -84,6 +95,7 @@ def run() -> None:
     """
     try:
         words = as_our_command(sys.argv[1:])
+        check_command(words)
         command_for(words)(words)
     except OrbitError as error:
         typer.secho(f"orbitmq: {error}", fg=typer.colors.RED, err=True)
@@ -96,6 +108,8 @@ def exit_code_of(error: OrbitError) -> int:
     """What a script learns of an error."""
     if isinstance(error, TransportError):
         return EXIT_UNREACHABLE
+    if isinstance(error, CommandError):
+        return EXIT_WRONG_COMMAND
     return EXIT_MISSING if isinstance(error, _MISSING) else EXIT_FAILED
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from orbitmq.cli import message_trials
 from orbitmq.cli.administering import NameServers, administer, client_keywords
 from orbitmq.cli.moments import parse_moment
 from orbitmq.cli.output import AsJson, show_json, show_one, time_text
@@ -34,6 +35,7 @@ def add_to(app: typer.Typer) -> None:
     group.command("find")(find)
     group.command("show")(show)
     group.command("at")(at)
+    message_trials.add_to(group)
     app.add_typer(group, name="message")
 
 
@@ -134,12 +136,15 @@ def tail(
         return
 
 
-def find(
+def find(  # noqa: PLR0913  # a parameter a flag
     topic: Topic,
     *,
     key: Annotated[str, typer.Option(help="One of its keys.")] = "",
     begin: Annotated[str, typer.Option("--from", help="A time, or 15m, 2h, 3d ago.")] = "",
     end: Annotated[str, typer.Option("--to", help="A time.")] = "now",
+    tags: Annotated[str, typer.Option(help="Only these tags, as a || b.")] = "*",
+    broker: Annotated[str | None, typer.Option(help="Only of this broker.")] = None,
+    queue: Annotated[int | None, typer.Option(min=0, help="Only of this queue.")] = None,
     count: Annotated[int, typer.Option("-c", "--count", min=1, help="At most so many.")] = 64,
     namesrv: NameServers = None,
     as_json: AsJson = False,
@@ -151,14 +156,26 @@ def find(
     begin_ms = parse_moment(begin, now_ms=now_ms) if begin else 0
     end_ms = parse_moment(end, now_ms=now_ms)
 
+    wanted = {tag.strip() for tag in tags.split("||")}
+
+    def is_wanted(message: ReceivedMessage) -> bool:
+        return (
+            ("*" in wanted or message.tags in wanted)
+            and broker in {None, message.broker_name}
+            and queue in {None, message.queue_id}
+        )
+
     async def ask(admin: Admin) -> list[ReceivedMessage]:
         if key:
-            return await admin.messages.by_key(
+            by_key = await admin.messages.by_key(
                 topic, key, count_max=count, begin_ms=begin_ms, end_ms=end_ms
             )
+            return list(filter(is_wanted, by_key))
         found: list[ReceivedMessage] = []
-        async for message in admin.messages.between(topic, begin_ms, end_ms):
-            found.append(message)
+        between = admin.messages.between(topic, begin_ms, end_ms, broker=broker, queue_id=queue)
+        async for message in between:
+            if is_wanted(message):
+                found.append(message)
             if len(found) == count:
                 break
         return found
@@ -172,19 +189,19 @@ def find(
 
 
 def show(
-    message_id: Annotated[str, typer.Argument(metavar="ID")],
+    message_ids: Annotated[list[str], typer.Argument(metavar="ID…")],
     *,
     topic: Annotated[str, typer.Option("-t", "--topic", help="Needed for a producer's id.")] = "",
     namesrv: NameServers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show one message by its id."""
-    message = administer(
-        namesrv,
-        lambda admin: admin.messages.by_id(message_id, topic=topic),
-        topic=topic or None,
-    )
-    show_one(_message_row(message), as_json=as_json)
+    """Show messages by their ids."""
+
+    async def ask(admin: Admin) -> list[ReceivedMessage]:
+        return [await admin.messages.by_id(one, topic=topic) for one in message_ids]
+
+    for message in administer(namesrv, ask, topic=topic or None):
+        show_one(_message_row(message), as_json=as_json)
 
 
 def at(
@@ -193,13 +210,20 @@ def at(
     queue: Annotated[int, typer.Argument(metavar="QUEUE", min=0)],
     offset: Annotated[int, typer.Argument(metavar="OFFSET", min=0)],
     *,
+    count: Annotated[int, typer.Option("-c", "--count", min=1, help="So many from there.")] = 1,
     namesrv: NameServers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the message at an offset of a queue."""
+    """Show the message at an offset of a queue, or some from there on."""
     place = MessageQueue(topic=topic, broker_name=broker, queue_id=queue)
-    message = administer(namesrv, lambda admin: admin.messages.at(place, offset), topic=topic)
-    show_one(_message_row(message), as_json=as_json)
+
+    async def ask(admin: Admin) -> list[ReceivedMessage]:
+        first = await admin.messages.at(place, offset)
+        following = range(offset + 1, min(offset + count, await admin.offsets.end(place)))
+        return [first, *[await admin.messages.at(place, one) for one in following]]
+
+    for message in administer(namesrv, ask, topic=topic):
+        show_one(_message_row(message), as_json=as_json)
 
 
 def _message_row(message: ReceivedMessage) -> dict[str, object]:

@@ -1,110 +1,325 @@
 """Names of `mqadmin` commands, each with ours that does the same.
 
 `orbitmq updateTopic -t orders -c DefaultCluster` works as `orbitmq topic create orders -c …` does:
-mqadmin's flags become our arguments and options.
+mqadmin's short flags become our arguments and options. The first form of a command whose flags are
+all given, and which knows all that are given, is the one that is meant.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import difflib
 from typing import Final
 
-from orbitmq.errors import SettingsError
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Alias:
-    """Which command of ours does the work of one of mqadmin's."""
-
-    ours: str
-    # Flags whose values become our arguments, in this order.
-    arguments: tuple[str, ...] = ()
-    # Flags by the name of our option; empty where it is left out.
-    options: dict[str, str] = field(default_factory=dict)
-    # Options of ours that go with it always.
-    always: tuple[str, ...] = ()
-
+from orbitmq.cli.alias import Alias
+from orbitmq.errors import CommandError
 
 _CLUSTER: Final = {"-c": "--cluster"}
+_ONLY: Final = {**_CLUSTER, "-b": "--broker"}
+_YES: Final = ("--yes",)
+_MESSAGE: Final = {"-t": "--topic", "-f": "", "-u": "", "-c": ""}
 
-ALIASES: Final[dict[str, Alias]] = {
-    "clusterList": Alias(ours="cluster list", options={"-m": "", "-i": "", "-c": ""}),
-    "topicList": Alias(ours="topic list", options={"-c": ""}, always=("--all",)),
-    "topicRoute": Alias(ours="topic show", arguments=("-t",)),
-    "topicStatus": Alias(ours="topic stats", arguments=("-t",)),
-    "topicClusterList": Alias(ours="topic show", arguments=("-t",)),
-    "updateTopic": Alias(
-        ours="topic create",
-        arguments=("-t",),
-        options={
-            **_CLUSTER,
-            "-b": "--broker",
-            "-r": "--queues",
-            "-w": "--write-queues",
-            "-a": "--attributes",
-        },
+
+def _of_brokers(ours: str, *more: str, always: tuple[str, ...] = ()) -> tuple[Alias, ...]:
+    """Commands that mqadmin lets be about one broker or a cluster; ours take either as an argument."""
+    return tuple(Alias(ours=ours, arguments=(flag, *more), always=always) for flag in ("-b", "-c"))
+
+
+ALIASES: Final[dict[str, tuple[Alias, ...]]] = {
+    # topics
+    "topicList": (Alias(ours="topic list", switches={"-c": ""}, always=("--all",)),),
+    "topicRoute": (Alias(ours="topic show", arguments=("-t",), switches={"-l": ""}),),
+    "topicStatus": (Alias(ours="topic stats", arguments=("-t",), options={"-c": ""}),),
+    "topicClusterList": (Alias(ours="topic show", arguments=("-t",)),),
+    "updateTopic": (
+        Alias(
+            ours="topic create",
+            arguments=("-t",),
+            options={
+                **_ONLY,
+                "-r": "--queues",
+                "-w": "--write-queues",
+                "-p": "--permission",
+                "-a": "--attributes",
+            },
+            choices={"-o": ("--ordered", "--no-ordered")},
+        ),
     ),
-    "deleteTopic": Alias(
-        ours="topic delete", arguments=("-t",), options=_CLUSTER, always=("--yes",)
+    "updateTopicPerm": (Alias(ours="topic permit", arguments=("-t", "-p"), options=_ONLY),),
+    "deleteTopic": (Alias(ours="topic delete", arguments=("-t",), options=_CLUSTER, always=_YES),),
+    "updateOrderConf": (
+        Alias(
+            ours="kv put",
+            when={"-m": "put"},
+            first=("ORDER_TOPIC_CONFIG",),
+            arguments=("-t", "-v"),
+        ),
+        Alias(
+            ours="kv get",
+            when={"-m": "get"},
+            first=("ORDER_TOPIC_CONFIG",),
+            arguments=("-t",),
+        ),
+        Alias(
+            ours="kv delete",
+            when={"-m": "delete"},
+            first=("ORDER_TOPIC_CONFIG",),
+            arguments=("-t",),
+            always=_YES,
+        ),
     ),
-    "updateSubGroup": Alias(
-        ours="group create",
-        arguments=("-g",),
-        options={**_CLUSTER, "-r": "--retries-max", "-q": "--retry-queues"},
+    "allocateMQ": (Alias(ours="topic allocation", arguments=("-t", "-i"), lists=True),),
+    "statsAll": (
+        Alias(ours="topic traffic", arguments=("-t",), switches={"-a": "--active"}),
+        Alias(ours="topic traffic", switches={"-a": "--active"}),
     ),
-    "deleteSubGroup": Alias(
-        ours="group delete", arguments=("-g",), options=_CLUSTER, always=("--yes",)
+    "queryCq": (
+        Alias(
+            ours="topic entries",
+            arguments=("-t", "-b", "-q", "-i"),
+            options={"-c": "--count", "-g": "--group"},
+        ),
     ),
-    "getConsumerConfig": Alias(ours="group show", arguments=("-g",)),
-    "consumerProgress": Alias(ours="group lag", arguments=("-g",), options={"-t": "--topic"}),
-    "consumerConnection": Alias(ours="group members", arguments=("-g",)),
-    "consumerStatus": Alias(ours="group running", arguments=("-g", "-i"), options={"-s": ""}),
-    "brokerStatus": Alias(ours="broker status", arguments=("-b",)),
-    "getBrokerConfig": Alias(ours="broker config", arguments=("-b",)),
-    "wipeWritePerm": Alias(ours="broker forbid-writing", arguments=("-b",), always=("--yes",)),
-    "addWritePerm": Alias(ours="broker allow-writing", arguments=("-b",)),
-    "queryMsgById": Alias(ours="message show", arguments=("-i",), options={"-t": "--topic"}),
-    "queryMsgByUniqueKey": Alias(ours="message show", arguments=("-i",), options={"-t": "--topic"}),
-    "queryMsgByKey": Alias(ours="message find", arguments=("-t",), options={"-k": "--key"}),
-    "queryMsgByOffset": Alias(ours="message at", arguments=("-t", "-b", "-i", "-o"), options={}),
-    "sendMessage": Alias(
-        ours="message send",
-        arguments=("-t", "-p"),
-        options={"-k": "--keys", "-c": "--tags", "-b": "--broker", "-i": "--queue"},
+    # groups
+    "updateSubGroup": (
+        Alias(
+            ours="group create",
+            arguments=("-g",),
+            options={**_ONLY, "-r": "--retries-max", "-q": "--retry-queues"},
+            choices={
+                "-s": ("--consuming", "--no-consuming"),
+                "-d": ("--broadcasting", "--no-broadcasting"),
+                "-o": ("--in-order", "--no-in-order"),
+                "-a": ("--tell-of-changes", "--no-tell-of-changes"),
+            },
+        ),
     ),
-    "consumeMessage": Alias(ours="message tail", arguments=("-t",), options={"-c": "--count"}),
-    "printMsg": Alias(ours="message tail", arguments=("-t",), options={"-s": "--tags"}),
-    "resetOffsetByTime": Alias(
-        ours="offset reset",
-        arguments=("-g", "-t"),
-        options={"-s": "--to", "-f": ""},
-        always=("--yes",),
+    "deleteSubGroup": (
+        Alias(
+            ours="group delete",
+            when={"-r": "true"},
+            arguments=("-g",),
+            options=_ONLY,
+            always=_YES,
+        ),
+        Alias(
+            ours="group delete",
+            arguments=("-g",),
+            options={**_ONLY, "-r": ""},
+            always=(*_YES, "--keep-offsets"),
+        ),
     ),
-    "cloneGroupOffset": Alias(
-        ours="offset clone",
-        arguments=("-s", "-d", "-t"),
-        options={"-o": ""},
-        always=("--yes",),
+    "getConsumerConfig": (Alias(ours="group show", arguments=("-g",)),),
+    "consumerProgress": (
+        Alias(ours="group lag", arguments=("-g",), options={"-t": "--topic", "-s": "", "-c": ""}),
+        Alias(ours="group list", options={"-s": "", "-c": ""}),
     ),
-    "updateKvConfig": Alias(ours="kv put", arguments=("-s", "-k", "-v")),
-    "deleteKvConfig": Alias(ours="kv delete", arguments=("-s", "-k"), always=("--yes",)),
-    "cleanExpiredCQ": Alias(ours="broker clean", arguments=("-b",), always=("--yes",)),
-    "cleanUnusedTopic": Alias(ours="broker clean", arguments=("-b",), always=("--yes",)),
-    "deleteExpiredCommitLog": Alias(ours="broker clean", arguments=("-b",), always=("--yes",)),
+    "consumerConnection": (Alias(ours="group members", arguments=("-g",), options={"-b": ""}),),
+    "producerConnection": (Alias(ours="group producers", arguments=("-g", "-t")),),
+    "consumerStatus": (
+        Alias(ours="group running", arguments=("-g", "-i"), switches={"-s": "--stacks"}),
+        Alias(ours="group running", arguments=("-g",), switches={"-s": "--stacks"}),
+    ),
+    "setConsumeMode": (
+        Alias(
+            ours="group mode",
+            arguments=("-g", "-t", "-m"),
+            options={"-q": "--share", "-b": "", "-c": ""},
+        ),
+    ),
+    # brokers and clusters
+    "clusterList": (Alias(ours="cluster list", switches={"-m": ""}, options={"-i": "", "-c": ""}),),
+    "brokerStatus": _of_brokers("broker status"),
+    "getBrokerConfig": _of_brokers("broker config"),
+    "updateBrokerConfig": _of_brokers("broker set", "-k=-v", always=_YES),
+    "brokerConsumeStats": (
+        Alias(ours="broker lag", arguments=("-b",), options={"-l": "--level", "-t": "", "-o": ""}),
+    ),
+    "producer": (Alias(ours="broker producers", arguments=("-b",)),),
+    "wipeWritePerm": (Alias(ours="broker forbid-writing", arguments=("-b",), always=_YES),),
+    "addWritePerm": (Alias(ours="broker allow-writing", arguments=("-b",)),),
+    "cleanExpiredCQ": _of_brokers("broker clean", always=("--only", "queues", *_YES)),
+    "cleanUnusedTopic": _of_brokers("broker clean", always=("--only", "topics", *_YES)),
+    "deleteExpiredCommitLog": _of_brokers("broker clean", always=("--only", "logs", *_YES)),
+    # messages
+    "queryMsgById": (
+        Alias(ours="message consume", arguments=("-i", "-g", "-d"), options=_MESSAGE),
+        Alias(ours="message show", arguments=("-i",), lists=True, options=_MESSAGE),
+    ),
+    "queryMsgByUniqueKey": (
+        Alias(ours="message consume", arguments=("-i", "-g", "-d"), options=_MESSAGE),
+        Alias(ours="message show", arguments=("-i",), options=_MESSAGE, switches={"-a": ""}),
+    ),
+    "queryMsgByKey": (
+        Alias(
+            ours="message find",
+            arguments=("-t",),
+            options={"-k": "--key", "-b": "--from", "-e": "--to", "-m": "--count", "-c": ""},
+        ),
+    ),
+    "queryMsgByOffset": (
+        Alias(ours="message at", arguments=("-t", "-b", "-i", "-o"), options={"-f": ""}),
+    ),
+    "printMsg": (
+        Alias(
+            ours="message find",
+            arguments=("-t",),
+            options={"-s": "--tags", "-b": "--from", "-e": "--to", "-c": "", "-d": ""},
+            always=("--from", "0", "--count", "1000000"),
+        ),
+    ),
+    "printMsgByQueue": (
+        Alias(
+            ours="message find",
+            arguments=("-t",),
+            options={
+                "-a": "--broker",
+                "-i": "--queue",
+                "-s": "--tags",
+                "-b": "--from",
+                "-e": "--to",
+                "-c": "",
+                "-p": "",
+                "-d": "",
+            },
+            always=("--from", "0", "--count", "1000000"),
+        ),
+    ),
+    "consumeMessage": (
+        Alias(
+            ours="message at",
+            arguments=("-t", "-b", "-i", "-o"),
+            options={"-g": "", "-c": "--count"},
+            always=("--count", "128"),
+        ),
+        Alias(
+            ours="message find",
+            arguments=("-t",),
+            options={
+                "-b": "--broker",
+                "-i": "--queue",
+                "-s": "--from",
+                "-e": "--to",
+                "-c": "--count",
+                "-g": "",
+            },
+            always=("--from", "0", "--count", "128"),
+        ),
+    ),
+    "sendMessage": (
+        Alias(
+            ours="message send",
+            arguments=("-t", "-p"),
+            options={"-k": "--keys", "-c": "--tags", "-b": "--broker", "-i": "--queue", "-m": ""},
+        ),
+    ),
+    "checkMsgSendRT": (
+        Alias(ours="message probe", arguments=("-t",), options={"-a": "--count", "-s": "--bytes"}),
+    ),
+    "sendMsgStatus": (
+        Alias(ours="message probe", arguments=("-b",), options={"-c": "--count", "-s": "--bytes"}),
+    ),
+    # offsets
+    "resetOffsetByTime": (
+        Alias(
+            ours="offset set",
+            arguments=("-g", "-t", "-b", "-q", "-o"),
+            options={"-s": "", "-f": "", "-c": ""},
+            always=_YES,
+        ),
+        Alias(
+            ours="offset reset",
+            arguments=("-g", "-t"),
+            options={"-s": "--to", "-c": ""},
+            choices={"-f": ("", "--only-back")},
+            always=_YES,
+        ),
+    ),
+    "skipAccumulatedMessage": (
+        Alias(
+            ours="offset reset",
+            arguments=("-g", "-t"),
+            options={"-f": "", "-c": ""},
+            always=("--to", "latest", *_YES),
+        ),
+    ),
+    "cloneGroupOffset": (
+        Alias(
+            ours="offset clone",
+            arguments=("-s", "-d", "-t"),
+            options={"-o": ""},
+            always=_YES,
+        ),
+    ),
+    # name servers
+    "updateKvConfig": (Alias(ours="kv put", arguments=("-s", "-k", "-v")),),
+    "deleteKvConfig": (Alias(ours="kv delete", arguments=("-s", "-k"), always=_YES),),
+    "getNamesrvConfig": (Alias(ours="namesrv config"),),
+    "updateNamesrvConfig": (Alias(ours="namesrv set", arguments=("-k=-v",), always=_YES),),
 }
+
+_ACCESS: Final = "access control is not built: keep strangers out by TLS and firewalls"
+_REPLICATION: Final = "replication is not built: a broker is a master without slaves"
+_CONTROLLER: Final = "replication is not built, so there is no controller"
+_CONTAINER: Final = "brokers run in processes of their own: orbitmq up --brokers N runs several"
+_COLD: Final = "cold reads are not held back; there is nothing to set"
+_ROCKS: Final = "there is no RocksDB here: topics, groups and offsets are JSON files"
+_LITE: Final = "lite topics of RocketMQ 5.5 are not built"
+_STATIC: Final = "static topics are not built; use: orbitmq topic create"
+
 # Commands of mqadmin that nothing here does, each with what to do instead.
 MISSING: Final[dict[str, str]] = {
-    "producerConnection": "ask the broker: orbitmq broker status",
-    "updateBrokerConfig": "use: orbitmq broker set BROKER NAME=VALUE",
-    "exportMetadata": "copy the config folder of the broker",
-    "exportConfigs": "use: orbitmq broker config BROKER --json",
-    "checkMsgSendRT": "benchmarks/ measures sends",
-    "updateAclConfig": "access control is not built",
-    "getAccessConfigSubCommand": "access control is not built",
-    "haStatus": "replication is not built",
-    "getSyncStateSet": "replication is not built",
-    "queryCq": "use: orbitmq store inspect DIR",
-    "dumpCompactionLog": "compaction is not built",
+    "clusterRT": "use: orbitmq message probe BROKER; every broker has a topic of its name",
+    "startMonitoring": "use: orbitmq group lag GROUP --watch, or the metrics of the brokers",
+    "queryMsgTraceById": "use: orbitmq message find RMQ_SYS_TRACE_TOPIC --key ID",
+    "QueryMsgTraceById": "use: orbitmq message find RMQ_SYS_TRACE_TOPIC --key ID",
+    "updateTopicList": "use: orbitmq topic create TOPIC, once for each",
+    "updateSubGroupList": "use: orbitmq group create GROUP, once for each",
+    "updateStaticTopic": _STATIC,
+    "remappingStaticTopic": _STATIC,
+    "exportMetadata": "use: orbitmq broker topics BROKER --json, orbitmq group list --json",
+    "exportConfigs": "use: orbitmq broker config CLUSTER --json",
+    "exportMetrics": "use: orbitmq broker status CLUSTER --json, or the metrics of the brokers",
+    "exportMetadataInRocksDB": _ROCKS,
+    "exportPopRecord": "consumers do not pop here; use: orbitmq group lag GROUP",
+    "rocksDBConfigToJson": _ROCKS,
+    "checkRocksdbCqWriteProgress": _ROCKS,
+    "dumpCompactionLog": "compaction is not built; use: orbitmq store inspect DIR",
+    "haStatus": _REPLICATION,
+    "getSyncStateSet": _REPLICATION,
+    "resetMasterFlushOffset": _REPLICATION,
+    "getBrokerEpoch": _REPLICATION,
+    "getControllerMetaData": _CONTROLLER,
+    "getControllerConfig": _CONTROLLER,
+    "updateControllerConfig": _CONTROLLER,
+    "electMaster": _CONTROLLER,
+    "cleanBrokerMetadata": _CONTROLLER,
+    "addBroker": _CONTAINER,
+    "removeBroker": _CONTAINER,
+    "getColdDataFlowCtrInfo": _COLD,
+    "updateColdDataFlowCtrGroupConfig": _COLD,
+    "removeColdDataFlowCtrGroupConfig": _COLD,
+    "setCommitLogReadAheadMode": _COLD,
+    "switchTimerEngine": "there is one way to delay messages, and nothing to switch",
+    **dict.fromkeys(
+        (
+            "getBrokerLiteInfo",
+            "getParentTopicInfo",
+            "getLiteTopicInfo",
+            "getLiteClientInfo",
+            "getLiteGroupInfo",
+            "triggerLiteDispatch",
+        ),
+        _LITE,
+    ),
+    **dict.fromkeys(
+        (
+            *("createUser", "updateUser", "deleteUser", "getUser", "listUser", "copyUser"),
+            *("createAcl", "updateAcl", "deleteAcl", "getAcl", "listAcl", "copyAcl"),
+            *("updateAclConfig", "deleteAclConfig", "deleteAccessConfig"),
+            *("updateGlobalWhiteAddr", "clusterAclConfigVersion", "getAccessConfigSubCommand"),
+        ),
+        _ACCESS,
+    ),
 }
 
 
@@ -112,32 +327,52 @@ def as_our_command(words: list[str]) -> list[str]:
     """Turn a command line of mqadmin into one of ours; ours stay as they are."""
     if not words or (words[0] not in ALIASES and words[0] not in MISSING):
         return words
-    name = words[0]
+    name, *rest = words
     if name in MISSING:
-        raise SettingsError(f"mqadmin's {name} is not there", hint=MISSING[name])
-    alias = ALIASES[name]
+        raise CommandError(f"mqadmin's {name} does not exist here", hint=MISSING[name])
+    forms = ALIASES[name]
+    if "-h" in rest or "--help" in rest:
+        return [*forms[-1].ours.split(), "--help"]
+    given, others = _flags(name, rest, forms)
+    for form in forms:
+        if form.is_meant(given):
+            return form.translated(given, others)
+    raise CommandError(
+        f"{name} needs {', or '.join(map(_needs, forms))}",
+        hint=f"it does what orbitmq {forms[-1].ours} does",
+    )
+
+
+def nearest_command(word: str, ours: tuple[str, ...]) -> str | None:
+    """The command that was most likely meant, ours or mqadmin's."""
+    found = difflib.get_close_matches(word, [*ours, *ALIASES, *MISSING], n=1)
+    return found[0] if found else None
+
+
+def _flags(
+    name: str, words: list[str], forms: tuple[Alias, ...]
+) -> tuple[dict[str, str], list[str]]:
+    """Sort words into mqadmin's flags with their values, and what is left: our options."""
     given: dict[str, str] = {}
-    rest: list[str] = []
-    at = 1
-    while at < len(words):
-        word = words[at]
-        value = words[at + 1] if at + 1 < len(words) and not words[at + 1].startswith("-") else ""
-        if word in alias.arguments or word in alias.options:
-            given[word] = value
-            at += 2 if value else 1
+    others: list[str] = []
+    left = iter(words)
+    for word in left:
+        if any(word in form.switches for form in forms):
+            given[word] = ""
+        elif any(word in form.valued for form in forms):
+            given[word] = next(left, "")
+        elif word in {"-n", "--namesrv"}:
+            others += [word, next(left, "")]
+        elif len(word) == 2 and word.startswith("-") and word != "-y":
+            raise CommandError(
+                f"{name} does not take {word} here",
+                hint=f"see orbitmq {forms[-1].ours} --help for what there is",
+            )
         else:
-            rest.append(word)
-            at += 1
-    missing = [flag for flag in alias.arguments if flag not in given]
-    if missing and "--help" not in rest:
-        raise SettingsError(
-            f"{name} needs {' and '.join(missing)}", hint=f"it does what orbitmq {alias.ours} does"
-        )
-    options = [
-        word
-        for flag, option in alias.options.items()
-        if option and flag in given
-        for word in (option, given[flag])
-    ]
-    arguments = [given[flag] for flag in alias.arguments if flag in given]
-    return [*alias.ours.split(), *arguments, *options, *alias.always, *rest]
+            others.append(word)
+    return given, others
+
+
+def _needs(form: Alias) -> str:
+    words = [f"{flag} {form.when[flag]}" if flag in form.when else flag for flag in form.needed]
+    return " and ".join(words) or "nothing"

@@ -1,4 +1,4 @@
-"""`orbitmq namesrv`: run a name server."""
+"""`orbitmq namesrv`: run a name server, or administer those that run."""
 
 from __future__ import annotations
 
@@ -8,17 +8,24 @@ from typing import Annotated
 
 import typer
 
+from orbitmq.cli import name_servers
 from orbitmq.cli.logs import LogLevel
 from orbitmq.cli.serving import flags_of, print_settings, run
 from orbitmq.nameserver.app import NameServer, load_settings
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("namesrv")(namesrv)
+    """Add the command, and below it those that administer name servers."""
+    group = typer.Typer(
+        help="Run a name server, or administer those that run.", invoke_without_command=True
+    )
+    group.callback()(namesrv)
+    name_servers.add_to(group)
+    app.add_typer(group, name="namesrv")
 
 
 def namesrv(
+    context: typer.Context,
     *,
     config: Annotated[
         Path | None,
@@ -41,6 +48,8 @@ def namesrv(
     log_level: Annotated[LogLevel, typer.Option(help="How much is logged.")] = LogLevel.INFO,
 ) -> None:
     """Run a name server until it is told to stop by SIGTERM, SIGINT or SIGHUP."""
+    if context.invoked_subcommand is not None:
+        return
     flags = flags_of(options, bindAddress=host, listenPort=port)
     settings = load_settings(file=config, environment=os.environ, flags=flags)
     if print_options:

@@ -6,12 +6,14 @@ from typing import Annotated
 
 import typer
 
-from orbitmq.cli.administering import NameServers, Yes, administer, confirm
+from orbitmq.cli.administering import NameServers, Yes, administer, confirm, group_config
 from orbitmq.cli.moments import parse_moment
 from orbitmq.cli.output import AsJson, Row, show_rows
 from orbitmq.client.aio.admin import Admin
 from orbitmq.client.aio.admin.offsets import END_OF_QUEUE, OffsetMove
 from orbitmq.clock import SystemClock
+from orbitmq.errors import GroupRefusedError
+from orbitmq.model.queues import MessageQueue
 
 Group = Annotated[str, typer.Argument(metavar="GROUP")]
 Topic = Annotated[str, typer.Argument(metavar="TOPIC")]
@@ -24,6 +26,7 @@ def add_to(app: typer.Typer) -> None:
     )
     group.command("show")(show)
     group.command("reset")(reset)
+    group.command("set")(set_offset)
     group.command("clone")(clone)
     app.add_typer(group, name="offset")
 
@@ -34,6 +37,7 @@ def show(
     """Show what a group committed in a topic, beside the bounds of its queues."""
 
     async def ask(admin: Admin) -> list[Row]:
+        await group_config(admin, group)
         bounds = await admin.topics.bounds(topic)
         return [
             {
@@ -69,9 +73,12 @@ def reset(
 ) -> None:
     """Let a group go on from another place; shows first what that means."""
     timestamp_ms = _target(to)
-    moves = administer(
-        namesrv, lambda admin: admin.offsets.preview(group, topic, timestamp_ms), topic=topic
-    )
+
+    async def preview(admin: Admin) -> list[OffsetMove]:
+        await group_config(admin, group)
+        return await admin.offsets.preview(group, topic, timestamp_ms)
+
+    moves = administer(namesrv, preview, topic=topic)
     if only_back:
         moves = [move for move in moves if not move.skipped]
     show_rows([_move_row(move) for move in moves], as_json=as_json, empty="no queue would move")
@@ -89,6 +96,35 @@ def reset(
     typer.secho(f"{len(moved)} queues were moved", err=True)
 
 
+def set_offset(
+    group: Group,
+    topic: Topic,
+    broker: Annotated[str, typer.Argument(metavar="BROKER")],
+    queue: Annotated[int, typer.Argument(metavar="QUEUE", min=0)],
+    offset: Annotated[int, typer.Argument(metavar="OFFSET", min=0)],
+    *,
+    yes: Yes = False,
+    namesrv: NameServers = None,
+) -> None:
+    """Let a group that nobody consumes for go on from an offset of one queue."""
+
+    async def ask(admin: Admin) -> tuple[MessageQueue, int | None]:
+        await group_config(admin, group)
+        name = await admin.brokers.name(broker)
+        place = MessageQueue(topic=topic, broker_name=name, queue_id=queue)
+        if members := (await admin.groups.connections(group)).connections:
+            raise GroupRefusedError(
+                f"group {group!r} has {len(members)} members, which would commit over it",
+                hint="stop them first, or use orbitmq offset reset, which they follow",
+            )
+        return place, await admin.offsets.committed(group, place)
+
+    place, committed = administer(namesrv, ask, topic=topic)
+    confirm(f"move {group} in queue {queue} from {committed} to {offset}?", yes=yes)
+    administer(namesrv, lambda admin: admin.offsets.set(group, {place: offset}), topic=topic)
+    typer.echo(f"{group} goes on at {offset} in queue {queue} of {topic} on {broker}")
+
+
 def clone(
     source: Annotated[str, typer.Argument(metavar="FROM-GROUP")],
     target: Annotated[str, typer.Argument(metavar="TO-GROUP")],
@@ -98,6 +134,7 @@ def clone(
     namesrv: NameServers = None,
 ) -> None:
     """Set a group to where another one is in a topic."""
+    administer(namesrv, lambda admin: group_config(admin, source))
     confirm(f"set the offsets of {target} in {topic} to those of {source}?", yes=yes)
     administer(namesrv, lambda admin: admin.offsets.clone(source, target, topic), topic=topic)
     typer.echo(f"{target} goes on where {source} is")
@@ -106,7 +143,8 @@ def clone(
 def _target(to: str) -> int:
     if to == "earliest":
         return 0
-    if to == "latest":
+    # Compat: mqadmin writes -1.
+    if to in {"latest", "-1"}:
         return END_OF_QUEUE
     return parse_moment(to, now_ms=SystemClock().now_ms())
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from orbitmq.cli import topic_details
 from orbitmq.cli.administering import NameServers, Yes, administer, confirm
 from orbitmq.cli.output import AsJson, show_rows, time_text
 from orbitmq.client.aio.admin import Admin
@@ -19,6 +20,7 @@ _PERMISSIONS = {
     "rw": Permission.READ | Permission.WRITE,
     "r": Permission.READ,
     "w": Permission.WRITE,
+    "none": Permission(0),
 }
 
 
@@ -30,7 +32,9 @@ def add_to(app: typer.Typer) -> None:
     group.command("stats")(stats)
     group.command("groups")(groups)
     group.command("create")(create)
+    group.command("permit")(permit)
     group.command("delete")(delete)
+    topic_details.add_to(group)
     app.add_typer(group, name="topic")
 
 
@@ -123,7 +127,7 @@ def create(  # noqa: PLR0913  # a parameter a flag
     write_queues: Annotated[
         int | None, typer.Option(min=1, help="Queues that are sent to, where not all are.")
     ] = None,
-    permission: Annotated[str, typer.Option(help="rw, r or w.")] = "rw",
+    permission: Annotated[str, typer.Option(help="rw, r, w or none.")] = "rw",
     ordered: Annotated[bool, typer.Option(help="Keep the order over changes of brokers.")] = False,
     attributes: Annotated[
         str, typer.Option(help="Changes of attributes, as +message.type=FIFO,-cleanup.policy.")
@@ -135,15 +139,14 @@ def create(  # noqa: PLR0913  # a parameter a flag
     namesrv: NameServers = None,
 ) -> None:
     """Create a topic, or change it, on all masters."""
-    if permission not in _PERMISSIONS:
-        raise typer.BadParameter(f"{permission!r} is none of {', '.join(_PERMISSIONS)}")
+    bits = _permission_of(permission)
     made = administer(
         namesrv,
         lambda admin: admin.topics.create(
             topic,
             queues=queues,
             write_queues=write_queues,
-            permission=int(_PERMISSIONS[permission]),
+            permission=bits,
             ordered=ordered,
             attributes=attributes,
             cluster=cluster,
@@ -162,6 +165,33 @@ def delete(
     confirm(f"delete topic {topic} with its {count} messages?", yes=yes)
     left = administer(namesrv, lambda admin: admin.topics.delete(topic, cluster=cluster))
     typer.echo(f"topic {topic} is deleted on {', '.join(left)}")
+
+
+def permit(
+    topic: Topic,
+    permission: Annotated[str, typer.Argument(metavar="rw|r|w|none")],
+    *,
+    cluster: Cluster = None,
+    broker: Annotated[str | None, typer.Option("-b", "--broker", help="Only there.")] = None,
+    namesrv: NameServers = None,
+) -> None:
+    """Let a topic be read, written, both or none, and leave the rest of it as it is."""
+    bits = _permission_of(permission)
+    changed = administer(
+        namesrv,
+        lambda admin: admin.topics.set_permission(topic, bits, cluster=cluster, broker=broker),
+        topic=topic,
+    )
+    typer.echo(f"topic {topic} has permission {permission_text(bits)} on {', '.join(changed)}")
+
+
+def _permission_of(text: str) -> int:
+    # Compat: mqadmin writes the bits as a number.
+    if text in {"2", "4", "6"}:
+        return int(text)
+    if text not in _PERMISSIONS:
+        raise typer.BadParameter(f"{text!r} is none of {', '.join(_PERMISSIONS)}")
+    return int(_PERMISSIONS[text])
 
 
 def permission_text(permission: int) -> str:

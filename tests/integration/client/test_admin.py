@@ -13,6 +13,7 @@ from orbitmq.errors import (
     ClusterMissingError,
     MessageNotFoundError,
     NameRuleError,
+    NotSupportedError,
     RemoteError,
     RouteNotFoundError,
     StateError,
@@ -214,6 +215,88 @@ async def test_key_values_are_kept_at_every_name_server(admin: Admin) -> None:
 
     assert await admin.key_values.all("ns") == {"b": "2"}
     assert await admin.key_values.get("ns", "b") == "2"
+
+
+async def test_a_topic_is_refused_to_a_group_and_given_again(
+    admin: Admin, topic: str, group: str
+) -> None:
+    await admin.topics.create(topic)
+    await admin.groups.create(GroupConfig(name=group))
+
+    forbidden = await admin.groups.forbid_reading(group, topic)
+    could_read = await admin.groups.may_read(group, topic)
+    allowed = await admin.groups.allow_reading(group, topic)
+
+    assert forbidden == allowed == ["broker-a"]
+    assert not could_read
+    assert await admin.groups.may_read(group, topic)
+    with pytest.raises(NotSupportedError):
+        await admin.groups.set_consume_mode(group, topic, "POP")
+
+
+async def test_the_permission_of_a_topic_is_changed_alone(admin: Admin, topic: str) -> None:
+    await admin.topics.create(topic, queues=3, write_queues=2)
+
+    changed = await admin.topics.set_permission(topic, 4, cluster="DefaultCluster")
+    elsewhere = await admin.topics.set_permission(topic, 2, broker="127.0.0.1:1")
+
+    assert list(changed) == ["broker-a"]
+    assert elsewhere == {}
+    config = (await admin.topics.config(topic))["broker-a"]
+    assert (config.permission, config.read_queues, config.write_queues) == (4, 3, 2)
+
+
+async def test_entries_of_a_queue_and_what_goes_through_a_topic_are_shown(
+    cluster: Cluster, admin: Admin, topic: str, group: str
+) -> None:
+    await admin.topics.create(topic, queues=1)
+    for _ in range(3):
+        await send(cluster, topic, b"x")
+    await admin.groups.create(GroupConfig(name=group))
+    await admin.offsets.set(group, {queue_of(topic): 1})
+
+    entries = await admin.messages.entries(queue_of(topic), 1)
+    (traffic,) = await admin.traffic.of(topic)
+    progress = await admin.brokers.progress("broker-a")
+
+    assert (entries.min_offset, entries.max_offset, len(entries.entries)) == (0, 3, 2)
+    assert (traffic.group, traffic.lag) == (group, 2)
+    assert progress.lag >= 2
+
+
+async def test_options_of_name_servers_are_read_and_changed(admin: Admin) -> None:
+    await admin.name_servers.set_options({"orderMessageEnable": "true"})
+
+    (options,) = (await admin.name_servers.options()).values()
+
+    assert options["orderMessageEnable"] == "true"
+
+
+async def test_a_group_is_deleted_on_one_broker(cluster: Cluster, admin: Admin, group: str) -> None:
+    await cluster.start_broker("broker-b")
+    await admin.groups.create(GroupConfig(name=group))
+
+    deleted = await admin.groups.delete(group, broker="broker-b")
+
+    assert list(deleted) == ["broker-b"]
+    assert group in await admin.groups.configs()
+    assert await admin.brokers.name(cluster.address("broker-b")) == "broker-b"
+    assert await admin.brokers.name("broker-a") == "broker-a"
+
+
+async def test_a_change_that_would_reach_no_broker_is_refused(
+    cluster: Cluster, admin: Admin
+) -> None:
+    await cluster.stop_broker()
+
+    for change in (
+        admin.topics.create("orders"),
+        admin.topics.delete("orders"),
+        admin.groups.create(GroupConfig(name="billing")),
+        admin.brokers.addresses(),
+    ):
+        with pytest.raises(ClusterMissingError, match="no broker has reported"):
+            await change
 
 
 async def test_an_admin_client_is_started_once(cluster: Cluster) -> None:

@@ -178,8 +178,7 @@ class Brokers:
         timeout_ms: float = CALL_TIMEOUT_MS,
     ) -> bytes:
         """Read the record of the message whose id tells where it lies."""
-        host, port, physical_offset = decode_message_id(offset_message_id)
-        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        address, physical_offset = place_of(offset_message_id)
         header = ReadMessage(physical_offset=Long(physical_offset), topic=topic)
         return (await self._call(address, header, timeout_ms=timeout_ms)).body
 
@@ -424,3 +423,9 @@ class Brokers:
         if address is None:
             raise BrokerUnknownError(broker_name, topic=queues[0].topic if queues else "")
         return address
+
+
+def place_of(offset_message_id: str) -> tuple[str, int]:
+    """Read what such an id tells: the address of the broker, and where in its log the message is."""
+    host, port, physical_offset = decode_message_id(offset_message_id)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}", physical_offset

@@ -95,6 +95,22 @@ class ForbidReading(Header):
     readable: bool | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetConsumeMode(Header):
+    """Say how a group gets the messages of a topic; the body is a `ConsumeMode`."""
+
+    CODE = RequestCode.SET_MESSAGE_REQUEST_MODE
+
+
+class ConsumeMode(msgspec.Struct, kw_only=True):
+    """How a group gets the messages of a topic: by pulls, or by pops that share queues."""
+
+    topic: str
+    group: str = msgspec.field(name="consumerGroup")
+    mode: str = "PULL"
+    pop_share_queues: JavaInt = msgspec.field(default=0, name="popShareQueueNum")
+
+
 class Readability(msgspec.Struct, kw_only=True):
     """Whether a group may read a topic."""
 

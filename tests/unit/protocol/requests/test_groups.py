@@ -10,6 +10,7 @@ from orbitmq.model.groups import GroupConfig
 from orbitmq.model.versions import DataVersion
 from orbitmq.protocol.headers import Header
 from orbitmq.protocol.requests.groups import (
+    ConsumeMode,
     DeleteGroup,
     ForbidReading,
     GetGroupConfig,
@@ -18,6 +19,7 @@ from orbitmq.protocol.requests.groups import (
     ListGroupConfigs,
     ListGroupConfigsReply,
     Readability,
+    SetConsumeMode,
     UpdateGroup,
     UpdateGroups,
 )
@@ -39,6 +41,7 @@ from orbitmq.protocol.requests.groups import (
             201,
             {"groupSeq": "0", "maxGroupNum": "2000", "dataVersion": "{}"},
         ),
+        (SetConsumeMode(), 401, {}),
         (GetGroupConfig(group="g"), 352, {"group": "g"}),
         (ForbidReading(group="g", topic="T"), 353, {"group": "g", "topic": "T"}),
         (
@@ -54,6 +57,12 @@ def test_a_request_has_its_code_and_javas_field_names(
     assert code == header.CODE
     assert header.encode() == fields
     assert type(header).decode(fields) == header
+
+
+def test_a_consume_mode_is_written_as_java_reads_it() -> None:
+    written = java_json.encode(ConsumeMode(topic="T", group="g", mode="POP", pop_share_queues=2))
+
+    assert written == b'{"topic":"T","consumerGroup":"g","mode":"POP","popShareQueueNum":2}'
 
 
 def test_offsets_of_a_deleted_group_stay_unless_said_otherwise() -> None:

@@ -16,9 +16,11 @@ from orbitmq.client.aio.admin.brokers import Brokers
 from orbitmq.client.aio.admin.groups import Groups
 from orbitmq.client.aio.admin.key_values import KeyValues
 from orbitmq.client.aio.admin.messages import Messages
+from orbitmq.client.aio.admin.name_servers import NameServerOptions
 from orbitmq.client.aio.admin.offsets import Offsets
 from orbitmq.client.aio.admin.reach import Reach
 from orbitmq.client.aio.admin.topics import Topics
+from orbitmq.client.aio.admin.traffic import Traffic
 from orbitmq.client.keywords import ClientKeywords, options_of
 from orbitmq.client.options import ClientOptions
 from orbitmq.errors import StateError
@@ -40,6 +42,8 @@ class Admin:
     offsets: Offsets
     messages: Messages
     key_values: KeyValues
+    name_servers: NameServerOptions
+    traffic: Traffic
 
     def __init__(
         self,
@@ -74,6 +78,8 @@ class Admin:
         self.offsets = Offsets(reach)
         self.messages = Messages(reach, self.offsets)
         self.key_values = KeyValues(reach)
+        self.name_servers = NameServerOptions(reach)
+        self.traffic = Traffic(reach, self.topics, self.groups)
 
     async def stop(self) -> None:
         """Close every connection."""

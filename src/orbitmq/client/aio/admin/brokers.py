@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from orbitmq.protocol.requests.clients import ListProducers, Producer, ProducerTable
 from orbitmq.protocol.requests.configuration import GetBrokerConfig, UpdateBrokerConfig
 from orbitmq.protocol.requests.key_values import KeyValueTable
 from orbitmq.protocol.requests.maintenance import (
@@ -17,7 +18,13 @@ from orbitmq.protocol.requests.routing import (
     WipeWritePermission,
     WipeWritePermissionReply,
 )
-from orbitmq.protocol.requests.statistics import Counter, GetCounter, GetRuntime
+from orbitmq.protocol.requests.statistics import (
+    BrokerConsumeStats,
+    Counter,
+    GetBrokerConsumeStats,
+    GetCounter,
+    GetRuntime,
+)
 from orbitmq.settings.properties_file import PropertiesFile, write_property
 
 if TYPE_CHECKING:
@@ -41,6 +48,17 @@ class Brokers:
         """Say which brokers there are, and which cluster each belongs to."""
         return await self._reach.name_servers.cluster_view()
 
+    async def name(self, broker: str) -> str:
+        """Find the name of a broker that is given by its name or its address."""
+        if ":" not in broker:
+            await self._reach.check_broker(broker)
+            return broker
+        return await self._reach.name_of(broker) or broker
+
+    async def addresses(self, *, cluster: str | None = None) -> dict[str, str]:
+        """List the masters of a cluster, or of all: address by name."""
+        return await self._reach.targets(cluster, None)
+
     async def runtime(self, broker: str) -> dict[str, str]:
         """Ask a broker, by name or address, for its state."""
         address = await self._reach.broker(broker)
@@ -62,9 +80,22 @@ class Brokers:
         address = await self._reach.broker(broker)
         return await self._reach.ask_for(address, GetCounter(name=name, key=key), Counter)
 
+    async def producers(self, broker: str) -> dict[str, list[Producer]]:
+        """List the producers that a broker knows, by group."""
+        address = await self._reach.broker(broker)
+        table = await self._reach.ask_for(address, ListProducers(), ProducerTable)
+        return dict(sorted(table.groups.items()))
+
+    async def progress(self, broker: str) -> BrokerConsumeStats:
+        """Say how far every group has come at a broker, topic by topic."""
+        address = await self._reach.broker(broker)
+        header = GetBrokerConsumeStats()
+        return await self._reach.ask_for(address, header, BrokerConsumeStats)
+
     async def forbid_writing(self, broker_name: str) -> int:
         """Have clients send nothing more to a broker; returns how many topics that concerns."""
         count = 0
+        await self._reach.check_broker(broker_name)
         for address in self._reach.name_servers.addresses:
             reply = await self._reach.ask(address, WipeWritePermission(broker_name=broker_name))
             count = WipeWritePermissionReply.decode(reply.fields).topic_count
@@ -73,6 +104,7 @@ class Brokers:
     async def allow_writing(self, broker_name: str) -> int:
         """Have clients send to a broker again; returns how many topics that concerns."""
         count = 0
+        await self._reach.check_broker(broker_name)
         for address in self._reach.name_servers.addresses:
             reply = await self._reach.ask(address, AddWritePermission(broker_name=broker_name))
             count = AddWritePermissionReply.decode(reply.fields).topic_count

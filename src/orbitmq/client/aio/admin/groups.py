@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from orbitmq import java_json
+from orbitmq.client.aio.brokers import place_of
 from orbitmq.errors import RemoteError, RouteNotFoundError
 from orbitmq.model.names import check_group, dead_letter_topic, retry_topic
 from orbitmq.protocol.codes import ResponseCode
@@ -16,9 +17,13 @@ from orbitmq.protocol.requests.clients import (
     ProducerConnections,
 )
 from orbitmq.protocol.requests.groups import (
+    ConsumeMode,
     DeleteGroup,
+    ForbidReading,
     GroupConfigTable,
     ListGroupConfigs,
+    Readability,
+    SetConsumeMode,
     UpdateGroup,
 )
 from orbitmq.protocol.requests.relays import (
@@ -32,6 +37,7 @@ from orbitmq.protocol.requests.statistics import ConsumeProgress, ConsumeStats, 
 if TYPE_CHECKING:
     from orbitmq.client.aio.admin.reach import Reach
     from orbitmq.client.aio.admin.topics import Topics
+    from orbitmq.client.core.received_message import ReceivedMessage
     from orbitmq.model.groups import GroupConfig
     from orbitmq.model.queues import MessageQueue
 
@@ -73,23 +79,34 @@ class Groups:
             found.update(java_json.decode(reply.body, GroupConfigTable).groups)
         return dict(sorted(found.items()))
 
-    async def create(self, config: GroupConfig, *, cluster: str | None = None) -> dict[str, str]:
-        """Create a group, or change it, on all masters of a cluster."""
+    async def create(
+        self, config: GroupConfig, *, cluster: str | None = None, broker: str | None = None
+    ) -> dict[str, str]:
+        """Create a group, or change it, on all masters of a cluster or on one broker."""
         check_group(config.name)
-        masters = await self._reach.masters(cluster)
+        masters = await self._reach.targets(cluster, broker)
         await self._reach.ask_each(masters.values(), UpdateGroup(), java_json.encode(config))
         return masters
 
     async def delete(
-        self, group: str, *, cluster: str | None = None, clean_offsets: bool = True
+        self,
+        group: str,
+        *,
+        cluster: str | None = None,
+        broker: str | None = None,
+        clean_offsets: bool = True,
     ) -> dict[str, str]:
-        """Delete a group, with its retries and dead letters, on all masters."""
-        masters = await self._reach.masters(cluster)
+        """Delete a group on all masters, with its retries and dead letters, or on one broker.
+
+        Retries and dead letters stay where only one broker forgets the group.
+        """
+        masters = await self._reach.targets(cluster, broker)
         await self._reach.ask_each(
             masters.values(), DeleteGroup(group=group, clean_offsets=clean_offsets)
         )
-        for topic in (retry_topic(group), dead_letter_topic(group)):
-            await self._topics.delete(topic, cluster=cluster)
+        if broker is None:
+            for topic in (retry_topic(group), dead_letter_topic(group)):
+                await self._topics.delete(topic, cluster=cluster)
         return masters
 
     async def progress(self, group: str, *, topic: str | None = None) -> GroupProgress:
@@ -154,18 +171,50 @@ class Groups:
         reply = await self._reach.ask(address, header, timeout_ms=_RELAY_TIMEOUT_MS)
         return java_json.decode(reply.body, RunningConsumer)
 
+    async def may_read(self, group: str, topic: str) -> bool:
+        """Say whether a group may read a topic, on every broker that holds it."""
+        return all((await self._readability(group, topic)).values())
+
+    async def forbid_reading(self, group: str, topic: str) -> list[str]:
+        """Have brokers refuse a topic to a group; returns the brokers."""
+        return list(await self._readability(group, topic, readable=False))
+
+    async def allow_reading(self, group: str, topic: str) -> list[str]:
+        """Have brokers give a group a topic again; returns the brokers."""
+        return list(await self._readability(group, topic, readable=True))
+
+    async def set_consume_mode(
+        self, group: str, topic: str, mode: str, *, pop_share_queues: int = 0
+    ) -> list[str]:
+        """Let a group's members pull or pop a topic; needs brokers of RocketMQ 5. Returns them."""
+        body = ConsumeMode(topic=topic, group=group, mode=mode, pop_share_queues=pop_share_queues)
+        masters = await self._reach.masters_of(topic)
+        await self._reach.ask_each(masters.values(), SetConsumeMode(), java_json.encode(body))
+        return list(masters)
+
+    async def _readability(
+        self, group: str, topic: str, *, readable: bool | None = None
+    ) -> dict[str, bool]:
+        masters = await self._reach.masters_of(topic)
+        header = ForbidReading(group=group, topic=topic, readable=readable)
+        replies = await self._reach.ask_each(masters.values(), header)
+        return {
+            name: java_json.decode(replies[address].body, Readability).readable
+            for name, address in masters.items()
+        }
+
     async def consume_directly(
-        self, group: str, client_id: str, *, topic: str, offset_message_id: str, broker: str
+        self, group: str, client_id: str, message: ReceivedMessage
     ) -> DirectResult:
-        """Let a consumer take one message now; says how its listener ended."""
+        """Let a consumer take one message now, such as one found by id; says how that ended."""
+        address, _ = place_of(message.offset_message_id)
         header = ConsumeDirectly(
             consumer_group=group,
             client_id=client_id,
-            message_id=offset_message_id,
-            broker_name=broker,
-            topic=topic,
+            message_id=message.offset_message_id,
+            broker_name=message.broker_name,
+            topic=message.stored_queue.topic,
         )
-        address = await self._reach.broker(broker)
         reply = await self._reach.ask(address, header, timeout_ms=_RELAY_TIMEOUT_MS)
         return java_json.decode(reply.body, DirectResult)
 

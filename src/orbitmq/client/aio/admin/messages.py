@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from orbitmq.client.aio.brokers import place_of
 from orbitmq.client.core.received_message import ReceivedMessage, received_messages
-from orbitmq.errors import MessageNotFoundError, OrbitError
+from orbitmq.errors import MessageNotFoundError, ProtocolError, RemoteError
 from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.pulling import PullFlag, PullMessages
+from orbitmq.protocol.requests.queries import QueueEntries, ReadQueueEntries
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -33,13 +35,17 @@ class Messages:
     async def by_id(self, message_id: str, *, topic: str = "") -> ReceivedMessage:
         """Find a message by the id that says where it lies, or, in a topic, by its unique id."""
         try:
-            return await self._by_place(message_id, topic)
-        except OrbitError as error:
-            if not topic:
-                raise MessageNotFoundError(
-                    f"no message has the id {message_id}: {error}",
-                    hint="to find it by the id its producer gave it, name its topic too",
-                ) from error
+            if message := await self._by_place(message_id, topic):
+                return message
+        except (ProtocolError, RemoteError) as error:
+            reason = f": {error}"
+        else:
+            reason = ", which would lie at a broker that no name server knows"
+        if not topic:
+            raise MessageNotFoundError(
+                f"no message has the id {message_id}{reason}",
+                hint="to find it by the id its producer gave it, name its topic too",
+            )
         found = await self._find(topic, message_id, 32, 0, _END_OF_TIME_MS, is_unique=True)
         if not found:
             raise MessageNotFoundError(
@@ -72,14 +78,38 @@ class Messages:
         return messages[0]
 
     async def between(
-        self, topic: str, begin_ms: int, end_ms: int
+        self,
+        topic: str,
+        begin_ms: int,
+        end_ms: int,
+        *,
+        broker: str | None = None,
+        queue_id: int | None = None,
     ) -> AsyncIterator[ReceivedMessage]:
-        """Read the messages stored in a span of time, queue by queue."""
+        """Read the messages stored in a span of time, queue by queue; of all, or of some queues."""
+        if broker is not None:
+            await self._reach.check_broker(broker)
         for queue in await self._offsets.queues(topic):
+            if broker not in {None, queue.broker_name} or queue_id not in {None, queue.queue_id}:
+                continue
             async for message in self._from_time(queue, begin_ms):
                 if message.store_ms > end_ms:
                     break
                 yield message
+
+    async def entries(
+        self, queue: MessageQueue, offset: int, *, count: int = 10, group: str | None = None
+    ) -> QueueEntries:
+        """Read entries of a queue, which say where its messages lie and how large they are."""
+        header = ReadQueueEntries(
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=Long(offset),
+            count=count,
+            consumer_group=group,
+        )
+        address = await self._reach.broker(queue.broker_name)
+        return await self._reach.ask_for(address, header, QueueEntries)
 
     async def _from_time(
         self, queue: MessageQueue, begin_ms: int
@@ -94,9 +124,14 @@ class Messages:
                 return
             offset = following
 
-    async def _by_place(self, message_id: str, topic: str) -> ReceivedMessage:
+    async def _by_place(self, message_id: str, topic: str) -> ReceivedMessage | None:
+        address, _ = place_of(message_id)
+        # An id that a producer gave reads as a place too, at some address of anybody's.
+        name = await self._reach.name_of(address)
+        if not name:
+            return None
         record = await self._reach.calls.view_message(message_id, topic=topic or None)
-        return received_messages(record, "")[0]
+        return received_messages(record, name)[0]
 
     async def _find(
         self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int, *, is_unique: bool

@@ -42,6 +42,18 @@ class Reach:
             if name in view.brokers and MASTER_ID in view.brokers[name].addresses
         }
 
+    async def targets(self, cluster: str | None, broker: str | None) -> dict[str, str]:
+        """Find the one broker that is named, or the masters of a cluster or of all.
+
+        Raises when there is none: a change that reaches nobody would look like one that worked.
+        """
+        if broker is not None:
+            return {broker: await self.broker(broker)}
+        masters = await self.masters(cluster)
+        if not masters:
+            raise ClusterMissingError("master", there=())
+        return masters
+
     async def broker(self, name: str) -> str:
         """Find the address of a broker by its name; an address stands for itself."""
         if ":" in name:
@@ -59,6 +71,18 @@ class Reach:
         """Find the masters that a group consumes from: address by broker name."""
         # Compat: a group's retry topic is made where its members are; tools rely on it.
         return await self.masters_of(retry_topic(group))
+
+    async def name_of(self, address: str) -> str:
+        """Find the name of the broker at an address; empty when no name server knows it."""
+        view = await self.name_servers.cluster_view()
+        names = [name for name, one in view.brokers.items() if address in one.addresses.values()]
+        return names[0] if names else ""
+
+    async def check_broker(self, name: str) -> None:
+        """Raise unless a broker of that name has reported to the name servers."""
+        view = await self.name_servers.cluster_view()
+        if name not in view.brokers:
+            raise ClusterMissingError("broker", name, there=view.brokers)
 
     @staticmethod
     def _members(view: ClusterView, cluster: str | None) -> Iterable[str]:

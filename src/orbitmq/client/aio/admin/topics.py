@@ -90,7 +90,7 @@ class Topics:
         brokers that have the topic now: address by name.
         """
         check_topic(topic)
-        masters = await self._targets(cluster, broker)
+        masters = await self._reach.targets(cluster, broker)
         header = UpdateTopic(
             topic=topic,
             template_topic=_TEMPLATE,
@@ -110,9 +110,34 @@ class Topics:
             )
         return masters
 
+    async def set_permission(
+        self, topic: str, permission: int, *, cluster: str | None = None, broker: str | None = None
+    ) -> dict[str, str]:
+        """Let a topic be read, written, both or none, and leave the rest of it; returns brokers."""
+        masters = await self._reach.masters_of(topic)
+        if cluster is not None or broker is not None:
+            chosen = set((await self._reach.targets(cluster, broker)).values())
+            masters = {name: address for name, address in masters.items() if address in chosen}
+        for address in masters.values():
+            config = await self._reach.ask_for(address, GetTopicConfig(topic=topic), TopicConfig)
+            await self._reach.ask(
+                address,
+                UpdateTopic(
+                    topic=topic,
+                    template_topic=_TEMPLATE,
+                    read_queues=config.read_queues,
+                    write_queues=config.write_queues,
+                    permission=permission,
+                    filter_type="SINGLE_TAG",
+                    unit_flag=config.unit_flag,
+                    order=config.order,
+                ),
+            )
+        return masters
+
     async def delete(self, topic: str, *, cluster: str | None = None) -> dict[str, str]:
         """Delete a topic with its messages on all masters, and its route; returns the masters."""
-        masters = await self._reach.masters(cluster)
+        masters = await self._reach.targets(cluster, None)
         await self._reach.ask_each(masters.values(), DeleteTopic(topic=topic))
         await self._reach.tell_name_servers(DeleteTopicRoute(topic=topic, cluster_name=cluster))
         for address in self._reach.name_servers.addresses:
@@ -142,8 +167,3 @@ class Topics:
         for reply in replies.values():
             groups.update(java_json.decode(reply.body, GroupNames).groups)
         return sorted(groups)
-
-    async def _targets(self, cluster: str | None, broker: str | None) -> dict[str, str]:
-        if broker is None:
-            return await self._reach.masters(cluster)
-        return {broker: await self._reach.broker(broker)}

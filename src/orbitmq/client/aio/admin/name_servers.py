@@ -1,0 +1,38 @@
+"""Administering name servers: their options."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orbitmq.protocol.requests.configuration import GetNameServerConfig, UpdateNameServerConfig
+from orbitmq.settings.properties_file import PropertiesFile, write_property
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from orbitmq.client.aio.admin.reach import Reach
+
+
+class NameServerOptions:
+    """Reads and changes the options of every name server."""
+
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+
+    async def options(self) -> dict[str, dict[str, str]]:
+        """Ask each name server for its options: by address."""
+        addresses = self._reach.name_servers.addresses
+        replies = await self._reach.ask_each(addresses, GetNameServerConfig())
+        return {
+            address: {
+                one.name: one.value
+                for one in PropertiesFile.parse(replies[address].body, name=address).properties
+            }
+            for address in addresses
+        }
+
+    async def set_options(self, options: Mapping[str, str]) -> None:
+        """Change options of all name servers, which know nothing of each other."""
+        body = "\n".join(write_property(*option) for option in options.items()).encode()
+        addresses = self._reach.name_servers.addresses
+        await self._reach.ask_each(addresses, UpdateNameServerConfig(), body)

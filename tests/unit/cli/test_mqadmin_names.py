@@ -1,0 +1,180 @@
+"""Command lines of mqadmin, turned into ours."""
+
+from __future__ import annotations
+
+import pytest
+
+from orbitmq.cli.main import NOUNS
+from orbitmq.cli.mqadmin_names import ALIASES, MISSING, as_our_command, nearest_command
+from orbitmq.errors import CommandError
+
+# What mqadmin 5.5.0 lists without an argument, and what 4.9.8 and 5.3 had besides.
+NAMES = [
+    "addBroker",
+    "addWritePerm",
+    "allocateMQ",
+    "brokerConsumeStats",
+    "brokerStatus",
+    "checkMsgSendRT",
+    "checkRocksdbCqWriteProgress",
+    "cleanBrokerMetadata",
+    "cleanExpiredCQ",
+    "cleanUnusedTopic",
+    "cloneGroupOffset",
+    "clusterList",
+    "clusterRT",
+    "consumeMessage",
+    "consumerConnection",
+    "consumerProgress",
+    "consumerStatus",
+    "copyAcl",
+    "copyUser",
+    "createAcl",
+    "createUser",
+    "deleteAcl",
+    "deleteExpiredCommitLog",
+    "deleteKvConfig",
+    "deleteSubGroup",
+    "deleteTopic",
+    "deleteUser",
+    "dumpCompactionLog",
+    "electMaster",
+    "exportConfigs",
+    "exportMetadata",
+    "exportMetadataInRocksDB",
+    "exportMetrics",
+    "exportPopRecord",
+    "getAcl",
+    "getBrokerConfig",
+    "getBrokerEpoch",
+    "getBrokerLiteInfo",
+    "getColdDataFlowCtrInfo",
+    "getConsumerConfig",
+    "getControllerConfig",
+    "getControllerMetaData",
+    "getLiteClientInfo",
+    "getLiteGroupInfo",
+    "getLiteTopicInfo",
+    "getNamesrvConfig",
+    "getParentTopicInfo",
+    "getSyncStateSet",
+    "getUser",
+    "haStatus",
+    "listAcl",
+    "listUser",
+    "printMsg",
+    "printMsgByQueue",
+    "producer",
+    "producerConnection",
+    "queryCq",
+    "queryMsgById",
+    "queryMsgByKey",
+    "queryMsgByOffset",
+    "queryMsgByUniqueKey",
+    "queryMsgTraceById",
+    "remappingStaticTopic",
+    "removeBroker",
+    "removeColdDataFlowCtrGroupConfig",
+    "resetMasterFlushOffset",
+    "resetOffsetByTime",
+    "rocksDBConfigToJson",
+    "sendMessage",
+    "sendMsgStatus",
+    "setCommitLogReadAheadMode",
+    "setConsumeMode",
+    "skipAccumulatedMessage",
+    "startMonitoring",
+    "statsAll",
+    "switchTimerEngine",
+    "topicClusterList",
+    "topicList",
+    "topicRoute",
+    "topicStatus",
+    "triggerLiteDispatch",
+    "updateAcl",
+    "updateBrokerConfig",
+    "updateColdDataFlowCtrGroupConfig",
+    "updateControllerConfig",
+    "updateKvConfig",
+    "updateNamesrvConfig",
+    "updateOrderConf",
+    "updateStaticTopic",
+    "updateSubGroup",
+    "updateSubGroupList",
+    "updateTopic",
+    "updateTopicList",
+    "updateTopicPerm",
+    "updateUser",
+    "wipeWritePerm",
+    "updateAclConfig",
+    "deleteAclConfig",
+    "deleteAccessConfig",
+    "updateGlobalWhiteAddr",
+    "clusterAclConfigVersion",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_command_of_mqadmin_works_or_says_what_to_use_instead(name: str) -> None:
+    assert (name in ALIASES) != (name in MISSING)
+    if name in MISSING:
+        with pytest.raises(CommandError, match=f"mqadmin's {name} does not exist here"):
+            as_our_command([name])
+    else:
+        assert as_our_command([name, "-h"])[0] in NOUNS
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("topicRoute -t T -n h:1", "topic show -n h:1 -- T"),
+        ("updateTopic -t T -c C -r 2 -w 3 -p 6 -o true",
+         "topic create --cluster C --queues 2 --write-queues 3 --permission 6 --ordered -- T"),
+        ("updateTopic -t T -b h:1 -a -x", "topic create --broker h:1 --attributes -x -- T"),
+        ("updateBrokerConfig -c C -k name -v 1", "broker set --yes -- C name=1"),
+        ("brokerStatus -b h:1", "broker status -- h:1"),
+        ("consumerProgress", "group list"),
+        ("consumerProgress -g G -t T", "group lag --topic T -- G"),
+        ("consumerStatus -g G -s", "group running --stacks -- G"),
+        ("consumerStatus -g G -i C", "group running -- G C"),
+        ("deleteSubGroup -g G -c C", "group delete --yes --keep-offsets --cluster C -- G"),
+        ("deleteSubGroup -g G -c C -r true", "group delete --yes --cluster C -- G"),
+        ("queryMsgById -i A,B -t T", "message show --topic T -- A B"),
+        ("queryMsgById -i A -g G -d C -t T", "message consume --topic T -- A G C"),
+        ("resetOffsetByTime -g G -t T -s -1", "offset reset --yes --to -1 -- G T"),
+        ("resetOffsetByTime -g G -t T -s now -f false",
+         "offset reset --yes --to now --only-back -- G T"),
+        ("resetOffsetByTime -g G -t T -s 0 -b h:1 -q 2 -o 7", "offset set --yes -- G T h:1 2 7"),
+        ("updateOrderConf -t T -m put -v a:4", "kv put -- ORDER_TOPIC_CONFIG T a:4"),
+        ("cleanUnusedTopic -b b", "broker clean --only topics --yes -- b"),
+        ("statsAll -a", "topic traffic --active"),
+        ("printMsg -t T -s tag", "message find --from 0 --count 1000000 --tags tag -- T"),
+        ("topic list", "topic list"),
+        ("", ""),
+    ],
+)  # fmt: skip
+def test_flags_of_mqadmin_are_translated(theirs: str, ours: str) -> None:
+    assert as_our_command(theirs.split()) == ours.split()
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("topicStatus", "topicStatus needs -t"),
+        ("brokerStatus", "brokerStatus needs -b, or -c"),
+        ("updateOrderConf -t T", "needs -t and -v and -m put, or -t and -m get, or"),
+        ("topicRoute -t T -z", "topicRoute does not take -z here"),
+        ("haStatus -b x", "replication is not built"),
+    ],
+)
+def test_what_cannot_be_done_is_explained(line: str, said: str) -> None:
+    with pytest.raises(CommandError, match=said):
+        as_our_command(line.split())
+
+
+@pytest.mark.parametrize(
+    ("typo", "meant"),
+    [("topicStats", "topicStatus"), ("topc", "topic"), ("mesxage", "message"), ("zzz", None)],
+)
+def test_a_typo_gets_the_nearest_of_both(typo: str, meant: str | None) -> None:
+    assert nearest_command(typo, NOUNS) == meant
