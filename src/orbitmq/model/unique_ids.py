@@ -17,30 +17,72 @@ from typing import Final
 
 _HEAD: Final = struct.Struct(">HI")
 _TAIL: Final = struct.Struct(">IH")
+# How far the numbers of a range may run ahead of the time: ten seconds.
+_AHEAD_MAX: Final = 10_000 << 16
 
 
-class UniqueIds:
-    """Makes ids that no other maker makes."""
+class _Month:
+    """Milliseconds since the start of the month, as ids count the time."""
 
-    def __init__(self, address: str, now_ms: Callable[[], int]) -> None:
+    def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
-        maker = random.getrandbits(32)  # tells makers apart, no secret
-        self._head = ipaddress.ip_address(address).packed + _HEAD.pack(os.getpid() & 0xFFFF, maker)
-        self._counter = itertools.count(random.getrandbits(16))  # any start does
-        self._month_start_ms = self._next_month_ms = 0
+        self._start_ms = self._next_ms = 0
 
-    def make(self) -> str:
-        """Make another id."""
+    def _elapsed_ms(self) -> int:
         now_ms = self._now_ms()
-        if not self._month_start_ms <= now_ms < self._next_month_ms:
-            self._begin_month(now_ms)
-        elapsed_ms = (now_ms - self._month_start_ms) & 0xFFFFFFFF
-        tail = _TAIL.pack(elapsed_ms, next(self._counter) & 0xFFFF)
-        return (self._head + tail).hex().upper()
+        if not self._start_ms <= now_ms < self._next_ms:
+            self._begin(now_ms)
+        return (now_ms - self._start_ms) & 0xFFFFFFFF
 
-    def _begin_month(self, now_ms: int) -> None:
+    def _begin(self, now_ms: int) -> None:
         now = datetime.datetime.fromtimestamp(now_ms / 1000).astimezone()
         start = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
         following = (start + datetime.timedelta(days=32)).replace(day=1)
-        self._month_start_ms = int(start.timestamp() * 1000)
-        self._next_month_ms = int(following.timestamp() * 1000)
+        self._start_ms = int(start.timestamp() * 1000)
+        self._next_ms = int(following.timestamp() * 1000)
+
+
+def _new_head(address: str) -> bytes:
+    maker = random.getrandbits(32)  # tells makers apart, no secret
+    return ipaddress.ip_address(address).packed + _HEAD.pack(os.getpid() & 0xFFFF, maker)
+
+
+class UniqueIds(_Month):
+    """Makes ids that no other maker makes."""
+
+    def __init__(self, address: str, now_ms: Callable[[], int]) -> None:
+        super().__init__(now_ms)
+        self._head = _new_head(address)
+        self._counter = itertools.count(random.getrandbits(16))  # any start does
+
+    def make(self) -> str:
+        """Make another id."""
+        tail = _TAIL.pack(self._elapsed_ms(), next(self._counter) & 0xFFFF)
+        return (self._head + tail).hex().upper()
+
+
+class UniqueIdRanges(_Month):
+    """Makes many ids at once, for whoever writes them faster than one by one.
+
+    Time and counter are one number of 48 bits, which goes up by one with each id.
+    """
+
+    def __init__(self, address: str, now_ms: Callable[[], int]) -> None:
+        self._address = address
+        super().__init__(now_ms)
+        self._head = ""
+        self._next = 1 << 48
+
+    def take(self, count: int) -> tuple[str, int]:
+        """Take so many ids: the digits they begin with, and the number that 12 more write.
+
+        The number is that of the first; the others count on from there.
+        """
+        now = self._elapsed_ms() << 16
+        if now < self._next - _AHEAD_MAX or self._next + count > 1 << 48:
+            # The month is a new one, or the clock was set back: numbers of before may come again.
+            self._head = _new_head(self._address).hex().upper()
+            self._next = now
+        first = max(now, self._next)
+        self._next = first + count
+        return self._head, first

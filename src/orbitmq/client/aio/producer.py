@@ -24,6 +24,7 @@ from orbitmq.client.aio.send_hooks import CheckForbiddenHook, SendHook, SendHook
 from orbitmq.client.aio.sender import Sender
 from orbitmq.client.aio.sending import Asked
 from orbitmq.client.core import namespaces
+from orbitmq.client.core.encoded_messages import EncodedMessages
 from orbitmq.client.core.send_plan import SendMode
 from orbitmq.client.keywords import ProducerKeywords, options_of
 from orbitmq.client.options import ClientOptions, ProducerOptions
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Messages = Message | Sequence[Message]
+Messages = Message | Sequence[Message] | EncodedMessages
 OnSuccess = Callable[["SendResult"], object]
 OnFailure = Callable[[BaseException], object]
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
+    from orbitmq.client.core.encoded_messages import EncodedMessages
     from orbitmq.client.core.send_plan import SendMode
     from orbitmq.client.core.send_results import SendResult
     from orbitmq.model.messages import Message
@@ -22,7 +23,7 @@ class SendContext:
 
     group: str
     # The messages of a batch; one message otherwise.
-    message: Message | Sequence[Message]
+    message: Message | Sequence[Message] | EncodedMessages
     # The ids that consumers will know them by; of a batch: all, with commas.
     message_id: str
     queue: MessageQueue

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from orbitmq.client.aio.send_targets import SendTargets, Target, Way
 from orbitmq.client.aio.sending import Asked, Sending, SendParts, command_of, new_context
 from orbitmq.client.core import send_plan
+from orbitmq.client.core.encoded_messages import EncodedMessages
 from orbitmq.client.core.outgoing import Compressing, Outgoing, Preparing
 from orbitmq.errors import (
     BrokerUnknownError,
@@ -177,6 +178,8 @@ def _chosen_queue(asked: Asked, target: Target) -> MessageQueue:
                 "selector", asked.selector, takes="a function of queues, message and argument"
             )
         message = asked.message
+        if isinstance(message, EncodedMessages):
+            raise MessageError("a selector cannot look into encoded messages", hint="give a queue")
         first = message if isinstance(message, Message) else message[0]
         queue = asked.selector(target.shown, first, asked.argument)
         by = "what the selector returned"

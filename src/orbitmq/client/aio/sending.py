@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from orbitmq.client.aio.client_instance import ClientInstance
     from orbitmq.client.aio.send_hooks import SendHooks
     from orbitmq.client.aio.send_targets import SendTargets, Target, Way
+    from orbitmq.client.core.encoded_messages import EncodedMessages
     from orbitmq.client.core.outgoing import Outgoing
     from orbitmq.client.core.queue_selectors import Selector
     from orbitmq.client.options import ProducerOptions
@@ -48,7 +49,7 @@ _STATUSES: Final[dict[int, SendStatus]] = {
 class Asked(msgspec.Struct, frozen=True):
     """What the user asked to be sent, and how."""
 
-    message: Message | Sequence[Message]
+    message: Message | Sequence[Message] | EncodedMessages
     mode: SendMode
     timeout_ms: float
     queue: MessageQueue | None

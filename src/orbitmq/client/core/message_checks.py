@@ -30,16 +30,19 @@ def check_message(message: Message, *, body_bytes_max: int = BODY_BYTES_MAX) -> 
     """Raise unless the body of the message can be sent."""
     if not isinstance(message, Message):
         raise _no_message(message)
-    body_bytes = len(message.body)
+    check_body_bytes(message.topic, len(message.body), body_bytes_max=body_bytes_max)
+
+
+def check_body_bytes(topic: str, body_bytes: int, *, body_bytes_max: int) -> None:
+    """Raise unless brokers take a body of this size."""
     if body_bytes == 0:
         raise MessageError(
-            f"the message to {message.topic} has an empty body",
+            f"the message to {topic} has an empty body",
             hint="give it at least one byte: brokers take no empty messages",
         )
     if body_bytes > body_bytes_max:
         raise MessageError(
-            f"the body of {body_bytes} bytes to {message.topic} is above the limit of "
-            f"{body_bytes_max}",
+            f"the body of {body_bytes} bytes to {topic} is above the limit of {body_bytes_max}",
             hint="send less, or raise max_message_bytes here and maxMessageSize at the broker",
         )
 

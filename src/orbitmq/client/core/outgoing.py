@@ -11,10 +11,12 @@ from typing import Final, NamedTuple
 import msgspec
 
 from orbitmq.client.core import namespaces
+from orbitmq.client.core.encoded_messages import EncodedMessages
 from orbitmq.client.core.message_checks import (
     BODY_BYTES_MAX,
     check_batch,
     check_batch_bytes,
+    check_body_bytes,
     check_message,
     check_send_topic,
 )
@@ -81,18 +83,23 @@ class Preparing:
         self._compressing = compressing or Compressing()
         self._of_all = f"{property_names.INSTANCE_ID}\x01{namespace}\x02" if namespace else ""
 
-    def takes_long(self, message: Message | Sequence[Message]) -> bool:
+    def takes_long(self, message: Message | Sequence[Message] | EncodedMessages) -> bool:
         """Whether `prepare` should run in a thread: it will compress a large body."""
         return (
-            isinstance(message, Message)
+            (
+                isinstance(message, Message)
+                or (isinstance(message, EncodedMessages) and not message.is_batch)
+            )
             and len(message.body) > _QUICK_BYTES_MAX
             and len(message.body) >= self._compressing.over_bytes
         )
 
-    def prepare(self, message: Message | Sequence[Message]) -> Outgoing:
+    def prepare(self, message: Message | Sequence[Message] | EncodedMessages) -> Outgoing:
         """Check a message, or a batch of them, and make it ready."""
         if isinstance(message, Message):
             return self._prepare_one(message)
+        if isinstance(message, EncodedMessages):
+            return self._prepare_encoded(message)
         return self._prepare_batch(message)
 
     def _prepare_one(self, message: Message) -> Outgoing:
@@ -102,14 +109,7 @@ class Preparing:
         reserved = message.reserved_properties
         message_id = reserved.get(property_names.UNIQUE_ID) or self._unique_ids.make()
         properties = _properties(message, message_id) + self._of_all
-        body = message.body
-        system_flag = 0
-        if len(body) >= self._compressing.over_bytes:
-            kind, level, _ = self._compressing
-            packed = compress(body, kind, level)
-            if len(packed) < len(body):
-                body = packed
-                system_flag = COMPRESSED | kind.value
+        body, system_flag = self._compressed(message.body)
         retries = retries_max = None
         if reserved:
             if reserved.get(property_names.HALF_MESSAGE) == "true":
@@ -154,6 +154,35 @@ class Preparing:
             ",".join(message_ids),
             is_batch=True,
         )
+
+    def _prepare_encoded(self, encoded: EncodedMessages) -> Outgoing:
+        topic = namespaces.wrap(self._namespace, encoded.topic)
+        check_send_topic(topic)
+        body, system_flag = encoded.body, 0
+        if encoded.is_batch:
+            check_batch_bytes(topic, len(body), body_bytes_max=self._body_bytes_max)
+        else:
+            check_body_bytes(topic, len(body), body_bytes_max=self._body_bytes_max)
+            body, system_flag = self._compressed(body)
+        return Outgoing(
+            topic,
+            body,
+            # One message says all itself; brokers of the 4.9 line need this beside a batch, too.
+            self._of_all if encoded.is_batch else encoded.properties,
+            encoded.flag,
+            system_flag,
+            "",
+            is_batch=encoded.is_batch,
+        )
+
+    def _compressed(self, body: bytes) -> tuple[bytes, int]:
+        """Compress a body that is large enough and gets smaller by it; and its system flag."""
+        if len(body) >= self._compressing.over_bytes:
+            kind, level, _ = self._compressing
+            packed = compress(body, kind, level)
+            if len(packed) < len(body):
+                return packed, COMPRESSED | kind.value
+        return body, 0
 
 
 def _properties(message: Message, message_id: str) -> str:

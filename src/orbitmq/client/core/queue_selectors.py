@@ -33,6 +33,11 @@ def by_hash(queues: Sequence[MessageQueue], message: Message, argument: Any) -> 
                 f"there is nothing to choose a queue of topic {message.topic!r} by",
                 hint="give the send an argument, or the message a sharding_key",
             )
+    return queue_by_hash(queues, argument)
+
+
+def queue_by_hash(queues: Sequence[MessageQueue], argument: Any) -> MessageQueue:
+    """The queue that `by_hash` chooses by an argument."""
     # Compat: Java takes the remainder first and the sign away afterwards.
     return queues[abs(_remainder(_hash(argument), len(queues)))]
 

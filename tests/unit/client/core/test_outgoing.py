@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from orbitmq.client.core.encoded_messages import EncodedMessages
 from orbitmq.client.core.outgoing import Compressing, Outgoing, Preparing
 from orbitmq.errors import MessageError, MessageTypeError, NameRuleError
 from orbitmq.model.messages import Message
@@ -219,3 +220,43 @@ def test_properties_must_fit_a_record() -> None:
 def test_half_a_character_in_a_property_is_refused() -> None:
     with pytest.raises(MessageError, match="half of a character"):
         _preparing().prepare(Message("orders", b"body", properties={"a": "\ud800"}))
+
+
+def test_an_encoded_batch_goes_as_it_is() -> None:
+    outgoing = _preparing(namespace="tenant").prepare(EncodedMessages("orders", b"batch"))
+
+    assert (outgoing.topic, outgoing.body, outgoing.is_batch) == ("tenant%orders", b"batch", True)
+    assert _read(outgoing) == {"INSTANCE_ID": "tenant"}
+
+
+def test_an_encoded_message_goes_with_its_properties_and_is_compressed() -> None:
+    preparing = _preparing(compressing=Compressing(Compression.ZLIB, over_bytes=100))
+    encoded = EncodedMessages("orders", b"a" * 200, "UNIQ_KEY\x01A1\x02", -3, is_batch=False)
+
+    outgoing = preparing.prepare(encoded)
+
+    assert (outgoing.flag, outgoing.is_batch, outgoing.system_flag & 1) == (-3, False, 1)
+    assert outgoing.properties == "UNIQ_KEY\x01A1\x02"
+    assert decompress(outgoing.body, outgoing.system_flag) == b"a" * 200
+
+
+@pytest.mark.parametrize(
+    ("encoded", "reason"),
+    [
+        (EncodedMessages("orders", b"x" * 11), "batch of 11 bytes"),
+        (EncodedMessages("orders", b"x" * 11, is_batch=False), "body of 11 bytes"),
+        (EncodedMessages("orders", b"", is_batch=False), "empty body"),
+    ],
+)
+def test_encoded_messages_of_a_wrong_size_are_refused(
+    encoded: EncodedMessages, reason: str
+) -> None:
+    with pytest.raises(MessageError, match=reason):
+        _preparing(body_bytes_max=10).prepare(encoded)
+
+
+def test_only_large_messages_by_themselves_are_prepared_in_a_thread() -> None:
+    body = b"x" * 100_000
+
+    assert _preparing().takes_long(EncodedMessages("orders", body, is_batch=False))
+    assert not _preparing().takes_long(EncodedMessages("orders", body))
