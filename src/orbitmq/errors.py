@@ -34,6 +34,7 @@
     ├── MessageError              a message that cannot be stored or sent as it is
     │   └── MessageTypeError          a part of it has a type it cannot have; a TypeError too
     ├── BatchTooLargeError        rows that one Arrow batch cannot hold
+    ├── RowError                  a row of Spark that cannot be written; names the row
     ├── ConsumeResultError        a result that no listener of this kind can give
     ├── LocalOffsetsError         a file of offsets kept on this machine that cannot be read
     ├── StreamOffsetsError        offsets in the checkpoint of a Spark query that cannot be read
@@ -312,6 +313,10 @@ class BatchTooLargeError(OrbitError):
             f"{rows} rows take more than the {bytes_max} bytes that one batch can hold",
             hint="decode fewer records at a time",
         )
+
+
+class RowError(OrbitError):
+    """A row of Spark that cannot be written, or was not."""
 
 
 class ConsumeResultError(OrbitError):

@@ -1,0 +1,183 @@
+"""Writers: how Spark's tasks send their rows, in batches and as streams.
+
+A task encodes its rows batch by batch, keeps a bounded number of them under way, and returns when
+all are stored. A row that cannot be stored fails the task, with an error that names the row; Spark
+tries the task again, which sends the rows of before once more. `commit` has nothing to do: rows are
+visible as soon as they are stored.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from orbitmq.client.core import namespaces
+from orbitmq.client.core.message_checks import check_send_topic
+from orbitmq.clock import SystemClock
+from orbitmq.errors import SettingsError
+from orbitmq.model.unique_ids import UniqueIdRanges
+from orbitmq.spark.delivery_marks import TaskMark
+from orbitmq.spark.message_rows import RowEncoder
+from orbitmq.spark.parcels import Packing
+from orbitmq.spark.producers import producer_for
+from orbitmq.spark.queue_places import Placing
+from orbitmq.spark.row_errors import RowRefused, not_sent, refused
+from orbitmq.spark.send_window import ParcelError, SendWindow
+from orbitmq.spark.write_columns import WriteColumns, write_columns
+from orbitmq.transport.own_machine import own_address
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from orbitmq.client import Producer
+    from orbitmq.spark.write_options import WriteOptions
+
+# Rows and bytes that are encoded at once, so that positions in them fit 32 bits.
+_CHUNK_ROWS_MAX: Final = 20_000
+_CHUNK_BYTES_MAX: Final = 64 * 1024 * 1024
+_BATCH_PROPERTY: Final = "streaming.sql.batchId"
+_QUERY_PROPERTY: Final = "sql.streaming.queryId"
+
+
+@dataclass(frozen=True, slots=True)
+class Written(WriterCommitMessage):
+    """What a task tells the driver: how many rows it wrote."""
+
+    rows: int
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Writes the rows of a batch."""
+
+    def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
+        if overwrite:
+            raise SettingsError("a topic cannot be overwritten", hint='write with .mode("append")')
+        self._options = options
+        self._columns = write_columns(schema, topic=options.topic)
+        # A batch has no query: this names the write in the marks of its messages.
+        self._write_id = uuid.uuid4().hex
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Send the rows of one task."""
+        task = _task_mark(self._write_id, 0)
+        return write_rows(iterator, self._options, self._columns, task)
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Writes the rows of a stream's micro-batches."""
+
+    def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
+        if overwrite:
+            raise SettingsError(
+                "a topic cannot be overwritten, so that output mode complete cannot be written",
+                hint='use .outputMode("append") or "update"',
+            )
+        self._options = options
+        self._columns = write_columns(schema, topic=options.topic)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Send the rows of one task of a micro-batch."""
+        context = _task_context()
+        query = context.getLocalProperty(_QUERY_PROPERTY) or ""
+        task = _task_mark(
+            query.replace("-", ""), int(context.getLocalProperty(_BATCH_PROPERTY) or 0)
+        )
+        return write_rows(iterator, self._options, self._columns, task)
+
+
+def write_rows(
+    batches: Iterator[pa.RecordBatch],
+    options: WriteOptions,
+    columns: WriteColumns,
+    task: TaskMark,
+    producer_of: Callable[[WriteOptions], Producer] = producer_for,
+) -> Written:
+    """Send all rows of a task, and return once they are stored."""
+    producer = producer_of(options)
+    encoder = RowEncoder(
+        columns,
+        task,
+        UniqueIdRanges(own_address(), SystemClock().now_ms),
+        body_bytes_max=options.max_message_bytes,
+        namespace=options.namespace,
+    )
+    placing = Placing(
+        columns,
+        topic=options.topic,
+        queues_of=producer.queues,
+        check_topic=lambda topic: check_send_topic(namespaces.wrap(options.namespace, topic)),
+        replaces_missing=options.missing_queues == "replace",
+    )
+    packing = Packing(
+        batch_bytes_max=options.batch_bytes,
+        compress_above_bytes=None
+        if options.compression == "none"
+        else options.compress_above_bytes,
+    )
+    window = SendWindow(
+        producer, rows_max=options.max_in_flight_messages, bytes_max=options.max_in_flight_bytes
+    )
+    sequence = 0
+    try:
+        for batch in batches:
+            for rows in _chunks(batch):
+                try:
+                    places = placing.places_of(rows)
+                    encoded = encoder.encode(rows, sequence)
+                except RowRefused as error:
+                    raise refused(error, task, rows, sequence) from error.__cause__
+                for parcel in packing.pack(encoded, places, rows, sequence):
+                    window.add(parcel)
+                sequence += len(rows)
+        window.flush()
+    except ParcelError as failed:
+        parcel = failed.parcel
+        row, rows, first_sequence = parcel.row()
+        raise not_sent(
+            failed.error,
+            task,
+            rows,
+            row,
+            first_sequence,
+            topic=parcel.place.topic,
+            count=parcel.count,
+        ) from failed.error
+    return Written(sequence)
+
+
+def _chunks(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    rows = len(batch)
+    if not rows:
+        return
+    if rows > 1 and (rows > _CHUNK_ROWS_MAX or batch.nbytes > _CHUNK_BYTES_MAX):
+        yield from _chunks(batch.slice(0, rows // 2))
+        yield from _chunks(batch.slice(rows // 2))
+    else:
+        yield batch
+
+
+def _task_context() -> TaskContext:
+    context = TaskContext.get()
+    # Invariant: Spark calls `write` in its tasks only.
+    assert context is not None
+    return context
+
+
+def _task_mark(query: str, batch: int) -> TaskMark:
+    context = _task_context()
+    return TaskMark(
+        query=query,
+        batch=batch,
+        partition=context.partitionId(),
+        attempt=context.attemptNumber(),
+    )

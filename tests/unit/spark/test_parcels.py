@@ -1,0 +1,121 @@
+"""Which rows are sent together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from orbitmq.model.unique_ids import UniqueIdRanges
+from orbitmq.record.batch import decode_batch
+from orbitmq.record.properties import decode_properties
+from orbitmq.spark.delivery_marks import TaskMark
+from orbitmq.spark.message_rows import RowEncoder
+from orbitmq.spark.parcels import ROWS_MAX, Packing, Parcel
+from orbitmq.spark.queue_places import Place, Places
+from orbitmq.spark.write_columns import WriteColumns
+
+ORDERS = Places([Place("orders")])
+
+
+def _pack(
+    columns: dict[str, Any],
+    places: Places = ORDERS,
+    *,
+    batch_bytes_max: int = 1_000_000,
+    compress_above_bytes: int | None = None,
+) -> list[Parcel]:
+    rows = pa.RecordBatch.from_pydict(columns)
+    encoder = RowEncoder(
+        WriteColumns(frozenset(columns)),
+        TaskMark(query="q", batch=0, partition=0, attempt=0),
+        UniqueIdRanges("127.0.0.1", lambda: 1_700_000_000_000),
+        body_bytes_max=1_000_000,
+    )
+    packing = Packing(batch_bytes_max=batch_bytes_max, compress_above_bytes=compress_above_bytes)
+    return [*packing.pack(encoder.encode(rows, 100), places, rows, 100)]
+
+
+def _bodies(parcel: Parcel) -> list[bytes]:
+    messages = parcel.messages()
+    if messages.is_batch:
+        return [each.body for each in decode_batch(messages.body)]
+    return [messages.body]
+
+
+def test_small_rows_go_together() -> None:
+    (parcel,) = _pack({"body": [b"a", b"b", b"c"]})
+
+    assert parcel.place == Place("orders")
+    assert parcel.count == 3
+    assert _bodies(parcel) == [b"a", b"b", b"c"]
+    assert parcel.size == len(parcel.messages().body)
+
+
+def test_a_parcel_has_so_many_rows_and_bytes_at_most() -> None:
+    bodies = [b"%d" % number for number in range(2 * ROWS_MAX + 1)]
+
+    by_count = _pack({"body": bodies})
+    by_size = _pack({"body": bodies}, batch_bytes_max=1000)
+
+    assert [parcel.count for parcel in by_count] == [ROWS_MAX, ROWS_MAX, 1]
+    assert all(parcel.size <= 1000 for parcel in by_size)
+    for parcels in (by_count, by_size):
+        assert [body for parcel in parcels for body in _bodies(parcel)] == bodies
+
+
+def test_rows_that_cannot_go_into_a_batch_go_by_themselves_in_their_place() -> None:
+    parcels = _pack(
+        {
+            "body": [b"a", b"b", b"c", b"x" * 2000, b"d"],
+            "delayLevel": [0, 3, None, None, 0],
+            "flag": [1, -2, 3, 4, 5],
+        },
+        batch_bytes_max=1000,
+    )
+
+    assert [(parcel.is_batch, _bodies(parcel)) for parcel in parcels] == [
+        (True, [b"a"]),
+        (False, [b"b"]),
+        (True, [b"c"]),
+        (False, [b"x" * 2000]),
+        (True, [b"d"]),
+    ]
+    delayed = parcels[1].messages()
+    assert delayed.flag == -2
+    assert decode_properties(delayed.properties.encode())["DELAY"] == "3"
+
+
+def test_rows_that_are_compressed_go_by_themselves() -> None:
+    parcels = _pack({"body": [b"a", b"xx", b"b"]}, compress_above_bytes=2)
+
+    assert [(parcel.is_batch, _bodies(parcel)) for parcel in parcels] == [
+        (True, [b"a"]),
+        (False, [b"xx"]),
+        (True, [b"b"]),
+    ]
+
+
+def test_rows_of_one_place_go_together_in_their_order() -> None:
+    places = Places([Place("orders"), Place("payments")], np.array([1, 0, 1, 0, 0]))
+
+    orders, payments = _pack({"body": [b"a", b"b", b"c", b"d", b"e"]}, places)
+
+    assert (orders.place.topic, _bodies(orders)) == ("orders", [b"b", b"d", b"e"])
+    assert (payments.place.topic, _bodies(payments)) == ("payments", [b"a", b"c"])
+    row, rows, first_sequence = orders.row()
+    assert (row, rows["body"][row].as_py(), first_sequence) == (1, b"b", 100)
+
+
+def test_halves_hold_the_same_rows() -> None:
+    (parcel,) = _pack({"body": [b"a", b"b", b"c"]})
+
+    first, second = parcel.halves()
+
+    assert _bodies(first) + _bodies(second) == [b"a", b"b", b"c"]
+    assert second.row()[0] == 1
+
+
+def test_no_rows_make_no_parcel() -> None:
+    assert _pack({"body": pa.array([], pa.binary())}) == []

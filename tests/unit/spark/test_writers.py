@@ -1,0 +1,241 @@
+"""What a task writes, without Spark: rows become messages of a broker."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from orbitmq.embedded import Cluster
+from orbitmq.errors import RowError, SettingsError
+from orbitmq.spark import producers
+from orbitmq.spark.delivery_marks import MARK, TaskMark
+from orbitmq.spark.write_columns import WriteColumns
+from orbitmq.spark.write_options import WriteOptions
+from orbitmq.spark.writers import BatchWriter, StreamWriter, Written, write_rows
+from tests.spark.topics import Topics
+
+TASK = TaskMark(query="c0ffee", batch=12, partition=3, attempt=1)
+BODIES = StructType([StructField("body", BinaryType())])
+
+
+@pytest.fixture(scope="module")
+def topics() -> Iterator[Topics]:
+    with Cluster(brokers=2, in_memory=True) as cluster, Topics(cluster) as topics:
+        yield topics
+    producers.stop_all()
+
+
+def _options(topics: Topics, **options: Any) -> WriteOptions:
+    return WriteOptions(namesrv=topics.cluster.namesrv, **options)
+
+
+def _write(options: WriteOptions, *batches: dict[str, Any]) -> Written:
+    columns = WriteColumns(frozenset(batches[0]) if batches else frozenset({"body"}))
+    return write_rows(map(pa.RecordBatch.from_pydict, batches), options, columns, TASK)
+
+
+def test_rows_become_messages(topics: Topics) -> None:
+    topic = topics.create()
+
+    written = _write(
+        _options(topics, topic=topic),
+        {
+            "body": [b"one", b"two"],
+            "keys": ["k1 k2", None],
+            "tags": ["paid", None],
+            "flag": [7, None],
+            "properties": pa.array([[("colour", "red")], None], pa.map_(pa.string(), pa.string())),
+        },
+        {
+            "body": [b"three"],
+            "keys": ["k3"],
+            "tags": [""],
+            "flag": [-1],
+            "properties": pa.array([[]], pa.map_(pa.string(), pa.string())),
+        },
+    )
+
+    assert written == Written(3)
+    one, three, two = sorted(topics.messages(topic), key=lambda message: message.body)
+    assert (one.body, one.keys, one.tags, one.flag) == (b"one", ("k1", "k2"), "paid", 7)
+    assert one.properties["colour"] == "red"
+    assert (two.body, two.keys, two.tags, two.flag) == (b"two", (), "", 0)
+    assert (three.keys, three.flag) == (("k3",), -1)
+    assert [each.properties[MARK] for each in (one, two, three)] == [
+        f"c0ffee/12/3/1/{sequence}" for sequence in range(3)
+    ]
+    assert len({each.message_id for each in (one, two, three)}) == 3
+
+
+def test_many_rows_are_all_stored_once(topics: Topics) -> None:
+    topic = topics.create()
+    bodies = [b"%d" % number for number in range(25_000)]
+
+    written = _write(_options(topics, topic=topic), {"body": bodies})
+
+    assert written == Written(25_000)
+    assert sorted(message.body for message in topics.messages(topic)) == sorted(bodies)
+
+
+def test_a_small_window_and_small_batches_do_as_well(topics: Topics) -> None:
+    topic = topics.create()
+    bodies = [b"%d" % number for number in range(500)]
+    options = _options(
+        topics, topic=topic, batch_bytes=2000, max_in_flight_messages=10, max_in_flight_bytes=4000
+    )
+
+    _write(options, {"body": bodies})
+
+    assert sorted(message.body for message in topics.messages(topic)) == sorted(bodies)
+
+
+def test_rows_with_one_sharding_key_keep_their_order(topics: Topics) -> None:
+    topic = topics.create()
+    keys = [f"customer-{number % 7}" for number in range(5000)]
+    bodies = [f"{key}/{number}".encode() for number, key in enumerate(keys)]
+
+    _write(_options(topics, topic=topic, batch_bytes=5000), {"body": bodies, "shardingKey": keys})
+
+    messages = topics.messages(topic)
+    for key in set(keys):
+        of_key = [each for each in messages if each.body.startswith(f"{key}/".encode())]
+        assert len({(each.queue_id, each.broker_name) for each in of_key}) == 1
+        assert [each.body for each in of_key] == [
+            body for body in bodies if body.startswith(f"{key}/".encode())
+        ]
+
+
+def test_rows_go_to_the_queue_they_name(topics: Topics) -> None:
+    topic = topics.create(queues=2)
+    queues = topics.queues(topic)
+
+    _write(
+        _options(topics, topic=topic),
+        {
+            "body": [b"%d" % number for number in range(len(queues))],
+            "brokerName": [queue.broker_name for queue in queues],
+            "queueId": [queue.queue_id for queue in queues],
+        },
+    )
+
+    assert [(each.broker_name, each.queue_id, each.body) for each in topics.messages(topic)] == [
+        (queue.broker_name, queue.queue_id, b"%d" % at) for at, queue in enumerate(queues)
+    ]
+
+
+def test_delayed_rows_come_later(topics: Topics) -> None:
+    topic = topics.create()
+
+    _write(_options(topics, topic=topic), {"body": [b"now", b"later"], "delayLevel": [0, 18]})
+
+    assert [message.body for message in topics.messages(topic)] == [b"now"]
+
+
+def test_large_bodies_are_compressed_if_asked_for(topics: Topics) -> None:
+    topic = topics.create()
+    options = _options(topics, topic=topic, compression="zstd", compress_above_bytes=1000)
+
+    _write(options, {"body": [b"a" * 10_000, b"b" * 10]})
+
+    large, small = sorted(topics.messages(topic), key=lambda message: message.body)
+    assert (large.body, small.body) == (b"a" * 10_000, b"b" * 10)
+
+
+def test_a_row_larger_than_a_batch_is_sent_by_itself(topics: Topics) -> None:
+    topic = topics.create()
+    body = os.urandom(3_000_000)
+
+    _write(_options(topics, topic=topic), {"body": [b"a", body, b"b"]})
+
+    assert sorted(message.body for message in topics.messages(topic)) == sorted([b"a", body, b"b"])
+
+
+def test_a_broker_with_lower_limits_gets_what_it_takes() -> None:
+    with (
+        Cluster(in_memory=True, options={"maxMessageSize": "20000"}) as cluster,
+        Topics(cluster) as topics,
+    ):
+        topic = topics.create()
+        bodies = [b"%4d" % number * 50 for number in range(1000)]
+        options = _options(topics, topic=topic)
+
+        _write(options, {"body": bodies})
+
+        assert sorted(message.body for message in topics.messages(topic)) == sorted(bodies)
+        with pytest.raises(RowError, match=r"row 2 of partition 3 \(topic .*, keys 'k2', batch"):
+            _write(
+                options,
+                {"body": [b"a", b"b", b"x" * 30_000, b"c"], "keys": ["k0", "k1", "k2", "k3"]},
+            )
+        producers.stop_all()
+
+
+def test_a_task_without_rows_writes_nothing(topics: Topics) -> None:
+    assert _write(_options(topics, topic="nowhere")) == Written(0)
+
+
+def test_a_refused_row_is_named_by_its_place_in_the_task(topics: Topics) -> None:
+    topic = topics.create()
+
+    with pytest.raises(RowError, match=r"row 3 of partition 3 \(keys 'k3', .*null or empty"):
+        _write(
+            _options(topics, topic=topic),
+            {"body": [b"a", b"b"], "keys": ["k0", "k1"]},
+            {"body": [b"c", None], "keys": ["k2", "k3"]},
+        )
+
+
+def test_a_body_above_the_limit_is_refused_with_the_limit(topics: Topics) -> None:
+    options = _options(topics, topic=topics.create(), max_message_bytes=10)
+
+    with pytest.raises(RowError, match=r"row 1 .*11 bytes is above the limit of 10"):
+        _write(options, {"body": [b"a", b"x" * 11]})
+
+
+def test_a_topic_that_must_not_be_made_fails_the_task(topics: Topics) -> None:
+    options = _options(topics, topic="no-such-topic", create_topics=False)
+
+    with pytest.raises(RowError, match=r"could not write row 0 .*no-such-topic"):
+        _write(options, {"body": [b"a"]})
+
+
+def test_so_it_does_when_a_sharding_key_asks_for_its_queues(topics: Topics) -> None:
+    options = _options(topics, topic="no-such-topic", create_topics=False)
+
+    with pytest.raises(RowError, match=r"cannot write row 0 .*no-such-topic"):
+        _write(options, {"body": [b"a"], "shardingKey": ["k"]})
+
+
+def test_a_cluster_that_is_gone_fails_the_task() -> None:
+    with Cluster(in_memory=True) as cluster, Topics(cluster) as topics:
+        options = _options(topics, topic=topics.create(), retries=1, send_timeout_ms=2000)
+        _write(options, {"body": [b"a"]})
+        cluster.faults.kill_broker("broker-a")
+
+        with pytest.raises(RowError, match=r"could not write row 0 .*broker-a"):
+            _write(options, {"body": [b"b"]})
+        producers.stop_all()
+
+
+@pytest.mark.parametrize("writer", [BatchWriter, StreamWriter])
+def test_topics_are_not_overwritten(writer: Any) -> None:
+    options = WriteOptions(namesrv="127.0.0.1:9876", topic="orders")
+
+    with pytest.raises(SettingsError, match="cannot be overwritten"):
+        writer(options, BODIES, overwrite=True)
+
+
+@pytest.mark.parametrize("writer", [BatchWriter, StreamWriter])
+def test_columns_are_checked_when_the_writer_is_made(writer: Any) -> None:
+    options = WriteOptions(namesrv="127.0.0.1:9876")
+
+    with pytest.raises(SettingsError, match="which topic"):
+        writer(options, BODIES, overwrite=False)
+
+    writer(dataclasses.replace(options, topic="orders"), BODIES, overwrite=False)
