@@ -147,6 +147,21 @@ class BrokerConfig:
         java="shortPollingTimeMills",
         doc="How long a read of an empty queue is held without long polling.",
     )
+    bulk_pull_count_max: int = option(
+        16_384,
+        low=0,
+        high=1_000_000,
+        live=True,
+        doc="Messages of one reply to who reads in bulk, as Spark does; 0 answers such pulls like "
+        "all others.",
+    )
+    bulk_pull_bytes_max: int = option(
+        4 * 1024 * 1024,
+        low=1024,
+        high=8 * 1024 * 1024,
+        live=True,
+        doc="Bytes of one reply to who reads in bulk; one message may be larger.",
+    )
     long_polls_max: int = option(
         100_000,
         low=1,

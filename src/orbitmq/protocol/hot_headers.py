@@ -64,6 +64,8 @@ class PullFields(msgspec.Struct, gc=False, kw_only=True):
     expression: str = msgspec.field(default="", name="subscription")
     subscription_version: JavaLong = msgspec.field(default=0, name="subVersion")
     expression_type: str = msgspec.field(default="", name="expressionType")
+    bulk_count: JavaInt = msgspec.field(default=0, name="bulkCount")
+    bulk_bytes: JavaInt = msgspec.field(default=0, name="bulkBytes")
 
 
 AnySendFields = SendFields | LongSendFields

@@ -180,6 +180,95 @@ class QueueReader:
             self._collect(queue, entries, result, limits, tag_filter, record_filter, pread)
         return result
 
+    def read_bulk(
+        self,
+        queue: ReadableQueue | None,
+        offset: QueueOffset,
+        count_max: int,
+        bytes_max: int,
+        *,
+        tag_filter: TagFilter | None = None,
+        record_filter: RecordFilter | None = None,
+    ) -> Read:
+        """Read like `read`, as much as is asked for wherever it lies; may wait for the disk."""
+        if queue is None:
+            return Read(status=ReadStatus.NO_MESSAGE_IN_QUEUE, next_offset=QueueOffset(0))
+        start, end = queue.start, queue.end
+        outside = _outside(offset, start, end)
+        if outside is not None:
+            status, next_offset = outside
+            return Read(status=status, next_offset=next_offset, start=start, end=end)
+        result = Read(
+            status=ReadStatus.NO_MATCHED_MESSAGE, next_offset=offset, start=start, end=end
+        )
+        entries = queue.entries(offset, max(count_max, 1))
+        if not entries:
+            # What `read` says of a file of entries that is not there.
+            return self.read(queue, offset, count_max)
+        most = max(count_max, 1), min(bytes_max, _READ_BYTES_MAX)
+        if record_filter is None:
+            passed = self._collect_spans(queue, entries, result, most, tag_filter)
+            entries = entries[passed * ENTRY_BYTES :]
+            if _is_full(result, entries, most):
+                return result
+        if entries:
+            limits = _Limits.same_everywhere(*most)
+            self._collect(
+                queue, entries, result, limits, tag_filter, record_filter, self._log.pread
+            )
+        return result
+
+    def _collect_spans(
+        self,
+        queue: ReadableQueue,
+        entries: bytes,
+        result: Read,
+        most: tuple[int, int],
+        tag_filter: TagFilter | None,
+    ) -> int:
+        """Take records until there is something unusual, or enough; return how many entries."""
+        topic = None if queue.topic.startswith(_SHARED_RECORDS) else queue.topic.encode()
+        count_max, bytes_max = most
+        entry_count = len(entries) // ENTRY_BYTES
+        passed = 0
+        while passed < entry_count:
+            span_end = _span_end(entries, passed, self._log.file_bytes)
+            span = entries[passed * ENTRY_BYTES : span_end * ENTRY_BYTES]
+            if _is_full(result, span, most):
+                break
+            first_offset = ENTRY.unpack_from(span)[0]
+            last_offset, last_bytes, _ = ENTRY.unpack_from(span, len(span) - ENTRY_BYTES)
+            size = last_offset + last_bytes - first_offset
+            is_sane = first_offset >= 0 and size > 0
+            content = self._log.pread(first_offset, size) if is_sane else None
+            if content is None:
+                break
+            records, record_bytes, taken = sound_records(
+                span,
+                content,
+                first_offset,
+                first_offset,
+                first_offset + size,
+                topic,
+                queue.queue_id,
+                count_max - len(result.records),
+                bytes_max - result.record_bytes,
+                tag_filter,
+            )
+            if result.records and result.record_bytes + record_bytes > bytes_max:
+                # The first record of a span is taken however large it is.
+                break
+            result.records += records
+            result.record_bytes += record_bytes
+            result.filtered_count += taken - len(records)
+            passed += taken
+            if taken * ENTRY_BYTES < len(span):
+                break
+        result.next_offset = QueueOffset(result.next_offset + passed)
+        if result.records:
+            result.status = ReadStatus.FOUND
+        return passed
+
     def _collect_usual(
         self,
         queue: ReadableQueue,
@@ -325,6 +414,33 @@ def _read_span(entries: bytes, count_max: int, pread: Pread) -> bytes | bytearra
     return pread(first_offset, size)
 
 
+def _span_end(entries: bytes, first: int, file_bytes: int) -> int:
+    """Find how far the entries from one on lead to records that can be read in one piece."""
+    first_offset = ENTRY.unpack_from(entries, first * ENTRY_BYTES)[0]
+    limit = min(first_offset + _SPAN_BYTES_MAX, (first_offset // file_bytes + 1) * file_bytes)
+    low, high = first + 1, len(entries) // ENTRY_BYTES
+    # Invariant: entries of a queue lead forward in the log.
+    while low < high:
+        middle = (low + high + 1) // 2
+        offset, record_bytes, _ = ENTRY.unpack_from(entries, (middle - 1) * ENTRY_BYTES)
+        if offset + record_bytes <= limit:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _is_full(result: Read, entries: bytes, most: tuple[int, int]) -> bool:
+    """Whether the record of the next entry would be one too many."""
+    if not result.records or not entries:
+        return False
+    count_max, bytes_max = most
+    record_bytes: int = ENTRY.unpack_from(entries)[1]
+    return (
+        len(result.records) >= count_max or result.record_bytes + max(record_bytes, 0) > bytes_max
+    )
+
+
 class _Limits:
     """How much one read may return: messages and bytes, near the end of the log and far behind."""
 
@@ -338,6 +454,14 @@ class _Limits:
         self.far = min(count_max, config.disk_count_max), min(bytes_max, config.disk_bytes_max)
         # No record more is taken from here on, wherever it lies.
         self.stop_bytes = max(bytes_max, _READ_BYTES_MIN)
+
+    @classmethod
+    def same_everywhere(cls, count_max: int, bytes_max: int) -> _Limits:
+        """Make limits that do not depend on where the messages lie."""
+        made = cls.__new__(cls)
+        made.near = made.far = count_max, bytes_max
+        made.stop_bytes = max(bytes_max, _READ_BYTES_MIN)
+        return made
 
 
 def _outside(

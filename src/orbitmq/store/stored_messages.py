@@ -81,6 +81,35 @@ class StoredMessages:
             found.start, found.end = _bounds(on_disk, in_memory)
         return found
 
+    def read_bulk(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        count_max: int,
+        bytes_max: int,
+        *,
+        tag_filter: TagFilter | None = None,
+        record_filter: RecordFilter | None = None,
+    ) -> Read:
+        """Read many records of a queue from an offset on; see `QueueReader.read_bulk`."""
+        on_disk, in_memory = self._find(topic, queue_id)
+        reader = self._reader
+        queue: ReadableQueue | None = on_disk
+        if in_memory is not None and (on_disk is None or offset >= on_disk.end):
+            reader, queue = self._memory.reader, in_memory
+        found = reader.read_bulk(
+            queue,
+            QueueOffset(offset),
+            count_max,
+            bytes_max,
+            tag_filter=tag_filter,
+            record_filter=record_filter,
+        )
+        if in_memory is not None:
+            found.start, found.end = _bounds(on_disk, in_memory)
+        return found
+
     def start_of(self, topic: str, queue_id: int) -> QueueOffset:
         """The oldest offset of a queue."""
         return _bounds(*self._find(topic, queue_id))[0]

@@ -105,6 +105,8 @@ def pull_header(
     hold_ms: int = 0,
     commit: int | None = None,
     version: int = 0,
+    bulk_count: int | None = None,
+    bulk_bytes: int | None = None,
 ) -> PullMessages:
     flag = PullFlag(0)
     if expression is not None:
@@ -125,6 +127,8 @@ def pull_header(
         expression=expression,
         subscription_version=Long(version),
         expression_type=expression_type,
+        bulk_count=bulk_count,
+        bulk_bytes=bulk_bytes,
     )
 
 

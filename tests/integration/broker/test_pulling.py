@@ -66,6 +66,71 @@ async def test_messages_past_the_mapping_are_read_at_once_or_later_in_a_thread(
     assert seen == readers
 
 
+# --- in bulk ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("encoding", Encoding)
+async def test_who_reads_in_bulk_gets_more_than_others(peer: Peer, encoding: Encoding) -> None:
+    for number in range(50):
+        await peer.send("T", b"%d" % number)
+    peer.encoding = encoding
+
+    usual = await peer.read(count_max=1000)
+    many = await peer.read(count_max=32, bulk_count=1000, bulk_bytes=1 << 20)
+    few = await peer.read(offset=3, bulk_count=10, bulk_bytes=1 << 20)
+    one = await peer.read(bulk_count=10, bulk_bytes=-1)
+
+    assert len(usual) == 32
+    assert [message.body for message in many] == [b"%d" % number for number in range(50)]
+    assert [message.queue_offset for message in few] == [*range(3, 13)]
+    assert len(one) == 1
+
+
+async def test_a_read_in_bulk_behind_the_end_is_not_held(peer: Peer) -> None:
+    await peer.send("T", b"one")
+
+    reply = await peer.pull(offset=1, bulk_count=10, bulk_bytes=100, hold_ms=20_000)
+
+    assert reply.code == PULL_NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("options", "count"),
+    [
+        ({"bulkPullCountMax": "40"}, 40),
+        ({"bulkPullBytesMax": "1024"}, 1024 // 178),
+        ({"bulkPullCountMax": "0"}, 8),
+    ],
+)
+async def test_what_a_read_in_bulk_takes_is_bounded_by_the_broker(
+    tmp_path: Path, options: dict[str, str], count: int
+) -> None:
+    async with running(tmp_path, ManualClock(), **options) as site:
+        peer = await site.connect()
+        for number in range(50):
+            await peer.send("T", b"%02d" % number)
+        assert len((await peer.pull(count_max=1)).body) == 178
+
+        found = await peer.read(count_max=8, bulk_count=1000, bulk_bytes=1 << 20)
+
+        assert len(found) == count
+
+
+async def test_a_filter_holds_for_reads_in_bulk(peer: Peer) -> None:
+    for number in range(40):
+        await peer.send("T", b"%d" % number, TAGS="ab"[number % 2])
+
+    by_tag = await peer.pull(expression="a", bulk_count=30, bulk_bytes=1 << 20)
+    by_sql = await peer.read(
+        expression="TAGS = 'b'", expression_type="SQL92", bulk_count=30, bulk_bytes=1 << 20
+    )
+
+    found = PullReply.decode(by_tag.fields)
+    assert found.next_offset == 30
+    assert [m.queue_offset for m in decode_records(by_tag.body)] == [*range(0, 30, 2)]
+    assert [m.queue_offset for m in by_sql] == [*range(1, 30, 2)]
+
+
 # --- where a pull may begin -------------------------------------------------------------------
 
 

@@ -139,6 +139,9 @@ class Pulls:
         # that is told of a moved offset lets go of the queue for ten seconds and more.
         if reset_offset is not None and reset_offset != asked.offset:
             return self._reset_reply(pull, reset_offset)
+        if asked.bulk_count > 0 and (charge := self._admit_bulk(pull)):
+            self._tasks.start(self._answer_bulk(pull, charge), name=f"bulk for {asked.group}")
+            return b""
         try:
             read = self._read(pull, may_wait=False)
         except BlockingIOError:
@@ -286,6 +289,40 @@ class Pulls:
             pull.connection.end_deferred(charge)
         if reply:
             pull.connection.write(reply)
+
+    # --- reading in bulk ----------------------------------------------------------------------
+
+    def _admit_bulk(self, pull: Pull) -> int:
+        """Begin a read in bulk; 0 when it has to be answered like all others."""
+        if not self._config().bulk_pull_count_max:
+            return 0
+        return pull.connection.begin_deferred(self._bulk_bytes(pull))
+
+    def _bulk_bytes(self, pull: Pull) -> int:
+        return min(max(pull.asked.bulk_bytes, 1), self._config().bulk_pull_bytes_max)
+
+    async def _answer_bulk(self, pull: Pull, charge: int) -> None:
+        # So much is copied and checked that others would wait for it, wherever it lies.
+        try:
+            reply = self._reply(pull, await off_loop(self._read_bulk, pull))
+        except OrbitError as error:
+            reply = _failure(pull, error)
+        finally:
+            pull.connection.end_deferred(charge)
+        if reply:
+            pull.connection.write(reply)
+
+    def _read_bulk(self, pull: Pull) -> Read:
+        asked = pull.asked
+        return self._store.read_bulk(
+            asked.topic,
+            asked.queue_id,
+            pull.offset,
+            min(asked.bulk_count, self._config().bulk_pull_count_max),
+            self._bulk_bytes(pull),
+            tag_filter=pull.filter.accepts_tag,
+            record_filter=pull.filter.accepts_record,
+        )
 
     # --- answering ----------------------------------------------------------------------------
 

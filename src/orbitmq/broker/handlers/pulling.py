@@ -44,6 +44,8 @@ class Pulling:
                 expression=asked.expression or "",
                 subscription_version=asked.subscription_version,
                 expression_type=asked.expression_type or "",
+                bulk_count=asked.bulk_count or 0,
+                bulk_bytes=asked.bulk_bytes or 0,
             ),
             opaque=request.opaque,
             encoding=request.encoding,

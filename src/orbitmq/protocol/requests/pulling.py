@@ -53,6 +53,10 @@ class PullMessages(Header):
     request_source: int | None = None
     proxied_client_id: str | None = wire("proxyFrowardClientId", None)
     broker_name: str | None = wire("bname", None)
+    # OrbitMQ's own, which RocketMQ's brokers pass over: messages and bytes of a reply, at most, for
+    # who reads a queue in bulk. Such a pull is never held.
+    bulk_count: int | None = None
+    bulk_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
