@@ -58,6 +58,8 @@
     │   └── AddressServerError        the address server tells of no name servers
     ├── NoQueueError              a topic without a queue for what is asked  (retryable)
     ├── BrokerUnknownError        a broker that no route tells of            (retryable)
+    ├── QueueReadError            a queue that could not be read to the end
+    ├── DataLossError             messages that should be read and are gone
     ├── SendError                 a send that brought no result; lists its tries (retryable)
     │   ├── SendTimeoutError          its time was over
     │   └── SendRefusedError          another try would end the same
@@ -481,6 +483,22 @@ class BrokerUnknownError(OrbitError):
             hint="it is down, or has left the cluster",
         )
         self.broker_name = broker_name
+
+
+class QueueReadError(OrbitError):
+    """A queue that could not be read to the end, after all tries."""
+
+    def __init__(
+        self, topic: str, broker_name: str, queue_id: int, *, offset: int, why: str
+    ) -> None:
+        super().__init__(
+            f"queue {queue_id} of topic {topic!r} at broker {broker_name!r} could not be read from "
+            f"offset {offset} on: {why}"
+        )
+
+
+class DataLossError(OrbitError):
+    """Messages that should be read and are gone."""
 
 
 class RemoteError(OrbitError):

@@ -101,6 +101,8 @@ TESTED_ELSEWHERE = {
     "client/aio/lite_pull_consumer.py": "tests/integration/client polls a real broker with it",
     "client/aio/lite_pull_member.py": "tests/integration/client polls a real broker with it",
     "client/aio/pull_consumer.py": "tests/integration/client pulls from a real broker with it",
+    "client/aio/record_reader.py": "tests/integration/client reads brokers with it",
+    "client/sync/record_reader.py": "tests/integration/client reads brokers with it",
     "client/aio/queue_lookups.py": "tests/integration/client asks a real broker each question",
     "client/aio/consumption.py": "Protocols without code",
     "client/aio/pulling.py": "tests/integration/client pulls from a broker",
