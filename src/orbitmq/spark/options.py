@@ -202,7 +202,11 @@ class ConnectionOptions:
 
 
 def options_from(
-    options_class: type[O], given: Mapping[str, str], *, where: str, **presets: object
+    options_class: type[O],
+    given: Mapping[str, str],
+    *,
+    where: str,
+    beside: Iterable[type[DataclassInstance]] = (),
 ) -> O:
     """Make options from what Spark hands over; every problem found is in the error raised.
 
@@ -210,9 +214,10 @@ def options_from(
         options_class: the class to make.
         given: names, in any letter case, and texts.
         where: what the user called, for errors: `format("rocketmq")`.
-        presets: values of fields in the place of their defaults.
+        beside: classes whose options may be there, too: a table is read and written.
     """
     rows = {row.name.lower(): row for row in describe(options_class)}
+    others = {row.name.lower() for row in describe(*beside)}
     values: dict[str, object] = {}
     problems: list[SettingsError] = []
     for name, text in given.items():
@@ -222,12 +227,12 @@ def options_from(
                 values[row.field] = row.parse(text, where=where)
             except OptionValueError as problem:
                 problems.append(problem)
-        elif not is_sparks_own(name):
+        elif name.lower() not in others and not is_sparks_own(name):
             nearest = nearest_option(options_class, name)
             problems.append(UnknownOptionError(name, where=where, nearest=nearest, page=PAGE))
     if problems:
         raise problems[0] if len(problems) == 1 else SettingsProblemsError(problems)
-    made = options_class(**{**presets, **values})
+    made = options_class(**values)
     check_limits(made)
     return made
 

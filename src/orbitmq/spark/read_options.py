@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final, Self
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Self
 
+from orbitmq.client.aio.record_reader import READING_GROUP
 from orbitmq.client.core.subscriptions import Expression, by_sql, subscription_of
 from orbitmq.errors import SettingsError
 from orbitmq.model.names import check_group, check_topic
@@ -20,6 +21,9 @@ from orbitmq.spark.options import (
 )
 from orbitmq.spark.queue_texts import parse_numbers, parse_queues
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 WHERE: Final = 'format("rocketmq")'
 
 EARLIEST: Final = "earliest"
@@ -27,9 +31,6 @@ LATEST: Final = "latest"
 # Compat: as Kafka's users write them within JSON.
 EARLIEST_NUMBER: Final = -2
 LATEST_NUMBER: Final = -1
-
-# Who reads where no group is named.
-NAMELESS_GROUP: Final = "orbitmq-spark"
 
 _START_FORMS: Final = {
     "starting_offsets": "startingOffsets",
@@ -186,9 +187,13 @@ class ReadOptions(ConnectionOptions):
         "",
         kafka="kafka.group.id",
         others=("groupIdPrefix", "consumerGroup"),
-        doc="A consumer group in whose name is read, and to which a stream copies its progress so "
-        "that tools show its lag. It is never read back. Without one nothing is copied, and reads "
-        f"are in the name of `{NAMELESS_GROUP}`.",
+        doc="A consumer group to which a stream copies its progress, so that tools show its lag. "
+        "It is never read back; without one nothing is copied.",
+    )
+    reading_group: str = spark_option(
+        READING_GROUP,
+        doc="The group in whose name is read, for clusters that check it. Every broker has the "
+        "default one. With a group that consumes, its consumers would miss resets of offsets.",
     )
     retries: int = spark_option(
         5,
@@ -236,6 +241,7 @@ class ReadOptions(ConnectionOptions):
         if self.tags and self.sql:
             raise SettingsError("both tags and sql are given", hint="a read has one filter")
         subscription_of("any", self.expression, version_ms=0)
+        check_group(self.reading_group)
         if self.group:
             check_group(self.group)
         try:
@@ -285,9 +291,23 @@ class ReadOptions(ConnectionOptions):
                 parse_numbers(text, name={**_START_FORMS, **_END_FORMS}[field], low=0)
 
     @classmethod
-    def from_spark(cls, given: Mapping[str, str], *, streaming: bool = False) -> Self:
-        """Make options from what Spark hands over, for a batch or for a stream."""
-        made = options_from(cls, given, where=WHERE)
+    def from_spark(
+        cls,
+        given: Mapping[str, str],
+        *,
+        streaming: bool | None = False,
+        beside: Iterable[type[DataclassInstance]] = (),
+    ) -> Self:
+        """Make options from what Spark hands over.
+
+        Args:
+            given: names and texts.
+            streaming: whether for a stream or for a batch; None as long as that is not known.
+            beside: classes whose options may be there, too.
+        """
+        made = options_from(cls, given, where=WHERE, beside=beside)
+        if streaming is None:
+            return made
         if streaming:
             if refused := _given(made, _END_FORMS):
                 raise SettingsError(
@@ -295,7 +315,7 @@ class ReadOptions(ConnectionOptions):
                     hint="a stream has no end; trigger(availableNow=True) reads what is there",
                 )
             if not _given(made, _START_FORMS):
-                return options_from(cls, {**given, "startingOffsets": LATEST}, where=WHERE)
+                return replace(made, starting_offsets=LATEST)
         elif made._begins_at_the_end():
             raise SettingsError(
                 "startingOffsets cannot be latest in a batch",
@@ -324,11 +344,6 @@ class ReadOptions(ConnectionOptions):
     def expression(self) -> Expression:
         """What the broker leaves messages out by."""
         return by_sql(self.sql) if self.sql else self.tags or EVERYTHING
-
-    @property
-    def reading_group(self) -> str:
-        """The group in whose name is read."""
-        return self.group or NAMELESS_GROUP
 
     @property
     def max_trigger_delay_ms(self) -> int:

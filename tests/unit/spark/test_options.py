@@ -45,11 +45,19 @@ def test_names_come_in_any_letter_case_and_values_as_texts() -> None:
     assert (made.namesrv, made.max_rows, made.mode, made.eager) == ("h:1", 7, "fancy", False)
 
 
-def test_what_is_not_given_has_its_default_or_a_preset() -> None:
+def test_what_is_not_given_has_its_default() -> None:
     assert sample().max_rows is None
     assert sample(maxrows="").max_rows is None
-    preset = options_from(Sample, {"namesrvaddr": "h:1"}, where="the sample", mode="fancy")
-    assert preset.mode == "fancy"
+
+
+def test_options_of_others_may_be_there() -> None:
+    given = {"namesrvaddr": "h:1", "MODE": "fancy"}
+
+    made = options_from(ConnectionOptions, given, where="the sample", beside=[Sample])
+
+    assert made.namesrv == "h:1"
+    with pytest.raises(UnknownOptionError):
+        options_from(ConnectionOptions, given, where="the sample")
 
 
 @pytest.mark.parametrize(

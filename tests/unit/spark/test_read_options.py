@@ -7,13 +7,13 @@ import pytest
 from orbitmq.client.core.subscriptions import SqlExpression
 from orbitmq.errors import FilterSyntaxError, NameRuleError, OptionValueError, SettingsError
 from orbitmq.model.queues import MessageQueue
-from orbitmq.spark.read_options import NAMELESS_GROUP, ReadOptions
+from orbitmq.spark.read_options import ReadOptions
 
 OFFSETS = '{"t": {"a": {"0": 5}}}'
 
 
 def options(
-    given: dict[str, str] | None = None, *, streaming: bool = False, **more: str
+    given: dict[str, str] | None = None, *, streaming: bool | None = False, **more: str
 ) -> ReadOptions:
     given = {**(given or {}), **more}
     topics = {} if {"subscribePattern", "assign"} & set(given) else {"subscribe": "t"}
@@ -27,7 +27,7 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
     assert (made.properties, made.include_body, made.fail_on_data_loss) == ("string", True, True)
     assert made.starting_offsets == ""
     assert made.expression == "*"
-    assert made.reading_group == NAMELESS_GROUP
+    assert made.reading_group == "TOOLS_CONSUMER"
     assert made.max_trigger_delay_ms == 15 * 60_000
 
 
@@ -106,6 +106,12 @@ def test_a_stream_has_no_end() -> None:
         options(streaming=True, endingOffsets="latest")
 
 
+def test_what_depends_on_the_mode_is_left_alone_while_it_is_not_known() -> None:
+    assert options(streaming=None, startingOffsets="latest").starting_offsets == "latest"
+    assert options(streaming=None).starting_offsets == ""
+    assert options(streaming=None, endingOffsets="latest").ending_offsets == "latest"
+
+
 def test_a_stream_may_begin_at_the_end_of_some_queues() -> None:
     text = '{"t": {"a": {"0": -1}}}'
 
@@ -120,9 +126,10 @@ def test_a_filter_is_by_tags_or_by_sql() -> None:
 
 
 def test_the_name_of_a_group_is_checked() -> None:
-    assert options(group="auditors").reading_group == "auditors"
-    with pytest.raises(NameRuleError):
-        options(group="a.b")
+    assert options(group="auditors").group == "auditors"
+    for name in ("group", "readingGroup"):
+        with pytest.raises(NameRuleError):
+            options({name: "a.b"})
 
 
 def test_a_number_out_of_range_is_refused() -> None:
