@@ -58,6 +58,7 @@ wheel: setup  ## Build the wheel and the source package into dist/
 bench: setup  ## Run every benchmark; those of servers short
 	$(BIN)/python -m benchmarks.append
 	$(BIN)/python -m benchmarks.scan
+	$(BIN)/python -m benchmarks.arrow_decode
 	$(BIN)/python -m benchmarks.store_append
 	$(BIN)/python -m benchmarks.store_read
 	$(BIN)/python -m benchmarks.store_query

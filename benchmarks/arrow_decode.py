@@ -1,0 +1,126 @@
+"""What do rows of Arrow cost, against reading records one by one, and against one copy?
+
+    python -m benchmarks.arrow_decode [--rounds N] [--smoke]
+
+The plain loop reads each record into a tuple of the same columns; making Arrow of these would cost
+more, and is not counted. Measured as `rounds.py` says; each form is compared with both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from benchmarks.rounds import Form, Measured, measure, options, report
+from benchmarks.scan import make_log
+from orbitmq.model import property_names
+from orbitmq.record.decode import decode_record
+from orbitmq.spark.rows import RowDecoder, record_positions
+from orbitmq.spark.schema import Projection, default_projection, projection_of
+
+# About what one batch has; more would not stay in the cache of the processor.
+BATCH_BYTES: Final = 2 * 1024 * 1024
+BODY_BYTES: Final = (128, 1024)
+# Batches in one slice of a form that takes little time.
+REPEATS: Final = 10
+BROKER: Final = "broker-a"
+PLAIN: Final = "plain loop, properties as text"
+COPY: Final = "copying the bytes"
+BODY_ONLY: Final = projection_of(StructType([StructField("body", BinaryType())]))
+PROJECTIONS: Final = {
+    "text": default_projection(),
+    "map": default_projection(properties="map"),
+    "none": default_projection(properties="none"),
+    "body only": BODY_ONLY,
+}
+
+
+def decode_forms(records: bytes, count: int, repeats: int) -> dict[str, Form]:
+    """Each form reads one batch of records, some times over."""
+    positions = record_positions(records)
+    assert len(positions) == count
+
+    def copy() -> int:
+        for _ in range(repeats):
+            bytearray(records)
+        return count * repeats
+
+    def walk() -> int:
+        for _ in range(repeats):
+            record_positions(records)
+        return count * repeats
+
+    def plain(*, as_map: bool) -> int:
+        rows = [_plain_row(records, at, as_map=as_map) for at in positions.tolist()]
+        return len(rows)
+
+    def arrow(projection: Projection, *, check_bodies: bool = False) -> int:
+        decoder = RowDecoder(projection, check_bodies=check_bodies)
+        for _ in range(repeats):
+            decoder.decode(records, positions, BROKER)
+        return count * repeats
+
+    return {
+        COPY: copy,
+        "finding the records": walk,
+        PLAIN: partial(plain, as_map=False),
+        "plain loop, properties as map": partial(plain, as_map=True),
+        **{
+            f"Arrow, properties {name}" if name != "body only" else "Arrow, body only": partial(
+                arrow, projection
+            )
+            for name, projection in PROJECTIONS.items()
+        },
+        "Arrow, body only, CRC checked": partial(arrow, BODY_ONLY, check_bodies=True),
+    }
+
+
+def _plain_row(records: bytes, at: int, *, as_map: bool) -> tuple[object, ...]:
+    message = decode_record(records, at)
+    properties = message.properties
+    return (
+        message.topic,
+        BROKER,
+        message.queue_id,
+        message.queue_offset,
+        message.physical_offset,
+        properties.get(property_names.UNIQUE_ID) or message.message_id,
+        properties.get(property_names.KEYS),
+        properties.get(property_names.TAGS),
+        message.flag,
+        properties if as_map else message.properties_bytes.decode(errors="replace"),
+        message.body,
+        message.born_ms,
+        message.store_ms,
+        message.born_host,
+        message.store_host,
+        message.system_flag,
+        message.reconsume_times,
+    )
+
+
+def main() -> None:
+    """Measure, print the table and keep the results."""
+    chosen = options("Compare the forms of decoding records.", rounds=7)
+    measured: list[Measured] = []
+    for body_bytes in BODY_BYTES:
+        log, end, count = make_log(BATCH_BYTES // 16 if chosen.smoke else BATCH_BYTES, body_bytes)
+        workload = f"{body_bytes} B"
+        slices = measure(
+            workload,
+            decode_forms(bytes(log[:end]), count, 1 if chosen.smoke else REPEATS),
+            baseline=PLAIN,
+            rounds=1 if chosen.smoke else chosen.rounds,
+            seed=chosen.seed,
+        )
+        beside_copy = f"{workload}, beside a copy"
+        measured += slices
+        measured += [replace(entry, workload=beside_copy, baseline=COPY) for entry in slices]
+    report("arrow_decode", measured, kept=not chosen.smoke)
+
+
+if __name__ == "__main__":
+    main()
