@@ -7,13 +7,14 @@ told by a mask, to be read by the plain decoder.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.lib.stride_tricks import sliding_window_view
 
 from orbitmq.spark.arrow_columns import between, content_of
 from orbitmq.spark.record_places import Mask
@@ -34,6 +35,9 @@ class Entries:
     starts: _Indices
     name_ends: _Indices
     ends: _Indices
+    # Entries with names of some length, and these names as numbers. Perf: comparing all bytes of a
+    # name at once, and looking at all entries once for each length, not for each name.
+    _words: dict[int, tuple[_Indices, npt.NDArray[Any]]] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -45,15 +49,18 @@ class Entries:
         found = self._named(name)
         if not len(found):
             return pa.nulls(self.rows, pa.string())
-        rows = np.searchsorted(self.row_starts, self.starts[found], side="right") - 1
         at = self.name_ends[found] + 1
         slots = between(at, self.ends[found] - at)
         values = pa.Array.from_buffers(
             pa.string(), 2 * len(found), [None, pa.py_buffer(slots), self.content]
         )
         even_slots = np.arange(0, 2 * len(found), 2, dtype=np.int32)
-        if len(found) == self.rows and (rows == np.arange(self.rows)).all():
+        # Perf: where all rows have one, comparing takes a tenth of searching for the rows (timeit).
+        if len(found) == self.rows and (
+            (at > self.row_starts[:-1]).all() and (at < self.row_starts[1:]).all()
+        ):
             return values.take(pa.array(even_slots))
+        rows = np.searchsorted(self.row_starts, at, side="right") - 1
         # Of several in one row the last is assigned last.
         slot_of_row = np.full(self.rows, -1, dtype=np.int32)
         slot_of_row[rows] = even_slots
@@ -61,15 +68,18 @@ class Entries:
 
     def _named(self, name: bytes) -> _Indices:
         """Which entries have the name, of 4 or 8 bytes."""
-        content = np.frombuffer(self.content, dtype=np.uint8)
-        word = np.dtype(f"u{len(name)}")
-        found = np.flatnonzero(self.name_ends - self.starts == len(name))
-        if not len(found):
-            return found
-        # Perf: names are compared as numbers, all bytes at once.
-        windows = np.lib.stride_tricks.sliding_window_view(content, len(name))
-        words = windows[self.starts[found]].view(word)[:, 0]
-        fits: Mask = words == np.frombuffer(name, dtype=word)[0]
+        if len(name) not in self._words:
+            found = np.flatnonzero(self.name_ends - self.starts == len(name))
+            content = np.frombuffer(self.content, dtype=np.uint8)
+            word = np.dtype(f"u{len(name)}")
+            words = (
+                sliding_window_view(content, len(name))[self.starts[found]].view(word)[:, 0]
+                if len(found)
+                else np.empty(0, dtype=word)
+            )
+            self._words[len(name)] = found, words
+        found, words = self._words[len(name)]
+        fits: Mask = words == np.frombuffer(name, dtype=words.dtype)[0]
         return found[fits]
 
     def maps(self, kind: pa.DataType) -> pa.Array | Mask:
