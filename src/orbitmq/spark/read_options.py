@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Literal, Self, cast
 
 from orbitmq.client.aio.record_reader import READING_GROUP
 from orbitmq.client.core.subscriptions import Expression, by_sql, subscription_of
@@ -344,6 +344,12 @@ class ReadOptions(ConnectionOptions):
     def expression(self) -> Expression:
         """What the broker leaves messages out by."""
         return by_sql(self.sql) if self.sql else self.tags or EVERYTHING
+
+    @property
+    def properties_form(self) -> Literal["string", "map", "none"]:
+        """How the column `properties` comes."""
+        # The choices of the option are these.
+        return cast('Literal["string", "map", "none"]', self.properties)
 
     @property
     def max_trigger_delay_ms(self) -> int:

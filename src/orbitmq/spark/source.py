@@ -7,14 +7,20 @@ any Python data source imports this module.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSource
 
 if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceReader
     from pyspark.sql.types import StructType
 
+    from orbitmq.spark.read_options import ReadOptions
     from orbitmq.spark.writers import BatchWriter, StreamWriter
+
+
+# Without one of these there is nothing to read: the table is only written to.
+_READS: Final = frozenset({"subscribe", "subscribepattern", "assign"})
 
 
 class RocketMQSource(DataSource):
@@ -24,6 +30,31 @@ class RocketMQSource(DataSource):
     def name(cls) -> str:
         """The name of the format."""
         return "rocketmq"
+
+    def schema(self) -> StructType:
+        """The columns where the user names none."""
+        from orbitmq.spark.schema import default_projection
+
+        if _READS.isdisjoint(name.lower() for name in self.options):
+            return default_projection().spark_schema
+        options = self._read_options(streaming=None)
+        return default_projection(
+            properties=options.properties_form, include_body=options.include_body
+        ).spark_schema
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Make what reads a batch."""
+        from orbitmq.spark.batch_reader import reader_for
+        from orbitmq.spark.schema import projection_of
+
+        return reader_for(self._read_options(streaming=False), projection_of(schema))
+
+    def _read_options(self, *, streaming: bool | None) -> ReadOptions:
+        from orbitmq.spark.read_options import ReadOptions
+        from orbitmq.spark.write_options import WriteOptions
+
+        # A table of SQL is read and written with the same options.
+        return ReadOptions.from_spark(self.options, streaming=streaming, beside=[WriteOptions])
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:  # noqa: FBT001  # Spark's
         """Make what writes a batch."""

@@ -2,10 +2,57 @@
 
 from __future__ import annotations
 
+import pytest
+
 import pyspark_rocketmq
+from orbitmq.errors import SettingsError, UnknownOptionError
+from orbitmq.spark.batch_reader import BatchReader
+from orbitmq.spark.schema import COLUMN_NAMES, default_projection
 from orbitmq.spark.source import RocketMQSource
+
+
+def source(**given: str) -> RocketMQSource:
+    return RocketMQSource({"namesrvaddr": "127.0.0.1:1", **given})
 
 
 def test_spark_finds_the_format_by_the_name_of_the_module() -> None:
     assert pyspark_rocketmq.DefaultSource is RocketMQSource
     assert RocketMQSource.name() == "rocketmq"
+
+
+def test_the_columns_are_those_of_messages() -> None:
+    assert source(subscribe="t").schema().names == list(COLUMN_NAMES)
+
+
+def test_options_change_the_columns() -> None:
+    names = source(subscribe="t", properties="none", includebody="false").schema().names
+
+    assert set(COLUMN_NAMES) - set(names) == {"properties", "body"}
+    schema = source(subscribe="t", properties="map").schema()
+    assert schema["properties"].dataType.simpleString() == "map<string,string>"
+
+
+def test_a_wrong_option_is_told_when_the_source_is_loaded() -> None:
+    with pytest.raises(UnknownOptionError, match="did you mean startingOffsets"):
+        source(subscribe="t", startingoffset="earliest").schema()
+
+
+def test_a_table_that_is_only_written_to_has_columns_too() -> None:
+    assert source(topic="t").schema().names == list(COLUMN_NAMES)
+
+
+def test_a_reader_takes_the_columns_of_the_user() -> None:
+    wanted = default_projection(properties="none").spark_schema
+
+    reading = source(subscribe="t", topic="u").reader(wanted)
+
+    assert isinstance(reading, BatchReader)
+    assert reading._projection.spark_schema == wanted
+
+
+def test_a_batch_does_not_begin_at_the_end() -> None:
+    given = source(subscribe="t", startingoffsets="latest")
+
+    assert given.schema()
+    with pytest.raises(SettingsError, match="cannot be latest in a batch"):
+        given.reader(default_projection().spark_schema)
