@@ -6,6 +6,7 @@ from orbitmq.client.core.consume_results import RETRY_LATER, SUCCESS, SUSPEND, R
 from orbitmq.client.core.received_message import ReceivedMessage
 from orbitmq.client.core.send_results import Durability, SendResult, SendStatus
 from orbitmq.client.core.subscriptions import by_sql
+from orbitmq.client.sync.admin import Admin
 from orbitmq.client.sync.lite_pull_consumer import LitePullConsumer
 from orbitmq.client.sync.producer import Producer
 from orbitmq.client.sync.pull_consumer import PullConsumer
@@ -17,6 +18,7 @@ __all__ = [
     "RETRY_LATER",
     "SUCCESS",
     "SUSPEND",
+    "Admin",
     "Durability",
     "LitePullConsumer",
     "Message",

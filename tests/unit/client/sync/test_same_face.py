@@ -11,7 +11,7 @@ import pytest
 from orbitmq import client
 from orbitmq.client import aio
 
-NAMES = ["Producer", "PushConsumer", "LitePullConsumer", "PullConsumer"]
+NAMES = ["Admin", "Producer", "PushConsumer", "LitePullConsumer", "PullConsumer"]
 # What is there for the client instance, and not for users.
 OF_MEMBERS = {"check_transaction", "topics"}
 # How the two say the same.

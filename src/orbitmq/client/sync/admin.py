@@ -1,0 +1,178 @@
+"""The blocking admin client: everything an operator asks of a cluster, by noun.
+
+    with Admin(namesrv="127.0.0.1:9876") as admin:
+        admin.topics.create("orders", queues=8)
+        print(admin.groups.progress("billing").lag)
+
+Every call is that of `orbitmq.client.aio.Admin`, with its arguments and its description.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from orbitmq.client.aio.admin.admin import Admin as AioAdmin
+from orbitmq.client.aio.admin.brokers import Brokers as AioBrokers
+from orbitmq.client.aio.admin.groups import Groups as AioGroups
+from orbitmq.client.aio.admin.key_values import KeyValues as AioKeyValues
+from orbitmq.client.aio.admin.messages import Messages as AioMessages
+from orbitmq.client.aio.admin.offsets import Offsets as AioOffsets
+from orbitmq.client.aio.admin.topics import Topics as AioTopics
+from orbitmq.client.sync.blocking_client import BlockingClient
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from orbitmq.client.keywords import ClientKeywords
+    from orbitmq.client.sync.background_loop import BackgroundLoop
+    from orbitmq.clock import Clock
+    from orbitmq.transport.hooks import RpcHook
+
+N = TypeVar("N")
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Noun(Generic[N]):
+    """What can be asked about one noun; each call waits for its answer."""
+
+    def __init__(self, running: Callable[[], BackgroundLoop], find: Callable[[], N]) -> None:
+        self._running = running
+        # The same on asyncio, which is there once the client is started.
+        self._find = find
+
+
+def waiting(
+    method: Callable[Concatenate[N, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Noun[N], P], T]:
+    """Make the blocking form of a coroutine method."""
+
+    @functools.wraps(method)
+    def call(noun: Noun[N], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        loop = noun._running()
+        return loop.call(method(noun._find(), *args, **kwargs))
+
+    return call
+
+
+def iterating(
+    method: Callable[Concatenate[N, P], AsyncIterator[T]],
+) -> Callable[Concatenate[Noun[N], P], Iterator[T]]:
+    """Make the blocking form of a method that yields."""
+
+    @functools.wraps(method)
+    def call(noun: Noun[N], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        loop = noun._running()
+        found = method(noun._find(), *args, **kwargs)
+
+        async def following() -> list[T]:
+            async for each in found:
+                return [each]
+            return []
+
+        while each := loop.call(following()):
+            yield each[0]
+
+    return call
+
+
+class Topics(Noun[AioTopics]):
+    """Creates, changes, deletes and describes topics."""
+
+    names = waiting(AioTopics.names)
+    route = waiting(AioTopics.route)
+    configs = waiting(AioTopics.configs)
+    config = waiting(AioTopics.config)
+    create = waiting(AioTopics.create)
+    delete = waiting(AioTopics.delete)
+    bounds = waiting(AioTopics.bounds)
+    consumers = waiting(AioTopics.consumers)
+
+
+class Groups(Noun[AioGroups]):
+    """Creates, changes, deletes and describes consumer groups and their members."""
+
+    configs = waiting(AioGroups.configs)
+    create = waiting(AioGroups.create)
+    delete = waiting(AioGroups.delete)
+    progress = waiting(AioGroups.progress)
+    connections = waiting(AioGroups.connections)
+    producers = waiting(AioGroups.producers)
+    running = waiting(AioGroups.running)
+    consume_directly = waiting(AioGroups.consume_directly)
+
+
+class Brokers(Noun[AioBrokers]):
+    """Describes brokers, changes their options, and has them clean up."""
+
+    clusters = waiting(AioBrokers.clusters)
+    runtime = waiting(AioBrokers.runtime)
+    options = waiting(AioBrokers.options)
+    set_options = waiting(AioBrokers.set_options)
+    counter = waiting(AioBrokers.counter)
+    forbid_writing = waiting(AioBrokers.forbid_writing)
+    allow_writing = waiting(AioBrokers.allow_writing)
+    clean_expired_queues = waiting(AioBrokers.clean_expired_queues)
+    clean_unused_topics = waiting(AioBrokers.clean_unused_topics)
+    delete_expired_logs = waiting(AioBrokers.delete_expired_logs)
+
+
+class Offsets(Noun[AioOffsets]):
+    """Reads and changes where queues begin and end, and where groups are in them."""
+
+    first = waiting(AioOffsets.first)
+    end = waiting(AioOffsets.end)
+    at_time = waiting(AioOffsets.at_time)
+    committed = waiting(AioOffsets.committed)
+    queues = waiting(AioOffsets.queues)
+    preview = waiting(AioOffsets.preview)
+    reset = waiting(AioOffsets.reset)
+    set = waiting(AioOffsets.set)
+    clone = waiting(AioOffsets.clone)
+
+
+class Messages(Noun[AioMessages]):
+    """Finds messages that brokers have stored."""
+
+    by_id = waiting(AioMessages.by_id)
+    by_key = waiting(AioMessages.by_key)
+    at = waiting(AioMessages.at)
+    between = iterating(AioMessages.between)
+
+
+class KeyValues(Noun[AioKeyValues]):
+    """Reads and changes key values, at every name server."""
+
+    put = waiting(AioKeyValues.put)
+    get = waiting(AioKeyValues.get)
+    delete = waiting(AioKeyValues.delete)
+    all = waiting(AioKeyValues.all)
+
+
+class Admin(BlockingClient[AioAdmin]):
+    """Asks and changes a cluster; started once, stopped once, best in a `with` block."""
+
+    def __init__(
+        self,
+        *,
+        rpc_hooks: Sequence[RpcHook] = (),
+        clock: Clock | None = None,
+        **options: Unpack[ClientKeywords],
+    ) -> None:
+        """Make an admin client; `start` makes it ready.
+
+        Args:
+            rpc_hooks: see each request to a server, and its answer.
+            clock: the time.
+            options: see `ClientOptions`.
+        """
+        client = AioAdmin(rpc_hooks=rpc_hooks, clock=clock, **options)
+        super().__init__(client, what="admin client")
+        self.topics = Topics(self._running, lambda: client.topics)
+        self.groups = Groups(self._running, lambda: client.groups)
+        self.brokers = Brokers(self._running, lambda: client.brokers)
+        self.offsets = Offsets(self._running, lambda: client.offsets)
+        self.messages = Messages(self._running, lambda: client.messages)
+        self.key_values = KeyValues(self._running, lambda: client.key_values)
