@@ -44,7 +44,7 @@ from orbitmq.broker.handlers.statistics import StatisticsRequests
 from orbitmq.broker.handlers.topics import TopicRequests
 from orbitmq.broker.hot_path import HotPath
 from orbitmq.broker.plain_topics import PlainTopics
-from orbitmq.broker.ports import FAST_LANE, REPLICATION, find_port
+from orbitmq.broker.ports import FAST_LANE, REPLICATION, check_port, find_port
 from orbitmq.broker.refusals import code_of
 from orbitmq.broker.registration import Registration
 from orbitmq.broker.send_replies import SendReplies
@@ -139,6 +139,7 @@ class Broker:
         self._opened = AsyncExitStack()
         server = settings.of(ServerConfig)
         self.port = server.listen_port or find_port(server.bind_address)
+        check_port(self.port)
         # Another one than that listened on when something stands in front of the broker.
         self._advertised_port = advertised_port or self.port
         config = settings.of(BrokerConfig)

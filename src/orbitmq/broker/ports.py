@@ -14,6 +14,7 @@ from orbitmq.transport.own_machine import is_free
 FAST_LANE: Final = -2
 REPLICATION: Final = 1
 _TRIES: Final = 200
+_PORT_MAX: Final = 65535
 # Below those that systems give to outgoing connections: a broker that is started again on its port
 # would find it taken by one of them.
 _LOWEST: Final = 1024
@@ -30,3 +31,13 @@ def find_port(bind_address: str) -> int:
         f"no three free ports p - 2, p and p + 1 were found on {bind_address} in {_TRIES} tries",
         hint="set listenPort to a port whose neighbours are free",
     )
+
+
+def check_port(port: int) -> None:
+    """Raise when a broker at this port would not have those beside it."""
+    if port + FAST_LANE < 1 or port + REPLICATION > _PORT_MAX:
+        raise SettingsError(
+            f"listenPort={port} leaves no room for the ports {port + FAST_LANE} and "
+            f"{port + REPLICATION}, which a broker uses too",
+            hint=f"{1 - FAST_LANE} to {_PORT_MAX - REPLICATION} are possible",
+        )

@@ -54,6 +54,9 @@ def broker(  # noqa: PLR0913  # a parameter a flag
         typer.Option("--set", metavar="NAME=VALUE", help="Set any other option; may be repeated."),
     ] = None,
     log_level: Annotated[LogLevel, typer.Option(help="How much is logged.")] = LogLevel.INFO,
+    until_input_ends: Annotated[
+        bool, typer.Option("--until-input-ends", hidden=True, help="End with who started it.")
+    ] = False,
 ) -> None:
     """Run a broker until it is told to stop by SIGTERM, SIGINT or SIGHUP."""
     if context.invoked_subcommand is not None:
@@ -69,4 +72,9 @@ def broker(  # noqa: PLR0913  # a parameter a flag
     if print_options:
         print_settings(settings)
         return
-    run(settings, lambda: Broker(settings, config_file=config), log_level)
+    run(
+        settings,
+        lambda: Broker(settings, config_file=config),
+        log_level,
+        until_input_ends=until_input_ends,
+    )

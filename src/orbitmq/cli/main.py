@@ -39,6 +39,8 @@ EXIT_FAILED = 1
 EXIT_WRONG_COMMAND = 2
 EXIT_UNREACHABLE = 3
 EXIT_MISSING = 4
+# What shells give to commands that Ctrl-C ended.
+EXIT_INTERRUPTED = 130
 _MISSING = (ClusterMissingError, GroupMissingError, MessageNotFoundError, TopicMissingError)
 
 
@@ -91,7 +93,7 @@ def run() -> None:
     """Run the command line; an error is shown with its hint, without a trace.
 
     Exit codes: 0 done, 1 refused or failed, 2 a wrong command, 3 no server can be reached,
-    4 what was named is not there, 5 the user said no.
+    4 what was named is not there, 5 the user said no, 130 interrupted.
     """
     try:
         words = as_our_command(sys.argv[1:])
@@ -102,6 +104,12 @@ def run() -> None:
         if isinstance(error, TransportError):
             typer.secho("start a cluster on this machine with: orbitmq up", dim=True, err=True)
         sys.exit(exit_code_of(error))
+    except OSError as error:
+        # The system's own words, for example of a disk that is full.
+        typer.secho(f"orbitmq: {error}", fg=typer.colors.RED, err=True)
+        sys.exit(EXIT_FAILED)
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
 
 
 def exit_code_of(error: OrbitError) -> int:

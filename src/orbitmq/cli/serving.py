@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 from collections.abc import Callable, Iterable
 from typing import Protocol
@@ -47,10 +48,21 @@ def print_settings(settings: Settings) -> None:
     typer.echo(settings.as_properties_text(), nl=False)
 
 
-def run(settings: Settings, make_server: Callable[[], Server], log_level: LogLevel) -> None:
+def run(
+    settings: Settings,
+    make_server: Callable[[], Server],
+    log_level: LogLevel,
+    *,
+    until_input_ends: bool = False,
+) -> None:
     """Serve until SIGTERM, SIGINT or SIGHUP; the server is made on its event loop."""
-    use_native_loop = settings.of(ServerConfig).use_native_loop
-    serve(make_server, log_level, use_native_loop=use_native_loop, warnings=settings.warnings)
+    serve(
+        make_server,
+        log_level,
+        use_native_loop=settings.of(ServerConfig).use_native_loop,
+        until_input_ends=until_input_ends,
+        warnings=settings.warnings,
+    )
 
 
 def serve(
@@ -58,21 +70,42 @@ def serve(
     log_level: LogLevel,
     *,
     use_native_loop: bool,
+    until_input_ends: bool = False,
     warnings: Iterable[object] = (),
 ) -> None:
     """Serve until SIGTERM, SIGINT or SIGHUP, logging to standard error."""
     log_to_stderr(log_level)
     for warning in warnings:
         log.warning("%s", warning)
-    event_loop.run(_serve(make_server), use_native_loop=use_native_loop)
+    main = _serve(make_server, until_input_ends=until_input_ends)
+    event_loop.run(main, use_native_loop=use_native_loop)
 
 
-async def _serve(make_server: Callable[[], Server]) -> None:
+async def _serve(make_server: Callable[[], Server], *, until_input_ends: bool) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, stopping.set)
+    if until_input_ends:
+        loop.add_reader(0, _note_end_of_input, stopping)
     server = make_server()
-    await server.start()
-    await stopping.wait()
+    starting = asyncio.ensure_future(server.start())
+    told = asyncio.ensure_future(stopping.wait())
+    await asyncio.wait({starting, told}, return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        # A start may take long, or hang.
+        starting.cancel()
+        await asyncio.wait({starting})
+        return
+    try:
+        await starting
+        await told
+    finally:
+        told.cancel()
     await server.stop()
+
+
+def _note_end_of_input(stopping: asyncio.Event) -> None:
+    if not os.read(0, 4096):
+        asyncio.get_running_loop().remove_reader(0)
+        stopping.set()

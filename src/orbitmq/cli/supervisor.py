@@ -31,7 +31,8 @@ class WatchedProcess:
 
     def __init__(self, name: str, command: Sequence[str], *, clock: Clock | None = None) -> None:
         self.name = name
-        self.starts = 0
+        # How often it ended by itself.
+        self.ends = 0
         self._command = command
         self._clock = clock or SystemClock()
         self._process: asyncio.subprocess.Process | None = None
@@ -71,6 +72,7 @@ class WatchedProcess:
             code = await self._run_once()
             if self._stopping:
                 return
+            self.ends += 1
             if self._clock.monotonic_ms() - begun_ms >= _WELL_MS:
                 pause_ms = _FIRST_PAUSE_MS
             log.error(
@@ -85,14 +87,14 @@ class WatchedProcess:
     async def _run_once(self) -> int:
         self._process = await asyncio.create_subprocess_exec(
             *self._command,
-            stdin=asyncio.subprocess.DEVNULL,
+            # Nothing is ever sent: it ends with us, and tells the process of our death.
+            stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             limit=_LINE_BYTES_MAX,
             # A key pressed to end us all reaches us alone, and we tell it in our own time.
             start_new_session=True,
         )
-        self.starts += 1
         try:
             assert self._process.stdout is not None
             await self._pass_on(self._process.stdout)
@@ -108,4 +110,6 @@ class WatchedProcess:
                 line = b"(a line too long to show)\n"
             if not line:
                 return
-            sys.stderr.write(f"{self.name} | {line.decode(errors='replace')}")
+            # The terminal may be closed meanwhile; the process is watched on.
+            with contextlib.suppress(OSError):
+                sys.stderr.write(f"{self.name} | {line.decode(errors='replace')}")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -16,6 +15,13 @@ from orbitmq.broker.app import Broker
 from orbitmq.broker.app import load_settings as load_broker_settings
 from orbitmq.cli.logs import LogLevel
 from orbitmq.cli.serving import flags_of, serve
+from orbitmq.cli.site_plan import (
+    check_ports,
+    near_host,
+    plan_brokers,
+    shown_host,
+    shows_metrics,
+)
 from orbitmq.cli.supervisor import WatchedProcess
 from orbitmq.clock import SystemClock, time_limit
 from orbitmq.errors import SettingsError, StoreLockedError
@@ -25,15 +31,8 @@ from orbitmq.store.directory_lock import DirectoryLock
 from orbitmq.transport.addresses import format_address
 
 BROKERS_MAX: Final = 26
-# Brokers use their port, the one two below and the one above.
-_PORT_STEP: Final = 10
+_PORT_MAX: Final = 65535
 _METRICS_PORT: Final = 5557
-# Enough for a laptop, and made at once; a broker of its own has RocketMQ's sizes.
-_FILE_SIZES: Final = {
-    "mappedFileSizeCommitLog": str(128 << 20),
-    "maxHashSlotNum": "500000",
-    "maxIndexNum": "2000000",
-}
 _START_TIMEOUT_MS: Final = 60_000
 _LOOK_INTERVAL_MS: Final = 50
 
@@ -52,10 +51,18 @@ def up(
         str, typer.Option(help="Address to listen on, and to tell clients of.")
     ] = "127.0.0.1",
     name_server_port: Annotated[
-        int, typer.Option("--namesrv-port", help="Port of the name server; 0 finds a free one.")
+        int,
+        typer.Option(
+            "--namesrv-port", min=0, max=_PORT_MAX, help="Port of the name server; 0 finds one."
+        ),
     ] = 9876,
     broker_port: Annotated[
-        int, typer.Option(help="Port of the first broker; the others count up by 10.")
+        int,
+        typer.Option(
+            min=0,
+            max=_PORT_MAX,
+            help="Port of the first broker; the others count up by 10. 0 finds free ones.",
+        ),
     ] = 10911,
     brokers: Annotated[
         int,
@@ -64,7 +71,12 @@ def up(
         ),
     ] = 1,
     metrics_port: Annotated[
-        int, typer.Option(help="Port of the first broker's metrics; the others count up by 1.")
+        int,
+        typer.Option(
+            min=0,
+            max=_PORT_MAX,
+            help="Port of the first broker's metrics; the others count up by 1. 0 finds free ones.",
+        ),
     ] = _METRICS_PORT,
     options: Annotated[
         list[str] | None,
@@ -73,32 +85,26 @@ def up(
     log_level: Annotated[LogLevel, typer.Option(help="How much is logged.")] = LogLevel.WARNING,
 ) -> None:
     """Run a name server and brokers until Ctrl-C, SIGTERM or SIGHUP."""
-    plan = [
-        {
-            "bindAddress": host,
-            "brokerIP1": host,
-            "brokerName": f"broker-{chr(ord('a') + number)}",
-            "listenPort": str(broker_port + number * _PORT_STEP),
-            "storePathRootDir": str(folder.absolute() / f"broker-{chr(ord('a') + number)}"),
-            "metricsExporterType": "PROM",
-            "metricsPromExporterHost": host,
-            "metricsPromExporterPort": str(metrics_port + number),
-            **_FILE_SIZES,
-            **flags_of(options),
-        }
-        for number in range(brokers)
-    ]
-    for flags in plan:
-        # A mistake shows before anything is started.
-        load_broker_settings(environment=os.environ, flags=flags)
+    plan = plan_brokers(
+        brokers,
+        folder=folder,
+        host=host,
+        port=broker_port,
+        metrics_port=metrics_port,
+        options=flags_of(options),
+    )
+    if not folder.exists():
+        # Nobody runs in it, and nothing is made for a start that cannot be.
+        check_ports(host, name_server_port, plan)
     try:
         lock = DirectoryLock(folder)
     except StoreLockedError as error:
         raise SettingsError(
             f"another orbitmq up runs in {folder}", hint="stop it, or name another --dir"
         ) from error
-    site = _Site(folder, host, name_server_port, plan, log_level)
     try:
+        check_ports(host, name_server_port, plan)
+        site = _Site(folder, host, name_server_port, plan, log_level)
         serve(lambda: site, log_level, use_native_loop=True)
     finally:
         lock.release()
@@ -133,19 +139,19 @@ class _Site:
         try:
             await name_server.start()
             self._opened.push_async_callback(name_server.stop)
-            address = format_address((self._host, name_server.port))
+            near = format_address((near_host(self._host), name_server.port))
             if len(self._plan) == 1:
-                await self._start_here(address)
+                await self._start_here(near)
             else:
-                await self._start_processes(address, name_server)
+                await self._start_processes(near, name_server)
         except BaseException:
             await self._opened.aclose()
             raise
-        self._greet(address)
+        self._greet(format_address((shown_host(self._host), name_server.port)))
 
     async def stop(self) -> None:
         """Stop everything, brokers first."""
-        typer.secho("stopping…", dim=True, err=True)
+        _say("stopping…", err=True)
         await self._opened.aclose()
 
     async def _start_here(self, name_server: str) -> None:
@@ -164,35 +170,50 @@ class _Site:
         for flags in self._plan:
             command = [sys.executable, "-m", "orbitmq.cli.main", "broker"]
             command += [f"--namesrv={address}", f"--log-level={self._log_level}"]
+            command += ["--until-input-ends"]
             command += [f"--set={name}={value}" for name, value in flags.items()]
             process = WatchedProcess(flags["brokerName"], command)
             process.start()
             processes.append(process)
-        await self._until_registered(name_server)
+        await self._until_registered(name_server, processes)
 
-    async def _until_registered(self, name_server: NameServer) -> None:
+    async def _until_registered(
+        self, name_server: NameServer, processes: list[WatchedProcess]
+    ) -> None:
         clock = SystemClock()
         wanted = {flags["brokerName"] for flags in self._plan}
         try:
             async with time_limit(clock, _START_TIMEOUT_MS):
                 while not wanted <= set(name_server.routes.cluster_view().brokers):
+                    for process in processes:
+                        if process.ends:
+                            raise SettingsError(
+                                f"{process.name} did not start", hint="its lines above say why"
+                            )
                     await clock.sleep_ms(_LOOK_INTERVAL_MS)
         except TimeoutError as error:
             raise SettingsError(
                 f"not all brokers came up within {_START_TIMEOUT_MS // 1000} s",
-                hint="their log lines above say why; a port may be taken: --broker-port",
+                hint="their lines above may say why",
             ) from error
 
     def _greet(self, address: str) -> None:
-        say: Callable[[str], None] = typer.echo
-        say(f"name server  {address}")
+        host = shown_host(self._host)
+        _say(f"name server  {address}")
         for flags in self._plan:
-            broker = format_address((self._host, int(flags["listenPort"])))
-            metrics = format_address((self._host, int(flags["metricsPromExporterPort"])))
-            say(f"{flags['brokerName']}     {broker}   metrics http://{metrics}/metrics")
-        say(f"messages in  {self._folder}")
-        say("")
-        say("try, in another terminal:")
-        say(f"  orbitmq message send hello 'my first message' --namesrv {address}")
-        say(f"  orbitmq message tail hello --namesrv {address}")
-        say("end with Ctrl-C")
+            broker = format_address((host, int(flags["listenPort"])))
+            metrics = format_address((host, int(flags["metricsPromExporterPort"])))
+            shown = f"   metrics http://{metrics}/metrics" if shows_metrics(flags) else ""
+            _say(f"{flags['brokerName']}     {broker}{shown}")
+        _say(f"messages in  {self._folder}")
+        _say("")
+        _say("try, in another terminal:")
+        _say(f"  orbitmq message send hello 'my first message' --namesrv {address}")
+        _say(f"  orbitmq message tail hello --namesrv {address}")
+        _say("end with Ctrl-C")
+
+
+def _say(line: str, *, err: bool = False) -> None:
+    # The terminal may be closed: that ends nothing by itself, its signal does.
+    with suppress(OSError):
+        typer.echo(line, err=err)

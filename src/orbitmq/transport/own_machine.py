@@ -46,3 +46,17 @@ def is_free(bind_address: str, port: int) -> bool:
         except OSError:
             return False
     return True
+
+
+def free_port(bind_address: str) -> int:
+    """Find a port that is free at this moment."""
+    family = socket.AF_INET6 if ":" in bind_address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        try:
+            probe.bind((bind_address, 0))
+        except OSError as error:
+            raise SettingsError(
+                f"cannot listen on {bind_address}: {error.strerror or error}",
+                hint="name an address of this machine",
+            ) from error
+        return int(probe.getsockname()[1])

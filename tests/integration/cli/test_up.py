@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import pty
 import signal
 import socket
 from asyncio.subprocess import PIPE, Process
@@ -69,6 +71,16 @@ async def brokers_at(address: str) -> dict[str, str]:
     return {name: group.addresses[0] for name, group in view.brokers.items()}
 
 
+def _children(process: Process) -> dict[str, psutil.Process]:
+    """The brokers that run as processes of their own, by name."""
+    return {
+        name: child
+        for child in psutil.Process(process.pid).children()
+        for name in ("broker-a", "broker-b")
+        if f"--set=brokerName={name}" in child.cmdline()
+    }
+
+
 async def test_it_serves_until_ctrl_c_and_ends_cleanly(up: Up) -> None:
     process, address = await up()
     brokers = await brokers_at(address)
@@ -102,12 +114,7 @@ def test_a_wrong_option_is_told_before_anything_starts(tmp_path: Path) -> None:
 
 async def test_a_broker_that_dies_is_started_again_and_all_end_together(up: Up) -> None:
     process, address = await up("--brokers=2")
-    children = {
-        name: child
-        for child in psutil.Process(process.pid).children()
-        for name in ("broker-a", "broker-b")
-        if f"--set=brokerName={name}" in child.cmdline()
-    }
+    children = _children(process)
     assert set(children) == {"broker-a", "broker-b"}
 
     children["broker-b"].kill()
@@ -126,3 +133,68 @@ async def test_a_broker_that_dies_is_started_again_and_all_end_together(up: Up) 
     assert "process ended by itself process=broker-b exit=-9" in log.decode()
     assert len(left) == 2
     assert not any(child.is_running() for child in left)
+
+
+async def test_brokers_end_in_good_order_when_what_watches_them_is_killed(
+    up: Up, tmp_path: Path
+) -> None:
+    process, _ = await up("--brokers=2")
+    children = _children(process)
+    assert set(children) == {"broker-a", "broker-b"}
+
+    process.kill()
+    await process.communicate()
+
+    gone, alive = await asyncio.to_thread(
+        psutil.wait_procs, list(children.values()), timeout=WAIT_SECONDS
+    )
+    assert len(gone) == 2
+    assert not alive
+    # A broker that was killed leaves this file.
+    assert not list(tmp_path.rglob("abort"))
+
+
+async def test_it_ends_in_good_order_when_its_terminal_is_closed(tmp_path: Path) -> None:
+    terminal, own_side = pty.openpty()
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND,
+        "up",
+        f"--dir={tmp_path / 'kept'}",
+        *("--namesrv-port=0", "--broker-port=0", "--metrics-port=0"),
+        preexec_fn=lambda: os.login_tty(own_side),
+    )
+    os.close(own_side)
+    shown = ""
+    while "end with Ctrl-C" not in shown:
+        shown += (await asyncio.to_thread(os.read, terminal, 4096)).decode()
+    assert "127.0.0.1:0" not in shown
+
+    os.close(terminal)
+
+    async with asyncio.timeout(WAIT_SECONDS):
+        assert await process.wait() == 0
+    assert not list(tmp_path.rglob("abort"))
+
+
+def test_a_port_that_is_taken_is_told_with_the_flag_to_change_it(tmp_path: Path) -> None:
+    with socket.create_server((HOST, 0)) as other:
+        port = other.getsockname()[1]
+        shown = run("up", f"--dir={tmp_path / 'kept'}", "--namesrv-port=0", f"--broker-port={port}")
+
+    assert shown.returncode == 1
+    assert f"port {port} of 127.0.0.1, for broker-a, is taken" in shown.stderr
+    assert "choose another by --broker-port" in shown.stderr
+    assert not (tmp_path / "kept").exists()
+
+
+def test_a_broker_process_that_cannot_start_ends_the_whole_start(tmp_path: Path) -> None:
+    shown = run(
+        "up",
+        f"--dir={tmp_path / 'kept'}",
+        *("--brokers=2", "--namesrv-port=0", "--broker-port=0", "--metrics-port=0"),
+        "--set=storePathRootDir=/dev/null/store",
+    )
+
+    assert shown.returncode == 1
+    assert "| orbitmq: cannot use /dev/null/store" in shown.stderr
+    assert "did not start (its lines above say why)" in shown.stderr

@@ -29,3 +29,12 @@ def test_no_port_is_found_that_outgoing_connections_get() -> None:
     found = {ports.find_port("127.0.0.1") for _ in range(20)}
 
     assert all(1024 <= port < 32768 for port in found)
+
+
+@pytest.mark.parametrize("port", [1, 2, 65535])
+def test_a_port_without_room_for_its_neighbours_is_refused(port: int) -> None:
+    ports.check_port(3)
+    ports.check_port(65534)
+
+    with pytest.raises(SettingsError, match="3 to 65534 are possible"):
+        ports.check_port(port)

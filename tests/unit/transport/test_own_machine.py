@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from orbitmq.errors import SettingsError
-from orbitmq.transport.own_machine import address_of, is_free, own_address, own_name
+from orbitmq.transport.own_machine import address_of, free_port, is_free, own_address, own_name
 
 
 def test_the_machine_has_a_name_and_an_address() -> None:
@@ -33,3 +33,9 @@ def test_a_port_in_use_is_not_free() -> None:
 
         assert not is_free("127.0.0.1", port)
     assert is_free("127.0.0.1", port)
+
+
+def test_a_free_port_is_found_where_there_is_such_an_address() -> None:
+    assert is_free("127.0.0.1", free_port("127.0.0.1"))
+    with pytest.raises(SettingsError, match=r"cannot listen on 192\.0\.2\.77"):
+        free_port("192.0.2.77")
