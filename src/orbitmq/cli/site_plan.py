@@ -1,4 +1,4 @@
-"""What `orbitmq up` runs: which brokers, where, on which ports; checked beforehand."""
+"""What `orbitmq up` is about to run: which brokers, where, on which ports."""
 
 from __future__ import annotations
 

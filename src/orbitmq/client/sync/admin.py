@@ -18,8 +18,10 @@ from orbitmq.client.aio.admin.brokers import Brokers as AioBrokers
 from orbitmq.client.aio.admin.groups import Groups as AioGroups
 from orbitmq.client.aio.admin.key_values import KeyValues as AioKeyValues
 from orbitmq.client.aio.admin.messages import Messages as AioMessages
+from orbitmq.client.aio.admin.name_servers import NameServerOptions as AioNameServerOptions
 from orbitmq.client.aio.admin.offsets import Offsets as AioOffsets
 from orbitmq.client.aio.admin.topics import Topics as AioTopics
+from orbitmq.client.aio.admin.traffic import Traffic as AioTraffic
 from orbitmq.client.sync.blocking_client import BlockingClient
 
 if TYPE_CHECKING:
@@ -89,6 +91,7 @@ class Topics(Noun[AioTopics]):
     delete = waiting(AioTopics.delete)
     bounds = waiting(AioTopics.bounds)
     consumers = waiting(AioTopics.consumers)
+    set_permission = waiting(AioTopics.set_permission)
 
 
 class Groups(Noun[AioGroups]):
@@ -102,12 +105,20 @@ class Groups(Noun[AioGroups]):
     producers = waiting(AioGroups.producers)
     running = waiting(AioGroups.running)
     consume_directly = waiting(AioGroups.consume_directly)
+    may_read = waiting(AioGroups.may_read)
+    forbid_reading = waiting(AioGroups.forbid_reading)
+    allow_reading = waiting(AioGroups.allow_reading)
+    set_consume_mode = waiting(AioGroups.set_consume_mode)
 
 
 class Brokers(Noun[AioBrokers]):
     """Describes brokers, changes their options, and has them clean up."""
 
     clusters = waiting(AioBrokers.clusters)
+    name = waiting(AioBrokers.name)
+    addresses = waiting(AioBrokers.addresses)
+    producers = waiting(AioBrokers.producers)
+    progress = waiting(AioBrokers.progress)
     runtime = waiting(AioBrokers.runtime)
     options = waiting(AioBrokers.options)
     set_options = waiting(AioBrokers.set_options)
@@ -140,6 +151,7 @@ class Messages(Noun[AioMessages]):
     by_key = waiting(AioMessages.by_key)
     at = waiting(AioMessages.at)
     between = iterating(AioMessages.between)
+    entries = waiting(AioMessages.entries)
 
 
 class KeyValues(Noun[AioKeyValues]):
@@ -149,6 +161,19 @@ class KeyValues(Noun[AioKeyValues]):
     get = waiting(AioKeyValues.get)
     delete = waiting(AioKeyValues.delete)
     all = waiting(AioKeyValues.all)
+
+
+class NameServerOptions(Noun[AioNameServerOptions]):
+    """Reads and changes the options of every name server."""
+
+    options = waiting(AioNameServerOptions.options)
+    set_options = waiting(AioNameServerOptions.set_options)
+
+
+class Traffic(Noun[AioTraffic]):
+    """Reads the counters that brokers keep by topic and by group."""
+
+    of = waiting(AioTraffic.of)
 
 
 class Admin(BlockingClient[AioAdmin]):
@@ -176,3 +201,5 @@ class Admin(BlockingClient[AioAdmin]):
         self.offsets = Offsets(self._running, lambda: client.offsets)
         self.messages = Messages(self._running, lambda: client.messages)
         self.key_values = KeyValues(self._running, lambda: client.key_values)
+        self.name_servers = NameServerOptions(self._running, lambda: client.name_servers)
+        self.traffic = Traffic(self._running, lambda: client.traffic)
