@@ -170,7 +170,10 @@ class ReadOptions(ConnectionOptions):
         "waits in them.",
     )
     max_bytes_per_trigger: int | None = spark_option(
-        None, low=1, doc="Bytes of one micro-batch, at most, as the store counts them."
+        None,
+        low=1,
+        doc="Bytes of one micro-batch, about, as the store counts them: the average of the next "
+        "32 messages of each queue says how many messages they make. One is read at least.",
     )
     min_offsets_per_trigger: int | None = spark_option(
         None,

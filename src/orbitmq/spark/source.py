@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from orbitmq.spark.read_options import ReadOptions
+    from orbitmq.spark.stream_reader import StreamReader
     from orbitmq.spark.writers import BatchWriter, StreamWriter
 
 
@@ -48,6 +49,13 @@ class RocketMQSource(DataSource):
         from orbitmq.spark.schema import projection_of
 
         return reader_for(self._read_options(streaming=False), projection_of(schema))
+
+    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802  # Spark's
+        """Make what reads a stream."""
+        from orbitmq.spark.schema import projection_of
+        from orbitmq.spark.stream_reader import StreamReader
+
+        return StreamReader(self._read_options(streaming=True), projection_of(schema))
 
     def _read_options(self, *, streaming: bool | None) -> ReadOptions:
         from orbitmq.spark.read_options import ReadOptions
