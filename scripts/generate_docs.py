@@ -136,12 +136,14 @@ def spark_option_classes() -> tuple[tuple[str, type[DataclassInstance]], ...]:
     """List the classes that say what the Spark formats take, each under its heading."""
     from orbitmq.spark.options import ConnectionOptions
     from orbitmq.spark.read_options import ReadOptions
+    from orbitmq.spark.store_options import StoreOptions
     from orbitmq.spark.write_options import WriteOptions
 
     return (
         ("`rocketmq`, reading and writing", ConnectionOptions),
         ("`rocketmq`, reading", ReadOptions),
         ("`rocketmq`, writing", WriteOptions),
+        ("`rocketmq-store`, reading", StoreOptions),
     )
 
 

@@ -7,15 +7,14 @@ Two classes, since Spark refuses every read by a reader that can take filters un
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from orbitmq.spark.cluster_view import ClusterView
-from orbitmq.spark.filters import Pruning, pruning_of
+from orbitmq.spark.filters import Pruning, is_pushing_worker, pruning_of
 from orbitmq.spark.partitions import QueuePartition
 from orbitmq.spark.planning import pack
 from orbitmq.spark.positions import batch_ranges, without_lost
@@ -27,19 +26,11 @@ if TYPE_CHECKING:
     from orbitmq.spark.read_options import ReadOptions
     from orbitmq.spark.schema import Projection
 
-# Compat: the module of PySpark 4.2 and newer whose worker process pushes filters down.
-_PUSHING_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
-
 
 def reader_for(options: ReadOptions, projection: Projection) -> DataSourceReader:
     """Make the reader that Spark can use in this process."""
     kind = PushingReader if is_pushing_worker() else BatchReader
     return kind(options, projection)
-
-
-def is_pushing_worker() -> bool:
-    """Whether this process was started by Spark to push filters down."""
-    return _PUSHING_WORKER in sys.modules
 
 
 class BatchReader(DataSourceReader):

@@ -19,7 +19,6 @@ from orbitmq.errors import StoreDamagedError
 from orbitmq.model.names import SCHEDULE_TOPIC
 from orbitmq.record.layout import FIXED_BYTES
 from orbitmq.spark.store_partitions import QueueSlice
-from orbitmq.store.consume_queue import ENTRY_BYTES
 
 log = logging.getLogger(__name__)
 
@@ -65,27 +64,29 @@ class _Cursor:
         return self._next < self._slice.end
 
     def fill(self) -> None:
-        """Read on when everything read was taken."""
-        while not self.physical_offsets.size and self.has_more:
+        """Read on when little of what was read is left."""
+        while self.physical_offsets.size <= self._chunk_entries // 2 and self.has_more:
             end = min(self._next + self._chunk_entries, self._slice.end)
             self._next, content = self._read(self._slice, self._next, end)
             entries = np.frombuffer(content, _ENTRY)
-            self.physical_offsets = entries["physical_offset"].astype(np.int64)
-            self._record_bytes = entries["record_bytes"].astype(np.int64)
-            self._tag_hashes = entries["tag_hash"].astype(np.int64)
-            self._check()
-            self._next += len(content) // ENTRY_BYTES
+            offsets = entries["physical_offset"].astype(np.int64)
+            record_bytes = entries["record_bytes"].astype(np.int64)
+            self._check(offsets, record_bytes)
+            tag_hashes = entries["tag_hash"].astype(np.int64)
+            self.physical_offsets = np.concatenate((self.physical_offsets, offsets))
+            self._record_bytes = np.concatenate((self._record_bytes, record_bytes))
+            self._tag_hashes = np.concatenate((self._tag_hashes, tag_hashes))
+            self._next += offsets.size
 
-    def _check(self) -> None:
+    def _check(self, offsets: Offsets, record_bytes: Offsets) -> None:
         """Refuse entries that lead to no record, or back in the log."""
-        offsets = self.physical_offsets
         before = np.concatenate(([self._last_offset], offsets[:-1]))
-        wrong = np.flatnonzero((self._record_bytes < FIXED_BYTES) | (offsets <= before))
+        wrong = np.flatnonzero((record_bytes < FIXED_BYTES) | (offsets <= before))
         if wrong.size:
             raise StoreDamagedError(
                 f"entry {self._next + int(wrong[0])} of queue {self._slice.queue_id} of topic "
                 f"{self._slice.topic!r} leads to no record: offset {int(offsets[wrong[0]])}, "
-                f"{int(self._record_bytes[wrong[0]])} bytes",
+                f"{int(record_bytes[wrong[0]])} bytes",
                 hint="run: orbitmq store verify; orbitmq store rebuild makes queues anew",
             )
         if offsets.size:

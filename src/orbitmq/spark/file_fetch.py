@@ -10,6 +10,7 @@ Threads: one. Memory: a window of entries, a buffer, and the batch that was deco
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -238,6 +239,8 @@ def batch_windows(
     gaps[1:] = offsets[1:] - offsets[:-1] - sizes[:-1]
     # What is read for each record: itself, and what lies before it if that is read over.
     read = np.cumsum(sizes + np.where(gaps > GAP_BYTES_MAX, 0, np.maximum(gaps, 0)))
+    # Of the same size, rather than full ones and a small rest.
+    rows_max = math.ceil(offsets.size / math.ceil(offsets.size / rows_max))
     first = 0
     while first < offsets.size:
         before = int(read[first] - sizes[first])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import re
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -39,6 +40,9 @@ _TAGS_MAX: Final = 64
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MILLISECOND: Final = datetime.timedelta(milliseconds=1)
 
+# Compat: the module of PySpark 4.2 and newer whose worker process pushes filters down.
+_PUSHING_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
+
 Comparison = EqualTo | EqualNullSafe | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual
 
 
@@ -47,6 +51,7 @@ class Pruning:
     """What the filters of a query leave of a read; None is without limit."""
 
     topics: frozenset[str] | None = None
+    brokers: frozenset[str] | None = None
     queue_ids: frozenset[int] | None = None
     tags: frozenset[str] | None = None
     # From the first number on, up to but without the second.
@@ -62,6 +67,8 @@ class Pruning:
         for part in ranges:
             queue = part.queue
             if self.topics is not None and wrap(namespace, queue.topic) not in self.topics:
+                continue
+            if self.brokers is not None and queue.broker_name not in self.brokers:
                 continue
             if self.queue_ids is not None and queue.queue_id not in self.queue_ids:
                 continue
@@ -96,6 +103,15 @@ class Pruning:
         if not all(_PLAIN_TAG.fullmatch(tag) for tag in self.tags):
             return None
         return " || ".join(sorted(self.tags))
+
+
+def is_pushing_worker() -> bool:
+    """Whether this process was started by Spark to push filters down.
+
+    Spark refuses every read by a reader that takes filters unless its conf
+    `spark.sql.python.filterPushdown.enabled` is on, so such a reader is made only here.
+    """
+    return _PUSHING_WORKER in sys.modules
 
 
 def pruning_of(filters: Iterable[Filter]) -> Pruning:
@@ -190,6 +206,7 @@ def _cut(part: QueueRange, first: int | None, end: int | None) -> QueueRange:
 
 _SETS: Final[dict[str, tuple[str, type[object]]]] = {
     "topic": ("topics", str),
+    "brokerName": ("brokers", str),
     "queueId": ("queue_ids", int),
     "tags": ("tags", str),
 }

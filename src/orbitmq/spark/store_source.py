@@ -1,8 +1,18 @@
-"""`format("rocketmq-store")`: what Spark asks for a reader of store directories."""
+"""`format("rocketmq-store")`: what Spark asks for a reader of store directories.
+
+The parts are imported where they are first needed, since every session that uses any Python data
+source imports this module.
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Literal, cast
+
 from pyspark.sql.datasource import DataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceReader
+    from pyspark.sql.types import StructType
 
 
 class RocketMQStoreSource(DataSource):
@@ -12,3 +22,22 @@ class RocketMQStoreSource(DataSource):
     def name(cls) -> str:
         """The name of the format."""
         return "rocketmq-store"
+
+    def schema(self) -> StructType:
+        """The columns, for a read that names none."""
+        from orbitmq.spark.schema import default_projection
+        from orbitmq.spark.store_options import StoreOptions
+
+        options = StoreOptions.from_spark(self.options)
+        properties = cast("Literal['string', 'map', 'none']", options.properties)
+        return default_projection(
+            properties=properties, include_body=options.include_body
+        ).spark_schema
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Reads once what is there now."""
+        from orbitmq.spark.schema import projection_of
+        from orbitmq.spark.store_options import StoreOptions
+        from orbitmq.spark.store_reader import reader_for
+
+        return reader_for(StoreOptions.from_spark(self.options), projection_of(schema))

@@ -17,6 +17,7 @@ from typing import Final
 from orbitmq.errors import RecordsDeletedError, StoreDamagedError, StoreError, StoreFormatError
 from orbitmq.model.names import is_group_topic, is_system_topic
 from orbitmq.record.layout import MAGIC_V1, MAGIC_V2
+from orbitmq.spark.filters import Pruning
 from orbitmq.spark.store_partitions import QueueSlice, StorePartition, StorePlace
 from orbitmq.spark.store_planning import (
     EntryRange,
@@ -35,8 +36,8 @@ from orbitmq.store.visible_queue import VisibleQueue
 
 log = logging.getLogger(__name__)
 
-_OFFSET_MAX: Final = 2**63 - 1
 _TRIES: Final = 3
+_WHOLE: Final = Pruning()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,14 +49,11 @@ class Wanted:
     # Topic, broker and queue id.
     queues: frozenset[tuple[str, str, int]] | None = None
     with_system_topics: bool = False
-    brokers: frozenset[str] | None = None
-    queue_ids: frozenset[int] | None = None
-    # Queue offsets from `offset_low` on and below `offset_end`.
-    offset_low: int = 0
-    offset_end: int = _OFFSET_MAX
     # Store times at or after `start_ms` and before `end_ms`.
     start_ms: int | None = None
     end_ms: int | None = None
+    # What the conditions of the query leave of it.
+    pruning: Pruning = _WHOLE
 
     def takes_topic(self, topic: str) -> bool:
         """Whether messages of a topic are wanted."""
@@ -72,12 +70,21 @@ class Wanted:
 
     def takes_queue(self, topic: str, broker_name: str, queue_id: int) -> bool:
         """Whether messages of a queue are wanted."""
+        pruning = self.pruning
         return (
             self.takes_topic(topic)
             and (self.queues is None or (topic, broker_name, queue_id) in self.queues)
-            and (self.brokers is None or broker_name in self.brokers)
-            and (self.queue_ids is None or queue_id in self.queue_ids)
+            and (pruning.topics is None or topic in pruning.topics)
+            and (pruning.brokers is None or broker_name in pruning.brokers)
+            and (pruning.queue_ids is None or queue_id in pruning.queue_ids)
         )
+
+    @property
+    def bounds_ms(self) -> tuple[int | None, int | None]:
+        """The store times, as options and conditions together have them."""
+        starts = [ms for ms in (self.start_ms, self.pruning.first_ms) if ms is not None]
+        ends = [ms for ms in (self.end_ms, self.pruning.end_ms) if ms is not None]
+        return max(starts, default=None), min(ends, default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +151,17 @@ class StoreSurvey:
 
     def _take(self, topic: str, queue_id: int, wanted: Wanted) -> None:
         queue = self._store.queue(topic, queue_id)
-        first, end = max(queue.start, wanted.offset_low), min(queue.end, wanted.offset_end)
+        first, end = int(queue.start), int(queue.end)
+        if wanted.pruning.first_offset is not None:
+            first = max(first, wanted.pruning.first_offset)
+        if wanted.pruning.end_offset is not None:
+            end = min(end, wanted.pruning.end_offset)
         # Store times never fall in a queue.
-        if wanted.start_ms is not None:
-            first = max(first, self._store.offset_at(topic, queue_id, wanted.start_ms))
-        if wanted.end_ms is not None:
-            end = min(end, self._store.offset_at(topic, queue_id, wanted.end_ms))
+        start_ms, end_ms = wanted.bounds_ms
+        if start_ms is not None and first < end:
+            first = max(first, self._store.offset_at(topic, queue_id, start_ms))
+        if end_ms is not None and first < end:
+            end = min(end, self._store.offset_at(topic, queue_id, end_ms))
         number = len(self.queues)
         self.queues.append(FoundQueue(topic, queue_id, queue))
         for hole, behind in self._store.log.missing():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import pickle  # noqa: TID251  # Spark pickles readers
 import sys
 from collections.abc import Iterator
@@ -13,8 +12,8 @@ from pyspark.sql.datasource import EqualTo, In, InputPartition
 from orbitmq.client import Message, Producer
 from orbitmq.embedded import Cluster
 from orbitmq.errors import TopicMissingError
-from orbitmq.spark import batch_reader
-from orbitmq.spark.batch_reader import BatchReader, PushingReader, is_pushing_worker, reader_for
+from orbitmq.spark.batch_reader import BatchReader, PushingReader, reader_for
+from orbitmq.spark.filters import is_pushing_worker
 from orbitmq.spark.partitions import QueuePartition
 from orbitmq.spark.read_options import ReadOptions
 from orbitmq.spark.schema import default_projection
@@ -100,10 +99,6 @@ def test_only_the_worker_that_pushes_filters_gets_a_reader_that_takes_them(
     assert not is_pushing_worker()
     assert type(reader_for(made._options, made._projection)) is BatchReader
 
-    monkeypatch.setitem(sys.modules, batch_reader._PUSHING_WORKER, sys)
+    monkeypatch.setitem(sys.modules, "pyspark.sql.worker.data_source_pushdown_filters", sys)
 
     assert type(reader_for(made._options, made._projection)) is PushingReader
-
-
-def test_spark_has_the_module_that_tells_which_worker_it_is() -> None:
-    assert importlib.util.find_spec(batch_reader._PUSHING_WORKER) is not None

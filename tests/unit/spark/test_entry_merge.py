@@ -61,7 +61,8 @@ def test_a_window_is_small_whatever_the_queues_hold() -> None:
 
     found = list(merged(queues.slices, queues.read, window_entries=1_000))
 
-    assert max(window.physical_offsets.size for window in found) <= 1_000
+    # Half of what was read for a window may be left when the next is read.
+    assert max(window.physical_offsets.size for window in found) <= 1_500
     assert len(all_of(found)) == 20_000
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import importlib.util
 import operator
 import random
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -24,7 +26,7 @@ from pyspark.sql.datasource import (
 )
 
 from orbitmq.model.queues import MessageQueue
-from orbitmq.spark.filters import Pruning, pruning_of
+from orbitmq.spark.filters import Pruning, is_pushing_worker, pruning_of
 from orbitmq.spark.partitions import QueueRange
 
 
@@ -45,6 +47,23 @@ def test_queues_are_left_out_by_topic_and_number() -> None:
     ranges = [QueueRange(queue(n, topic), 0, 9) for topic in "tv" for n in (0, 1)]
 
     assert pruning.narrowed(ranges) == [QueueRange(queue(1), 0, 9)]
+
+
+def test_queues_are_left_out_by_broker() -> None:
+    ranges = [QueueRange(queue(), 0, 9)]
+
+    assert pruning_of([EqualTo(("brokerName",), "a")]).narrowed(ranges) == ranges
+    assert pruning_of([In(("brokerName",), ("b", "c"))]).narrowed(ranges) == []
+
+
+def test_filters_are_pushed_in_a_worker_of_spark_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "pyspark.sql.worker.data_source_pushdown_filters"
+    assert importlib.util.find_spec(name) is not None
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    assert not is_pushing_worker()
+
+    monkeypatch.setitem(sys.modules, name, sys)
+    assert is_pushing_worker()
 
 
 def test_topics_are_compared_as_they_are_stored() -> None:

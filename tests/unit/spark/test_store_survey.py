@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from orbitmq.errors import RecordsDeletedError, StoreDamagedError, StoreError, StoreFormatError
+from orbitmq.spark.filters import Pruning
 from orbitmq.spark.store_partitions import StorePartition, StorePlace
 from orbitmq.spark.store_survey import StoreSurvey, Wanted, plan, survey_store
 from orbitmq.store.file_names import file_name
@@ -51,10 +52,18 @@ def test_everything_visible_is_found(tmp_path: Path) -> None:
         ({"topics": frozenset({"topic1"})}, {("topic1", 0), ("topic1", 1)}),
         ({"topic_pattern": "topic."}, {("topic0", 0), ("topic0", 1), ("topic1", 0), ("topic1", 1)}),
         ({"topic_pattern": "topic"}, set()),
-        ({"queue_ids": frozenset({1})}, {("topic0", 1), ("topic1", 1)}),
+        ({"pruning": Pruning(queue_ids=frozenset({1}))}, {("topic0", 1), ("topic1", 1)}),
         ({"queues": frozenset({("topic0", "broker-a", 1)})}, {("topic0", 1)}),
         ({"queues": frozenset({("topic0", "broker-b", 1)})}, set()),
-        ({"brokers": frozenset({"broker-b"})}, set()),
+        ({"pruning": Pruning(brokers=frozenset({"broker-b"}))}, set()),
+        ({"pruning": Pruning(topics=frozenset({"topic1", "x"}))}, {("topic1", 0), ("topic1", 1)}),
+        (
+            {
+                "topics": frozenset({"topic0"}),
+                "pruning": Pruning(topics=frozenset({"topic1"})),
+            },
+            set(),
+        ),
     ],
 )
 def test_topics_and_queues_are_chosen(
@@ -97,8 +106,11 @@ def test_times_and_offsets_become_ranges_of_entries(tmp_path: Path) -> None:
     ranges = found(tmp_path, start_ms=T0 + 401, end_ms=T0 + 1_000)
 
     assert ranges["topic0", 0] == (11, 25)
-    assert found(tmp_path, offset_low=5, offset_end=9)["topic1", 1] == (5, 9)
-    assert found(tmp_path, offset_low=250) == {}
+    some = Pruning(first_offset=5, end_offset=9)
+    assert found(tmp_path, pruning=some)["topic1", 1] == (5, 9)
+    assert found(tmp_path, pruning=Pruning(first_offset=250)) == {}
+    later = Pruning(first_ms=T0 + 401, end_ms=T0 + 5_000)
+    assert found(tmp_path, pruning=later, start_ms=T0, end_ms=T0 + 1_000)["topic0", 0] == (11, 25)
     assert found(tmp_path, start_ms=T0 + 10**9) == {}
 
 

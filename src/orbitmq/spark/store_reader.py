@@ -1,0 +1,138 @@
+"""Reads store directories in batches: planning at the driver, rows in the tasks."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StringType, StructField, StructType
+
+from orbitmq.errors import TopicMissingError
+from orbitmq.java_hash import java_hash
+from orbitmq.spark.file_fetch import RecordFetch
+from orbitmq.spark.filters import Pruning, is_pushing_worker, pruning_of
+from orbitmq.spark.rows import RowDecoder
+from orbitmq.spark.schema import Projection
+from orbitmq.spark.store_partitions import StorePartition
+from orbitmq.spark.store_paths import find_places
+from orbitmq.spark.store_survey import StoreSurvey, Wanted, plan, survey_store
+
+if TYPE_CHECKING:
+    from orbitmq.spark.store_options import StoreOptions
+
+
+def reader_for(options: StoreOptions, projection: Projection) -> DataSourceReader:
+    """Make the reader that Spark can use in this process."""
+    kind = PushingStoreReader if is_pushing_worker() else StoreReader
+    return kind(options, projection)
+
+
+class StoreReader(DataSourceReader):
+    """One scan of store directories."""
+
+    def __init__(self, options: StoreOptions, projection: Projection) -> None:
+        self._options = options
+        self._projection = projection
+        self._pruning = Pruning()
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Look into the stores, and cut what is wanted into tasks."""
+        options = self._options
+        wanted = wanted_by(options, self._pruning)
+        surveys = [
+            survey_store(place, wanted, fail_on_data_loss=options.fail_on_data_loss)
+            for place in find_places(options)
+        ]
+        check_topics(options.topics, surveys)
+        return plan(
+            surveys,
+            parallelism=os.cpu_count() or 1,
+            min_partitions=options.min_partitions,
+            records_max=options.max_records_per_partition,
+        )
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Give the rows of one task."""
+        # Spark makes a partition of its own when there is none.
+        if not isinstance(partition, StorePartition):
+            return
+        tags = self._options.tag_filter.tags
+        projection = self._projection if tags is None else with_tags(self._projection)
+        decoder = RowDecoder(projection, check_bodies=self._options.check_crc)
+        place = partition.place
+        with RecordFetch(place, fail_on_data_loss=self._options.fail_on_data_loss) as fetch:
+            for records in fetch.batches(partition.slices, tag_hashes=self._tag_hashes()):
+                batch = decoder.decode(records.buffer, records.positions, place.broker_name)
+                if tags is not None:
+                    batch = tagged(batch, tags).select(list(self._projection.names))
+                if batch.num_rows:
+                    yield batch
+
+    def _tag_hashes(self) -> list[int] | None:
+        """The hashes that entries of wanted messages may have."""
+        asked = self._options.tag_filter
+        # Spark itself looks at the tags that conditions ask for.
+        pruned = self._pruning.tags
+        if pruned is None:
+            return None if asked.tags is None else sorted(asked.hashes)
+        hashes = {java_hash(tag) for tag in pruned}
+        return sorted(hashes if asked.tags is None else hashes & asked.hashes)
+
+
+class PushingStoreReader(StoreReader):
+    """The same, told by Spark which rows a query needs."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # Spark's name
+        """Use filters to read less; Spark checks every row again, so all are given back."""
+        self._pruning = pruning_of(filters)
+        return filters
+
+
+def wanted_by(options: StoreOptions, pruning: Pruning) -> Wanted:
+    """What options and conditions ask of stores."""
+    queues = {(one.topic, one.broker_name, one.queue_id) for one in options.assigned_queues}
+    return Wanted(
+        topics=frozenset(options.topics) or None,
+        topic_pattern=options.subscribe_pattern or None,
+        queues=frozenset(queues) or None,
+        with_system_topics=options.include_system_topics,
+        start_ms=options.starting_timestamp,
+        end_ms=options.ending_timestamp,
+        pruning=pruning,
+    )
+
+
+def check_topics(asked: Sequence[str], surveys: Sequence[StoreSurvey]) -> None:
+    """Refuse topics that no store has."""
+    there = {topic for survey in surveys for topic in survey.topics}
+    for topic in asked:
+        if topic not in there:
+            nearest = difflib.get_close_matches(topic, there, n=1)
+            raise TopicMissingError(
+                f"topic {topic!r} has no messages in "
+                f"{', '.join(survey.place.root for survey in surveys)}",
+                hint=f"did you mean {nearest[0]}?" if nearest else _there_are(there),
+            )
+
+
+def _there_are(topics: set[str]) -> str:
+    shown = sorted(topics)[:10]
+    return f"there are {', '.join(shown)}{' …' if len(topics) > 10 else ''}" if shown else ""
+
+
+def with_tags(projection: Projection) -> Projection:
+    """The same columns, and the one by which rows are told apart."""
+    if "tags" in projection.names:
+        return projection
+    return Projection(StructType([*projection.spark_schema, StructField("tags", StringType())]))
+
+
+def tagged(batch: pa.RecordBatch, tags: frozenset[str]) -> pa.RecordBatch:
+    """The rows with one of some tags: entries of queues tell only the hash."""
+    wanted = pc.is_in(batch.column("tags"), value_set=pa.array(sorted(tags), pa.string()))
+    return batch if pc.all(wanted).as_py() else batch.filter(wanted)
