@@ -101,4 +101,5 @@ def _batches(messages: list[Message]) -> Iterator[list[Message]]:
             batch, size = [], 0
         batch.append(message)
         size += len(message.body)
-    yield batch
+    if batch:
+        yield batch

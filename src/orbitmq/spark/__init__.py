@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import importlib
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from orbitmq.spark.lag_listener import LagListener
+    from orbitmq.spark.lag_listener import LagListener, QueryLag
     from orbitmq.spark.local_session import session
 
-__all__ = ["LagListener", "session"]
-
+__all__ = ["LagListener", "QueryLag", "session"]
 
 # Workers of Spark import this package for every source: what only drivers need comes when asked.
+_MODULES: Final = {
+    "LagListener": "orbitmq.spark.lag_listener",
+    "QueryLag": "orbitmq.spark.lag_listener",
+    "session": "orbitmq.spark.local_session",
+}
+
+
 def __getattr__(name: str) -> Any:
-    if name == "session":
-        from orbitmq.spark.local_session import session
-
-        return session
-    if name == "LagListener":
-        from orbitmq.spark.lag_listener import LagListener
-
-        return LagListener
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_MODULES[name]), name)

@@ -24,7 +24,7 @@ _ANSWER_TIMEOUT_S: Final = 30
 _UNWANTED: Final = "--add-modules=jdk.incubator.vector"
 _LAUNCHER: Final = """\
 #!/bin/sh
-# Made by OrbitMQ: starts {java} without an argument that it does not take.
+# Made by OrbitMQ: starts a Java without the one argument that it does not take.
 for argument do
     shift
     [ "$argument" = "{unwanted}" ] || set -- "$@" "$argument"

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 from pyspark import SparkContext
@@ -21,16 +22,17 @@ from orbitmq.spark.java_runtime import find_java_home
 
 # How often a task is tried before its query fails; Spark's own default for one machine is once.
 TASK_TRIES: Final = 3
+# Of Spark's log, errors are shown, unless the user has a folder of settings for it.
+_LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
 # What is set unless the caller says otherwise, by Spark's names.
 SETTINGS: Final[Mapping[str, str]] = {
     # Nobody but this machine talks to it.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "1g",
-    # No web server, no progress bar, and of the log only what somebody must see.
+    # No web server, and no progress bar.
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
     # Times look the same on every machine.
     "spark.sql.session.timeZone": "UTC",
     # Conditions on topic, queue, offset, time and tag reach the source.
@@ -58,11 +60,7 @@ def session(
         SettingsError: there is no Java to run it on.
     """
     if SparkContext._active_spark_context is None:
-        os.environ["JAVA_HOME"] = str(find_java_home())
-        # Workers run what this process runs, so that they find what is installed beside it.
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        # Otherwise its first words are a warning about the addresses of this machine.
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        os.environ.update(environment_for(os.environ))
     builder = SparkSession.builder.appName(name)
     for key, value in settings_for(cores or os.cpu_count() or 1, settings or {}).items():
         builder = builder.config(key, value)
@@ -78,3 +76,16 @@ def settings_for(cores: int, given: Mapping[str, str]) -> dict[str, str]:
         "spark.sql.shuffle.partitions": str(cores),
         **given,
     }
+
+
+def environment_for(present: Mapping[str, str]) -> dict[str, str]:
+    """Say what Spark has to find in its environment; what is there wins, but for an old Java."""
+    wanted = {
+        # Workers run what this process runs, so that they find what is installed beside it.
+        "PYSPARK_PYTHON": sys.executable,
+        # Otherwise its first words are a warning about the addresses of this machine.
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    if "SPARK_CONF_DIR" not in present:
+        wanted["LOG4J_CONFIGURATION_FILE"] = str(_LOG_SETTINGS)
+    return {**wanted, **present, "JAVA_HOME": str(find_java_home(present))}

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import DataSource
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql.datasource import DataSourceReader
     from pyspark.sql.types import StructType
 
@@ -34,11 +36,19 @@ class RocketMQSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns where the user names none."""
+        from orbitmq.spark.table_options import options_of_new_table, with_note
+
+        table = options_of_new_table(self.options)
+        if table is None:
+            return self._columns(self.options)
+        return with_note(self._columns(table), table)
+
+    def _columns(self, given: Mapping[str, str]) -> StructType:
         from orbitmq.spark.schema import default_projection
 
-        if _READS.isdisjoint(name.lower() for name in self.options):
+        if _READS.isdisjoint(name.lower() for name in given):
             return default_projection().spark_schema
-        options = self._read_options(streaming=None)
+        options = self._read_options(given, streaming=None)
         return default_projection(
             properties=options.properties_form, include_body=options.include_body
         ).spark_schema
@@ -48,32 +58,44 @@ class RocketMQSource(DataSource):
         from orbitmq.spark.batch_reader import reader_for
         from orbitmq.spark.schema import projection_of
 
-        return reader_for(self._read_options(streaming=False), projection_of(schema))
+        options = self._read_options(self._given(schema), streaming=False)
+        return reader_for(options, projection_of(schema))
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802  # Spark's
         """Make what reads a stream."""
         from orbitmq.spark.schema import projection_of
         from orbitmq.spark.stream_reader import StreamReader
 
-        return StreamReader(self._read_options(streaming=True), projection_of(schema))
+        options = self._read_options(self._given(schema), streaming=True)
+        return StreamReader(options, projection_of(schema))
 
-    def _read_options(self, *, streaming: bool | None) -> ReadOptions:
+    def _given(self, schema: StructType) -> Mapping[str, str]:
+        """What the user said: here, or when the table was made."""
+        from orbitmq.spark.table_options import with_noted
+
+        return with_noted(self.options, schema)
+
+    def _read_options(self, given: Mapping[str, str], *, streaming: bool | None) -> ReadOptions:
         from orbitmq.spark.read_options import ReadOptions
         from orbitmq.spark.write_options import WriteOptions
 
         # A table of SQL is read and written with the same options.
-        return ReadOptions.from_spark(self.options, streaming=streaming, beside=[WriteOptions])
+        return ReadOptions.from_spark(given, streaming=streaming, beside=[WriteOptions])
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:  # noqa: FBT001  # Spark's
         """Make what writes a batch."""
         from orbitmq.spark.write_options import WriteOptions
         from orbitmq.spark.writers import BatchWriter
 
-        return BatchWriter(WriteOptions.from_spark(self.options), schema, overwrite=overwrite)
+        return BatchWriter(
+            WriteOptions.from_spark(self._given(schema)), schema, overwrite=overwrite
+        )
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: FBT001, N802  # Spark's
         """Make what writes a stream's micro-batches."""
         from orbitmq.spark.write_options import WriteOptions
         from orbitmq.spark.writers import StreamWriter
 
-        return StreamWriter(WriteOptions.from_spark(self.options), schema, overwrite=overwrite)
+        return StreamWriter(
+            WriteOptions.from_spark(self._given(schema)), schema, overwrite=overwrite
+        )

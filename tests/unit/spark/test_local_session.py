@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import orbitmq.spark
-from orbitmq.spark.local_session import SETTINGS, session, settings_for
+from orbitmq.spark.local_session import SETTINGS, environment_for, session, settings_for
 
 
 def test_tasks_run_on_the_cores_asked_for_and_are_tried_three_times() -> None:
@@ -27,6 +28,21 @@ def test_settings_of_the_caller_come_beside_ours() -> None:
     settings = settings_for(2, {"spark.sql.ansi.enabled": "false"})
 
     assert settings.keys() == settings_for(2, {}).keys() | {"spark.sql.ansi.enabled"}
+
+
+def test_workers_run_the_interpreter_of_this_process() -> None:
+    assert environment_for({})["PYSPARK_PYTHON"] == sys.executable
+
+
+def test_what_the_user_set_in_the_environment_stays() -> None:
+    own = {"PYSPARK_PYTHON": "python3.12", "SPARK_LOCAL_IP": "10.0.0.1", "OTHER": "x"}
+
+    assert environment_for(own).items() >= own.items()
+
+
+def test_a_folder_of_settings_says_what_is_logged() -> None:
+    assert Path(environment_for({})["LOG4J_CONFIGURATION_FILE"]).is_file()
+    assert "LOG4J_CONFIGURATION_FILE" not in environment_for({"SPARK_CONF_DIR": "/etc/spark"})
 
 
 def test_the_package_has_the_function() -> None:
