@@ -28,7 +28,7 @@ def gather(content: pa.Buffer, at: Positions, lengths: Positions) -> pa.Array:
     slots = between(at, lengths)
     rows = len(at)
     source = pa.Array.from_buffers(pa.binary(), 2 * rows, [None, pa.py_buffer(slots), content])
-    return source.take(pa.array(np.arange(0, 2 * rows, 2, dtype=np.int32)))
+    return source.take(even_slots(rows))
 
 
 def between(at: Positions, lengths: Positions) -> npt.NDArray[np.int32]:
@@ -38,6 +38,12 @@ def between(at: Positions, lengths: Positions) -> npt.NDArray[np.int32]:
     slots[1::2] = at + lengths
     slots[-1] = slots[-2]
     return slots
+
+
+@lru_cache(maxsize=8)  # Perf: 7 us, and most batches have as many rows as the one before
+def even_slots(rows: int) -> pa.Array:
+    """The numbers of the slots that `between` has slices in."""
+    return pa.array(np.arange(0, 2 * rows, 2, dtype=np.int32))
 
 
 def content_of(column: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
@@ -82,7 +88,7 @@ def constant(text: str, rows: int) -> pa.Array:
 
 def timestamps(times_ms: npt.NDArray[np.int64], kind: pa.DataType) -> pa.Array:
     """Microseconds of milliseconds; what no timestamp can be is the nearest that can."""
-    times_us = np.clip(times_ms, -_MS_MAX, _MS_MAX) * 1000
+    times_us = np.minimum(np.maximum(times_ms, -_MS_MAX), _MS_MAX) * 1000
     return pa.array(times_us).view(kind)
 
 

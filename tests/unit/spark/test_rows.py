@@ -80,7 +80,7 @@ def _order(number: int) -> Sample:
 
 
 @pytest.mark.parametrize("projection", PROJECTIONS.values(), ids=PROJECTIONS)
-@settings(max_examples=60)  # for each projection
+@settings(max_examples=40)  # for each projection
 @given(samples=st.lists(row_samples(), min_size=1, max_size=12), gaps=GAPS)
 def test_rows_equal_what_the_plain_decoders_read(
     projection: Projection, samples: list[Sample], gaps: list[bytes]
@@ -335,6 +335,7 @@ def test_a_body_that_does_not_fit_its_checksum_is_named_when_that_is_checked(
     assert unchecked.num_rows == 3
 
 
+@settings(max_examples=40)
 @given(samples=st.lists(row_samples(), min_size=1, max_size=8))
 def test_bodies_that_fit_their_checksums_pass(samples: list[Sample]) -> None:
     records = [sample.encode() for sample in samples]
