@@ -71,11 +71,7 @@ class Entries:
             found = np.flatnonzero(self.name_ends - self.starts == len(name))
             content = np.frombuffer(self.content, dtype=np.uint8)
             word = np.dtype(f"u{len(name)}")
-            words = (
-                windows(content, len(name))[self.starts[found]].view(word)[:, 0]
-                if len(found)
-                else np.empty(0, dtype=word)
-            )
+            words = windows(content, len(name))[self.starts[found]].view(word)
             self._words[len(name)] = found, words
         found, words = self._words[len(name)]
         fits: Mask = words == np.frombuffer(name, dtype=words.dtype)[0]

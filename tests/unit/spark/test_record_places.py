@@ -76,6 +76,13 @@ def test_a_record_whose_lengths_do_not_add_up_is_left_out(at: int, value: int) -
     assert located.rows.tolist() == [0, 2]
 
 
+def test_a_record_that_is_shorter_than_its_flag_says_is_left_out() -> None:
+    short = bytearray(KNOWN.encode())
+    short[39] = 0x30
+
+    assert _locate(bytes(short)) == []
+
+
 def test_what_is_nearer_to_the_end_than_any_record_is_left_out() -> None:
     (located,) = _locate(KNOWN.encode(), KNOWN.encode()[:90])
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
@@ -257,15 +257,30 @@ def test_a_batch_outlives_the_mapping_it_was_read_from(tmp_path: Path) -> None:
     assert [row["keys"] for row in rows_of(batch)] == [f"key-{number}" for number in range(20)]
 
 
+def test_a_batch_stays_as_it_is_when_its_buffer_is_used_again() -> None:
+    records = [_order(number) for number in range(20)]
+    records[3] = replace(records[3], properties=b"odd")
+    content, positions = joined([record.encode() for record in records])
+    buffer = bytearray(content)
+    batch = RowDecoder(MAP).decode(memoryview(buffer), positions, BROKER)
+    expected = rows_of(batch)
+
+    buffer[:] = bytes(len(buffer))
+
+    assert rows_of(batch) == expected
+
+
 # --- what cannot be read ------------------------------------------------------------------------
 
 
-@given(seed=st.integers(0, 2**32))
-def test_a_damaged_record_reads_as_the_plain_decoders_read_it(seed: int) -> None:
+@given(seed=st.integers(0, 2**32), is_alone=st.booleans())
+def test_a_damaged_record_reads_as_the_plain_decoders_read_it(*, seed: int, is_alone: bool) -> None:
     rng = random.Random(seed)
     damaged = bytearray(random_sample(rng).encode())
     damage(rng, damaged)
-    buffer, positions = joined([_order(1).encode(), bytes(damaged), _order(2).encode()])
+    others = [] if is_alone else [_order(1).encode()]
+    buffer, positions = joined([*others, bytes(damaged), *others])
+    assume(positions[-1] < len(buffer))
     try:
         expected = [plain_row(record_at(buffer, at), MAP) for at in positions.tolist()]
     except ProtocolError:
