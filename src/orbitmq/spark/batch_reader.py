@@ -1,7 +1,9 @@
 """The reader of a batch: what each task reads, fixed when the query is planned.
 
 Two classes, since Spark refuses every read by a reader that can take filters unless its conf
-`spark.sql.python.filterPushdown.enabled` is on: which one is made depends on who asks.
+`spark.sql.python.filterPushdown.enabled` is on: which one is made depends on who asks. And on the
+user: Spark keeps the partitions that pushed filters left beside the DataFrame, not the query, and
+gives them to later queries of the same DataFrame that push none.
 """
 
 from __future__ import annotations
@@ -29,8 +31,9 @@ if TYPE_CHECKING:
 
 def reader_for(options: ReadOptions, projection: Projection) -> DataSourceReader:
     """Make the reader that Spark can use in this process."""
-    kind = PushingReader if is_pushing_worker() else BatchReader
-    return kind(options, projection)
+    if options.push_filters and is_pushing_worker():
+        return PushingReader(options, projection)
+    return BatchReader(options, projection)
 
 
 class BatchReader(DataSourceReader):

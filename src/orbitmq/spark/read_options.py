@@ -132,6 +132,14 @@ class ReadOptions(ConnectionOptions):
         doc="Only messages whose properties meet this SQL92 condition, as in `price > 3`; the "
         "broker leaves the others out. RocketMQ's brokers need `enablePropertyFilter=true`.",
     )
+    push_filters: bool = spark_option(
+        False,
+        doc="Read less where conditions of a query on `topic`, `queueId`, `queueOffset`, "
+        "`storeTimestamp` and `tags` allow it. Needs Spark's conf "
+        "`spark.sql.python.filterPushdown.enabled`, and a `load()` for each query: Spark 4.2 and "
+        "4.3 keep what a pushed condition left, and use it for the next query of the same "
+        "DataFrame, and for the other side of a join with itself.",
+    )
     properties: str = spark_option(
         "string",
         choices=("string", "map", "none"),

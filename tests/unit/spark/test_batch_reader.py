@@ -95,10 +95,11 @@ def test_a_filter_on_tags_leaves_the_users_own_filter_alone(cluster: Cluster) ->
 def test_only_the_worker_that_pushes_filters_gets_a_reader_that_takes_them(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = reader(cluster)
+    made, willing = reader(cluster), reader(cluster, pushFilters="true")
     assert not is_pushing_worker()
-    assert type(reader_for(made._options, made._projection)) is BatchReader
+    assert type(reader_for(willing._options, made._projection)) is BatchReader
 
     monkeypatch.setitem(sys.modules, "pyspark.sql.worker.data_source_pushdown_filters", sys)
 
-    assert type(reader_for(made._options, made._projection)) is PushingReader
+    assert type(reader_for(willing._options, made._projection)) is PushingReader
+    assert type(reader_for(made._options, made._projection)) is BatchReader, "nobody asked for it"

@@ -1,0 +1,121 @@
+"""Spark beside an official RocketMQ broker: what works with ours works with it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from orbitmq.client import Message, Producer
+from orbitmq.client.aio.admin import Admin
+from orbitmq.spark.offsets import nested
+from tests.interop.conftest import new_folder
+from tests.interop.official import CLUSTER, OfficialBroker, OfficialNameServer
+from tests.interop.peers import REFERENCE_LINE
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["new_folder"]
+
+pytestmark = pytest.mark.interop
+
+_numbers = itertools.count(1)
+
+
+class OfficialCluster:
+    """An official name server and broker, and a producer that fills topics of theirs."""
+
+    def __init__(self, namesrv: str, producer: Producer) -> None:
+        self.namesrv = namesrv
+        self.producer = producer
+
+    def create_topic(self, *, queues: int = 2) -> str:
+        """Make a topic that no other test uses."""
+        name = f"spark-{next(_numbers)}"
+
+        async def create() -> None:
+            async with Admin(namesrv=self.namesrv) as admin:
+                await admin.topics.create(name, cluster=CLUSTER, queues=queues)
+
+        asyncio.run(create())
+        return name
+
+
+@pytest.fixture(scope="session")
+def official(new_folder: Callable[[str], Path]) -> Iterator[OfficialCluster]:
+    """A cluster of the line that RocketMQ's present clients are of."""
+    server = OfficialNameServer(REFERENCE_LINE, new_folder("name server for spark"))
+    broker = OfficialBroker(
+        REFERENCE_LINE,
+        "broker-official",
+        new_folder("broker for spark"),
+        [server.address],
+        {"enablePropertyFilter": "true"},
+    )
+    try:
+        server.process.start()
+        server.wait_ready()
+        broker.process.start()
+        broker.wait_ready()
+        with Producer("spark-tests", namesrv=server.address, compress_above_bytes=4096) as producer:
+            yield OfficialCluster(server.address, producer)
+    finally:
+        broker.process.kill()
+        server.process.kill()
+
+
+def read(spark: SparkSession, cluster: OfficialCluster, topic: str, **options: object) -> DataFrame:
+    given = {"namesrvAddr": cluster.namesrv, "subscribe": topic, **options}
+    return spark.read.format("rocketmq").options(**given).load()  # type: ignore[arg-type]
+
+
+# --- batch read -----------------------------------------------------------------------------------
+
+
+def test_a_topic_of_an_official_broker_is_a_table(
+    spark: SparkSession, official: OfficialCluster
+) -> None:
+    topic = official.create_topic()
+    queues = sorted(official.producer.queues(topic))
+    for place, queue in enumerate(queues):
+        messages = [
+            Message(
+                topic,
+                f"{place}/{number}",
+                tags=["red", "blue"][number % 2],
+                properties={"price": f"{number}"},
+            )
+            for number in range(300)
+        ]
+        for start in range(0, 300, 100):
+            official.producer.send(messages[start : start + 100], queue=queue)
+        official.producer.send(Message(topic, b"packed " * 2000), queue=queue)
+
+    rows = read(spark, official, topic).collect()
+
+    expected = {
+        (place, number): f"{place}/{number}".encode() for place in (0, 1) for number in range(300)
+    } | {(place, 300): b"packed " * 2000 for place in (0, 1)}
+    assert {(row.queueId, row.queueOffset): bytes(row.body) for row in rows} == expected
+    assert len(rows) == len(expected)
+    assert {row.brokerName for row in rows} == {"broker-official"}
+    assert read(spark, official, topic, tags="red").count() == 300
+    assert read(spark, official, topic, sql="price >= 290").count() == 20
+    begin, end = {queues[0]: 290, queues[1]: -2}, {queues[0]: -1, queues[1]: 5}
+    part = read(
+        spark,
+        official,
+        topic,
+        startingOffsets=json.dumps(nested(begin)),
+        endingOffsets=json.dumps(nested(end)),
+    )
+    assert part.count() == 11 + 5
+    last_ms = max(int(row.storeTimestamp.timestamp() * 1000) for row in rows)
+    assert read(spark, official, topic, endingTimestamp=last_ms + 1).count() == len(rows)
+    assert read(spark, official, topic, startingTimestamp=0).count() == len(rows)
