@@ -34,6 +34,12 @@ T = TypeVar("T")
 O = TypeVar("O", bound="DataclassInstance")  # noqa: E741  # reads as "the options class"
 
 PAGE: Final = "docs/spark-options.md"
+PUSH_FILTERS_DOC: Final = (
+    "Read less where conditions of a query on `topic`, `queueId`, `queueOffset`, `storeTimestamp` "
+    "and `tags` allow it. Needs Spark's conf `spark.sql.python.filterPushdown.enabled`, and a "
+    "`load()` for each query: Spark 4.2 and 4.3 keep what a pushed condition left, and use it for "
+    "the next query of the same DataFrame, and for the other side of a join with itself."
+)
 
 _NAMES_ELSEWHERE: Final = "orbitmq.spark.elsewhere"
 

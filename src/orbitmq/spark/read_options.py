@@ -14,6 +14,7 @@ from orbitmq.model.names import check_group, check_topic
 from orbitmq.model.queues import MessageQueue
 from orbitmq.model.subscriptions import EVERYTHING
 from orbitmq.spark.options import (
+    PUSH_FILTERS_DOC,
     ConnectionOptions,
     options_from,
     parse_duration_ms,
@@ -132,14 +133,7 @@ class ReadOptions(ConnectionOptions):
         doc="Only messages whose properties meet this SQL92 condition, as in `price > 3`; the "
         "broker leaves the others out. RocketMQ's brokers need `enablePropertyFilter=true`.",
     )
-    push_filters: bool = spark_option(
-        False,
-        doc="Read less where conditions of a query on `topic`, `queueId`, `queueOffset`, "
-        "`storeTimestamp` and `tags` allow it. Needs Spark's conf "
-        "`spark.sql.python.filterPushdown.enabled`, and a `load()` for each query: Spark 4.2 and "
-        "4.3 keep what a pushed condition left, and use it for the next query of the same "
-        "DataFrame, and for the other side of a join with itself.",
-    )
+    push_filters: bool = spark_option(False, doc=PUSH_FILTERS_DOC)
     properties: str = spark_option(
         "string",
         choices=("string", "map", "none"),

@@ -12,7 +12,7 @@ from orbitmq.errors import SettingsError
 from orbitmq.filtering.tags import TagFilter, parse_tags
 from orbitmq.model.names import check_topic
 from orbitmq.model.queues import MessageQueue
-from orbitmq.spark.options import options_from, spark_option
+from orbitmq.spark.options import PUSH_FILTERS_DOC, options_from, spark_option
 from orbitmq.spark.queue_texts import parse_queues
 
 WHERE: Final = 'format("rocketmq-store")'
@@ -101,6 +101,7 @@ class StoreOptions:
         name="checkCRC",
         doc="Whether each body is compared with its checksum; a wrong one fails the query.",
     )
+    push_filters: bool = spark_option(False, doc=PUSH_FILTERS_DOC)
     fail_on_data_loss: bool = spark_option(
         True,
         kafka="failOnDataLoss",

@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 
 def reader_for(options: StoreOptions, projection: Projection) -> DataSourceReader:
     """Make the reader that Spark can use in this process."""
-    kind = PushingStoreReader if is_pushing_worker() else StoreReader
-    return kind(options, projection)
+    # Spark keeps what pushed filters left for later queries of the same DataFrame.
+    if options.push_filters and is_pushing_worker():
+        return PushingStoreReader(options, projection)
+    return StoreReader(options, projection)
 
 
 class StoreReader(DataSourceReader):

@@ -142,11 +142,13 @@ def test_conditions_of_a_query_leave_messages_out(
 def test_a_reader_takes_conditions_only_where_spark_asks_it_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = StoreOptions(path=str(tmp_path))
+    options = StoreOptions(path=str(tmp_path), push_filters=True)
     assert type(reader_for(options, default_projection())) is StoreReader
 
     monkeypatch.setitem(sys.modules, "pyspark.sql.worker.data_source_pushdown_filters", sys)
     assert type(reader_for(options, default_projection())) is PushingStoreReader
+    asked_by_nobody = StoreOptions(path=str(tmp_path))
+    assert type(reader_for(asked_by_nobody, default_projection())) is StoreReader
 
 
 def test_a_tag_is_told_from_another_of_the_same_hash(tmp_path: Path) -> None:
