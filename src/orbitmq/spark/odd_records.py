@@ -1,8 +1,6 @@
 """Rows of records that are not ordinary, read one by one by the plain decoder.
 
-Here also ends every record that cannot be read: the error says where it lies. Java's client drops
-a body that it cannot decompress, and with it all messages behind it in the same reply, silently;
-a table that lacks rows without a word is worse than a query that fails, so here it is an error.
+Here also ends every record that cannot be read: the error says where it lies.
 """
 
 from __future__ import annotations

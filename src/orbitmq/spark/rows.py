@@ -1,9 +1,9 @@
 """Stored records as rows of Arrow: the one decoder of pull replies and log files.
 
 Ordinary records, which are nearly all, are read together, column by column, without Python per
-record. What is odd takes the plain decoder, record by record (`odd_records.py`): compressed bodies,
-properties that break their rules or name something twice, texts that are no UTF-8, and whatever is
-damaged, which is an error there. Rows keep the order of their records.
+record, but for bodies that must be unpacked. What is odd takes the plain decoder, record by record
+(`odd_records.py`): properties that break their rules or name something twice in a map, texts that
+are no UTF-8, and whatever is damaged, which is an error there. Rows keep the order of their records.
 
 A batch copies what it holds, so that the bytes it was made of may go. One batch should have 5,000
 to 10,000 rows or 1 to 5 MB of records, whichever is reached first: that is where Spark takes them
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import mmap
 import struct
-import zlib
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,9 +24,10 @@ import pyarrow.compute as pc
 from orbitmq.errors import BatchTooLargeError
 from orbitmq.model import property_names
 from orbitmq.record.decode import examine
-from orbitmq.record.layout import COMPRESSED, CRC_MASK, FIXED_BYTES
+from orbitmq.record.layout import COMPRESSED, FIXED_BYTES
 from orbitmq.spark import arrow_columns
 from orbitmq.spark.arrow_columns import COLUMN_BYTES_MAX, gather, not_utf8
+from orbitmq.spark.body_columns import bodies, check_bodies
 from orbitmq.spark.odd_records import odd_rows, unreadable
 from orbitmq.spark.property_columns import Entries, find_entries
 from orbitmq.spark.record_places import Located, Mask, Positions, locate_all
@@ -92,7 +92,6 @@ class RowDecoder:
         self._check_bodies = check_bodies
         names = set(projection.names)
         self._wants_topic = "topic" in names
-        self._wants_body = "body" in names
         self._wants_maps = "properties" in names and projection.properties == "map"
         self._wants_entries = self._wants_maps or not names.isdisjoint(_PROPERTIES)
         self._wants_properties = self._wants_entries or "properties" in names
@@ -139,10 +138,6 @@ class RowDecoder:
 
     def _ordinary(self, content: pa.Buffer, located: Located) -> tuple[Located, _Texts]:
         """Leave out the records that are odd, and read the texts of the others."""
-        if self._wants_body:
-            compressed = (located.heads["system_flag"] & COMPRESSED != 0) & (located.body_bytes > 0)
-            if compressed.any():
-                located = located.select(~compressed)
         while len(located):
             texts = self._texts(content, located)
             if isinstance(texts, _Texts):
@@ -178,7 +173,7 @@ class RowDecoder:
         self, content: pa.Buffer, located: Located, texts: _Texts, broker_name: str
     ) -> pa.RecordBatch:
         if self._check_bodies:
-            _check_bodies(content, located, broker_name)
+            check_bodies(content, located, broker_name)
         columns = [
             self._column(field, content, located, texts, broker_name)
             for field in self._projection.arrow_schema
@@ -204,7 +199,7 @@ class RowDecoder:
             return _property(name, located, texts)
         match name:
             case "body":
-                return gather(content, located.body_at, located.body_bytes)
+                return bodies(content, located, broker_name)
             case "topic":
                 return texts.topics.view(pa.string())
             case "properties":
@@ -228,22 +223,6 @@ def _system_flags(located: Located) -> pa.Array:
     # Compat: Java's decoder clears the bit of a body that it unpacks.
     flags = located.numbers("system_flag")
     return pa.array(np.where(located.body_bytes > 0, flags & ~COMPRESSED, flags))
-
-
-def _check_bodies(content: pa.Buffer, located: Located, broker_name: str) -> None:
-    """Raise ProtocolError at the first body that does not fit its checksum."""
-    records = memoryview(content)
-    for at, body_bytes, stored_crc in zip(
-        located.body_at.tolist(),
-        located.body_bytes.tolist(),
-        located.numbers("body_crc").tolist(),
-        strict=True,
-    ):
-        crc = zlib.crc32(records[at : at + body_bytes]) & CRC_MASK
-        if crc != stored_crc and body_bytes:
-            start = at - located.heads.dtype.itemsize
-            reason = f"its body does not fit: checksum is {crc}, stored {stored_crc}"
-            raise unreadable(records, start, broker_name, reason)
 
 
 # --- batches ------------------------------------------------------------------------------------

@@ -318,9 +318,14 @@ def test_a_few_bytes_are_no_record() -> None:
         RowDecoder(BODY).decode(b"few bytes", np.array([0]), BROKER)
 
 
+@pytest.mark.parametrize("topic", [b"orders", b"\xff"], ids=["ordinary", "odd"])
 @pytest.mark.parametrize("kind", Compression)
-def test_a_body_that_cannot_be_unpacked_is_an_error_that_names_it(kind: Compression) -> None:
-    broken = replace(_order(5), body=b"not packed", system_flag=COMPRESSED | kind.value)
+def test_a_body_that_cannot_be_unpacked_is_an_error_that_names_it(
+    kind: Compression, topic: bytes
+) -> None:
+    broken = replace(
+        _order(5), topic=topic, body=b"not packed", system_flag=COMPRESSED | kind.value
+    )
 
     with pytest.raises(ProtocolError, match=r"queue 1, offset 5, .* is (broken|cut off)"):
         _decode([_order(4).encode(), broken.encode()], TEXT)
@@ -390,10 +395,11 @@ def test_rows_that_unpack_to_more_than_a_batch_can_hold_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(rows, "COLUMN_BYTES_MAX", 2_000)
-    packed = replace(KNOWN, body=compress(bytes(10_000), Compression.ZLIB), system_flag=0x301)
+    packed = compress(bytes(10_000), Compression.ZLIB)
+    odd = replace(KNOWN, topic=b"\xff", body=packed, system_flag=0x301)
 
     with pytest.raises(BatchTooLargeError, match="2 rows take more"):
-        _decode([_order(1).encode(), packed.encode()], TEXT)
+        _decode([_order(1).encode(), odd.encode()], TEXT)
 
 
 # --- positions ----------------------------------------------------------------------------------
