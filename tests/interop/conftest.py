@@ -70,7 +70,12 @@ def brokers(
 ) -> Iterator[dict[str, OfficialBroker]]:
     """One official broker per line, shared: tests leave them as they found them."""
     addresses = [server.address for server in name_servers.values()]
-    settings = {"messageDelayLevel": SHORT_DELAYS, "enablePropertyFilter": "true"}
+    # Compat: without its timer, a broker of RocketMQ 5.5 fails to delete topics.
+    settings = {
+        "messageDelayLevel": SHORT_DELAYS,
+        "enablePropertyFilter": "true",
+        "timerWheelEnable": "true",
+    }
     shared = {
         line: OfficialBroker(
             line, f"broker-{line}", new_folder(f"broker-{line}"), addresses, settings

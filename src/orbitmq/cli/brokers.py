@@ -15,6 +15,7 @@ from orbitmq.cli.serving import flags_of
 from orbitmq.client.aio.admin import Admin
 from orbitmq.client.aio.admin.groups import behind
 from orbitmq.errors import SettingsError
+from orbitmq.model.versions import version_name
 
 Broker = Annotated[str, typer.Argument(metavar="BROKER", help="Its name, or its address.")]
 Brokers = Annotated[
@@ -134,7 +135,7 @@ def producers(broker: Broker, *, namesrv: NameServers = None, as_json: AsJson = 
             "client_id": one.client_id,
             "host": one.host,
             "language": one.language,
-            "version": one.version,
+            "version": version_name(one.version),
             "last_heard": time_text(one.last_heard_ms),
         }
         for group, clients in found.items()
@@ -152,6 +153,15 @@ def lag(
 ) -> None:
     """Show how far behind every group is at a broker, queue by queue."""
     found = administer(namesrv, lambda admin: admin.brokers.progress(broker))
+    places = [
+        (queue, group, one)
+        for groups in found.groups
+        for group, topics in groups.items()
+        for stats in topics
+        for queue, one in stats.queues.items()
+        if behind(one) >= level
+    ]
+    places.sort(key=lambda place: (place[0].topic, place[1], place[0]))
     rows = [
         {
             "topic": queue.topic,
@@ -163,11 +173,7 @@ def lag(
             "lag": behind(one),
             "last_consumed_stored": time_text(one.last_timestamp_ms),
         }
-        for groups in found.groups
-        for group, topics in groups.items()
-        for stats in topics
-        for queue, one in stats.queues.items()
-        if behind(one) >= level
+        for queue, group, one in places
     ]
     show_rows(rows, as_json=as_json, empty="no group is so far behind")
 

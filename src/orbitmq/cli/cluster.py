@@ -37,7 +37,10 @@ async def broker_rows(admin: Admin) -> list[dict[str, object]]:
                         "address": address,
                         "version": state.get("brokerVersionDesc", ""),
                         "in_per_second": _first(state.get("putTps", "")),
-                        "out_per_second": _first(state.get("getTransferredTps", "")),
+                        # Compat: RocketMQ 4 misspells it.
+                        "out_per_second": _first(
+                            state.get("getTransferredTps") or state.get("getTransferedTps", "")
+                        ),
                         "messages_today": _today(state, "msgPutTotal"),
                         "disk_used": _percent(state.get("commitLogDiskRatio", "")),
                     }

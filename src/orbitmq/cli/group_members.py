@@ -9,6 +9,7 @@ import typer
 from orbitmq.cli.administering import NameServers, Yes, administer, confirm, group_config
 from orbitmq.cli.output import AsJson, Row, show_json, show_one, show_rows, time_text
 from orbitmq.client.aio.admin import Admin
+from orbitmq.model.versions import version_name
 from orbitmq.protocol.requests.relays import RunningConsumer
 
 Group = Annotated[str, typer.Argument(metavar="GROUP")]
@@ -39,7 +40,7 @@ def members(group: Group, *, namesrv: NameServers = None, as_json: AsJson = Fals
                 "client_id": client.client_id,
                 "address": client.address,
                 "language": client.language,
-                "version": client.version,
+                "version": version_name(client.version),
                 "subscriptions": subscriptions,
             }
             for client in found.connections
@@ -58,7 +59,7 @@ def producers(
             "client_id": client.client_id,
             "address": client.address,
             "language": client.language,
-            "version": client.version,
+            "version": version_name(client.version),
         }
         for client in found.connections
     ]

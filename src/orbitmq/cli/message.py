@@ -238,6 +238,8 @@ def _message_row(message: ReceivedMessage) -> dict[str, object]:
         "offset": message.queue_offset,
         "stored": time_text(message.store_ms),
         "born": time_text(message.born_ms),
+        "born_host": ":".join(map(str, message.born_host)),
+        "physical_offset": message.physical_offset,
         "reconsumed": message.reconsume_times,
         "properties": dict(message.properties),
         "body": _body_text(message.body),

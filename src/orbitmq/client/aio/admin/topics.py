@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orbitmq import java_json
-from orbitmq.errors import RemoteError
+from orbitmq.errors import NotSupportedError, RemoteError
 from orbitmq.model.names import check_topic
 from orbitmq.model.topics import TopicConfig
 from orbitmq.protocol.codes import ResponseCode
@@ -66,11 +66,7 @@ class Topics:
     async def config(self, topic: str) -> dict[str, TopicConfig]:
         """Say how a topic is set on each broker that holds it."""
         masters = await self._reach.masters_of(topic)
-        replies = await self._reach.ask_each(masters.values(), GetTopicConfig(topic=topic))
-        return {
-            name: java_json.decode(replies[address].body, TopicConfig)
-            for name, address in masters.items()
-        }
+        return {name: await self._config_at(address, topic) for name, address in masters.items()}
 
     async def create(
         self,
@@ -119,7 +115,7 @@ class Topics:
             chosen = set((await self._reach.targets(cluster, broker)).values())
             masters = {name: address for name, address in masters.items() if address in chosen}
         for address in masters.values():
-            config = await self._reach.ask_for(address, GetTopicConfig(topic=topic), TopicConfig)
+            config = await self._config_at(address, topic)
             await self._reach.ask(
                 address,
                 UpdateTopic(
@@ -149,6 +145,14 @@ class Topics:
                 if error.code != ResponseCode.QUERY_NOT_FOUND:
                     raise
         return masters
+
+    async def _config_at(self, address: str, topic: str) -> TopicConfig:
+        try:
+            return await self._reach.ask_for(address, GetTopicConfig(topic=topic), TopicConfig)
+        except NotSupportedError:
+            # Compat: RocketMQ 4 tells of all its topics only.
+            table = await self._reach.ask_for(address, ListTopicConfigs(), TopicConfigTable)
+            return table.topics[topic]
 
     async def bounds(self, topic: str) -> dict[MessageQueue, QueueBounds]:
         """Say where each queue of a topic begins and ends."""

@@ -4,6 +4,7 @@ import com.alibaba.fastjson.JSON;
 import com.alibaba.fastjson.JSONObject;
 import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
+import java.lang.reflect.Field;
 import java.nio.charset.StandardCharsets;
 import java.security.Permission;
 import java.util.ArrayList;
@@ -39,7 +40,8 @@ final class Admin {
     }
 
     /** Runs one command line; one at a time, since its output is caught through System.out. */
-    private static synchronized Object mqadmin(JSONObject args) {
+    private static synchronized Object mqadmin(JSONObject args) throws IllegalAccessException {
+        forgetCommands();
         PrintStream out = System.out;
         PrintStream err = System.err;
         ByteArrayOutputStream printed = new ByteArrayOutputStream();
@@ -60,6 +62,16 @@ final class Admin {
         return Map.of(
             "stdout", printed.toString(StandardCharsets.UTF_8),
             "stderr", complained.toString(StandardCharsets.UTF_8));
+    }
+
+    /** Has mqadmin make its commands anew: some keep a client that they shut down. */
+    private static void forgetCommands() throws IllegalAccessException {
+        for (Field field : MQAdminStartup.class.getDeclaredFields()) {
+            if (List.class.isAssignableFrom(field.getType())) {
+                field.setAccessible(true);
+                ((List<?>) field.get(null)).clear();
+            }
+        }
     }
 
     private static Object route(JSONObject args) throws Exception {
