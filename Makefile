@@ -18,7 +18,7 @@ SIDE_BY_SIDE := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 export INTEROP
 
-.PHONY: help setup demo test check interop wheel bench soak docs clean
+.PHONY: help setup demo test check interop scenarios wheel bench soak docs clean
 
 help:  ## Show the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -50,6 +50,10 @@ check: setup  ## Format, lint, types, layers, spelling, generated docs
 	$(BIN)/python -m scripts.generate_docs --check
 
 docs: setup  ## Write the generated pages anew
+	$(BIN)/python -m scripts.generate_docs
+
+scenarios: setup  ## Write down which scenarios the interop suite runs, for the docs
+	INTEROP=1 ORBITMQ_RECORD_SCENARIOS=1 $(BIN)/pytest tests/interop --collect-only --quiet > /dev/null
 	$(BIN)/python -m scripts.generate_docs
 
 wheel: setup  ## Build the wheel and the source package into dist/

@@ -2,7 +2,7 @@
 
 docs/configuration.md     from the config classes
 docs/spark-options.md     from the classes of Spark options
-docs/request-codes.md     from the table of request codes
+docs/compatibility.md     from the table of request codes, and what the interop suite runs
 ARCHITECTURE.md           its module map, from the first line of every module
 """
 
@@ -16,9 +16,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orbitmq.protocol.codes import RequestCode, Role
+from orbitmq.protocol.codes import LATER, RequestCode, Role
 from orbitmq.settings import Option, describe
 from orbitmq.settings.rocketmq_options import REFUSED, WITHOUT_EFFECT
+from tests.interop.scenario_rows import recorded_scenarios
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -29,14 +30,43 @@ SOURCE = ROOT / "src"
 MAP_BEGIN = "<!-- module map: begin (written by scripts/generate_docs.py) -->\n"
 MAP_END = "<!-- module map: end -->"
 
+COMPATIBILITY_HEAD = """\
+# Compatibility
+
+<!-- Written by scripts/generate_docs.py from src/orbitmq/protocol/codes.py and \
+tests/interop/scenarios.txt; change those. -->
+
+What official RocketMQ was [seen doing](#seen-working) with OrbitMQ, and which \
+[request codes](#request-codes) are answered. Where OrbitMQ decides otherwise on purpose: \
+[differences](differences.md).
+
+## Seen working
+
+Each row is a test that runs official RocketMQ beside OrbitMQ, in CI and by `make interop`. A run \
+in which one of them does not pass, or one is missing here, fails.
+"""
+
+PEER_HEADS = {
+    ("java", "go"): "### Official clients at our servers\n\nJava and Go clients, sending to and "
+    "consuming from our brokers, routed by our name server, or by it to official brokers.\n",
+    ("mqadmin",): "### mqadmin\n\nThe official administration tool, with our servers.\n",
+    (
+        "broker",
+    ): "### Official brokers\n\nThey report to our name server, and they and OrbitMQ open "
+    "each other's stores.\n",
+    ("python",): "### Our clients and commands\n\nPython clients and the `orbitmq` command, at our "
+    "broker and at official ones.\n",
+}
+
+PEER_NAMES = {"java": "Java", "go": "Go", "python": "broker"}
+
 CODES_HEAD = """\
-# Request codes
+## Request codes
 
-<!-- Written by scripts/generate_docs.py from src/orbitmq/protocol/codes.py; change that. -->
-
-Every request code of RocketMQ, who receives it, and which role of OrbitMQ answers it today. A \
-code that nobody answers gets REQUEST_CODE_NOT_SUPPORTED (3). Codes 21000 to 21099 are OrbitMQ's \
-own; sent to a Java peer they fail with "this needs an OrbitMQ broker".
+Every request code of RocketMQ, who receives it, and what becomes of it. What is refused, or comes \
+later and is refused until then, is answered with REQUEST_CODE_NOT_SUPPORTED (3) and a remark that \
+says so. Codes 21000 to 21099 are OrbitMQ's own; sent to a Java peer they fail with "this needs an \
+OrbitMQ broker".
 """
 
 HEAD = """\
@@ -254,25 +284,48 @@ def _code(text: str) -> str:
     return f"`{text}`" if text else "(empty)"
 
 
-def request_codes_page() -> str:
-    """Write the page of request codes."""
+def compatibility_page() -> str:
+    """Write the page of what official peers were seen doing, and of request codes."""
+    parts = [COMPATIBILITY_HEAD]
+    for kinds, head in PEER_HEADS.items():
+        parts += [head, _scenario_table(kinds)]
     rows = (
         (
             str(int(code)),
             _code(code.name),
             _roles(code.receivers),
-            _roles(code.answered_by),
+            _status(code),
             code.purpose,
         )
         for code in sorted(RequestCode)
     )
-    return "\n".join(
-        [CODES_HEAD, _table(("code", "name", "received by", "answered by", "purpose"), rows)]
+    parts += [CODES_HEAD, _table(("code", "name", "received by", "here", "purpose"), rows)]
+    return "\n".join(parts)
+
+
+def _scenario_table(kinds: tuple[str, ...]) -> str:
+    seen: dict[str, set[tuple[str, str]]] = {}
+    for kind, version, scenario in recorded_scenarios():
+        if kind in kinds:
+            seen.setdefault(scenario, set()).add((kind, version))
+    peers = sorted(set().union(*seen.values()), key=lambda peer: (kinds.index(peer[0]), peer[1]))
+    return _table(
+        ("scenario", *(f"{PEER_NAMES.get(kind, kind)} {version}" for kind, version in peers)),
+        (
+            (scenario, *("yes" if peer in by else "" for peer in peers))
+            for scenario, by in sorted(seen.items())
+        ),
     )
 
 
+def _status(code: RequestCode) -> str:
+    if code.answered_by:
+        return f"supported by {_roles(code.answered_by)}"
+    return "later" if code in LATER else "refused"
+
+
 def _roles(roles: Role) -> str:
-    return ", ".join(str(role.name).lower().replace("_", " ") for role in roles) or "nobody"
+    return ", ".join(str(role.name).lower().replace("_", " ") for role in roles)
 
 
 def module_map() -> str:
@@ -315,7 +368,7 @@ def pages() -> dict[Path, str]:
     return {
         ROOT / "docs" / "configuration.md": configuration_page(config_classes()),
         ROOT / "docs" / "spark-options.md": spark_options_page(spark_option_classes()),
-        ROOT / "docs" / "request-codes.md": request_codes_page(),
+        ROOT / "docs" / "compatibility.md": compatibility_page(),
         architecture: architecture_page(architecture.read_text(encoding="utf-8")),
     }
 

@@ -14,14 +14,12 @@ from typing import Any
 import pytest
 
 from tests.interop.peers import Peer
+from tests.interop.scenario_rows import Row, recorded_scenarios
 
 MINIMUM_FILE = Path(__file__).with_name("scenarios_min.txt")
 
 
 _SCENARIO = "scenario"
-
-# Kind and version of the peer, and what it does.
-Row = tuple[str, str, str]
 
 
 def scenario_of(item: pytest.Item) -> list[tuple[str, Row]]:
@@ -77,10 +75,23 @@ class Matrix:
             for nodeid, (kind, _, _) in self.scenarios.items()
             if self.results.get(nodeid) == "passed"
         )
-        return [
+        too_few = [
             f"{kind}: {passed[kind]} scenarios passed, {minimum} expected by {MINIMUM_FILE.name}"
             for kind, minimum in minimums().items()
             if kind not in without and passed[kind] < minimum
+        ]
+        return too_few + self._unlike_recorded(without)
+
+    def _unlike_recorded(self, without: set[str]) -> list[str]:
+        """How the run differs from what the docs say of it."""
+        recorded = {row for row in recorded_scenarios() if row[0] not in without}
+        ran = {
+            row
+            for nodeid, row in self.scenarios.items()
+            if self.results.get(nodeid) == "passed" and row[0] not in without
+        }
+        return [f"{' '.join(row)!r} is recorded and did not pass" for row in recorded - ran] + [
+            f"{' '.join(row)!r} is not recorded; run: make scenarios" for row in ran - recorded
         ]
 
 

@@ -4,6 +4,7 @@ Environment:
     INTEROP=1             run the suite; a missing tool then fails it
     ORBITMQ_NO_INTEROP=1  leave the suite out
     ORBITMQ_NO_GO=1       leave the Go client out
+    ORBITMQ_RECORD_SCENARIOS=1  write scenarios.txt from what is collected
 
 With several workers, tests run in processes of their own: there is collected and built, and here
 is told. What the one has to know of the other is in the reports, and in `workeroutput`.
@@ -21,6 +22,7 @@ import pytest
 from tests.interop import building, processes
 from tests.interop.matrix import Matrix, scenario_of
 from tests.interop.peers import Peer
+from tests.interop.scenario_rows import record_scenarios
 
 TEST_TIMEOUT_S = 240
 
@@ -66,6 +68,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.timeout(TEST_TIMEOUT_S))
     # The longest first: what comes last should keep every worker busy to the end.
     items.sort(key=lambda item: item.get_closest_marker("interop") is None)
+    if is_set("ORBITMQ_RECORD_SCENARIOS") and config.stash[WHOLE_SUITE]:
+        record_scenarios(row for item in interop for _, row in scenario_of(item))
     if is_set("ORBITMQ_NO_GO"):
         _deselect(config, items, [item for item in interop if _uses_go(item)])
 

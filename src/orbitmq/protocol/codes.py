@@ -311,6 +311,24 @@ class RequestCode(IntEnum):
     BATCH_ACK_MESSAGE = 200151, Role.BROKER, NOBODY, "taken messages are done"
 
 
+# What nobody answers yet and shall be: transactions, answers to requests, replication, access rules.
+LATER: Final = frozenset(
+    {
+        RequestCode.END_TRANSACTION,
+        RequestCode.RESUME_CHECK_HALF_MESSAGE,
+        RequestCode.SEND_REPLY_MESSAGE,
+        RequestCode.SEND_REPLY_MESSAGE_V2,
+        RequestCode.GET_ALL_DELAY_OFFSET,
+        RequestCode.GET_BROKER_HA_STATUS,
+        RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
+        RequestCode.DELETE_ACL_CONFIG,
+        RequestCode.GET_BROKER_CLUSTER_ACL_INFO,
+        RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
+        RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG,
+    }
+)
+
+
 class ResponseCode(IntEnum):
     """How a request ended."""
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from orbitmq.protocol.codes import NOBODY, OWN_CODES, RequestCode, ResponseCode, request_name
+from orbitmq.protocol.codes import (
+    LATER,
+    NOBODY,
+    OWN_CODES,
+    RequestCode,
+    ResponseCode,
+    request_name,
+)
 
 
 def test_no_two_rows_share_a_number() -> None:
@@ -23,8 +30,17 @@ def test_only_a_receiver_answers() -> None:
         assert code.answered_by in {NOBODY, code.answered_by & code.receivers}, code
 
 
+def test_what_is_for_later_is_not_answered_yet() -> None:
+    assert [code for code in LATER if code.answered_by] == []
+
+
 def test_no_code_of_rocketmq_lies_in_our_own_range() -> None:
-    assert [code for code in RequestCode if code in OWN_CODES] == []
+    assert [code.name for code in RequestCode if code in OWN_CODES] == [
+        "STAGE_ROWS",
+        "DECIDE_WRITES",
+        "APPOINT_COORDINATOR",
+        "MOVE_ROWS",
+    ]
 
 
 @pytest.mark.parametrize(
