@@ -115,6 +115,14 @@ class Option:
             too_low = self.low is not None and value < self.low
             too_high = self.high is not None and value > self.high
             accepted = not too_low and not too_high
+        if not accepted and isinstance(value, list | tuple) and not self.secret:
+            joined = ";".join(map(str, value))
+            raise OptionValueError(
+                self.name,
+                f"a {type(value).__name__}",
+                where=where,
+                allowed=f"{self.takes}: several are written as {joined!r}",
+            )
         if not accepted:
             raise self._refusal(str(value), where)
 

@@ -35,6 +35,11 @@ def test_keywords_become_options() -> None:
     assert (made.namesrv, made.tls, made.instance_name) == ("h:1", True, "DEFAULT")
 
 
+def test_a_list_of_name_servers_is_shown_as_the_text_that_is_taken() -> None:
+    with pytest.raises(OptionValueError, match=r"namesrv cannot be 'a list' \(.*as 'h:1;i:2'"):
+        options_of(ClientOptions, {"namesrv": ["h:1", "i:2"]}, environment={})
+
+
 def test_an_unknown_keyword_names_the_nearest_one() -> None:
     with pytest.raises(UnknownOptionError, match=r"'namesvr'.*did you mean namesrv"):
         options_of(ClientOptions, {"namesvr": "h:1"}, environment={})
