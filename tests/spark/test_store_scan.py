@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors import PySparkException
 
+from benchmarks import spark_store_scan
+from orbitmq.client import Message, Producer
 from orbitmq.store.file_names import file_name
 from orbitmq.store.readonly import ReadOnlyStore
+from tests.interop import building
+from tests.interop.official import OfficialBroker, OfficialNameServer
+from tests.interop.store_chain import FLUSH_OFTEN
+from tests.interop.stores import SMALL_FILES
+from tests.interop.suite import BUILD_FAILURE
+from tests.interop.waiting import wait_until
+from tests.spark.conftest import StartCluster
 from tests.unit.store.written_stores import (
     LOG_FILE_BYTES,
     T0,
@@ -229,3 +238,107 @@ def test_wrong_uses_say_what_is_wrong(
 
     with pytest.raises(PySparkException, match=message):
         reader.load().count()
+
+
+# --- beside format("rocketmq"), and a store of RocketMQ's --------------------------------------
+
+
+def test_rows_are_those_that_brokers_give(
+    spark: SparkSession, start_cluster: StartCluster, tmp_path: Path
+) -> None:
+    topics = start_cluster(brokers=2, directory=tmp_path)
+    topic = topics.create(queues=2)
+    topics.send_messages(
+        Message(
+            topic,
+            f"message {number} ".encode() * (1 if number % 50 else 2_000),
+            tags=f"tag{number % 3}" if number % 4 else "",
+            keys=[f"key{number}"],
+            properties={"number": str(number), "größe": "12 €"},
+        )
+        for number in range(400)
+    )
+    from_brokers = (
+        spark.read.format("rocketmq")
+        .option("namesrvAddr", topics.cluster.namesrv)
+        .option("subscribe", topic)
+        .load()
+    )
+    from_files = scan(spark, tmp_path / "*", subscribe=topic)
+
+    order = ["brokerName", "queueId", "queueOffset"]
+    assert from_files.schema == from_brokers.schema
+    rows = from_files.orderBy(order).collect()
+    assert len(rows) == 400
+    assert rows == from_brokers.orderBy(order).collect()
+
+
+@pytest.fixture(params=building.LINES)
+def official_broker(
+    request: pytest.FixtureRequest, tmp_path: Path, pytestconfig: pytest.Config
+) -> Iterator[OfficialBroker]:
+    """A RocketMQ broker with small files, and a name server of its own."""
+    if BUILD_FAILURE in pytestconfig.stash:
+        raise pytestconfig.stash[BUILD_FAILURE]
+    server = OfficialNameServer(request.param, tmp_path / "name-server")
+    settings = {**SMALL_FILES, **FLUSH_OFTEN}
+    broker = OfficialBroker(
+        request.param, "official", tmp_path / "broker", [server.address], settings
+    )
+    try:
+        server.process.start()
+        server.wait_ready()
+        broker.process.start()
+        broker.wait_ready()
+        yield broker
+    finally:
+        broker.process.kill()
+        server.process.kill()
+
+
+@pytest.mark.interop
+@pytest.mark.timeout(400)
+def test_a_store_of_rocketmq_is_a_table_while_it_is_written_and_afterwards(
+    spark: SparkSession, official_broker: OfficialBroker, tmp_path: Path
+) -> None:
+    root = tmp_path / "broker" / "store"
+    official_broker.create_topic("orders", queues=2)
+    sent: dict[str, bytes] = {}
+
+    def send(first: int, count: int) -> None:
+        with Producer("spark-tests", namesrv=official_broker.name_servers[0]) as producer:
+            for number in range(first, first + count):
+                body = f"message {number} ".encode() * (1 if number % 40 else 600)
+                receipt = producer.send(Message("orders", body, tags=f"tag{number % 3}"))
+                sent[receipt.message_id] = body
+
+    def visible() -> int:
+        with ReadOnlyStore(root) as store:
+            return sum(queue.end - queue.start for queue in store.queues("orders"))
+
+    send(0, 200)
+    # Its checkpoint tells readers what is flushed, and lags.
+    wait_until(lambda: visible() > 0, timeout_s=90, what="a message is flushed")
+    before = visible()
+    live = scan(spark, root, brokerName="official", subscribe="orders").collect()
+    after = visible()
+    send(200, 100)
+    official_broker.process.stop(timeout_s=60)
+    stopped_rows = scan(spark, root, brokerName="official", subscribe="orders").collect()
+    some = scan(spark, root, brokerName="official", subscribe="orders", tags="tag1").count()
+
+    assert before <= len(live) <= after
+    for row in live:
+        assert bytes(row.body) == sent[row.msgId]
+    assert {row.msgId: bytes(row.body) for row in stopped_rows} == sent
+    assert len(stopped_rows) == len(sent)
+    assert some == 100
+
+
+def test_the_benchmark_measures_what_it_says(spark: SparkSession, tmp_path: Path) -> None:
+    forms = spark_store_scan.forms_of(spark, tmp_path, 200, 128)
+
+    measured = spark_store_scan.measure("small", forms, 200, rounds=1, seed=1)
+
+    assert {one.form for one in measured} == set(forms)
+    assert all(one.cpu_us >= 0 and one.wall_us > 0 for one in measured)

@@ -16,6 +16,7 @@ from orbitmq.spark.store_partitions import StorePlace
 
 # Compat: brokers of RocketMQ 5 and OrbitMQ have a topic whose name ends with their own.
 _MEMBER_TOPIC: Final = re.compile(rb'"rmq_sys_SYNC_BROKER_MEMBER_([^"]+)"\s*:')
+_TOPIC_NAME: Final = re.compile(rb'"topicName"\s*:\s*"([^"]+)"')
 _FOLDER_OF_STORES: Final = "store"
 _STARS: Final = frozenset("*?[")
 
@@ -52,12 +53,22 @@ def find_places(options: StoreOptions) -> list[StorePlace]:
 
 def broker_name_of(root: Path) -> str:
     """What the broker of a store is called, as far as the store tells."""
-    topics = root / "config" / "topics.json"
-    found = _MEMBER_TOPIC.search(topics.read_bytes()) if topics.is_file() else None
+    found = _MEMBER_TOPIC.search(_topics_text(root))
     if found is not None:
         return found[1].decode(errors="replace")
     whole = root.resolve()
     return whole.parent.name if whole.name == _FOLDER_OF_STORES else whole.name
+
+
+def topics_of_broker(root: Path) -> frozenset[str]:
+    """The topics that the broker of a store has, with or without messages."""
+    names = _TOPIC_NAME.findall(_topics_text(root))
+    return frozenset(name.decode(errors="replace") for name in names)
+
+
+def _topics_text(root: Path) -> bytes:
+    topics = root / "config" / "topics.json"
+    return topics.read_bytes() if topics.is_file() else b""
 
 
 def _roots(patterns: Iterable[str]) -> list[Path]:

@@ -20,9 +20,8 @@ from orbitmq.store.readonly_queue import Entry, begins_at, first_where
 _ROWS_MIN: Final = 100_000
 # A larger task would keep others waiting at the end, and take long to repeat.
 _PART_BYTES_MAX: Final = 512 * 1024 * 1024
-# Entries asked: of each queue, and of all of them, though of each at least two.
-_SAMPLES_PER_QUEUE: Final = 256
-_SAMPLES_MAX: Final = 16_384
+# Entries asked of all queues together, though of each at least two.
+_SAMPLES_MAX: Final = 2_048
 
 
 class EntryRange(NamedTuple):
@@ -65,7 +64,7 @@ def shares(weights: Sequence[int], parts: int) -> list[int]:
 def sample(ranges: Sequence[EntryRange], entry_of: EntryOf) -> list[Sample]:
     """Ask some entries of each range where they lie and how large their records are."""
     samples: list[Sample] = []
-    per_queue = max(2, min(_SAMPLES_PER_QUEUE, _SAMPLES_MAX // max(1, len(ranges))))
+    per_queue = max(2, _SAMPLES_MAX // max(1, len(ranges)))
     for queue, first, end in ranges:
         taken = min(per_queue, end - first)
         numbers = [first + step * (end - first) // taken for step in range(taken)]
@@ -117,9 +116,14 @@ def split(
     *,
     parts: int,
     records_max: int | None = None,
+    samples: Sequence[Sample] | None = None,
 ) -> list[list[EntryRange]]:
-    """Split ranges into about so many parts, and into more where one would have too many rows."""
-    whole = cut_ranges(ranges, cuts(sample(ranges, entry_of), parts), entry_of)
+    """Split ranges into about so many parts, and into more where one would have too many rows.
+
+    `samples` are those of the ranges, if they were taken before.
+    """
+    places = cuts(sample(ranges, entry_of) if samples is None else samples, parts)
+    whole = cut_ranges(ranges, places, entry_of)
     if records_max is None:
         return whole
     small: list[list[EntryRange]] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -12,15 +13,16 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StringType, StructField, StructType
 
-from orbitmq.errors import TopicMissingError
+from orbitmq.errors import SettingsError, TopicMissingError
 from orbitmq.java_hash import java_hash
 from orbitmq.spark.file_fetch import RecordFetch
 from orbitmq.spark.filters import Pruning, is_pushing_worker, pruning_of
 from orbitmq.spark.rows import RowDecoder
 from orbitmq.spark.schema import Projection
 from orbitmq.spark.store_partitions import StorePartition
-from orbitmq.spark.store_paths import find_places
+from orbitmq.spark.store_paths import find_places, topics_of_broker
 from orbitmq.spark.store_survey import StoreSurvey, Wanted, plan, survey_store
+from orbitmq.store.readonly import SHARED_RECORDS
 
 if TYPE_CHECKING:
     from orbitmq.spark.store_options import StoreOptions
@@ -110,16 +112,25 @@ def wanted_by(options: StoreOptions, pruning: Pruning) -> Wanted:
 
 
 def check_topics(asked: Sequence[str], surveys: Sequence[StoreSurvey]) -> None:
-    """Refuse topics that no store has."""
+    """Refuse topics that no store has, and such whose messages are those of others."""
     there = {topic for survey in surveys for topic in survey.topics}
     for topic in asked:
-        if topic not in there:
-            nearest = difflib.get_close_matches(topic, there, n=1)
-            raise TopicMissingError(
-                f"topic {topic!r} has no messages in "
-                f"{', '.join(survey.place.root for survey in surveys)}",
-                hint=f"did you mean {nearest[0]}?" if nearest else _there_are(there),
+        if topic.startswith(SHARED_RECORDS):
+            raise SettingsError(
+                f"topic {topic!r} has no messages of its own: its queues lead to those of others",
+                hint="read the topics that they were sent to",
             )
+        if topic in there or any(topic in topics_of_broker(_root(one)) for one in surveys):
+            continue
+        nearest = difflib.get_close_matches(topic, there, n=1)
+        raise TopicMissingError(
+            f"topic {topic!r} is not in {', '.join(one.place.root for one in surveys)}",
+            hint=f"did you mean {nearest[0]}?" if nearest else _there_are(there),
+        )
+
+
+def _root(survey: StoreSurvey) -> Path:
+    return Path(survey.place.root)
 
 
 def _there_are(topics: set[str]) -> str:

@@ -8,6 +8,7 @@ live broker writes afterwards is not in them.
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -114,7 +115,8 @@ class StoreSurvey:
             if wanted.takes_queue(topic, place.broker_name, queue_id):
                 self._take(topic, queue_id, wanted)
         self._tell_deleted()
-        self.row_bytes = total_bytes(sample(self.ranges, self.entry_of))
+        self._samples = sample(self.ranges, self.entry_of)
+        self.row_bytes = total_bytes(self._samples)
 
     @property
     def rows(self) -> int:
@@ -127,10 +129,14 @@ class StoreSurvey:
 
     def partitions(self, parts: int, records_max: int | None) -> list[StorePartition]:
         """Cut what is wanted into tasks."""
-        return [
-            StorePartition(self.place, [self._slice(one) for one in part])
-            for part in split(self.ranges, self.entry_of, parts=parts, records_max=records_max)
-        ]
+        found = split(
+            self.ranges,
+            self.entry_of,
+            parts=parts,
+            records_max=records_max,
+            samples=self._samples,
+        )
+        return [StorePartition(self.place, [self._slice(one) for one in part]) for part in found]
 
     def _slice(self, one: EntryRange) -> QueueSlice:
         found = self.queues[one.queue]
@@ -289,6 +295,11 @@ def survey_store(place: StorePlace, wanted: Wanted, *, fail_on_data_loss: bool) 
     if not Path(place.root).is_dir():
         raise StoreError(
             f"{place.root} is not a folder", hint="name the storePathRootDir of a broker"
+        )
+    if not os.access(place.root, os.R_OK | os.X_OK):
+        raise StoreError(
+            f"{place.root} may not be read by this user",
+            hint="give the user that runs Spark the right to read the store",
         )
     for tries_left in reversed(range(_TRIES)):
         store = ReadOnlyStore(place.root, log_path=place.log_path)

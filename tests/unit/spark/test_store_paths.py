@@ -8,7 +8,7 @@ import pytest
 from orbitmq.errors import SettingsError, StoreError
 from orbitmq.spark.store_options import StoreOptions
 from orbitmq.spark.store_partitions import StorePlace
-from orbitmq.spark.store_paths import broker_name_of, find_places
+from orbitmq.spark.store_paths import broker_name_of, find_places, topics_of_broker
 
 
 def a_store(root: Path, name: str | None = None) -> Path:
@@ -39,6 +39,15 @@ def test_a_store_tells_the_name_of_its_broker(tmp_path: Path) -> None:
 def test_a_store_that_does_not_tell_is_named_after_its_folder(tmp_path: Path) -> None:
     assert broker_name_of(a_store(tmp_path / "copy-of-a")) == "copy-of-a"
     assert broker_name_of(a_store(tmp_path / "broker-b" / "store")) == "broker-b"
+
+
+def test_a_store_tells_the_topics_of_its_broker(tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    table = {"topicConfigTable": {"new": {"topicName": "new"}, "old": {"topicName": "old"}}}
+    (tmp_path / "config" / "topics.json").write_text(json.dumps(table, indent=1))
+
+    assert topics_of_broker(tmp_path) == {"new", "old"}
+    assert topics_of_broker(tmp_path / "none") == frozenset()
 
 
 def test_names_may_be_given(tmp_path: Path) -> None:

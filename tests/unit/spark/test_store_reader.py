@@ -10,7 +10,7 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql.datasource import EqualTo, Filter, In, InputPartition, LessThan
 
-from orbitmq.errors import ProtocolError, TopicMissingError
+from orbitmq.errors import ProtocolError, SettingsError, TopicMissingError
 from orbitmq.spark.schema import default_projection, projection_of
 from orbitmq.spark.store_options import StoreOptions
 from orbitmq.spark.store_reader import PushingStoreReader, StoreReader, reader_for
@@ -177,6 +177,21 @@ def test_an_unknown_topic_leads_to_the_nearest(tmp_path: Path) -> None:
         rows(tmp_path, subscribe="topic1x")
     with pytest.raises(TopicMissingError, match="there are topic0, topic1"):
         rows(tmp_path, subscribe="something-else")
+
+
+def test_a_topic_without_messages_is_an_empty_table(tmp_path: Path) -> None:
+    fill(tmp_path, 10)
+    (tmp_path / "config").mkdir(exist_ok=True)
+    (tmp_path / "config" / "topics.json").write_text('{"new":{"perm":6,"topicName":"new"}}')
+
+    assert rows(tmp_path, subscribe="new") == []
+
+
+def test_a_topic_whose_messages_are_those_of_others_is_refused(tmp_path: Path) -> None:
+    fill(tmp_path, 10)
+
+    with pytest.raises(SettingsError, match="has no messages of its own"):
+        rows(tmp_path, subscribe="%LMQ%x")
 
 
 def test_wrong_checksums_fail_when_they_are_checked(tmp_path: Path) -> None:

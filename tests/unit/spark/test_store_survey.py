@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -180,6 +181,17 @@ def test_a_folder_that_is_no_store_is_refused(tmp_path: Path) -> None:
         survey(tmp_path)
     with pytest.raises(StoreError, match="is not a folder"):
         survey(tmp_path / "none")
+
+
+def test_a_store_that_may_not_be_read_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tmp_path, 10)
+    # Whoever runs the tests may be allowed everything.
+    monkeypatch.setattr(os, "access", lambda *_: False)
+
+    with pytest.raises(StoreError, match="may not be read by this user"):
+        survey(tmp_path)
 
 
 def test_a_folder_around_a_store_leads_to_it(tmp_path: Path) -> None:
