@@ -63,6 +63,7 @@ bench: setup  ## Run every benchmark; those of servers short
 	$(BIN)/python -m benchmarks.append
 	$(BIN)/python -m benchmarks.scan
 	$(BIN)/python -m benchmarks.arrow_decode
+	$(BIN)/python -m benchmarks.arrow_encode
 	$(BIN)/python -m benchmarks.store_append
 	$(BIN)/python -m benchmarks.store_read
 	$(BIN)/python -m benchmarks.store_query

@@ -3,8 +3,8 @@
 The layout is that of `record.batch`. Nothing is placed yet: which queue a row goes to is
 `queue_places`' concern, which rows go together that of `parcels`.
 
-Perf: messages are written column by column, without a Python object per row (figures in
-benchmarks/README.md, spark_write).
+Perf: messages are written column by column, without a Python object per row, in a twentieth of the
+time that messages one by one take (benchmarks/arrow_encode.py).
 """
 
 from __future__ import annotations

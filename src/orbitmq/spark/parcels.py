@@ -63,10 +63,10 @@ class Parcel:
 
     def messages(self) -> EncodedMessages:
         """What is sent."""
+        if self.is_batch:
+            return EncodedMessages(self.place.topic, self.packed())
         sent = self.sent
         begin, end = int(sent.offsets[self.start]), int(sent.offsets[self.stop])
-        if self.is_batch:
-            return EncodedMessages(self.place.topic, bytes(sent.content[begin:end]))
         body_at = begin + HEAD_BYTES
         body_end = body_at + int(sent.body_bytes[self.start])
         return EncodedMessages(
@@ -76,6 +76,11 @@ class Parcel:
             int.from_bytes(sent.content[begin + 12 : begin + 16], signed=True),
             is_batch=False,
         )
+
+    def packed(self) -> bytes:
+        """Its rows as a batch, also where it is one that would be sent by itself."""
+        begin, end = self.sent.offsets[[self.start, self.stop]]
+        return bytes(self.sent.content[begin:end])
 
     def halves(self) -> tuple[Parcel, Parcel]:
         """Two parcels with its rows; it has more than one."""

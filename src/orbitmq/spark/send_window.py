@@ -12,28 +12,19 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
 from orbitmq.errors import RemoteError, SendRefusedError
 from orbitmq.protocol.codes import ResponseCode
 
 if TYPE_CHECKING:
-    from orbitmq.client import SendResult
-    from orbitmq.client.core.encoded_messages import EncodedMessages
     from orbitmq.model.queues import MessageQueue
     from orbitmq.spark.parcels import Parcel
 
-
-class Sends(Protocol):
-    """What the window needs of a producer."""
-
-    def send_async(
-        self, message: EncodedMessages, *, queue: MessageQueue | None
-    ) -> Future[SendResult]:
-        """Begin to send."""
+Send = Callable[["Parcel"], Future[Any]]
 
 
 class ParcelError(Exception):
@@ -48,8 +39,17 @@ class ParcelError(Exception):
 class SendWindow:
     """The parcels of one task that are under way."""
 
-    def __init__(self, producer: Sends, *, rows_max: int, bytes_max: int) -> None:
-        self._producer = producer
+    def __init__(self, send: Send, *, rows_max: int, bytes_max: int, in_order: bool = True) -> None:
+        """Make it.
+
+        Args:
+            send: begins to send a parcel.
+            rows_max: rows that are under way, at most.
+            bytes_max: bytes that are under way, at most.
+            in_order: whether parcels of one queue go one by one.
+        """
+        self._send_parcel = send
+        self._in_order = in_order
         self._rows_max = rows_max
         self._bytes_max = bytes_max
         self._changed = threading.Condition()
@@ -66,7 +66,7 @@ class SendWindow:
             self._check()
             self._rows += parcel.count
             self._bytes += parcel.size
-            queue = parcel.place.queue
+            queue = self._queue_of(parcel)
             if queue is not None:
                 if queue in self._queues:
                     self._queues[queue].append(parcel)
@@ -87,19 +87,23 @@ class SendWindow:
             and self._bytes + parcel.size <= self._bytes_max
         )
 
+    def _queue_of(self, parcel: Parcel) -> MessageQueue | None:
+        """The queue in which a parcel has to wait for its turn."""
+        return parcel.place.queue if self._in_order else None
+
     def _check(self) -> None:
         if self._failure is not None:
             raise self._failure
 
     def _send(self, parcel: Parcel) -> None:
         try:
-            future = self._producer.send_async(parcel.messages(), queue=parcel.place.queue)
+            future = self._send_parcel(parcel)
         except Exception as error:  # noqa: BLE001  # it belongs to whoever fills the window
             self._ended(parcel, error)
         else:
             future.add_done_callback(partial(self._answered, parcel))
 
-    def _answered(self, parcel: Parcel, future: Future[SendResult]) -> None:
+    def _answered(self, parcel: Parcel, future: Future[Any]) -> None:
         try:
             self._ended(parcel, future.exception())
         except CancelledError as cancelled:
@@ -121,14 +125,15 @@ class SendWindow:
 
     def _halves(self, parcel: Parcel) -> Sequence[Parcel]:
         first, second = parcel.halves()
-        if parcel.place.queue is None:
+        queue = self._queue_of(parcel)
+        if queue is None:
             return first, second
-        self._queues[parcel.place.queue].appendleft(second)
+        self._queues[queue].appendleft(second)
         return (first,)
 
     def _waiting_for(self, parcel: Parcel) -> Sequence[Parcel]:
         """What waited for a parcel that is stored."""
-        queue = parcel.place.queue
+        queue = self._queue_of(parcel)
         if queue is None or self._failure is not None:
             return ()
         waiting = self._queues[queue]
@@ -140,10 +145,9 @@ class SendWindow:
 
 def _is_divisible(parcel: Parcel, error: BaseException) -> bool:
     """Whether a part of the parcel may be stored though all of it was refused."""
-    cause = error.__cause__
+    answer = error.__cause__ if isinstance(error, SendRefusedError) else error
     return (
         parcel.count > 1
-        and isinstance(error, SendRefusedError)
-        and isinstance(cause, RemoteError)
-        and cause.code == ResponseCode.MESSAGE_ILLEGAL
+        and isinstance(answer, RemoteError)
+        and answer.code == ResponseCode.MESSAGE_ILLEGAL
     )

@@ -22,7 +22,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.types import (
     ArrayType,
@@ -39,6 +39,9 @@ from pyspark.sql.types import (
 
 from orbitmq.errors import SettingsError
 from orbitmq.spark.schema import COLUMN_NAMES
+
+if TYPE_CHECKING:
+    from orbitmq.spark.write_options import WriteOptions
 
 _TEXT: Final = "STRING"
 _NUMBER: Final = "a whole number"
@@ -69,8 +72,8 @@ class WriteColumns:
         return name in self.names
 
 
-def write_columns(schema: StructType, *, topic: str) -> WriteColumns:
-    """Check the columns of rows to be written; `topic` is the option, empty if not given."""
+def write_columns(schema: StructType, options: WriteOptions) -> WriteColumns:
+    """Check the columns of rows to be written."""
     for field in schema:
         if field.name in IGNORED:
             continue
@@ -90,7 +93,7 @@ def write_columns(schema: StructType, *, topic: str) -> WriteColumns:
             f"there is no column 'body' among {_listed(schema.names)}",
             hint='name the content so, as in df.selectExpr("to_json(struct(*)) AS body")',
         )
-    if not topic and "topic" not in names:
+    if not options.topic and "topic" not in names:
         raise SettingsError(
             "nothing says which topic the rows go to",
             hint='.option("topic", "orders") says it for all rows, a column topic for each',
@@ -99,6 +102,11 @@ def write_columns(schema: StructType, *, topic: str) -> WriteColumns:
         raise SettingsError(
             "there is a column 'queueId' and no 'brokerName'",
             hint="queues are numbered by broker: give both, or a shardingKey, or neither",
+        )
+    if "delayLevel" in names and options.is_exactly_once:
+        raise SettingsError(
+            "rows with a delayLevel cannot be written exactly once",
+            hint="drop the column, or write with delivery=atLeastOnce",
         )
     return WriteColumns(names)
 

@@ -39,7 +39,22 @@ class WriteOptions(ConnectionOptions):
         others=("guarantee", "semantic"),
         doc="What becomes of rows that Spark writes again after a failure. `atLeastOnce`: they are "
         "sent again; each message says in its property `SPARK_ROW` which row it is. "
-        "`exactlyOnce`: not built yet, and refused.",
+        "`exactlyOnce`: they are kept aside by the brokers until their batch is committed, and "
+        "moved to their queues once; OrbitMQ's brokers only, without delays and compression, and "
+        "a batch needs a `writeId`.",
+    )
+    write_id: str = spark_option(
+        "",
+        others=("transactionalId", "txnAppId"),
+        doc="A name for a batch that is written exactly once. Of all batches that are written "
+        "under it, in whatever session, the first counts; the others change nothing.",
+    )
+    commit_timeout_ms: int = spark_option(
+        120_000,
+        low=1,
+        high=86_400_000,
+        doc="Time for the commit of rows that are written exactly once. When it is over the query "
+        "fails, and the brokers complete the commit when they can.",
     )
     group: str = spark_option(
         "orbitmq-spark", others=("producerGroup",), doc="The name that brokers know the sender by."
@@ -126,11 +141,14 @@ class WriteOptions(ConnectionOptions):
         check_group(self.group)
         if self.topic:
             check_topic(self.topic)
-        if self.delivery == "exactlyOnce":
+        if self.is_exactly_once and self.compresses:
             raise SettingsError(
-                "delivery=exactlyOnce is not built yet",
-                hint="with atLeastOnce each message says in its property SPARK_ROW which row it "
-                "is, so that consumers can leave out what they have seen",
+                f"compression={self.compression} cannot be had with delivery=exactlyOnce",
+                hint="leave it out",
+            )
+        if self.write_id and not self.is_exactly_once:
+            raise SettingsError(
+                "writeId is for delivery=exactlyOnce", hint="give both, or leave it out"
             )
         ProducerOptions(**self.producer_keywords())
 
@@ -149,6 +167,16 @@ class WriteOptions(ConnectionOptions):
             where=WHERE,
         )
 
+    @property
+    def is_exactly_once(self) -> bool:
+        """Whether rows are staged, and moved once."""
+        return self.delivery == "exactlyOnce"
+
+    @property
+    def compresses(self) -> bool:
+        """Whether large bodies are compressed."""
+        return self.compression != "none"
+
     def producer_keywords(self) -> ProducerKeywords:
         """These options as keyword arguments of a producer."""
         keywords = typing.cast("ProducerKeywords", {**self.client_keywords()})
@@ -160,7 +188,7 @@ class WriteOptions(ConnectionOptions):
             "max_message_bytes": max(self.max_message_bytes, self.batch_bytes),
             "compress_above_bytes": _NEVER_BYTES,
         }
-        if self.compression != "none":
+        if self.compresses:
             keywords["compress_kind"] = self.compression
             keywords["compress_above_bytes"] = self.compress_above_bytes
         if not self.create_topics:

@@ -1,15 +1,17 @@
 """Writers: how Spark's tasks send their rows, in batches and as streams.
 
 A task encodes its rows batch by batch, keeps a bounded number of them under way, and returns when
-all are stored. A row that cannot be stored fails the task, with an error that names the row; Spark
-tries the task again, which sends the rows of before once more. `commit` has nothing to do: rows are
-visible as soon as they are stored.
+all are stored. A row that cannot be stored fails the task, with an error that names the row.
+
+`delivery=atLeastOnce`: rows are visible as soon as they are stored; a task that Spark tries again
+sends its rows of before once more. `delivery=exactlyOnce`: rows are staged, and `commit` has those
+of the tasks that count moved to their queues (`staging.py`).
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +22,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from orbitmq.client.aio.staged_writer import new_write_id
 from orbitmq.client.core import namespaces
 from orbitmq.client.core.message_checks import check_send_topic
 from orbitmq.clock import SystemClock
@@ -28,10 +31,11 @@ from orbitmq.model.unique_ids import UniqueIdRanges
 from orbitmq.spark.delivery_marks import TaskMark
 from orbitmq.spark.message_rows import RowEncoder
 from orbitmq.spark.parcels import Packing
-from orbitmq.spark.producers import producer_for
+from orbitmq.spark.producers import producer_for, staged_writer_for
 from orbitmq.spark.queue_places import Placing
 from orbitmq.spark.row_errors import RowRefused, not_sent, refused
 from orbitmq.spark.send_window import ParcelError, SendWindow
+from orbitmq.spark.staging import Staged, Staging, decision_of
 from orbitmq.spark.write_columns import WriteColumns, write_columns
 from orbitmq.transport.own_machine import own_address
 
@@ -39,7 +43,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from orbitmq.client import Producer
+    from orbitmq.spark.queue_places import QueuesOf
     from orbitmq.spark.write_options import WriteOptions
 
 # Rows and bytes that are encoded at once, so that positions in them fit 32 bits.
@@ -62,15 +66,27 @@ class BatchWriter(DataSourceArrowWriter):
     def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
         if overwrite:
             raise SettingsError("a topic cannot be overwritten", hint='write with .mode("append")')
+        if options.is_exactly_once and not options.write_id:
+            raise SettingsError(
+                "a batch that is written exactly once needs the option writeId",
+                hint="a name of your choice: of all batches written under it, the first counts",
+            )
         self._options = options
-        self._columns = write_columns(schema, topic=options.topic)
+        self._columns = write_columns(schema, options)
         # A batch has no query: this names the write in the marks of its messages.
-        self._write_id = uuid.uuid4().hex
+        self._mark_id = uuid.uuid4().hex
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Send the rows of one task."""
-        task = _task_mark(self._write_id, 0)
+        task = _task_mark(self._mark_id, 0)
+        if self._options.is_exactly_once:
+            query = f"batch/{self._options.write_id}"
+            return stage_rows(iterator, self._options, self._columns, task, query)
         return write_rows(iterator, self._options, self._columns, task)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Have staged rows moved to their queues."""
+        commit_staged(messages, 0, self._options)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -82,28 +98,94 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 "a topic cannot be overwritten, so that output mode complete cannot be written",
                 hint='use .outputMode("append") or "update"',
             )
+        if options.write_id:
+            raise SettingsError(
+                "writeId is for batches, and this is a stream",
+                hint="a stream is known by its checkpoint",
+            )
         self._options = options
-        self._columns = write_columns(schema, topic=options.topic)
+        self._columns = write_columns(schema, options)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Send the rows of one task of a micro-batch."""
         context = _task_context()
-        query = context.getLocalProperty(_QUERY_PROPERTY) or ""
-        task = _task_mark(
-            query.replace("-", ""), int(context.getLocalProperty(_BATCH_PROPERTY) or 0)
-        )
+        query = context.getLocalProperty(_QUERY_PROPERTY)
+        batch = context.getLocalProperty(_BATCH_PROPERTY)
+        # Invariant: Spark sets both for every task of a stream (tests/spark/test_writing.py).
+        assert query is not None
+        assert batch is not None
+        task = _task_mark(query.replace("-", ""), int(batch))
+        if self._options.is_exactly_once:
+            return stage_rows(iterator, self._options, self._columns, task, query)
         return write_rows(iterator, self._options, self._columns, task)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's
+        """Have the staged rows of a micro-batch moved to their queues."""
+        commit_staged(messages, batchId, self._options)
 
 
 def write_rows(
+    batches: Iterator[pa.RecordBatch], options: WriteOptions, columns: WriteColumns, task: TaskMark
+) -> Written:
+    """Send all rows of a task, and return once they are stored."""
+    producer = producer_for(options)
+    window = SendWindow(
+        lambda parcel: producer.send_async(parcel.messages(), queue=parcel.place.queue),
+        rows_max=options.max_in_flight_messages,
+        bytes_max=options.max_in_flight_bytes,
+    )
+    return Written(_fill(window, batches, options, columns, task, producer.queues))
+
+
+def stage_rows(
     batches: Iterator[pa.RecordBatch],
     options: WriteOptions,
     columns: WriteColumns,
     task: TaskMark,
-    producer_of: Callable[[WriteOptions], Producer] = producer_for,
-) -> Written:
-    """Send all rows of a task, and return once they are stored."""
-    producer = producer_of(options)
+    query: str,
+) -> Staged:
+    """Stage all rows of a task, and return where they lie once they are safe there."""
+    producer = producer_for(options)
+    staging = Staging(
+        staged_writer_for(options),
+        new_write_id(),
+        queues_of=producer.queues,
+        namespace=options.namespace,
+        timeout_ms=options.send_timeout_ms,
+    )
+    # Rows are moved in the order of their numbers, in whatever order they are staged.
+    window = SendWindow(
+        staging.send,
+        rows_max=options.max_in_flight_messages,
+        bytes_max=options.max_in_flight_bytes,
+        in_order=False,
+    )
+    rows = _fill(window, batches, options, columns, task, producer.queues)
+    staged = staging.staged(query)
+    assert staged.rows == rows
+    return staged
+
+
+def commit_staged(
+    messages: Sequence[WriterCommitMessage | None], batch: int, options: WriteOptions
+) -> None:
+    """Commit what tasks staged; nothing for rows that were sent."""
+    writes = [message for message in messages if isinstance(message, Staged)]
+    if writes:
+        staged_writer_for(options).commit(
+            decision_of(writes, batch), timeout_ms=options.commit_timeout_ms
+        )
+
+
+def _fill(
+    window: SendWindow,
+    batches: Iterator[pa.RecordBatch],
+    options: WriteOptions,
+    columns: WriteColumns,
+    task: TaskMark,
+    queues_of: QueuesOf,
+) -> int:
+    """Put all rows through the window; returns how many, once all are stored."""
     encoder = RowEncoder(
         columns,
         task,
@@ -114,18 +196,13 @@ def write_rows(
     placing = Placing(
         columns,
         topic=options.topic,
-        queues_of=producer.queues,
+        queues_of=queues_of,
         check_topic=lambda topic: check_send_topic(namespaces.wrap(options.namespace, topic)),
         replaces_missing=options.missing_queues == "replace",
     )
     packing = Packing(
         batch_bytes_max=options.batch_bytes,
-        compress_above_bytes=None
-        if options.compression == "none"
-        else options.compress_above_bytes,
-    )
-    window = SendWindow(
-        producer, rows_max=options.max_in_flight_messages, bytes_max=options.max_in_flight_bytes
+        compress_above_bytes=options.compress_above_bytes if options.compresses else None,
     )
     sequence = 0
     try:
@@ -152,7 +229,7 @@ def write_rows(
             topic=parcel.place.topic,
             count=parcel.count,
         ) from failed.error
-    return Written(sequence)
+    return sequence
 
 
 def _chunks(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

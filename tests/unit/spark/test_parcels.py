@@ -117,5 +117,12 @@ def test_halves_hold_the_same_rows() -> None:
     assert second.row()[0] == 1
 
 
+def test_a_row_that_would_go_by_itself_can_be_packed_as_well() -> None:
+    (parcel,) = _pack({"body": [b"x" * 2000]}, batch_bytes_max=1000)
+
+    assert not parcel.is_batch
+    assert [each.body for each in decode_batch(parcel.packed())] == [b"x" * 2000]
+
+
 def test_no_rows_make_no_parcel() -> None:
     assert _pack({"body": pa.array([], pa.binary())}) == []

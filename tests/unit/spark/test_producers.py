@@ -12,7 +12,7 @@ from orbitmq.client import Message
 from orbitmq.embedded import Cluster
 from orbitmq.errors import StateError
 from orbitmq.spark import producers
-from orbitmq.spark.producers import producer_for
+from orbitmq.spark.producers import producer_for, staged_writer_for
 from orbitmq.spark.write_options import WriteOptions
 
 
@@ -35,6 +35,13 @@ def test_equal_options_share_a_producer(options: WriteOptions) -> None:
     assert producer_for(dataclasses.replace(options, topic="orders")) is first
     assert producer_for(dataclasses.replace(options, retries=1)) is not first
     assert len(first.queues("orders")) == 2
+
+
+def test_so_do_staged_writers_of_one_cluster(options: WriteOptions) -> None:
+    first = staged_writer_for(options)
+
+    assert staged_writer_for(dataclasses.replace(options, retries=1)) is first
+    assert staged_writer_for(dataclasses.replace(options, namespace="tenant")) is not first
 
 
 def test_the_producer_used_longest_ago_makes_room(options: WriteOptions) -> None:

@@ -18,7 +18,9 @@ from orbitmq.spark.row_errors import RowRefused
 MAP = pa.map_(pa.string(), pa.string())
 
 _names = st.one_of(
-    st.sampled_from([*sorted(property_names.RESERVED), MARK, "__RMQ.TRANSIENT.x", "TAG", "KEYS2"]),
+    st.sampled_from(
+        [*sorted(property_names.RESERVED), MARK, "ORBIT_ROW", "__RMQ.TRANSIENT.x", "TAG", "KEYS2"]
+    ),
     st.text(st.characters(exclude_characters="\x01\x02", codec="utf-8"), max_size=5),
 )
 _values = st.text(st.characters(exclude_characters="\x01\x02", codec="utf-8"), max_size=5)
@@ -29,7 +31,11 @@ _raw = st.lists(
 
 def _kept(properties: dict[str, str], *said: str) -> dict[str, str]:
     """What the plain way keeps."""
-    dropped = property_names.RESERVED - {"KEYS", "TAGS", "__SHARDINGKEY"} | {MARK, *said}
+    dropped = property_names.RESERVED - {"KEYS", "TAGS", "__SHARDINGKEY"} | {
+        MARK,
+        "ORBIT_ROW",
+        *said,
+    }
     return {
         name: value
         for name, value in properties.items()

@@ -10,8 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from orbitmq.client import SendResult
-from orbitmq.client.core.encoded_messages import EncodedMessages
 from orbitmq.errors import FailedTry, OrbitError, RemoteError, SendRefusedError, StateError
 from orbitmq.model.queues import MessageQueue
 from orbitmq.protocol.codes import ResponseCode
@@ -27,19 +25,17 @@ class Producer:
     """Keeps what is sent until the test answers it."""
 
     def __init__(self) -> None:
-        self.sent: list[tuple[bytes, MessageQueue | None, Future[SendResult]]] = []
+        self.sent: list[tuple[bytes, MessageQueue | None, Future[None]]] = []
         self.stopped = False
         self.arrived = threading.Condition()
 
-    def send_async(
-        self, message: EncodedMessages, *, queue: MessageQueue | None
-    ) -> Future[SendResult]:
+    def send(self, parcel: Parcel) -> Future[None]:
         if self.stopped:
             raise StateError("the producer is stopped")
-        bodies = b"".join(each.body for each in decode_batch(message.body))
-        future: Future[SendResult] = Future()
+        bodies = b"".join(each.body for each in decode_batch(parcel.messages().body))
+        future: Future[None] = Future()
         with self.arrived:
-            self.sent.append((bodies, queue, future))
+            self.sent.append((bodies, parcel.place.queue, future))
             self.arrived.notify_all()
         return future
 
@@ -54,7 +50,7 @@ class Producer:
     def answer(self, bodies: bytes, error: Exception | None = None) -> None:
         future = next(each for sent, _, each in self.sent if sent == bodies and not each.done())
         if error is None:
-            future.set_result(None)  # type: ignore[arg-type]  # nobody looks at it
+            future.set_result(None)
         else:
             future.set_exception(error)
 
@@ -72,8 +68,8 @@ def _parcel(bodies: str, queue: MessageQueue | None = None) -> Parcel:
     return Parcel(Place("orders", queue), sent, 0, len(bodies), is_batch=True)
 
 
-def _window(producer: Producer, **bounds: int) -> SendWindow:
-    return SendWindow(producer, **{"rows_max": 100, "bytes_max": 100_000, **bounds})
+def _window(producer: Producer, **arguments: Any) -> SendWindow:
+    return SendWindow(producer.send, **{"rows_max": 100, "bytes_max": 100_000, **arguments})
 
 
 def _refused(code: int = ResponseCode.MESSAGE_ILLEGAL) -> SendRefusedError:
@@ -163,6 +159,17 @@ def test_parcels_of_one_queue_go_one_by_one() -> None:
 
     assert adding.ended() is None
     assert [queue for _, queue, _ in producer.sent] == [QUEUE, None, None, QUEUE]
+
+
+def test_or_at_the_same_time_where_the_order_does_not_matter() -> None:
+    producer = Producer()
+    adding = Adding(_window(producer, in_order=False), _parcel("a", QUEUE), _parcel("b", QUEUE))
+    producer.wait_for(2)
+
+    producer.answer(b"b")
+    producer.answer(b"a")
+
+    assert adding.ended() is None
 
 
 def test_the_first_failure_is_told_with_its_parcel() -> None:

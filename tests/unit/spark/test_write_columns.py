@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from pyspark.sql.types import (
     ArrayType,
@@ -19,7 +21,10 @@ from pyspark.sql.types import (
 from orbitmq.errors import SettingsError
 from orbitmq.spark.schema import default_projection
 from orbitmq.spark.write_columns import write_columns
+from orbitmq.spark.write_options import WriteOptions
 
+ANYWHERE = WriteOptions(namesrv="127.0.0.1:9876")
+ORDERS = dataclasses.replace(ANYWHERE, topic="orders")
 TYPES: dict[str, DataType] = {
     "BINARY": BinaryType(),
     "STRING": StringType(),
@@ -54,14 +59,14 @@ def _schema(text: str) -> StructType:
 def test_columns_of_messages_are_taken(text: str) -> None:
     schema = _schema(text)
 
-    assert write_columns(schema, topic="orders").names == set(schema.names)
+    assert write_columns(schema, ORDERS).names == set(schema.names)
 
 
 @pytest.mark.parametrize("properties", ["string", "map"])
 def test_what_a_source_gives_can_be_written(properties: str) -> None:
     schema = default_projection(properties=properties).spark_schema  # type: ignore[arg-type]  # both are
 
-    columns = write_columns(schema, topic="")
+    columns = write_columns(schema, ANYWHERE)
 
     assert columns.names == {
         "topic",
@@ -95,9 +100,16 @@ def test_what_a_source_gives_can_be_written(properties: str) -> None:
 )
 def test_other_columns_are_refused_with_advice(text: str, reason: str) -> None:
     with pytest.raises(SettingsError, match=reason):
-        write_columns(_schema(text), topic="orders")
+        write_columns(_schema(text), ORDERS)
 
 
 def test_rows_without_a_topic_are_refused() -> None:
     with pytest.raises(SettingsError, match=r'which topic .*option\("topic"'):
-        write_columns(_schema("body BINARY"), topic="")
+        write_columns(_schema("body BINARY"), ANYWHERE)
+
+
+def test_delays_are_refused_where_rows_are_written_once() -> None:
+    options = dataclasses.replace(ORDERS, delivery="exactlyOnce")
+
+    with pytest.raises(SettingsError, match=r"delayLevel .*atLeastOnce"):
+        write_columns(_schema("body BINARY, delayLevel INT"), options)

@@ -43,6 +43,15 @@ def test_a_producer_can_be_made_of_all_of_them() -> None:
     assert keywords["async_retries"] == 3
 
 
+def test_rows_may_be_written_once() -> None:
+    options = WriteOptions.from_spark(
+        {**NAMESRV, "delivery": "exactlyOnce", "writeid": "load-1", "committimeoutms": "5000"}
+    )
+
+    assert options.is_exactly_once
+    assert (options.write_id, options.commit_timeout_ms) == ("load-1", 5000)
+
+
 def test_nothing_is_compressed_unless_asked_for() -> None:
     keywords = WriteOptions.from_spark(NAMESRV).producer_keywords()
 
@@ -67,7 +76,11 @@ def test_options_of_reading_are_let_pass() -> None:
     ("given", "reason"),
     [
         ({}, "namesrvAddr is missing"),
-        ({**NAMESRV, "delivery": "exactlyOnce"}, "exactlyOnce is not built yet .*SPARK_ROW"),
+        (
+            {**NAMESRV, "delivery": "exactlyOnce", "compression": "zstd"},
+            "compression=zstd cannot be had with delivery=exactlyOnce",
+        ),
+        ({**NAMESRV, "writeId": "load-1"}, "writeId is for delivery=exactlyOnce"),
         ({**NAMESRV, "delivery": "twice"}, "delivery cannot be 'twice'"),
         ({**NAMESRV, "topics": "orders"}, "unknown option 'topics' .*did you mean topic"),
         ({**NAMESRV, "autoCreate": "no"}, "unknown option 'autoCreate' .*createTopics"),

@@ -15,9 +15,17 @@ from orbitmq.embedded import Cluster
 from orbitmq.errors import RowError, SettingsError
 from orbitmq.spark import producers
 from orbitmq.spark.delivery_marks import MARK, TaskMark
+from orbitmq.spark.staging import Staged
 from orbitmq.spark.write_columns import WriteColumns
 from orbitmq.spark.write_options import WriteOptions
-from orbitmq.spark.writers import BatchWriter, StreamWriter, Written, write_rows
+from orbitmq.spark.writers import (
+    BatchWriter,
+    StreamWriter,
+    Written,
+    commit_staged,
+    stage_rows,
+    write_rows,
+)
 from tests.spark.topics import Topics
 
 TASK = TaskMark(query="c0ffee", batch=12, partition=3, attempt=1)
@@ -221,6 +229,132 @@ def test_a_cluster_that_is_gone_fails_the_task() -> None:
         with pytest.raises(RowError, match=r"could not write row 0 .*broker-a"):
             _write(options, {"body": [b"b"]})
         producers.stop_all()
+
+
+# --- exactly once ---------------------------------------------------------------------------------
+
+
+def _stage(options: WriteOptions, *batches: dict[str, Any], query: str = "q") -> Staged:
+    columns = WriteColumns(frozenset(batches[0]))
+    return stage_rows(map(pa.RecordBatch.from_pydict, batches), options, columns, TASK, query)
+
+
+def _once(topics: Topics, **options: Any) -> WriteOptions:
+    return _options(topics, delivery="exactlyOnce", **options)
+
+
+def test_staged_rows_are_seen_when_their_batch_is_committed(topics: Topics) -> None:
+    topic = topics.create()
+    options = _once(topics, topic=topic)
+    writes = [
+        _stage(options, {"body": [b"%d/%d" % (task, number) for number in range(3000)]}, query="q1")
+        for task in range(2)
+    ]
+    assert topics.messages(topic) == []
+
+    commit_staged(writes, 0, options)
+
+    assert [write.rows for write in writes] == [3000, 3000]
+    assert sorted(message.body for message in topics.messages(topic)) == sorted(
+        b"%d/%d" % (task, number) for task in range(2) for number in range(3000)
+    )
+
+
+def test_of_two_writes_of_one_batch_the_first_that_is_committed_counts(topics: Topics) -> None:
+    topic = topics.create()
+    options = _once(topics, topic=topic)
+
+    for attempt in range(2):
+        write = _stage(options, {"body": [b"attempt %d" % attempt]}, query="q2")
+        commit_staged([write], 0, options)
+    commit_staged([_stage(options, {"body": [b"next"]}, query="q2")], 1, options)
+
+    assert sorted(message.body for message in topics.messages(topic)) == [b"attempt 0", b"next"]
+
+
+def test_a_write_that_is_not_committed_is_never_seen(topics: Topics) -> None:
+    topic = topics.create()
+    options = _once(topics, topic=topic)
+    _stage(options, {"body": [b"a failed task"]}, query="q3")
+
+    commit_staged([None, _stage(options, {"body": [b"its retry"]}, query="q3")], 0, options)
+
+    assert [message.body for message in topics.messages(topic)] == [b"its retry"]
+
+
+def test_rows_that_are_moved_keep_their_order_and_all_they_say(topics: Topics) -> None:
+    topic = topics.create()
+    keys = [f"customer-{number % 7}" for number in range(5000)]
+    bodies = [f"{key}/{number}".encode() for number, key in enumerate(keys)]
+    options = _once(topics, topic=topic, batch_bytes=5000)
+
+    write = _stage(
+        options,
+        {"body": bodies, "shardingKey": keys, "tags": ["paid"] * 5000, "flag": [3] * 5000},
+        query="q4",
+    )
+    commit_staged([write], 0, options)
+
+    messages = topics.messages(topic)
+    assert {(each.tags, each.flag) for each in messages} == {("paid", 3)}
+    assert {each.properties[MARK].rpartition("/")[0] for each in messages} == {"c0ffee/12/3/1"}
+    for key in set(keys):
+        of_key = [each.body for each in messages if each.body.startswith(f"{key}/".encode())]
+        assert of_key == [body for body in bodies if body.startswith(f"{key}/".encode())]
+
+
+def test_a_large_row_is_staged_as_well(topics: Topics) -> None:
+    topic = topics.create()
+    options = _once(topics, topic=topic)
+    body = os.urandom(1_000_000)
+
+    commit_staged([_stage(options, {"body": [body]}, query="q5")], 0, options)
+
+    assert [message.body for message in topics.messages(topic)] == [body]
+
+
+def test_a_row_that_cannot_be_staged_is_named() -> None:
+    with (
+        Cluster(in_memory=True, options={"maxMessageSize": "20000"}) as cluster,
+        Topics(cluster) as topics,
+    ):
+        options = _once(topics, topic=topics.create())
+
+        with pytest.raises(RowError, match=r"row 2 of partition 3 \(topic .*, keys 'k2', batch"):
+            _stage(
+                options,
+                {"body": [b"a", b"b", b"x" * 30_000, b"c"], "keys": ["k0", "k1", "k2", "k3"]},
+            )
+        producers.stop_all()
+
+
+def test_a_task_without_rows_stages_nothing_and_can_be_committed(topics: Topics) -> None:
+    options = _once(topics, topic=topics.create())
+    write = stage_rows(iter([]), options, WriteColumns(frozenset({"body"})), TASK, "q6")
+
+    commit_staged([write], 0, options)
+
+    assert write.rows == 0
+
+
+def test_there_is_nothing_to_commit_of_rows_that_were_sent() -> None:
+    commit_staged([Written(3), None], 0, WriteOptions(namesrv="127.0.0.1:1"))
+
+
+def test_a_batch_that_is_written_once_needs_a_name_and_a_stream_has_one() -> None:
+    options = WriteOptions(namesrv="127.0.0.1:9876", topic="orders", delivery="exactlyOnce")
+    named = dataclasses.replace(options, write_id="load-1")
+
+    with pytest.raises(SettingsError, match="needs the option writeId"):
+        BatchWriter(options, BODIES, overwrite=False)
+    with pytest.raises(SettingsError, match="writeId is for batches"):
+        StreamWriter(named, BODIES, overwrite=False)
+
+    BatchWriter(named, BODIES, overwrite=False)
+    StreamWriter(options, BODIES, overwrite=False)
+
+
+# --- planning -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("writer", [BatchWriter, StreamWriter])

@@ -12,6 +12,7 @@ Threads: one event loop, the one it was started on.
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 
 from orbitmq.client.aio.admin.reach import Reach
-from orbitmq.client.aio.instances import acquire, release
+from orbitmq.client.aio.instances import acquire, release, with_own_instance
 from orbitmq.client.keywords import ClientKeywords, options_of
 from orbitmq.client.options import ClientOptions
 from orbitmq.clock import SystemClock
@@ -32,6 +33,7 @@ from orbitmq.errors import (
     RemoteError,
     StateError,
 )
+from orbitmq.lifecycle import OwnedTasks
 from orbitmq.model.names import TEMPLATE_TOPIC
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.headers import Long
@@ -84,6 +86,7 @@ class StagedWriter:
         self._options = options_of(ClientOptions, options)
         self._clock = clock or SystemClock()
         self._opened: ClientInstance | None = None
+        self._staging = OwnedTasks()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -96,11 +99,13 @@ class StagedWriter:
         """Make ready; servers are asked by the calls that need them."""
         if self._opened is not None:
             raise StateError("the staged writer is already started")
-        self._opened = await acquire(self._options, clock=self._clock)
+        options = with_own_instance(self._options, self._clock)
+        self._opened = await acquire(options, clock=self._clock)
 
     async def stop(self) -> None:
         """Close every connection that nobody else uses."""
         instance, self._opened = self._opened, None
+        await self._staging.cancel()
         if instance is not None:
             await release(instance)
 
@@ -148,6 +153,27 @@ class StagedWriter:
             return StagedReply.decode(reply.fields)
 
         return await self._again(ask, self._clock.monotonic_ms() + timeout_ms)
+
+    def begin_stage(
+        self,
+        queue: MessageQueue,
+        packed_rows: bytes,
+        *,
+        write_id: str,
+        first_sequence: int,
+        timeout_ms: float = STAGE_TIMEOUT_MS,
+    ) -> asyncio.Future[StagedReply]:
+        """Begin to stage rows; arguments as of `stage`. What is under way ends with `stop`."""
+        done: asyncio.Future[StagedReply] = asyncio.get_running_loop().create_future()
+        work = self.stage(
+            queue,
+            packed_rows,
+            write_id=write_id,
+            first_sequence=first_sequence,
+            timeout_ms=timeout_ms,
+        )
+        self._staging.start(_into(done, work), name=f"stage rows at {queue.broker_name}")
+        return done
 
     async def commit(
         self, decision: Decision, *, timeout_ms: float = COMMIT_TIMEOUT_MS
@@ -249,6 +275,21 @@ class StagedWriter:
                 if not _may_change(error) or self._clock.monotonic_ms() + _PAUSE_MS >= end_ms:
                     raise
             await self._clock.sleep_ms(_PAUSE_MS)
+
+
+async def _into(done: asyncio.Future[T], work: Awaitable[T]) -> None:
+    """Do work, and tell whoever waits what came of it."""
+    try:
+        result = await work
+    except Exception as error:  # noqa: BLE001  # it belongs to whoever waits
+        if not done.done():
+            done.set_exception(error)
+    except asyncio.CancelledError:
+        done.cancel()
+        raise
+    else:
+        if not done.done():
+            done.set_result(result)
 
 
 def _may_change(error: OrbitError) -> bool:

@@ -1,0 +1,68 @@
+"""The blocking staged writer: rows that count once their batch is decided.
+
+Needs OrbitMQ brokers; how it works stands in docs/decisions/0004.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orbitmq.client.aio.staged_writer import COMMIT_TIMEOUT_MS, STAGE_TIMEOUT_MS
+from orbitmq.client.aio.staged_writer import StagedWriter as AioStagedWriter
+from orbitmq.client.sync.blocking_client import BlockingClient
+
+if TYPE_CHECKING:
+    import asyncio
+    from concurrent.futures import Future
+    from typing import Unpack
+
+    from orbitmq.client.keywords import ClientKeywords
+    from orbitmq.clock import Clock
+    from orbitmq.model.queues import MessageQueue
+    from orbitmq.protocol.requests.staged_writes import Decision, StagedReply, Standing
+
+
+class StagedWriter(BlockingClient[AioStagedWriter]):
+    """Stages rows at the brokers of their queues, and commits batches of them."""
+
+    def __init__(self, *, clock: Clock | None = None, **options: Unpack[ClientKeywords]) -> None:
+        """Make a writer; `start` makes it ready.
+
+        Args:
+            clock: the time.
+            options: see `ClientOptions`.
+        """
+        super().__init__(AioStagedWriter(clock=clock, **options), what="staged writer")
+
+    def stage_async(
+        self,
+        queue: MessageQueue,
+        packed_rows: bytes,
+        *,
+        write_id: str,
+        first_sequence: int,
+        timeout_ms: float = STAGE_TIMEOUT_MS,
+    ) -> Future[StagedReply]:
+        """Begin to stage rows, packed like a batch, for a queue; tried at its broker only."""
+
+        def begin() -> asyncio.Future[StagedReply]:
+            return self._client.begin_stage(
+                queue,
+                packed_rows,
+                write_id=write_id,
+                first_sequence=first_sequence,
+                timeout_ms=timeout_ms,
+            )
+
+        return self._running().begin(begin)
+
+    def commit(self, decision: Decision, *, timeout_ms: float = COMMIT_TIMEOUT_MS) -> Standing:
+        """Have the rows of a batch moved to their queues; returns when all are there.
+
+        Of several commits of one batch the first counts: the others wait for it, and their rows
+        are dropped.
+
+        Raises:
+            CommitError: not in time; the same commit, or that of a repeated batch, completes it.
+        """
+        return self._call(self._client.commit(decision, timeout_ms=timeout_ms))
