@@ -22,6 +22,9 @@ from tests.interop.waiting import CLIENT_TIMEOUT_S
 CALL_TIMEOUT_S = 60
 CONSUME_TIMEOUT_MS = 1000 * CLIENT_TIMEOUT_S
 
+# What mqadmin says of a group that has committed nothing yet.
+NOTHING_CONSUMED = "offset table is empty"
+
 # Where a group without offsets starts.
 FIRST = "CONSUME_FROM_FIRST_OFFSET"
 LAST = "CONSUME_FROM_LAST_OFFSET"
