@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.errors import PySparkException
 
 from orbitmq.client import Message, Producer
 from orbitmq.client.aio.admin import Admin
@@ -119,3 +120,62 @@ def test_a_topic_of_an_official_broker_is_a_table(
     last_ms = max(int(row.storeTimestamp.timestamp() * 1000) for row in rows)
     assert read(spark, official, topic, endingTimestamp=last_ms + 1).count() == len(rows)
     assert read(spark, official, topic, startingTimestamp=0).count() == len(rows)
+
+
+# --- write ----------------------------------------------------------------------------------------
+
+
+def test_rows_are_written_to_an_official_broker(
+    spark: SparkSession, official: OfficialCluster
+) -> None:
+    topic = official.create_topic()
+    rows = spark.range(0, 5_000, 1, 2).selectExpr(
+        "CAST(id AS STRING) AS body",
+        "ARRAY(CONCAT('key-', id), 'all') AS keys",
+        "IF(id % 2 = 0, 'even', NULL) AS tags",
+        "CAST(id AS INT) AS flag",
+        "MAP('colour', CONCAT('röd-', id)) AS properties",
+        "IF(id < 1000, CONCAT('customer-', id % 5), NULL) AS shardingKey",
+        "IF(id = 4999, 18, 0) AS delayLevel",
+    )
+
+    (
+        rows.write.format("rocketmq")
+        .mode("append")
+        .options(namesrvAddr=official.namesrv, topic=topic)
+        .save()
+    )
+
+    written = sorted(
+        read(spark, official, topic, properties="map").collect(), key=lambda row: int(row.body)
+    )
+    # The last one is delayed for two hours.
+    assert [int(row.body) for row in written] == list(range(4_999))
+    for number, row in enumerate(written):
+        assert row.keys == f"key-{number} all"
+        assert row.tags == ("even" if number % 2 == 0 else None)
+        assert row.flag == number
+        assert row.properties["colour"] == f"röd-{number}"
+        assert row.properties["SPARK_ROW"].endswith(f"/0/{number // 2500}/0/{number % 2500}")
+    for customer in range(5):
+        of_key = [row for row in written[:1000] if int(row.body) % 5 == customer]
+        assert len({row.queueId for row in of_key}) == 1
+        in_queue = sorted(of_key, key=lambda row: row.queueOffset)
+        assert [int(row.body) for row in in_queue] == list(range(customer, 1000, 5))
+
+
+def test_an_official_broker_cannot_write_exactly_once_and_the_error_says_so(
+    spark: SparkSession, official: OfficialCluster
+) -> None:
+    topic = official.create_topic()
+    writer = (
+        spark.createDataFrame([("a",)], "body STRING")
+        .write.format("rocketmq")
+        .mode("append")
+        .options(namesrvAddr=official.namesrv, topic=topic)
+        .options(delivery="exactlyOnce", writeId="load-1")
+    )
+
+    with pytest.raises(PySparkException, match=r"(?i)could not write row 0 .*OrbitMQ"):
+        writer.save()
+    assert read(spark, official, topic).count() == 0

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final, Self
 from orbitmq.client.options import ProducerOptions
 from orbitmq.errors import SettingsError
 from orbitmq.model.names import check_group, check_topic
-from orbitmq.settings import describe
 from orbitmq.spark.options import ConnectionOptions, options_from, spark_option
 from orbitmq.spark.read_options import WHERE, ReadOptions
 
@@ -159,13 +158,7 @@ class WriteOptions(ConnectionOptions):
         A table of SQL is read and written with the same options, so that those of reading are
         let pass.
         """
-        own = {row.name.lower() for row in describe(cls)}
-        of_reading = {row.name.lower() for row in describe(ReadOptions)} - own
-        return options_from(
-            cls,
-            {name: text for name, text in given.items() if name.lower() not in of_reading},
-            where=WHERE,
-        )
+        return options_from(cls, given, where=WHERE, beside=[ReadOptions])
 
     @property
     def is_exactly_once(self) -> bool:
