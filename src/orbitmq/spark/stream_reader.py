@@ -31,6 +31,7 @@ from orbitmq.spark.offsets import Offsets, StreamOffset, read_stream_offset
 from orbitmq.spark.partitions import QueuePartition
 from orbitmq.spark.planning import TriggerGate, lags, pack, rows_within, share
 from orbitmq.spark.positions import report_loss, starting_offsets, without_lost
+from orbitmq.spark.progress_mirror import ProgressMirror
 from orbitmq.spark.queue_fetch import read_partition
 from orbitmq.spark.queue_texts import queue_text
 from orbitmq.spark.read_options import ReadOptions
@@ -58,8 +59,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._heads: Offsets | None = None
         # Where they ended when a run began that reads only what is there.
         self._target: Offsets | None = None
-        # What the group at the brokers was told last.
-        self._mirrored: Offsets = {}
+        self._mirror = ProgressMirror(options)
 
     def __reduce__(self) -> tuple[type[StreamReader], tuple[ReadOptions, Projection]]:
         """Travel to the tasks without what belongs to this process."""
@@ -96,7 +96,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where the next batch ends; `start` itself if there is none to make now."""
         position = read_stream_offset(start)
         # Spark asks for the next batch once the last one is done, so all before it is.
-        self._mirror(position.queues)
+        self._mirror.tell(position.queues)
         self._heads = self._target if self._target is not None else self._ends_of_queues()
         begin = self._begin(position.queues, self._heads)
         # A queue that is out of sight, as its broker is down, stays where it is.
@@ -177,18 +177,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: dict[str, Any]) -> None:
         """Tell the group at the brokers what is done; the checkpoint alone decides."""
-        self._mirror(read_stream_offset(end).queues)
-
-    def _mirror(self, done: Offsets) -> None:
-        moved = {q: offset for q, offset in done.items() if self._mirrored.get(q) != offset}
-        if not self._options.group or not moved:
-            return
-        try:
-            self._view.commit(self._options.group, moved)
-        except Exception as error:  # noqa: BLE001  # tools may miss it, the query must not fail
-            log.warning("progress not told group=%s: %s", self._options.group, error)
-        else:
-            self._mirrored |= moved
+        self._mirror.tell(read_stream_offset(end).queues)
 
     @property
     def _view(self) -> ClusterView:
