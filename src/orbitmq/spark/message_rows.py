@@ -21,7 +21,7 @@ from orbitmq.record.layout import PROPERTIES_BYTES_MAX
 from orbitmq.spark.delivery_marks import MARK, TaskMark
 from orbitmq.spark.property_texts import (
     check_separators,
-    entry,
+    entry_parts,
     filled,
     joined,
     left_out,
@@ -139,7 +139,7 @@ class RowEncoder:
         ]
         for column, name in _SAID_BY.items():
             if column in columns and rows[column].null_count < len(rows):
-                parts.append(entry(name, self._texts(rows, column)))
+                parts += entry_parts(name, self._texts(rows, column))
         delayed = None
         if "delayLevel" in columns and rows["delayLevel"].null_count < len(rows):
             levels = whole_numbers(rows, "delayLevel", low=0)
@@ -147,7 +147,7 @@ class RowEncoder:
                 delayed = levels > 0
                 shown = pa.array(levels).cast(pa.string()).cast(pa.binary())
                 shown = pc.if_else(pa.array(delayed), shown, pa.scalar(b"", pa.binary()))
-                parts.append(entry(property_names.DELAY_LEVEL, shown))
+                parts += entry_parts(property_names.DELAY_LEVEL, shown)
         if "properties" in columns and rows["properties"].null_count < len(rows):
             parts.append(texts_of(rows["properties"], self._left_out))
         return joined(*parts), delayed

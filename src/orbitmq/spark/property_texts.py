@@ -73,13 +73,13 @@ def filled(column: pa.Array) -> pa.Array:
     return column.fill_null(b"") if column.null_count else column
 
 
-def entry(name: str, values: pa.Array) -> pa.Array:
-    """Write one property of each row; none where the value is empty."""
-    texts = joined(pa.scalar(f"{name}\x01".encode(), pa.binary()), values, _VALUE_END_TEXT)
+def entry_parts(name: str, values: pa.Array) -> list[pa.Array | pa.Scalar]:
+    """Give the parts of one property of each row, for `joined`; none where the value is empty."""
+    parts = [pa.scalar(f"{name}\x01".encode(), pa.binary()), values, _VALUE_END_TEXT]
     lengths = lengths_of(values)
     if len(values) and lengths.min() > 0:
-        return texts
-    return pc.if_else(pa.array(lengths > 0), texts, _NOTHING)
+        return parts
+    return [pc.if_else(pa.array(lengths > 0), joined(*parts), _NOTHING)]
 
 
 def check_separators(column: pa.Array, what: str) -> None:
@@ -112,7 +112,8 @@ def _bytes_of(column: pa.Array) -> npt.NDArray[np.uint8]:
 
 
 def _is_separator(content: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
-    found: npt.NDArray[np.bool_] = (content == _NAME_END) | (content == _VALUE_END)
+    # One comparison: 1 and 2 become 0 and 1, and 0 the largest number.
+    found: npt.NDArray[np.bool_] = (content - np.uint8(_NAME_END)) < _VALUE_END
     return found
 
 
@@ -120,11 +121,14 @@ def _texts_of_texts(column: pa.Array, names_left_out: pa.Array) -> pa.Array:
     # Each row ends with a separator now, so that entries never reach over two rows.
     texts = joined(filled(column), _VALUE_END_TEXT)
     content = _bytes_of(texts)
-    ends = np.flatnonzero(content == _VALUE_END) + 1
+    separators = np.flatnonzero(_is_separator(content))
+    ends_name = content[separators] == _NAME_END
+    last = np.flatnonzero(~ends_name)
+    ends = separators[last] + 1
     edges = np.concatenate([[0], ends])
     starts = edges[:-1]
-    name_ends = np.append(np.flatnonzero(content == _NAME_END), len(content))
-    name_ends = np.minimum(name_ends[np.searchsorted(name_ends, starts)], ends - 1)
+    # The first separator of an entry ends its name, or the entry, which has no value then.
+    name_ends = separators[np.concatenate([[0], last[:-1] + 1])] if len(last) else last
     entries = _slices(texts.buffers()[2], edges)
     bounds = np.empty(2 * len(starts) + 1, np.int64)
     bounds[:-1:2] = starts

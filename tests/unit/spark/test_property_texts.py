@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 from orbitmq.model import property_names
 from orbitmq.record.properties import decode_properties
 from orbitmq.spark.delivery_marks import MARK
-from orbitmq.spark.property_texts import check_separators, entry, filled, left_out, texts_of
+from orbitmq.spark.property_texts import (
+    check_separators,
+    entry_parts,
+    filled,
+    joined,
+    left_out,
+    texts_of,
+)
 from orbitmq.spark.row_errors import RowRefused
 
 MAP = pa.map_(pa.string(), pa.string())
@@ -99,9 +106,18 @@ def test_a_map_with_separators_is_refused_by_its_row(bad: tuple[str, str]) -> No
 
 
 def test_an_entry_is_left_out_where_there_is_no_value() -> None:
-    values = filled(pa.array(["a", None, "", "b"]))
+    some, all_of_them = filled(pa.array(["a", None, "", "b"])), filled(pa.array(["a", "b"]))
 
-    assert entry("TAGS", values).to_pylist() == [b"TAGS\x01a\x02", b"", b"", b"TAGS\x01b\x02"]
+    assert joined(*entry_parts("TAGS", some)).to_pylist() == [
+        b"TAGS\x01a\x02",
+        b"",
+        b"",
+        b"TAGS\x01b\x02",
+    ]
+    assert joined(*entry_parts("TAGS", all_of_them)).to_pylist() == [
+        b"TAGS\x01a\x02",
+        b"TAGS\x01b\x02",
+    ]
 
 
 @pytest.mark.parametrize(("start", "row"), [(0, 2), (1, 1), (2, 0)])
