@@ -37,7 +37,6 @@ TESTED_ELSEWHERE = {
             "message_trials",
             "name_servers",
             "offset",
-            "output",
             "topic",
             "topic_details",
         )
@@ -184,3 +183,14 @@ def test_links_in_the_docs_lead_somewhere() -> None:
     ]
 
     assert broken == []
+
+
+@pytest.mark.parametrize(
+    ("index", "pages_of_it"),
+    [("docs/README.md", "docs/*.md"), ("docs/clients.md", "docs/clients/*.md")],
+)
+def test_an_index_lists_every_page(index: str, pages_of_it: str) -> None:
+    listed = re.findall(r"\]\(([^)#]+\.md)", (ROOT / index).read_text())
+    there = {ROOT / index, *((ROOT / index).parent / target for target in listed)}
+
+    assert [page.name for page in ROOT.glob(pages_of_it) if page not in there] == []

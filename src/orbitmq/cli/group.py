@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+from contextlib import ExitStack
+from typing import Annotated, Final
 
 import typer
 from rich.live import Live
 
 from orbitmq.cli import group_members
 from orbitmq.cli.administering import NameServers, Yes, administer, confirm, group_config
-from orbitmq.cli.output import AsJson, as_table, show_json, show_one, show_rows, time_text
+from orbitmq.cli.completion import Group
+from orbitmq.cli.output import AsJson, layout_for, show_json, show_one, show_rows, time_text
 from orbitmq.client.aio.admin import Admin
 from orbitmq.client.aio.admin.groups import behind
 from orbitmq.clock import SystemClock
 from orbitmq.model.groups import GroupConfig
 from orbitmq.model.names import is_system_group
 
-Group = Annotated[str, typer.Argument(metavar="GROUP")]
 Cluster = Annotated[str | None, typer.Option("-c", "--cluster", help="Only this cluster.")]
+_NOTHING_YET: Final = "it has consumed nothing yet"
 Broker = Annotated[
     str | None, typer.Option("-b", "--broker", help="Only on this broker, by name or address.")
 ]
@@ -99,20 +101,34 @@ def lag(
 
     async def ask(admin: Admin) -> None:
         await group_config(admin, group)
-        if not watch:
-            _print_lag(await _lag_rows(admin, group, topic), as_json=as_json)
-            return
         clock = SystemClock()
-        with Live(auto_refresh=False) as live:
+        with ExitStack() as opened:
+            live = opened.enter_context(_live()) if watch and not as_json else None
             while True:
                 rows = await _lag_rows(admin, group, topic)
-                live.update(as_table(rows) if rows else "nothing consumed yet", refresh=True)
+                if live is not None and live.console.is_terminal:
+                    shown = layout_for(rows, live.console.width) if rows else _NOTHING_YET
+                    live.update(shown, refresh=True)
+                else:
+                    _print_lag(rows, as_json=as_json)
+                if not watch:
+                    return
                 await clock.sleep_ms(interval_seconds * 1000)
 
     try:
         administer(namesrv, ask, topic=topic)
     except (KeyboardInterrupt, asyncio.CancelledError):
         return
+
+
+def _live() -> Live:
+    # Of what is higher than the terminal, the end with the total is seen.
+    return Live(
+        auto_refresh=False,
+        vertical_overflow="visible",
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
 
 
 async def _lag_rows(admin: Admin, group: str, topic: str | None) -> list[dict[str, object]]:
@@ -140,7 +156,7 @@ def _print_lag(rows: list[dict[str, object]], *, as_json: bool) -> None:
         total = rows.pop()["lag"] if rows else 0
         show_json({"lag": total, "queues": rows})
     else:
-        show_rows(rows, as_json=False, empty="it has consumed nothing yet")
+        show_rows(rows, as_json=False, empty=_NOTHING_YET)
 
 
 def create(  # noqa: PLR0913  # a parameter a flag

@@ -7,13 +7,11 @@ from typing import Annotated
 import typer
 
 from orbitmq.cli.administering import NameServers, Yes, administer, confirm, group_config
+from orbitmq.cli.completion import Group, Topic
 from orbitmq.cli.output import AsJson, Row, show_json, show_one, show_rows, time_text
 from orbitmq.client.aio.admin import Admin
 from orbitmq.model.versions import version_name
 from orbitmq.protocol.requests.relays import RunningConsumer
-
-Group = Annotated[str, typer.Argument(metavar="GROUP")]
-Topic = Annotated[str, typer.Argument(metavar="TOPIC")]
 
 
 def add_to(group: typer.Typer) -> None:

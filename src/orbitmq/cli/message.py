@@ -10,6 +10,7 @@ import typer
 
 from orbitmq.cli import message_trials
 from orbitmq.cli.administering import NameServers, administer, client_keywords
+from orbitmq.cli.completion import Topic
 from orbitmq.cli.moments import parse_moment
 from orbitmq.cli.output import AsJson, show_json, show_one, time_text
 from orbitmq.client.aio import LitePullConsumer, Producer
@@ -21,7 +22,6 @@ from orbitmq.errors import SettingsError
 from orbitmq.model.messages import Message
 from orbitmq.model.queues import MessageQueue
 
-Topic = Annotated[str, typer.Argument(metavar="TOPIC")]
 _SHOWN_BYTES_MAX = 4096
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from orbitmq.cli.administering import NameServers, administer, client_keywords, group_config
+from orbitmq.cli.completion import Group, Topic
 from orbitmq.cli.output import AsJson, show_json, show_one, show_rows
 from orbitmq.client.aio import Producer
 from orbitmq.client.aio.admin import Admin
@@ -15,8 +16,6 @@ from orbitmq.clock import SystemClock
 from orbitmq.errors import GroupMissingError, OrbitError
 from orbitmq.model.messages import Message
 from orbitmq.protocol.requests.relays import DirectResult
-
-Topic = Annotated[str, typer.Argument(metavar="TOPIC")]
 
 
 def add_to(group: typer.Typer) -> None:
@@ -27,7 +26,7 @@ def add_to(group: typer.Typer) -> None:
 
 def consume(
     message_id: Annotated[str, typer.Argument(metavar="ID")],
-    group: Annotated[str, typer.Argument(metavar="GROUP")],
+    group: Group,
     client_id: Annotated[str | None, typer.Argument(metavar="[CLIENT-ID]")] = None,
     *,
     topic: Annotated[str, typer.Option("-t", "--topic", help="Needed for a producer's id.")] = "",

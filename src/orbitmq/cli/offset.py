@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from orbitmq.cli.administering import NameServers, Yes, administer, confirm, group_config
+from orbitmq.cli.completion import Group, Topic
 from orbitmq.cli.moments import parse_moment
 from orbitmq.cli.output import AsJson, Row, show_rows
 from orbitmq.client.aio.admin import Admin
@@ -14,9 +15,6 @@ from orbitmq.client.aio.admin.offsets import END_OF_QUEUE, OffsetMove
 from orbitmq.clock import SystemClock
 from orbitmq.errors import GroupRefusedError
 from orbitmq.model.queues import MessageQueue
-
-Group = Annotated[str, typer.Argument(metavar="GROUP")]
-Topic = Annotated[str, typer.Argument(metavar="TOPIC")]
 
 
 def add_to(app: typer.Typer) -> None:

@@ -8,13 +8,16 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Final
 
 import typer
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Row = Mapping[str, object]
 
 PIPE_COLUMNS: Final = 10_000
+_COLUMN_GAP: Final = 2
 
 
 def show_rows(rows: Sequence[Row], *, as_json: bool, empty: str = "nothing found") -> None:
@@ -28,7 +31,7 @@ def show_rows(rows: Sequence[Row], *, as_json: bool, empty: str = "nothing found
         if not console.is_terminal:
             # A pipe or a file has no width: a row stays on one line, for grep and awk.
             console.width = PIPE_COLUMNS
-        console.print(as_table(rows))
+        console.print(layout_for(rows, console.width))
 
 
 def show_one(row: Row, *, as_json: bool) -> None:
@@ -36,9 +39,7 @@ def show_one(row: Row, *, as_json: bool) -> None:
     if as_json:
         show_json(dict(row))
         return
-    width = max(map(len, row), default=0)
-    for name, value in row.items():
-        typer.echo(f"{name.ljust(width)}  {_text(value)}")
+    typer.echo(_as_lines(row))
 
 
 def show_json(content: object) -> None:
@@ -46,14 +47,33 @@ def show_json(content: object) -> None:
     typer.echo(json.dumps(content, ensure_ascii=False, indent=2, default=str))
 
 
+def layout_for(rows: Sequence[Row], width: int) -> Table | Text:
+    """Lay rows out for a terminal: as a table where it fits, else a line per value.
+
+    Names and ids are copied from it, so that they are never cut or broken over lines.
+    """
+    columns = [[_title(name), *(_text(row[name]) for row in rows)] for name in rows[0]]
+    needed = sum(max(map(cell_len, cells)) + _COLUMN_GAP for cells in columns) - _COLUMN_GAP
+    if needed <= width:
+        return as_table(rows)
+    return Text("\n\n".join(map(_as_lines, rows)), no_wrap=True, overflow="ignore")
+
+
+def _as_lines(row: Row) -> str:
+    width = max(map(len, row), default=0)
+    return "\n".join(f"{name.ljust(width)}  {_text(value)}" for name, value in row.items())
+
+
+def _title(name: str) -> str:
+    return name.replace("_", " ")
+
+
 def as_table(rows: Sequence[Row]) -> Table:
     """Make a table of rows; numbers stand to the right."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name, value in rows[0].items():
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        table.add_column(
-            name.replace("_", " "), justify="right" if is_number else "left", overflow="fold"
-        )
+        table.add_column(_title(name), justify="right" if is_number else "left", overflow="fold")
     for row in rows:
         table.add_row(*(_text(value) for value in row.values()))
     return table

@@ -8,12 +8,12 @@ import typer
 
 from orbitmq.cli import topic_details
 from orbitmq.cli.administering import NameServers, Yes, administer, confirm
+from orbitmq.cli.completion import Topic
 from orbitmq.cli.output import AsJson, show_rows, time_text
 from orbitmq.client.aio.admin import Admin
 from orbitmq.model.names import REPLY_TOPIC_SUFFIX, is_group_topic, is_system_topic
 from orbitmq.model.topics import Permission
 
-Topic = Annotated[str, typer.Argument(metavar="TOPIC")]
 Cluster = Annotated[str | None, typer.Option("-c", "--cluster", help="Only this cluster.")]
 
 _PERMISSIONS = {

@@ -8,13 +8,12 @@ from typing import Annotated
 import typer
 
 from orbitmq.cli.administering import NameServers, administer
+from orbitmq.cli.completion import Topic
 from orbitmq.cli.output import AsJson, show_rows
 from orbitmq.client.aio.admin import Admin
 from orbitmq.client.core.allocation import averagely, sorted_client_ids, sorted_queues
 from orbitmq.model.names import is_group_topic
 from orbitmq.model.queues import MessageQueue
-
-Topic = Annotated[str, typer.Argument(metavar="TOPIC")]
 
 
 def add_to(group: typer.Typer) -> None:
