@@ -133,7 +133,7 @@ class Connection(asyncio.Protocol):
         self._last_active_ms = self._last_received_ms = self._clock.monotonic_ms()
         if self._incomplete.skip_bytes:
             data = self._incomplete.skip(data)
-        if self._incomplete.kept:
+        if self._incomplete.kept_bytes:
             self._incomplete.add(data)
             if self._turn_is_due:
                 return
@@ -426,7 +426,7 @@ class Connection(asyncio.Protocol):
 
     def _go_on(self) -> None:
         """Process what is kept, and read again once nothing stands in the way."""
-        if self._incomplete.kept and not self._writing_paused and not self.closed:
+        if self._incomplete.kept_bytes and not self._writing_paused and not self.closed:
             self._process(self._incomplete.take())
         if not (self._writing_paused or self._turn_is_due or self.closed):
             self._transport.resume_reading()

@@ -286,7 +286,7 @@ async def test_small_requests_in_pieces_are_served_while_the_bound_is_reached() 
 
         head, tail = _parts(Command(code=ECHO, body=bytes(3000)), 2500)
         await other.send(head)
-        await until(lambda: any(c._incomplete.kept for c in server.connections))
+        await until(lambda: any(c._incomplete.kept_bytes for c in server.connections))
         await other.send(tail)
 
         assert (await other.read()).code == 0

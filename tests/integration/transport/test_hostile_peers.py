@@ -170,7 +170,7 @@ async def test_a_frame_cut_off_by_the_end_of_its_connection_leaves_nothing(
                 await peer.send(frame[:cut])
                 await until(lambda: len(server.connections) == 1)
                 (connection,) = server.connections
-                await until(lambda: len(connection._incomplete.kept) == cut)  # noqa: B023
+                await until(lambda: connection._incomplete.kept_bytes == cut)  # noqa: B023
                 end(peer)
                 await until(lambda: not server.connections)
                 assert_free(server)
@@ -223,7 +223,7 @@ async def test_peers_that_announce_much_and_send_little_cost_little() -> None:
         peers = [await RawPeer.connect(server.port) for _ in range(300)]
         for peer in peers:
             await peer.send(head)
-        await until(lambda: len([c for c in server.connections if c._incomplete.kept]) == 300)
+        await until(lambda: len([c for c in server.connections if c._incomplete.kept_bytes]) == 300)
 
         assert psutil.Process().memory_info().rss - before < 30 * MIB
         for peer in peers:

@@ -59,7 +59,7 @@ async def test_a_frame_in_pieces_is_kept_and_answered_when_it_is_whole() -> None
             await peer.send(frame[start : start + 9_000])
             await until(
                 lambda: (
-                    len(connection._incomplete.kept) in {0, *range(9_000, len(frame) + 1, 9_000)}
+                    connection._incomplete.kept_bytes in {0, *range(9_000, len(frame) + 1, 9_000)}
                 )
             )
 

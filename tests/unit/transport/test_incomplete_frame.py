@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from orbitmq.errors import FrameTooLargeError, ProtocolError
 from orbitmq.protocol.command import Command
-from orbitmq.transport.incomplete_frame import KEPT_BYTES_FREE, IncompleteFrame
+from orbitmq.transport.incomplete_frame import (
+    KEPT_BYTES_FREE,
+    PIECE_BYTES_MIN,
+    IncompleteFrame,
+)
 from orbitmq.transport.limits import ByteBudget
 
 LIMIT = 1_000_000
@@ -41,7 +47,7 @@ def test_a_frame_is_complete_with_its_last_byte(incomplete: IncompleteFrame) -> 
     assert incomplete.is_complete
 
     assert incomplete.take() == frame + b"next"
-    assert not incomplete.kept
+    assert not incomplete.kept_bytes
 
 
 def test_what_can_never_be_a_frame_is_refused_at_its_fourth_byte(
@@ -52,7 +58,7 @@ def test_what_can_never_be_a_frame_is_refused_at_its_fourth_byte(
     with pytest.raises(ProtocolError):
         incomplete.begin(bytes(4))
 
-    assert not incomplete.kept
+    assert not incomplete.kept_bytes
 
 
 def test_little_costs_the_budget_nothing_and_much_is_counted_once(
@@ -85,7 +91,7 @@ def test_a_frame_over_the_budget_is_refused_and_its_rest_skipped(
     assert refused is not None
     assert (refused.code, refused.opaque, refused.body) == (10, 3, b"")
     assert budget.taken == 0
-    assert not incomplete.kept
+    assert not incomplete.kept_bytes
     assert incomplete.skip(frame[60_000:90_000]) == b""
     assert incomplete.skip_bytes == len(frame) - 90_000
     assert incomplete.skip(frame[90_000:] + b"next") == b"next"
@@ -130,3 +136,31 @@ def test_a_refused_frame_with_a_broken_header_is_bad_input(
         incomplete.count()
     incomplete.drop()
     assert budget.taken == 50_000
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_pieces_of_any_size_become_the_frame_they_were(
+    incomplete: IncompleteFrame, seed: int
+) -> None:
+    rng = random.Random(seed)
+    frame = Command(code=10, body=rng.randbytes(300_000)).encode()
+    at = rng.randrange(8, 50_000)
+    incomplete.begin(frame[:at])
+    while at < len(frame):
+        size = rng.choice([0, 1, 100, PIECE_BYTES_MIN - 1, PIECE_BYTES_MIN, 50_000])
+        incomplete.add(frame[at : at + size])
+        at += size
+        assert incomplete.is_complete == (at >= len(frame))
+
+    assert incomplete.take() == frame
+    assert not incomplete.kept_bytes
+
+
+def test_a_frame_that_comes_byte_by_byte_is_kept_in_few_pieces(incomplete: IncompleteFrame) -> None:
+    frame = _frame(10 * PIECE_BYTES_MIN)
+    incomplete.begin(frame[:8])
+    for at in range(8, len(frame)):
+        incomplete.add(frame[at : at + 1])
+
+    assert len(incomplete._pieces) <= 11
+    assert incomplete.take() == frame
