@@ -18,6 +18,7 @@ from orbitmq.spark.offsets import nested
 from tests.interop.conftest import new_folder
 from tests.interop.official import CLUSTER, OfficialBroker, OfficialNameServer
 from tests.interop.peers import REFERENCE_LINE
+from tests.spark.streams import Stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -179,3 +180,38 @@ def test_an_official_broker_cannot_write_exactly_once_and_the_error_says_so(
     with pytest.raises(PySparkException, match=r"(?i)could not write row 0 .*OrbitMQ"):
         writer.save()
     assert read(spark, official, topic).count() == 0
+
+
+# --- streams --------------------------------------------------------------------------------------
+
+
+def test_a_topic_of_an_official_broker_is_a_stream(
+    spark: SparkSession, official: OfficialCluster, tmp_path: Path
+) -> None:
+    topic, group = official.create_topic(), f"stream-{tmp_path.name}"
+    first, second = sorted(official.producer.queues(topic))
+    official.producer.send([Message(topic, f"{number}") for number in range(18)], queue=first)
+    official.producer.send([Message(topic, f"{number}") for number in range(18, 20)], queue=second)
+    stream = Stream(
+        spark,
+        official.namesrv,
+        tmp_path,
+        subscribe=topic,
+        startingOffsets="earliest",
+        maxOffsetsPerTrigger=8,
+        maxBytesPerTrigger=1_000_000,
+        group=group,
+    )
+
+    async def lag() -> int:
+        async with Admin(namesrv=official.namesrv) as admin:
+            return (await admin.groups.progress(group, topic=topic)).lag
+
+    stream.run()
+    official.producer.send([Message(topic, "later")] * 3, queue=second)
+    left = asyncio.run(lag())
+    stream.run()
+
+    assert stream.sizes == [8, 8, 4, 3]
+    assert sorted(stream.bodies) == sorted([*map(str, range(20)), *["later"] * 3])
+    assert left == 3
