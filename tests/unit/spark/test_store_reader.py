@@ -11,12 +11,14 @@ from pyspark import cloudpickle
 from pyspark.sql.datasource import EqualTo, Filter, In, InputPartition, LessThan
 
 from orbitmq.errors import ProtocolError, SettingsError, TopicMissingError
+from orbitmq.record.layout import SystemFlag
 from orbitmq.spark.schema import default_projection, projection_of
 from orbitmq.spark.store_options import StoreOptions
 from orbitmq.spark.store_reader import PushingStoreReader, StoreReader, reader_for
+from orbitmq.store.draft import Draft
 from orbitmq.store.file_names import file_name
 from orbitmq.store.readonly import ReadOnlyStore
-from tests.unit.store.written_stores import T0, change, fill
+from tests.unit.store.written_stores import T0, change, fill, open_store
 
 
 def moment(since_start_ms: int) -> datetime.datetime:
@@ -208,3 +210,25 @@ def test_a_task_that_spark_adds_by_itself_reads_nothing(tmp_path: Path) -> None:
     fill(tmp_path, 10)
 
     assert list(reader(tmp_path).read(InputPartition(None))) == []
+
+
+def test_only_messages_that_consumers_could_get_are_rows(tmp_path: Path) -> None:
+    kinds = {
+        b"plain": ("orders", SystemFlag(0)),
+        b"half": ("orders", SystemFlag.PREPARED),
+        b"committed": ("orders", SystemFlag.COMMITTED),
+        b"rolled back": ("orders", SystemFlag.ROLLED_BACK),
+        b"delayed": ("SCHEDULE_TOPIC_XXXX", SystemFlag(0)),
+        b"retried": ("%RETRY%group", SystemFlag(0)),
+    }
+    with open_store(tmp_path) as store:
+        for body, (topic, flag) in kinds.items():
+            store.put(Draft(topic=topic, body=body, system_flag=int(flag), properties=b""))
+
+    def bodies(**options: str) -> list[bytes]:
+        return [row["body"] for row in rows(tmp_path, "body", **options)]
+
+    assert bodies() == [b"plain", b"committed"]
+    assert bodies(includeSystemTopics="true") == [b"plain", b"committed", b"delayed", b"retried"]
+    assert bodies(subscribe="SCHEDULE_TOPIC_XXXX") == [b"delayed"]
+    assert bodies(subscribe="%RETRY%group,orders") == [b"plain", b"committed", b"retried"]
