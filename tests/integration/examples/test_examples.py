@@ -35,8 +35,8 @@ SHOWN = {
     "send_oneway": ["on their way"],
     "send_ordered": ["7 shipped queue 3 offset 2", "8 shipped queue 0 offset 2", "first queue:"],
 }
-# Run by tests/integration/cli, and no example but what they share.
-OTHERS = {"demo", "local_cluster"}
+# Run by tests/integration/cli, by tests/spark, and no example but what they share.
+OTHERS = {"demo", "spark_batch", "spark_stream", "local_cluster"}
 
 
 def run(name: str, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:

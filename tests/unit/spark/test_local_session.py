@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -38,6 +39,28 @@ def test_what_the_user_set_in_the_environment_stays() -> None:
     own = {"PYSPARK_PYTHON": "python3.12", "SPARK_LOCAL_IP": "10.0.0.1", "OTHER": "x"}
 
     assert environment_for(own).items() >= own.items()
+
+
+def test_workers_import_what_is_installed_and_compiled(tmp_path: Path) -> None:
+    home = Path(environment_for({"XDG_CACHE_HOME": str(tmp_path)})["SPARK_HOME"])
+
+    assert home.parent == tmp_path / "orbitmq"
+    assert not (home / "python").exists()
+
+
+@pytest.mark.parametrize("name", ["SPARK_HOME", "PYSPARK_PYTHON"])
+def test_a_spark_or_a_python_of_the_user_is_taken_as_it_is(name: str, tmp_path: Path) -> None:
+    own = {name: "/opt/own", "XDG_CACHE_HOME": str(tmp_path)}
+
+    assert environment_for(own).get("SPARK_HOME") == own.get("SPARK_HOME")
+
+
+def test_a_cache_that_cannot_be_written_costs_only_time(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    present = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "file")}
+    present = {name: text for name, text in present.items() if "SPARK" not in name}
+
+    assert "SPARK_HOME" not in environment_for(present)
 
 
 def test_a_folder_of_settings_says_what_is_logged() -> None:

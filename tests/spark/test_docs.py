@@ -1,0 +1,52 @@
+"""Every page that shows Spark runs from its first block to its last, against a real cluster."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.integration.docs.pages import ROOT, SHOWN_ADDRESS, Block, blocks
+from tests.spark.conftest import StartCluster
+
+# What pages call the folders that they use, and where these are; the last is a broker's store.
+PLACES = {
+    "tables/": "tables/",
+    "checkpoints/": "checkpoints/",
+    "/cp": "cp",
+    "/data/broker-a/store": "data/broker-a",
+}
+PAGES: dict[str, list[Block]] = defaultdict(list)
+for _block in blocks(ROOT.glob("docs/spark*.md")):
+    if _block.language == "python":
+        PAGES[_block.page.name].append(_block)
+
+
+@pytest.mark.parametrize("page", sorted(PAGES))
+def test_a_page_runs(
+    page: str, spark: SparkSession, start_cluster: StartCluster, tmp_path: Path
+) -> None:
+    topics = start_cluster(directory=tmp_path / "data")
+    topics.send("orders", ["what some pages read"])
+    # Blocks follow one another, as a reader runs them; some write what the reader has.
+    names = {
+        "__name__": "example",
+        "rows": spark.range(3).selectExpr("CAST(id AS STRING) AS body"),
+        "stream": spark.readStream.format("rate").load().selectExpr("CAST(value AS STRING) body"),
+    }
+
+    for block in PAGES[page]:
+        # Errors shall point at the line of the page.
+        source = "\n" * (block.line - 1) + block.code
+        source = source.replace(SHOWN_ADDRESS, topics.cluster.namesrv)
+        for shown, real in PLACES.items():
+            source = source.replace(f'"{shown}', f'"{tmp_path}/{real}')
+        exec(compile(source, str(block.page), "exec"), names)
+    for query in spark.streams.active:
+        query.stop()
+
+
+def test_the_page_on_spark_is_among_them() -> None:
+    assert "spark.md" in PAGES
