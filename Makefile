@@ -86,6 +86,7 @@ soak: setup  ## Run the long campaigns and write docs/soak/
 	$(BIN)/python -m tests.crash.soak "$$(mktemp -d -p $(SHARED_MEMORY))" 1200 --page docs/soak/store-crashes.md
 	$(BIN)/python -m tests.integration.client.reconnects 10000 --page docs/soak/client-reconnects.md
 	$(BIN)/python -m tests.integration.client.soak --seconds 3600 --page docs/soak/clients.md
+	$(BIN)/python -m tests.spark.soak --kills 20 --page docs/soak/spark-kills.md
 	INTEROP=1 ORBITMQ_LOAD_KILLS=50 ORBITMQ_LOAD_PAGE=docs/soak/broker-kills.md $(BIN)/pytest tests/interop/test_broker_load.py
 
 clean:  ## Remove what was built

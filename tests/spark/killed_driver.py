@@ -1,0 +1,87 @@
+"""A Spark driver that is made to be killed: `python -m tests.spark.killed_driver QUERIES`.
+
+QUERIES is a list in JSON, a `Query` each. It runs until it is killed.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from orbitmq.spark import session
+from tests.interop.waiting import wait_until
+from tests.spark.conftest import SMALL_JVM
+
+# Should the one who kills it be gone, it ends by itself.
+LIFE_S = 300
+
+
+class Query(msgspec.Struct, frozen=True, kw_only=True):
+    """A query from topics to somewhere."""
+
+    source: dict[str, str]
+    checkpoint: str
+    # Spark's name of the sink; without one, batches are begun and never done.
+    sink: str = ""
+    sink_options: dict[str, str] = {}
+    columns: list[str] = []
+    # Rows change tasks, and with them their order, if it is more than 0.
+    shuffle: int = 0
+
+    def rows(self, spark: SparkSession) -> DataFrame:
+        """The rows that go into the sink."""
+        rows = spark.readStream.format("rocketmq").options(**self.source).load()
+        rows = rows.select(*self.columns) if self.columns else rows
+        return rows.repartition(self.shuffle) if self.shuffle else rows
+
+
+def start(spark: SparkSession, query: Query, **trigger: Any) -> StreamingQuery:
+    """Start one of the queries; without a trigger it makes batches as fast as it can."""
+    writer = query.rows(spark).writeStream.option("checkpointLocation", query.checkpoint)
+    if query.sink:
+        writer = writer.format(query.sink).options(**query.sink_options)
+    else:
+        writer = writer.foreachBatch(_never_done)
+    return (writer.trigger(**trigger) if trigger else writer).start()
+
+
+def _never_done(rows: DataFrame, batch: int) -> None:
+    del rows, batch
+    threading.Event().wait(LIFE_S)
+
+
+def _await_first_batch(started: StreamingQuery) -> None:
+    """Return when a query has come up: Spark gives it ten seconds, too few for two at a time."""
+    wait_until(
+        lambda: started.lastProgress is not None or not started.isActive,
+        timeout_s=LIFE_S,
+        what="a first batch",
+    )
+
+
+def main(queries: list[Query]) -> None:
+    """Run queries until something ends this process."""
+    warehouse = Path(queries[0].checkpoint) / "warehouse"
+    spark = session(
+        "killed driver",
+        cores=2,
+        settings={
+            "spark.sql.warehouse.dir": str(warehouse),
+            "spark.driver.extraJavaOptions": SMALL_JVM,
+        },
+    )
+    for query in queries:
+        started = start(spark, query)
+        if query is not queries[-1]:
+            _await_first_batch(started)
+    spark.streams.awaitAnyTermination(LIFE_S)
+
+
+if __name__ == "__main__":
+    main(msgspec.json.decode(sys.argv[1], type=list[Query]))
