@@ -36,7 +36,7 @@ SHOWN = {
     "send_ordered": ["7 shipped queue 3 offset 2", "8 shipped queue 0 offset 2", "first queue:"],
 }
 # Run by tests/integration/cli, by tests/spark, and no example but what they share.
-OTHERS = {"demo", "spark_batch", "spark_stream", "local_cluster"}
+OTHERS = {"demo", "spark_batch", "spark_stream", "tour", "local_cluster"}
 
 
 def run(name: str, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,4 @@
-"""`make demo` shows on one screen what the README promises."""
+"""`examples/tour.py` shows on one screen what a broker does."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-DEMO = Path(__file__).parents[3] / "examples" / "demo.py"
+TOUR = Path(__file__).parents[3] / "examples" / "tour.py"
 SCREEN_LINES = 24
 TIMEOUT_S = 30
 
 
-def test_the_demo_sends_delays_filters_finds_and_consumes_messages(tmp_path: Path) -> None:
+def test_the_tour_sends_delays_filters_finds_and_consumes_messages(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, str(DEMO)],
+        [sys.executable, str(TOUR)],
         env={"HOME": str(tmp_path), "TMPDIR": str(tmp_path), "COLUMNS": "80"},
         capture_output=True,
         text=True,
