@@ -340,3 +340,80 @@ async def test_a_state_moves_on_with_the_log(site: Site, peer: Peer) -> None:
     assert carried.state == first.state
     assert carried.physical_offset >= store.newest_file_start
     assert states.needed_from() >= store.newest_file_start
+
+
+@pytest.mark.usefixtures("topic")
+async def test_a_state_stays_where_it_is_while_its_rows_are_moved(
+    site: Site, peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, states = site.broker.store, site.broker._query_states
+    await appoint(peer)
+    staged = await stage(peer, [b"0", b"1"])
+    await states.change(
+        QUERY,
+        lambda state: msgspec.structs.replace(
+            state,  # type: ignore[type-var]
+            batch=0,
+            part=Part(writes={WINNER: 2}, start=0, end=staged.end),
+            moved=0,
+        ),
+    )
+    before = states.find(QUERY)
+    monkeypatch.setattr(type(store), "newest_file_start", store.log_end)
+
+    await states.carry_forward()
+
+    assert states.find(QUERY) == before
+
+
+@pytest.mark.usefixtures("topic")
+async def test_a_part_that_leads_nowhere_is_refused_before_it_is_stored(
+    site: Site, peer: Peer
+) -> None:
+    await appoint(peer)
+    for part in (
+        Part(writes={WINNER: 1}, start=-5, end=1),
+        Part(writes={WINNER: 1}, start=2, end=1),
+        Part(writes={WINNER: 0}, start=0, end=1),
+    ):
+        decision = Decision(query=QUERY, batch=0, parts={"broker-a": part})
+        reply = await peer.ask(DecideWrites(wait_ms=0), msgspec.json.encode(decision))
+        assert reply.code == ResponseCode.INVALID_PARAMETER
+    for batch in (-1, 2**70):
+        decision = Decision(query=QUERY, batch=batch, parts={})
+        reply = await peer.ask(DecideWrites(wait_ms=0), msgspec.json.encode(decision))
+        assert reply.code == ResponseCode.INVALID_PARAMETER
+    missing = Part(writes={WINNER: 1}, start=0, end=1)
+
+    await peer.ask(
+        MoveRows(query=QUERY, batch=Long(0), coordinator="broker-a"), msgspec.json.encode(missing)
+    )
+
+    kept = site.broker._query_states.find(QUERY)
+    assert kept is not None
+    assert not kept.state.is_moving
+
+
+async def test_a_decision_that_no_record_can_hold_is_refused(peer: Peer) -> None:
+    await appoint(peer)
+    writes = {f"{number:032x}": 1 for number in range(20_000)}
+    parts = {
+        name: Part(writes=writes, start=0, end=20_000)
+        for name in ("broker-a", "broker-b", "broker-c", "broker-d", "broker-e", "broker-f")
+    }
+    decision = Decision(query=QUERY, batch=0, parts=parts)
+
+    reply = await peer.ask(DecideWrites(wait_ms=0), msgspec.json.encode(decision))
+
+    assert reply.code == ResponseCode.INVALID_PARAMETER
+    assert "fit" in (reply.remark or "")
+
+
+async def test_asking_leaves_nothing_behind(site: Site, peer: Peer) -> None:
+    for number in range(50):
+        assert await appoint(peer, None, query=f"q{number}") is None
+    with pytest.raises(AssertionError, match="cannot be the id of a coordinator"):
+        await appoint(peer, "x" * 300)
+
+    assert len(site.broker._query_states._locks._locks) == 0
+    assert site.broker._query_states.states == {}

@@ -107,3 +107,28 @@ async def test_a_batch_whose_broker_dies_is_completed_when_it_is_back(
 
     assert standing.complete
     assert await bodies(cluster) == once(2, 10)
+
+
+async def test_a_replay_while_other_brokers_are_up_waits_for_the_coordinator(
+    cluster: Cluster, writer: StagedWriter
+) -> None:
+    await asyncio.to_thread(cluster.faults.kill_broker, "broker-b")
+    write_id = new_write_id()
+    reply = await writer.stage(
+        MessageQueue(topic="orders", broker_name="broker-a", queue_id=1),
+        packed([b"0/0"]),
+        write_id=write_id,
+        first_sequence=0,
+    )
+    part = Part(writes={write_id: 1}, start=reply.start, end=reply.end)
+    await writer.commit(Decision(query="q", batch=0, parts={"broker-a": part}))
+    await asyncio.to_thread(cluster.faults.restart_broker, "broker-b")
+    await asyncio.to_thread(cluster.faults.kill_broker, "broker-a")
+
+    with pytest.raises(CommitError, match="batch 0 of query 'q'"):
+        await writer.commit(Decision(query="q", batch=0, parts={}), timeout_ms=1_500)
+    await asyncio.to_thread(cluster.faults.restart_broker, "broker-a")
+
+    standing = await writer.commit(Decision(query="q", batch=0, parts={}), timeout_ms=30_000)
+    assert standing.complete
+    assert await bodies(cluster) == once(1, 1)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from orbitmq.broker.exactly_once.query_states import QueryState
+from orbitmq.broker.exactly_once.query_states import QueryState, check_name
 from orbitmq.clock import time_limit
 from orbitmq.errors import OrbitError, RequestRefusedError
 from orbitmq.lifecycle import OwnedTasks
@@ -62,14 +62,17 @@ class Deciding:
 
     async def appoint(self, query: str, candidate: str | None) -> str | None:
         """Keep the coordinator of a query unless there is one; returns the one that is kept."""
-
-        def appointed(state: QueryState | None) -> QueryState | None:
-            if state is not None or not candidate:
-                return None
-            return QueryState(query=query, coordinator=candidate)
-
-        state = await self._states.change(query, appointed)
-        return state.coordinator if state is not None else None
+        check_name("query", query)
+        kept = self._states.find(query)
+        if kept is not None or candidate is None:
+            return kept.state.coordinator if kept is not None else None
+        check_name("coordinator", candidate)
+        state = await self._states.change(
+            query,
+            lambda state: QueryState(query=query, coordinator=candidate) if state is None else None,
+        )
+        assert state is not None
+        return state.coordinator
 
     async def decide(self, decision: Decision, *, wait_ms: float) -> Standing:
         """Store a decision unless there is one; returns what stands, if need be after a while."""
@@ -82,7 +85,7 @@ class Deciding:
         with suppress(TimeoutError):
             async with time_limit(self._clock, wait_ms):
                 await self._completed[query].wait()
-        present = self._states.states[query]
+        present = self._present(query)
         return Standing(
             decision=Decision(query=query, batch=batch, parts=state.decision),
             complete=present.decided > batch or present.decision is None,
@@ -107,7 +110,16 @@ class Deciding:
                 f"batch {state.decided} of query {decision.query!r} is not complete yet",
                 hint=f"batch {decision.batch} is decided after it; ask again",
             )
-        return msgspec.structs.replace(state, decided=decision.batch, decision=decision.parts)
+        decided = msgspec.structs.replace(state, decided=decision.batch, decision=decision.parts)
+        # What is stored while this broker moves its own part must fit a record, too.
+        part = decision.parts.get(self._name())
+        self._states.check_room(msgspec.structs.replace(decided, part=part, moved=0))
+        return decided
+
+    def _present(self, query: str) -> QueryState:
+        kept = self._states.find(query)
+        assert kept is not None
+        return kept.state
 
     def _complete_soon(self, query: str) -> None:
         """See to it that a decision is completed, unless that is under way."""
@@ -117,12 +129,12 @@ class Deciding:
             self._tasks.start(self._complete(query), name=f"complete {query}")
 
     async def _complete(self, query: str) -> None:
-        state = self._states.states[query]
+        state = self._present(query)
         assert state.decision is not None
         left = dict(state.decision)
         problems = self._problems[query] = {}
         try:
-            while left:
+            while True:
                 outcomes = await asyncio.gather(
                     *(self._confirmed(query, state.decided, *one, problems) for one in left.items())
                 )
@@ -131,24 +143,32 @@ class Deciding:
                     for (name, part), is_confirmed in zip(left.items(), outcomes, strict=True)
                     if not is_confirmed
                 }
-                if left:
-                    await self._clock.sleep_ms(AGAIN_MS)
+                if not left and await self._noted_complete(query):
+                    return
+                await self._clock.sleep_ms(AGAIN_MS)
+        finally:
+            del self._problems[query]
+            self._completed[query].set()
+
+    async def _noted_complete(self, query: str) -> bool:
+        try:
             await self._states.change(
                 query,
                 lambda state: (
                     msgspec.structs.replace(state, decision=None) if state is not None else None
                 ),
             )
-        finally:
-            del self._problems[query]
-            self._completed[query].set()
+        except OrbitError as error:
+            log.warning("decision cannot be noted as complete query=%s reason=%s", query, error)
+            return False
+        return True
 
     async def _confirmed(
         self, query: str, batch: int, name: str, part: Part, problems: dict[str, str]
     ) -> bool:
         try:
             await self._tell(name, query, batch, part)
-        except OrbitError as error:
+        except Exception as error:  # noqa: BLE001  # the border: it is tried again, whatever it was
             # Asked every second: what is wrong is said once.
             if problems.get(name) != str(error):
                 log.warning(

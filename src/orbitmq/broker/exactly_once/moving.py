@@ -10,7 +10,6 @@ Crash: staged rows, states and moved rows share one log, of which a prefix survi
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from orbitmq.broker.exactly_once.query_states import QueryState
+from orbitmq.broker.exactly_once.query_states import QueryLocks, QueryState, check_name
 from orbitmq.broker.exactly_once.staged_rows import RowName, name_of, restored
 from orbitmq.clock import settle
 from orbitmq.disk import off_loop
@@ -62,24 +61,38 @@ class Moving:
         self._store = store
         self._states = states
         self._on_moved = on_moved
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._locks = QueryLocks()
 
     async def move(self, query: str, batch: int, coordinator: str, part: Part) -> None:
         """Move the rows of a part, as far as that was not done; returns when all are on disk."""
-        async with self._locks.setdefault(query, asyncio.Lock()):
-            state = await self._states.change(
+        check_name("query", query)
+        check_name("coordinator", coordinator)
+        async with self._locks.of(query):
+            await self._move(query, batch, coordinator, part)
+
+    async def _move(self, query: str, batch: int, coordinator: str, part: Part) -> None:
+        kept = self._states.find(query)
+        state = kept.state if kept is not None else None
+        begun = _begun(state, query, batch, coordinator, part)
+        if begun is None:
+            begun = state
+        assert begun is not None
+        if begun.batch != batch or not begun.is_moving:
+            return
+        assert begun.part is not None
+        # What is damaged is found before anything is stored of it.
+        rows = await off_loop(self._staged, query, begun.part)
+        if begun is not state:
+            await self._states.change(
                 query, lambda state: _begun(state, query, batch, coordinator, part)
             )
-            assert state is not None
-            if state.batch == batch and state.is_moving:
-                await self._finish(state)
+        await self._finish(begun, rows)
 
-    async def _finish(self, state: QueryState) -> None:
+    async def _finish(self, state: QueryState, rows: Sequence[_Row]) -> None:
         """Move what is left of the part that a state says is being moved."""
         part, moved = state.part, state.moved
         assert part is not None
         assert moved is not None
-        rows = await off_loop(self._staged, state.query, part)
         # What was appended before can be looked for once it is visible.
         await off_loop(self._store.flush)
         done = await off_loop(self._moved_since, state.query, part, rows[moved:])

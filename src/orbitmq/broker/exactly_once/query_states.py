@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 VERSION: Final = 1
 QUERIES_MAX: Final = 100_000
-QUERY_LENGTH_MAX: Final = 255
+NAME_LENGTH_MAX: Final = 255
 # Rows that nobody decides on are kept so long; and all of them so long after a start, since the
 # decision may be one that the broker missed.
 UNDECIDED_MS: Final = 24 * 3_600_000
@@ -69,6 +70,20 @@ class Kept(NamedTuple):
     physical_offset: PhysicalOffset
 
 
+class QueryLocks:
+    """One lock per query, as long as somebody holds it or waits for it."""
+
+    def __init__(self) -> None:
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def of(self, query: str) -> asyncio.Lock:
+        """The lock of a query."""
+        lock = self._locks.get(query)
+        if lock is None:
+            lock = self._locks[query] = asyncio.Lock()
+        return lock
+
+
 class QueryStates:
     """The state of every query."""
 
@@ -77,7 +92,7 @@ class QueryStates:
         self._storing = storing
         self._clock = clock
         self._kept: dict[str, Kept] = {}
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._locks = QueryLocks()
         self._started_ms = clock.now_ms()
 
     def load(self) -> None:
@@ -104,13 +119,13 @@ class QueryStates:
         self, query: str, change: Callable[[QueryState | None], QueryState | None]
     ) -> QueryState | None:
         """Change a state, and return it once that is on disk; None from `change` leaves it."""
-        async with self._locks.setdefault(query, asyncio.Lock()):
+        if query not in self._kept:
+            self._check_new(query)
+        async with self._locks.of(query):
             kept = self._kept.get(query)
             changed = change(kept.state if kept is not None else None)
             if changed is None:
                 return kept.state if kept is not None else None
-            if kept is None:
-                self._check_new(query)
             await self._put(changed)
             return changed
 
@@ -118,7 +133,10 @@ class QueryStates:
         """Store states anew whose records no longer lie in the newest file of the log."""
         for query, kept in list(self._kept.items()):
             if kept.physical_offset < self._store.newest_file_start:
-                await self.change(query, lambda state: state)
+                # One that is being moved stays where it is: rows behind it count as moved.
+                await self.change(
+                    query, lambda state: None if state is None or state.is_moving else state
+                )
 
     def needed_from(self) -> PhysicalOffset:
         """The oldest offset of the log that is needed still; blocks."""
@@ -134,17 +152,23 @@ class QueryStates:
             staged.append(self._store.start_of(STAGING_TOPIC, 0))
         else:
             staged.append(self._store.offset_at(STAGING_TOPIC, 0, now_ms - UNDECIDED_MS))
-        entries = self._store.entries(STAGING_TOPIC, 0, min(staged), 1)
+        oldest = max(min(staged), self._store.start_of(STAGING_TOPIC, 0))
+        entries = self._store.entries(STAGING_TOPIC, 0, oldest, 1)
         offsets += [PhysicalOffset(physical_offset) for physical_offset, _, _ in entries]
         return min(offsets, default=self._store.log_end)
 
-    def _check_new(self, query: str) -> None:
-        if not 0 < len(query) <= QUERY_LENGTH_MAX or not query.isprintable():
+    def check_room(self, state: QueryState) -> None:
+        """Raise when a state cannot be stored."""
+        size = len(msgspec.json.encode(state))
+        if size > self._storing.body_bytes_max:
             raise RequestRefusedError(
                 ResponseCode.INVALID_PARAMETER,
-                f"{query[:60]!r} cannot be the id of a query",
-                hint=f"it has up to {QUERY_LENGTH_MAX} printable characters",
+                f"the decision takes {size} bytes; {self._storing.body_bytes_max} fit",
+                hint="write with fewer partitions, or raise maxMessageSize",
             )
+
+    def _check_new(self, query: str) -> None:
+        check_name("query", query)
         if len(self._kept) >= QUERIES_MAX:
             raise RequestRefusedError(
                 ResponseCode.SERVICE_NOT_AVAILABLE,
@@ -157,6 +181,16 @@ class QueryStates:
         draft = Draft(topic=QUERIES_TOPIC, body=msgspec.json.encode(state))
         (receipt,) = await self._storing.put_durably([draft])
         self._kept[state.query] = Kept(state, receipt.physical_offset)
+
+
+def check_name(what: str, name: str) -> None:
+    """Raise unless a name can be kept."""
+    if not 0 < len(name) <= NAME_LENGTH_MAX or not name.isprintable():
+        raise RequestRefusedError(
+            ResponseCode.INVALID_PARAMETER,
+            f"{name[:60]!r} cannot be the id of a {what}",
+            hint=f"it has up to {NAME_LENGTH_MAX} printable characters",
+        )
 
 
 def _decoded(body: bytes, physical_offset: int) -> QueryState:

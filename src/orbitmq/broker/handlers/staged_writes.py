@@ -38,7 +38,8 @@ T = TypeVar("T")
 
 _WAIT_MS_MAX: Final = 30_000
 _PARTS_MAX: Final = 1_000
-_WRITES_MAX: Final = 100_000
+_WRITES_MAX: Final = 20_000
+_LONG_MAX: Final = 2**63 - 1
 
 
 class StagedWriteRequests:
@@ -117,6 +118,12 @@ class StagedWriteRequests:
                 f"the decision names over {_PARTS_MAX} brokers, or {_WRITES_MAX} writes of one",
                 hint="write with fewer partitions",
             )
+        if not 0 <= decision.batch <= _LONG_MAX:
+            raise RequestRefusedError(
+                ResponseCode.INVALID_PARAMETER, f"{decision.batch} cannot be the number of a batch"
+            )
+        for part in decision.parts.values():
+            _check_part(part)
         wait_ms = min(asked.wait_ms, _WAIT_MS_MAX)
         standing = await self._deciding.decide(decision, wait_ms=wait_ms)
         return request.reply(body=msgspec.json.encode(standing))
@@ -126,6 +133,7 @@ class StagedWriteRequests:
         self._check_taken()
         asked = MoveRows.decode(request.fields)
         part = _body(request, Part)
+        _check_part(part)
         await self._moving.move(asked.query, asked.batch, asked.coordinator, part)
         return request.reply()
 
@@ -134,6 +142,15 @@ class StagedWriteRequests:
         if refusal is not None:
             code, reason = refusal
             raise RequestRefusedError(code, reason)
+
+
+def _check_part(part: Part) -> None:
+    if not 0 <= part.start <= part.end <= _LONG_MAX or min(part.writes.values(), default=1) < 1:
+        raise RequestRefusedError(
+            ResponseCode.INVALID_PARAMETER,
+            f"rows cannot lie between {part.start} and {part.end} of the staging queue, or a write "
+            "has none there",
+        )
 
 
 def _body(request: Command, kind: type[T]) -> T:

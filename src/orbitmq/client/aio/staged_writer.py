@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
+from orbitmq.client.aio.admin.key_values import KeyValues
 from orbitmq.client.aio.admin.reach import Reach
 from orbitmq.client.aio.instances import acquire, release, with_own_instance
 from orbitmq.client.keywords import ClientKeywords, options_of
@@ -64,6 +65,8 @@ _PAUSE_MS: Final = 200
 # A broker that waits for others answers so long before whoever asked gives up.
 _ANSWER_MS: Final = 500
 _TEMPLATE_QUEUES: Final = 4
+# Where name servers keep which broker decides for a query.
+COORDINATORS: Final = "ORBITMQ_COORDINATORS"
 _GROUP: Final = "ORBITMQ_STAGED_WRITES"
 _AGAIN_CODES: Final = frozenset(
     {
@@ -220,6 +223,7 @@ class StagedWriter:
             standing = await self._again(ask, end_ms)
             if standing.complete or self._clock.monotonic_ms() >= end_ms - _ANSWER_MS:
                 return standing
+            await self._clock.sleep_ms(_PAUSE_MS)
 
     async def _coordinator(self, reach: Reach, decision: Decision) -> str:
         """Find who decides for a query; at its first batch, have a broker appointed."""
@@ -232,7 +236,15 @@ class StagedWriter:
                 # A RocketMQ broker among ours; none of its queues can be written so.
                 if name in decision.parts:
                     raise
-        appointed = {coordinator for coordinator in known.values() if coordinator is not None}
+        if not known:
+            raise CommitError(
+                "no OrbitMQ broker is there",
+                hint="exactly-once writes need OrbitMQ brokers; start one",
+            )
+        # A broker that is down now may have been appointed: name servers remember it, too.
+        key_values = KeyValues(reach)
+        remembered = await _remembered(key_values, decision.query)
+        appointed = {name for name in (remembered, *known.values()) if name is not None}
         if len(appointed) > 1:
             raise CommitError(
                 f"brokers name several coordinators of query {decision.query!r}: "
@@ -240,6 +252,8 @@ class StagedWriter:
                 hint="two first runs of one query met; start it with a new checkpoint",
             )
         coordinator = next(iter(appointed), None) or min(known)
+        if remembered is None:
+            await key_values.put(COORDINATORS, decision.query, coordinator)
         # Invariant: every driver asks in the order of names, so that of two that appoint at the
         # same time one is the first everywhere.
         for name in sorted(known):
@@ -290,6 +304,16 @@ async def _into(done: asyncio.Future[T], work: Awaitable[T]) -> None:
     else:
         if not done.done():
             done.set_result(result)
+
+
+async def _remembered(key_values: KeyValues, query: str) -> str | None:
+    """The coordinator of a query, as the name servers have it."""
+    try:
+        return await key_values.get(COORDINATORS, query)
+    except RemoteError as error:
+        if error.code != ResponseCode.QUERY_NOT_FOUND:
+            raise
+        return None
 
 
 def _may_change(error: OrbitError) -> bool:
