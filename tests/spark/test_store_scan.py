@@ -77,6 +77,19 @@ def test_a_stopped_brokers_messages_are_rows(spark: SparkSession, stopped: Path)
         assert row.storeTimestamp.timestamp() * 1000 == pytest.approx(message.store_ms)
 
 
+@pytest.mark.parametrize("where", ["OPTIONS (path '{root}')", "LOCATION '{root}'"])
+def test_a_store_is_a_table_of_sql(spark: SparkSession, stopped: Path, where: str) -> None:
+    spark.sql(f"CREATE TABLE kept USING `rocketmq-store` {where.format(root=stopped)}")
+    try:
+        (row,) = spark.sql(
+            "SELECT count(*) AS messages, max(brokerName) AS name FROM kept"
+        ).collect()
+    finally:
+        spark.sql("DROP TABLE kept")
+
+    assert (row.messages, row.name) == (COUNT, "broker-a")
+
+
 @pytest.mark.parametrize(
     ("options", "holds"),
     [

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Literal, cast
 from pyspark.sql.datasource import DataSource
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql.datasource import DataSourceReader
     from pyspark.sql.types import StructType
 
@@ -25,10 +27,18 @@ class RocketMQStoreSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns, for a read that names none."""
+        from orbitmq.spark.table_options import options_of_new_table, with_note
+
+        table = options_of_new_table(self.options)
+        if table is None:
+            return self._columns(self.options)
+        return with_note(self._columns(table), table)
+
+    def _columns(self, given: Mapping[str, str]) -> StructType:
         from orbitmq.spark.schema import default_projection
         from orbitmq.spark.store_options import StoreOptions
 
-        options = StoreOptions.from_spark(self.options)
+        options = StoreOptions.from_spark(given)
         properties = cast("Literal['string', 'map', 'none']", options.properties)
         return default_projection(
             properties=properties, include_body=options.include_body
@@ -39,5 +49,7 @@ class RocketMQStoreSource(DataSource):
         from orbitmq.spark.schema import projection_of
         from orbitmq.spark.store_options import StoreOptions
         from orbitmq.spark.store_reader import reader_for
+        from orbitmq.spark.table_options import with_noted
 
-        return reader_for(StoreOptions.from_spark(self.options), projection_of(schema))
+        options = StoreOptions.from_spark(with_noted(self.options, schema))
+        return reader_for(options, projection_of(schema))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
+from urllib.parse import unquote, urlsplit
 
 from pyspark.sql.types import StructField, StructType
 
@@ -21,11 +22,20 @@ def options_of_new_table(options: Mapping[str, str]) -> dict[str, str] | None:
     """What a statement gives a table that is being made; None outside of such a statement."""
     if "provider" not in options:
         return None
-    return {
+    given = {
         name.removeprefix(_PREFIX): text
         for name, text in options.items()
         if name.startswith(_PREFIX)
     }
+    if "path" in options:
+        given["path"] = _local_path(options["path"])
+    return given
+
+
+def _local_path(location: str) -> str:
+    """Where a table lies, as Spark notes it: `file:/data/a%20b`."""
+    parts = urlsplit(location)
+    return unquote(parts.path) if parts.scheme == "file" else location
 
 
 def with_note(schema: StructType, options: Mapping[str, str]) -> StructType:

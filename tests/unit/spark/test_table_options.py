@@ -51,3 +51,9 @@ def test_what_a_query_says_itself_wins() -> None:
 
 def test_columns_without_a_note_add_nothing() -> None:
     assert with_noted({"subscribe": "orders"}, COLUMNS) == {"subscribe": "orders"}
+
+
+def test_where_a_table_lies_is_one_of_its_options() -> None:
+    made = {"provider": "rocketmq-store", "path": "file:/data/a%20b/*/store", "location": "…"}
+
+    assert options_of_new_table(made) == {"path": "/data/a b/*/store"}
