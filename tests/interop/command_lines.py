@@ -60,16 +60,6 @@ class CommandLines:
         found: Row = json.loads(await self.ours(*words, "--json"))
         return found
 
-    async def messages(self, *words: str) -> list[Row]:
-        """The messages that our command shows to programs, one JSON text behind the other."""
-        left = (await self.ours(*words, "--json")).strip()
-        found: list[Row] = []
-        while left:
-            message, end = json.JSONDecoder().raw_decode(left)
-            found.append(message)
-            left = left[end:].strip()
-        return found
-
 
 async def agree(
     theirs: Callable[[], Awaitable[Value]], ours: Callable[[], Awaitable[Value]]

@@ -304,7 +304,7 @@ async def test_messages_are_found_alike(trial: Trial, both: CommandLines) -> Non
     )
     for lookup in lookups:
         printed = named(await both.theirs(*lookup), ":")
-        (message,) = await both.messages(*lookup)
+        (message,) = await both.rows(*lookup)
         assert message["message_id"] == first.message_id
         assert message["offset_message_id"] == first.offset_message_id
         assert (printed["Topic"], printed["Tags"], printed["Keys"]) == (
@@ -322,7 +322,7 @@ async def test_messages_are_found_alike(trial: Trial, both: CommandLines) -> Non
         return [(row[0], int(row[1]), int(row[2])) for row in columns(found, of=second.message_id)]
 
     async def ours_by_key() -> object:
-        found = await both.messages("queryMsgByKey", "-t", topic, "-k", "key-1")
+        found = await both.rows("queryMsgByKey", "-t", topic, "-k", "key-1")
         return [(one["message_id"], one["queue"], one["offset"]) for one in found]
 
     assert await agree(theirs_by_key, ours_by_key)
@@ -334,7 +334,7 @@ async def test_messages_are_found_alike(trial: Trial, both: CommandLines) -> Non
     ):
         printed_ones = printed_messages(await both.theirs(*line))
         assert printed_ones
-        assert shown_messages(await both.messages(*line)) == printed_ones, line
+        assert shown_messages(await both.rows(*line)) == printed_ones, line
     entries = ("queryCq", "-t", topic, "-q", "0", "-i", "0", "-b", broker.address, "-c", "5")
     printed_entries = await both.theirs(*entries)
     shown_entries = await both.rows(*entries)

@@ -16,7 +16,6 @@ from orbitmq.cli.output import AsJson, layout_for, show_json, show_one, show_row
 from orbitmq.client.aio.admin import Admin
 from orbitmq.client.aio.admin.groups import behind
 from orbitmq.clock import SystemClock
-from orbitmq.model.groups import GroupConfig
 from orbitmq.model.names import is_system_group
 
 Cluster = Annotated[str | None, typer.Option("-c", "--cluster", help="Only this cluster.")]
@@ -162,30 +161,36 @@ def _print_lag(rows: list[dict[str, object]], *, as_json: bool) -> None:
 def create(  # noqa: PLR0913  # a parameter a flag
     group: Group,
     *,
-    retries_max: Annotated[int, typer.Option(min=-1, help="Tries before the dead letters.")] = 16,
-    retry_queues: Annotated[int, typer.Option(min=0, help="Queues of its retry topic.")] = 1,
-    consuming: Annotated[bool, typer.Option(help="Whether it may consume.")] = True,
-    broadcasting: Annotated[bool, typer.Option(help="Whether it may broadcast.")] = True,
-    in_order: Annotated[bool, typer.Option(help="Whether it consumes queues in order.")] = False,
+    retries_max: Annotated[
+        int | None, typer.Option(min=-1, help="Tries before the dead letters; 16 for a new group.")
+    ] = None,
+    retry_queues: Annotated[
+        int | None, typer.Option(min=0, help="Queues of its retry topic; 1 for a new group.")
+    ] = None,
+    consuming: Annotated[bool | None, typer.Option(help="Whether it may consume.")] = None,
+    broadcasting: Annotated[bool | None, typer.Option(help="Whether it may broadcast.")] = None,
+    in_order: Annotated[
+        bool | None, typer.Option(help="Whether it consumes queues in order.")
+    ] = None,
     tell_of_changes: Annotated[
-        bool, typer.Option(help="Whether members are told when others come and go.")
-    ] = True,
+        bool | None, typer.Option(help="Whether members are told when others come and go.")
+    ] = None,
     cluster: Cluster = None,
     broker: Broker = None,
     namesrv: NameServers = None,
 ) -> None:
-    """Create a group, or change it, on all masters."""
-    config = GroupConfig(
-        name=group,
-        retries_max=retries_max,
-        retry_queues=retry_queues,
-        allows_consuming=consuming,
-        allows_broadcast=broadcasting,
-        consumes_in_order=in_order,
-        tells_of_changes=tell_of_changes,
-    )
+    """Create a group on all masters; of one that is there, change what is given."""
+    options = {
+        "retries_max": retries_max,
+        "retry_queues": retry_queues,
+        "allows_consuming": consuming,
+        "allows_broadcast": broadcasting,
+        "consumes_in_order": in_order,
+        "tells_of_changes": tell_of_changes,
+    }
+    given = {name: value for name, value in options.items() if value is not None}
     made = administer(
-        namesrv, lambda admin: admin.groups.create(config, cluster=cluster, broker=broker)
+        namesrv, lambda admin: admin.groups.change(group, given, cluster=cluster, broker=broker)
     )
     typer.echo(f"group {group} is known to {', '.join(made)}")
 

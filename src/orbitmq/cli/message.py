@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import sys
 from typing import Annotated
 
@@ -12,7 +13,7 @@ from orbitmq.cli import message_trials
 from orbitmq.cli.administering import NameServers, administer, client_keywords
 from orbitmq.cli.completion import Topic
 from orbitmq.cli.moments import parse_moment
-from orbitmq.cli.output import AsJson, show_json, show_one, time_text
+from orbitmq.cli.output import AsJson, escaped, show_json, show_json_line, show_one, time_text
 from orbitmq.client.aio import LitePullConsumer, Producer
 from orbitmq.client.aio.admin import Admin
 from orbitmq.client.aio.admin.messages import TOOLS_GROUP
@@ -88,7 +89,7 @@ def send(  # noqa: PLR0913  # a parameter a flag
                     "offset": result.queue_offset,
                 }
                 if as_json:
-                    show_json(row)
+                    show_json_line(row)
                 else:
                     typer.echo("  ".join(f"{name}={value}" for name, value in row.items()))
 
@@ -181,8 +182,7 @@ def find(  # noqa: PLR0913  # a parameter a flag
         return found
 
     messages = administer(namesrv, ask, topic=topic)
-    for message in messages:
-        _print_message(message, as_json=as_json)
+    _print_found(messages, as_json=as_json)
     if not messages:
         typer.secho("nothing found", dim=True, err=True)
         raise typer.Exit(4)
@@ -200,8 +200,7 @@ def show(
     async def ask(admin: Admin) -> list[ReceivedMessage]:
         return [await admin.messages.by_id(one, topic=topic) for one in message_ids]
 
-    for message in administer(namesrv, ask, topic=topic or None):
-        show_one(_message_row(message), as_json=as_json)
+    _show_messages(administer(namesrv, ask, topic=topic or None), as_json=as_json)
 
 
 def at(
@@ -222,8 +221,24 @@ def at(
         following = range(offset + 1, min(offset + count, await admin.offsets.end(place)))
         return [first, *[await admin.messages.at(place, one) for one in following]]
 
-    for message in administer(namesrv, ask, topic=topic):
-        show_one(_message_row(message), as_json=as_json)
+    _show_messages(administer(namesrv, ask, topic=topic), as_json=as_json)
+
+
+def _print_found(messages: list[ReceivedMessage], *, as_json: bool) -> None:
+    if as_json:
+        show_json([_message_row(message) for message in messages])
+        return
+    for message in messages:
+        _print_message(message, as_json=False)
+
+
+def _show_messages(messages: list[ReceivedMessage], *, as_json: bool) -> None:
+    found = [_message_row(message) for message in messages]
+    if as_json:
+        show_json(found)
+        return
+    for row in found:
+        show_one(row, as_json=False)
 
 
 def _message_row(message: ReceivedMessage) -> dict[str, object]:
@@ -248,19 +263,21 @@ def _message_row(message: ReceivedMessage) -> dict[str, object]:
 
 def _print_message(message: ReceivedMessage, *, as_json: bool) -> None:
     if as_json:
-        show_json(_message_row(message))
+        show_json_line(_message_row(message))
         return
     place = f"{message.queue.broker_name}/{message.queue_id}/{message.queue_offset}"
-    tags = f" [{message.tags}]" if message.tags else ""
+    tags = f" [{escaped(message.tags)}]" if message.tags else ""
     typer.secho(f"{time_text(message.store_ms)} {place}{tags} ", dim=True, nl=False)
-    typer.echo(_body_text(message.body))
+    typer.echo(escaped(_body_text(message.body)))
 
 
 def _body_text(body: bytes) -> str:
     """The body as text where it is one, else as hexadecimal digits; long ones are cut."""
     shown = body[:_SHOWN_BYTES_MAX]
     try:
-        text = shown.decode()
+        # A letter that the cut goes through is left out.
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        text = decoder.decode(shown, final=len(body) <= _SHOWN_BYTES_MAX)
     except UnicodeDecodeError:
         text = f"0x{shown.hex()}"
     return text if len(body) <= _SHOWN_BYTES_MAX else f"{text}… ({len(body)} bytes)"

@@ -42,6 +42,7 @@ ALIASES: Final[dict[str, tuple[Alias, ...]]] = {
                 "-a": "--attributes",
             },
             choices={"-o": ("--ordered", "--no-ordered")},
+            always=_YES,
         ),
     ),
     "updateTopicPerm": (Alias(ours="topic permit", arguments=("-t", "-p"), options=_ONLY),),

@@ -13,7 +13,7 @@ from orbitmq.cli.output import AsJson, Row, show_rows
 from orbitmq.client.aio.admin import Admin
 from orbitmq.client.aio.admin.offsets import END_OF_QUEUE, OffsetMove
 from orbitmq.clock import SystemClock
-from orbitmq.errors import GroupRefusedError
+from orbitmq.errors import GroupRefusedError, OffsetRefusedError
 from orbitmq.model.queues import MessageQueue
 
 
@@ -78,7 +78,7 @@ def reset(
 
     moves = administer(namesrv, preview, topic=topic)
     if only_back:
-        moves = [move for move in moves if not move.skipped]
+        moves = [move for move in moves if move.goes_back]
     show_rows([_move_row(move) for move in moves], as_json=as_json, empty="no queue would move")
     if dry_run or not moves:
         return
@@ -115,6 +115,7 @@ def set_offset(
                 f"group {group!r} has {len(members)} members, which would commit over it",
                 hint="stop them first, or use orbitmq offset reset, which they follow",
             )
+        await _check_place(admin, place, offset)
         return place, await admin.offsets.committed(group, place)
 
     place, committed = administer(namesrv, ask, topic=topic)
@@ -132,10 +133,31 @@ def clone(
     namesrv: NameServers = None,
 ) -> None:
     """Set a group to where another one is in a topic."""
-    administer(namesrv, lambda admin: group_config(admin, source))
+
+    async def check(admin: Admin) -> None:
+        for group in (source, target):
+            await group_config(admin, group)
+
+    administer(namesrv, check)
     confirm(f"set the offsets of {target} in {topic} to those of {source}?", yes=yes)
     administer(namesrv, lambda admin: admin.offsets.clone(source, target, topic), topic=topic)
     typer.echo(f"{target} goes on where {source} is")
+
+
+async def _check_place(admin: Admin, place: MessageQueue, offset: int) -> None:
+    bounds = await admin.topics.bounds(place.topic)
+    if place not in bounds:
+        there = [one.queue_id for one in bounds if one.broker_name == place.broker_name]
+        raise OffsetRefusedError(
+            f"topic {place.topic!r} has no queue {place.queue_id} on {place.broker_name}",
+            hint=f"there are {', '.join(map(str, there))}" if there else "name another broker",
+        )
+    first, end = bounds[place].min_offset, bounds[place].max_offset
+    if not first <= offset <= end:
+        raise OffsetRefusedError(
+            f"offset {offset} is outside queue {place.queue_id} of {place.topic!r}",
+            hint=f"it begins at {first} and ends at {end}",
+        )
 
 
 def _target(to: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Final
 
@@ -18,6 +19,7 @@ Row = Mapping[str, object]
 
 PIPE_COLUMNS: Final = 10_000
 _COLUMN_GAP: Final = 2
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def show_rows(rows: Sequence[Row], *, as_json: bool, empty: str = "nothing found") -> None:
@@ -45,6 +47,16 @@ def show_one(row: Row, *, as_json: bool) -> None:
 def show_json(content: object) -> None:
     """Print JSON."""
     typer.echo(json.dumps(content, ensure_ascii=False, indent=2, default=str))
+
+
+def show_json_line(content: object) -> None:
+    """Print JSON on one line, for what goes on and on."""
+    typer.echo(json.dumps(content, ensure_ascii=False, separators=(",", ":"), default=str))
+
+
+def escaped(text: str) -> str:
+    """A text on one line that does nothing to a terminal: control characters as in Python."""
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def layout_for(rows: Sequence[Row], width: int) -> Table | Text:
@@ -75,15 +87,20 @@ def as_table(rows: Sequence[Row]) -> Table:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         table.add_column(_title(name), justify="right" if is_number else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(_text(value) for value in row.values()))
+        # As `Text`, since rich takes what is in brackets for markup.
+        table.add_row(*(Text(_text(value)) for value in row.values()))
     return table
 
 
 def time_text(timestamp_ms: int) -> str:
-    """A time of day in the zone of this machine; empty for none."""
+    """A time of day in the zone of this machine; empty for none, the number if no calendar has it."""
     if timestamp_ms <= 0:
         return ""
-    moment = datetime.datetime.fromtimestamp(timestamp_ms / 1000).astimezone()
+    try:
+        moment = datetime.datetime.fromtimestamp(timestamp_ms / 1000).astimezone()
+    except (ValueError, OverflowError, OSError):
+        # Clients send it, and may send anything.
+        return str(timestamp_ms)
     return moment.isoformat(sep=" ", timespec="milliseconds")
 
 
@@ -95,5 +112,5 @@ def _text(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.2f}"
     if isinstance(value, list | tuple):
-        return ", ".join(map(str, value))
-    return str(value)
+        return escaped(", ".join(map(str, value)))
+    return escaped(str(value))

@@ -11,8 +11,10 @@ from orbitmq.cli.administering import NameServers, Yes, administer, confirm
 from orbitmq.cli.completion import Topic
 from orbitmq.cli.output import AsJson, show_rows, time_text
 from orbitmq.client.aio.admin import Admin
+from orbitmq.client.aio.admin.topics import QUEUES_USUAL
+from orbitmq.errors import RouteNotFoundError
 from orbitmq.model.names import REPLY_TOPIC_SUFFIX, is_group_topic, is_system_topic
-from orbitmq.model.topics import Permission
+from orbitmq.model.topics import Permission, TopicConfig
 
 Cluster = Annotated[str | None, typer.Option("-c", "--cluster", help="Only this cluster.")]
 
@@ -122,13 +124,18 @@ def create(  # noqa: PLR0913  # a parameter a flag
     topic: Topic,
     *,
     queues: Annotated[
-        int, typer.Option("-q", "--queues", min=1, help="Queues on each broker.")
-    ] = 8,
+        int | None,
+        typer.Option("-q", "--queues", min=1, help="Queues on each broker; 8 for a new topic."),
+    ] = None,
     write_queues: Annotated[
         int | None, typer.Option(min=1, help="Queues that are sent to, where not all are.")
     ] = None,
-    permission: Annotated[str, typer.Option(help="rw, r, w or none.")] = "rw",
-    ordered: Annotated[bool, typer.Option(help="Keep the order over changes of brokers.")] = False,
+    permission: Annotated[
+        str | None, typer.Option(help="rw, r, w or none; rw for a new topic.")
+    ] = None,
+    ordered: Annotated[
+        bool | None, typer.Option(help="Keep the order over changes of brokers.")
+    ] = None,
     attributes: Annotated[
         str, typer.Option(help="Changes of attributes, as +message.type=FIFO,-cleanup.policy.")
     ] = "",
@@ -136,10 +143,23 @@ def create(  # noqa: PLR0913  # a parameter a flag
     broker: Annotated[
         str | None, typer.Option("-b", "--broker", help="Only on this broker, by name or address.")
     ] = None,
+    yes: Yes = False,
     namesrv: NameServers = None,
 ) -> None:
-    """Create a topic, or change it, on all masters."""
-    bits = _permission_of(permission)
+    """Create a topic on all masters; of one that is there, change what is given."""
+    bits = None if permission is None else _permission_of(permission)
+    held = administer(namesrv, lambda admin: _held(admin, topic, cluster, broker))
+    fewer = [
+        f"{config.read_queues}/{config.write_queues} on {name}"
+        for name, config in held.items()
+        if (queues or config.read_queues) < config.read_queues
+        or (write_queues or queues or config.write_queues) < config.write_queues
+    ]
+    if fewer:
+        confirm(
+            f"leave topic {topic} fewer queues than its {', '.join(fewer)} (read/written)?",
+            yes=yes,
+        )
     made = administer(
         namesrv,
         lambda admin: admin.topics.create(
@@ -153,7 +173,25 @@ def create(  # noqa: PLR0913  # a parameter a flag
             broker=broker,
         ),
     )
-    typer.echo(f"topic {topic} has {queues} queues on {', '.join(made)}")
+    if held and queues is None:
+        typer.echo(f"topic {topic} is changed on {', '.join(made)}")
+    else:
+        typer.echo(f"topic {topic} has {queues or QUEUES_USUAL} queues on {', '.join(made)}")
+
+
+async def _held(
+    admin: Admin, topic: str, cluster: str | None, broker: str | None
+) -> dict[str, TopicConfig]:
+    """How the topic is set on those of the brokers that have it."""
+    try:
+        configs = await admin.topics.config(topic)
+    except RouteNotFoundError:
+        return {}
+    if broker is not None:
+        chosen = {await admin.brokers.name(broker)}
+    else:
+        chosen = set(await admin.brokers.addresses(cluster=cluster))
+    return {name: config for name, config in configs.items() if name in chosen}
 
 
 def delete(

@@ -63,14 +63,52 @@ def test_messages_are_sent_followed_and_found(run: Run) -> None:
     assert "héllo" in found
     assert "three" in run("message", "find", "letters", "--from", "1h").stdout
     by_id = run("message", "show", sent["message_id"], "-t", "letters", "--json")
-    content = shown(by_id)
-    assert isinstance(content, dict)
+    (content,) = rows(by_id)
+    assert isinstance(content["properties"], dict)
     assert content["properties"]["colour"] == "red"
+    bodies = ["héllo", "two", "three"]
+    by_time = rows(run("message", "find", "letters", "--from", "1h", "--json"))
+    by_place = rows(run("message", "at", "letters", "broker-a", "0", "0", "-c", "3", "--json"))
+    lines = run("message", "tail", "letters", "--json").stdout.splitlines()
+    assert [row["body"] for row in by_time] == bodies
+    assert [row["body"] for row in by_place] == bodies
+    assert [json.loads(line)["body"] for line in lines] == bodies
+    assert rows(run("message", "find", "letters", "--key", "none", "--json", code=4)) == []
     assert "héllo" in run("message", "at", "letters", "broker-a", "0", "0").stdout
     run("message", "find", "letters", "--key", "none", code=4)
     run("message", "at", "letters", "broker-a", "0", "9", code=4)
     run("message", "send", "letters", "x", "--queue", "1", code=1)
     run("message", "find", "letters", code=1)
+
+
+def test_bodies_are_shown_safely(run: Run) -> None:
+    run("topic", "create", "pages", "-q", "1", "--broker", "broker-a")
+    run("message", "send", "pages", "a\x1b[2J\nb")
+    run("message", "send", "pages", "é" * 2000 + "x" + "é" * 100)
+
+    cleared, long = run("message", "tail", "pages").stdout.splitlines()
+
+    assert cleared.endswith(r" a\x1b[2J\nb")
+    assert "é" * 2000 + "x" + "é" * 47 + "… (4201 bytes)" in long
+
+
+def test_what_is_there_is_changed_only_as_told(run: Run) -> None:
+    run("topic", "create", "wide", "-q", "16")
+    run("group", "create", "patient", "--retries-max", "99")
+
+    assert "is changed on broker-a, broker-b" in run("topic", "create", "wide").stdout
+    run("topic", "create", "wide", "-q", "4", code=5, typed="n\n")
+    run("group", "create", "patient", "--no-consuming")
+    described = rows(run("topic", "show", "wide", "--json"))
+    settings = shown(run("group", "show", "patient", "--json"))
+
+    assert {row["read_queues"] for row in described} == {16}
+    assert isinstance(settings, dict)
+    assert (settings["retries_max"], settings["may_consume"]) == (99, False)
+    run("topic", "create", "wide", "-q", "4", "--yes", "-b", "broker-a")
+    described = rows(run("topic", "show", "wide", "--json"))
+    assert [row["read_queues"] for row in described] == [4, 16]
+    run("topic", "permit", "wide", "r", "-b", "127.0.0.1:1", code=4)
 
 
 def test_groups_lag_and_offsets(run: Run) -> None:
@@ -92,9 +130,16 @@ def test_groups_lag_and_offsets(run: Run) -> None:
             "committed": None,
             "target": 3,
             "consumed_again": 0,
-            "skipped": 0,
+            "skipped": 3,
         }
     ]
+    only_back = run("offset", "reset", "workers", "jobs", "--to", "latest", "--only-back", "--yes")
+    assert "no queue would move" in only_back.stdout
+    run("offset", "reset", "workers", "jobs", "--to", "0001-01-01", code=1)
+    run("offset", "set", "workers", "jobs", "broker-b", "99", "0", "--yes", code=1)
+    run("offset", "set", "workers", "jobs", "broker-b", "0", "4", "--yes", code=1)
+    (untouched,) = rows(run("offset", "show", "workers", "jobs", "--json"))
+    assert untouched["committed"] is None
     run("offset", "reset", "workers", "jobs", "--to", "latest", "--yes")
     run("offset", "reset", "workers", "jobs", "--to", "earliest", code=5, typed="n\n")
     run("offset", "reset", "workers", "jobs", "--to", "earliest", typed="y\n")
@@ -106,6 +151,8 @@ def test_groups_lag_and_offsets(run: Run) -> None:
     assert ("jobs", "workers", 3) in {(row["topic"], row["group"], row["lag"]) for row in behind}
     run("group", "create", "others")
     run("offset", "clone", "workers", "others", "jobs", "--yes")
+    typo = run("offset", "clone", "workers", "otters", "jobs", "--yes", code=4)
+    assert "did you mean others?" in str(typo.exception)
     assert "committed" in run("offset", "show", "others", "jobs").stdout
     run("group", "delete", "others", "--yes")
     run("group", "show", "others", code=4)

@@ -142,7 +142,7 @@ def stocked(run: Run, _stock: None) -> Run:
         "offset show accountants paymnts",
         "offset reset accountants paymnts --to latest",
         "offset set accountants paymnts broker-a 0 0 --yes",
-        "offset clone accountants others paymnts --yes",
+        "offset clone accountants accountants paymnts --yes",
         "topicStatus -t paymnts",
     ],
 )

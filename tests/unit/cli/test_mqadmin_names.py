@@ -129,8 +129,8 @@ def test_every_command_of_mqadmin_works_or_says_what_to_use_instead(name: str) -
     [
         ("topicRoute -t T -n h:1", "topic show -n h:1 -- T"),
         ("updateTopic -t T -c C -r 2 -w 3 -p 6 -o true",
-         "topic create --cluster C --queues 2 --write-queues 3 --permission 6 --ordered -- T"),
-        ("updateTopic -t T -b h:1 -a -x", "topic create --broker h:1 --attributes -x -- T"),
+         "topic create --yes --cluster C --queues 2 --write-queues 3 --permission 6 --ordered -- T"),
+        ("updateTopic -t T -b h:1 -a -x", "topic create --yes --broker h:1 --attributes -x -- T"),
         ("updateBrokerConfig -c C -k name -v 1", "broker set --yes -- C name=1"),
         ("brokerStatus -b h:1", "broker status -- h:1"),
         ("consumerProgress", "group list"),

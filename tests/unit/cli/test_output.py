@@ -10,7 +10,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from orbitmq.cli.output import PIPE_COLUMNS, layout_for, show_one, show_rows
+from orbitmq.cli.output import (
+    PIPE_COLUMNS,
+    layout_for,
+    show_json_line,
+    show_one,
+    show_rows,
+    time_text,
+)
 
 ID = "C0000202572FD14C24DE4AE5F4D3B3DA"
 ROWS = [
@@ -73,9 +80,33 @@ def test_programs_get_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out) == []
     show_one(ROWS[0], as_json=True)
     assert json.loads(capsys.readouterr().out) == ROWS[0]
+    show_json_line(ROWS[0])
+    (line,) = capsys.readouterr().out.splitlines()
+    assert json.loads(line) == ROWS[0]
 
 
 def test_nothing_is_told_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     show_rows([], as_json=False, empty="there is no group")
 
     assert capsys.readouterr().out == "there is no group\n"
+
+
+def test_values_are_shown_as_they_are_whatever_is_in_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    row = {"topic": "[/red] [bold]x[/bold]", "body": "a\x1b[2Jb\nc\x9b"}
+
+    show_rows([row], as_json=False)
+    _, line = capsys.readouterr().out.splitlines()
+    show_one(row, as_json=False)
+    topic, body = capsys.readouterr().out.splitlines()
+
+    assert line.startswith("[/red] [bold]x[/bold]")
+    assert line.rstrip().endswith(r"a\x1b[2Jb\nc\x9b")
+    assert topic.endswith("[/red] [bold]x[/bold]")
+    assert body.endswith(r"a\x1b[2Jb\nc\x9b")
+
+
+def test_a_time_that_no_calendar_has_is_shown_as_its_number() -> None:
+    assert time_text(2**62) == str(2**62)
+    assert time_text(0) == ""

@@ -99,6 +99,7 @@ class Groups(Noun[AioGroups]):
 
     configs = waiting(AioGroups.configs)
     create = waiting(AioGroups.create)
+    change = waiting(AioGroups.change)
     delete = waiting(AioGroups.delete)
     progress = waiting(AioGroups.progress)
     connections = waiting(AioGroups.connections)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from orbitmq import java_json
 from orbitmq.client.aio.brokers import place_of
 from orbitmq.errors import RemoteError, RouteNotFoundError
+from orbitmq.model.groups import GroupConfig
 from orbitmq.model.names import check_group, dead_letter_topic, retry_topic
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.requests.clients import (
@@ -35,10 +38,11 @@ from orbitmq.protocol.requests.relays import (
 from orbitmq.protocol.requests.statistics import ConsumeProgress, ConsumeStats, GetConsumeStats
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from orbitmq.client.aio.admin.reach import Reach
     from orbitmq.client.aio.admin.topics import Topics
     from orbitmq.client.core.received_message import ReceivedMessage
-    from orbitmq.model.groups import GroupConfig
     from orbitmq.model.queues import MessageQueue
 
 # Brokers wait up to 10 s for a consumer; they are given a little more.
@@ -86,6 +90,27 @@ class Groups:
         check_group(config.name)
         masters = await self._reach.targets(cluster, broker)
         await self._reach.ask_each(masters.values(), UpdateGroup(), java_json.encode(config))
+        return masters
+
+    async def change(
+        self,
+        group: str,
+        options: Mapping[str, object],
+        *,
+        cluster: str | None = None,
+        broker: str | None = None,
+    ) -> dict[str, str]:
+        """Set options of a group, called as in `GroupConfig`; creates it where it is missing.
+
+        Other options stay as they are on each master, or on the one broker.
+        """
+        check_group(group)
+        masters = await self._reach.targets(cluster, broker)
+        for address in masters.values():
+            table = await self._reach.ask_for(address, ListGroupConfigs(), GroupConfigTable)
+            old = table.groups.get(group) or GroupConfig(name=group)
+            new = msgspec.structs.replace(old, **options)
+            await self._reach.ask(address, UpdateGroup(), java_json.encode(new))
         return masters
 
     async def delete(

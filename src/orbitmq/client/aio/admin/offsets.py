@@ -34,6 +34,8 @@ class OffsetMove:
     """What a reset would do, or did, to a group in one queue."""
 
     queue: MessageQueue
+    # Where the queue begins.
+    first: int
     committed: int | None
     target: int
 
@@ -45,7 +47,12 @@ class OffsetMove:
     @property
     def skipped(self) -> int:
         """How many messages the group would never get."""
-        return max(0, self.target - self.committed) if self.committed is not None else 0
+        return max(0, self.target - max(self.first, self.committed or 0))
+
+    @property
+    def goes_back(self) -> bool:
+        """Whether no message would be skipped; never where nothing was committed yet."""
+        return self.committed is not None and not self.skipped
 
 
 class Offsets:
@@ -101,10 +108,12 @@ class Offsets:
         """Say what a reset to a time would do, without doing it."""
 
         async def move(queue: MessageQueue) -> OffsetMove:
-            committed, target = await asyncio.gather(
-                self.committed(group, queue), self.at_time(queue, timestamp_ms)
+            first, committed, target = await asyncio.gather(
+                self.first(queue),
+                self.committed(group, queue),
+                self.at_time(queue, timestamp_ms),
             )
-            return OffsetMove(queue=queue, committed=committed, target=target)
+            return OffsetMove(queue=queue, first=first, committed=committed, target=target)
 
         return list(await asyncio.gather(*map(move, await self.queues(topic))))
 
@@ -113,8 +122,8 @@ class Offsets:
     ) -> dict[MessageQueue, int]:
         """Set a group to a time in a topic; its running members go on from there at once.
 
-        Without `forward`, queues where that would skip messages stay as they are. Returns the
-        queues that were moved.
+        Without `forward`, queues where that would skip messages, or where nothing was committed
+        yet, stay as they are. Returns the queues that were moved.
         """
         moved: dict[MessageQueue, int] = {}
         for name, address in (await self._reach.masters_of(topic)).items():
@@ -167,9 +176,9 @@ class Offsets:
     async def _moves_back(
         self, group: str, topic: str, broker: str, timestamp_ms: int
     ) -> list[OffsetMove]:
-        """The queues of a broker in which a reset would skip nothing."""
+        """The queues of a broker in which a reset would go back."""
         moves = await self.preview(group, topic, timestamp_ms)
-        return [move for move in moves if move.queue.broker_name == broker and not move.skipped]
+        return [move for move in moves if move.queue.broker_name == broker and move.goes_back]
 
 
 def _reset(group: str, topic: str, timestamp_ms: int, *, forward: bool) -> ResetOffsets:

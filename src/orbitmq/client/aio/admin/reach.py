@@ -78,6 +78,14 @@ class Reach:
         names = [name for name, one in view.brokers.items() if address in one.addresses.values()]
         return names[0] if names else ""
 
+    async def name_at(self, broker: str) -> str:
+        """Find the name of a broker that is given by name or address; raises where none is known."""
+        if ":" not in broker:
+            return broker
+        if name := await self.name_of(broker):
+            return name
+        raise ClusterMissingError("broker", broker, there=await self.masters())
+
     async def check_broker(self, name: str) -> None:
         """Raise unless a broker of that name has reported to the name servers."""
         view = await self.name_servers.cluster_view()

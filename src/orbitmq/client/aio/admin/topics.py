@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from orbitmq import java_json
-from orbitmq.errors import NotSupportedError, RemoteError
+from orbitmq.errors import ClusterMissingError, NotSupportedError, RemoteError
 from orbitmq.model.names import check_topic
 from orbitmq.model.topics import TopicConfig
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.requests.key_values import (
     ORDER_TOPIC_NAMESPACE,
     DeleteKeyValue,
+    GetKeyValue,
+    KeyValueReply,
     PutKeyValue,
 )
 from orbitmq.protocol.requests.routing import (
@@ -34,11 +36,15 @@ from orbitmq.protocol.requests.topics import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from orbitmq.client.aio.admin.reach import Reach
     from orbitmq.model.queues import MessageQueue
     from orbitmq.model.routes import TopicRoute
 
 _TEMPLATE = "TBW102"
+# How many queues a new topic has on each broker, where nobody says.
+QUEUES_USUAL: Final = 8
 
 
 class Topics:
@@ -72,39 +78,66 @@ class Topics:
         self,
         topic: str,
         *,
-        queues: int = 8,
+        queues: int | None = None,
         write_queues: int | None = None,
-        permission: int = 6,
-        ordered: bool = False,
+        permission: int | None = None,
+        ordered: bool | None = None,
         attributes: str = "",
         cluster: str | None = None,
         broker: str | None = None,
     ) -> dict[str, str]:
         """Create a topic, or change it, on all masters of a cluster or on one broker.
 
-        `write_queues` is given where fewer or more queues are sent to than are read. Returns the
-        brokers that have the topic now: address by name.
+        What is left out stays as it is on a broker that has the topic; a new one gets 8 queues
+        that are read and written. `write_queues` is given where fewer or more queues are sent to
+        than are read. Returns the brokers that have the topic now: address by name.
         """
         check_topic(topic)
         masters = await self._reach.targets(cluster, broker)
-        header = UpdateTopic(
-            topic=topic,
-            template_topic=_TEMPLATE,
-            read_queues=queues,
-            write_queues=write_queues or queues,
-            permission=permission,
-            filter_type="SINGLE_TAG",
-            order=ordered,
-            attributes=attributes or None,
-        )
-        await self._reach.ask_each(masters.values(), header)
-        if ordered:
-            # Compat: clients of RocketMQ read from here how many queues keep their order where.
-            order = ";".join(f"{name}:{write_queues or queues}" for name in masters)
-            await self._reach.tell_name_servers(
-                PutKeyValue(namespace=ORDER_TOPIC_NAMESPACE, key=topic, value=order)
+        order: dict[str, int] = {}
+        for name, address in masters.items():
+            old = await self._find_at(address, topic)
+            if old is None:
+                old = TopicConfig(name=topic, read_queues=QUEUES_USUAL, write_queues=QUEUES_USUAL)
+            header = UpdateTopic(
+                topic=topic,
+                template_topic=_TEMPLATE,
+                read_queues=queues or old.read_queues,
+                write_queues=write_queues or queues or old.write_queues,
+                permission=old.permission if permission is None else permission,
+                filter_type="SINGLE_TAG",
+                unit_flag=old.unit_flag,
+                order=old.order if ordered is None else ordered,
+                attributes=attributes or None,
             )
+            if header.order:
+                order[await self._reach.name_at(name)] = header.write_queues
+            await self._reach.ask(address, header)
+        if order:
+            await self._put_order(topic, order)
         return masters
+
+    async def _put_order(self, topic: str, counts: Mapping[str, int]) -> None:
+        """Tell clients how many queues keep their order where; other brokers keep theirs."""
+        # Compat: clients of RocketMQ read it from here, as broker-a:8;broker-b:8.
+        old = ""
+        try:
+            header = GetKeyValue(namespace=ORDER_TOPIC_NAMESPACE, key=topic)
+            reply = await self._reach.name_servers.ask(header)
+            old = KeyValueReply.decode(reply.fields).value
+        except RemoteError as error:
+            if error.code != ResponseCode.QUERY_NOT_FOUND:
+                raise
+        order: dict[str, str | int] = {
+            name: count
+            for name, _, count in (part.rpartition(":") for part in old.split(";"))
+            if name
+        }
+        order.update(counts)
+        value = ";".join(f"{name}:{count}" for name, count in sorted(order.items()))
+        await self._reach.tell_name_servers(
+            PutKeyValue(namespace=ORDER_TOPIC_NAMESPACE, key=topic, value=value)
+        )
 
     async def set_permission(
         self, topic: str, permission: int, *, cluster: str | None = None, broker: str | None = None
@@ -113,7 +146,12 @@ class Topics:
         masters = await self._reach.masters_of(topic)
         if cluster is not None or broker is not None:
             chosen = set((await self._reach.targets(cluster, broker)).values())
-            masters = {name: address for name, address in masters.items() if address in chosen}
+            held = masters
+            masters = {name: address for name, address in held.items() if address in chosen}
+            if not masters:
+                if broker is not None:
+                    raise ClusterMissingError("broker", broker, there=held)
+                raise ClusterMissingError(f"broker with {topic!r} in", cluster or "", there=held)
         for address in masters.values():
             config = await self._config_at(address, topic)
             await self._reach.ask(
@@ -145,6 +183,16 @@ class Topics:
                 if error.code != ResponseCode.QUERY_NOT_FOUND:
                     raise
         return masters
+
+    async def _find_at(self, address: str, topic: str) -> TopicConfig | None:
+        try:
+            return await self._config_at(address, topic)
+        except KeyError:
+            return None
+        except RemoteError as error:
+            if error.code != ResponseCode.TOPIC_NOT_EXIST:
+                raise
+            return None
 
     async def _config_at(self, address: str, topic: str) -> TopicConfig:
         try:
