@@ -255,18 +255,31 @@ class Processes:
     def __init__(self) -> None:
         self._own = psutil.Process()
         self._servers = {child.pid for child in self._own.children(recursive=True)}
+        # Parent and time of each process of Spark at the last look, and what those used that
+        # ended together with their parents.
+        self._seen: dict[int, tuple[int, float]] = {}
+        self._ended = 0.0
 
     def cpu_seconds(self, servers: Sequence[int]) -> float:
         """What this process with its Spark and these servers used, those that ended included."""
-        spark = [
-            child for child in self._own.children(recursive=True) if child.pid not in self._servers
-        ]
-        used = _cpu_of(self._own.cpu_times(), ended=False)
-        for process in [*spark, *map(psutil.Process, servers)]:
-            # A worker may end between two looks: its parent then has its time.
-            with contextlib.suppress(psutil.NoSuchProcess):
-                used += _cpu_of(process.cpu_times(), ended=True)
-        return used
+        seen: dict[int, tuple[int, float]] = {}
+        for child in self._own.children(recursive=True):
+            if child.pid not in self._servers:
+                # A worker may end between two looks: its parent then has its time.
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    seen[child.pid] = child.ppid(), _cpu_of(child.cpu_times(), ended=True)
+        self._ended += sum(
+            used
+            for pid, (parent, used) in self._seen.items()
+            if pid not in seen and parent not in seen
+        )
+        self._seen = seen
+        return (
+            _cpu_of(self._own.cpu_times(), ended=False)
+            + self._ended
+            + sum(used for _, used in seen.values())
+            + sum(_cpu_of(psutil.Process(pid).cpu_times(), ended=True) for pid in servers)
+        )
 
 
 def _cpu_of(times: Any, *, ended: bool) -> float:
