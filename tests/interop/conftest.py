@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +47,12 @@ def new_folder(
     return lambda name: tmp_path_factory.mktemp(name.replace(" ", "-"))
 
 
-@pytest.fixture(scope="session")
-def name_servers(new_folder: Callable[[str], Path]) -> Iterator[dict[str, NameServer]]:
-    """An official name server and ours; every shared broker registers with both."""
+NewFolder = Callable[[str], Path]
+
+
+@contextmanager
+def both_name_servers(new_folder: NewFolder) -> Iterator[dict[str, NameServer]]:
+    """An official name server and ours, running."""
     servers: dict[str, NameServer] = {
         "official": OfficialNameServer(REFERENCE_LINE, new_folder("official name server")),
         "ours": OrbitNameServer(new_folder("our name server")),
@@ -64,11 +68,11 @@ def name_servers(new_folder: Callable[[str], Path]) -> Iterator[dict[str, NameSe
             server.process.kill()
 
 
-@pytest.fixture(scope="session")
-def brokers(
-    name_servers: dict[str, NameServer], new_folder: Callable[[str], Path]
+@contextmanager
+def official_brokers(
+    name_servers: dict[str, NameServer], new_folder: NewFolder
 ) -> Iterator[dict[str, OfficialBroker]]:
-    """One official broker per line, shared: tests leave them as they found them."""
+    """One official broker per line, running, and registered with all name servers."""
     addresses = [server.address for server in name_servers.values()]
     # Compat: without its timer, a broker of RocketMQ 5.5 fails to delete topics.
     settings = {
@@ -76,21 +80,37 @@ def brokers(
         "enablePropertyFilter": "true",
         "timerWheelEnable": "true",
     }
-    shared = {
+    made = {
         line: OfficialBroker(
             line, f"broker-{line}", new_folder(f"broker-{line}"), addresses, settings
         )
         for line in building.LINES
     }
     try:
-        for broker in shared.values():
+        for broker in made.values():
             broker.process.start()
-        for broker in shared.values():
+        for broker in made.values():
             broker.wait_ready()
-        yield shared
+        yield made
     finally:
-        for broker in shared.values():
+        for broker in made.values():
             broker.process.kill()
+
+
+@pytest.fixture(scope="session")
+def name_servers(new_folder: NewFolder) -> Iterator[dict[str, NameServer]]:
+    """An official name server and ours; every shared broker registers with both."""
+    with both_name_servers(new_folder) as servers:
+        yield servers
+
+
+@pytest.fixture(scope="session")
+def brokers(
+    name_servers: dict[str, NameServer], new_folder: NewFolder
+) -> Iterator[dict[str, OfficialBroker]]:
+    """One official broker per line, shared: tests leave them as they found them."""
+    with official_brokers(name_servers, new_folder) as shared:
+        yield shared
 
 
 @pytest.fixture(scope="session")

@@ -28,6 +28,7 @@ SETTLE_TIMEOUT_S = CLIENT_TIMEOUT_S
 RECEIVE_TIMEOUT_S = CLIENT_TIMEOUT_S
 # Rounds after the queues are shared out, in which every message comes once.
 SETTLED_ROUNDS = 5
+SETTLING_TRIES = 5
 # Clients look for their queues and locks this often, not every twenty seconds.
 LOOK_INTERVAL_MS = 1000
 
@@ -170,13 +171,20 @@ class MixedGroup:
             await CLOCK.sleep_ms(100)
 
     async def check_settled(self) -> None:
-        """Share the queues out, then see every message come once, and to the same owner."""
-        shared = await self.settle()
-        bodies = [body for _ in range(SETTLED_ROUNDS) for body in await self.post_round()]
-        owners = await self.owners(bodies)
-        await CLOCK.sleep_ms(300)
-        assert owners == await self.owners(bodies)
-        assert owners == {body: [shared[int(body.rpartition(" ")[2])]] for body in bodies}
+        """Share the queues out, then see every message come once, and to the same owner.
+
+        Members of a busy machine may share the queues out evenly, and once more after that.
+        """
+        for tries_left in reversed(range(SETTLING_TRIES)):
+            shared = await self.settle()
+            bodies = [body for _ in range(SETTLED_ROUNDS) for body in await self.post_round()]
+            owners = await self.owners(bodies)
+            await CLOCK.sleep_ms(300)
+            assert owners == await self.owners(bodies)
+            expected = {body: [shared[int(body.rpartition(" ")[2])]] for body in bodies}
+            if owners == expected:
+                return
+            assert tries_left, (owners, expected)
 
 
 @pytest.fixture(scope="module")
