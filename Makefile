@@ -82,6 +82,7 @@ bench: setup  ## Run every benchmark; those of servers short
 
 soak: setup  ## Run the long campaigns and write docs/soak/
 	for round in 1 2 3 4 5; do ORBITMQ_NEW_EXAMPLES=1 $(BIN)/pytest -q $$(grep -rl hypothesis tests/unit tests/crash --include='test_*.py') || exit 1; done
+	$(BIN)/pytest -q -m campaign
 	$(BIN)/python -m scripts.soak_name_server
 	$(BIN)/python -m tests.crash.soak "$$(mktemp -d -p $(SHARED_MEMORY))" 1200 --page docs/soak/store-crashes.md
 	$(BIN)/python -m tests.integration.client.reconnects 10000 --page docs/soak/client-reconnects.md

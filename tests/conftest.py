@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import settings
 
 # Here, since with several workers only this file is read where their reports come together.
@@ -15,3 +16,12 @@ settings.register_profile(
     "orbitmq", deadline=None, derandomize="ORBITMQ_NEW_EXAMPLES" not in os.environ
 )
 settings.load_profile("orbitmq")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave campaigns to who asks for them by their mark."""
+    if "campaign" in config.option.markexpr:
+        return
+    campaigns = [item for item in items if item.get_closest_marker("campaign")]
+    items[:] = [item for item in items if item not in campaigns]
+    config.hook.pytest_deselected(items=campaigns)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -23,14 +24,30 @@ from tests.interop.command_lines import (
     printed_messages,
     shown_messages,
 )
+from tests.interop.conftest import both_name_servers, official_brokers
 from tests.interop.drivers import NOTHING_CONSUMED, JavaDriver
-from tests.interop.official import CLUSTER
-from tests.interop.peers import SITES
+from tests.interop.official import CLUSTER, OfficialBroker
+from tests.interop.peers import SITES, NameServer
 from tests.interop.python_trials import Trial, beside, numbered
 
 pytestmark = pytest.mark.interop
 
 MESSAGES = 8
+
+
+@pytest.fixture(scope="module")
+def name_servers(new_folder: Callable[[str], Path]) -> Iterator[dict[str, NameServer]]:
+    """Two of its own: topics are deleted and permissions changed at one of them."""
+    with both_name_servers(new_folder) as servers:
+        yield servers
+
+
+@pytest.fixture(scope="module")
+def brokers(
+    name_servers: dict[str, NameServer], new_folder: Callable[[str], Path]
+) -> Iterator[dict[str, OfficialBroker]]:
+    with official_brokers(name_servers, new_folder, deletes_topics=True) as own:
+        yield own
 
 
 @pytest.fixture

@@ -6,13 +6,9 @@ between the name servers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
 import pytest
 
 from tests.interop import wire
-from tests.interop.conftest import both_name_servers, official_brokers
 from tests.interop.drivers import JavaDriver
 from tests.interop.official import OfficialBroker
 from tests.interop.peers import NameServer
@@ -30,21 +26,6 @@ def printed_lines(
     printed = admin.mqadmin(*arguments, "-n", server.address, complaint=complaint)
     lines = (line.strip().rstrip(",") for line in printed.splitlines())
     return sorted(line.replace(server.address, "NAME-SERVER") for line in lines if line)
-
-
-@pytest.fixture(scope="module")
-def name_servers(new_folder: Callable[[str], Path]) -> Iterator[dict[str, NameServer]]:
-    """Two that nobody else asks to delete topics or to change permissions."""
-    with both_name_servers(new_folder) as servers:
-        yield servers
-
-
-@pytest.fixture(scope="module")
-def brokers(
-    name_servers: dict[str, NameServer], new_folder: Callable[[str], Path]
-) -> Iterator[dict[str, OfficialBroker]]:
-    with official_brokers(name_servers, new_folder) as own:
-        yield own
 
 
 @pytest.fixture

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from benchmarks.spark_kafka import SMOKE, Bench, Processes, running_sides, summary, table
 
 
+@pytest.mark.campaign
 def test_every_side_is_read_and_written(spark: SparkSession, tmp_path: Path) -> None:
     with running_sides(tmp_path, with_kafka=False) as sides:
         bench = Bench(spark, sides, tmp_path, SMOKE, Processes())
