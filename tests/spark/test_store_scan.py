@@ -348,6 +348,7 @@ def test_a_store_of_rocketmq_is_a_table_while_it_is_written_and_afterwards(
     assert some == 100
 
 
+@pytest.mark.campaign
 def test_the_benchmark_measures_what_it_says(spark: SparkSession, tmp_path: Path) -> None:
     forms = spark_store_scan.forms_of(spark, tmp_path, 200, 128)
 
