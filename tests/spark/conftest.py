@@ -71,9 +71,12 @@ def cluster() -> Iterator[Cluster]:
         yield started
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def topics(cluster: Cluster) -> Iterator[Topics]:
-    """Makes and fills topics of the shared cluster."""
+    """Makes and fills topics of the shared cluster; its clients end with the file that used it.
+
+    The worker goes on with other suites, and some of those look for threads left running.
+    """
     with Topics(cluster) as made:
         yield made
 

@@ -81,6 +81,15 @@ def pooled_reader(options: ReadOptions) -> Iterator[RecordReader]:
         _pool.give_back(shared)
 
 
+def stop_all() -> None:
+    """Stop the clients of this process that nobody uses; the next task gets new ones."""
+    with _pool.guard:
+        idle = [key for key, one in _pool.shared.items() if not one.users]
+        stopped = [_pool.shared.pop(key) for key in idle]
+    for one in stopped:
+        one.reader.stop()
+
+
 def _started(options: ReadOptions) -> RecordReader:
     reader = RecordReader(
         group=options.reading_group,

@@ -13,6 +13,7 @@ from orbitmq.client.aio.listener_threads import ListenerThreads
 from orbitmq.client.aio.listeners import Finished, listener_of
 from orbitmq.client.core.consume_results import RETRY_LATER, ConsumeResult
 from orbitmq.client.core.received_message import ReceivedMessage
+from orbitmq.clock import settle
 from tests.unit.client.aio.received import call_of, offsets_of, received, run_of, several
 
 
@@ -180,6 +181,7 @@ async def test_stopping_waits_for_calls_under_way_and_begins_no_more() -> None:
     await gate.entered(1)
 
     stopping = asyncio.create_task(pool.stop(10_000))
+    await settle()
     gate.opened.set()
 
     assert await stopping == ()

@@ -1,0 +1,17 @@
+"""What tests of Spark's parts leave behind: nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from orbitmq.spark import producers, reader_pool
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _clients_are_stopped() -> Iterator[None]:
+    """Workers keep clients for their next task; here the next file of tests finds none."""
+    yield
+    producers.stop_all()
+    reader_pool.stop_all()
