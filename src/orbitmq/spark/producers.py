@@ -1,83 +1,33 @@
-"""Producers and staged writers of a worker process, kept from task to task.
-
-Spark uses its Python workers again for other tasks and micro-batches, so that connections made
-for one serve the next; what is left is stopped when the process exits.
-
-Fork: a child starts without any; those of its parent are none of its business.
-Threads: any.
-"""
+"""Producers and staged writers, kept from task to task."""
 
 from __future__ import annotations
 
-import os
-import threading
-from collections.abc import Callable
-from typing import Final, Protocol, TypeVar
+from contextlib import AbstractContextManager
+from typing import Final
 
 from orbitmq.client import Producer
 from orbitmq.client.sync.staged_writer import StagedWriter
+from orbitmq.spark.client_pool import ClientPool
 from orbitmq.spark.write_options import WriteOptions
 
-# Of so many clusters, or with so many different options; the one used longest ago makes room.
-_CLIENTS_MAX: Final = 8
+# More clusters, or writes with different options, at a time are rare.
+IDLE_MAX: Final = 4
+
+_producers: Final = ClientPool(Producer, idle_max=IDLE_MAX)
+_staged_writers: Final = ClientPool(StagedWriter, idle_max=IDLE_MAX)
 
 
-class _Client(Protocol):
-    def start(self) -> None: ...
-
-    def stop(self) -> None: ...
-
-
-C = TypeVar("C", bound=_Client)
+def pooled_producer(options: WriteOptions) -> AbstractContextManager[Producer]:
+    """Lend a running producer with these options."""
+    return _producers.lend(options.group, **options.producer_keywords())
 
 
-class _Clients:
-    def __init__(self) -> None:
-        self.guard = threading.Lock()
-        self.by_options: dict[tuple[object, ...], _Client] = {}
-
-    def begin_child(self) -> None:
-        """Forget, in a child, what the parent has; a lock may have been held there."""
-        self.__init__()  # type: ignore[misc]  # the same object, as after its making
-
-
-_process: Final = _Clients()
-os.register_at_fork(after_in_child=_process.begin_child)
-
-
-def producer_for(options: WriteOptions) -> Producer:
-    """Give a running producer with these options."""
-    keywords = options.producer_keywords()
-    key = (options.group, *sorted(keywords.items()))
-    return _client_for(Producer, key, lambda: Producer(options.group, **keywords))
-
-
-def staged_writer_for(options: WriteOptions) -> StagedWriter:
-    """Give a running staged writer with these options."""
-    keywords = options.client_keywords()
-    key = tuple(sorted(keywords.items()))
-    return _client_for(StagedWriter, key, lambda: StagedWriter(**keywords))
+def pooled_staged_writer(options: WriteOptions) -> AbstractContextManager[StagedWriter]:
+    """Lend a running staged writer with these options."""
+    return _staged_writers.lend(**options.client_keywords())
 
 
 def stop_all() -> None:
     """Stop the clients of this process; the next task gets new ones."""
-    with _process.guard:
-        clients = [*_process.by_options.values()]
-        _process.by_options.clear()
-    for client in clients:
-        client.stop()
-
-
-def _client_for(kind: type[C], options: tuple[object, ...], make: Callable[[], C]) -> C:
-    key = (kind, *options)
-    with _process.guard:
-        client = _process.by_options.pop(key, None)
-        if client is None:
-            while len(_process.by_options) >= _CLIENTS_MAX:
-                _process.by_options.pop(next(iter(_process.by_options))).stop()
-            client = make()
-            client.start()
-        _process.by_options[key] = client
-    # Invariant: the key begins with the kind.
-    assert isinstance(client, kind)
-    return client
+    _producers.stop_all()
+    _staged_writers.stop_all()

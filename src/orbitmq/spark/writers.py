@@ -31,7 +31,7 @@ from orbitmq.model.unique_ids import UniqueIdRanges
 from orbitmq.spark.delivery_marks import TaskMark
 from orbitmq.spark.message_rows import RowEncoder
 from orbitmq.spark.parcels import Packing
-from orbitmq.spark.producers import producer_for, staged_writer_for
+from orbitmq.spark.producers import pooled_producer, pooled_staged_writer
 from orbitmq.spark.queue_places import Placing
 from orbitmq.spark.row_errors import RowRefused, not_sent, refused
 from orbitmq.spark.send_window import ParcelError, SendWindow
@@ -128,13 +128,13 @@ def write_rows(
     batches: Iterator[pa.RecordBatch], options: WriteOptions, columns: WriteColumns, task: TaskMark
 ) -> Written:
     """Send all rows of a task, and return once they are stored."""
-    producer = producer_for(options)
-    window = SendWindow(
-        lambda parcel: producer.send_async(parcel.messages(), queue=parcel.place.queue),
-        rows_max=options.max_in_flight_messages,
-        bytes_max=options.max_in_flight_bytes,
-    )
-    return Written(_fill(window, batches, options, columns, task, producer.queues))
+    with pooled_producer(options) as producer:
+        window = SendWindow(
+            lambda parcel: producer.send_async(parcel.messages(), queue=parcel.place.queue),
+            rows_max=options.max_in_flight_messages,
+            bytes_max=options.max_in_flight_bytes,
+        )
+        return Written(_fill(window, batches, options, columns, task, producer.queues))
 
 
 def stage_rows(
@@ -145,22 +145,22 @@ def stage_rows(
     query: str,
 ) -> Staged:
     """Stage all rows of a task, and return where they lie once they are safe there."""
-    producer = producer_for(options)
-    staging = Staging(
-        staged_writer_for(options),
-        new_write_id(),
-        queues_of=producer.queues,
-        namespace=options.namespace,
-        timeout_ms=options.send_timeout_ms,
-    )
-    # Rows are moved in the order of their numbers, in whatever order they are staged.
-    window = SendWindow(
-        staging.send,
-        rows_max=options.max_in_flight_messages,
-        bytes_max=options.max_in_flight_bytes,
-        in_order=False,
-    )
-    rows = _fill(window, batches, options, columns, task, producer.queues)
+    with pooled_producer(options) as producer, pooled_staged_writer(options) as writer:
+        staging = Staging(
+            writer,
+            new_write_id(),
+            queues_of=producer.queues,
+            namespace=options.namespace,
+            timeout_ms=options.send_timeout_ms,
+        )
+        # Rows are moved in the order of their numbers, in whatever order they are staged.
+        window = SendWindow(
+            staging.send,
+            rows_max=options.max_in_flight_messages,
+            bytes_max=options.max_in_flight_bytes,
+            in_order=False,
+        )
+        rows = _fill(window, batches, options, columns, task, producer.queues)
     staged = staging.staged(query)
     assert staged.rows == rows
     return staged
@@ -172,9 +172,8 @@ def commit_staged(
     """Commit what tasks staged; nothing for rows that were sent."""
     writes = [message for message in messages if isinstance(message, Staged)]
     if writes:
-        staged_writer_for(options).commit(
-            decision_of(writes, batch), timeout_ms=options.commit_timeout_ms
-        )
+        with pooled_staged_writer(options) as writer:
+            writer.commit(decision_of(writes, batch), timeout_ms=options.commit_timeout_ms)
 
 
 def _fill(

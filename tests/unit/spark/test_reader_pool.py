@@ -1,4 +1,4 @@
-"""Clients that tasks share."""
+"""Clients that read, kept from task to task."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from orbitmq.embedded import Cluster
+from orbitmq.errors import StateError
 from orbitmq.spark import reader_pool
 from orbitmq.spark.read_options import ReadOptions
-from orbitmq.spark.reader_pool import IDLE_MAX, pooled_reader
+from orbitmq.spark.reader_pool import pooled_reader
 
 
 @pytest.fixture(scope="module")
@@ -43,16 +44,16 @@ def test_other_settings_of_the_connection_take_another_client(cluster: Cluster) 
         assert one is not other
 
 
-def test_few_clients_stay_open_that_nobody_uses(cluster: Cluster) -> None:
-    used = [f"{number}" for number in range(1, IDLE_MAX + 4)]
-    readers = []
-    for timeout in used:
-        with pooled_reader(options(cluster, callTimeoutMs=f"{timeout}000")) as reader:
-            readers.append(reader)
+def test_clients_can_be_stopped(cluster: Cluster) -> None:
+    with pooled_reader(options(cluster)) as first:
+        pass
 
-    assert len(reader_pool._pool.shared) == IDLE_MAX
-    with pooled_reader(options(cluster, callTimeoutMs=f"{used[-1]}000")) as last:
-        assert last is readers[-1]
+    reader_pool.stop_all()
+
+    with pytest.raises(StateError, match="stopped"):
+        first.topics()
+    with pooled_reader(options(cluster)) as second:
+        assert second is not first
 
 
 def _topics_in_child(namesrv: str, found: multiprocessing.Queue[list[str]]) -> None:
