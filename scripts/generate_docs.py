@@ -167,10 +167,12 @@ def spark_option_classes() -> tuple[tuple[str, type[DataclassInstance]], ...]:
     from orbitmq.spark.options import ConnectionOptions
     from orbitmq.spark.read_options import ReadOptions
     from orbitmq.spark.store_options import StoreOptions
+    from orbitmq.spark.topic_options import TopicOptions
     from orbitmq.spark.write_options import WriteOptions
 
     return (
         ("`rocketmq`, reading and writing", ConnectionOptions),
+        ("`rocketmq` and `rocketmq-store`, reading", TopicOptions),
         ("`rocketmq`, reading", ReadOptions),
         ("`rocketmq`, writing", WriteOptions),
         ("`rocketmq-store`, reading", StoreOptions),

@@ -34,13 +34,6 @@ T = TypeVar("T")
 O = TypeVar("O", bound="DataclassInstance")  # noqa: E741  # reads as "the options class"
 
 PAGE: Final = "docs/spark-options.md"
-PUSH_FILTERS_DOC: Final = (
-    "Read less where conditions of a query on `topic`, `queueId`, `queueOffset`, `storeTimestamp` "
-    "and `tags` allow it. Needs Spark's conf `spark.sql.python.filterPushdown.enabled`, and a "
-    "`load()` for each query: Spark 4.2 and 4.3 keep what a pushed condition left, and use it for "
-    "the next query of the same DataFrame, and for the other side of a join with itself."
-)
-
 _NAMES_ELSEWHERE: Final = "orbitmq.spark.elsewhere"
 
 # What Spark itself hands over beside a user's options: of files and tables, of streams.
@@ -241,6 +234,19 @@ def options_from(
     made = options_class(**values)
     check_limits(made)
     return made
+
+
+def given_among(options: DataclassInstance, fields: Iterable[str]) -> list[str]:
+    """Name those of some options that were given."""
+    names = {row.field: row.name for row in describe(type(options))}
+    return [names[field] for field in fields if getattr(options, field) not in ("", None)]
+
+
+def check_one_given(options: DataclassInstance, fields: Iterable[str], *, hint: str) -> None:
+    """Refuse options that say the same in more than one way."""
+    given = given_among(options, fields)
+    if len(given) > 1:
+        raise SettingsError(f"{' and '.join(given)} are given together", hint=hint)
 
 
 def is_sparks_own(name: str) -> bool:

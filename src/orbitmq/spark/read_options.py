@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Literal, Self, cast
+from typing import TYPE_CHECKING, Final, Self
 
 from orbitmq.client.aio.record_reader import READING_GROUP
 from orbitmq.client.core.subscriptions import Expression, by_sql, subscription_of
 from orbitmq.errors import SettingsError
-from orbitmq.model.names import check_group, check_topic
-from orbitmq.model.queues import MessageQueue
+from orbitmq.model.names import check_group
 from orbitmq.model.subscriptions import EVERYTHING
 from orbitmq.spark.options import (
-    PUSH_FILTERS_DOC,
     ConnectionOptions,
+    check_one_given,
+    given_among,
     options_from,
     parse_duration_ms,
     spark_option,
 )
-from orbitmq.spark.queue_texts import parse_numbers, parse_queues
+from orbitmq.spark.queue_texts import parse_numbers
+from orbitmq.spark.topic_options import TOPIC_FORMS, TopicOptions
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -33,47 +33,14 @@ LATEST: Final = "latest"
 EARLIEST_NUMBER: Final = -2
 LATEST_NUMBER: Final = -1
 
-_START_FORMS: Final = {
-    "starting_offsets": "startingOffsets",
-    "starting_timestamp": "startingTimestamp",
-    "starting_offsets_by_timestamp": "startingOffsetsByTimestamp",
-}
-_END_FORMS: Final = {
-    "ending_offsets": "endingOffsets",
-    "ending_timestamp": "endingTimestamp",
-    "ending_offsets_by_timestamp": "endingOffsetsByTimestamp",
-}
-_TOPIC_FORMS: Final = {
-    "subscribe": "subscribe",
-    "subscribe_pattern": "subscribePattern",
-    "assign": "assign",
-}
+_START_FORMS: Final = ("starting_offsets", "starting_timestamp", "starting_offsets_by_timestamp")
+_END_FORMS: Final = ("ending_offsets", "ending_timestamp", "ending_offsets_by_timestamp")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadOptions(ConnectionOptions):
-    """What is read, from where to where, and how; `read` and `readStream` take them."""
+class ReadOptions(TopicOptions, ConnectionOptions):
+    """From where to where is read, and how; `read` and `readStream` take them."""
 
-    subscribe: str = spark_option(
-        "",
-        kafka="subscribe",
-        others=("topic", "topics", "consumerTopic"),
-        doc="Topics to read, separated by ','. One of `subscribe`, `subscribePattern` and `assign` "
-        "must be given.",
-    )
-    subscribe_pattern: str = spark_option(
-        "",
-        kafka="subscribePattern",
-        others=("topicsPattern",),
-        doc="A regular expression that whole names of topics match. Topics of the system are left "
-        "out, and so are those of retries and dead letters, unless the pattern says %RETRY% or "
-        "%DLQ%. A stream finds topics that are made while it runs.",
-    )
-    assign: str = spark_option(
-        "",
-        kafka="assign",
-        doc='Queues to read, as in `{"orders": {"broker-a": [0, 1]}}`.',
-    )
     starting_offsets: str = spark_option(
         "",
         kafka="startingOffsets",
@@ -122,47 +89,11 @@ class ReadOptions(ConnectionOptions):
         kafka="endingOffsetsByTimestamp",
         doc="The same with a time for each queue, written like offsets.",
     )
-    tags: str = spark_option(
-        "",
-        doc="Only messages with one of these tags, as in `TagA || TagB`; the broker leaves the "
-        "others out.",
-    )
     sql: str = spark_option(
         "",
         others=("filter", "sql92"),
         doc="Only messages whose properties meet this SQL92 condition, as in `price > 3`; the "
         "broker leaves the others out. RocketMQ's brokers need `enablePropertyFilter=true`.",
-    )
-    push_filters: bool = spark_option(False, doc=PUSH_FILTERS_DOC)
-    properties: str = spark_option(
-        "string",
-        choices=("string", "map", "none"),
-        kafka="includeHeaders",
-        doc="How the column `properties` comes: as the stored text, as a map, or not at all. A "
-        "map takes twice the time with small bodies.",
-    )
-    include_body: bool = spark_option(
-        True, doc="Whether there is a column `body`. A schema given with `.schema(…)` beats both."
-    )
-    fail_on_data_loss: bool = spark_option(
-        True,
-        kafka="failOnDataLoss",
-        doc="Whether messages that should be read and are deleted are an error, or a warning in "
-        "the log.",
-    )
-    min_partitions: int | None = spark_option(
-        None,
-        low=1,
-        high=100_000,
-        kafka="minPartitions",
-        doc="Split queues so that there are at least about so many tasks. Without it queues are "
-        "packed into as many tasks as Spark has cores.",
-    )
-    max_records_per_partition: int | None = spark_option(
-        None,
-        low=1,
-        kafka="maxRecordsPerPartition",
-        doc="Split queues so that no task reads more messages.",
     )
     max_offsets_per_trigger: int | None = spark_option(
         None,
@@ -241,7 +172,12 @@ class ReadOptions(ConnectionOptions):
     def __post_init__(self) -> None:
         # Zero arguments would not do: a dataclass with slots is another class than this one.
         ConnectionOptions.__post_init__(self)
-        self._check_topics()
+        TopicOptions.__post_init__(self)
+        if not given_among(self, TOPIC_FORMS):
+            raise SettingsError(
+                "one of subscribe, subscribePattern and assign must be given, and none is",
+                hint='.option("subscribe", "orders") reads one topic',
+            )
         self._check_positions()
         if self.tags and self.sql:
             raise SettingsError("both tags and sql are given", hint="a read has one filter")
@@ -257,43 +193,21 @@ class ReadOptions(ConnectionOptions):
                 hint="write it as 500ms, 30s, 15m or 1h",
             ) from None
 
-    def _check_topics(self) -> None:
-        if len(_given(self, _TOPIC_FORMS)) != 1:
-            given = " and ".join(_given(self, _TOPIC_FORMS)) or "none"
-            raise SettingsError(
-                f"one of subscribe, subscribePattern and assign must be given, and {given} is",
-                hint='.option("subscribe", "orders") reads one topic',
-            )
-        for topic in self.topics:
-            check_topic(topic)
-        if self.subscribe and not self.topics:
-            raise SettingsError("subscribe names no topic", hint='"orders,payments" names two')
-        try:
-            re.compile(self.subscribe_pattern)
-        except re.error as error:
-            raise SettingsError(
-                f"subscribePattern {self.subscribe_pattern!r} is no regular expression: {error}"
-            ) from None
-        if self.assign:
-            parse_queues(self.assign, name="assign")
-
     def _check_positions(self) -> None:
         for forms in (_START_FORMS, _END_FORMS):
-            given = _given(self, forms)
-            if len(given) > 1:
-                raise SettingsError(
-                    f"{' and '.join(given)} are given together",
-                    hint="say in one way only where to begin or end",
-                )
+            check_one_given(self, forms, hint="say in one way only where to begin or end")
         if self.starting_offsets.lower() not in {"", EARLIEST, LATEST}:
             parse_numbers(self.starting_offsets, name="startingOffsets", low=EARLIEST_NUMBER)
         if self.ending_offsets.lower() == EARLIEST:
             raise SettingsError("endingOffsets cannot be earliest", hint="nothing would be read")
         if self.ending_offsets.lower() not in {"", LATEST}:
             parse_numbers(self.ending_offsets, name="endingOffsets", low=LATEST_NUMBER)
-        for field in ("starting_offsets_by_timestamp", "ending_offsets_by_timestamp"):
-            if text := getattr(self, field):
-                parse_numbers(text, name={**_START_FORMS, **_END_FORMS}[field], low=0)
+        for name, text in (
+            ("startingOffsetsByTimestamp", self.starting_offsets_by_timestamp),
+            ("endingOffsetsByTimestamp", self.ending_offsets_by_timestamp),
+        ):
+            if text:
+                parse_numbers(text, name=name, low=0)
 
     @classmethod
     def from_spark(
@@ -314,12 +228,12 @@ class ReadOptions(ConnectionOptions):
         if streaming is None:
             return made
         if streaming:
-            if refused := _given(made, _END_FORMS):
+            if refused := given_among(made, _END_FORMS):
                 raise SettingsError(
                     f"{refused[0]} is for batches, and this is a stream",
                     hint="a stream has no end; trigger(availableNow=True) reads what is there",
                 )
-            if not _given(made, _START_FORMS):
+            if not given_among(made, _START_FORMS):
                 return replace(made, starting_offsets=LATEST)
         elif made._begins_at_the_end():
             raise SettingsError(
@@ -336,31 +250,11 @@ class ReadOptions(ConnectionOptions):
         return LATEST_NUMBER in numbers.values()
 
     @property
-    def topics(self) -> tuple[str, ...]:
-        """The topics of `subscribe`."""
-        return tuple(name for text in self.subscribe.split(",") if (name := text.strip()))
-
-    @property
-    def assigned_queues(self) -> tuple[MessageQueue, ...]:
-        """The queues of `assign`."""
-        return tuple(parse_queues(self.assign, name="assign")) if self.assign else ()
-
-    @property
     def expression(self) -> Expression:
         """What the broker leaves messages out by."""
         return by_sql(self.sql) if self.sql else self.tags or EVERYTHING
 
     @property
-    def properties_form(self) -> Literal["string", "map", "none"]:
-        """How the column `properties` comes."""
-        # The choices of the option are these.
-        return cast('Literal["string", "map", "none"]', self.properties)
-
-    @property
     def max_trigger_delay_ms(self) -> int:
         """How long a micro-batch waits for messages."""
         return parse_duration_ms(self.max_trigger_delay)
-
-
-def _given(options: ReadOptions, forms: Mapping[str, str]) -> list[str]:
-    return [name for field, name in forms.items() if getattr(options, field) not in ("", None)]

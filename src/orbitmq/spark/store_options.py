@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Self
 
 from orbitmq.errors import SettingsError
 from orbitmq.filtering.tags import TagFilter, parse_tags
-from orbitmq.model.names import check_topic
-from orbitmq.model.queues import MessageQueue
-from orbitmq.spark.options import PUSH_FILTERS_DOC, options_from, spark_option
-from orbitmq.spark.queue_texts import parse_queues
+from orbitmq.spark.options import options_from, spark_option
+from orbitmq.spark.topic_options import TopicOptions
 
 WHERE: Final = 'format("rocketmq-store")'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoreOptions:
+class StoreOptions(TopicOptions):
     """Which stores are scanned, and for what; `read` takes them."""
 
     path: str = spark_option(
@@ -44,25 +41,6 @@ class StoreOptions:
         name="storePathCommitLog",
         doc="Where the log is, if the broker's `storePathCommitLog` says so; for one directory.",
     )
-    subscribe: str = spark_option(
-        "",
-        kafka="subscribe",
-        others=("topic", "topics"),
-        doc="Topics to read, separated by ','. Without this, `subscribePattern` and `assign`, all "
-        "are.",
-    )
-    subscribe_pattern: str = spark_option(
-        "",
-        kafka="subscribePattern",
-        others=("topicsPattern",),
-        doc="A regular expression that whole names of topics match.",
-    )
-    assign: str = spark_option(
-        "",
-        kafka="assign",
-        others=("queue", "queues"),
-        doc='Queues to read, as in `{"orders": {"broker-a": [0, 1]}}`.',
-    )
     include_system_topics: bool = spark_option(
         False,
         doc="Whether all topics, or a pattern, are also the system's own (delayed messages, halves "
@@ -81,47 +59,10 @@ class StoreOptions:
         kafka="endingTimestamp",
         doc="Only messages stored before this time, in milliseconds since the epoch.",
     )
-    tags: str = spark_option(
-        "",
-        doc="Only messages with one of these tags, as in `TagA || TagB`. The records of others are "
-        "not touched: entries of queues tell.",
-    )
-    properties: str = spark_option(
-        "string",
-        choices=("string", "map", "none"),
-        kafka="includeHeaders",
-        doc="How the column `properties` comes: as the stored text, as a map, or not at all. A "
-        "map takes twice the time with small bodies.",
-    )
-    include_body: bool = spark_option(
-        True, doc="Whether there is a column `body`. A schema given with `.schema(…)` beats both."
-    )
     check_crc: bool = spark_option(
         False,
         name="checkCRC",
         doc="Whether each body is compared with its checksum; a wrong one fails the query.",
-    )
-    push_filters: bool = spark_option(False, doc=PUSH_FILTERS_DOC)
-    fail_on_data_loss: bool = spark_option(
-        True,
-        kafka="failOnDataLoss",
-        doc="Whether messages that should be read and are gone (deleted after the scan was "
-        "planned, or in a file that is missing among others) are an error, or a warning in the "
-        "log. What had been deleted before is only told in the log.",
-    )
-    min_partitions: int | None = spark_option(
-        None,
-        low=1,
-        high=100_000,
-        kafka="minPartitions",
-        doc="Cut the log so that there are at least about so many tasks. Without it there are as "
-        "many as the driver's machine has processors, and more so that none reads over 512 MiB.",
-    )
-    max_records_per_partition: int | None = spark_option(
-        None,
-        low=1,
-        kafka="maxRecordsPerPartition",
-        doc="Cut the log so that no task reads more messages.",
     )
 
     def __post_init__(self) -> None:
@@ -130,29 +71,8 @@ class StoreOptions:
                 "no store directory is given",
                 hint='.load("/data/broker-a/store") names the storePathRootDir of a broker',
             )
-        given = [
-            name
-            for name, text in (
-                ("subscribe", self.subscribe),
-                ("subscribePattern", self.subscribe_pattern),
-                ("assign", self.assign),
-            )
-            if text
-        ]
-        if len(given) > 1:
-            raise SettingsError(
-                f"{' and '.join(given)} are given together", hint="say in one way what to read"
-            )
-        for topic in self.topics:
-            check_topic(topic)
-        try:
-            re.compile(self.subscribe_pattern)
-        except re.error as error:
-            raise SettingsError(
-                f"subscribePattern {self.subscribe_pattern!r} is no regular expression: {error}"
-            ) from None
-        if self.assign:
-            parse_queues(self.assign, name="assign")
+        # Zero arguments would not do: a dataclass with slots is another class than this one.
+        TopicOptions.__post_init__(self)
         parse_tags(self.tags)
         self._listed_paths()
 
@@ -184,16 +104,6 @@ class StoreOptions:
     def broker_names(self) -> tuple[str, ...]:
         """The names given for the brokers of the directories."""
         return tuple(name for text in self.broker_name.split(",") if (name := text.strip()))
-
-    @property
-    def topics(self) -> tuple[str, ...]:
-        """The topics of `subscribe`."""
-        return tuple(name for text in self.subscribe.split(",") if (name := text.strip()))
-
-    @property
-    def assigned_queues(self) -> tuple[MessageQueue, ...]:
-        """The queues of `assign`."""
-        return tuple(parse_queues(self.assign, name="assign")) if self.assign else ()
 
     @property
     def tag_filter(self) -> TagFilter:

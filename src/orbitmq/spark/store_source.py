@@ -6,7 +6,7 @@ source imports this module.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
@@ -39,9 +39,8 @@ class RocketMQStoreSource(DataSource):
         from orbitmq.spark.store_options import StoreOptions
 
         options = StoreOptions.from_spark(given)
-        properties = cast("Literal['string', 'map', 'none']", options.properties)
         return default_projection(
-            properties=properties, include_body=options.include_body
+            properties=options.properties_form, include_body=options.include_body
         ).spark_schema
 
     def reader(self, schema: StructType) -> DataSourceReader:

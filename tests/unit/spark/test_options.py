@@ -16,6 +16,8 @@ from orbitmq.errors import (
 from orbitmq.settings import describe
 from orbitmq.spark.options import (
     ConnectionOptions,
+    check_one_given,
+    given_among,
     is_sparks_own,
     kafka_name,
     options_from,
@@ -162,3 +164,12 @@ def test_durations_are_read_as_kafka_reads_them(text: str, ms: int) -> None:
 def test_a_text_that_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=text):
         parse_duration_ms(text)
+
+
+def test_what_is_said_in_two_ways_is_refused() -> None:
+    made = sample(maxRows="7", namespace="tenant")
+
+    assert given_among(made, ["max_rows", "access_key"]) == ["maxRows"]
+    check_one_given(made, ["max_rows", "access_key"], hint="choose")
+    with pytest.raises(SettingsError, match=r"maxRows and namespace are given together \(choose"):
+        check_one_given(made, ["max_rows", "namespace"], hint="choose")

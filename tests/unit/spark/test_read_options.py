@@ -6,7 +6,6 @@ import pytest
 
 from orbitmq.client.core.subscriptions import SqlExpression
 from orbitmq.errors import FilterSyntaxError, NameRuleError, OptionValueError, SettingsError
-from orbitmq.model.queues import MessageQueue
 from orbitmq.spark.read_options import ReadOptions
 
 OFFSETS = '{"t": {"a": {"0": 5}}}'
@@ -37,35 +36,9 @@ def test_a_stream_begins_at_the_end_unless_told_otherwise() -> None:
     assert options(streaming=True, startingTimestamp="5").starting_offsets == ""
 
 
-def test_topics_are_separated_by_commas() -> None:
-    assert options(subscribe=" a, b ,").topics == ("a", "b")
-
-
-def test_queues_can_be_assigned() -> None:
-    made = options(assign='{"t": {"a": [1]}}')
-
-    assert made.assigned_queues == (MessageQueue(topic="t", broker_name="a", queue_id=1),)
-    assert options().assigned_queues == ()
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"subscribe": ""}, "must be given, and none is"),
-        ({"subscribe": "t", "assign": '{"t": {"a": [1]}}'}, "and subscribe and assign is"),
-        ({"subscribe": ","}, "names no topic"),
-        ({"subscribePattern": "("}, "no regular expression"),
-        ({"assign": "t"}, "assign cannot be read"),
-    ],
-)
-def test_topics_are_named_in_one_way(given: dict[str, str], message: str) -> None:
-    with pytest.raises(SettingsError, match=message):
-        ReadOptions.from_spark({"namesrvAddr": "h:1", **given})
-
-
-def test_a_topic_must_be_able_to_have_its_name() -> None:
-    with pytest.raises(NameRuleError, match=r"contains '\.'"):
-        options(subscribe="a.b")
+def test_topics_must_be_given() -> None:
+    with pytest.raises(SettingsError, match="must be given, and none is"):
+        options(subscribe="")
 
 
 @pytest.mark.parametrize(

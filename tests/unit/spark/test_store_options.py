@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 
 from orbitmq.errors import OrbitError, SettingsError, UnknownOptionError
-from orbitmq.model.queues import MessageQueue
 from orbitmq.spark.store_options import StoreOptions
 
 
@@ -46,27 +45,12 @@ def test_directories_are_listed_by_commas_or_as_json() -> None:
     assert made(path="", paths='["/a,b", "/c"]').path_patterns == ("/a,b", "/c")
 
 
-def test_queues_are_assigned_by_broker() -> None:
-    options = made(assign='{"orders": {"broker-a": [1]}}')
-
-    assert options.assigned_queues == (
-        MessageQueue(topic="orders", broker_name="broker-a", queue_id=1),
-    )
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         ({"path": ""}, "no store directory is given"),
         ({"paths": "/a"}, "paths cannot be '/a'"),
         ({"paths": "[1]"}, "paths cannot be"),
-        ({"subscribe": "a", "assign": "{}"}, "subscribe and assign are given together"),
-        ({"subscribePattern": "("}, "no regular expression"),
-        ({"subscribe": "no topic"}, "contains ' '"),
-        ({"tags": "||"}, "expected tags"),
-        ({"properties": "json"}, "properties cannot be 'json'"),
-        ({"minPartitions": "0"}, "minPartitions"),
-        ({"assign": "[]"}, "assign cannot be read"),
     ],
 )
 def test_what_cannot_be_used_is_refused(given: dict[str, str], message: str) -> None:
