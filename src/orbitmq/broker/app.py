@@ -373,6 +373,7 @@ class Broker:
             config=self._config,
             why_not=self._admission.why_not,
             topics=self.topics,
+            topics_announced=self.registration.changes_reported,
             groups=self.groups,
             locks=self.locks,
             storing=storing,

@@ -10,6 +10,7 @@ Threads: the event loop's.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import zlib
 from dataclasses import replace
@@ -40,6 +41,7 @@ _CRC_MASK: Final = 0x7FFFFFFF
 _UNREGISTER_TIMEOUT_MS: Final = 3000
 _RETRY_INTERVAL_MS: Final = 1000
 _START_WAIT_MS: Final = 3000
+_CHANGES_WAIT_MS: Final = 1000
 _READ_AND_WRITE: Final = Permission.READ | Permission.WRITE
 
 
@@ -72,7 +74,9 @@ class Registration:
         self._changes = OwnedTasks()
         # Topics that were changed and are yet to be reported; one task reports them.
         self._changed: dict[str, TopicConfig] = {}
-        self._reports_changes = False
+        # Set while there is nothing to report.
+        self._reported = asyncio.Event()
+        self._reported.set()
         # Which name servers took the last whole report.
         self._registered: set[str] = set()
         self._missed: set[str] = set()
@@ -127,8 +131,8 @@ class Registration:
         missing gets the whole table soon, and is not asked again for every change.
         """
         self._changed.update((topic.name, topic) for topic in topics)
-        if not self._reports_changes:
-            self._reports_changes = True
+        if self._reported.is_set():
+            self._reported.clear()
             self._changes.start(self._report_changes(), name="registration of changed topics")
 
     async def _report_changes(self) -> None:
@@ -138,7 +142,13 @@ class Registration:
                 _, version = self._topics()
                 await self._report(self._reached(), changed, version)
         finally:
-            self._reports_changes = False
+            self._reported.set()
+
+    async def changes_reported(self) -> None:
+        """Return once name servers know of every change, or do not answer in time."""
+        with contextlib.suppress(TimeoutError):
+            async with time_limit(self._clock, _CHANGES_WAIT_MS):
+                await self._reported.wait()
 
     async def announce(self, topics: Iterable[TopicConfig]) -> None:
         """Report topics that were made or changed; returns once the name servers answered."""

@@ -101,12 +101,12 @@ async def test_every_name_server_is_told_of_the_broker_and_of_its_new_topics(
             await peer.make_topic("Made")
             made = [server.routes.route("Made") is not None for server in (first, second)]
             await peer.send("Sent")
-            await until(lambda: first.routes.route("Sent") is not None)
-            await until(lambda: second.routes.route("Sent") is not None)
+            sent = [server.routes.route("Sent") is not None for server in (first, second)]
         left = [server.routes.route("Made") is None for server in (first, second)]
 
     assert told == [True, True]
     assert made == [True, True]
+    assert sent == [True, True]
     assert left == [True, True]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from orbitmq.broker.hot_path import born_host
@@ -70,6 +70,7 @@ class Sending:
         config: Callable[[], BrokerConfig],
         why_not: Callable[[], tuple[ResponseCode, str] | None],
         topics: TopicTable,
+        topics_announced: Callable[[], Awaitable[None]],
         groups: GroupTable,
         locks: QueueLocks,
         storing: Storing,
@@ -82,6 +83,7 @@ class Sending:
         # Why no sends are taken at present, as a code and a remark; None when they are.
         self._why_not = why_not
         self._topics = topics
+        self._topics_announced = topics_announced
         self._groups = groups
         self._locks = locks
         self._storing = storing
@@ -135,6 +137,8 @@ class Sending:
                 queues=asked.template_queues,
                 unit_flag=int(unit_flag),
             )
+            # Whoever sent the first message may look for the topic next.
+            await self._topics_announced()
             log.info(
                 "topic made by a send topic=%s queues=%d broker=%s peer=%s hint=it is on this "
                 "broker only; spread it with: mqadmin updateTopic -c %s -t %s",
