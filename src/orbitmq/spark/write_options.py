@@ -46,7 +46,8 @@ class WriteOptions(ConnectionOptions):
         "",
         others=("transactionalId", "txnAppId"),
         doc="A name for a batch that is written exactly once. Of all batches that are written "
-        "under it, in whatever session, the first counts; the others change nothing.",
+        "under it, in whatever session, the first counts; the others change nothing, which the "
+        "driver's log tells.",
     )
     commit_timeout_ms: int = spark_option(
         120_000,

@@ -10,6 +10,7 @@ of the tasks that count moved to their queues (`staging.py`).
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -43,8 +44,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+    from orbitmq.protocol.requests.staged_writes import Standing
     from orbitmq.spark.queue_places import QueuesOf
     from orbitmq.spark.write_options import WriteOptions
+
+log = logging.getLogger(__name__)
 
 # Rows and bytes that are encoded at once, so that positions in them fit 32 bits.
 _CHUNK_ROWS_MAX: Final = 20_000
@@ -86,7 +90,14 @@ class BatchWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Have staged rows moved to their queues."""
-        commit_staged(messages, 0, self._options)
+        standing = commit_staged(messages, 0, self._options)
+        if standing is not None and not standing.counts:
+            log.warning(
+                "nothing was written: another batch had this writeId before, and its rows stand "
+                "writeId=%s rows_dropped=%d; rows that are new need a writeId of their own",
+                self._options.write_id,
+                sum(each.rows for each in _staged(messages)),
+            )
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -168,12 +179,17 @@ def stage_rows(
 
 def commit_staged(
     messages: Sequence[WriterCommitMessage | None], batch: int, options: WriteOptions
-) -> None:
-    """Commit what tasks staged; nothing for rows that were sent."""
-    writes = [message for message in messages if isinstance(message, Staged)]
-    if writes:
-        with pooled_staged_writer(options) as writer:
-            writer.commit(decision_of(writes, batch), timeout_ms=options.commit_timeout_ms)
+) -> Standing | None:
+    """Commit what tasks staged, and say what became of it; None for rows that were sent."""
+    writes = _staged(messages)
+    if not writes:
+        return None
+    with pooled_staged_writer(options) as writer:
+        return writer.commit(decision_of(writes, batch), timeout_ms=options.commit_timeout_ms)
+
+
+def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
+    return [message for message in messages if isinstance(message, Staged)]
 
 
 def _fill(

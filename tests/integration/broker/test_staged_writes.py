@@ -151,13 +151,15 @@ async def test_the_first_decision_of_a_batch_counts_for_everybody(peer: Peer) ->
     await appoint(peer)
     staged = await stage(peer, [b"0"])
     again = await stage(peer, [b"again"], write_id=LOSER)
-    await decide(peer, 7, {WINNER: 1}, end=staged.end)
+    first = await decide(peer, 7, {WINNER: 1}, end=staged.end)
 
+    asked_again = await decide(peer, 7, {WINNER: 1}, end=staged.end)
     repeated = await decide(peer, 7, {LOSER: 1}, end=again.end)
     earlier = await decide(peer, 6, {LOSER: 1}, end=again.end)
 
-    assert repeated.complete
-    assert earlier.complete
+    assert first == asked_again == Standing(counts=True, complete=True)
+    assert repeated == Standing(counts=False, complete=True)
+    assert earlier == Standing(counts=None, complete=True)
     assert await bodies_of(peer) == once(1)
 
 

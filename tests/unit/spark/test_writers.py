@@ -272,6 +272,28 @@ def test_of_two_writes_of_one_batch_the_first_that_is_committed_counts(topics: T
     assert sorted(message.body for message in topics.messages(topic)) == [b"attempt 0", b"next"]
 
 
+def test_a_batch_under_a_name_that_was_taken_says_that_its_rows_are_dropped(
+    topics: Topics, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = topics.create()
+    options = _once(topics, topic=topic, write_id="load-7")
+    first, second = (
+        _stage(options, {"body": [body, body]}, query="batch/load-7") for body in (b"one", b"two")
+    )
+    writer = BatchWriter(options, BODIES, overwrite=False)
+
+    # A commit that is made again is no other batch.
+    for _ in range(2):
+        writer.commit([first])
+    assert caplog.messages == []
+    writer.commit([second])
+
+    assert [message.body for message in topics.messages(topic)] == [b"one", b"one"]
+    (warning,) = caplog.messages
+    assert "another batch had this writeId before" in warning
+    assert "writeId=load-7 rows_dropped=2" in warning
+
+
 def test_a_write_that_is_not_committed_is_never_seen(topics: Topics) -> None:
     topic = topics.create()
     options = _once(topics, topic=topic)

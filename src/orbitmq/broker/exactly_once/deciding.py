@@ -10,6 +10,7 @@ Crash: a decision is on disk before any broker hears of it; what is not complete
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 AGAIN_MS: Final = 1_000
+_DIGEST_LENGTH: Final = 32
 # Have a broker move its part of a batch; returns once it confirmed.
 Tell = Callable[[str, str, int, Part], Awaitable[None]]
 
@@ -79,15 +81,16 @@ class Deciding:
         query, batch = decision.query, decision.batch
         state = await self._states.change(query, lambda state: self._decided(state, decision))
         assert state is not None
+        counts = state.digest == _digest(decision) if batch == state.decided else None
         if batch < state.decided or state.decision is None:
-            return Standing(decision=None, complete=True)
+            return Standing(counts=counts, complete=True)
         self._complete_soon(query)
         with suppress(TimeoutError):
             async with time_limit(self._clock, wait_ms):
                 await self._completed[query].wait()
         present = self._present(query)
         return Standing(
-            decision=Decision(query=query, batch=batch, parts=state.decision),
+            counts=counts,
             complete=present.decided > batch or present.decision is None,
             problems=dict(self._problems.get(query, {})),
         )
@@ -110,7 +113,9 @@ class Deciding:
                 f"batch {state.decided} of query {decision.query!r} is not complete yet",
                 hint=f"batch {decision.batch} is decided after it; ask again",
             )
-        decided = msgspec.structs.replace(state, decided=decision.batch, decision=decision.parts)
+        decided = msgspec.structs.replace(
+            state, decided=decision.batch, decision=decision.parts, digest=_digest(decision)
+        )
         # What is stored while this broker moves its own part must fit a record, too.
         part = decision.parts.get(self._name())
         self._states.check_room(msgspec.structs.replace(decided, part=part, moved=0))
@@ -179,3 +184,8 @@ class Deciding:
             return False
         problems.pop(name, None)
         return True
+
+
+def _digest(decision: Decision) -> str:
+    """What tells a decision from others of its batch; the ids of its writes are random."""
+    return hashlib.sha256(msgspec.json.encode(decision)).hexdigest()[:_DIGEST_LENGTH]

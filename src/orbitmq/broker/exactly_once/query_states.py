@@ -53,9 +53,11 @@ class QueryState(msgspec.Struct, frozen=True, kw_only=True):
     batch: int = -1
     part: Part | None = None
     moved: int | None = None
-    # At the coordinator: the newest batch that is decided, and how, until that is complete.
+    # At the coordinator: the newest batch that is decided, and how, until that is complete; the
+    # digest of the decision stays.
     decided: int = -1
     decision: dict[str, Part] | None = None
+    digest: str = ""
 
     @property
     def is_moving(self) -> bool:

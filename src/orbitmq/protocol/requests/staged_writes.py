@@ -60,9 +60,11 @@ class DecideWrites(Header):
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands for a batch; the decision is None when it was complete before it was asked for."""
+    """What became of a batch, and of the decision that was sent."""
 
-    decision: Decision | None
+    # Whether the decision that was sent is the one that stands, by this or an earlier request;
+    # None when that is no longer known, since later batches are decided.
+    counts: bool | None
     complete: bool
     # Why brokers have not confirmed yet, by name.
     problems: dict[str, str] = {}
