@@ -139,10 +139,6 @@ class ClusterView:
             sums[1] += run.end - run.start
         return {queue: size / rows for queue, (size, rows) in seen.items()}
 
-    def commit(self, group: str, offsets: Offsets) -> None:
-        """Tell brokers, in the name of a group, how far it has come."""
-        self._ask(lambda: self._reader.commit(group, offsets))
-
     # --- inside -------------------------------------------------------------------------------
 
     def _ask(self, question: Callable[[], T]) -> T:

@@ -282,17 +282,6 @@ async def test_topics_and_present_queues_are_told_as_they_are_now(
             await reading.present_queues("nobody")
 
 
-async def test_progress_can_be_committed_for_a_group(
-    cluster: Cluster, topic: str, group: str
-) -> None:
-    await cluster.make_topic(topic, queues=1)
-    await send(cluster, topic, *"abc")
-    async with reader(cluster) as reading:
-        await reading.commit(group, {queue_of(topic): 2})
-        instance = reading._running()
-        assert await instance.brokers.committed_offset(queue_of(topic), group) == 2
-
-
 async def test_a_namespace_is_put_before_topics(cluster: Cluster, topic: str) -> None:
     await cluster.make_topic(f"space%{topic}", queues=1)
     await cluster.make_topic(topic, queues=1)
@@ -338,7 +327,6 @@ async def test_the_blocking_reader_gives_the_same(cluster: Cluster, topic: str) 
         with BlockingRecordReader(namesrv=cluster.namesrv, pull_bytes_max=50_000) as reading:
             (queue,) = reading.present_queues(topic)
             assert topic in reading.topics()
-            reading.commit("auditors", {queue: 5})
             early = reading.read([(queue, 0, 600)])
             next(early)
             early.close()  # type: ignore[attr-defined]  # a generator

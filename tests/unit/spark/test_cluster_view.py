@@ -100,15 +100,6 @@ def test_queues_begin_and_end_somewhere(cluster: Cluster) -> None:
         assert 150 < sizes[first] < 400
 
 
-def test_progress_of_a_group_can_be_told(cluster: Cluster) -> None:
-    with view(cluster, subscribe="orders") as seen:
-        first = min(seen.queues())
-        seen.commit("mirrors", {first: 3})
-        instance = seen._reader._client._running()
-        asked = instance.brokers.committed_offset(first, "mirrors")
-        assert seen._reader._call(asked) == 3
-
-
 def test_a_cluster_that_is_not_there_is_asked_again_and_named() -> None:
     options = ReadOptions.from_spark(
         {

@@ -6,7 +6,7 @@
             async for run in reader.read([(queue, 0, end)]):
                 ...  # run.records: bytes as the store keeps them, back to back
 
-It joins no group, commits nothing by itself and waits for no message: it reads up to ends that the
+It joins no group, commits nothing and waits for no message: it reads up to ends that the
 caller knows. Several pulls are under way at a time; what they bring comes in order.
 
 Threads: one event loop, the one it was started on.
@@ -207,17 +207,6 @@ class RecordReader(QueueLookups):
     ) -> dict[MessageQueue, int]:
         """Give for each queue the offset of the first message stored at its time or later."""
         return await _for_each(times_ms, lambda queue: self.offset_for_time(queue, times_ms[queue]))
-
-    async def commit(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Say in the name of a group how far it has come; returns once brokers have heard it."""
-        brokers = self._running().brokers
-        wrapped = wrap(self._namespace, group)
-        await asyncio.gather(
-            *(
-                brokers.commit_offset(self._inner(queue), wrapped, offset, oneway=False)
-                for queue, offset in offsets.items()
-            )
-        )
 
     # --- reading ------------------------------------------------------------------------------
 

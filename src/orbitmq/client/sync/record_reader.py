@@ -92,10 +92,6 @@ class RecordReader(QueueLookups[AioRecordReader]):
         """Give for each queue the offset of the first message stored at its time or later."""
         return self._call(self._client.offsets_for_times(times_ms))
 
-    def commit(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Say in the name of a group how far it has come; returns once brokers have heard it."""
-        self._call(self._client.commit(group, offsets))
-
     def read(
         self, ranges: Iterable[Range], expression: Expression = EVERYTHING
     ) -> Iterator[RecordRun]:
