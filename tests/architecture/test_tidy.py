@@ -62,6 +62,7 @@ TESTED_ELSEWHERE = {
     },
     "broker/app.py": "tests/integration/broker starts it for every test",
     "broker/config.py": "a table; each option is tested where it has its effect",
+    "broker/figures.py": "tests/integration asks as tools and as Prometheus do",
     "broker/hot_path.py": "tests/integration/broker sends and pulls both ways over sockets",
     "broker/registration.py": "tests/integration/broker runs it against name servers",
     "broker/delivery/pulls.py": "tests/integration/broker pulls over a socket",
@@ -75,7 +76,7 @@ TESTED_ELSEWHERE = {
     "broker/handlers/retries.py": "tests/integration/broker asks each over a socket",
     **{
         f"broker/exactly_once/{name}.py": "tests/integration/broker/test_staged_writes.py"
-        for name in ("deciding", "moving", "query_states")
+        for name in ("assembly", "deciding", "moving", "query_states")
     },
     "broker/exactly_once/broker_addresses.py": "tests/integration/client/test_staged_writer.py",
     "client/aio/staged_writer.py": "tests/integration/client commits batches with it",

@@ -9,8 +9,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from orbitmq.broker.admission import Admission
 from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.confirmations import Confirmations
@@ -18,10 +16,8 @@ from orbitmq.broker.delay.delivery import DelayDelivery
 from orbitmq.broker.delay.progress import DelayProgress
 from orbitmq.broker.delivery.long_polls import LongPolls
 from orbitmq.broker.delivery.pulls import Pulls
-from orbitmq.broker.exactly_once.broker_addresses import BrokerAddresses
-from orbitmq.broker.exactly_once.deciding import Deciding
-from orbitmq.broker.exactly_once.moving import Moving
-from orbitmq.broker.exactly_once.query_states import QueryStates
+from orbitmq.broker.exactly_once.assembly import ExactlyOnce
+from orbitmq.broker.figures import Figures
 from orbitmq.broker.groups.committed_offsets import CommittedOffsets
 from orbitmq.broker.groups.group_table import GroupTable
 from orbitmq.broker.groups.lock_file import LockFile
@@ -40,7 +36,6 @@ from orbitmq.broker.handlers.relays import Relays
 from orbitmq.broker.handlers.retries import Retries
 from orbitmq.broker.handlers.sending import Sending
 from orbitmq.broker.handlers.staged_writes import StagedWriteRequests
-from orbitmq.broker.handlers.statistics import StatisticsRequests
 from orbitmq.broker.handlers.topics import TopicRequests
 from orbitmq.broker.hot_path import HotPath
 from orbitmq.broker.plain_topics import PlainTopics
@@ -48,12 +43,11 @@ from orbitmq.broker.ports import FAST_LANE, REPLICATION, check_port, find_port
 from orbitmq.broker.refusals import code_of
 from orbitmq.broker.registration import Registration
 from orbitmq.broker.send_replies import SendReplies
-from orbitmq.broker.statistics.config import Exporter, MetricsConfig, parse_labels
+from orbitmq.broker.statistics.config import MetricsConfig
 from orbitmq.broker.statistics.counters import Counters
 from orbitmq.broker.statistics.group_progress import GroupProgress
-from orbitmq.broker.statistics.metrics import Metrics, Tables, Waiting
+from orbitmq.broker.statistics.metrics import Tables
 from orbitmq.broker.statistics.prometheus import Prometheus
-from orbitmq.broker.statistics.runtime import Runtime
 from orbitmq.broker.statistics.samples import SAMPLE_INTERVAL_MS, Samples
 from orbitmq.broker.storing import Storing
 from orbitmq.broker.topics.attributes import is_kept_in_memory
@@ -67,7 +61,6 @@ from orbitmq.model import property_names
 from orbitmq.model.unique_ids import UniqueIds
 from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.registration import RegisterBroker
-from orbitmq.protocol.requests.staged_writes import MoveRows
 from orbitmq.settings import Role, Settings
 from orbitmq.store.config import StoreConfig
 from orbitmq.store.delay_levels import parse_delay_levels
@@ -85,7 +78,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from orbitmq.clock import Clock
-    from orbitmq.protocol.requests.staged_writes import Part
     from orbitmq.settings import Changed
     from orbitmq.store.draft import Draft
     from orbitmq.transport.request_loop import Handler
@@ -95,9 +87,6 @@ log = logging.getLogger(__name__)
 DEFAULT_PORT: Final = 10911
 OPTIONS_FILE: Final = "broker.properties"
 _EXPIRY_INTERVAL_MS: Final = 100
-_CARRY_INTERVAL_MS: Final = 10_000
-# A broker may have millions of rows to move.
-_MOVE_TIMEOUT_MS: Final = 300_000
 _ALL_ADDRESSES: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104  # not bound to here
 
 
@@ -227,7 +216,7 @@ class Broker:
         for name in {*self.topics.topics, *self.store.memory_topics}:
             self._place(name)
         self._assemble(config)
-        await off_loop(self._query_states.load)
+        await self._exactly_once.load()
         # What is begun here ends in the opposite order, however far the start came.
         closing = self._opened
         closing.push_async_callback(self.offsets.save)
@@ -251,8 +240,8 @@ class Broker:
         await self._rpc.start()
         closing.push_async_callback(self._rpc.stop)
         self._admission.is_open = True
-        self._deciding.start()
-        closing.push_async_callback(self._deciding.stop)
+        self._exactly_once.deciding.start()
+        closing.push_async_callback(self._exactly_once.deciding.stop)
         closing.push_async_callback(self.registration.stop)
         await self.registration.start()
         log.info(
@@ -382,10 +371,52 @@ class Broker:
             unique_ids=UniqueIds(address_of(self.address), clock.now_ms),
             counters=self.counters,
         )
+        self._exactly_once = ExactlyOnce(
+            broker_name=self._name,
+            name_servers=lambda: parse_addresses(self._config().name_servers),
+            store=self.store,
+            storing=storing,
+            rpc=self._rpc,
+            on_moved=self._count_delivered,
+            clock=clock,
+        )
+        figures = Figures(
+            settings=self._settings,
+            address=self.advertised,
+            store=self.store,
+            tables=Tables(
+                topics=self.topics,
+                groups=self.groups,
+                members=self.members,
+                offsets=self.offsets,
+                progress=GroupProgress(
+                    broker_name=self._name,
+                    store=self.store,
+                    members=self.members,
+                    offsets=self.offsets,
+                    clock=clock,
+                ),
+            ),
+            counters=self.counters,
+            samples=self.samples,
+            confirmations=self._confirmations,
+            long_polls=self._long_polls,
+            reads=self._reads,
+            delay_offsets=lambda: self._delay.offsets,
+            clock=clock,
+        )
+        self.prometheus = figures.prometheus()
         handlers: dict[int, Handler] = {}
         for family in (
             sending,
-            self._staged_writes(sending, storing),
+            StagedWriteRequests(
+                why_not=self._admission.why_not,
+                sending=sending,
+                storing=storing,
+                deciding=self._exactly_once.deciding,
+                moving=self._exactly_once.moving,
+                counters=self.counters,
+            ),
             Pulling(pulls),
             Queries(store=self.store, members=self.members),
             QueueOffsets(self.store),
@@ -433,7 +464,7 @@ class Broker:
                 register=self.registration.register_all,
                 clock=clock,
             ),
-            self._figures(config),
+            figures.requests(),
         ):
             handlers.update(family.by_code())
         make_processor = partial(
@@ -469,100 +500,8 @@ class Broker:
             Periodic("clients", config.member_scan_interval_ms, clients.expire, clock),
             Periodic("offsets", config.offsets_flush_interval_ms, self.offsets.save, clock),
             Periodic("samples", SAMPLE_INTERVAL_MS, self.samples.sample, clock),
-            Periodic("query states", _CARRY_INTERVAL_MS, self._query_states.carry_forward, clock),
+            self._exactly_once.carrying,
         ]
-
-    def _staged_writes(self, sending: Sending, storing: Storing) -> StagedWriteRequests:
-        """Put together what writes rows exactly once."""
-        self._query_states = QueryStates(self.store, storing, clock=self._clock)
-        self.store.keep(self._query_states.needed_from)
-        moving = Moving(self.store, self._query_states, on_moved=self._count_delivered)
-        addresses = BrokerAddresses(self._rpc, lambda: parse_addresses(self._config().name_servers))
-
-        async def tell(name: str, query: str, batch: int, part: Part) -> None:
-            own = self._name()
-            if name == own:
-                await moving.move(query, batch, own, part)
-                return
-            await self._rpc.call(
-                await addresses.master_of(name),
-                MoveRows(query=query, batch=Long(batch), coordinator=own),
-                msgspec.json.encode(part),
-                timeout_ms=_MOVE_TIMEOUT_MS,
-            )
-
-        self._deciding = Deciding(self._name, self._query_states, tell, clock=self._clock)
-        return StagedWriteRequests(
-            why_not=self._admission.why_not,
-            sending=sending,
-            storing=storing,
-            deciding=self._deciding,
-            moving=moving,
-            counters=self.counters,
-        )
-
-    def _figures(self, config: BrokerConfig) -> StatisticsRequests:
-        """Put together what tells of the broker, to tools and to Prometheus."""
-        progress = GroupProgress(
-            broker_name=self._name,
-            store=self.store,
-            members=self.members,
-            offsets=self.offsets,
-            clock=self._clock,
-        )
-        metrics = self._settings.of(MetricsConfig)
-        if metrics.exporter is Exporter.PROMETHEUS:
-            self.prometheus = Prometheus(
-                self._metrics(config, metrics, progress),
-                host=metrics.host or self._settings.of(ServerConfig).bind_address,
-                port=metrics.port,
-            )
-        return StatisticsRequests(
-            cluster_name=config.cluster_name,
-            address=self.advertised,
-            topics=self.topics,
-            groups=self.groups,
-            members=self.members,
-            progress=progress,
-            samples=self.samples,
-            runtime=Runtime(
-                config=self._config,
-                store_config=self._settings.of(StoreConfig),
-                store=self.store,
-                samples=self.samples,
-                delay_offsets=lambda: self._delay.offsets,
-                confirmations=self._confirmations,
-                reads=self._reads,
-                clock=self._clock,
-            ),
-        )
-
-    def _metrics(
-        self, config: BrokerConfig, metrics: MetricsConfig, progress: GroupProgress
-    ) -> Metrics:
-        return Metrics(
-            permission=lambda: self._config().permission,
-            labels=parse_labels(metrics.labels)
-            | {
-                "node_type": "broker",
-                "cluster": config.cluster_name,
-                "node_id": config.broker_name,
-            },
-            store=self.store,
-            store_folder=self._settings.of(StoreConfig).root.expanduser(),
-            counters=self.counters,
-            tables=Tables(
-                topics=self.topics,
-                groups=self.groups,
-                members=self.members,
-                offsets=self.offsets,
-                progress=progress,
-            ),
-            waiting=Waiting(
-                sends=self._confirmations, long_polls=self._long_polls, reads=self._reads
-            ),
-            clock=self._clock,
-        )
 
     # --- inside -------------------------------------------------------------------------------
 

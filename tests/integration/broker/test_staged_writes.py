@@ -298,7 +298,7 @@ async def test_a_decision_is_completed_after_a_restart_without_being_asked(
     staged = await stage(peer, [b"0"])
     part = Part(writes={WINNER: 1}, start=0, end=staged.end)
     # The decision is stored, and its own broker does not know of its part yet.
-    await site.broker._deciding._states.change(
+    await site.broker._exactly_once.states.change(
         QUERY,
         lambda state: msgspec.structs.replace(state, decided=0, decision={"broker-a": part}),  # type: ignore[type-var]
     )
@@ -313,7 +313,7 @@ async def test_a_decision_is_completed_after_a_restart_without_being_asked(
 
 @pytest.mark.usefixtures("topic")
 async def test_rows_are_kept_for_a_day_and_states_for_good(site: Site, peer: Peer) -> None:
-    store, states = site.broker.store, site.broker._query_states
+    store, states = site.broker.store, site.broker._exactly_once.states
     staged_at = store.log_end
     await stage(peer, [b"0"])
     await appoint(peer)
@@ -328,7 +328,7 @@ async def test_rows_are_kept_for_a_day_and_states_for_good(site: Site, peer: Pee
 
 @pytest.mark.usefixtures("topic")
 async def test_a_state_moves_on_with_the_log(site: Site, peer: Peer) -> None:
-    store, states = site.broker.store, site.broker._query_states
+    store, states = site.broker.store, site.broker._exactly_once.states
     await appoint(peer)
     first = states.find(QUERY)
     assert first is not None
@@ -348,7 +348,7 @@ async def test_a_state_moves_on_with_the_log(site: Site, peer: Peer) -> None:
 async def test_a_state_stays_where_it_is_while_its_rows_are_moved(
     site: Site, peer: Peer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, states = site.broker.store, site.broker._query_states
+    store, states = site.broker.store, site.broker._exactly_once.states
     await appoint(peer)
     staged = await stage(peer, [b"0", b"1"])
     await states.change(
@@ -391,7 +391,7 @@ async def test_a_part_that_leads_nowhere_is_refused_before_it_is_stored(
         MoveRows(query=QUERY, batch=Long(0), coordinator="broker-a"), msgspec.json.encode(missing)
     )
 
-    kept = site.broker._query_states.find(QUERY)
+    kept = site.broker._exactly_once.states.find(QUERY)
     assert kept is not None
     assert not kept.state.is_moving
 
@@ -417,5 +417,5 @@ async def test_asking_leaves_nothing_behind(site: Site, peer: Peer) -> None:
     with pytest.raises(AssertionError, match="cannot be the id of a coordinator"):
         await appoint(peer, "x" * 300)
 
-    assert len(site.broker._query_states._locks._locks) == 0
-    assert site.broker._query_states.states == {}
+    assert len(site.broker._exactly_once.states._locks._locks) == 0
+    assert site.broker._exactly_once.states.states == {}
