@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from orbitmq.store.mapped_file import MappedFile
 
 # No read is larger than this, whatever is asked for.
-_READ_BYTES_MAX: Final = 128 * 1024 * 1024
+READ_BYTES_MAX: Final = 128 * 1024 * 1024
 _READ_BYTES_MIN: Final = 100
 # Behind the end so far, messages are read out of the mapping; a page farther back may have to come
 # from the disk, and every thread would wait for it.
 MAPPED_READ_BYTES: Final = 128 * 1024 * 1024
 # Behind that, records so close to each other are read together, with what lies between them.
-_SPAN_BYTES_MAX: Final = 512 * 1024
+SPAN_BYTES_MAX: Final = 512 * 1024
 # Compat: entries of these queues lead to records of other topics.
 _SHARED_RECORDS: Final = "%LMQ%"
 _ZERO: Final = QueueOffset(0)
@@ -131,7 +131,7 @@ class QueueReader:
     """Reads queues of one log."""
 
     def __init__(self, log: ReadableLog, config: StoreConfig, *, memory_bytes: int) -> None:
-        self._log = log
+        self.log = log
         self._config = config
         # How far behind the end messages count as in memory.
         self.near_bytes = memory_bytes * config.memory_percent // 100
@@ -142,7 +142,7 @@ class QueueReader:
         offset: QueueOffset,
         count_max: int,
         *,
-        bytes_max: int = _READ_BYTES_MAX,
+        bytes_max: int = READ_BYTES_MAX,
         tag_filter: TagFilter | None = None,
         record_filter: RecordFilter | None = None,
         may_wait: bool = True,
@@ -151,17 +151,9 @@ class QueueReader:
 
         Unless it `may_wait`, it raises BlockingIOError when a record is not in memory.
         """
-        if queue is None:
-            # Compat: Java makes the queue when it is asked for, and finds it empty.
-            return Read(status=ReadStatus.NO_MESSAGE_IN_QUEUE, next_offset=QueueOffset(0))
-        start, end = queue.start, queue.end
-        outside = _outside(offset, start, end)
-        if outside is not None:
-            status, next_offset = outside
-            return Read(status=status, next_offset=next_offset, start=start, end=end)
-        result = Read(
-            status=ReadStatus.NO_MATCHED_MESSAGE, next_offset=offset, start=start, end=end
-        )
+        result = begun(queue, offset)
+        if queue is None or result.status is not ReadStatus.NO_MATCHED_MESSAGE:
+            return result
         scanned = max(count_max, 1)
         if tag_filter is not None or record_filter is not None:
             scanned = max(scanned, self._config.scan_bytes_max // ENTRY_BYTES)
@@ -171,122 +163,33 @@ class QueueReader:
             per_file = queue.entries_per_file
             result.next_offset = QueueOffset((offset // per_file + 1) * per_file)
             return result
-        limits = _Limits(self._config, count_max, min(bytes_max, _READ_BYTES_MAX))
-        pread = self._log.pread if may_wait else self._log.pread_at_once
+        limits = Limits(self._config, count_max, min(bytes_max, READ_BYTES_MAX))
+        pread = self.log.pread if may_wait else self.log.pread_at_once
         if record_filter is None:
             passed = self._collect_usual(queue, entries, result, limits, tag_filter, pread)
             entries = entries[passed * ENTRY_BYTES :]
         if entries:
-            self._collect(queue, entries, result, limits, tag_filter, record_filter, pread)
+            self.collect(queue, entries, result, limits, tag_filter, record_filter, pread)
         return result
-
-    def read_bulk(
-        self,
-        queue: ReadableQueue | None,
-        offset: QueueOffset,
-        count_max: int,
-        bytes_max: int,
-        *,
-        tag_filter: TagFilter | None = None,
-        record_filter: RecordFilter | None = None,
-    ) -> Read:
-        """Read like `read`, as much as is asked for wherever it lies; may wait for the disk."""
-        if queue is None:
-            return Read(status=ReadStatus.NO_MESSAGE_IN_QUEUE, next_offset=QueueOffset(0))
-        start, end = queue.start, queue.end
-        outside = _outside(offset, start, end)
-        if outside is not None:
-            status, next_offset = outside
-            return Read(status=status, next_offset=next_offset, start=start, end=end)
-        result = Read(
-            status=ReadStatus.NO_MATCHED_MESSAGE, next_offset=offset, start=start, end=end
-        )
-        entries = queue.entries(offset, max(count_max, 1))
-        if not entries:
-            # What `read` says of a file of entries that is not there.
-            return self.read(queue, offset, count_max)
-        most = max(count_max, 1), min(bytes_max, _READ_BYTES_MAX)
-        if record_filter is None:
-            passed = self._collect_spans(queue, entries, result, most, tag_filter)
-            entries = entries[passed * ENTRY_BYTES :]
-            if _is_full(result, entries, most):
-                return result
-        if entries:
-            limits = _Limits.same_everywhere(*most)
-            self._collect(
-                queue, entries, result, limits, tag_filter, record_filter, self._log.pread
-            )
-        return result
-
-    def _collect_spans(
-        self,
-        queue: ReadableQueue,
-        entries: bytes,
-        result: Read,
-        most: tuple[int, int],
-        tag_filter: TagFilter | None,
-    ) -> int:
-        """Take records until there is something unusual, or enough; return how many entries."""
-        topic = None if queue.topic.startswith(_SHARED_RECORDS) else queue.topic.encode()
-        count_max, bytes_max = most
-        entry_count = len(entries) // ENTRY_BYTES
-        passed = 0
-        while passed < entry_count:
-            span_end = _span_end(entries, passed, self._log.file_bytes)
-            span = entries[passed * ENTRY_BYTES : span_end * ENTRY_BYTES]
-            if _is_full(result, span, most):
-                break
-            first_offset = ENTRY.unpack_from(span)[0]
-            last_offset, last_bytes, _ = ENTRY.unpack_from(span, len(span) - ENTRY_BYTES)
-            size = last_offset + last_bytes - first_offset
-            is_sane = first_offset >= 0 and size > 0
-            content = self._log.pread(first_offset, size) if is_sane else None
-            if content is None:
-                break
-            records, record_bytes, taken = sound_records(
-                span,
-                content,
-                first_offset,
-                first_offset,
-                first_offset + size,
-                topic,
-                queue.queue_id,
-                count_max - len(result.records),
-                bytes_max - result.record_bytes,
-                tag_filter,
-            )
-            if result.records and result.record_bytes + record_bytes > bytes_max:
-                # The first record of a span is taken however large it is.
-                break
-            result.records += records
-            result.record_bytes += record_bytes
-            result.filtered_count += taken - len(records)
-            passed += taken
-            if taken * ENTRY_BYTES < len(span):
-                break
-        result.next_offset = QueueOffset(result.next_offset + passed)
-        if result.records:
-            result.status = ReadStatus.FOUND
-        return passed
 
     def _collect_usual(
         self,
         queue: ReadableQueue,
         entries: bytes,
         result: Read,
-        limits: _Limits,
+        limits: Limits,
         tag_filter: TagFilter | None,
         pread: Pread,
     ) -> int:
         """Take records until there is something unusual, or enough; return how many entries."""
-        # Perf: one compiled call reads 32 messages in 19 us, `_collect` in 50 us, and past the
+        # Perf: one compiled call reads 32 messages in 19 us, `collect` in 50 us, and past the
         # mapping in 28 instead of 112 us (benchmarks/store_read.py). That goes on where this ends,
         # and knows every rule.
         first_offset = ENTRY.unpack_from(entries)[0]
-        log_end = self._log.end
+        log_end = self.log.end
         near_from = log_end - self.near_bytes
         content: memoryview | bytes | bytearray | None
-        content, content_start = self._log.newest_view()
+        content, content_start = self.log.newest_view()
         mapped_from = max(content_start, near_from, log_end - MAPPED_READ_BYTES)
         low: int = mapped_from
         high: int = log_end
@@ -300,7 +203,7 @@ class QueueReader:
             content = _read_span(entries, most[0], pread) if tag_filter is None else None
         if content is None:
             return 0
-        topic = None if queue.topic.startswith(_SHARED_RECORDS) else queue.topic.encode()
+        topic = topic_of_records(queue)
         result.records, result.record_bytes, passed = sound_records(
             entries, content, content_start, low, high, topic, queue.queue_id, *most, tag_filter
         )
@@ -313,20 +216,21 @@ class QueueReader:
             result.status = ReadStatus.FOUND
         return passed
 
-    def _collect(
+    def collect(
         self,
         queue: ReadableQueue,
         entries: bytes,
         result: Read,
-        limits: _Limits,
+        limits: Limits,
         tag_filter: TagFilter | None,
         record_filter: RecordFilter | None,
         pread: Pread,
     ) -> None:
+        """Add the records of entries to a result, by every rule, until there is enough."""
         # Perf: local names and one compiled check a record; an object, or a call more of our own,
         # is felt here.
-        topic = None if queue.topic.startswith(_SHARED_RECORDS) else queue.topic.encode()
-        queue_id, near_bytes, log = queue.queue_id, self.near_bytes, self._log
+        topic = topic_of_records(queue)
+        queue_id, near_bytes, log = queue.queue_id, self.near_bytes, self.log
         log_end = log.end
         newest, newest_start = log.newest_view()
         mapped_from = max(newest_start, log_end - min(near_bytes, MAPPED_READ_BYTES))
@@ -387,14 +291,10 @@ class QueueReader:
         self, queue: ReadableQueue, number: QueueOffset, physical_offset: int, record: bytes
     ) -> StoreDamagedError:
         """Say in an error what is wrong with a record."""
-        shared = queue.topic.startswith(_SHARED_RECORDS)
         damage = damage_of(
-            record,
-            physical_offset,
-            topic=None if shared else queue.topic.encode(),
-            queue_id=queue.queue_id,
+            record, physical_offset, topic=topic_of_records(queue), queue_id=queue.queue_id
         )
-        file = self._log.file_at(physical_offset)
+        file = self.log.file_at(physical_offset)
         where = f"{file.path} at byte {physical_offset - file.first_offset}" if file else "the log"
         return StoreDamagedError(
             f"message {number} of topic {queue.topic!r} queue {queue.queue_id}, in {where} "
@@ -403,45 +303,23 @@ class QueueReader:
         )
 
 
+def topic_of_records(queue: ReadableQueue) -> bytes | None:
+    """The topic that the records of a queue must have; None for any."""
+    return None if queue.topic.startswith(_SHARED_RECORDS) else queue.topic.encode()
+
+
 def _read_span(entries: bytes, count_max: int, pread: Pread) -> bytes | bytearray | None:
     """Read what the first entries lead to in one piece; None when it is too long, or not there."""
     last = max(1, min(count_max, len(entries) // ENTRY_BYTES)) - 1
     first_offset = ENTRY.unpack_from(entries)[0]
     last_offset, last_bytes, _ = ENTRY.unpack_from(entries, last * ENTRY_BYTES)
     size = last_offset + last_bytes - first_offset
-    if first_offset < 0 or last_bytes <= 0 or not 0 < size <= _SPAN_BYTES_MAX:
+    if first_offset < 0 or last_bytes <= 0 or not 0 < size <= SPAN_BYTES_MAX:
         return None
     return pread(first_offset, size)
 
 
-def _span_end(entries: bytes, first: int, file_bytes: int) -> int:
-    """Find how far the entries from one on lead to records that can be read in one piece."""
-    first_offset = ENTRY.unpack_from(entries, first * ENTRY_BYTES)[0]
-    limit = min(first_offset + _SPAN_BYTES_MAX, (first_offset // file_bytes + 1) * file_bytes)
-    low, high = first + 1, len(entries) // ENTRY_BYTES
-    # Invariant: entries of a queue lead forward in the log.
-    while low < high:
-        middle = (low + high + 1) // 2
-        offset, record_bytes, _ = ENTRY.unpack_from(entries, (middle - 1) * ENTRY_BYTES)
-        if offset + record_bytes <= limit:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-def _is_full(result: Read, entries: bytes, most: tuple[int, int]) -> bool:
-    """Whether the record of the next entry would be one too many."""
-    if not result.records or not entries:
-        return False
-    count_max, bytes_max = most
-    record_bytes: int = ENTRY.unpack_from(entries)[1]
-    return (
-        len(result.records) >= count_max or result.record_bytes + max(record_bytes, 0) > bytes_max
-    )
-
-
-class _Limits:
+class Limits:
     """How much one read may return: messages and bytes, near the end of the log and far behind."""
 
     __slots__ = ("far", "near", "stop_bytes")
@@ -456,7 +334,7 @@ class _Limits:
         self.stop_bytes = max(bytes_max, _READ_BYTES_MIN)
 
     @classmethod
-    def same_everywhere(cls, count_max: int, bytes_max: int) -> _Limits:
+    def same_everywhere(cls, count_max: int, bytes_max: int) -> Limits:
         """Make limits that do not depend on where the messages lie."""
         made = cls.__new__(cls)
         made.near = made.far = count_max, bytes_max
@@ -464,50 +342,19 @@ class _Limits:
         return made
 
 
-def _outside(
-    offset: QueueOffset, start: QueueOffset, end: QueueOffset
-) -> tuple[ReadStatus, QueueOffset] | None:
-    """Say what an offset outside the queue means; None when it lies inside."""
-    if end == 0:
-        return ReadStatus.NO_MESSAGE_IN_QUEUE, QueueOffset(0)
-    if offset < start:
-        return ReadStatus.OFFSET_TOO_SMALL, start
-    if offset == end:
-        return ReadStatus.OFFSET_OVERFLOW_ONE, offset
-    if offset > end:
-        return ReadStatus.OFFSET_OVERFLOW_BADLY, end
-    return None
-
-
-class Boundary(Enum):
-    """Which message a time between two messages means."""
-
-    LOWER = "the first at or after it"
-    UPPER = "the last at or before it"
-
-
-def offset_at_time(
-    queue: ReadableQueue,
-    time_ms: int,
-    store_ms_at: Callable[[int], int | None],
-    boundary: Boundary = Boundary.LOWER,
-) -> QueueOffset:
-    """Find the queue offset at a store time, by halving: store times never fall in a queue."""
+def begun(queue: ReadableQueue | None, offset: QueueOffset) -> Read:
+    """Begin a read: nothing matched yet, unless the offset lies outside the queue."""
+    if queue is None:
+        # Compat: Java makes the queue when it is asked for, and finds it empty.
+        return Read(status=ReadStatus.NO_MESSAGE_IN_QUEUE, next_offset=_ZERO)
     start, end = queue.start, queue.end
-
-    def is_before(number: int) -> bool:
-        entry = queue.entry(QueueOffset(number))
-        store_ms = store_ms_at(entry[0]) if entry else None
-        # What was deleted is older than everything that is left.
-        if store_ms is None:
-            return True
-        return store_ms < time_ms if boundary is Boundary.LOWER else store_ms <= time_ms
-
-    low, high = start, end
-    while low < high:
-        middle = QueueOffset((low + high) // 2)
-        if is_before(middle):
-            low = QueueOffset(middle + 1)
-        else:
-            high = middle
-    return low if boundary is Boundary.LOWER else max(QueueOffset(low - 1), start)
+    status, next_offset = ReadStatus.NO_MATCHED_MESSAGE, offset
+    if end == 0:
+        status, next_offset = ReadStatus.NO_MESSAGE_IN_QUEUE, _ZERO
+    elif offset < start:
+        status, next_offset = ReadStatus.OFFSET_TOO_SMALL, start
+    elif offset == end:
+        status = ReadStatus.OFFSET_OVERFLOW_ONE
+    elif offset > end:
+        status, next_offset = ReadStatus.OFFSET_OVERFLOW_BADLY, end
+    return Read(status=status, next_offset=next_offset, start=start, end=end)

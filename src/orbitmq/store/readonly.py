@@ -29,7 +29,7 @@ from orbitmq.record.scan import Run
 from orbitmq.store.consume_queue import ENTRY, ENTRY_BYTES
 from orbitmq.store.open_files import OpenFiles
 from orbitmq.store.opening import log_folders
-from orbitmq.store.reading import Boundary
+from orbitmq.store.queue_times import Boundary
 from orbitmq.store.readonly_log import (
     CHUNK_BYTES,
     LogFile,

@@ -13,16 +13,11 @@ from orbitmq.model.property_names import KEYS, UNIQUE_ID
 from orbitmq.model.queues import PhysicalOffset, QueueBounds, QueueOffset
 from orbitmq.record.decode import Found, StoredMessage, decode_record, locate
 from orbitmq.record.message_id import decode_message_id
+from orbitmq.store.bulk_reading import read_bulk
 from orbitmq.store.consume_queue import ENTRY
 from orbitmq.store.memory_log import FIRST_OFFSET
-from orbitmq.store.reading import (
-    Boundary,
-    QueueReader,
-    Read,
-    RecordFilter,
-    TagFilter,
-    offset_at_time,
-)
+from orbitmq.store.queue_times import Boundary, offset_at_time
+from orbitmq.store.reading import QueueReader, Read, RecordFilter, TagFilter
 from orbitmq.store.record_checks import HEAD_BYTES, physical_offset_of, store_ms_of
 from orbitmq.store.stand_ins import is_stand_in
 
@@ -65,10 +60,7 @@ class StoredMessages:
     ) -> Read:
         """Read records of a queue from an offset on; see `QueueReader.read`."""
         on_disk, in_memory = self._find(topic, queue_id)
-        reader = self._reader
-        queue: ReadableQueue | None = on_disk
-        if in_memory is not None and (on_disk is None or offset >= on_disk.end):
-            reader, queue = self._memory.reader, in_memory
+        reader, queue = self._part_at(offset, on_disk, in_memory)
         found = reader.read(
             queue,
             QueueOffset(offset),
@@ -92,13 +84,11 @@ class StoredMessages:
         tag_filter: TagFilter | None = None,
         record_filter: RecordFilter | None = None,
     ) -> Read:
-        """Read many records of a queue from an offset on; see `QueueReader.read_bulk`."""
+        """Read many records of a queue from an offset on; see `bulk_reading`."""
         on_disk, in_memory = self._find(topic, queue_id)
-        reader = self._reader
-        queue: ReadableQueue | None = on_disk
-        if in_memory is not None and (on_disk is None or offset >= on_disk.end):
-            reader, queue = self._memory.reader, in_memory
-        found = reader.read_bulk(
+        reader, queue = self._part_at(offset, on_disk, in_memory)
+        found = read_bulk(
+            reader,
             queue,
             QueueOffset(offset),
             count_max,
@@ -109,6 +99,14 @@ class StoredMessages:
         if in_memory is not None:
             found.start, found.end = _bounds(on_disk, in_memory)
         return found
+
+    def _part_at(
+        self, offset: int, on_disk: ConsumeQueue | None, in_memory: MemoryQueue | None
+    ) -> tuple[QueueReader, ReadableQueue | None]:
+        """The part of a queue that an offset lies in, and who reads it."""
+        if in_memory is not None and (on_disk is None or offset >= on_disk.end):
+            return self._memory.reader, in_memory
+        return self._reader, on_disk
 
     def start_of(self, topic: str, queue_id: int) -> QueueOffset:
         """The oldest offset of a queue."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
 from orbitmq.model.queues import PhysicalOffset
 from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.config import StoreConfig
+from orbitmq.store.consume_queue import ENTRY
 from orbitmq.store.draft import Draft
 from orbitmq.store.message_store import MessageStore
+from orbitmq.store.stand_ins import stand_in_for_message
 
 LOG_FILE_BYTES = 64 * 1024
 _ARGUMENTS = ("clock", "store_host", "retention", "measure")
@@ -49,3 +52,44 @@ def message(body: bytes = b"body", **fields: Any) -> Draft:
     properties = fields.pop("properties", {})
     encoded = "".join(f"{name}\x01{value}\x02" for name, value in properties.items()).encode()
     return Draft(**({"topic": "orders", "body": body, "properties": encoded} | fields))
+
+
+def put_odd_messages(rng: random.Random, store: MessageStore) -> None:
+    """Put messages with and without tags in three queues, some of them damaged."""
+    for number in range(300):
+        tag = rng.choice(["", "a", "b"])
+        store.put(
+            message(
+                rng.randbytes(rng.choice([0, 10, 300, 2000])) + b"%d" % number,
+                queue_id=rng.randrange(3),
+                properties={"TAGS": tag} if tag else {},
+            )
+        )
+    _spoil(rng, store)
+
+
+def _spoil(rng: random.Random, store: MessageStore) -> None:
+    """Damage, or put a stand-in in the place of, some records; delete some of them at times."""
+    log = store.parts.log
+    for queue in store.parts.queues:
+        for physical_offset, record_bytes, _ in ENTRY.iter_unpack(queue.entries(queue.start, 40)):
+            file = log.file_at(physical_offset)
+            assert file is not None
+            at = physical_offset - file.first_offset
+            chance = rng.random()
+            if chance < 0.02:
+                file.view[at + rng.randrange(record_bytes)] ^= 1 << rng.randrange(8)
+            elif chance < 0.06:
+                file.view[at : at + record_bytes] = stand_in_for_message(
+                    record_bytes,
+                    topic=queue.topic.encode(),
+                    queue_id=queue.queue_id,
+                    queue_offset=0,
+                    physical_offset=physical_offset,
+                    store_ms=1,
+                )
+            elif chance < 0.08:
+                # A user may set the flag that stand-ins have.
+                file.view[at + 16 : at + 20] = b"LOST"
+    if rng.random() < 0.3 and len(log.files) > 1:
+        log.delete_first()

@@ -9,7 +9,7 @@ import pytest
 from orbitmq.errors import RecordsDeletedError, StoreDamagedError, StoreError, StoreFormatError
 from orbitmq.record.layout import SystemFlag
 from orbitmq.store.draft import Draft
-from orbitmq.store.reading import Boundary
+from orbitmq.store.queue_times import Boundary
 from orbitmq.store.readonly import ReadOnlyStore
 from orbitmq.store.visible_end import Writer
 from tests.unit.store.written_stores import (

@@ -18,7 +18,8 @@ from orbitmq.store.config import FlushMode
 from orbitmq.store.draft import Draft, Durability
 from orbitmq.store.memory_log import FIRST_OFFSET
 from orbitmq.store.message_store import MessageStore
-from orbitmq.store.reading import Boundary, ReadStatus
+from orbitmq.store.queue_times import Boundary
+from orbitmq.store.reading import ReadStatus
 from orbitmq.store.readonly import ReadOnlyStore
 from orbitmq.store.rebuilding import RebuildOptions, rebuild
 from orbitmq.store.reserved_offsets import STEP

@@ -15,7 +15,7 @@ from orbitmq.protocol.requests.offsets import (
     OldestTimeReply,
     SearchOffset,
 )
-from orbitmq.store.reading import Boundary
+from orbitmq.store.queue_times import Boundary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
