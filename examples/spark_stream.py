@@ -20,9 +20,8 @@ def main() -> None:
     chosen = parser.parse_args()
 
     spark = session("stream example")
-    spark.streams.addListener(
-        LagListener(lambda lag: print(f"batch {lag.batch}: {lag.rows} messages are waiting"))
-    )
+    listener = LagListener(lambda lag: print(f"batch {lag.batch}: {lag.rows} messages are waiting"))
+    spark.streams.addListener(listener)
     messages = (
         spark.readStream.format("rocketmq")
         .option("namesrvAddr", chosen.namesrv)
@@ -48,6 +47,9 @@ def main() -> None:
         query.awaitTermination()
     except KeyboardInterrupt:
         query.stop()
+    finally:
+        # It would go on to tell of the next query of this session.
+        spark.streams.removeListener(listener)
     print(f"{spark.read.parquet(f'{chosen.folder}/table').count()} rows in {chosen.folder}/table")
 
 

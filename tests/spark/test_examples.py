@@ -80,11 +80,8 @@ def run_example(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.usefixtures("spark")
-def test_the_batch_example_reads_what_it_wrote(topics: Topics, run_example: RunExample) -> None:
-    # A cluster in memory: one that waits for a slow disk may be sent a row again.
-    printed = run_example("spark_batch", "--namesrv", topics.cluster.namesrv)
-
-    assert printed == ["tea for 3, paid", "cake for 5, paid"]
+def test_the_batch_example_reads_what_it_wrote(run_example: RunExample) -> None:
+    assert run_example("spark_batch") == ["tea for 3, paid", "cake for 5, paid"]
 
 
 @pytest.mark.usefixtures("spark")
