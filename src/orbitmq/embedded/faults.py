@@ -9,7 +9,7 @@ from orbitmq.embedded.local_broker import find_broker
 from orbitmq.errors import StateError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from orbitmq.client.sync.background_loop import BackgroundLoop
     from orbitmq.embedded.local_broker import LocalBroker
@@ -75,6 +75,22 @@ class Faults:
         """Let everything sent to and by a broker arrive late; 0 ends it."""
         relay = self._relay(find_broker(self._brokers, name))
         relay.delay_ms, relay.jitter_ms = delay_ms, jitter_ms
+
+    def hold_requests(self, name: str, code: int) -> None:
+        """Let requests of one kind to a broker wait on their way, as long as nothing is encrypted."""
+        self._change_relay(name, lambda relay: relay.hold(code))
+
+    def let_requests_go(self, name: str, code: int) -> None:
+        """Let requests arrive that were held, and those that come from now on."""
+        self._change_relay(name, lambda relay: relay.let_go(code))
+
+    def _change_relay(self, name: str, change: Callable[[Relay], None]) -> None:
+        relay = self._relay(find_broker(self._brokers, name))
+
+        async def on_loop() -> None:
+            change(relay)
+
+        self._loop.call(on_loop())
 
     def _drawn(self, name: str | None) -> LocalBroker:
         if name is not None:

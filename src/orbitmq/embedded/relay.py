@@ -1,4 +1,4 @@
-"""A relay in front of a broker, which can drop, delay and refuse connections.
+"""A relay before a broker: drops, delays, refuses connections, holds requests.
 
 Threads: one event loop.
 """
@@ -11,7 +11,10 @@ import random
 from typing import Final
 
 from orbitmq.clock import SystemClock
+from orbitmq.errors import ProtocolError
 from orbitmq.lifecycle import OwnedTasks
+from orbitmq.protocol.command import decode_frame
+from orbitmq.protocol.frame import frame_end
 
 _CHUNK_BYTES: Final = 64 * 1024
 
@@ -31,6 +34,8 @@ class Relay:
         self.delay_ms = 0.0
         self.jitter_ms = 0.0
         self.refuses = False
+        # What requests wait for, by their codes.
+        self._held: dict[int, asyncio.Event] = {}
 
     async def start(self, host: str) -> None:
         """Listen on a free port."""
@@ -55,6 +60,19 @@ class Relay:
             writer.transport.abort()
         return len(chosen)
 
+    def hold(self, code: int) -> None:
+        """Let requests of a kind wait from now on, and what comes behind them on their connections.
+
+        What is encrypted passes: nobody sees what it is.
+        """
+        self._held.setdefault(code, asyncio.Event())
+
+    def let_go(self, code: int) -> None:
+        """Pass on what was held; it arrives also if whoever sent it has gone."""
+        held = self._held.pop(code, None)
+        if held is not None:
+            held.set()
+
     def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.refuses or self._target is None:
             writer.transport.abort()
@@ -70,7 +88,7 @@ class Relay:
             return
         self._writers.add(writer)
         try:
-            there = asyncio.ensure_future(self._pass_on(reader, far_writer))
+            there = asyncio.ensure_future(self._pass_requests_on(reader, far_writer))
             back = asyncio.ensure_future(self._pass_on(far_reader, writer))
             try:
                 await asyncio.wait((there, back), return_when=asyncio.FIRST_COMPLETED)
@@ -86,9 +104,36 @@ class Relay:
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
             while chunk := await reader.read(_CHUNK_BYTES):
-                if self.delay_ms or self.jitter_ms:
-                    await self._clock.sleep_ms(
-                        self.delay_ms + self._chance.random() * self.jitter_ms
-                    )
-                writer.write(chunk)
-                await writer.drain()
+                await self._write(chunk, writer)
+
+    async def _pass_requests_on(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Pass on frame by frame, as long as it is frames that come."""
+        begun = bytearray()
+        with contextlib.suppress(OSError):
+            while chunk := await reader.read(_CHUNK_BYTES):
+                begun += chunk
+                try:
+                    while 0 < (end := frame_end(begun, 0)) <= len(begun):
+                        frame = bytes(begun[:end])
+                        await self._let_go_of(frame)
+                        await self._write(frame, writer)
+                        del begun[:end]
+                except ProtocolError:
+                    break
+            await self._write(bytes(begun), writer)
+            await self._pass_on(reader, writer)
+
+    async def _let_go_of(self, frame: bytes) -> None:
+        """Return when a frame may go on."""
+        if self._held:
+            command = decode_frame(frame)
+            if not command.is_response and command.code in self._held:
+                await self._held[command.code].wait()
+
+    async def _write(self, chunk: bytes, writer: asyncio.StreamWriter) -> None:
+        if self.delay_ms or self.jitter_ms:
+            await self._clock.sleep_ms(self.delay_ms + self._chance.random() * self.jitter_ms)
+        writer.write(chunk)
+        await writer.drain()

@@ -10,6 +10,7 @@ import pytest
 from orbitmq.client.aio.admin import Admin
 from orbitmq.embedded import Cluster
 from orbitmq.errors import ConnectionLostError, RemoteError, StateError
+from orbitmq.protocol.codes import RequestCode
 from orbitmq.transport.rpc_client import RpcClient
 from tests.integration.broker.conftest import send_header
 
@@ -96,6 +97,25 @@ def test_connections_are_dropped_refused_and_delayed(cluster: Cluster) -> None:
     asyncio.run(exchange())
 
     assert ends(cluster)["broker-a"] == 2
+
+
+def test_requests_of_one_kind_wait_until_they_are_let_go(cluster: Cluster) -> None:
+    async def exchange() -> None:
+        async with RpcClient() as rpc, Admin(namesrv=cluster.namesrv) as admin:
+            address = cluster.broker().address
+            sending = asyncio.ensure_future(rpc.call(address, send_header("orders"), b"late"))
+            # Asked of the same broker, by others.
+            bounds = await admin.topics.bounds("orders")
+            assert {one.max_offset for one in bounds.values()} == {0}
+            await asyncio.to_thread(
+                cluster.faults.let_requests_go, "broker-a", RequestCode.SEND_MESSAGE_V2
+            )
+            await sending
+
+    cluster.faults.hold_requests("broker-a", RequestCode.SEND_MESSAGE_V2)
+    asyncio.run(exchange())
+
+    assert ends(cluster)["broker-a"] == 1
 
 
 def test_without_a_relay_the_network_cannot_fail() -> None:

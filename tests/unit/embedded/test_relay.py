@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from orbitmq.embedded.relay import Relay
+from orbitmq.protocol.codes import RequestCode
+from orbitmq.protocol.command import Command, decode_frame
 
 HOST = "127.0.0.1"
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -101,3 +103,61 @@ async def test_what_is_delayed_arrives_late(relay: Relay, connect: Connect) -> N
     assert await _ask(connection) == b"hello"
 
     assert asyncio.get_running_loop().time() - begun >= 0.04
+
+
+async def _send(connection: Connection, code: int) -> None:
+    connection[1].write(Command(code=code, body=b"x").encode())
+
+
+async def _answered(connection: Connection) -> int:
+    """The code of the next frame that comes back."""
+    length = await connection[0].readexactly(4)
+    rest = await connection[0].readexactly(int.from_bytes(length, "big"))
+    return decode_frame(length + rest).code
+
+
+async def test_requests_that_are_held_arrive_when_they_are_let_go(
+    relay: Relay, connect: Connect
+) -> None:
+    held, other = await connect(), await connect()
+    relay.hold(RequestCode.MOVE_ROWS)
+
+    await _send(held, RequestCode.STAGE_ROWS)
+    await _send(held, RequestCode.MOVE_ROWS)
+    assert await _answered(held) == RequestCode.STAGE_ROWS
+    answer = asyncio.ensure_future(_answered(held))
+    # Far longer than it takes.
+    for _ in range(20):
+        await _send(other, RequestCode.STAGE_ROWS)
+        await _answered(other)
+    assert not answer.done()
+    relay.let_go(RequestCode.MOVE_ROWS)
+
+    assert await answer == RequestCode.MOVE_ROWS
+    await _send(held, RequestCode.MOVE_ROWS)
+    assert await _answered(held) == RequestCode.MOVE_ROWS
+
+
+async def test_a_frame_that_comes_in_pieces_is_passed_on_whole(
+    relay: Relay, connect: Connect
+) -> None:
+    reader, writer = await connect()
+    relay.hold(RequestCode.MOVE_ROWS)
+    frame = Command(code=RequestCode.STAGE_ROWS, body=b"x" * 200_000).encode()
+
+    writer.write(frame + frame[:100])
+    assert await reader.readexactly(len(frame)) == frame
+    writer.write(frame[100:])
+
+    assert await reader.readexactly(len(frame)) == frame
+    relay.let_go(RequestCode.STAGE_ROWS)  # nothing of the kind was held
+
+
+async def test_what_is_no_frame_passes_while_requests_are_held(
+    relay: Relay, connect: Connect
+) -> None:
+    relay.hold(RequestCode.MOVE_ROWS)
+    connection = await connect()
+
+    assert await _ask(connection) == b"hello"
+    assert await _ask(connection) == b"hello"
