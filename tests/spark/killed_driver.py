@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -20,6 +22,8 @@ from tests.spark.conftest import SMALL_JVM
 
 # Should the one who kills it be gone, it ends by itself.
 LIFE_S = 300
+# Few, so that a task which fails has written some of its rows before.
+ROWS_AT_ONCE = 10
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,14 +35,43 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     sink: str = ""
     sink_options: dict[str, str] = {}
     columns: list[str] = []
-    # Rows change tasks, and with them their order, if it is more than 0.
+    # So many tasks get rows of every other, each time in another order, and one of them fails at
+    # its first try; 0 leaves rows as they are.
     shuffle: int = 0
 
     def rows(self, spark: SparkSession) -> DataFrame:
         """The rows that go into the sink."""
         rows = spark.readStream.format("rocketmq").options(**self.source).load()
         rows = rows.select(*self.columns) if self.columns else rows
-        return rows.repartition(self.shuffle) if self.shuffle else rows
+        if not self.shuffle:
+            return rows
+        unruly = _unruly(fails_in_sink=self.sink == "rocketmq")
+        return rows.repartition(self.shuffle).mapInArrow(unruly, rows.schema)
+
+
+def _unruly(
+    *, fails_in_sink: bool
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Changes the order of rows at every try, and fails one task of a batch at its first."""
+
+    # Within another, since Spark's workers cannot import this module.
+    def unruly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import random
+
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        for batch in batches:
+            yield batch.take(pa.array(random.sample(range(len(batch)), len(batch))))
+        if context.partitionId() or context.attemptNumber():
+            return
+        if not fails_in_sink:
+            raise RuntimeError("made to fail at the first try")
+        # No broker takes a row without a body; those before it are staged by then.
+        yield pa.RecordBatch.from_pydict({"keys": pa.array(["refused"]), "body": pa.array([b""])})
+
+    return unruly
 
 
 def start(spark: SparkSession, query: Query, **trigger: Any) -> StreamingQuery:
@@ -74,6 +107,7 @@ def main(queries: list[Query]) -> None:
         settings={
             "spark.sql.warehouse.dir": str(warehouse),
             "spark.driver.extraJavaOptions": SMALL_JVM,
+            "spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS_AT_ONCE),
         },
     )
     for query in queries:

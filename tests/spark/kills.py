@@ -1,4 +1,4 @@
-"""Drivers killed in mid-batch, and a ledger of what must have come through all the same."""
+"""Drivers killed in mid-batch: started, watched, stopped at the right moment, and ended."""
 
 from __future__ import annotations
 
@@ -7,26 +7,23 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import msgspec
-from pyspark.sql import SparkSession
+import psutil
 
-from orbitmq.client import Message, Producer
+from orbitmq.spark.offsets import Offsets, read_stream_offset
 from tests.interop.waiting import wait_until
-from tests.spark.killed_driver import Query, start
-from tests.spark.streams import CAME_UP_TOO_SLOWLY, STARTS_MAX, started
+from tests.spark.killed_driver import Query
+from tests.spark.streams import CAME_UP_TOO_SLOWLY, STARTS_MAX
 
 # From the start of a JVM to its first batch, on a busy machine.
 START_TIMEOUT_S = 400
 END_TIMEOUT_S = 30
-# What the ledger's producer sends at a time.
-BATCH_MESSAGES = 4
 ROOT = Path(__file__).parents[2]
 
 
@@ -46,11 +43,20 @@ class Checkpoint:
         return self._numbers("offsets")
 
     @property
+    def done(self) -> set[int]:
+        """Batches that Spark will not repeat."""
+        return self._numbers("commits")
+
+    @property
     def unfinished(self) -> set[int]:
         """Batches that were begun and not done: Spark has to repeat them."""
         # In this order: a batch that is done in between must not look unfinished.
         planned = self.planned
-        return planned - self._numbers("commits")
+        return planned - self.done
+
+    def is_within(self, batch: int) -> bool:
+        """Whether the query is in mid-batch at present, in this batch or a later one."""
+        return max(self.unfinished, default=-1) >= batch
 
     def end(self, batch: int) -> dict[str, Any]:
         """Where a batch ends, as our source wrote it."""
@@ -58,48 +64,38 @@ class Checkpoint:
         stored: dict[str, Any] = json.loads(lines[2])
         return stored
 
+    def ends(self, batches: set[int]) -> Offsets:
+        """Where the last of some batches ends, queue by queue."""
+        return read_stream_offset(self.end(max(batches))).queues if batches else {}
+
     def _numbers(self, kind: str) -> set[int]:
         return {int(path.name) for path in (self.folder / kind).glob("[0-9]*")}
 
 
-def table_query(source: Mapping[str, str], folder: Path, *, rows_a_batch: int) -> Query:
-    """A query from the beginning of topics to a Parquet table in `folder`, by way of a shuffle."""
-    return Query(
-        source={
-            **source,
-            "startingOffsets": "earliest",
-            "maxOffsetsPerTrigger": str(rows_a_batch),
-        },
-        checkpoint=str(folder / "checkpoint"),
-        sink="parquet",
-        sink_options={"path": str(folder / "table")},
-        columns=["keys", "body"],
-        shuffle=3,
-    )
+def kill_when(
+    is_time: Callable[[], bool], queries: Sequence[Query], *, log: Path, with_workers: bool = False
+) -> None:
+    """Run queries in a driver, and kill it at a moment when `is_time` says so.
 
-
-def kill_within(
-    queries: Sequence[Query], batches: Mapping[Checkpoint, int], *, log: Path
-) -> set[int]:
-    """Run queries in a driver, and kill it once each is within a batch of that number or later.
-
-    Returns the batches of the first one that were begun and not done.
+    Driver and JVM are stopped before the last look, so that it is still so when they are killed.
+    Their workers end when they miss them, unless they are killed `with_workers`; returns when they
+    are gone.
     """
     for left in reversed(range(STARTS_MAX)):
         driver = _start_driver(queries, log)
         try:
-            _wait_within(driver, batches)
+            wait_until(
+                partial(_is_stopped_in_time, driver, is_time),
+                timeout_s=START_TIMEOUT_S,
+                what="a moment to kill the driver in",
+            )
             break
         except EndedByItselfError:
             # On a busy machine; any other reason is a failure of what is tested.
             if left == 0 or CAME_UP_TOO_SLOWLY not in log.read_text():
                 raise AssertionError(f"the driver ended: {log.read_text()[-4000:]}") from None
         finally:
-            # The driver and its JVM; the workers end when they miss them.
-            with suppress(ProcessLookupError):
-                os.killpg(driver.pid, signal.SIGKILL)
-            driver.wait(END_TIMEOUT_S)
-    return next(iter(batches)).unfinished
+            _kill(driver, with_workers=with_workers)
 
 
 def _start_driver(queries: Sequence[Query], log: Path) -> subprocess.Popen[bytes]:
@@ -115,72 +111,27 @@ def _start_driver(queries: Sequence[Query], log: Path) -> subprocess.Popen[bytes
         )
 
 
-def _wait_within(driver: subprocess.Popen[bytes], batches: Mapping[Checkpoint, int]) -> None:
-    def all_within() -> bool:
-        if driver.poll() is not None:
-            raise EndedByItselfError
-        return all(max(query.unfinished, default=-1) >= batch for query, batch in batches.items())
-
-    wait_until(all_within, timeout_s=START_TIMEOUT_S, what="a batch to kill the driver in")
-
-
-def run_to_the_end(spark: SparkSession, query: Query) -> None:
-    """Do what is left of a query, in large batches."""
-    unlimited = {**query.source, "maxOffsetsPerTrigger": "1000000"}
-    whole = msgspec.structs.replace(query, source=unlimited)
-    running = started(lambda: start(spark, whole, availableNow=True))
-    try:
-        assert running.awaitTermination(START_TIMEOUT_S), "the query does not end"
-    finally:
-        running.stop()
+def _is_stopped_in_time(driver: subprocess.Popen[bytes], is_time: Callable[[], bool]) -> bool:
+    if driver.poll() is not None:
+        raise EndedByItselfError
+    if not is_time():
+        return False
+    os.killpg(driver.pid, signal.SIGSTOP)
+    if is_time():
+        return True
+    os.killpg(driver.pid, signal.SIGCONT)
+    return False
 
 
-def counted(spark: SparkSession, query: Query) -> Counter[str]:
-    """How often each key is in the table that a query wrote."""
-    rows = spark.read.parquet(query.sink_options["path"]).groupBy("keys").count().collect()
-    return Counter({row["keys"]: row["count"] for row in rows})
-
-
-class Ledger(AbstractContextManager["Ledger"]):
-    """Sends messages without a pause, and counts by key what was acknowledged."""
-
-    def __init__(self, namesrv: str, topic: str, *, pause_s: float = 0.05) -> None:
-        self._namesrv = namesrv
-        self._topic = topic
-        # May be changed while it sends.
-        self.pause_s = pause_s
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._send, name="ledger")
-        self.acknowledged: Counter[str] = Counter()
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.end()
-
-    def end(self) -> None:
-        """Send no more."""
-        self._ended.set()
-        self._thread.join()
-
-    def _send(self) -> None:
-        with Producer("ledger", namesrv=self._namesrv) as producer:
-            queues = producer.queues(self._topic)
-            number = 0
-            while not self._ended.wait(self.pause_s):
-                keys = [f"key-{number + more}" for more in range(BATCH_MESSAGES)]
-                batch = [Message(self._topic, b"a row", keys=key) for key in keys]
-                producer.send(batch, queue=queues[number // BATCH_MESSAGES % len(queues)])
-                self.acknowledged.update(keys)
-                number += len(keys)
-
-
-def differences(expected: Counter[str], found: Counter[str]) -> dict[str, tuple[int, int]]:
-    """Keys whose number is not what it must be: that, and what it is."""
-    return {
-        key: (expected[key], found[key])
-        for key in expected.keys() | found.keys()
-        if expected[key] != found[key]
-    }
+def _kill(driver: subprocess.Popen[bytes], *, with_workers: bool) -> None:
+    workers: list[psutil.Process] = []
+    with suppress(psutil.NoSuchProcess):
+        workers = psutil.Process(driver.pid).children(recursive=True)
+    with suppress(ProcessLookupError):
+        os.killpg(driver.pid, signal.SIGKILL)
+    driver.wait(END_TIMEOUT_S)
+    _, left = psutil.wait_procs(workers, 0 if with_workers else END_TIMEOUT_S)
+    for worker in left:
+        with suppress(psutil.NoSuchProcess):
+            worker.kill()
+    psutil.wait_procs(left, END_TIMEOUT_S)

@@ -1,7 +1,8 @@
 """Many killed drivers: `python -m tests.spark.soak [--kills N] [--page PAGE]`.
 
-A query from a topic to a Parquet table loses its driver again and again, always in mid-batch, while
-a producer goes on. A ledger outside Spark says what must be in the table in the end.
+Queries from a topic to a Parquet table and to another topic lose their driver again and again,
+always in mid-batch, while a producer goes on. A ledger outside Spark says after each kill, and in
+the end, what must be in the table and in the topic.
 """
 
 from __future__ import annotations
@@ -10,91 +11,128 @@ import argparse
 import datetime
 import sys
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from orbitmq import __version__
 from orbitmq.clock import SystemClock
-from orbitmq.embedded import Cluster
 from orbitmq.spark import session
 from tests.spark.conftest import SMALL_JVM
-from tests.spark.kills import (
-    Checkpoint,
-    Ledger,
-    counted,
-    differences,
-    kill_within,
-    run_to_the_end,
-    table_query,
-)
+from tests.spark.ledger import Wrong
+from tests.spark.trial import SINKS, Kill, Trial
 
 ROWS_A_BATCH = 500
 # A driver is killed in one of the first batches that it makes: which one changes from kill to kill.
-BATCHES_MAX = 5
+BATCHES_MAX = 3
+# Wrong keys that are named at the end of a run.
+SHOWN_MAX = 20
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of the kills for one sink."""
+
+    # Kills after which a batch was begun and not done.
+    in_mid_batch: int
+    # Kills after which a row was missing that was written for good, or was there more than once.
+    wrong_after: int
+    batches: int
+    stored: int
+    # What is missing or there more than once in the end.
+    wrong: Wrong
+
+
+@dataclass(frozen=True, slots=True)
 class Campaign:
     """What came of the kills."""
 
-    kills: int = 0
-    # Those after which a batch was begun and not done.
-    in_mid_batch: int = 0
-    batches: int = 0
-    sent: int = 0
-    stored: int = 0
-    wrong: dict[str, tuple[int, int]] = field(default_factory=dict)
+    kills: int
+    between_commits: int
+    staged: int
+    sent: int
+    outcomes: dict[str, Outcome]
 
     @property
     def passed(self) -> bool:
         """Whether every row is there once, and the kills were worth it."""
-        return not self.wrong and self.stored > 0 and self.in_mid_batch == self.kills
+        return self.between_commits == self.kills // 2 and all(
+            not each.wrong
+            and not each.wrong_after
+            and each.stored == self.sent > 0
+            and each.in_mid_batch == self.kills
+            for each in self.outcomes.values()
+        )
 
 
 def run(folder: Path, kills: int) -> Campaign:
-    """Kill so many drivers, then do the rest and compare."""
-    campaign = Campaign()
-    with Cluster(brokers=2, in_memory=True) as cluster:
-        cluster.create_topic("rows", queues=4)
-        query = table_query(
-            {"namesrvAddr": cluster.namesrv, "subscribe": "rows"}, folder, rows_a_batch=ROWS_A_BATCH
-        )
-        checkpoint = Checkpoint(query)
-        with Ledger(cluster.namesrv, "rows", pause_s=0.02) as ledger:
+    """Kill so many drivers, every other between two brokers' commits; do the rest and compare."""
+    spark = session("soak", cores=2, settings={"spark.driver.extraJavaOptions": SMALL_JVM})
+    try:
+        with Trial(spark, folder, rows_a_batch=ROWS_A_BATCH) as trial:
             for number in range(kills):
-                batch = max(checkpoint.planned, default=-1) + number % BATCHES_MAX
-                left = kill_within([query], {checkpoint: batch}, log=folder / "driver.log")
-                campaign.kills += 1
-                campaign.in_mid_batch += bool(left)
-        spark = session("soak", cores=2, settings={"spark.driver.extraJavaOptions": SMALL_JVM})
-        try:
-            run_to_the_end(spark, query)
-            found = counted(spark, query)
-        finally:
-            spark.stop()
-    campaign.batches = len(checkpoint.planned)
-    campaign.sent, campaign.stored = ledger.acknowledged.total(), found.total()
-    campaign.wrong = differences(ledger.acknowledged, found)
-    return campaign
+                if number % 2:
+                    trial.kill_between_commits()
+                else:
+                    trial.kill_in_mid_batch(more=1 + number // 2 % BATCHES_MAX)
+                _tell(number, trial.kills[-1])
+            for sink in SINKS:
+                trial.run_to_the_end(sink)
+            return Campaign(
+                kills=len(trial.kills),
+                between_commits=sum(_is_between_commits(kill) for kill in trial.kills),
+                staged=len(trial.target.staged_marks()),
+                sent=trial.ledger.all_keys().total(),
+                outcomes={sink: _outcome(trial, sink) for sink in SINKS},
+            )
+    finally:
+        spark.stop()
+
+
+def _tell(number: int, kill: Kill) -> None:
+    sys.stdout.write(f"kill {number + 1}: {kill}\n")
+    sys.stdout.flush()
+
+
+def _is_between_commits(kill: Kill) -> bool:
+    half = kill.half
+    if half is None:
+        return False
+    moved = [broker for broker, rows in half.decided.items() if half.visible[broker] == rows]
+    waiting = [broker for broker in half.decided if half.visible[broker] == 0]
+    return kill.interrupted["topic"] == {half.batch} and len(moved) == len(waiting) == 1
+
+
+def _outcome(trial: Trial, sink: str) -> Outcome:
+    return Outcome(
+        in_mid_batch=sum(bool(kill.interrupted[sink]) for kill in trial.kills),
+        wrong_after=sum(bool(kill.wrong[sink]) for kill in trial.kills),
+        batches=len(trial.checkpoints[sink].planned),
+        stored=trial.counted(sink).total(),
+        wrong=trial.wrong_at_the_end(sink),
+    )
 
 
 def page_of(campaign: Campaign, *, seconds: float) -> str:
     """Tell people what came of it."""
     today = datetime.datetime.fromtimestamp(SystemClock().now_ms() / 1000, datetime.UTC).date()
+    table, topic = (campaign.outcomes[sink] for sink in SINKS)
     return f"""# Spark drivers killed in mid-batch
 
 {"Passed" if campaign.passed else "FAILED"}. {today}, OrbitMQ {__version__}. Written by `tests/spark/soak.py` (`make soak`).
 
-A query moves rows from a topic of two brokers to a Parquet table, by way of a shuffle, while a producer goes on sending. Its driver, JVM and all, gets SIGKILL within a batch and is started again from its checkpoint. In the end a ledger that the producer kept outside Spark is compared with the table, key by key. {seconds:.0f} s.
+Two queries move rows from a topic of two brokers, one to a Parquet table, one to another topic with `delivery=exactlyOnce`, while a producer goes on sending. Rows change tasks by a shuffle and their order at every try, and in every batch a task fails at its first try. The driver of both, JVM and all, gets SIGKILL within a batch of each and is started again from its checkpoints. Every other kill comes when the decision on a batch of the topic is stored and its rows are visible at one broker, but not at the other, which is told only when nothing of the driver is left; the brokers then complete the batch by themselves. After each kill, and in the end, a ledger that the producer kept outside Spark is compared with table and topic, key by key. {seconds:.0f} s.
 
-| | |
-|---|---|
-| drivers killed | {campaign.kills} |
-| of these within a batch: its end was stored, its commit was not | {campaign.in_mid_batch} |
-| batches | {campaign.batches:,} |
-| messages acknowledged | {campaign.sent:,} |
-| rows in the table | {campaign.stored:,} |
-| keys that are missing or there more than once | {len(campaign.wrong):,} |
+| | Parquet table | topic, `exactlyOnce` |
+|---|---|---|
+| drivers killed | {campaign.kills} | {campaign.kills} |
+| of these within a batch: its end was stored, its commit was not | {table.in_mid_batch} | {topic.in_mid_batch} |
+| of these between the commits of two brokers | | {campaign.between_commits} |
+| batches | {table.batches:,} | {topic.batches:,} |
+| messages acknowledged to the producer | {campaign.sent:,} | {campaign.sent:,} |
+| rows staged, with those of failed and repeated tasks | | {campaign.staged:,} |
+| rows in the end | {table.stored:,} | {topic.stored:,} |
+| kills after which a row of a batch that was done was missing, or any row was there twice | {table.wrong_after} | {topic.wrong_after} |
+| keys that are missing or there more than once in the end | {len(table.wrong):,} | {len(topic.wrong):,} |
 """
 
 
@@ -112,8 +150,9 @@ def main() -> int:
     if arguments.page is not None:
         arguments.page.write_text(page)
     sys.stdout.write(page)
-    for key, (expected, found) in list(campaign.wrong.items())[:20]:
-        sys.stdout.write(f"{key}: {found} times, not {expected}\n")
+    for sink, outcome in campaign.outcomes.items():
+        for key, (found, low, high) in list(outcome.wrong.items())[:SHOWN_MAX]:
+            sys.stdout.write(f"{sink} {key}: {found} times, not {low} to {high}\n")
     return 0 if campaign.passed else 1
 
 

@@ -8,74 +8,84 @@ from dataclasses import dataclass
 import pytest
 from pyspark.sql import SparkSession
 
+from orbitmq.spark.delivery_marks import DeliveryMark
 from orbitmq.spark.offsets import read_stream_offset
 from tests.interop.waiting import wait_until
 from tests.spark.killed_driver import Query
-from tests.spark.kills import (
-    Checkpoint,
-    Ledger,
-    counted,
-    differences,
-    kill_within,
-    run_to_the_end,
-    table_query,
-)
+from tests.spark.kills import Checkpoint
 from tests.spark.streams import Stream
-from tests.spark.topics import Topics
+from tests.spark.target_topic import COORDINATOR, OTHER
+from tests.spark.trial import SINKS, Trial
 
 # Two more Sparks start for the first of these tests.
 KILLS_TIMEOUT_S = 1200
+
+pytestmark = pytest.mark.timeout(KILLS_TIMEOUT_S)
 
 
 @dataclass
 class Killed:
     """What two drivers left that were killed while they moved rows."""
 
-    topic: str
-    ledger: Ledger
-    to_table: Query
+    trial: Trial
     from_latest: Query
-    # The batches that each kill interrupted.
-    interrupted: list[set[int]]
 
 
 @pytest.fixture(scope="module")
-def killed(topics: Topics, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Killed]:
+def killed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Killed]:
     """Kill two drivers, one after the other, each in mid-batch; rows go on coming."""
     folder = tmp_path_factory.mktemp("killed")
-    topic = topics.create(queues=2)
-    source = {"namesrvAddr": topics.cluster.namesrv, "subscribe": topic}
-    to_table = table_query(source, folder, rows_a_batch=200)
-    from_latest = Query(source=source, checkpoint=str(folder / "latest"))
-    table, latest = Checkpoint(to_table), Checkpoint(from_latest)
-    # So fast that some come between the looks at the start and at the end of a first batch.
-    with Ledger(topics.cluster.namesrv, topic, pause_s=0.001) as ledger:
-        interrupted = [
-            kill_within([to_table, from_latest], {table: 0, latest: 0}, log=folder / "first.log")
-        ]
-        ledger.pause_s = 0.05
-        more = max(table.planned) + 2
-        interrupted.append(kill_within([to_table], {table: more}, log=folder / "second.log"))
-        yield Killed(topic, ledger, to_table, from_latest, interrupted)
+    with Trial(spark, folder, rows_a_batch=200) as trial:
+        from_latest = Query(
+            source={"namesrvAddr": trial.namesrv, "subscribe": trial.source},
+            checkpoint=str(folder / "latest"),
+        )
+        trial.kill_in_mid_batch(more=1, others=[from_latest])
+        trial.kill_between_commits()
+        yield Killed(trial, from_latest)
 
 
-@pytest.mark.timeout(KILLS_TIMEOUT_S)
-def test_each_row_is_in_the_table_once_after_two_kills_in_mid_batch(
-    spark: SparkSession, killed: Killed
+def test_two_kills_landed_in_mid_batch_of_both_queries(killed: Killed) -> None:
+    assert [
+        {sink: len(batches) for sink, batches in kill.interrupted.items()}
+        for kill in killed.trial.kills
+    ] == [{"table": 1, "topic": 1}] * 2
+
+
+def test_a_kill_landed_between_the_commits_of_two_brokers(killed: Killed) -> None:
+    kill = killed.trial.kills[-1]
+    half = kill.half
+
+    assert half is not None
+    assert kill.interrupted["topic"] == {half.batch}
+    assert half.decided.keys() == {COORDINATOR, OTHER}
+    assert half.visible == {COORDINATOR: half.decided[COORDINATOR], OTHER: 0}
+
+
+def test_after_each_kill_rows_of_done_batches_are_there_once_and_no_row_is_there_twice(
+    killed: Killed,
 ) -> None:
-    assert [len(batches) for batches in killed.interrupted] == [1, 1], "no kill was in mid-batch"
-    killed.ledger.end()
-
-    run_to_the_end(spark, killed.to_table)
-
-    found = counted(spark, killed.to_table)
-    assert found.total() > 0
-    assert differences(killed.ledger.acknowledged, found) == {}
+    assert [kill.wrong for kill in killed.trial.kills] == [{"table": {}, "topic": {}}] * 2
 
 
-@pytest.mark.timeout(KILLS_TIMEOUT_S)
+@pytest.mark.parametrize("sink", SINKS)
+def test_each_row_is_there_once_in_the_end(killed: Killed, sink: str) -> None:
+    killed.trial.run_to_the_end(sink)
+
+    assert killed.trial.wrong_at_the_end(sink) == {}
+    assert killed.trial.counted(sink).total() > 0
+
+
+def test_rows_of_tasks_that_failed_were_staged_and_do_not_count(killed: Killed) -> None:
+    def attempts(marks: list[DeliveryMark]) -> set[int]:
+        return {mark.attempt for mark in marks if mark.partition == 0}
+
+    assert 0 in attempts(killed.trial.target.staged_marks())
+    assert 0 not in attempts(killed.trial.target.marks())
+
+
 def test_a_first_batch_from_latest_that_was_killed_is_repeated_with_the_same_messages(
-    spark: SparkSession, topics: Topics, killed: Killed
+    spark: SparkSession, killed: Killed
 ) -> None:
     checkpoint = Checkpoint(killed.from_latest)
     assert checkpoint.unfinished == {0}
@@ -86,9 +96,9 @@ def test_a_first_batch_from_latest_that_was_killed_is_repeated_with_the_same_mes
     ]
     stream = Stream(
         spark,
-        topics.cluster.namesrv,
+        killed.trial.namesrv,
         checkpoint.folder,
-        subscribe=killed.topic,
+        subscribe=killed.trial.source,
         maxOffsetsPerTrigger=1000,
     )
 

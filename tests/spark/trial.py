@@ -1,0 +1,180 @@
+"""Two queries from a topic, to a table and to another topic, whose drivers are killed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import msgspec
+from pyspark.sql import SparkSession
+
+from orbitmq.embedded import Cluster
+from tests.spark.killed_driver import Query, start
+from tests.spark.kills import START_TIMEOUT_S, Checkpoint, kill_when
+from tests.spark.ledger import Ledger, Wrong, wrong_counts
+from tests.spark.streams import started
+from tests.spark.target_topic import HalfCommitted, TargetTopic
+from tests.spark.topics import Topics
+
+SINKS = ("table", "topic")
+# Pauses between what is sent.
+STEADY_S, FAST_S = 0.05, 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """What the kill of one driver left, by sink."""
+
+    # The batches that were begun and not done.
+    interrupted: dict[str, set[int]]
+    # Keys that were there less or more often than they may be.
+    wrong: dict[str, Wrong]
+    # The batch that only one broker had moved, if the driver was killed then.
+    half: HalfCommitted | None = None
+
+
+class Trial(AbstractContextManager["Trial"]):
+    """The queries, the ledger of what they read, and what became of it, kill by kill."""
+
+    def __init__(self, spark: SparkSession, folder: Path, *, rows_a_batch: int) -> None:
+        self._spark = spark
+        self._folder = folder
+        self._rows_a_batch = rows_a_batch
+        self._opened = ExitStack()
+        self.kills: list[Kill] = []
+
+    def __enter__(self) -> Self:
+        brokers = self._folder / "brokers"
+        cluster = self._opened.enter_context(
+            Cluster(brokers=2, directory=brokers, network_faults=True)
+        )
+        topics = self._opened.enter_context(Topics(cluster))
+        self.namesrv = cluster.namesrv
+        self.source, target = topics.create(queues=2), topics.create(queues=2)
+        self.queries = {
+            "table": self._query("table", "parquet", path=str(self._folder / "table")),
+            "topic": self._query(
+                "topic",
+                "rocketmq",
+                namesrvAddr=cluster.namesrv,
+                topic=target,
+                delivery="exactlyOnce",
+            ),
+        }
+        self.checkpoints = {sink: Checkpoint(query) for sink, query in self.queries.items()}
+        self.target = TargetTopic(
+            topics, target, brokers=brokers, checkpoint=self.checkpoints["topic"].folder
+        )
+        self.ledger = self._opened.enter_context(
+            Ledger(cluster.namesrv, self.source, pause_s=STEADY_S)
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.close()
+
+    def _query(self, name: str, sink: str, **options: str) -> Query:
+        return Query(
+            source={
+                "namesrvAddr": self.namesrv,
+                "subscribe": self.source,
+                "startingOffsets": "earliest",
+                "maxOffsetsPerTrigger": str(self._rows_a_batch),
+            },
+            checkpoint=str(self._folder / f"{name}-checkpoint"),
+            sink=sink,
+            sink_options=options,
+            columns=["keys", "body"],
+            shuffle=3,
+        )
+
+    # --- kills ----------------------------------------------------------------------------------
+
+    def kill_in_mid_batch(self, *, more: int, others: Sequence[Query] = ()) -> None:
+        """Kill a driver within a batch of each query, `more` batches on.
+
+        Others are killed in their first batch, and come up while rows are sent so fast that some
+        come between their looks at the start and at the end of it.
+        """
+        batches = {
+            checkpoint: max(checkpoint.planned, default=-1) + more
+            for checkpoint in self.checkpoints.values()
+        } | {Checkpoint(query): 0 for query in others}
+
+        def is_time() -> bool:
+            # By then the others are next to start.
+            if others and self.checkpoints["topic"].done:
+                self.ledger.pause_s = FAST_S
+            return all(checkpoint.is_within(batch) for checkpoint, batch in batches.items())
+
+        kill_when(is_time, [*self.queries.values(), *others], log=self._log)
+        self.ledger.pause_s = STEADY_S
+        self._note_kill()
+
+    def kill_between_commits(self) -> None:
+        """Kill a driver when one broker has moved the rows of a batch, and the other has not.
+
+        Nothing of the driver is left when the other broker hears of it at last.
+        """
+        table = self.checkpoints["table"]
+        batch = max(table.planned) + 1
+        with self.target.moves_held():
+            kill_when(
+                lambda: table.is_within(batch) and self.target.half_committed() is not None,
+                list(self.queries.values()),
+                log=self._log,
+                with_workers=True,
+            )
+            half = self.target.half_committed()
+        self._note_kill(half)
+
+    @property
+    def _log(self) -> Path:
+        return self._folder / f"driver-{len(self.kills)}.log"
+
+    def _note_kill(self, half: HalfCommitted | None = None) -> None:
+        interrupted = {sink: each.unfinished for sink, each in self.checkpoints.items()}
+        wrong = {sink: self._wrong(sink, is_complete=half is not None) for sink in SINKS}
+        self.kills.append(Kill(interrupted, wrong, half))
+
+    def _wrong(self, sink: str, *, is_complete: bool) -> Wrong:
+        """Compare with the ledger: rows of batches that are done, and of those that are begun."""
+        checkpoint = self.checkpoints[sink]
+        begun = self.ledger.keys_before(checkpoint.ends(checkpoint.planned))
+        done = self.ledger.keys_before(checkpoint.ends(checkpoint.done))
+        # What is decided is completed without the driver.
+        low = begun if is_complete and sink == "topic" else done
+        return wrong_counts(self.counted(sink), low=low, high=begun)
+
+    # --- the end --------------------------------------------------------------------------------
+
+    def run_to_the_end(self, sink: str) -> None:
+        """Do what is left of a query, in large batches; nothing more is sent."""
+        self.ledger.end()
+        query = self.queries[sink]
+        unlimited = {**query.source, "maxOffsetsPerTrigger": "1000000"}
+        whole = msgspec.structs.replace(query, source=unlimited)
+        running = started(lambda: start(self._spark, whole, availableNow=True))
+        try:
+            assert running.awaitTermination(START_TIMEOUT_S), "the query does not end"
+        finally:
+            running.stop()
+
+    def counted(self, sink: str) -> Counter[str]:
+        """How often each key is where a query wrote it to."""
+        if sink == "topic":
+            return self.target.counted()
+        table = Path(self.queries[sink].sink_options["path"])
+        if not (table / "_spark_metadata").exists():
+            return Counter()
+        rows = self._spark.read.parquet(str(table)).groupBy("keys").count().collect()
+        return Counter({row["keys"]: row["count"] for row in rows})
+
+    def wrong_at_the_end(self, sink: str) -> Wrong:
+        """Compare with the ledger once all is done: each row is there once."""
+        sent = self.ledger.all_keys()
+        return wrong_counts(self.counted(sink), low=sent, high=sent)
