@@ -17,6 +17,8 @@ COMPILED := src/orbitmq/record/native.py src/orbitmq/store/appender.py src/orbit
 SIDE_BY_SIDE := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 export INTEROP
+# Hundreds of processes start: each would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo test check interop scenarios wheel bench soak docs clean
 

@@ -167,7 +167,17 @@ class KafkaTopics:
         return [self.broker.process.popen.pid]
 
     def prepare(self, topic: str) -> None:
-        """It makes topics when they are first used."""
+        """Make it: those that Kafka makes at a first write may time out on a busy machine."""
+        classes = SparkSession.active().sparkContext._jvm
+        assert classes is not None
+        settings = classes.java.util.HashMap({"bootstrap.servers": self.broker.address})
+        clients = classes.org.apache.kafka.clients.admin
+        admin = clients.Admin.create(settings)
+        try:
+            made = [clients.NewTopic(topic, QUEUES, 1)]
+            admin.createTopics(made).all().get()
+        finally:
+            admin.close()
 
     def read(self, spark: SparkSession, topic: str) -> DataFrame:
         """With its own columns."""
