@@ -10,6 +10,7 @@
     │   ├── FixedOptionError          an option that takes effect only at start
     │   ├── ForbiddenOptionError      an option on the black list of live updates
     │   └── SettingsProblemsError     several of these, found in one reading
+    ├── PackageMissingError       a package that is asked for by name is not installed
     ├── RequestRefusedError       a request that a server answers with a failure code
     ├── StateError                a call that does not fit the state of what it was made on
     ├── ProtocolError             bytes from outside that break the protocol
@@ -179,6 +180,17 @@ class SettingsProblemsError(SettingsError):
         lines = "".join(f"\n  - {problem}" for problem in problems)
         super().__init__(f"{len(problems)} problems in the settings:{lines}")
         self.problems = problems
+
+
+class PackageMissingError(OrbitError, ModuleNotFoundError):
+    """A package that is asked for by name is not installed."""
+
+    def __init__(self, package: str, *, needed_by: str, extra: str) -> None:
+        super().__init__(
+            f"{needed_by} needs the package {package}, which is not installed",
+            hint=f"pip install 'orbitmq[{extra}]'",
+        )
+        self.name = package
 
 
 class RequestRefusedError(OrbitError):

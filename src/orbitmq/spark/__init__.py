@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from typing import TYPE_CHECKING, Any, Final
+
+from orbitmq.errors import PackageMissingError
 
 if TYPE_CHECKING:
     from orbitmq.spark.lag_listener import LagListener, QueryLag
     from orbitmq.spark.local_session import session
+
+# Looked for, not imported: see below.
+if importlib.util.find_spec("pyspark") is None:
+    raise PackageMissingError("pyspark", needed_by="orbitmq.spark", extra="spark")
 
 __all__ = ["LagListener", "QueryLag", "session"]
 

@@ -80,6 +80,23 @@ def test_the_package_is_light_until_something_of_it_is_used() -> None:
     assert said.split() == [b"False"]
 
 
+@pytest.mark.parametrize("statement", ["import orbitmq.spark", "from orbitmq.spark import session"])
+def test_without_pyspark_it_is_said_what_to_install(statement: str) -> None:
+    # Without the folder of installed packages there is no PySpark, as on a machine without it.
+    command = [sys.executable, "-S", "-c", statement]
+    sources = str(Path(orbitmq.spark.__file__).parents[2])
+
+    done = subprocess.run(
+        command, env={"PYTHONPATH": sources}, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        "orbitmq.errors.PackageMissingError: orbitmq.spark needs the package pyspark, "
+        "which is not installed (pip install 'orbitmq[spark]')"
+    )
+
+
 def test_a_name_that_the_package_does_not_have_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'sessions'"):
         _ = orbitmq.spark.sessions
