@@ -260,6 +260,16 @@ def test_staged_rows_are_seen_when_their_batch_is_committed(topics: Topics) -> N
     )
 
 
+def test_the_first_staged_rows_of_a_topic_make_it(topics: Topics) -> None:
+    options = _once(topics, topic="made-by-staging", send_timeout_ms=10_000)
+
+    staged = _stage(options, {"body": [b"a", b"b"]}, query="maker")
+    commit_staged([staged], 0, options)
+
+    bodies = [message.body for message in topics.messages("made-by-staging")]
+    assert sorted(bodies) == [b"a", b"b"]
+
+
 def test_of_two_writes_of_one_batch_the_first_that_is_committed_counts(topics: Topics) -> None:
     topic = topics.create()
     options = _once(topics, topic=topic)

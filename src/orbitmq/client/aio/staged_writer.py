@@ -32,6 +32,7 @@ from orbitmq.errors import (
     NotSupportedError,
     OrbitError,
     RemoteError,
+    RouteNotFoundError,
     StateError,
 )
 from orbitmq.lifecycle import OwnedTasks
@@ -273,7 +274,11 @@ class StagedWriter:
         routes = self._instance.routes
         address = routes.master_of(queue.broker_name)
         if address is None:
-            await routes.refresh(queue.topic)
+            try:
+                await routes.refresh(queue.topic)
+            except RouteNotFoundError:
+                # The first rows make the topic, where the template is.
+                await routes.publishing(queue.topic, timeout_ms=_CALL_MS_MAX)
             address = routes.master_of(queue.broker_name)
         if address is None:
             raise BrokerUnknownError(queue.broker_name, topic=queue.topic)
