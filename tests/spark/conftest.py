@@ -58,6 +58,9 @@ def spark(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         settings={
             "spark.sql.warehouse.dir": str(warehouse),
             "spark.driver.extraJavaOptions": SMALL_JVM,
+            # Where Spark Connect listens, once a test starts it.
+            "spark.connect.grpc.binding.address": "127.0.0.1",
+            "spark.connect.grpc.binding.port": "0",
         },
     )
     yield made

@@ -38,7 +38,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.ui.showConsoleProgress": "false",
     # Times look the same on every machine.
     "spark.sql.session.timeZone": "UTC",
-    # Conditions on topic, queue, offset, time and tag reach the source.
+    # Without it the option `pushFilters` has no effect.
     "spark.sql.python.filterPushdown.enabled": "true",
     # Tables go to and from pandas as Arrow.
     "spark.sql.execution.arrow.pyspark.enabled": "true",

@@ -35,6 +35,7 @@ NOT_RUN = {
     ".venv/bin/pytest ": "these are the tests",
     ".venv/bin/python -m benchmarks.": "takes minutes; continuous integration runs a short form",
     ".venv/bin/python examples/": "tests/integration/examples runs every example",
+    "PYSPARK_PYTHON=": "tests/spark/test_ways_in.py runs the pipeline",
     "pip install ../.. pytest": "tests/unit/embedded/test_pytest_plugin.py tests the project",
     "pytest": "tests/unit/embedded/test_pytest_plugin.py tests the project",
     "mqadmin ": "RocketMQ's own tool: tests/interop/test_broker_mqadmin.py runs it",
