@@ -81,6 +81,24 @@ def test_a_topic_is_a_view_of_sql(spark: SparkSession, topics: Topics) -> None:
     assert (row.messages, row.topic) == (5, topic)
 
 
+def test_a_table_keeps_no_secret(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
+    topic, namesrv = topics.filled(5), topics.cluster.namesrv
+    (tmp_path / "secrets").write_text("accessKey=shop\nsecretKey=hush-hush\n")
+    options = f"namesrvAddr '{namesrv}', subscribe '{topic}', secretsPath '{tmp_path}/secrets'"
+    spark.sql(f"CREATE TABLE signed USING rocketmq OPTIONS ({options})")
+
+    try:
+        spark.table("signed").write.parquet(f"{tmp_path}/copy")
+    finally:
+        spark.sql("DROP TABLE signed")
+
+    # Spark writes what it knows of the columns into every file.
+    files = list((tmp_path / "copy").glob("*.parquet"))
+    assert files
+    assert not any(b"hush-hush" in file.read_bytes() for file in files)
+    assert spark.read.parquet(f"{tmp_path}/copy").count() == 5
+
+
 def test_a_table_shows_what_came_since_and_a_view_does_not(
     spark: SparkSession, topics: Topics
 ) -> None:

@@ -24,6 +24,7 @@ from orbitmq.errors import (
     UnknownOptionError,
 )
 from orbitmq.settings import Option, check_limits, describe, option
+from orbitmq.spark.secret_options import with_secrets
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -57,6 +58,7 @@ _SPARKS_OWN: Final = frozenset(
 )
 _SPARKS_PREFIXES: Final = ("option.", "spark.", "pipelines.", "transient_")
 
+_SECRETS_PATH: Final = "secretspath"
 _DURATION: Final = re.compile(r"([0-9]{1,15})\s*([a-z]*)")
 _UNITS_MS: Final = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000}
 
@@ -140,6 +142,11 @@ class ConnectionOptions:
     security_token: str = spark_option(
         "", secret=True, doc="Goes with temporary keys; empty for lasting ones."
     )
+    secrets_path: str = spark_option(
+        "",
+        doc="A file of further options, `secretKey=…` for example, one in each line; it is read "
+        "where the driver runs. Tables of SQL take secrets in no other way.",
+    )
     tls: bool = spark_option(
         False, kafka="kafka.security.protocol", others=("tls.enable",), doc="Connect with TLS."
     )
@@ -219,6 +226,9 @@ def options_from(
     others = {row.name.lower() for row in describe(*beside)}
     values: dict[str, object] = {}
     problems: list[SettingsError] = []
+    path = next((given[name] for name in given if name.lower() == _SECRETS_PATH), "")
+    if path and _SECRETS_PATH in rows:
+        given = with_secrets(given, path)
     for name, text in given.items():
         row = rows.get(name.lower())
         if row is not None:

@@ -41,7 +41,15 @@ class RocketMQSource(DataSource):
         table = options_of_new_table(self.options)
         if table is None:
             return self._columns(self.options)
+        self._check_table(table)
         return with_note(self._columns(table), table)
+
+    def _check_table(self, given: Mapping[str, str]) -> None:
+        from orbitmq.spark.read_options import ReadOptions
+        from orbitmq.spark.secret_options import check_table_has_no_secrets
+        from orbitmq.spark.write_options import WriteOptions
+
+        check_table_has_no_secrets(given, ReadOptions, WriteOptions)
 
     def _columns(self, given: Mapping[str, str]) -> StructType:
         from orbitmq.spark.schema import default_projection

@@ -1,0 +1,80 @@
+"""Secrets in a file, and none in a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orbitmq.errors import PropertiesError, SettingsError, UnknownOptionError
+from orbitmq.spark.read_options import ReadOptions
+from orbitmq.spark.secret_options import check_table_has_no_secrets, with_secrets
+from orbitmq.spark.source import RocketMQSource
+from orbitmq.spark.write_options import WriteOptions
+
+GIVEN = {"namesrvAddr": "127.0.0.1:9876", "topic": "orders"}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "secrets"
+    path.write_text("# of the shop\naccessKey = shop\nsecretKey=hush\n")
+    return path
+
+
+def test_options_of_a_file_come_beside_those_given(file: Path) -> None:
+    options = WriteOptions.from_spark({**GIVEN, "secretsPath": str(file)})
+
+    assert (options.access_key, options.secret_key) == ("shop", "hush")
+    assert options.topic == "orders"
+
+
+def test_what_is_given_wins(file: Path) -> None:
+    assert with_secrets({"AccessKey": "me"}, str(file)) == {"accesskey": "me", "secretkey": "hush"}
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"secretsPath cannot be read: .*nothing.*driver runs"):
+        WriteOptions.from_spark({**GIVEN, "secretsPath": str(tmp_path / "nothing")})
+
+
+def test_a_line_that_says_nothing_known_is_told(file: Path) -> None:
+    file.write_text("secretKy=hush")
+
+    with pytest.raises(UnknownOptionError, match="did you mean secretKey"):
+        WriteOptions.from_spark({**GIVEN, "secretsPath": str(file)})
+
+
+def test_a_file_that_is_no_list_of_options_is_told(file: Path) -> None:
+    file.write_text("secretKey=\\u12")
+
+    with pytest.raises(PropertiesError, match="secrets:1"):
+        WriteOptions.from_spark({**GIVEN, "secretsPath": str(file)})
+
+
+@pytest.mark.parametrize("name", ["secretKey", "securityToken", "tlsKeyPassword"])
+def test_a_table_takes_no_secret(name: str) -> None:
+    with pytest.raises(SettingsError, match=rf"{name} cannot be given to a table.*secretsPath"):
+        check_table_has_no_secrets({**GIVEN, name.lower(): "hush"}, ReadOptions, WriteOptions)
+
+
+def test_a_table_takes_everything_else() -> None:
+    check_table_has_no_secrets({**GIVEN, "accesskey": "shop", "secretspath": "x"}, ReadOptions)
+
+
+def test_a_table_that_is_made_notes_where_its_secrets_are(file: Path) -> None:
+    given = {"namesrvaddr": "127.0.0.1:9876", "subscribe": "orders", "secretspath": str(file)}
+    making = {"provider": "rocketmq", **{f"option.{name}": text for name, text in given.items()}}
+
+    schema = RocketMQSource(making).schema()
+
+    assert str(file) in schema.json()
+    assert "hush" not in schema.json()
+
+
+def test_a_table_with_a_secret_is_not_made() -> None:
+    making = {"provider": "rocketmq", "option.subscribe": "orders", "option.secretkey": "hush"}
+
+    with pytest.raises(SettingsError, match="secretKey cannot be given to a table") as refused:
+        RocketMQSource(making).schema()
+    assert "hush" not in str(refused.value)
