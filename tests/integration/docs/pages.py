@@ -46,6 +46,12 @@ class Block(NamedTuple):
     def __str__(self) -> str:
         return f"{self.page.relative_to(ROOT)}:{self.line}"
 
+    @property
+    def is_for_spark(self) -> bool:
+        """Whether it is a program that the Spark suite runs, alone or after others of its page."""
+        on_spark = self.page.name.startswith("spark") or "orbitmq.spark" in self.code
+        return self.language == "python" and on_spark
+
 
 @dataclass(frozen=True)
 class Command:

@@ -17,7 +17,6 @@ from tests.integration.docs.pages import ROOT, SHOWN_ADDRESS, Block, blocks
 # Pages whose Python is not run here, each with the reason.
 NOT_RUN = {
     ROOT / "docs" / "store.md": "reads a store folder: tests/unit/store/test_readonly.py does",
-    **dict.fromkeys(ROOT.glob("docs/spark*.md"), "needs a Spark session"),
 }
 PROGRAM_TIMEOUT_S = 50
 
@@ -35,7 +34,11 @@ def namesrv() -> Iterator[str]:
 
 @pytest.mark.parametrize(
     "block",
-    [block for block in blocks() if block.language == "python" and block.page not in NOT_RUN],
+    [
+        block
+        for block in blocks()
+        if block.language == "python" and block.page not in NOT_RUN and not block.is_for_spark
+    ],
     ids=str,
 )
 def test_a_block_runs(
