@@ -343,7 +343,7 @@ def test_a_topic_that_is_not_there_leads_to_the_nearest(read: Read, topics: Topi
             {"startingOffsets": "earliest", "startingTimestamp": "5"},
             "startingOffsets and startingTimestamp are given together",
         ),
-        ({"subscribePattern": "x"}, "subscribe and subscribePattern is"),
+        ({"subscribePattern": "x"}, "subscribe and subscribePattern are given together"),
     ],
 )
 def test_wrong_options_are_told_when_the_table_is_loaded(
