@@ -12,7 +12,15 @@ from rich.live import Live
 from orbitmq.cli import group_members
 from orbitmq.cli.administering import NameServers, Yes, administer, confirm, group_config
 from orbitmq.cli.completion import Group
-from orbitmq.cli.output import AsJson, layout_for, show_json, show_one, show_rows, time_text
+from orbitmq.cli.output import (
+    AsJson,
+    layout_for,
+    show_json,
+    show_json_line,
+    show_one,
+    show_rows,
+    time_text,
+)
 from orbitmq.client.aio.admin import Admin
 from orbitmq.client.aio.admin.groups import behind
 from orbitmq.clock import SystemClock
@@ -89,7 +97,10 @@ def lag(
     group: Group,
     *,
     topic: Annotated[str | None, typer.Option("-t", "--topic", help="Only this topic.")] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Look again until Ctrl-C.")] = False,
+    watch: Annotated[
+        bool,
+        typer.Option("--watch", help="Look again until Ctrl-C; --json prints one line each time."),
+    ] = False,
     interval_seconds: Annotated[
         float, typer.Option("--interval", min=0.2, help="Seconds between two looks.")
     ] = 2.0,
@@ -109,7 +120,7 @@ def lag(
                     shown = layout_for(rows, live.console.width) if rows else _NOTHING_YET
                     live.update(shown, refresh=True)
                 else:
-                    _print_lag(rows, as_json=as_json)
+                    _print_lag(rows, as_json=as_json, again=watch)
                 if not watch:
                     return
                 await clock.sleep_ms(interval_seconds * 1000)
@@ -150,10 +161,11 @@ async def _lag_rows(admin: Admin, group: str, topic: str | None) -> list[dict[st
     return rows
 
 
-def _print_lag(rows: list[dict[str, object]], *, as_json: bool) -> None:
+def _print_lag(rows: list[dict[str, object]], *, as_json: bool, again: bool) -> None:
     if as_json:
         total = rows.pop()["lag"] if rows else 0
-        show_json({"lag": total, "queues": rows})
+        show = show_json_line if again else show_json
+        show({"lag": total, "queues": rows})
     else:
         show_rows(rows, as_json=False, empty=_NOTHING_YET)
 

@@ -10,6 +10,7 @@ import typer
 
 from orbitmq import __version__
 from orbitmq.cli.mqadmin_names import as_our_command, nearest_command
+from orbitmq.cli.own_command import own_command
 from orbitmq.errors import (
     ClusterMissingError,
     CommandError,
@@ -102,7 +103,9 @@ def run() -> None:
     except OrbitError as error:
         typer.secho(f"orbitmq: {error}", fg=typer.colors.RED, err=True)
         if isinstance(error, TransportError):
-            typer.secho("start a cluster on this machine with: orbitmq up", dim=True, err=True)
+            typer.secho(
+                f"start a cluster on this machine with: {own_command()} up", dim=True, err=True
+            )
         sys.exit(exit_code_of(error))
     except OSError as error:
         # The system's own words, for example of a disk that is full.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import codecs
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -19,11 +21,12 @@ from orbitmq.client.aio.admin import Admin
 from orbitmq.client.aio.admin.messages import TOOLS_GROUP
 from orbitmq.client.core.received_message import ReceivedMessage
 from orbitmq.clock import SystemClock
-from orbitmq.errors import SettingsError
+from orbitmq.errors import OrbitError, SettingsError
 from orbitmq.model.messages import Message
 from orbitmq.model.queues import MessageQueue
 
 _SHOWN_BYTES_MAX = 4096
+_GATHER_MS = 1000
 
 
 def add_to(app: typer.Typer) -> None:
@@ -79,8 +82,9 @@ def send(  # noqa: PLR0913  # a parameter a flag
 
     async def send_all() -> None:
         async with Producer("orbitmq-cli", **client_keywords(namesrv)) as producer:
-            for message in messages:
-                result = await producer.send(message, queue=target)
+            for number, message in enumerate(messages, 1):
+                with _telling_the_line(number if body == "-" else None):
+                    result = await producer.send(message, queue=target)
                 row = {
                     "status": result.status.name,
                     "message_id": result.message_id,
@@ -94,6 +98,17 @@ def send(  # noqa: PLR0913  # a parameter a flag
                     typer.echo("  ".join(f"{name}={value}" for name, value in row.items()))
 
     asyncio.run(send_all())
+
+
+@contextmanager
+def _telling_the_line(number: int | None) -> Iterator[None]:
+    """Say at which line of the input a send failed."""
+    try:
+        yield
+    except OrbitError:
+        if number is not None:
+            typer.secho(f"stopped at line {number}; those before it are sent", err=True)
+        raise
 
 
 def tail(
@@ -122,11 +137,10 @@ def tail(
                 if end > start:
                     left[queue] = end
             while left or follow:
-                messages = await consumer.poll(timeout_ms=1000)
-                for message in messages:
+                messages = await _next_messages(consumer, left)
+                # Polls bring queue after queue.
+                for message in sorted(messages, key=lambda each: each.store_ms):
                     _print_message(message, as_json=as_json)
-                    if message.queue_offset + 1 >= left.get(message.queue, 0):
-                        left.pop(message.queue, None)
                 if not messages and not follow:
                     # What the filter left out never comes.
                     return
@@ -135,6 +149,26 @@ def tail(
         administer(namesrv, run, topic=topic)
     except (KeyboardInterrupt, asyncio.CancelledError):
         return
+
+
+async def _next_messages(
+    consumer: LitePullConsumer, left: dict[MessageQueue, int]
+) -> list[ReceivedMessage]:
+    """Gather the messages that were there from the beginning, or those that come next.
+
+    `left` holds where queues ended that are not read so far yet.
+    """
+    clock = SystemClock()
+    end_ms = clock.monotonic_ms() + _GATHER_MS
+    found: list[ReceivedMessage] = []
+    while messages := await consumer.poll(timeout_ms=_GATHER_MS):
+        found += messages
+        for message in messages:
+            if message.queue_offset + 1 >= left.get(message.queue, 0):
+                left.pop(message.queue, None)
+        if not left or clock.monotonic_ms() >= end_ms:
+            break
+    return found
 
 
 def find(  # noqa: PLR0913  # a parameter a flag

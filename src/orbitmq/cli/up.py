@@ -14,6 +14,7 @@ import typer
 from orbitmq.broker.app import Broker
 from orbitmq.broker.app import load_settings as load_broker_settings
 from orbitmq.cli.logs import LogLevel
+from orbitmq.cli.own_command import own_command
 from orbitmq.cli.serving import flags_of, serve
 from orbitmq.cli.site_plan import (
     check_ports,
@@ -208,8 +209,9 @@ class _Site:
         _say(f"messages in  {self._folder}")
         _say("")
         _say("try, in another terminal:")
-        _say(f"  orbitmq message send hello 'my first message' --namesrv {address}")
-        _say(f"  orbitmq message tail hello --namesrv {address}")
+        command = own_command()
+        _say(f"  {command} message send hello 'my first message' --namesrv {address}")
+        _say(f"  {command} message tail hello --namesrv {address}")
         _say("end with Ctrl-C")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from queue import Queue
@@ -156,6 +157,53 @@ def test_groups_lag_and_offsets(run: Run) -> None:
     assert "committed" in run("offset", "show", "others", "jobs").stdout
     run("group", "delete", "others", "--yes")
     run("group", "show", "others", code=4)
+
+
+def test_lines_are_sent_up_to_one_that_cannot_be(run: Run) -> None:
+    run("topic", "create", "lines", "-q", "1", "--broker", "broker-a")
+
+    stopped = run("message", "send", "lines", "-", typed="one\ntwo\n\nfour\n", code=1)
+
+    assert "stopped at line 3; those before it are sent" in stopped.stderr
+    assert "body" in str(stopped.exception)
+    tailed = run("message", "tail", "lines").stdout
+    assert [line.split()[-1] for line in tailed.splitlines()] == ["one", "two"]
+
+
+def test_messages_of_several_queues_are_shown_in_the_order_of_their_storing(run: Run) -> None:
+    run("topic", "create", "mixed", "-q", "4")
+    bodies = [f"{number}" for number in range(30)]
+    run("message", "send", "mixed", "-", typed="\n".join(bodies))
+
+    tailed = run("message", "tail", "mixed").stdout
+
+    times = [line.split()[:2] for line in tailed.splitlines()]
+    assert times == sorted(times)
+    assert sorted(line.split()[-1] for line in tailed.splitlines()) == sorted(bodies)
+
+
+def test_a_lag_that_is_watched_comes_as_a_line_of_json_each_time(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class TwoLooks:
+        looks = 0
+
+        async def sleep_ms(self, _: float) -> None:
+            self.looks += 1
+            if self.looks == 2:
+                raise asyncio.CancelledError
+
+    monkeypatch.setattr("orbitmq.cli.group.SystemClock", TwoLooks)
+    run("topic", "create", "looked-at", "-q", "1", "--broker", "broker-a")
+    run("group", "create", "lookers")
+    run("offset", "set", "lookers", "looked-at", "broker-a", "0", "0", "--yes")
+    run("message", "send", "looked-at", "one")
+
+    watched = run("group", "lag", "lookers", "--topic", "looked-at", "--watch", "--json")
+
+    first, second = map(json.loads, watched.stdout.splitlines())
+    assert first == second
+    assert first["lag"] == 1
 
 
 def test_members_of_a_group_are_watched_and_given_a_message(run: Run, cluster: Cluster) -> None:
