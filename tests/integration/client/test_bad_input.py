@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 
 from orbitmq import client as blocking
 from orbitmq.client import Message, by_sql
-from orbitmq.client.aio import LitePullConsumer, Producer, PushConsumer
+from orbitmq.client.aio import Admin, LitePullConsumer, Producer, PushConsumer, instances
 from orbitmq.clock import SystemClock
 from orbitmq.errors import (
     FilterError,
@@ -21,7 +23,7 @@ from orbitmq.errors import (
     StateError,
 )
 from orbitmq.model.queues import MessageQueue
-from tests.integration.client.conftest import Cluster
+from tests.integration.client.conftest import Cluster, until
 from tests.integration.client.fault_proxy import FaultProxy
 
 CLOCK = SystemClock()
@@ -300,6 +302,60 @@ async def test_calls_in_a_wrong_state_say_what_to_do(namesrv: str) -> None:
         await producer.send(Message("topic", "body"))
     with at_once("stopped", kind=StateError):
         await producer.start()
+
+
+async def test_calls_of_an_admin_client_in_a_wrong_state_say_what_to_do(namesrv: str) -> None:
+    admin = Admin(namesrv=namesrv)
+    with at_once("the admin client is not started", kind=StateError):
+        await admin.topics.names()
+    async with admin:
+        await admin.topics.names()
+    with at_once("the admin client is stopped", kind=StateError):
+        await admin.groups.progress("bad-input")
+    with at_once("the admin client is stopped", kind=StateError):
+        await admin.start()
+
+
+@pytest.mark.parametrize("kind", [LitePullConsumer, PushConsumer])
+async def test_a_stop_ends_a_start_that_waits_for_servers(silent: str, kind: Any) -> None:
+    options = {"on_message": print} if kind is PushConsumer else {}
+    consumer = kind("bad-input", namesrv=silent, call_timeout_ms=60_000, **options)
+    consumer.subscribe("topic")
+    starting = asyncio.create_task(consumer.start())
+    await until(lambda: consumer._instance is not None)
+
+    with at_once("is still starting", kind=StateError):
+        _ = consumer.client_id
+    await consumer.stop()
+
+    with pytest.raises(StateError, match="was stopped while it started"):
+        await starting
+    assert not instances._entries
+
+
+def test_a_stop_ends_a_start_of_a_blocking_client_as_well(silent: str) -> None:
+    consumer = blocking.LitePullConsumer("bad-input", namesrv=silent, call_timeout_ms=60_000)
+    consumer.subscribe("topic")
+    failures: list[str] = []
+    threads = set(threading.enumerate())
+
+    def start() -> None:
+        try:
+            consumer.start()
+        except StateError as error:
+            failures.append(str(error))
+
+    starting = threading.Thread(target=start)
+    starting.start()
+    while consumer._client._instance is None:
+        starting.join(0.01)
+    consumer.stop()
+    starting.join()
+
+    assert failures == [
+        "the lite pull consumer of the group 'bad-input' was stopped while it started"
+    ]
+    assert set(threading.enumerate()) == threads
 
 
 async def test_group_twice_in_one_instance_is_refused(namesrv: str) -> None:

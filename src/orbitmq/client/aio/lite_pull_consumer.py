@@ -18,11 +18,10 @@ Threads: one event loop, the one it was started on; one task polls.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from orbitmq.client.aio.instances import acquire, release, with_own_instance
+from orbitmq.client.aio.instances import acquire, with_own_instance
 from orbitmq.client.aio.lite_pull_member import LitePullMember, QueuesListener
 from orbitmq.client.aio.queue_lookups import QueueLookups
 from orbitmq.client.core.allocation import Allocation, averagely
@@ -32,14 +31,12 @@ from orbitmq.client.keywords import LitePullKeywords, options_of
 from orbitmq.client.options import LitePullOptions
 from orbitmq.clock import SystemClock, time_limit
 from orbitmq.errors import OffsetRefusedError, SettingsError, StateError
-from orbitmq.lifecycle import RunOnce, to_the_end
 from orbitmq.model.names import check_group
 from orbitmq.model.subscriptions import BROADCASTING, EVERYTHING
 
 if TYPE_CHECKING:
     from typing import Self, Unpack
 
-    from orbitmq.client.aio.client_instance import ClientInstance
     from orbitmq.client.core.received_message import ReceivedMessage
     from orbitmq.clock import Clock
     from orbitmq.model.queues import MessageQueue
@@ -72,6 +69,7 @@ class LitePullConsumer(QueueLookups):
             options: see `LitePullOptions`.
         """
         check_group(group)
+        super().__init__(f"the lite pull consumer of the group {group!r}")
         self._clock = clock or SystemClock()
         self._options = options_of(LitePullOptions, options)
         if self._options.message_model != BROADCASTING:
@@ -81,7 +79,6 @@ class LitePullConsumer(QueueLookups):
         self._allocation = allocation
         self._on_assigned = on_assigned
         self._rpc_hooks = tuple(rpc_hooks)
-        self._state = RunOnce(f"the lite pull consumer of the group {group!r}")
         self._subscriptions = Subscriptions(self._clock)
         self._filters = Subscriptions(self._clock)
         # None as long as it is not said whether topics are subscribed to or queues assigned.
@@ -89,80 +86,40 @@ class LitePullConsumer(QueueLookups):
         self._assigned: list[MessageQueue] = []
         self._listeners: dict[str, QueuesListener] = {}
         self._member: LitePullMember | None = None
-        # Whoever stops a consumer that is about to start waits until there is all to stop.
-        self._starting = asyncio.Lock()
-        self._instance: ClientInstance | None = None
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.stop()
 
     # --- life ---------------------------------------------------------------------------------
 
-    async def start(self) -> None:
+    async def _open(self) -> None:
         """Join the group and begin to read ahead."""
-        self._state.begin()
-        async with self._starting:
-            await self._start()
-
-    async def _start(self) -> None:
-        instance = await acquire(self._options, rpc_hooks=self._rpc_hooks, clock=self._clock)
-        try:
-            member = LitePullMember(
-                instance,
-                self._group,
-                self._options,
-                subscriptions=self._subscriptions,
-                filters=self._filters,
-                allocation=self._allocation,
-                on_assigned=self._outward(self._on_assigned) if self._on_assigned else None,
-                listeners=self._listeners,
-            )
-            await member.start()
-        except BaseException:
-            await release(instance)
-            raise
-        self._instance, self._member = instance, member
+        self._instance = await acquire(self._options, rpc_hooks=self._rpc_hooks, clock=self._clock)
+        member = LitePullMember(
+            self._instance,
+            self._group,
+            self._options,
+            subscriptions=self._subscriptions,
+            filters=self._filters,
+            allocation=self._allocation,
+            on_assigned=self._outward(self._on_assigned) if self._on_assigned else None,
+            listeners=self._listeners,
+        )
+        await member.start()
+        self._member = member
         if self._is_assigned:
             member.read(self._assigned)
         elif self._is_assigned is False:
             member.share()
 
-    async def stop(self) -> None:
+    async def _close(self) -> None:
         """Commit what is done, if that is done at all by itself, and leave the group."""
-        await to_the_end(self._stop(), name=f"stop consumer of {self._group}")
-
-    async def _stop(self) -> None:
-        if not await self._state.begin_stop():
-            return
-        try:
-            async with self._starting:
-                await self._leave()
-        finally:
-            self._state.end_stop()
-
-    async def _leave(self) -> None:
         member, self._member = self._member, None
-        if member is not None and self._instance is not None:
-            try:
-                # Whoever waits for a message is not kept waiting.
-                member.prefetching.wake()
-                await member.stop()
-            finally:
-                await release(self._instance)
-
-    def _running(self) -> ClientInstance:
-        self._running_member()
-        assert self._instance is not None
-        return self._instance
+        if member is not None:
+            # Whoever waits for a message is not kept waiting.
+            member.prefetching.wake()
+            await member.stop()
 
     def _running_member(self) -> LitePullMember:
-        self._state.check_running()
-        if self._member is None:
-            raise StateError("the consumer is still starting", hint="await start() first")
+        self._running()
+        assert self._member is not None
         return self._member
 
     # --- what to read -------------------------------------------------------------------------

@@ -15,11 +15,12 @@ import asyncio
 import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from orbitmq.client.aio import instances
 from orbitmq.client.aio.accumulator import Accumulator
 from orbitmq.client.aio.client_instance import INNER_PRODUCER, ClientInstance
+from orbitmq.client.aio.client_life import ClientLife
 from orbitmq.client.aio.send_hooks import CheckForbiddenHook, SendHook, SendHooks
 from orbitmq.client.aio.sender import Sender
 from orbitmq.client.aio.sending import Asked
@@ -30,7 +31,7 @@ from orbitmq.client.keywords import ProducerKeywords, options_of
 from orbitmq.client.options import ClientOptions, ProducerOptions
 from orbitmq.clock import SystemClock
 from orbitmq.errors import MessageError, MessageTypeError
-from orbitmq.lifecycle import OwnedTasks, RunOnce
+from orbitmq.lifecycle import OwnedTasks
 from orbitmq.model.messages import Message
 from orbitmq.model.names import check_group
 
@@ -49,7 +50,7 @@ OnSuccess = Callable[["SendResult"], object]
 OnFailure = Callable[[BaseException], object]
 
 
-class Producer:
+class Producer(ClientLife):
     """Sends messages; started once, stopped once, best in an `async with` block."""
 
     def __init__(
@@ -87,56 +88,24 @@ class Producer:
         rpc_hooks: tuple[RpcHook, ...] = (),
     ) -> None:
         check_group(group)
+        super().__init__(f"the producer of group {group!r}")
         self._group = namespaces.wrap(options.namespace, group)
         self._options = options
         self._hooks = hooks
         self._clock = clock
-        self._state = RunOnce(f"the producer of group {group!r}")
         self._slow_sends = OwnedTasks()
         self._rpc_hooks = rpc_hooks
-        # Set by `start`, but for the instance of an inner producer.
-        self._instance: ClientInstance | None = None
+        # Whose inner producer this is; others have an instance of their own, or share one.
+        self._owner: ClientInstance | None = None
         self._sender: Sender | None = None
         self._accumulator: Accumulator | None = None
-        self._is_member = False
 
     # --- life ---------------------------------------------------------------------------------
 
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.stop()
-
-    async def start(self) -> None:
-        """Join the client instance; connections are made by the first send."""
-        self._state.begin()
-        try:
-            await self._join()
-        except BaseException:
-            # What could not be started is of no use any more.
-            if await self._state.begin_stop():
-                await self._leave()
-                self._state.end_stop()
-            raise
-
     async def stop(self) -> None:
         """Let the sends under way end, each within its time, then leave the brokers."""
-        if not await self._state.begin_stop():
-            return
-        try:
-            if self._accumulator is not None:
-                await self._accumulator.stop()
-            await self._slow_sends.all_done()
-            if self._sender is not None:
-                await self._sender.all_ended()
-        finally:
-            try:
-                await self._slow_sends.cancel()
-                await self._leave()
-            finally:
-                self._state.end_stop()
+        # Whoever gives up waiting gives up the sends.
+        await self._stop()
 
     # --- sends --------------------------------------------------------------------------------
 
@@ -163,7 +132,7 @@ class Producer:
             MessageError: it cannot be sent as it is.
             RouteNotFoundError: no broker has the topic.
         """
-        sender = self._running()
+        sender = self._running_sender()
         asked = Asked(message, SendMode.AWAITED, self._time(timeout_ms), queue, selector, argument)
         if self._accumulator is not None and selector is None and isinstance(message, Message):
             return await self._accumulator.add(message, queue=queue, timeout_ms=asked.timeout_ms)
@@ -189,7 +158,7 @@ class Producer:
         if on_success is not None or on_failure is not None:
             done.add_done_callback(_calling(on_success, on_failure))
         try:
-            sender = self._running()
+            sender = self._running_sender()
             asked = Asked(
                 message, SendMode.ASYNC, self._time(timeout_ms), queue, selector, argument
             )
@@ -215,24 +184,17 @@ class Producer:
 
         Returns when the request is on its way: it may still be lost, and nobody would tell.
         """
-        await self._running().send_oneway(
+        await self._running_sender().send_oneway(
             Asked(message, SendMode.ONEWAY, self._time(timeout_ms), queue, selector, argument)
         )
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """Give the queues of a topic that take messages."""
-        target = await self._running().targets.find(
+        target = await self._running_sender().targets.find(
             namespaces.wrap(self._options.namespace, topic),
             timeout_ms=self._options.send_timeout_ms,
         )
         return list(target.shown)
-
-    @property
-    def client_id(self) -> str:
-        """The id that brokers know this client by, once it is started."""
-        self._running()
-        assert self._instance is not None
-        return self._instance.client_id
 
     # --- as a member of its client instance -----------------------------------------------------
 
@@ -257,17 +219,17 @@ class Producer:
 
     # --- inside -------------------------------------------------------------------------------
 
-    async def _join(self) -> None:
+    async def _open(self) -> None:
+        """Join the client instance; connections are made by the first send."""
         options = self._options
-        is_inner = self._instance is not None
-        if self._instance is None:
-            self._instance = await instances.acquire(
+        instance = self._owner
+        if instance is None:
+            instance = self._instance = await instances.acquire(
                 instances.with_own_instance(options, self._clock),
                 rpc_hooks=self._rpc_hooks,
                 clock=self._clock,
             )
-            self._is_member = True
-        sender = Sender(self._instance, group=self._group, options=options, hooks=self._hooks)
+        sender = Sender(instance, group=self._group, options=options, hooks=self._hooks)
         if options.accumulate:
             self._accumulator = Accumulator(
                 self._send_accumulated,
@@ -276,23 +238,27 @@ class Producer:
                 batch_bytes_max=options.accumulate_batch_bytes,
                 held_bytes_max=options.accumulate_held_bytes,
             )
-        if not is_inner:
-            await self._instance.add_producer(self)
+        if self._owner is None:
+            await instance.add_producer(self)
         self._sender = sender
 
-    async def _leave(self) -> None:
-        if self._sender is not None:
-            await self._sender.stop()
-        if self._instance is not None and self._is_member:
-            self._is_member = False
-            try:
+    async def _close(self) -> None:
+        try:
+            if self._accumulator is not None:
+                await self._accumulator.stop()
+            await self._slow_sends.all_done()
+            if self._sender is not None:
+                await self._sender.all_ended()
+        finally:
+            await self._slow_sends.cancel()
+            if self._sender is not None:
+                await self._sender.stop()
+            if self._instance is not None:
                 await self._instance.remove_producer(self)
-            finally:
-                await instances.release(self._instance)
 
-    def _running(self) -> Sender:
+    def _running_sender(self) -> Sender:
         if self._sender is None or self._state.stopping:
-            self._state.check_running()
+            self._running()
             raise AssertionError("a producer that runs has a sender")
         return self._sender
 
@@ -323,7 +289,7 @@ async def inner_producer(instance: ClientInstance) -> Producer:
     }
     producer = Producer.__new__(Producer)
     producer._take(INNER_PRODUCER, ProducerOptions(**shared), SendHooks(()), instance.clock)
-    producer._instance = instance
+    producer._owner = instance
     await producer.start()
     return producer
 

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from orbitmq.client.aio.brokers import PullStatus
-from orbitmq.client.aio.instances import acquire, release, with_own_instance
+from orbitmq.client.aio.instances import acquire, with_own_instance
 from orbitmq.client.aio.offset_stores import offset_store_of
 from orbitmq.client.aio.queue_lookups import QueueLookups
 from orbitmq.client.aio.queue_reads import PullResult, QueueReads
@@ -28,8 +28,7 @@ from orbitmq.client.core.subscriptions import Expression, subscription_of
 from orbitmq.client.keywords import PullKeywords, options_of
 from orbitmq.client.options import PullOptions
 from orbitmq.clock import SystemClock
-from orbitmq.errors import OffsetRefusedError, RemoteError, SettingsError, StateError
-from orbitmq.lifecycle import RunOnce, to_the_end
+from orbitmq.errors import OffsetRefusedError, RemoteError, SettingsError
 from orbitmq.model.names import check_group
 from orbitmq.model.subscriptions import BROADCASTING, PULL, MessageModel
 from orbitmq.protocol.codes import ResponseCode
@@ -37,7 +36,7 @@ from orbitmq.protocol.requests.clients import ConsumerGroup
 from orbitmq.protocol.requests.relays import DirectResult, RunningConsumer
 
 if TYPE_CHECKING:
-    from typing import Self, Unpack
+    from typing import Unpack
 
     from orbitmq.client.aio.client_instance import ClientInstance
     from orbitmq.client.core.received_message import ReceivedMessage
@@ -72,6 +71,7 @@ class PullConsumer(QueueLookups):
             options: see `PullOptions`.
         """
         check_group(group)
+        super().__init__(f"the pull consumer of the group {group!r}")
         self._clock = clock or SystemClock()
         self._options = options_of(PullOptions, options)
         if self._options.message_model != BROADCASTING:
@@ -79,56 +79,26 @@ class PullConsumer(QueueLookups):
         self._namespace = self._options.namespace
         self._group = wrap(self._namespace, group)
         self._rpc_hooks = tuple(rpc_hooks)
-        self._state = RunOnce(f"the pull consumer of the group {group!r}")
-        self._instance: ClientInstance | None = None
         self._member: _PullMember | None = None
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.stop()
 
     # --- life ---------------------------------------------------------------------------------
 
-    async def start(self) -> None:
+    async def _open(self) -> None:
         """Connect, and tell the brokers that are known of the group."""
-        self._state.begin()
         instance = await acquire(self._options, rpc_hooks=self._rpc_hooks, clock=self._clock)
-        try:
-            member = _PullMember(instance, self._group, self._options)
-            await member.offset_store.load()
-            await instance.add_consumer(member)
-        except BaseException:
-            await release(instance)
-            raise
-        self._instance, self._member = instance, member
+        self._instance = instance
+        self._member = _PullMember(instance, self._group, self._options)
+        await self._member.offset_store.load()
+        await instance.add_consumer(self._member)
 
-    async def stop(self) -> None:
-        """Leave the group, and close what nobody else uses."""
-        await to_the_end(self._stop(), name=f"stop consumer of {self._group}")
-
-    async def _stop(self) -> None:
-        if not await self._state.begin_stop():
-            return
-        member, self._member = self._member, None
-        try:
-            if member is not None and self._instance is not None:
-                await self._instance.remove_consumer(member)
-                await release(self._instance)
-        finally:
-            self._state.end_stop()
-
-    def _running(self) -> ClientInstance:
-        self._running_member()
-        assert self._instance is not None
-        return self._instance
+    async def _close(self) -> None:
+        """Leave the group."""
+        if self._member is not None and self._instance is not None:
+            await self._instance.remove_consumer(self._member)
 
     def _running_member(self) -> _PullMember:
-        self._state.check_running()
-        if self._member is None:
-            raise StateError("the consumer is still starting", hint="await start() first")
+        self._running()
+        assert self._member is not None
         return self._member
 
     # --- messages -----------------------------------------------------------------------------

@@ -13,12 +13,12 @@ Threads: one event loop, the one it was started on; a plain listener runs in thr
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from orbitmq.client.aio import instances
+from orbitmq.client.aio.client_life import ClientLife
 from orbitmq.client.aio.listeners import OnMessage, OnMessages, listener_of
 from orbitmq.client.aio.push_member import OnQueuesChanged, PushMember
 from orbitmq.client.core import namespaces
@@ -28,7 +28,7 @@ from orbitmq.client.keywords import PushKeywords, options_of
 from orbitmq.client.options import PushOptions
 from orbitmq.clock import SystemClock
 from orbitmq.errors import SettingsError, StateError
-from orbitmq.lifecycle import OwnedTasks, RunOnce, start_lasting, to_the_end
+from orbitmq.lifecycle import OwnedTasks, start_lasting
 from orbitmq.model.names import check_group, is_system_group, retry_topic
 from orbitmq.model.subscriptions import EVERYTHING
 from orbitmq.settings import describe
@@ -36,7 +36,6 @@ from orbitmq.settings import describe
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from orbitmq.client.aio.client_instance import ClientInstance
     from orbitmq.client.aio.consume_hooks import ConsumeHook
     from orbitmq.client.core.allocation import Allocation
     from orbitmq.clock import Clock
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class PushConsumer:
+class PushConsumer(ClientLife):
     """Consumes for a group; started once, stopped once, best in an `async with` block."""
 
     def __init__(  # noqa: PLR0913 - by name
@@ -82,6 +81,7 @@ class PushConsumer:
             options: see `PushOptions`.
         """
         check_group(group)
+        super().__init__(f"the push consumer of group {group!r}")
         self._options = options_of(PushOptions, options)
         self._listener = listener_of(on_message, on_messages)
         if not self._listener.takes_lists and self._options.consume_batch_size != 1:
@@ -104,34 +104,11 @@ class PushConsumer:
         self._clock = clock or SystemClock()
         self._concurrency = self._options.concurrency
         self._paused = False
-        self._state = RunOnce(f"the push consumer of group {group!r}")
         self._subscriptions = Subscriptions(self._clock)
         self._changes = OwnedTasks()
-        # Whoever stops a consumer that is about to start waits until there is all to stop.
-        self._starting = asyncio.Lock()
-        self._instance: ClientInstance | None = None
         self._member: PushMember | None = None
 
     # --- life -----------------------------------------------------------------------------------
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.stop()
-
-    async def start(self) -> None:
-        """Join the group and begin to consume."""
-        self._state.begin()
-        try:
-            async with self._starting:
-                await self._start()
-        except BaseException:
-            # What could not be started is of no use any more.
-            if await self._state.begin_stop():
-                await self._leave()
-            raise
 
     async def stop(self) -> None:
         """Wait for listeners at work, up to a time; commit, and leave the group.
@@ -140,16 +117,12 @@ class PushConsumer:
         listener has returned.
         """
         if self._member is not None and self._member.is_in_listener():
-            start_lasting(self._stop(), name=f"stop consumer of {self._group}")
+            start_lasting(self._stop(), name=f"stop of {self._what}")
         else:
-            await to_the_end(self._stop(), name=f"stop consumer of {self._group}")
+            await super().stop()
 
-    async def _stop(self) -> None:
-        if await self._state.begin_stop():
-            async with self._starting:
-                await self._leave()
-
-    async def _start(self) -> None:
+    async def _open(self) -> None:
+        """Join the group and begin to consume."""
         options = self._options
         broadcasts = options.message_model == "BROADCASTING"
         if not broadcasts:
@@ -184,15 +157,12 @@ class PushConsumer:
             options.message_model,
         )
 
-    async def _leave(self) -> None:
+    async def _close(self) -> None:
         try:
             await self._changes.cancel()
             if self._member is not None:
                 await self._member.stop()
         finally:
-            if self._instance is not None:
-                await instances.release(self._instance)
-            self._state.end_stop()
             log.info("push consumer stopped group=%s", self._group)
 
     # --- topics ---------------------------------------------------------------------------------

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from orbitmq.client.aio.client_life import ClientLife
 from orbitmq.client.core.namespaces import unwrap, wrap
 
 if TYPE_CHECKING:
-    from orbitmq.client.aio.client_instance import ClientInstance
     from orbitmq.model.queues import MessageQueue
 
 
-class QueueLookups(ABC):
+class QueueLookups(ClientLife):
     """Questions about queues; queues are named as users of the namespace know them."""
 
     _namespace: str
-
-    @abstractmethod
-    def _running(self) -> ClientInstance:
-        """Give the instance; raises StateError unless the consumer is started."""
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """List the queues of a topic that can be read."""

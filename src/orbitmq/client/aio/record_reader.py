@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from orbitmq import java_json
 from orbitmq.client.aio.brokers import PULL_TIMEOUT_MS, PullStatus
-from orbitmq.client.aio.instances import acquire, release, with_own_instance
+from orbitmq.client.aio.instances import acquire, with_own_instance
 from orbitmq.client.aio.queue_lookups import QueueLookups
 from orbitmq.client.core.namespaces import unwrap, wrap
 from orbitmq.client.core.read_pace import ReadPace
@@ -33,8 +33,7 @@ from orbitmq.client.core.subscriptions import Expression, subscription_of
 from orbitmq.client.keywords import ClientKeywords, options_of
 from orbitmq.client.options import ClientOptions
 from orbitmq.clock import SystemClock
-from orbitmq.errors import BrokerUnknownError, OrbitError, ProtocolError, QueueReadError, StateError
-from orbitmq.lifecycle import RunOnce, to_the_end
+from orbitmq.errors import BrokerUnknownError, OrbitError, ProtocolError, QueueReadError
 from orbitmq.model.names import check_group
 from orbitmq.model.routes import MASTER_ID
 from orbitmq.model.subscriptions import EVERYTHING
@@ -44,7 +43,7 @@ from orbitmq.protocol.requests.routing import ListTopics, TopicList
 from orbitmq.record.layout import QUEUE_OFFSET_AT
 
 if TYPE_CHECKING:
-    from typing import Self, Unpack
+    from typing import Unpack
 
     from orbitmq.client.aio.brokers import Pulled
     from orbitmq.client.aio.client_instance import ClientInstance
@@ -121,6 +120,7 @@ class RecordReader(QueueLookups):
             clock: where the time comes from.
             options: see `ClientOptions`.
         """
+        super().__init__("the record reader")
         check_group(group)
         self._clock = clock or SystemClock()
         self._options = with_own_instance(options_of(ClientOptions, options), self._clock)
@@ -131,44 +131,17 @@ class RecordReader(QueueLookups):
         self._pull_timeout_ms = pull_timeout_ms
         self._retries = retries
         self._retry_pause_ms = retry_pause_ms
-        self._state = RunOnce("the record reader")
-        self._instance: ClientInstance | None = None
         # Which broker of its group a queue is to be read from, as the last answer said.
         self._suggested: dict[MessageQueue, int] = {}
 
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.stop()
-
     # --- life ---------------------------------------------------------------------------------
 
-    async def start(self) -> None:
-        """Begin; servers are asked when there is something to ask."""
-        self._state.begin()
+    async def _open(self) -> None:
+        # Servers are asked when there is something to ask.
         self._instance = await acquire(self._options, clock=self._clock)
 
-    async def stop(self) -> None:
-        """Close every connection; reads under way fail."""
-        await to_the_end(self._stop(), name="stop record reader")
-
-    async def _stop(self) -> None:
-        if not await self._state.begin_stop():
-            return
-        instance, self._instance = self._instance, None
-        try:
-            if instance is not None:
-                await release(instance)
-        finally:
-            self._state.end_stop()
-
-    def _running(self) -> ClientInstance:
-        self._state.check_running()
-        if self._instance is None:
-            raise StateError("the reader is still starting", hint="await start() first")
-        return self._instance
+    async def _close(self) -> None:
+        """Nothing runs by itself; reads under way fail."""
 
     # --- questions ----------------------------------------------------------------------------
 

@@ -21,7 +21,8 @@ import msgspec
 
 from orbitmq.client.aio.admin.key_values import KeyValues
 from orbitmq.client.aio.admin.reach import Reach
-from orbitmq.client.aio.instances import acquire, release, with_own_instance
+from orbitmq.client.aio.client_life import ClientLife
+from orbitmq.client.aio.instances import acquire, with_own_instance
 from orbitmq.client.keywords import ClientKeywords, options_of
 from orbitmq.client.options import ClientOptions
 from orbitmq.clock import SystemClock
@@ -33,7 +34,6 @@ from orbitmq.errors import (
     OrbitError,
     RemoteError,
     RouteNotFoundError,
-    StateError,
 )
 from orbitmq.lifecycle import OwnedTasks
 from orbitmq.model.names import TEMPLATE_TOPIC
@@ -49,9 +49,8 @@ from orbitmq.protocol.requests.staged_writes import (
 )
 
 if TYPE_CHECKING:
-    from typing import Self, Unpack
+    from typing import Unpack
 
-    from orbitmq.client.aio.client_instance import ClientInstance
     from orbitmq.clock import Clock
     from orbitmq.model.queues import MessageQueue
     from orbitmq.protocol.requests.staged_writes import Decision
@@ -83,43 +82,22 @@ def new_write_id() -> str:
     return uuid.uuid4().hex
 
 
-class StagedWriter:
+class StagedWriter(ClientLife):
     """Stages rows at the brokers of their queues, and commits batches of them."""
 
     def __init__(self, *, clock: Clock | None = None, **options: Unpack[ClientKeywords]) -> None:
+        super().__init__("the staged writer")
         self._options = options_of(ClientOptions, options)
         self._clock = clock or SystemClock()
-        self._opened: ClientInstance | None = None
         self._staging = OwnedTasks()
 
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.stop()
-
-    async def start(self) -> None:
-        """Make ready; servers are asked by the calls that need them."""
-        if self._opened is not None:
-            raise StateError("the staged writer is already started")
+    async def _open(self) -> None:
+        # Servers are asked by the calls that need them.
         options = with_own_instance(self._options, self._clock)
-        self._opened = await acquire(options, clock=self._clock)
+        self._instance = await acquire(options, clock=self._clock)
 
-    async def stop(self) -> None:
-        """Close every connection that nobody else uses."""
-        instance, self._opened = self._opened, None
+    async def _close(self) -> None:
         await self._staging.cancel()
-        if instance is not None:
-            await release(instance)
-
-    @property
-    def _instance(self) -> ClientInstance:
-        if self._opened is None:
-            raise StateError(
-                "the staged writer is not started", hint="call start(), or use it in a with block"
-            )
-        return self._opened
 
     async def stage(
         self,
@@ -153,7 +131,7 @@ class StagedWriter:
 
         async def ask(left_ms: float) -> StagedReply:
             address = await self._master(queue)
-            reply = await self._instance.rpc.call(address, header, packed_rows, timeout_ms=left_ms)
+            reply = await self._running().rpc.call(address, header, packed_rows, timeout_ms=left_ms)
             return StagedReply.decode(reply.fields)
 
         return await self._again(ask, self._clock.monotonic_ms() + timeout_ms)
@@ -210,7 +188,7 @@ class StagedWriter:
 
     async def _complete(self, decision: Decision, end_ms: float) -> Standing:
         """Commit, and wait until that is complete or the time is over."""
-        reach = Reach(self._instance)
+        reach = Reach(self._running)
         coordinator = await self._again(lambda _: self._coordinator(reach, decision), end_ms)
         body = msgspec.json.encode(decision)
 
@@ -271,7 +249,7 @@ class StagedWriter:
         return CoordinatorReply.decode(reply.fields).coordinator
 
     async def _master(self, queue: MessageQueue) -> str:
-        routes = self._instance.routes
+        routes = self._running().routes
         address = routes.master_of(queue.broker_name)
         if address is None:
             try:

@@ -26,6 +26,10 @@ class AsyncClient(Protocol):
     async def stop(self) -> None:
         """End."""
 
+    @property
+    def client_id(self) -> str:
+        """The id that brokers know it by."""
+
 
 C = TypeVar("C", bound=AsyncClient)
 
@@ -38,6 +42,8 @@ class BlockingClient(Generic[C]):
         self._what = what
         self._process_id = os.getpid()
         self._guard = threading.Lock()
+        # Where it starts, and where it runs.
+        self._starting: BackgroundLoop | None = None
         self._loop: BackgroundLoop | None = None
         self._stopped = False
         # Nothing runs: neither yet nor any more.
@@ -55,23 +61,54 @@ class BlockingClient(Generic[C]):
         """Begin, and return once the client can be used."""
         if os.getpid() != self._process_id:
             raise made_before_fork()
-        loop = background_loop.acquire()
+        with self._guard:
+            self._check_not_begun()
+            self._ended.clear()
+            try:
+                self._starting = background_loop.acquire()
+            except BaseException:
+                self._ended.set()
+                raise
+            loop = self._starting
         try:
             loop.call(self._client.start())
+            self._end_start(loop)
         except BaseException:
+            with self._guard:
+                self._starting = None
             background_loop.release(loop)
+            self._ended.set()
             raise
-        loop.stop_at_exit(self._client.stop)
-        self._ended.clear()
-        self._loop = loop
+
+    def _check_not_begun(self) -> None:
+        if self._stopped:
+            raise self._not_running()
+        if not self._ended.is_set():
+            raise StateError(
+                f"the {self._what} is already started", hint="start it once, and use it until stop"
+            )
+
+    def _end_start(self, loop: BackgroundLoop) -> None:
+        with self._guard:
+            if self._stopped:
+                raise StateError(f"the {self._what} was stopped while it started")
+            loop.stop_at_exit(self._client.stop)
+            self._starting, self._loop = None, loop
 
     def stop(self) -> None:
         """End, and return once nothing of the client runs any more; stopped twice is stopped."""
-        if self._loop is not None and not self._loop.left_behind:
-            self._loop.check_may_wait()
+        for used in (self._starting, self._loop):
+            if used is not None and not used.left_behind:
+                used.check_may_wait()
         with self._guard:
             loop, self._loop = self._loop, None
             self._stopped = True
+            starting = self._starting
+            if starting is not None and not starting.left_behind:
+                # It is the one that all clients share: held until the start has ended.
+                starting = background_loop.acquire()
+        if starting is not None and not starting.left_behind:
+            self._stop(starting)
         if loop is None:
             # Another thread may be at it; whom that waits for cannot wait for it.
             if not self._is_own_thread():
@@ -82,6 +119,12 @@ class BlockingClient(Generic[C]):
                 self._stop(loop)
         finally:
             self._ended.set()
+
+    @property
+    def client_id(self) -> str:
+        """The id that brokers know this client by, once it is started."""
+        self._running()
+        return self._client.client_id
 
     def _stop(self, loop: BackgroundLoop) -> None:
         """Stop the client, and all that this face of it runs."""

@@ -146,8 +146,3 @@ class Producer(BlockingClient[AioProducer]):
     def group(self) -> str:
         """Its group, as brokers know it."""
         return self._client.group
-
-    @property
-    def client_id(self) -> str:
-        """The id that brokers know this client by; only once it is started."""
-        return self._client.client_id

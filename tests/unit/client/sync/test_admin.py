@@ -16,7 +16,7 @@ from orbitmq.errors import ClusterMissingError, RouteNotFoundError, StateError
 from orbitmq.model.groups import GroupConfig
 
 ROOT = Path(__file__).parents[4]
-NOUNS = inspect.get_annotations(AioAdmin, eval_str=True)
+NOUNS = {name: type(noun) for name, noun in vars(AioAdmin()).items() if not name.startswith("_")}
 
 
 @pytest.fixture(scope="module")

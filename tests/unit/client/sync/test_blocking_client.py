@@ -15,6 +15,8 @@ from tests.unit.client.scripts import run_script
 class Echo:
     """A client on asyncio that answers by itself."""
 
+    client_id = "echo@1"
+
     def __init__(self) -> None:
         self.steps: list[str] = []
         self.fails_to_start = False
@@ -140,6 +142,58 @@ def test_a_start_that_fails_leaves_no_thread() -> None:
     with pytest.raises(StateError, match="no name server"):
         echo.start()
 
+    assert not _loop_is_running()
+
+
+def test_a_stop_ends_a_start_that_is_under_way() -> None:
+    class Waiting(Echo):
+        def __init__(self) -> None:
+            super().__init__()
+            self.begun = threading.Event()
+
+        async def start(self) -> None:
+            self.given_up = asyncio.get_running_loop().create_future()
+            self.begun.set()
+            await self.given_up
+
+        async def stop(self) -> None:
+            await super().stop()
+            self.given_up.set_exception(StateError("stopped while it started"))
+
+    waiting = Waiting()
+    client = BlockingClient(waiting, what="waiting echo")
+    failures: list[str] = []
+
+    def start() -> None:
+        try:
+            client.start()
+        except StateError as error:
+            failures.append(str(error))
+
+    starting = threading.Thread(target=start)
+    starting.start()
+    waiting.begun.wait()
+    client.stop()
+
+    assert not _loop_is_running()
+    starting.join()
+    assert failures == ["stopped while it started"]
+    assert waiting.steps == ["stop"]
+
+
+def test_a_client_is_started_once_and_not_after_a_stop() -> None:
+    with BlockingEcho() as echo:
+        with pytest.raises(StateError, match=r"the echo is already started"):
+            echo.start()
+        assert echo.client_id == "echo@1"
+    stopped = BlockingEcho()
+    stopped.stop()
+
+    for each in (echo, stopped):
+        with pytest.raises(StateError, match=r"the echo is stopped"):
+            each.start()
+    with pytest.raises(StateError, match=r"the echo is not started"):
+        _ = BlockingEcho().client_id
     assert not _loop_is_running()
 
 

@@ -9,7 +9,7 @@ It works against OrbitMQ and Apache RocketMQ clusters alike.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from orbitmq.client.aio import instances
 from orbitmq.client.aio.admin.brokers import Brokers
@@ -21,29 +21,19 @@ from orbitmq.client.aio.admin.offsets import Offsets
 from orbitmq.client.aio.admin.reach import Reach
 from orbitmq.client.aio.admin.topics import Topics
 from orbitmq.client.aio.admin.traffic import Traffic
+from orbitmq.client.aio.client_life import ClientLife
 from orbitmq.client.keywords import ClientKeywords, options_of
 from orbitmq.client.options import ClientOptions
-from orbitmq.errors import StateError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orbitmq.client.aio.client_instance import ClientInstance
     from orbitmq.clock import Clock
     from orbitmq.transport.hooks import RpcHook
 
 
-class Admin:
+class Admin(ClientLife):
     """Asks and changes a cluster; started once, stopped once."""
-
-    topics: Topics
-    groups: Groups
-    brokers: Brokers
-    offsets: Offsets
-    messages: Messages
-    key_values: KeyValues
-    name_servers: NameServerOptions
-    traffic: Traffic
 
     def __init__(
         self,
@@ -52,26 +42,11 @@ class Admin:
         clock: Clock | None = None,
         **options: Unpack[ClientKeywords],
     ) -> None:
+        super().__init__("the admin client")
         self._options = options_of(ClientOptions, options)
         self._rpc_hooks = rpc_hooks
         self._clock = clock
-        self._instance: ClientInstance | None = None
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.stop()
-
-    async def start(self) -> None:
-        """Make ready; servers are asked by the calls that need them."""
-        if self._instance is not None:
-            raise StateError("the admin client is already started")
-        self._instance = await instances.acquire(
-            self._options, rpc_hooks=self._rpc_hooks, clock=self._clock
-        )
-        reach = Reach(self._instance)
+        reach = Reach(self._running)
         self.topics = Topics(reach)
         self.groups = Groups(reach, self.topics)
         self.brokers = Brokers(reach)
@@ -81,8 +56,11 @@ class Admin:
         self.name_servers = NameServerOptions(reach)
         self.traffic = Traffic(reach, self.topics, self.groups)
 
-    async def stop(self) -> None:
-        """Close every connection."""
-        instance, self._instance = self._instance, None
-        if instance is not None:
-            await instances.release(instance)
+    async def _open(self) -> None:
+        # Servers are asked by the calls that need them.
+        self._instance = await instances.acquire(
+            self._options, rpc_hooks=self._rpc_hooks, clock=self._clock
+        )
+
+    async def _close(self) -> None:
+        """Nothing runs by itself."""

@@ -13,9 +13,11 @@ from orbitmq.protocol.command import Command
 from orbitmq.transport.rpc_client import CALL_TIMEOUT_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
+    from orbitmq.client.aio.brokers import Brokers
     from orbitmq.client.aio.client_instance import ClientInstance
+    from orbitmq.client.aio.name_servers import NameServers
     from orbitmq.model.routes import ClusterView, TopicRoute
     from orbitmq.protocol.headers import Header
 
@@ -25,10 +27,19 @@ T = TypeVar("T")
 class Reach:
     """Finds the servers that a request is for, and asks them."""
 
-    def __init__(self, instance: ClientInstance) -> None:
-        self.name_servers = instance.name_servers
-        self.calls = instance.brokers
-        self._rpc = instance.rpc
+    def __init__(self, running: Callable[[], ClientInstance]) -> None:
+        """Reach them by a client instance, which is asked for each time: it may not run."""
+        self._running = running
+
+    @property
+    def name_servers(self) -> NameServers:
+        """The name servers."""
+        return self._running().name_servers
+
+    @property
+    def calls(self) -> Brokers:
+        """The requests that brokers answer."""
+        return self._running().brokers
 
     # --- who is there ---------------------------------------------------------------------------
 
@@ -106,7 +117,9 @@ class Reach:
         self, address: str, header: Header, body: bytes = b"", *, timeout_ms: float | None = None
     ) -> Command:
         """Ask one server; raises what a failure code stands for."""
-        return await self._rpc.call(address, header, body, timeout_ms=timeout_ms or CALL_TIMEOUT_MS)
+        return await self._running().rpc.call(
+            address, header, body, timeout_ms=timeout_ms or CALL_TIMEOUT_MS
+        )
 
     async def ask_for(self, address: str, header: Header, kind: type[T], body: bytes = b"") -> T:
         """Ask one server for what its reply's body holds."""
