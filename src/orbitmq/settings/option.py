@@ -123,6 +123,8 @@ class Option:
                 where=where,
                 allowed=f"{self.takes}: several are written as {joined!r}",
             )
+        if not self.kind.holds(value):
+            raise self._refusal(str(value), where, f"{self.takes}, not a {type(value).__name__}")
         if not accepted:
             raise self._refusal(str(value), where)
 
@@ -131,9 +133,9 @@ class Option:
         text = self.kind.write(value)
         return HIDDEN if self.secret and text else text
 
-    def _refusal(self, text: str, where: str) -> OptionValueError:
+    def _refusal(self, text: str, where: str, allowed: str = "") -> OptionValueError:
         return OptionValueError(
-            self.name, HIDDEN if self.secret else text, where=where, allowed=self.takes
+            self.name, HIDDEN if self.secret else text, where=where, allowed=allowed or self.takes
         )
 
 

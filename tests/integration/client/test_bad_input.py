@@ -264,7 +264,9 @@ async def test_queue_and_selector_of_wrong_kind_are_refused(
     ("options", "texts"),
     [
         ({"retires": 3}, ["retires", "did you mean retries"]),
-        ({"retries": "3"}, ["retries", "'3'"]),
+        ({"retries": "3"}, ["retries cannot be '3'", "a whole number from 0 to 100, not a str"]),
+        ({"tls": "no"}, ["tls cannot be 'no'", "true or false, not a str"]),
+        ({"namesrv": None}, ["namesrv cannot be 'None'", "not a NoneType"]),
         ({"retries": -1}, ["retries", "-1"]),
         ({"send_timeout_ms": 2.5}, ["send_timeout_ms", "2.5"]),
         ({"namesrv": ["127.0.0.1:9876"]}, ["namesrv"]),
@@ -278,6 +280,22 @@ def test_option_that_is_none_is_refused_at_once(
 ) -> None:
     with at_once(*texts, kind=SettingsError):
         face("bad-input", **options)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: PushConsumer("g", on_message=print, ordered="no"),  # type: ignore[arg-type]
+        lambda: PushConsumer("g", on_message=print, allocation=5),  # type: ignore[arg-type]
+        lambda: PushConsumer("g", on_message=print, on_queues_changed=5),  # type: ignore[arg-type]
+        lambda: LitePullConsumer("g", on_assigned=5),  # type: ignore[arg-type]
+        lambda: LitePullConsumer("g", allocation=5),  # type: ignore[arg-type]
+        lambda: LitePullConsumer("g").assign([5]),  # type: ignore[list-item]
+    ],
+)
+def test_argument_of_a_wrong_type_is_refused_at_once(made: Callable[[], object]) -> None:
+    with at_once("cannot be", "it takes"):
+        made()
 
 
 @pytest.mark.parametrize("group", ["", "no such group", "g" * 256])

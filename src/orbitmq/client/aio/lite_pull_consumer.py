@@ -25,6 +25,7 @@ from orbitmq.client.aio.instances import acquire, with_own_instance
 from orbitmq.client.aio.lite_pull_member import LitePullMember, QueuesListener
 from orbitmq.client.aio.queue_lookups import QueueLookups
 from orbitmq.client.core.allocation import Allocation, averagely
+from orbitmq.client.core.argument_checks import check_function
 from orbitmq.client.core.namespaces import unwrap, wrap
 from orbitmq.client.core.subscriptions import Expression, Subscriptions
 from orbitmq.client.keywords import LitePullKeywords, options_of
@@ -70,6 +71,9 @@ class LitePullConsumer(QueueLookups):
         """
         check_group(group)
         super().__init__(f"the lite pull consumer of the group {group!r}")
+        check_function("allocation", allocation)
+        if on_assigned is not None:
+            check_function("on_assigned", on_assigned)
         self._clock = clock or SystemClock()
         self._options = options_of(LitePullOptions, options)
         if self._options.message_model != BROADCASTING:

@@ -23,6 +23,7 @@ from orbitmq.client.aio.listeners import OnMessage, OnMessages, listener_of
 from orbitmq.client.aio.push_member import OnQueuesChanged, PushMember
 from orbitmq.client.core import namespaces
 from orbitmq.client.core.allocation import averagely
+from orbitmq.client.core.argument_checks import check_flag, check_function
 from orbitmq.client.core.subscriptions import Expression, Subscriptions
 from orbitmq.client.keywords import PushKeywords, options_of
 from orbitmq.client.options import PushOptions
@@ -94,6 +95,10 @@ class PushConsumer(ClientLife):
             raise SettingsError(
                 f"the group {group} belongs to RocketMQ itself", hint="choose another name"
             )
+        check_flag("ordered", ordered)
+        check_function("allocation", allocation)
+        if on_queues_changed is not None:
+            check_function("on_queues_changed", on_queues_changed)
         self._group = namespaces.wrap(self._options.namespace, group)
         self._ordered = ordered
         self._allocation = allocation

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from orbitmq.client.aio.client_life import ClientLife
 from orbitmq.client.core.namespaces import unwrap, wrap
-
-if TYPE_CHECKING:
-    from orbitmq.model.queues import MessageQueue
+from orbitmq.errors import MessageTypeError
+from orbitmq.model.queues import MessageQueue
 
 
 class QueueLookups(ClientLife):
@@ -41,6 +38,8 @@ class QueueLookups(ClientLife):
 
     def _inner(self, queue: MessageQueue) -> MessageQueue:
         """Name a queue as brokers know it."""
+        if not isinstance(queue, MessageQueue):
+            raise MessageTypeError("queue", queue, takes="a MessageQueue, one of queues(topic)")
         return _with_topic(queue, wrap(self._namespace, queue.topic))
 
     def _outer(self, queue: MessageQueue) -> MessageQueue:
