@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import random
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -16,28 +15,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-import msgspec
-
 from benchmarks import brokers
 from benchmarks.brokers import BrokerUnderLoad, running_brokers
+from benchmarks.plans import (
+    WARM_UP,
+    Plan,
+    keep_slices,
+    markdown_table,
+    plan_of,
+    plan_options,
+    stage_of,
+)
 from benchmarks.rounds import RESULTS, spread
 from benchmarks.rpc_round_trip import environment
 
-WARM_UP: Final = 0
-
 # What a slice showed: figures by name.
 Figures = Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """How long and how often each broker is loaded with each workload."""
-
-    rounds: int
-    seconds: float
-    warm_up_seconds: float
-    java_warm_up_seconds: float
-    seed: int
 
 
 SMOKE: Final = Plan(rounds=1, seconds=0.2, warm_up_seconds=0, java_warm_up_seconds=0, seed=1)
@@ -104,8 +97,10 @@ async def measure(
             )
         )
         shown = ", ".join(f"{name} {value:,.1f}" for name, value in figures.items())
-        stage = "warm-up" if round_number == WARM_UP else f"round {round_number}"
-        print(f"{stage}: {workload}, {broker.server}, {broker.flush}: {shown}", flush=True)
+        print(
+            f"{stage_of(round_number)}: {workload}, {broker.server}, {broker.flush}: {shown}",
+            flush=True,
+        )
 
     for broker in under_load:
         await question.prepare(broker)
@@ -161,7 +156,7 @@ def table(rows: Sequence[dict[str, Any]], columns: Sequence[Column]) -> str:
     compared = [column for column in columns if column.is_compared]
     heads = ["workload", "flush", "server", *(column.title for column in columns)]
     heads += [f"{column.title}: ratio" for column in compared]
-    lines = [heads, ["---"] * len(heads)]
+    lines = list[list[str]]()
     for row in rows:
         cells = [row["workload"], row["flush"].partition("_")[0].lower(), row["server"]]
         cells += [
@@ -177,14 +172,7 @@ def table(rows: Sequence[dict[str, Any]], columns: Sequence[Column]) -> str:
             for column in compared
         ]
         lines.append(cells)
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-
-
-def keep(output: Path, results: Mapping[str, Any]) -> None:
-    """Write results as JSON."""
-    output.parent.mkdir(parents=True, exist_ok=True)
-    encoded = msgspec.json.format(msgspec.json.encode(results), indent=1)
-    output.write_bytes(encoded + b"\n")
+    return markdown_table(heads, lines)
 
 
 def facts_of(line: str | None) -> dict[str, Any]:
@@ -197,19 +185,13 @@ def facts_of(line: str | None) -> dict[str, Any]:
 
 def options(description: str, name: str, *, rounds: int, seconds: float) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--rounds", type=int, default=rounds)
-    parser.add_argument("--seconds", type=float, default=seconds, help="of each slice")
-    parser.add_argument(
-        "--java-warm-up-seconds", type=float, default=60.0, help="of load on each official broker"
-    )
-    parser.add_argument("--seed", type=int, default=1, help="of the order of slices")
-    parser.add_argument("--no-java", action="store_true", help="without the official broker")
-    parser.add_argument(
-        "--smoke", action="store_true", help="one short round of ours that keeps no results"
-    )
-    parser.add_argument("--output", type=Path, default=RESULTS / f"{name}.json")
-    return parser.parse_args()
+    return plan_options(
+        description,
+        rounds=rounds,
+        seconds=seconds,
+        java_warm_up_seconds=60.0,
+        output=RESULTS / f"{name}.json",
+    ).parse_args()
 
 
 def ask(
@@ -221,15 +203,7 @@ def ask(
 ) -> None:
     """Measure, print the table and keep the results."""
     line = brokers.newest_line(without=chosen.no_java or chosen.smoke)
-    plan = SMOKE
-    if not chosen.smoke:
-        plan = Plan(
-            rounds=chosen.rounds,
-            seconds=chosen.seconds,
-            warm_up_seconds=5.0,
-            java_warm_up_seconds=chosen.java_warm_up_seconds,
-            seed=chosen.seed,
-        )
+    plan = plan_of(chosen, SMOKE)
     facts = facts_of(line)
     with tempfile.TemporaryDirectory(prefix="broker-benchmark-") as folder:
         question = question_in(Path(folder))
@@ -239,8 +213,4 @@ def ask(
     print("\nIt works; slices this short say nothing.\n" if chosen.smoke else "")
     print(table(rows, columns))
     if not chosen.smoke:
-        facts["load_average_after"] = [round(value, 2) for value in os.getloadavg()]
-        keep(
-            chosen.output,
-            {"environment": facts, "plan": plan, "summary": rows, "slices": measured},
-        )
+        keep_slices(chosen.output, facts, plan, rows, measured)

@@ -27,9 +27,10 @@ import psutil
 
 from benchmarks import brokers
 from benchmarks.broker_requests import pull_request, send_request
-from benchmarks.broker_rounds import facts_of, keep, options
+from benchmarks.broker_rounds import facts_of, options
 from benchmarks.brokers import ASYNC, QUEUES, BrokerUnderLoad, running_name_server
 from benchmarks.load import LoadError, Workload, cpu_seconds, load, write_frames
+from benchmarks.plans import keep
 from benchmarks.rounds import spread
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.command import Command, decode_frame

@@ -21,8 +21,9 @@ from benchmarks import client_peers
 from benchmarks.broker_requests import send_request
 from benchmarks.brokers import QUEUES, BrokerUnderLoad
 from benchmarks.client_peers import LoadingClient
-from benchmarks.client_rounds import Figures, Plan, ask, options, topic_of
+from benchmarks.client_rounds import Figures, ask, options, topic_of
 from benchmarks.load import Workload, load, write_frames
+from benchmarks.plans import Plan
 from orbitmq.protocol.codes import RequestCode
 from tests.interop import wire
 

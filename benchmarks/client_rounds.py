@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import itertools
-import os
 import random
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,15 +17,23 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from benchmarks import brokers, client_peers
-from benchmarks.broker_rounds import facts_of, keep
+from benchmarks.broker_rounds import facts_of
 from benchmarks.brokers import ASYNC, BrokerUnderLoad, StoredError
 from benchmarks.client_peers import ClientError, LoadingClient
 from benchmarks.grpc_proxy import MissingPeerError, running_proxy
+from benchmarks.plans import (
+    WARM_UP,
+    Plan,
+    keep_slices,
+    markdown_table,
+    plan_of,
+    plan_options,
+    stage_of,
+)
 from benchmarks.rounds import RESULTS, spread
 from tests.interop import wire
 from tests.interop.ours import REGISTER_TIMEOUT_S
 
-WARM_UP: Final = 0
 _TRIES: Final = 3
 
 Figures = Mapping[str, float]
@@ -52,17 +59,6 @@ class Question(Protocol):
         self, client: LoadingClient, broker: BrokerUnderLoad, workload: str, seconds: float, /
     ) -> Figures:
         """Have a client do it for one slice."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """How long and how often each client loads each broker with each workload."""
-
-    rounds: int
-    seconds: float
-    warm_up_seconds: float
-    java_warm_up_seconds: float
-    seed: int
 
 
 SMOKE: Final = Plan(rounds=1, seconds=0.05, warm_up_seconds=0, java_warm_up_seconds=0, seed=1)
@@ -110,8 +106,9 @@ def measure(
             )
         )
         shown = ", ".join(f"{name} {value:,.2f}" for name, value in figures.items())
-        stage = "warm-up" if number == WARM_UP else f"round {number}"
-        print(f"{stage}: {broker.server}: {workload}: {client.name}: {shown}", flush=True)
+        print(
+            f"{stage_of(number)}: {broker.server}: {workload}: {client.name}: {shown}", flush=True
+        )
 
     for broker in under_load:
         question.prepare(broker)
@@ -178,7 +175,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     heads += [
         f"{what} against {other}" for other in others for what in ("messages/s", "CPU/message")
     ]
-    lines = [heads, ["---"] * len(heads)]
+    lines = list[list[str]]()
     for row in rows:
         figures = row["figures"]
         cells = [row["broker"], row["workload"], row["client"]]
@@ -194,7 +191,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
                 for figure in ("messages_per_s", "cpu_us")
             ]
         lines.append(cells)
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return markdown_table(heads, lines)
 
 
 def _short(ratio: float) -> str:
@@ -205,19 +202,14 @@ def _short(ratio: float) -> str:
 
 def options(description: str, name: str, *, rounds: int, seconds: float) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--rounds", type=int, default=rounds)
-    parser.add_argument("--seconds", type=float, default=seconds, help="of each slice")
-    parser.add_argument(
-        "--java-warm-up-seconds", type=float, default=60.0, help="of work of the Java client"
+    parser = plan_options(
+        description,
+        rounds=rounds,
+        seconds=seconds,
+        java_warm_up_seconds=60.0,
+        output=RESULTS / f"{name}.json",
     )
-    parser.add_argument("--seed", type=int, default=1, help="of the order of slices")
-    parser.add_argument("--no-java", action="store_true", help="ours at our broker only")
     parser.add_argument("--no-pypi", action="store_true", help="without PyPI's client")
-    parser.add_argument(
-        "--smoke", action="store_true", help="one short round of ours that keeps no results"
-    )
-    parser.add_argument("--output", type=Path, default=RESULTS / f"{name}.json")
     return parser.parse_args()
 
 
@@ -260,15 +252,7 @@ def _running(
 def ask(chosen: argparse.Namespace, question_in: Callable[[Plan], Question]) -> None:
     """Measure, print the table and keep the results."""
     line = brokers.newest_line(without=chosen.no_java or chosen.smoke)
-    plan = SMOKE
-    if not chosen.smoke:
-        plan = Plan(
-            rounds=chosen.rounds,
-            seconds=chosen.seconds,
-            warm_up_seconds=5.0,
-            java_warm_up_seconds=chosen.java_warm_up_seconds,
-            seed=chosen.seed,
-        )
+    plan = plan_of(chosen, SMOKE)
     facts = facts_of(line)
     question = question_in(plan)
     with (
@@ -280,8 +264,4 @@ def ask(chosen: argparse.Namespace, question_in: Callable[[Plan], Question]) -> 
     print("\nIt works; slices this short say nothing.\n" if chosen.smoke else "")
     print(table(rows))
     if not chosen.smoke:
-        facts["load_average_after"] = [round(value, 2) for value in os.getloadavg()]
-        keep(
-            chosen.output,
-            {"environment": facts, "plan": plan, "summary": rows, "slices": measured},
-        )
+        keep_slices(chosen.output, facts, plan, rows, measured)

@@ -15,7 +15,8 @@ from typing import Final
 from benchmarks import client_peers
 from benchmarks.brokers import BrokerUnderLoad
 from benchmarks.client_peers import LoadingClient
-from benchmarks.client_rounds import Figures, Plan, ask, options, topic_of
+from benchmarks.client_rounds import Figures, ask, options, topic_of
+from benchmarks.plans import Plan
 from tests.interop.waiting import wait_until
 
 NAME: Final = "benchmark_client_sends"

@@ -25,12 +25,20 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 import psutil
 
 from benchmarks import name_servers, official_servers
 from benchmarks.load import HERE, Slice, Workload, load, write_frames
 from benchmarks.name_servers import NameServer, Registration
+from benchmarks.plans import (
+    WARM_UP,
+    Plan,
+    keep_slices,
+    markdown_table,
+    plan_of,
+    plan_options,
+    stage_of,
+)
 from orbitmq.clock import SystemClock
 from orbitmq.model.versions import OUR_VERSION
 from orbitmq.protocol.command import Command
@@ -44,7 +52,6 @@ from tests.interop import building
 RESULTS: Final = HERE / "results" / "rpc_round_trip.json"
 OURS: Final = "OrbitMQ"
 OURS_ON_ASYNCIO: Final = "OrbitMQ on asyncio"
-WARM_UP: Final = 0
 WARM_UP_SLICE_SECONDS: Final = 3.0
 
 WORKLOADS: Final = (
@@ -52,17 +59,6 @@ WORKLOADS: Final = (
     Workload(name="pipelined 8x64", connections=8, in_flight=64, encoding=Encoding.JSON),
     Workload(name="pipelined 8x64, binary", connections=8, in_flight=64, encoding=Encoding.BINARY),
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """How long and how often each server is loaded with each workload."""
-
-    rounds: int
-    seconds: float
-    warm_up_seconds: float
-    java_warm_up_seconds: float
-    seed: int
 
 
 SMOKE: Final = Plan(rounds=1, seconds=0.3, warm_up_seconds=0.3, java_warm_up_seconds=0.3, seed=1)
@@ -113,7 +109,7 @@ class Measurement:
             Measured(server=server.name, workload=workload.name, round=round_number, slice=shown)
         )
         print(
-            f"{'warm-up' if round_number == WARM_UP else f'round {round_number}'}: "
+            f"{stage_of(round_number)}: "
             f"{workload.name}, {server.name}: {shown.calls_per_second:,.0f} calls/s, "
             f"{shown.server_cpu_us_per_call:.1f} us CPU per call",
             flush=True,
@@ -247,7 +243,7 @@ def table(rows: Sequence[dict[str, Any]], references: Sequence[str]) -> str:
     heads += ["cores: server / generator"]
     for reference in references:
         heads += [f"CPU/call vs {reference}", f"calls/s vs {reference}"]
-    lines = [heads, ["---"] * len(heads)]
+    lines = list[list[str]]()
     for row in rows:
         cells = [
             row["workload"],
@@ -267,7 +263,7 @@ def table(rows: Sequence[dict[str, Any]], references: Sequence[str]) -> str:
                 for kind in ("server_cpu_per_call", "calls_per_second")
             ]
         lines.append(cells)
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return markdown_table(heads, lines)
 
 
 def environment(lines: Sequence[str]) -> dict[str, Any]:
@@ -315,15 +311,7 @@ def main() -> None:
     lines = [] if options.no_java else official_servers.official_lines()
     if options.smoke:
         lines = lines[:1]
-        plan = SMOKE
-    else:
-        plan = Plan(
-            rounds=options.rounds,
-            seconds=options.seconds,
-            warm_up_seconds=6.0,
-            java_warm_up_seconds=options.java_warm_up_seconds,
-            seed=options.seed,
-        )
+    plan = plan_of(options, SMOKE, warm_up_seconds=6.0)
     if not lines and not options.no_java:
         print("without the official name server: its jars come with the interop suite (INTEROP=1)")
     facts = environment(lines)
@@ -346,27 +334,17 @@ def main() -> None:
     else:
         print("\nminimum / median / maximum over the rounds\n")
         print(table(rows, references))
-        facts["load_average_after"] = [round(value, 2) for value in os.getloadavg()]
-        results = {"environment": facts, "plan": plan, "summary": rows, "slices": measured}
-        options.output.parent.mkdir(parents=True, exist_ok=True)
-        encoded = msgspec.json.format(msgspec.json.encode(results), indent=1)
-        options.output.write_bytes(encoded + b"\n")
+        keep_slices(options.output, facts, plan, rows, measured)
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Compare the cost of calls to name servers.")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=2.0, help="of each slice")
-    parser.add_argument(
-        "--java-warm-up-seconds", type=float, default=90.0, help="of load on each official server"
-    )
-    parser.add_argument("--seed", type=int, default=1, help="of the order of slices")
-    parser.add_argument("--no-java", action="store_true", help="without the official servers")
-    parser.add_argument(
-        "--smoke", action="store_true", help="one short round that keeps no results"
-    )
-    parser.add_argument("--output", type=Path, default=RESULTS)
-    return parser.parse_args()
+    return plan_options(
+        "Compare the cost of calls to name servers.",
+        rounds=7,
+        seconds=2.0,
+        java_warm_up_seconds=90.0,
+        output=RESULTS,
+    ).parse_args()
 
 
 if __name__ == "__main__":

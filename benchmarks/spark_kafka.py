@@ -29,7 +29,8 @@ import pyspark
 from pyspark.sql import DataFrame, Observation, SparkSession, functions
 
 from benchmarks import brokers, kafka_broker
-from benchmarks.broker_rounds import facts_of, keep
+from benchmarks.broker_rounds import facts_of
+from benchmarks.plans import keep
 from benchmarks.rounds import RESULTS, spread
 from benchmarks.spark_sides import KAFKA, KafkaTopics, OurFiles, OurTopics, ParquetFiles, Side
 from orbitmq.spark import session
