@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pytest
@@ -23,6 +24,21 @@ from tests.spark.streams import Stream
 from tests.spark.topics import Topics
 
 
+class StreamOf(Protocol):
+    """Makes a stream of a topic, from its beginning unless told otherwise."""
+
+    def __call__(self, topic: str, **options: Any) -> Stream: ...
+
+
+@pytest.fixture
+def stream_of(spark: SparkSession, topics: Topics, tmp_path: Path) -> StreamOf:
+    def make(topic: str, **options: Any) -> Stream:
+        options = {"subscribe": topic, "startingOffsets": "earliest", **options}
+        return Stream(spark, topics.cluster.namesrv, tmp_path, **options)
+
+    return make
+
+
 def numbered(count: int) -> list[str]:
     return sorted(f"message {number}" for number in range(count))
 
@@ -31,12 +47,10 @@ def numbered(count: int) -> list[str]:
 
 
 def test_a_query_goes_on_where_its_checkpoint_says(
-    spark: SparkSession, topics: Topics, tmp_path: Path
+    topics: Topics, tmp_path: Path, stream_of: StreamOf
 ) -> None:
     topic = topics.filled(20, queues=2)
-    stream = Stream(
-        spark, topics.cluster.namesrv, tmp_path, subscribe=topic, startingOffsets="earliest"
-    )
+    stream = stream_of(topic)
     stream.run()
     topics.send(topic, ["later"] * 3)
 
@@ -48,12 +62,10 @@ def test_a_query_goes_on_where_its_checkpoint_says(
 
 
 def test_a_checkpoint_of_a_newer_release_is_refused(
-    spark: SparkSession, topics: Topics, tmp_path: Path
+    topics: Topics, tmp_path: Path, stream_of: StreamOf
 ) -> None:
     topic = topics.filled(1, queues=1)
-    stream = Stream(
-        spark, topics.cluster.namesrv, tmp_path, subscribe=topic, startingOffsets="earliest"
-    )
+    stream = stream_of(topic)
     stream.run()
     offsets = tmp_path / "offsets" / "0"
     (tmp_path / "offsets" / ".0.crc").unlink()
@@ -79,18 +91,9 @@ def test_a_stream_begins_with_what_comes_unless_told_otherwise(
 # --- limits ---------------------------------------------------------------------------------------
 
 
-def test_a_limit_of_messages_is_kept_by_every_batch(
-    spark: SparkSession, topics: Topics, tmp_path: Path
-) -> None:
+def test_a_limit_of_messages_is_kept_by_every_batch(topics: Topics, stream_of: StreamOf) -> None:
     topic = topics.filled(18, queues=1)
-    stream = Stream(
-        spark,
-        topics.cluster.namesrv,
-        tmp_path,
-        subscribe=topic,
-        startingOffsets="earliest",
-        maxOffsetsPerTrigger=7,
-    )
+    stream = stream_of(topic, maxOffsetsPerTrigger=7)
 
     stream.run()
 
@@ -101,18 +104,11 @@ def test_a_limit_of_messages_is_kept_by_every_batch(
 
 
 def test_a_limit_of_bytes_is_kept_within_a_few_messages(
-    spark: SparkSession, topics: Topics, tmp_path: Path
+    topics: Topics, stream_of: StreamOf
 ) -> None:
     topic = topics.create(queues=1)
     topics.send(topic, [b"x" * 4000] * 30)
-    stream = Stream(
-        spark,
-        topics.cluster.namesrv,
-        tmp_path,
-        subscribe=topic,
-        startingOffsets="earliest",
-        maxBytesPerTrigger=50_000,
-    )
+    stream = stream_of(topic, maxBytesPerTrigger=50_000)
 
     stream.run()
 
@@ -120,16 +116,9 @@ def test_a_limit_of_bytes_is_kept_within_a_few_messages(
     assert 10 <= max(stream.sizes) <= 12
 
 
-def test_a_small_batch_waits_for_more(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
+def test_a_small_batch_waits_for_more(topics: Topics, stream_of: StreamOf) -> None:
     topic = topics.filled(1, queues=1)
-    stream = Stream(
-        spark,
-        topics.cluster.namesrv,
-        tmp_path,
-        subscribe=topic,
-        startingOffsets="earliest",
-        minOffsetsPerTrigger=5,
-    )
+    stream = stream_of(topic, minOffsetsPerTrigger=5)
     query = stream.start()
     try:
         query.processAllAvailable()
@@ -263,23 +252,14 @@ def fail_at_first(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
         raise RuntimeError("the first try of a task fails on purpose")
 
 
-def test_a_task_that_is_tried_again_reads_the_same(
-    spark: SparkSession, topics: Topics, tmp_path: Path
-) -> None:
+def test_a_task_that_is_tried_again_reads_the_same(topics: Topics, stream_of: StreamOf) -> None:
     topic = topics.filled(12, queues=2)
 
     def failing(rows: DataFrame) -> DataFrame:
         rows = rows.select("body")
         return rows.mapInArrow(fail_at_first, rows.schema)
 
-    stream = Stream(
-        spark,
-        topics.cluster.namesrv,
-        tmp_path,
-        change=failing,
-        subscribe=topic,
-        startingOffsets="earliest",
-    )
+    stream = stream_of(topic, change=failing)
 
     stream.run()
 
@@ -290,17 +270,10 @@ def test_a_task_that_is_tried_again_reads_the_same(
 
 
 def test_progress_is_shown_by_the_group_and_never_read_from_it(
-    spark: SparkSession, topics: Topics, tmp_path: Path
+    topics: Topics, tmp_path: Path, stream_of: StreamOf
 ) -> None:
     topic, group = topics.filled(8, queues=1), f"spark-{tmp_path.name}"
-    stream = Stream(
-        spark,
-        topics.cluster.namesrv,
-        tmp_path,
-        subscribe=topic,
-        startingOffsets="earliest",
-        group=group,
-    )
+    stream = stream_of(topic, group=group)
     stream.run()
     topics.send(topic, ["not read yet"] * 3)
 
@@ -318,7 +291,7 @@ def test_progress_is_shown_by_the_group_and_never_read_from_it(
 
 
 def test_the_listener_tells_the_lag_of_each_queue(
-    spark: SparkSession, topics: Topics, tmp_path: Path
+    spark: SparkSession, topics: Topics, stream_of: StreamOf
 ) -> None:
     topic = topics.filled(10, queues=1)
     told: list[QueryLag] = []
@@ -329,14 +302,7 @@ def test_the_listener_tells_the_lag_of_each_queue(
         own = [lag for lag in told if sorted(lag.queues) == topics.queues(topic)]
         return {lag.batch: lag.rows for lag in own}
 
-    stream = Stream(
-        spark,
-        topics.cluster.namesrv,
-        tmp_path,
-        subscribe=topic,
-        startingOffsets="earliest",
-        maxOffsetsPerTrigger=4,
-    )
+    stream = stream_of(topic, maxOffsetsPerTrigger=4)
 
     spark.streams.addListener(listener)
     try:

@@ -121,9 +121,9 @@ def stocked(run: Run, _stock: None) -> Run:
     return run
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
+# By what was meant: a topic, a group, a broker, a cluster.
+TYPOS = {
+    "payments": [
         "topic show paymnts",
         "topic stats paymnts",
         "topic groups paymnts",
@@ -145,16 +145,7 @@ def stocked(run: Run, _stock: None) -> Run:
         "offset clone accountants accountants paymnts --yes",
         "topicStatus -t paymnts",
     ],
-)
-def test_a_typo_in_a_topic_gets_the_nearest(stocked: Run, line: str) -> None:
-    result = stocked(*line.split(), code=4)
-
-    assert "did you mean payments?" in str(result.exception)
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
+    "accountants": [
         "group show acountants",
         "group lag acountants",
         "group members acountants",
@@ -170,16 +161,7 @@ def test_a_typo_in_a_topic_gets_the_nearest(stocked: Run, line: str) -> None:
         "offset clone acountants others payments --yes",
         "consumerProgress -g acountants",
     ],
-)
-def test_a_typo_in_a_group_gets_the_nearest(stocked: Run, line: str) -> None:
-    result = stocked(*line.split(), code=4)
-
-    assert "did you mean accountants?" in str(result.exception)
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
+    "broker-a": [
         "topic create t -b broker-aa",
         "group create g -b broker-aa",
         "message at payments broker-aa 0 0",
@@ -196,21 +178,20 @@ def test_a_typo_in_a_group_gets_the_nearest(stocked: Run, line: str) -> None:
         "broker allow-writing broker-aa",
         "brokerStatus -b broker-aa",
     ],
-)
-def test_a_typo_in_a_broker_gets_the_nearest(stocked: Run, line: str) -> None:
-    result = stocked(*line.split(), code=4)
-
-    assert "did you mean broker-a?" in str(result.exception)
+    "DefaultCluster": [
+        "topic create t -c DefaultClustr",
+        "group create g -c DefaultClustr",
+    ],
+}
 
 
 @pytest.mark.parametrize(
-    "line",
-    ["topic create t -c DefaultClustr", "group create g -c DefaultClustr"],
+    ("line", "meant"), [(line, meant) for meant, lines in TYPOS.items() for line in lines]
 )
-def test_a_typo_in_a_cluster_gets_the_nearest(run: Run, line: str) -> None:
-    result = run(*line.split(), code=4)
+def test_a_typo_in_a_name_gets_the_nearest(stocked: Run, line: str, meant: str) -> None:
+    result = stocked(*line.split(), code=4)
 
-    assert "did you mean DefaultCluster?" in str(result.exception)
+    assert f"did you mean {meant}?" in str(result.exception)
 
 
 def test_groups_of_the_system_are_not_offered(run: Run) -> None:
