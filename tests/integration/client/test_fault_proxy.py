@@ -13,6 +13,7 @@ from orbitmq.errors import CallTimeoutError, ConnectError, ConnectionLostError, 
 from orbitmq.nameserver.app import NameServer, load_settings
 from orbitmq.protocol.requests.routing import GetClusterView
 from orbitmq.transport.rpc_client import RpcClient
+from tests.integration.client.conftest import until
 from tests.integration.client.fault_proxy import (
     BLACK_HOLE,
     CUT_REPLY,
@@ -85,6 +86,9 @@ async def test_fault_is_met_while_it_is_set_and_gone_once_healed(
     await ask(rpc, proxy)
 
     await control(proxy.inflict, fault)
+    if fault is REFUSE:
+        # The end of the open connection is on its way here.
+        await until(lambda: not rpc.connected)
     for _ in range(2):
         with pytest.raises(error):
             await ask(rpc, proxy, timeout_ms=TIMEOUT_MS)
