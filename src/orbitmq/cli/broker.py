@@ -11,7 +11,15 @@ import typer
 from orbitmq.broker.app import Broker, load_settings
 from orbitmq.cli import brokers
 from orbitmq.cli.logs import LogLevel
-from orbitmq.cli.serving import flags_of, print_settings, run
+from orbitmq.cli.serving import (
+    Host,
+    LogLevelFlag,
+    OtherOptions,
+    PrintOptions,
+    flags_of,
+    print_settings,
+    run,
+)
 
 
 def add_to(app: typer.Typer) -> None:
@@ -35,13 +43,8 @@ def broker(  # noqa: PLR0913  # a parameter a flag
         str | None,
         typer.Option("-n", "--namesrv", help="Name servers, as host:port;host:port."),
     ] = None,
-    print_options: Annotated[
-        bool, typer.Option("-p", "--print", help="Print every option with its value and exit.")
-    ] = False,
-    host: Annotated[
-        str | None,
-        typer.Option(help="Address to listen on.", show_default="0.0.0.0"),  # noqa: S104  # a text
-    ] = None,
+    print_options: PrintOptions = False,
+    host: Host = None,
     port: Annotated[
         int | None,
         typer.Option(help="Port to listen on; 0 finds a free one.", show_default="10911"),
@@ -49,11 +52,8 @@ def broker(  # noqa: PLR0913  # a parameter a flag
     store: Annotated[
         Path | None, typer.Option(help="Folder of the store.", show_default="~/store")
     ] = None,
-    options: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Set any other option; may be repeated."),
-    ] = None,
-    log_level: Annotated[LogLevel, typer.Option(help="How much is logged.")] = LogLevel.INFO,
+    options: OtherOptions = None,
+    log_level: LogLevelFlag = LogLevel.INFO,
     until_input_ends: Annotated[
         bool, typer.Option("--until-input-ends", hidden=True, help="End with who started it.")
     ] = False,

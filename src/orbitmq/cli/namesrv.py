@@ -10,7 +10,15 @@ import typer
 
 from orbitmq.cli import name_servers
 from orbitmq.cli.logs import LogLevel
-from orbitmq.cli.serving import flags_of, print_settings, run
+from orbitmq.cli.serving import (
+    Host,
+    LogLevelFlag,
+    OtherOptions,
+    PrintOptions,
+    flags_of,
+    print_settings,
+    run,
+)
 from orbitmq.nameserver.app import NameServer, load_settings
 
 
@@ -31,21 +39,13 @@ def namesrv(
         Path | None,
         typer.Option("-c", "--config", help="Properties file, as RocketMQ's namesrv.conf."),
     ] = None,
-    print_options: Annotated[
-        bool, typer.Option("-p", "--print", help="Print every option with its value and exit.")
-    ] = False,
-    host: Annotated[
-        str | None,
-        typer.Option(help="Address to listen on.", show_default="0.0.0.0"),  # noqa: S104  # a text
-    ] = None,
+    print_options: PrintOptions = False,
+    host: Host = None,
     port: Annotated[
         int | None, typer.Option(help="Port to listen on.", show_default="9876")
     ] = None,
-    options: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Set any other option; may be repeated."),
-    ] = None,
-    log_level: Annotated[LogLevel, typer.Option(help="How much is logged.")] = LogLevel.INFO,
+    options: OtherOptions = None,
+    log_level: LogLevelFlag = LogLevel.INFO,
 ) -> None:
     """Run a name server until it is told to stop by SIGTERM, SIGINT or SIGHUP."""
     if context.invoked_subcommand is not None:

@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import typer
 
@@ -18,6 +18,20 @@ from orbitmq.transport import event_loop
 from orbitmq.transport.config import ServerConfig
 
 log = logging.getLogger(__name__)
+
+# Flags that every server has.
+PrintOptions = Annotated[
+    bool, typer.Option("-p", "--print", help="Print every option with its value and exit.")
+]
+Host = Annotated[
+    str | None,
+    typer.Option(help="Address to listen on.", show_default="0.0.0.0"),  # noqa: S104  # a text
+]
+OtherOptions = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Set any other option; may be repeated."),
+]
+LogLevelFlag = Annotated[LogLevel, typer.Option(help="How much is logged.")]
 
 
 class Server(Protocol):

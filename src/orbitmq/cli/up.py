@@ -15,7 +15,7 @@ from orbitmq.broker.app import Broker
 from orbitmq.broker.app import load_settings as load_broker_settings
 from orbitmq.cli.logs import LogLevel
 from orbitmq.cli.own_command import own_command
-from orbitmq.cli.serving import flags_of, serve
+from orbitmq.cli.serving import LogLevelFlag, flags_of, serve
 from orbitmq.cli.site_plan import (
     check_ports,
     near_host,
@@ -83,7 +83,7 @@ def up(
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Set any broker option; may be repeated."),
     ] = None,
-    log_level: Annotated[LogLevel, typer.Option(help="How much is logged.")] = LogLevel.WARNING,
+    log_level: LogLevelFlag = LogLevel.WARNING,
 ) -> None:
     """Run a name server and brokers until Ctrl-C, SIGTERM or SIGHUP."""
     plan = plan_brokers(
