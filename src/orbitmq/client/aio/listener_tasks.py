@@ -9,16 +9,12 @@ Threads: one event loop.
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
-from orbitmq.client.aio.listeners import Finished, ListenerCall, OnFinished, Run, Worker
+from orbitmq.client.aio.listeners import Finished, ListenerCall, ListenerPool, OnFinished, Worker
 from orbitmq.client.core.consume_results import SUCCESS, Success
 from orbitmq.clock import settle
-
-log = logging.getLogger(__name__)
 
 # A task that never waits lets the others of the loop have their turn after this.
 _TURN_MS: Final = 5.0
@@ -26,7 +22,7 @@ _TURN_MS: Final = 5.0
 _CANCEL_SECONDS: Final = 1.0
 
 
-class ListenerTasks:
+class ListenerTasks(ListenerPool):
     """Calls an async listener in up to `concurrency` tasks at a time."""
 
     def __init__(
@@ -37,44 +33,10 @@ class ListenerTasks:
         on_finished: OnFinished,
         name: str,
     ) -> None:
-        self._call = call
-        self._concurrency = concurrency
-        self._on_finished = on_finished
+        super().__init__(call, concurrency=concurrency, on_finished=on_finished)
         self._name = name
-        self._loop = asyncio.get_running_loop()
-        self._backlog: deque[Run] = deque()
         self._finished: list[Finished] = []
-        self._told = False
         self._spreading = False
-        self._workers: list[Worker] = []
-        self._stopping = False
-
-    @property
-    def concurrency(self) -> int:
-        """How many calls may be under way at a time."""
-        return self._concurrency
-
-    @concurrency.setter
-    def concurrency(self, concurrency: int) -> None:
-        self._concurrency = concurrency
-        self._spread_soon()
-
-    @property
-    def waiting(self) -> int:
-        """How many runs nobody has begun."""
-        return len(self._backlog)
-
-    @property
-    def workers(self) -> Sequence[Worker]:
-        """The workers there are."""
-        return self._workers
-
-    def submit(self, runs: Iterable[Run]) -> None:
-        """Have runs done, as soon as a task is free."""
-        if self._stopping:
-            return
-        self._backlog.extend(runs)
-        self._spread_soon()
 
     async def stop(self, grace_ms: float) -> Sequence[Worker]:
         """Begin no more calls, wait for those under way, then cancel them.
@@ -95,7 +57,7 @@ class ListenerTasks:
         self._collect()
         return left
 
-    def _spread_soon(self) -> None:
+    def _wake(self) -> None:
         if self._backlog and not self._spreading:
             self._spreading = True
             self._loop.call_soon(self._spread)
@@ -136,7 +98,7 @@ class ListenerTasks:
         finally:
             worker.run = None
             self._workers.remove(worker)
-            self._spread_soon()
+            self._wake()
 
     def _tell(self, finished: Finished) -> None:
         self._finished.append(finished)
@@ -147,8 +109,4 @@ class ListenerTasks:
     def _collect(self) -> None:
         self._told = False
         finished, self._finished = self._finished, []
-        if finished:
-            try:
-                self._on_finished(finished)
-            except Exception:
-                log.exception("finished messages could not be taken note of")
+        self._tell_of(finished)

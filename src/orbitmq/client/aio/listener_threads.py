@@ -23,7 +23,14 @@ from collections.abc import Callable, Iterable, Sequence
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final
 
-from orbitmq.client.aio.listeners import Finished, ListenerCall, OnFinished, Run, Worker
+from orbitmq.client.aio.listeners import (
+    Finished,
+    ListenerCall,
+    ListenerPool,
+    OnFinished,
+    Run,
+    Worker,
+)
 from orbitmq.client.core.consume_results import SUCCESS, Success
 
 if TYPE_CHECKING:
@@ -39,7 +46,7 @@ _LOOK_MS_MAX: Final = 64.0
 _JOIN_SECONDS: Final = 0.2
 
 
-class ListenerThreads:
+class ListenerThreads(ListenerPool):
     """Calls a plain listener in up to `concurrency` threads at a time."""
 
     def __init__(
@@ -51,50 +58,19 @@ class ListenerThreads:
         name: str,
         executor: Executor | None = None,
     ) -> None:
-        self._call = call
-        self._concurrency = concurrency
-        self._on_finished = on_finished
-        self._loop = asyncio.get_running_loop()
+        super().__init__(call, concurrency=concurrency, on_finished=on_finished)
         self._own_threads = _Threads(name)
         self._executor = executor
-        self._backlog: deque[Run] = deque()
         self._finished: deque[Finished | Worker] = deque()
-        # Whether `_collect` is on its way, so that one call to the loop tells of many batches.
-        self._told = False
-        self._workers: list[Worker] = []
         self._look: asyncio.TimerHandle | None = None
         self._look_ms = _LOOK_MS
-        self._stopping = False
         self._idle = asyncio.Event()
         self._idle.set()
 
-    @property
-    def concurrency(self) -> int:
-        """How many calls may be under way at a time."""
-        return self._concurrency
-
-    @concurrency.setter
-    def concurrency(self, concurrency: int) -> None:
-        self._concurrency = concurrency
-        self._wake()
-
-    @property
-    def waiting(self) -> int:
-        """How many runs nobody has begun."""
-        return len(self._backlog)
-
-    @property
-    def workers(self) -> Sequence[Worker]:
-        """The workers that are awake."""
-        return self._workers
-
     def submit(self, runs: Iterable[Run]) -> None:
         """Have runs done, as soon as a worker is free."""
-        if self._stopping:
-            return
-        self._backlog.extend(runs)
         self._look_ms = _LOOK_MS
-        self._wake()
+        super().submit(runs)
 
     async def stop(self, grace_ms: float) -> Sequence[Worker]:
         """Begin no more calls, and wait for those under way; returns the workers still in one."""
@@ -170,11 +146,7 @@ class ListenerThreads:
                 self._workers.remove(item)
             else:
                 finished.append(item)
-        if finished:
-            try:
-                self._on_finished(finished)
-            except Exception:
-                log.exception("finished messages could not be taken note of")
+        self._tell_of(finished)
         self._wake()
         if not self._workers:
             self._idle.set()

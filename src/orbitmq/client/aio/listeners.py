@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
+from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from orbitmq.client.aio.consume_hooks import (
     CallOutcome,
@@ -40,6 +43,8 @@ if TYPE_CHECKING:
     from orbitmq.model.queues import MessageQueue
 
     Window = InflightWindow[ReceivedMessage]
+
+log = logging.getLogger(__name__)
 
 Returned = ConsumeResult | None
 OnMessage = Callable[[ReceivedMessage], Returned | Awaitable[Returned]]
@@ -138,24 +143,61 @@ class Worker:
 OnFinished = Callable[[Sequence[Finished]], None]
 
 
-class ListenerPool(Protocol):
+class ListenerPool(ABC):
     """Calls a listener for many runs, some of them at a time."""
 
-    concurrency: int
+    def __init__(self, call: ListenerCall, *, concurrency: int, on_finished: OnFinished) -> None:
+        self._call = call
+        self._concurrency = concurrency
+        self._on_finished = on_finished
+        self._loop = asyncio.get_running_loop()
+        self._backlog: deque[Run] = deque()
+        self._workers: list[Worker] = []
+        # Whether somebody is about to tell of what is finished: one call tells of many batches.
+        self._told = False
+        self._stopping = False
+
+    @property
+    def concurrency(self) -> int:
+        """How many calls may be under way at a time."""
+        return self._concurrency
+
+    @concurrency.setter
+    def concurrency(self, concurrency: int) -> None:
+        self._concurrency = concurrency
+        self._wake()
 
     @property
     def waiting(self) -> int:
         """How many runs nobody has begun."""
+        return len(self._backlog)
 
     @property
     def workers(self) -> Sequence[Worker]:
         """The workers that are awake."""
+        return self._workers
 
     def submit(self, runs: Iterable[Run]) -> None:
         """Have runs done, as soon as a worker is free."""
+        if not self._stopping:
+            self._backlog.extend(runs)
+            self._wake()
 
+    @abstractmethod
     async def stop(self, grace_ms: float) -> Sequence[Worker]:
         """Begin no more calls, wait for those under way; returns the workers still in one."""
+
+    @abstractmethod
+    def _wake(self) -> None:
+        """Have workers look at what waits, soon."""
+
+    def _tell_of(self, finished: list[Finished]) -> None:
+        if not finished:
+            return
+        try:
+            self._on_finished(finished)
+        except Exception:
+            log.exception("finished messages could not be taken note of")
 
 
 class ListenerCall:
