@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Sized
 from concurrent.futures import Future
-from typing import TypeVar
 
 import pytest
 
@@ -25,26 +24,9 @@ from orbitmq.client import (
 )
 from orbitmq.errors import SettingsError
 from tests.integration.client.conftest import Cluster
+from tests.integration.client.threads import WAIT_SECONDS, blocking, no_thread_is_left
 
-WAIT_SECONDS = 30
-
-T = TypeVar("T")
-
-
-async def blocking(action: Callable[[], T]) -> T:
-    """Do in a thread what would keep the broker from answering."""
-    return await asyncio.wait_for(asyncio.to_thread(action), WAIT_SECONDS)
-
-
-def own_threads() -> list[str]:
-    return [each.name for each in threading.enumerate() if each.name.startswith("orbitmq-")]
-
-
-@pytest.fixture(autouse=True)
-def no_thread_is_left() -> Iterator[None]:
-    assert own_threads() == []
-    yield
-    assert own_threads() == []
+__all__ = ["no_thread_is_left"]
 
 
 async def test_a_message_is_sent_and_read_back(cluster: Cluster, topic: str, group: str) -> None:

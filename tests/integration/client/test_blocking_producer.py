@@ -5,11 +5,8 @@ The broker runs on the loop of the test, so everything that blocks runs in a thr
 
 from __future__ import annotations
 
-import asyncio
 import threading
-from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from typing import TypeVar
 
 import pytest
 
@@ -22,27 +19,9 @@ from orbitmq.client import (
 from orbitmq.client.keywords import ClientKeywords
 from orbitmq.errors import MessageError, OrbitError, StateError
 from tests.integration.client.conftest import Cluster
+from tests.integration.client.threads import WAIT_SECONDS, blocking, no_thread_is_left
 
-WAIT_SECONDS = 30
-
-T = TypeVar("T")
-
-
-async def blocking(action: Callable[[], T]) -> T:
-    """Do in a thread what would keep the broker from answering."""
-    return await asyncio.wait_for(asyncio.to_thread(action), WAIT_SECONDS)
-
-
-def own_threads() -> list[str]:
-    return [each.name for each in threading.enumerate() if each.name.startswith("orbitmq-")]
-
-
-@pytest.fixture(autouse=True)
-def no_thread_is_left() -> Iterator[None]:
-    assert own_threads() == []
-    yield
-    assert own_threads() == []
-
+__all__ = ["no_thread_is_left"]
 
 # --- sends --------------------------------------------------------------------------------------
 

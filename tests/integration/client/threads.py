@@ -1,0 +1,32 @@
+"""Blocking clients in tests whose loop a broker runs on: work in threads, and none left over."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+import pytest
+
+WAIT_SECONDS = 30
+
+T = TypeVar("T")
+
+
+async def blocking(action: Callable[[], T]) -> T:
+    """Do in a thread what would keep the broker from answering."""
+    return await asyncio.wait_for(asyncio.to_thread(action), WAIT_SECONDS)
+
+
+def own_threads() -> list[str]:
+    """Name the threads of ours that run."""
+    return [each.name for each in threading.enumerate() if each.name.startswith("orbitmq-")]
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left() -> Iterator[None]:
+    """Files that import this fixture have it for every test."""
+    assert own_threads() == []
+    yield
+    assert own_threads() == []
