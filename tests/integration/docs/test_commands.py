@@ -85,8 +85,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("site")
     for name in ("broker.conf", "namesrv.conf"):
         (folder / name).write_text("# as RocketMQ's\n")
+    # Started as the README does it.
+    (folder / ".venv").symlink_to(BIN.parent)
     up = subprocess.Popen(
-        [BIN / "orbitmq", "up", "--namesrv-port=0", "--broker-port=0", "--metrics-port=0"],
+        [".venv/bin/orbitmq", "up", "--namesrv-port=0", "--broker-port=0", "--metrics-port=0"],
         cwd=folder,
         stdout=subprocess.PIPE,
         text=True,
