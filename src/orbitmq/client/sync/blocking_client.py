@@ -12,6 +12,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 from orbitmq.client.sync import background_loop
 from orbitmq.client.sync.background_loop import BackgroundLoop, made_before_fork
+from orbitmq.client.sync.callbacks import Callbacks
 from orbitmq.errors import StateError
 
 T = TypeVar("T")
@@ -37,9 +38,11 @@ C = TypeVar("C", bound=AsyncClient)
 class BlockingClient(Generic[C]):
     """A client whose calls wait for their end; best used in a `with` block."""
 
-    def __init__(self, client: C, *, what: str) -> None:
+    def __init__(self, client: C, *, what: str, callbacks: Callbacks | None = None) -> None:
+        """Take the client, what errors call it, and where callbacks of its user run."""
         self._client = client
         self._what = what
+        self._user_callbacks = callbacks
         self._process_id = os.getpid()
         self._guard = threading.Lock()
         # Where it starts, and where it runs.
@@ -133,10 +136,12 @@ class BlockingClient(Generic[C]):
         finally:
             loop.is_stopped(self._client.stop)
             background_loop.release(loop)
+            if self._user_callbacks is not None:
+                self._user_callbacks.stop()
 
     def _is_own_thread(self) -> bool:
         """Whether this thread runs a callback or listener of the client."""
-        return False
+        return self._user_callbacks is not None and self._user_callbacks.is_here
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         """Do work on the loop and wait for its end."""

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from orbitmq.client.core.received_message import ReceivedMessage
     from orbitmq.client.core.subscriptions import Expression
     from orbitmq.client.keywords import LitePullKeywords
-    from orbitmq.client.sync.background_loop import BackgroundLoop
     from orbitmq.clock import Clock
     from orbitmq.model.queues import MessageQueue
     from orbitmq.transport.hooks import RpcHook
@@ -73,16 +72,9 @@ class LitePullConsumer(QueueLookups[AioLitePullConsumer]):
             clock=clock,
             **options,
         )
-        super().__init__(client, what=f"lite pull consumer of group {group!r}")
-
-    def _stop(self, loop: BackgroundLoop) -> None:
-        try:
-            super()._stop(loop)
-        finally:
-            self._callbacks.stop()
-
-    def _is_own_thread(self) -> bool:
-        return self._callbacks.is_here
+        super().__init__(
+            client, what=f"lite pull consumer of group {group!r}", callbacks=self._callbacks
+        )
 
     # --- what to read ---------------------------------------------------------------------------
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from orbitmq.client.core.queue_selectors import Selector
     from orbitmq.client.core.send_results import SendResult
     from orbitmq.client.keywords import ProducerKeywords
-    from orbitmq.client.sync.background_loop import BackgroundLoop
     from orbitmq.clock import Clock
     from orbitmq.model.queues import MessageQueue
     from orbitmq.transport.hooks import RpcHook
@@ -53,17 +52,8 @@ class Producer(BlockingClient[AioProducer]):
             options: see `ProducerOptions`.
         """
         client = AioProducer(group, hooks=hooks, rpc_hooks=rpc_hooks, clock=clock, **options)
-        super().__init__(client, what=f"producer of group {group!r}")
         self._callbacks = Callbacks("orbitmq-sent")
-
-    def _stop(self, loop: BackgroundLoop) -> None:
-        try:
-            super()._stop(loop)
-        finally:
-            self._callbacks.stop()
-
-    def _is_own_thread(self) -> bool:
-        return self._callbacks.is_here
+        super().__init__(client, what=f"producer of group {group!r}", callbacks=self._callbacks)
 
     def send(
         self,

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from orbitmq.client.core.allocation import Allocation
     from orbitmq.client.core.subscriptions import Expression
     from orbitmq.client.keywords import PushKeywords
-    from orbitmq.client.sync.background_loop import BackgroundLoop
     from orbitmq.clock import Clock
     from orbitmq.model.queues import MessageQueue
     from orbitmq.transport.hooks import RpcHook
@@ -99,7 +98,9 @@ class PushConsumer(BlockingClient[AioPushConsumer]):
             clock=clock,
             **options,
         )
-        super().__init__(client, what=f"push consumer of group {group!r}")
+        super().__init__(
+            client, what=f"push consumer of group {group!r}", callbacks=self._callbacks
+        )
 
     def stop(self) -> None:
         """Wait for listeners at work, up to a time; commit, and leave the group.
@@ -112,14 +113,8 @@ class PushConsumer(BlockingClient[AioPushConsumer]):
         else:
             super().stop()
 
-    def _stop(self, loop: BackgroundLoop) -> None:
-        try:
-            super()._stop(loop)
-        finally:
-            self._callbacks.stop()
-
     def _is_own_thread(self) -> bool:
-        return self._callbacks.is_here or getattr(self._here, "in_listener", False)
+        return super()._is_own_thread() or getattr(self._here, "in_listener", False)
 
     def subscribe(self, topic: str, expression: Expression = EVERYTHING) -> None:
         """Consume a topic: all of it, messages with some tags, or `by_sql(...)` of it.
