@@ -35,6 +35,14 @@ _FILLER_BYTES: Final = 0x7FFFFFFF
 FILLER: Final = ENTRY.pack(0, _FILLER_BYTES, 0)
 
 
+def decode_entry(content: bytes) -> tuple[int, int, int] | None:
+    """Read an entry: physical offset, record bytes, tag hash; None when there are no bytes."""
+    if not content:
+        return None
+    physical_offset, record_bytes, tag_hash = ENTRY.unpack(content)
+    return physical_offset, record_bytes, tag_hash
+
+
 class ConsumeQueue:
     """The entries of one queue: those on disk, and the newest ones still in memory."""
 
@@ -281,11 +289,7 @@ class ConsumeQueue:
 
     def entry(self, number: QueueOffset) -> tuple[int, int, int] | None:
         """Read one entry: physical offset, record bytes, tag hash; None when it is not there."""
-        content = self.entries(number, 1)
-        if not content:
-            return None
-        physical_offset, record_bytes, tag_hash = ENTRY.unpack(content)
-        return physical_offset, record_bytes, tag_hash
+        return decode_entry(self.entries(number, 1))
 
     def entries(self, first: QueueOffset, count: int) -> bytes:
         """Read up to `count` entries from `first`, within one file and below the end."""

@@ -17,7 +17,7 @@ from typing import Final
 
 from orbitmq.errors import MessageError
 from orbitmq.model.queues import PhysicalOffset, QueueOffset
-from orbitmq.store.consume_queue import ENTRY, ENTRY_BYTES
+from orbitmq.store.consume_queue import ENTRY, ENTRY_BYTES, decode_entry
 
 FIRST_OFFSET: Final = PhysicalOffset(2**62)
 # What a record takes beside its bytes: its place in the tables, its number, its queue entry.
@@ -43,11 +43,7 @@ class MemoryQueue:
 
     def entry(self, number: QueueOffset) -> tuple[int, int, int] | None:
         """Read one entry: physical offset, record bytes, tag hash; None when it is not there."""
-        content = self.entries(number, 1)
-        if not content:
-            return None
-        physical_offset, record_bytes, tag_hash = ENTRY.unpack(content)
-        return physical_offset, record_bytes, tag_hash
+        return decode_entry(self.entries(number, 1))
 
     def entries(self, first: QueueOffset, count: int) -> bytes:
         """Read up to `count` entries from `first`; none when that one is not there."""

@@ -7,7 +7,7 @@ keep the reader waiting.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -140,7 +140,10 @@ class Pulls:
         if reset_offset is not None and reset_offset != asked.offset:
             return self._reset_reply(pull, reset_offset)
         if asked.bulk_count > 0 and (charge := self._admit_bulk(pull)):
-            self._tasks.start(self._answer_bulk(pull, charge), name=f"bulk for {asked.group}")
+            self._tasks.start(
+                self._answer_later(pull, charge, self._reply_in_bulk),
+                name=f"bulk for {asked.group}",
+            )
             return b""
         try:
             read = self._read(pull, may_wait=False)
@@ -274,21 +277,29 @@ class Pulls:
                 ResponseCode.SYSTEM_BUSY,
                 "[OVERLOAD] too many reads of this connection wait for the disk; try again later",
             )
-        self._tasks.start(self._answer_from_disk(pull, charge), name=f"read for {pull.asked.group}")
+        self._tasks.start(
+            self._answer_later(pull, charge, self._reply_from_disk),
+            name=f"read for {pull.asked.group}",
+        )
         return b""
 
-    async def _answer_from_disk(self, pull: Pull, charge: int) -> None:
-        begun_ms = self._clock.monotonic_ms()
+    async def _answer_later(
+        self, pull: Pull, charge: int, find_reply: Callable[[Pull], Awaitable[bytes]]
+    ) -> None:
         try:
-            read = await off_loop(self._read, pull)
-            self._counters.read_waits.note(self._clock.monotonic_ms() - begun_ms)
-            reply = self._reply_or_hold(pull, read)
+            reply = await find_reply(pull)
         except OrbitError as error:
             reply = _failure(pull, error)
         finally:
             pull.connection.end_deferred(charge)
         if reply:
             pull.connection.write(reply)
+
+    async def _reply_from_disk(self, pull: Pull) -> bytes:
+        begun_ms = self._clock.monotonic_ms()
+        read = await off_loop(self._read, pull)
+        self._counters.read_waits.note(self._clock.monotonic_ms() - begun_ms)
+        return self._reply_or_hold(pull, read)
 
     # --- reading in bulk ----------------------------------------------------------------------
 
@@ -301,16 +312,9 @@ class Pulls:
     def _bulk_bytes(self, pull: Pull) -> int:
         return min(max(pull.asked.bulk_bytes, 1), self._config().bulk_pull_bytes_max)
 
-    async def _answer_bulk(self, pull: Pull, charge: int) -> None:
+    async def _reply_in_bulk(self, pull: Pull) -> bytes:
         # So much is copied and checked that others would wait for it, wherever it lies.
-        try:
-            reply = self._reply(pull, await off_loop(self._read_bulk, pull))
-        except OrbitError as error:
-            reply = _failure(pull, error)
-        finally:
-            pull.connection.end_deferred(charge)
-        if reply:
-            pull.connection.write(reply)
+        return self._reply(pull, await off_loop(self._read_bulk, pull))
 
     def _read_bulk(self, pull: Pull) -> Read:
         asked = pull.asked
