@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from orbitmq.client.core.received_message import ReceivedMessage
 from orbitmq.protocol.codes import RequestCode, ResponseCode
@@ -41,12 +43,16 @@ class Moves:
             self.made.set()
 
 
-async def test_unfinished_messages_that_the_broker_deleted_are_consumed_before_the_move(
-    cluster: Cluster, topic: str, group: str
-) -> None:
+@asynccontextmanager
+async def consuming_until_moved(
+    cluster: Cluster, topic: str, group: str, moves: Moves
+) -> AsyncIterator[threading.Event]:
+    """Consume ten messages, the first of which waits, until the broker has told of a move.
+
+    All of them are to come once the event is set that this gives.
+    """
     await cluster.make_topic(topic, queues=1)
     await send(cluster, topic, *numbered(10))
-    moves = Moves(topic, 10, first=50, end=60, next_offset=50)
     seen, go_on = Seen(), threading.Event()
 
     def listen(message: ReceivedMessage) -> None:
@@ -58,28 +64,25 @@ async def test_unfinished_messages_that_the_broker_deleted_are_consumed_before_t
     async with consumer:
         await send(cluster, topic, b"wakes the pull that is held")
         await asyncio.wait_for(moves.made.wait(), 20)
+        yield go_on
+        await seen.all_of(set(numbered(10)))
+
+
+async def test_unfinished_messages_that_the_broker_deleted_are_consumed_before_the_move(
+    cluster: Cluster, topic: str, group: str
+) -> None:
+    moves = Moves(topic, 10, first=50, end=60, next_offset=50)
+
+    async with consuming_until_moved(cluster, topic, group, moves) as go_on:
         assert await committed(cluster, group, topic, queues=1) in ([-1], [0])
         go_on.set()
-        await seen.all_of(set(numbered(10)))
 
 
 async def test_unfinished_messages_come_again_when_the_broker_lost_those_behind_them(
     cluster: Cluster, topic: str, group: str
 ) -> None:
-    await cluster.make_topic(topic, queues=1)
-    await send(cluster, topic, *numbered(10))
     moves = Moves(topic, 10, first=0, end=8, next_offset=8)
-    seen, go_on = Seen(), threading.Event()
 
-    def listen(message: ReceivedMessage) -> None:
-        go_on.wait(20)
-        seen.add(message)
-
-    consumer = consumer_of(cluster, group, on_message=listen, concurrency=1, rpc_hooks=[moves])
-    consumer.subscribe(topic)
-    async with consumer:
-        await send(cluster, topic, b"wakes the pull that is held")
-        await asyncio.wait_for(moves.made.wait(), 20)
+    async with consuming_until_moved(cluster, topic, group, moves) as go_on:
         moves.is_on = False
         go_on.set()
-        await seen.all_of(set(numbered(10)))

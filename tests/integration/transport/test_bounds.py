@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
@@ -273,7 +275,9 @@ async def test_a_refused_one_way_request_is_skipped_without_an_answer() -> None:
         assert_free(server)
 
 
-async def test_small_requests_in_pieces_are_served_while_the_bound_is_reached() -> None:
+@asynccontextmanager
+async def full_server() -> AsyncIterator[tuple[RpcServer, RawPeer, Gate]]:
+    """A server whose bound is reached until a gate opens, and a peer that had no part in it."""
     gate = Gate()
     async with (
         serving({SLOW: gate.handle}, config=SMALL) as server,
@@ -283,7 +287,11 @@ async def test_small_requests_in_pieces_are_served_while_the_bound_is_reached() 
         await holder.send(*[Command(code=SLOW)] * 256)
         await gate.wait_entered(256)
         assert server.kept_bytes.taken == MIB
+        yield server, other, gate
 
+
+async def test_small_requests_in_pieces_are_served_while_the_bound_is_reached() -> None:
+    async with full_server() as (server, other, gate):
         head, tail = _parts(Command(code=ECHO, body=bytes(3000)), 2500)
         await other.send(head)
         await until(lambda: any(c._incomplete.kept_bytes for c in server.connections))
@@ -295,16 +303,7 @@ async def test_small_requests_in_pieces_are_served_while_the_bound_is_reached() 
 
 
 async def test_many_small_requests_at_once_are_served_while_the_bound_is_reached() -> None:
-    gate = Gate()
-    async with (
-        serving({SLOW: gate.handle}, config=SMALL) as server,
-        await RawPeer.connect(server.port) as holder,
-        await RawPeer.connect(server.port) as other,
-    ):
-        await holder.send(*[Command(code=SLOW)] * 256)
-        await gate.wait_entered(256)
-        assert server.kept_bytes.taken == MIB
-
+    async with full_server() as (server, other, gate):
         await other.send(*[Command(code=ECHO, opaque=opaque) for opaque in range(2000)])
 
         assert [(await other.read()).opaque for _ in range(2000)] == list(range(2000))
@@ -315,15 +314,7 @@ async def test_many_small_requests_at_once_are_served_while_the_bound_is_reached
 async def test_a_header_that_does_not_fit_the_bound_ends_the_connection(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    gate = Gate()
-    async with (
-        serving({SLOW: gate.handle}, config=SMALL) as server,
-        await RawPeer.connect(server.port) as holder,
-        await RawPeer.connect(server.port) as other,
-    ):
-        await holder.send(*[Command(code=SLOW)] * 256)
-        await gate.wait_entered(256)
-
+    async with full_server() as (server, other, gate):
         await other.send(Command(code=ECHO, fields={"x": "y" * 50_000}).encode()[:20_000])
 
         assert await other.rest() == b""
