@@ -31,6 +31,7 @@ from orbitmq.errors import (
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.command import ONEWAY_FLAG, Command
 from orbitmq.transport.addresses import format_address
+from orbitmq.transport.deferred_work import DeferredWork
 from orbitmq.transport.incomplete_frame import IncompleteFrame
 from orbitmq.transport.pending_calls import OnDone, PendingCalls
 
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# A request that is answered later occupies at least this much, however small its frame.
-DEFERRED_BYTES_MIN: Final = 4096
 # Requests are gathered for a turn of the loop, or until they are so many bytes.
 _GATHERED_BYTES_MAX: Final = 64 * 1024
 _NO_TRANSPORT: Final = asyncio.Transport()
@@ -103,8 +102,7 @@ class Connection(asyncio.Protocol):
         self._written_bytes_seen = 0
         self._unsent_bytes_seen = 0
         self._incomplete = IncompleteFrame(kept_bytes, limits.frame_bytes_max)
-        self._work_bytes = 0
-        self._work_done: asyncio.Future[None] | None = None
+        self.deferred = DeferredWork(limits.work_bytes_max, kept_bytes)
         self._writing_paused = False
         self._turn_is_due = False
         self._unsent_counted = 0
@@ -312,40 +310,10 @@ class Connection(asyncio.Protocol):
                 self._drained = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._drained)
 
-    def begin_deferred(self, frame_bytes: int) -> int:
-        """Admit a request that is answered later; 0 when a bound forbids it."""
-        charge = max(frame_bytes, DEFERRED_BYTES_MIN)
-        if self._work_bytes + charge > self._limits.work_bytes_max:
-            return 0
-        if not self._kept_bytes.take(charge):
-            return 0
-        self._work_bytes += charge
-        return charge
-
-    def end_deferred(self, charge: int) -> None:
-        """Return what `begin_deferred` admitted."""
-        self._work_bytes -= charge
-        self._kept_bytes.give_back(charge)
-        if self._work_done is not None and not self._work_bytes:
-            self._work_done.set_result(None)
-            self._work_done = None
-
-    @property
-    def has_deferred_work(self) -> bool:
-        """Whether a request waits for a later answer."""
-        return self._work_bytes > 0
-
     @property
     def has_calls(self) -> bool:
         """Whether a call to the peer waits for its answer."""
         return len(self._calls) > 0
-
-    async def deferred_done(self) -> None:
-        """Return once no request waits for a later answer."""
-        while self._work_bytes:
-            if self._work_done is None:
-                self._work_done = asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._work_done)
 
     # --- for its owner ------------------------------------------------------------------------
 

@@ -131,7 +131,7 @@ class RequestLoop:
         work: Coroutine[Any, Any, Answer],
         frame_bytes: int,
     ) -> Answer:
-        charge = connection.begin_deferred(frame_bytes)
+        charge = connection.deferred.begin(frame_bytes)
         if not charge:
             work.close()
             return self._finish(connection, request, busy_reply(request))
@@ -153,7 +153,7 @@ class RequestLoop:
         except Exception as error:  # noqa: BLE001  # the border: whatever it is becomes an answer
             reply = self._failure_reply(request, error, connection)
         finally:
-            connection.end_deferred(charge)
+            connection.deferred.end(charge)
         reply = self._finish(connection, request, reply)
         if reply is None:
             return
@@ -216,7 +216,7 @@ class RequestLoop:
 
 async def _write_when_drained(connection: Connection, request: Command, frame: bytes) -> None:
     """Hold a later answer back until the peer reads; what is held counts against the bounds."""
-    charge = connection.begin_deferred(len(frame))
+    charge = connection.deferred.begin(len(frame))
     if not charge:
         connection.write(busy_reply(request).encode())
         return
@@ -226,4 +226,4 @@ async def _write_when_drained(connection: Connection, request: Command, frame: b
     except ConnectionLostError:
         log.debug("answer dropped, the connection is lost peer=%s", connection.address)
     finally:
-        connection.end_deferred(charge)
+        connection.deferred.end(charge)

@@ -128,7 +128,7 @@ class RpcServer:
         # Answers are still taken: a request under way may wait for one.
         refusing = RequestLoop({}, otherwise=stopping)
         for connection in self._connections:
-            if connection.has_deferred_work or connection.has_calls:
+            if connection.deferred.is_under_way or connection.has_calls:
                 connection.serve_with(refusing)
             else:
                 # Compat: a client turns to another server when its connection closes, not on busy.
@@ -136,7 +136,7 @@ class RpcServer:
         try:
             async with time_limit(self._clock, grace_ms):
                 for connection in self._connections:
-                    await connection.deferred_done()
+                    await connection.deferred.all_done()
                 await self._requests.deferred.all_done()
         except TimeoutError:
             log.warning("stopped with requests under way count=%d", len(self._requests.deferred))

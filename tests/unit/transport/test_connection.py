@@ -305,27 +305,6 @@ async def test_replies_that_a_peer_does_not_read_are_bounded_for_all_connections
         assert parts.is_free
 
 
-async def test_deferred_work_is_bounded_and_its_end_can_be_awaited() -> None:
-    parts = Parts()
-    async with connected(parts) as (connection, _):
-        await connection.deferred_done()
-        charges = [connection.begin_deferred(1), connection.begin_deferred(500_000)]
-        assert charges == [4096, 500_000]
-        assert connection.begin_deferred(600_000) == 0
-        assert parts.kept_bytes.take(2 * MIB - 600_000)
-        assert connection.begin_deferred(100_000) == 0
-        parts.kept_bytes.give_back(2 * MIB - 600_000)
-
-        waiting = asyncio.create_task(connection.deferred_done())
-        await settle()
-        connection.end_deferred(charges[0])
-        await settle()
-        assert not waiting.done()
-        connection.end_deferred(charges[1])
-
-        await waiting
-
-
 async def test_a_frame_over_the_budget_is_answered_busy_or_fails_its_call() -> None:
     parts = Parts(kept_bytes=ByteBudget(20_000))
     async with connected(parts) as (connection, peer):

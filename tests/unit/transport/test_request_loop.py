@@ -146,7 +146,7 @@ async def test_a_handler_that_waits_is_answered_when_it_is_done() -> None:
 
         gate.open()
         assert (await peer.read()).opaque == 1
-        await connection.deferred_done()
+        await connection.deferred.all_done()
         assert parts.is_free
 
 
@@ -170,7 +170,7 @@ async def test_a_one_way_request_that_waits_is_not_answered() -> None:
         await peer.send(Command(code=SLOW, flag=2))
         await gate.wait_entered()
         gate.open()
-        await connection.deferred_done()
+        await connection.deferred.all_done()
 
         assert (await peer.ask(Command(code=ECHO, opaque=8))).opaque == 8
 

@@ -94,7 +94,7 @@ async def test_work_that_a_processor_defers_by_itself_is_waited_for() -> None:
 
     class Parking:
         def process(self, connection: Connection, chunk: bytes) -> tuple[int, bytes]:
-            charges.append((connection, connection.begin_deferred(len(chunk))))
+            charges.append((connection, connection.deferred.begin(len(chunk))))
             return len(chunk), b""
 
     clock = ManualClock()
@@ -111,7 +111,7 @@ async def test_work_that_a_processor_defers_by_itself_is_waited_for() -> None:
 
         connection, charge = charges[0]
         connection.write(Command(code=0, flag=1, remark="late").encode())
-        connection.end_deferred(charge)
+        connection.deferred.end(charge)
 
         await stopping
         assert (await peer.read()).remark == "late"

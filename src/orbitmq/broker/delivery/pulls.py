@@ -270,7 +270,7 @@ class Pulls:
         )
 
     def _read_later(self, pull: Pull) -> bytes:
-        charge = pull.connection.begin_deferred(_FAR_READ_BYTES)
+        charge = pull.connection.deferred.begin(_FAR_READ_BYTES)
         if not charge:
             return _write(
                 pull,
@@ -291,7 +291,7 @@ class Pulls:
         except OrbitError as error:
             reply = _failure(pull, error)
         finally:
-            pull.connection.end_deferred(charge)
+            pull.connection.deferred.end(charge)
         if reply:
             pull.connection.write(reply)
 
@@ -307,7 +307,7 @@ class Pulls:
         """Begin a read in bulk; 0 when it has to be answered like all others."""
         if not self._config().bulk_pull_count_max:
             return 0
-        return pull.connection.begin_deferred(self._bulk_bytes(pull))
+        return pull.connection.deferred.begin(self._bulk_bytes(pull))
 
     def _bulk_bytes(self, pull: Pull) -> int:
         return min(max(pull.asked.bulk_bytes, 1), self._config().bulk_pull_bytes_max)
