@@ -7,7 +7,7 @@ import logging
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from orbitmq.broker.admission import Admission
 from orbitmq.broker.config import BrokerConfig
@@ -109,6 +109,13 @@ def load_settings(
         flags=flags,
         role=Role.BROKER,
     )
+
+
+class HandlerFamily(Protocol):
+    """Requests of one kind, and what answers them."""
+
+    def by_code(self) -> Mapping[int, Handler]:
+        """Give the handlers by request code."""
 
 
 class Broker:
@@ -291,10 +298,31 @@ class Broker:
         )
 
     def _assemble(self, config: BrokerConfig) -> None:
+        # Each step uses what those before it made.
+        self._make_storing(config)
+        self._make_pulls()
+        self._make_links(config)
+        figures = self._figures()
+        self.prometheus = figures.prometheus()
+        clients = ClientRequests(
+            config=self._config,
+            topics=self.topics,
+            groups=self.groups,
+            members=self.members,
+            locks=self.locks,
+            clock=self._clock,
+        )
+        handlers: dict[int, Handler] = {}
+        for family in (*self._families(), clients, figures.requests()):
+            handlers.update(family.by_code())
+        self._make_servers(config, handlers, clients)
+        self._make_periodics(config, clients)
+
+    def _make_storing(self, config: BrokerConfig) -> None:
+        """Make what stores messages, and says when they are safe."""
         store_config = self._settings.of(StoreConfig)
-        clock = self._clock
-        delay_levels_ms = parse_delay_levels(store_config.delay_levels)
-        marks = {
+        self._delay_levels_ms = parse_delay_levels(store_config.delay_levels)
+        self._marks = {
             property_names.REGION: config.region,
             property_names.TRACE_ON: "true" if config.trace_on else "false",
             property_names.CLUSTER: config.cluster_name,
@@ -303,16 +331,27 @@ class Broker:
             flushed=self.store.flushed,
             is_fenced=lambda: self.store.is_fenced,
             timeout_ms=store_config.flush_timeout_ms,
-            clock=clock,
+            clock=self._clock,
         )
         self._admission = Admission(
-            config=self._config, confirmations=self._confirmations, clock=clock
+            config=self._config, confirmations=self._confirmations, clock=self._clock
         )
         self._confirmations.on_released = self.counters.put_waits.note_round
         self.store.on_flushed(self._confirmations.flushed)
-        storing = Storing(self.store, self._confirmations, flush_mode=store_config.flush_mode)
+        self._storing = Storing(self.store, self._confirmations, flush_mode=store_config.flush_mode)
+        self._delay = DelayDelivery(
+            store=self.store,
+            progress=self._delay_progress,
+            levels_ms=self._delay_levels_ms,
+            on_delivered=self._count_delivered,
+            save_interval_ms=config.delay_flush_interval_ms,
+            clock=self._clock,
+        )
+
+    def _make_pulls(self) -> None:
+        """Make what answers pulls, at once or when messages come."""
         self._reads = OwnedTasks()
-        pulls = Pulls(
+        self._pulls = Pulls(
             config=self._config,
             store=self.store,
             topics=self.topics,
@@ -321,66 +360,43 @@ class Broker:
             offsets=self.offsets,
             counters=self.counters,
             tasks=self._reads,
-            clock=clock,
+            clock=self._clock,
         )
-        self._long_polls = pulls.long_polls = LongPolls(
-            answer=pulls.answer_held,
+        self._long_polls = self._pulls.long_polls = LongPolls(
+            answer=self._pulls.answer_held,
             held_max=lambda: self._config().long_polls_max,
-            clock=clock,
+            clock=self._clock,
         )
         self.store.on_visible(self._long_polls.grown)
-        self._delay = DelayDelivery(
-            store=self.store,
-            progress=self._delay_progress,
-            levels_ms=delay_levels_ms,
-            on_delivered=self._count_delivered,
-            save_interval_ms=config.delay_flush_interval_ms,
-            clock=clock,
-        )
-        self._rpc = RpcClient(clock=clock)
+
+    def _make_links(self, config: BrokerConfig) -> None:
+        """Make what asks and tells other servers."""
+        self._rpc = RpcClient(clock=self._clock)
         self.registration = Registration(
             rpc=self._rpc,
-            name_servers=lambda: parse_addresses(self._config().name_servers),
+            name_servers=self._name_servers,
             identity=self._identity,
             topics=lambda: (self.topics.topics, self.topics.data_version),
             permission=lambda: self._config().permission,
             interval_ms=config.register_interval_ms,
             timeout_ms=config.register_timeout_ms,
-            clock=clock,
+            clock=self._clock,
         )
         self.topics.listen(self._topics_changed)
         self._settings.on_change(self._options_changed)
-        clients = ClientRequests(
-            config=self._config,
-            topics=self.topics,
-            groups=self.groups,
-            members=self.members,
-            locks=self.locks,
-            clock=clock,
-        )
-        sending = Sending(
-            config=self._config,
-            why_not=self._admission.why_not,
-            topics=self.topics,
-            topics_announced=self.registration.changes_reported,
-            groups=self.groups,
-            locks=self.locks,
-            storing=storing,
-            delay_levels=len(delay_levels_ms),
-            marks=marks,
-            unique_ids=UniqueIds(address_of(self.address), clock.now_ms),
-            counters=self.counters,
-        )
         self._exactly_once = ExactlyOnce(
             broker_name=self._name,
-            name_servers=lambda: parse_addresses(self._config().name_servers),
+            name_servers=self._name_servers,
             store=self.store,
-            storing=storing,
+            storing=self._storing,
             rpc=self._rpc,
             on_moved=self._count_delivered,
-            clock=clock,
+            clock=self._clock,
         )
-        figures = Figures(
+
+    def _figures(self) -> Figures:
+        """Make what tells of the broker."""
+        return Figures(
             settings=self._settings,
             address=self.advertised,
             store=self.store,
@@ -394,7 +410,7 @@ class Broker:
                     store=self.store,
                     members=self.members,
                     offsets=self.offsets,
-                    clock=clock,
+                    clock=self._clock,
                 ),
             ),
             counters=self.counters,
@@ -403,21 +419,35 @@ class Broker:
             long_polls=self._long_polls,
             reads=self._reads,
             delay_offsets=lambda: self._delay.offsets,
-            clock=clock,
+            clock=self._clock,
         )
-        self.prometheus = figures.prometheus()
-        handlers: dict[int, Handler] = {}
-        for family in (
+
+    def _families(self) -> tuple[HandlerFamily, ...]:
+        """Make what answers requests, beside what clients and tools say and ask of themselves."""
+        sending = Sending(
+            config=self._config,
+            why_not=self._admission.why_not,
+            topics=self.topics,
+            topics_announced=self.registration.changes_reported,
+            groups=self.groups,
+            locks=self.locks,
+            storing=self._storing,
+            delay_levels=len(self._delay_levels_ms),
+            marks=self._marks,
+            unique_ids=UniqueIds(address_of(self.address), self._clock.now_ms),
+            counters=self.counters,
+        )
+        return (
             sending,
             StagedWriteRequests(
                 why_not=self._admission.why_not,
                 sending=sending,
-                storing=storing,
+                storing=self._storing,
                 deciding=self._exactly_once.deciding,
                 moving=self._exactly_once.moving,
                 counters=self.counters,
             ),
-            Pulling(pulls),
+            Pulling(self._pulls),
             Queries(store=self.store, members=self.members),
             QueueOffsets(self.store),
             CommittedOffsetRequests(
@@ -432,13 +462,12 @@ class Broker:
             Retries(
                 config=self._config,
                 store=self.store,
-                storing=storing,
+                storing=self._storing,
                 topics=self.topics,
                 groups=self.groups,
-                delay_levels=len(delay_levels_ms),
+                delay_levels=len(self._delay_levels_ms),
                 counters=self.counters,
             ),
-            clients,
             LockRequests(self.locks, self._lock_file),
             TopicRequests(
                 config=self._config,
@@ -462,22 +491,24 @@ class Broker:
                 self._settings,
                 file=self._options_file,
                 register=self.registration.register_all,
-                clock=clock,
+                clock=self._clock,
             ),
-            figures.requests(),
-        ):
-            handlers.update(family.by_code())
+        )
+
+    def _make_servers(
+        self, config: BrokerConfig, handlers: dict[int, Handler], clients: ClientRequests
+    ) -> None:
         make_processor = partial(
             HotPath,
             store=self.store,
-            flush_mode=store_config.flush_mode,
+            flush_mode=self._settings.of(StoreConfig).flush_mode,
             confirmations=self._confirmations,
-            pulls=pulls,
+            pulls=self._pulls,
             replies=SendReplies(region=config.region, trace_on=config.trace_on),
             plain_topic=self._plain_topics.find,
             accepts_sends=self._admission.accepts,
-            marks=marks,
-            clock=clock,
+            marks=self._marks,
+            clock=self._clock,
         )
         listener = ClientListener(clients)
         self._servers = [
@@ -485,21 +516,23 @@ class Broker:
                 handlers,
                 config=replace(self._settings.of(ServerConfig), listen_port=port),
                 tls=self._settings.of(TlsServerConfig),
-                clock=clock,
+                clock=self._clock,
                 listener=listener,
                 code_of=code_of,
                 make_processor=make_processor,
             )
             for port in (self.port, self.port + FAST_LANE)
         ]
+
+    def _make_periodics(self, config: BrokerConfig, clients: ClientRequests) -> None:
         self._flush_timeouts = Periodic(
-            "flush timeouts", _EXPIRY_INTERVAL_MS, self._confirmations.expire, clock
+            "flush timeouts", _EXPIRY_INTERVAL_MS, self._confirmations.expire, self._clock
         )
         self._periodics = [
-            Periodic("long polls", _EXPIRY_INTERVAL_MS, self._long_polls.expire, clock),
-            Periodic("clients", config.member_scan_interval_ms, clients.expire, clock),
-            Periodic("offsets", config.offsets_flush_interval_ms, self.offsets.save, clock),
-            Periodic("samples", SAMPLE_INTERVAL_MS, self.samples.sample, clock),
+            Periodic("long polls", _EXPIRY_INTERVAL_MS, self._long_polls.expire, self._clock),
+            Periodic("clients", config.member_scan_interval_ms, clients.expire, self._clock),
+            Periodic("offsets", config.offsets_flush_interval_ms, self.offsets.save, self._clock),
+            Periodic("samples", SAMPLE_INTERVAL_MS, self.samples.sample, self._clock),
             self._exactly_once.carrying,
         ]
 
@@ -507,6 +540,9 @@ class Broker:
 
     def _name(self) -> str:
         return self._config().broker_name
+
+    def _name_servers(self) -> list[str]:
+        return parse_addresses(self._config().name_servers)
 
     def _identity(self) -> RegisterBroker:
         config = self._config()
