@@ -462,7 +462,8 @@ class NameServersUnreachableError(TransportError):
         )
         super().__init__(
             f"no name server answers: {reasons}",
-            hint="check that one runs there, and the addresses given as namesrv or NAMESRV_ADDR",
+            hint="check that one runs there, and the addresses given (namesrv, NAMESRV_ADDR, with Spark "
+            "namesrvAddr)",
         )
         self.failures = tuple(failures)
 

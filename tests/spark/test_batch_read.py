@@ -190,7 +190,9 @@ def test_times_say_where_to_begin_and_to_end(read: Read, start_cluster: StartClu
     assert bodies(read_here(startingOffsetsByTimestamp=each)) == ["c", "d"]
     assert bodies(read_here(endingOffsetsByTimestamp=each)) == ["a", "b"]
     later = begin + 10**9
-    with pytest.raises(AnalysisException, match=r"has no message stored at .*nor have 1 others"):
+    with pytest.raises(
+        AnalysisException, match=r"has no message stored at .*nor do 1 more have one"
+    ):
         read_here(startingTimestamp=later).collect()
     at_end = read_here(startingTimestamp=later, startingOffsetsByTimestampStrategy="latest")
     assert at_end.collect() == []

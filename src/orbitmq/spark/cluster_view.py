@@ -21,6 +21,7 @@ from orbitmq.model.names import (
     is_system_topic,
 )
 from orbitmq.spark.queue_texts import queue_text
+from orbitmq.spark.read_options import FIRST_RETRIES
 from orbitmq.spark.reader_pool import pooled_reader
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ class ClusterView:
         self._options = options
         self._opened = ExitStack()
         self._reader: RecordReader
+        # Whether there ever was an answer: if not, it may be that the options are wrong.
+        self._was_answered = False
 
     def __enter__(self) -> Self:
         self._reader = self._opened.enter_context(pooled_reader(self._options))
@@ -76,11 +79,14 @@ class ClusterView:
         pattern = re.compile(self._options.subscribe_pattern)
         matched = [name for name in self._ask(self._reader.topics) if pattern.fullmatch(name)]
         servers = self._ask(self._reader.server_names) if matched else set()
-        return {
+        topics = {
             name
             for name in matched
             if name.removesuffix(REPLY_TOPIC_SUFFIX) not in servers and self._is_for_all(name)
         }
+        if not topics:
+            log.warning("no topic matches subscribePattern=%s", self._options.subscribe_pattern)
+        return topics
 
     def _is_for_all(self, topic: str) -> bool:
         """Whether a pattern may mean a topic without saying so."""
@@ -143,14 +149,19 @@ class ClusterView:
 
     def _ask(self, question: Callable[[], T]) -> T:
         left = self._options.retries
+        if not self._was_answered:
+            left = min(left, FIRST_RETRIES)
         while True:
             try:
-                return question()
+                answer = question()
             except OrbitError as error:
                 # A topic that is not there does not come by asking again.
                 if isinstance(error, RouteNotFoundError) or not error.retryable or left == 0:
                     raise
                 log.warning("asked again since there was no answer: %s", error)
+            else:
+                self._was_answered = True
+                return answer
             left -= 1
             threading.Event().wait(self._options.retry_interval_ms / 1000)
 

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 # Perf: OrbitMQ's brokers read larger batches by their slower way (protocol/plain_batches.py).
 ROWS_MAX: Final = 1000
+# Rows of a batch that may go anywhere make at least so many parcels, unless those would be smaller
+# than this: queues take parcels in turn, and few rows shall not all be in one queue.
+_PARCELS_MIN: Final = 8
+_ROWS_MIN: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +168,13 @@ class Packing:
 
     def _batches(self, place: Place, sent: SentRows, start: int, stop: int) -> Iterator[Parcel]:
         offsets = sent.offsets
+        rows_max = ROWS_MAX
+        if place.queue is None:
+            rows_max = min(ROWS_MAX, max(_ROWS_MIN, -(-(stop - start) // _PARCELS_MIN)))
         while start < stop:
             fitting = int(
                 np.searchsorted(offsets, offsets[start] + self._batch_bytes_max, side="right")
             )
-            end = min(fitting - 1, start + ROWS_MAX, stop)
+            end = min(fitting - 1, start + rows_max, stop)
             yield Parcel(place, sent, start, end, is_batch=True)
             start = end

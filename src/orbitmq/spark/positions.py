@@ -106,7 +106,7 @@ def _begin_at(
     if without and options.starting_offsets_by_timestamp_strategy == "error":
         raise SettingsError(
             f"{queue_text(without[0])} has no message stored at {times_ms[without[0]]} or later"
-            + (f", nor have {len(without) - 1} others" if len(without) > 1 else ""),
+            + (f", nor do {len(without) - 1} more have one" if len(without) > 1 else ""),
             hint="startingOffsetsByTimestampStrategy=latest reads such queues from their end",
         )
     return _or_else(found, view.latest(without))

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final, Self
 
 from orbitmq.client.aio.record_reader import READING_GROUP
 from orbitmq.client.core.subscriptions import Expression, by_sql, subscription_of
-from orbitmq.errors import SettingsError
+from orbitmq.errors import FilterSyntaxError, SettingsError
+from orbitmq.filtering.sql import compile_sql
 from orbitmq.model.names import check_group
 from orbitmq.model.subscriptions import EVERYTHING
 from orbitmq.spark.options import (
@@ -19,7 +20,7 @@ from orbitmq.spark.options import (
     parse_duration_ms,
     spark_option,
 )
-from orbitmq.spark.queue_texts import parse_numbers
+from orbitmq.spark.queue_texts import NUMBERS_EXAMPLE, parse_numbers
 from orbitmq.spark.topic_options import TOPIC_FORMS, TopicOptions
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ LATEST: Final = "latest"
 # Compat: as Kafka's users write them within JSON.
 EARLIEST_NUMBER: Final = -2
 LATEST_NUMBER: Final = -1
+
+# How often servers are asked again that have not answered once: the address may be wrong.
+FIRST_RETRIES: Final = 5
 
 _START_FORMS: Final = ("starting_offsets", "starting_timestamp", "starting_offsets_by_timestamp")
 _END_FORMS: Final = ("ending_offsets", "ending_timestamp", "ending_offsets_by_timestamp")
@@ -132,12 +136,14 @@ class ReadOptions(TopicOptions, ConnectionOptions):
         "default one. With a group that consumes, its consumers would miss resets of offsets.",
     )
     retries: int = spark_option(
-        5,
+        60,
         low=0,
         high=1_000,
         kafka="fetchOffset.numRetries",
         others=("numRetries",),
-        doc="How often a request that failed is made again before the task or query fails.",
+        doc="How often a request that failed is made again before the task or query fails: with "
+        "the pause between, a minute for servers that are started anew. Those that never answered "
+        f"are asked {FIRST_RETRIES} times more, at most.",
     )
     retry_interval_ms: int = spark_option(
         1_000,
@@ -182,6 +188,8 @@ class ReadOptions(TopicOptions, ConnectionOptions):
         if self.tags and self.sql:
             raise SettingsError("both tags and sql are given", hint="a read has one filter")
         subscription_of("any", self.expression, version_ms=0)
+        if self.sql:
+            self._check_sql()
         check_group(self.reading_group)
         if self.group:
             check_group(self.group)
@@ -193,15 +201,22 @@ class ReadOptions(TopicOptions, ConnectionOptions):
                 hint="write it as 500ms, 30s, 15m or 1h",
             ) from None
 
+    def _check_sql(self) -> None:
+        # The broker would say it as well, to every task.
+        try:
+            compile_sql(self.sql)
+        except FilterSyntaxError as error:
+            raise SettingsError(f"sql cannot be read: {error}") from None
+
     def _check_positions(self) -> None:
         for forms in (_START_FORMS, _END_FORMS):
             check_one_given(self, forms, hint="say in one way only where to begin or end")
-        if self.starting_offsets.lower() not in {"", EARLIEST, LATEST}:
-            parse_numbers(self.starting_offsets, name="startingOffsets", low=EARLIEST_NUMBER)
+        _check_offsets(
+            "startingOffsets", self.starting_offsets, (EARLIEST, LATEST), low=EARLIEST_NUMBER
+        )
         if self.ending_offsets.lower() == EARLIEST:
             raise SettingsError("endingOffsets cannot be earliest", hint="nothing would be read")
-        if self.ending_offsets.lower() not in {"", LATEST}:
-            parse_numbers(self.ending_offsets, name="endingOffsets", low=LATEST_NUMBER)
+        _check_offsets("endingOffsets", self.ending_offsets, (LATEST,), low=LATEST_NUMBER)
         for name, text in (
             ("startingOffsetsByTimestamp", self.starting_offsets_by_timestamp),
             ("endingOffsetsByTimestamp", self.ending_offsets_by_timestamp),
@@ -258,3 +273,14 @@ class ReadOptions(TopicOptions, ConnectionOptions):
     def max_trigger_delay_ms(self) -> int:
         """How long a micro-batch waits for messages."""
         return parse_duration_ms(self.max_trigger_delay)
+
+
+def _check_offsets(name: str, text: str, words: tuple[str, ...], *, low: int) -> None:
+    if text.lower() in {"", *words}:
+        return
+    if not text.lstrip().startswith("{"):
+        raise SettingsError(
+            f"{name} cannot be {text!r}",
+            hint=f"it is {' or '.join(words)}, or an offset for each queue: {NUMBERS_EXAMPLE}",
+        )
+    parse_numbers(text, name=name, low=low)

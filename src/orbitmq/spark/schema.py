@@ -22,7 +22,6 @@ Bytes in texts that are no UTF-8 are replaced by U+FFFD, as Java replaces them.
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal
@@ -41,6 +40,7 @@ from pyspark.sql.types import (
 )
 
 from orbitmq.errors import SettingsError
+from orbitmq.spark.column_names import nearest_column
 
 PropertiesForm = Literal["string", "map"]
 
@@ -138,11 +138,10 @@ def _check(field: StructField) -> None:
     """Refuse a column that there is none of, or not of this type."""
     expected = _COLUMNS.get(field.name)
     if expected is None:
-        spelled = {name.lower(): name for name in _COLUMNS}
-        nearest = difflib.get_close_matches(field.name.lower(), spelled, n=1)
+        nearest = nearest_column(field.name, _COLUMNS)
         raise SettingsError(
             f"the schema has a column {field.name!r}, which messages do not have",
-            hint=f"did you mean {spelled[nearest[0]]}?" if nearest else _there_are(),
+            hint=f"did you mean {nearest}?" if nearest else _there_are(),
         )
     if field.name == "properties" and isinstance(field.dataType, MapType):
         fits = isinstance(field.dataType.keyType, StringType) and isinstance(

@@ -13,7 +13,11 @@ from pyspark.sql.datasource import DataSource
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql.datasource import DataSourceReader
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceWriter,
+    )
     from pyspark.sql.types import StructType
 
 
@@ -52,3 +56,23 @@ class RocketMQStoreSource(DataSource):
 
         options = StoreOptions.from_spark(with_noted(self.options, schema))
         return reader_for(options, projection_of(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's
+        """Refuse: files do not tell what came."""
+        from orbitmq.errors import SettingsError
+
+        del schema
+        raise SettingsError(
+            "format('rocketmq-store') cannot be a stream",
+            hint="format('rocketmq') streams a topic from its broker",
+        )
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001
+        """Refuse: only the broker writes its files."""
+        from orbitmq.errors import SettingsError
+
+        del schema, overwrite
+        raise SettingsError(
+            "format('rocketmq-store') cannot be written",
+            hint="format('rocketmq') sends rows to the broker",
+        )

@@ -19,7 +19,6 @@ of its own.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -38,6 +37,7 @@ from pyspark.sql.types import (
 )
 
 from orbitmq.errors import SettingsError
+from orbitmq.spark.column_names import nearest_column
 from orbitmq.spark.schema import COLUMN_NAMES
 
 if TYPE_CHECKING:
@@ -138,11 +138,10 @@ def _advice(name: str) -> str:
 
 
 def _unknown(name: str) -> SettingsError:
-    spelled = {known.lower(): known for known in _TAKES}
-    nearest = difflib.get_close_matches(name.lower(), spelled, n=1)
+    nearest = nearest_column(name, _TAKES)
     return SettingsError(
         f"column {name!r} has no place in a message",
-        hint=f"did you mean {spelled[nearest[0]]}?"
+        hint=f"did you mean {nearest}?"
         if nearest
         else f"drop it, or put it into the body or the properties; there are {_listed(_TAKES)}",
     )

@@ -11,7 +11,7 @@ from orbitmq.embedded import Cluster
 from orbitmq.errors import NameServersUnreachableError, SettingsError, TopicMissingError
 from orbitmq.model.queues import MessageQueue
 from orbitmq.spark.cluster_view import ClusterView
-from orbitmq.spark.read_options import ReadOptions
+from orbitmq.spark.read_options import FIRST_RETRIES, ReadOptions
 
 
 @pytest.fixture(scope="module")
@@ -114,3 +114,21 @@ def test_a_cluster_that_is_not_there_is_asked_again_and_named() -> None:
         pytest.raises(NameServersUnreachableError, match=r"127\.0\.0\.1:1"),
     ):
         seen.queues()
+
+
+def test_servers_that_answered_once_are_waited_for_longer(caplog: pytest.LogCaptureFixture) -> None:
+    with (
+        Cluster(in_memory=True) as passing,
+        view(passing, subscribePattern=".*", retries="20") as known,
+        view(passing, subscribePattern=".*", retries="20") as unknown,
+    ):
+        known.queues()
+        passing.stop()
+        asked_again = []
+        for seen in (known, unknown):
+            caplog.clear()
+            with pytest.raises(NameServersUnreachableError):
+                seen.queues()
+            asked_again.append(caplog.text.count("asked again"))
+
+    assert asked_again == [20, FIRST_RETRIES]

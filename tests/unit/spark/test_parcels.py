@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from orbitmq.model.queues import MessageQueue
 from orbitmq.model.unique_ids import UniqueIdRanges
 from orbitmq.record.batch import decode_batch
 from orbitmq.record.properties import decode_properties
@@ -55,14 +56,29 @@ def test_small_rows_go_together() -> None:
 
 def test_a_parcel_has_so_many_rows_and_bytes_at_most() -> None:
     bodies = [b"%d" % number for number in range(2 * ROWS_MAX + 1)]
+    one_queue = Places(
+        [Place("orders", MessageQueue(topic="orders", broker_name="broker-a", queue_id=1))]
+    )
 
-    by_count = _pack({"body": bodies})
-    by_size = _pack({"body": bodies}, batch_bytes_max=1000)
+    by_count = _pack({"body": bodies}, one_queue)
+    by_size = _pack({"body": bodies}, one_queue, batch_bytes_max=1000)
 
     assert [parcel.count for parcel in by_count] == [ROWS_MAX, ROWS_MAX, 1]
     assert all(parcel.size <= 1000 for parcel in by_size)
     for parcels in (by_count, by_size):
         assert [body for parcel in parcels for body in _bodies(parcel)] == bodies
+
+
+def test_rows_that_may_go_anywhere_are_enough_parcels_for_several_queues() -> None:
+    counts = {
+        rows: [parcel.count for parcel in _pack({"body": [b"a"] * rows})]
+        for rows in (10, 100, 1000, 10 * ROWS_MAX)
+    }
+
+    assert counts[10] == [10]
+    assert counts[100] == [16] * 6 + [4]
+    assert counts[1000] == [125] * 8
+    assert counts[10 * ROWS_MAX] == [ROWS_MAX] * 10
 
 
 def test_rows_that_cannot_go_into_a_batch_go_by_themselves_in_their_place() -> None:

@@ -107,7 +107,7 @@ def test_a_queue_without_a_message_since_a_time_is_an_error_unless_told_otherwis
         SettingsError, match=r"queue 1 of topic 't' at broker 'a' has no message stored at 105 or"
     ):
         starting_offsets(options(startingTimestamp="105"), Bounds())
-    with pytest.raises(SettingsError, match=r"nor have 1 others.*Strategy=latest"):
+    with pytest.raises(SettingsError, match=r"nor do 1 more have one.*Strategy=latest"):
         starting_offsets(options(startingTimestamp="500"), Bounds())
 
 

@@ -57,7 +57,11 @@ def test_two_ways_to_say_where_to_begin_or_end_are_refused(given: dict[str, str]
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"startingOffsets": "oldest"}, "startingOffsets cannot be read"),
+        (
+            {"startingOffsets": "oldest"},
+            "startingOffsets cannot be 'oldest'.*it is earliest or latest, or an offset",
+        ),
+        ({"sql": "price >"}, "sql cannot be read: filter 'price >', column 8: expected"),
         ({"startingOffsets": "latest"}, "cannot be latest in a batch"),
         ({"startingOffsets": '{"t": {"a": {"0": -1}}}'}, "cannot be latest in a batch"),
         ({"startingOffsets": '{"t": {"a": {"0": -3}}}'}, "-3 is no whole number of -2 or more"),
