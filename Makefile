@@ -30,7 +30,7 @@ setup: $(READY)  ## Make .venv with everything, pinned
 $(READY): pyproject.toml constraints.txt setup.py $(COMPILED)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "OrbitMQ needs Python 3.11 or newer; run: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
-	@echo "setting up $(VENV): installs what pyproject.toml names, and compiles the hot path; a minute or two"
+	@echo "setting up $(VENV): installs what pyproject.toml names, and compiles the hot path; a few minutes"
 	$(PYTHON) -m venv $(VENV)
 	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $(READY)
