@@ -12,10 +12,10 @@ THERE = ["topic", "body", "keys", "queueId", "storeTimestamp"]
 @pytest.mark.parametrize(
     ("name", "meant"),
     [
-        ("boddy", "body"),
+        ("bodies", "body"),
         ("QUEUEID", "queueId"),
         ("bodyBytes", "body"),
-        ("storeTimestmp", "storeTimestamp"),
+        ("storeTime", "storeTimestamp"),
         # As Kafka's connector has it.
         ("value", "body"),
         ("key", "keys"),
