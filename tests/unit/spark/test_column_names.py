@@ -12,7 +12,7 @@ THERE = ["topic", "body", "keys", "queueId", "storeTimestamp"]
 @pytest.mark.parametrize(
     ("name", "meant"),
     [
-        ("bodies", "body"),
+        ("Body_", "body"),
         ("QUEUEID", "queueId"),
         ("bodyBytes", "body"),
         ("storeTime", "storeTimestamp"),
