@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from orbitmq.broker.config import BrokerConfig
+from orbitmq.broker.confirmations import Confirmations
 from orbitmq.broker.groups.committed_offsets import CommittedOffsets
 from orbitmq.broker.groups.group_table import GroupTable
 from orbitmq.broker.groups.members import Members
 from orbitmq.broker.statistics.counters import Counters
 from orbitmq.broker.statistics.group_progress import GroupProgress
+from orbitmq.broker.statistics.runtime import Runtime
 from orbitmq.broker.statistics.samples import Samples
 from orbitmq.broker.topics.topic_table import TopicTable
 from orbitmq.clock import ManualClock
 from orbitmq.disk import off_loop
+from orbitmq.lifecycle import OwnedTasks
 from orbitmq.model.groups import GroupConfig
 from orbitmq.model.topics import TopicConfig
 from orbitmq.protocol.requests.clients import HeartbeatBody
@@ -54,6 +58,25 @@ class BrokerParts:
             is_system=self.topics.is_system,
             knows_topic=self.topics.get,
             knows_group=self.groups.get,
+            clock=self.clock,
+        )
+
+    def runtime(
+        self, samples: Samples, delay_offsets: Callable[[], Mapping[int, int]] = dict
+    ) -> Runtime:
+        return Runtime(
+            config=BrokerConfig,
+            store_config=config_at(self.folder),
+            store=self.store,
+            samples=samples,
+            delay_offsets=delay_offsets,
+            confirmations=Confirmations(
+                flushed=self.store.flushed,
+                is_fenced=lambda: False,
+                timeout_ms=5000,
+                clock=self.clock,
+            ),
+            reads=OwnedTasks(),
             clock=self.clock,
         )
 

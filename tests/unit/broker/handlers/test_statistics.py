@@ -7,13 +7,9 @@ from pathlib import Path
 import pytest
 
 from orbitmq import java_json
-from orbitmq.broker.config import BrokerConfig
-from orbitmq.broker.confirmations import Confirmations
 from orbitmq.broker.handlers.statistics import StatisticsRequests
-from orbitmq.broker.statistics.runtime import Runtime
 from orbitmq.broker.statistics.samples import Samples
 from orbitmq.errors import RequestRefusedError, TopicMissingError
-from orbitmq.lifecycle import OwnedTasks
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.command import request
 from orbitmq.protocol.requests.key_values import KeyValueTable
@@ -34,7 +30,6 @@ from orbitmq.protocol.requests.statistics import (
 )
 from tests.unit.broker.groups.clients import consumer, heartbeat, new_connection, subscription
 from tests.unit.broker.parts import BrokerParts, broker_parts
-from tests.unit.store.stores import config_at
 
 TOOL = new_connection()
 
@@ -49,21 +44,7 @@ def _handlers(parts: BrokerParts, samples: Samples | None = None) -> StatisticsR
         members=parts.members,
         progress=parts.progress,
         samples=samples,
-        runtime=Runtime(
-            config=BrokerConfig,
-            store_config=config_at(parts.folder),
-            store=parts.store,
-            samples=samples,
-            delay_offsets=dict,
-            confirmations=Confirmations(
-                flushed=parts.store.flushed,
-                is_fenced=lambda: False,
-                timeout_ms=5000,
-                clock=parts.clock,
-            ),
-            reads=OwnedTasks(),
-            clock=parts.clock,
-        ),
+        runtime=parts.runtime(samples),
     )
 
 

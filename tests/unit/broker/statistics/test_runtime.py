@@ -6,12 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from orbitmq.broker.config import BrokerConfig
-from orbitmq.broker.confirmations import Confirmations
 from orbitmq.broker.statistics.runtime import Runtime, shown_bytes
-from orbitmq.lifecycle import OwnedTasks
 from tests.unit.broker.parts import BrokerParts, broker_parts
-from tests.unit.store.stores import config_at
 
 # What tools of RocketMQ 5.3.3 read.
 READ_BY_TOOLS = {
@@ -43,21 +39,7 @@ READ_BY_TOOLS = {
 
 
 def _runtime(parts: BrokerParts) -> Runtime:
-    return Runtime(
-        config=BrokerConfig,
-        store_config=config_at(parts.folder),
-        store=parts.store,
-        samples=parts.samples(),
-        delay_offsets=lambda: {1: 0, 2: 7},
-        confirmations=Confirmations(
-            flushed=parts.store.flushed,
-            is_fenced=lambda: False,
-            timeout_ms=5000,
-            clock=parts.clock,
-        ),
-        reads=OwnedTasks(),
-        clock=parts.clock,
-    )
+    return parts.runtime(parts.samples(), delay_offsets=lambda: {1: 0, 2: 7})
 
 
 async def test_all_that_tools_read_is_there(tmp_path: Path) -> None:
