@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import mmap
 import random
-import runpy
 from collections.abc import Callable
 from dataclasses import asdict, astuple, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import orbitmq.record
 from orbitmq.errors import MessageError
 from orbitmq.record import encode, scan
 from orbitmq.record.decode import Found, Verdict
@@ -38,7 +35,6 @@ native: Any = pytest.importorskip(
     exc_type=ImportError,
 )
 
-SOURCE = Path(orbitmq.record.__file__).with_name("native.py")
 _FAR_OFFSETS = (-(2**63), -1, 2**63 - 1)
 LEVELS = (1000, 5000, 10_000)
 NUMBERS = [name for name, value in asdict(KNOWN).items() if isinstance(value, int)]
@@ -50,18 +46,6 @@ def _outcome(function: Callable[..., Any], *arguments: Any, **named: Any) -> obj
         return function(*arguments, **named)
     except (MessageError, ValueError) as error:
         return type(error)
-
-
-def test_the_extension_is_newer_than_its_source() -> None:
-    built = Path(native.__file__)
-
-    assert built.suffix == ".so"
-    assert built.stat().st_mtime >= SOURCE.stat().st_mtime, "run: pip install --editable ."
-
-
-def test_the_source_does_not_run_uncompiled() -> None:
-    with pytest.raises(ImportError):
-        runpy.run_path(str(SOURCE))
 
 
 # --- writing ------------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import orbitmq.store
 from orbitmq.errors import MessageError, OrbitError, StateError
 from orbitmq.model.queues import QueueOffset
 from orbitmq.record.codec import encode_record
@@ -28,7 +27,6 @@ from orbitmq.store.obstacles import UPKEEP, Obstacles, unwritable
 FILE_BYTES = 64 * 1024
 HOST_V4, HOST_V6 = encode_host("10.0.0.1", 10911), encode_host("2001:db8::7", 10911)
 NOW_MS = 1_700_000_000_000
-SOURCES = ("appender.py", "appender_native.pxd")
 
 
 def _forms() -> dict[str, type[Appender]]:
@@ -116,18 +114,6 @@ def form(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def bench(form: str, tmp_path: Path) -> Bench:
     return _bench(form, tmp_path)
-
-
-def test_the_extension_is_newer_than_its_sources() -> None:
-    if "compiled" not in FORMS:
-        pytest.skip("not compiled; run: pip install --editable .")
-    built = Path(str(import_module("orbitmq.store.appender_native").__file__))
-    folder = Path(orbitmq.store.__file__).parent
-
-    assert built.suffix == ".so"
-    for source in SOURCES:
-        newest = (folder / source).stat().st_mtime
-        assert built.stat().st_mtime >= newest, "run: pip install --editable ."
 
 
 # --- offsets and times --------------------------------------------------------------------------
