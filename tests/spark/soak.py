@@ -36,6 +36,7 @@ class Outcome:
     in_mid_batch: int
     # Kills after which a row was missing that was written for good, or was there more than once.
     wrong_after: int
+    # Those that the checkpoint still knows.
     batches: int
     stored: int
     # What is missing or there more than once in the end.
@@ -127,7 +128,7 @@ Two queries move rows from a topic of two brokers, one to a Parquet table, one t
 | drivers killed | {campaign.kills} | {campaign.kills} |
 | of these within a batch: its end was stored, its commit was not | {table.in_mid_batch} | {topic.in_mid_batch} |
 | of these between the commits of two brokers | | {campaign.between_commits} |
-| batches | {table.batches:,} | {topic.batches:,} |
+| batches of which the checkpoint still knows: Spark forgets all but the last hundred | {table.batches:,} | {topic.batches:,} |
 | messages acknowledged to the producer | {campaign.sent:,} | {campaign.sent:,} |
 | rows staged, with those of failed and repeated tasks | | {campaign.staged:,} |
 | rows in the end | {table.stored:,} | {topic.stored:,} |
