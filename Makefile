@@ -90,6 +90,7 @@ soak: setup  ## Run the long campaigns and write docs/soak/
 	$(BIN)/python -m tests.integration.client.reconnects 10000 --page docs/soak/client-reconnects.md
 	$(BIN)/python -m tests.integration.client.soak --seconds 3600 --page docs/soak/clients.md
 	$(BIN)/python -m tests.spark.soak --kills 20 --page docs/soak/spark-kills.md
+	$(BIN)/python -m tests.spark.standalone --page docs/soak/spark-standalone.md
 	INTEROP=1 ORBITMQ_LOAD_KILLS=50 ORBITMQ_LOAD_PAGE=docs/soak/broker-kills.md $(BIN)/pytest tests/interop/test_broker_load.py
 
 clean:  ## Remove what was built
