@@ -19,6 +19,9 @@ extensions = cythonize(
         Extension(
             "orbitmq.protocol.plain_sends_native", ["src/orbitmq/protocol/plain_sends_native.py"]
         ),
+        Extension(
+            "orbitmq.spark.rows_native", ["src/orbitmq/spark/rows_native.py"], libraries=["z"]
+        ),
     ],
     include_path=["src"],
     build_dir="build/cython",

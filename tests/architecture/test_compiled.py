@@ -16,6 +16,7 @@ MODULES = {
     "store.appender_native": ("store/appender.py", "store/appender_native.pxd"),
     "protocol.plain_batches_native": ("protocol/plain_batches_native.py",),
     "protocol.plain_sends_native": ("protocol/plain_sends_native.py",),
+    "spark.rows_native": ("spark/rows_native.py", "spark/row_texts.pxd"),
 }
 # These have a plain form of another name.
 ONLY_COMPILED = [sources[0] for sources in MODULES.values() if sources[0].endswith("native.py")]

@@ -14,6 +14,8 @@ from orbitmq.spark.record_places import Mask, Positions
 
 # What the offsets of Arrow's texts and bytes can count to.
 COLUMN_BYTES_MAX: Final = 2**31 - 1
+# Of columns with one text, those up to so many rows are kept.
+_KEPT_ROWS_MAX: Final = 16 * 1024
 _MS_MAX: Final = (2**63 - 1) // 1000
 _HEX_DIGITS: Final = np.frombuffer(
     "".join(f"{byte:02X}" for byte in range(256)).encode(), dtype=np.uint16
@@ -79,11 +81,21 @@ def _is_utf8(text: bytes) -> bool:
 
 def constant(text: str, rows: int) -> pa.Array:
     """A column that has the same text in each row."""
+    if rows > _KEPT_ROWS_MAX:
+        return _constant(text, rows)
+    # Perf: batches differ in their rows, so that one column serves many by its beginning.
+    return _kept_constant(text, 1 << (rows - 1).bit_length()).slice(0, rows)
+
+
+def _constant(text: str, rows: int) -> pa.Array:
     encoded = text.encode()
     offsets = np.arange(rows + 1, dtype=np.int64) * len(encoded)
     return pa.StringArray.from_buffers(
         rows, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(encoded * rows)
     )
+
+
+_kept_constant: Final = lru_cache(maxsize=16)(_constant)
 
 
 def timestamps(times_ms: npt.NDArray[np.int64], kind: pa.DataType) -> pa.Array:

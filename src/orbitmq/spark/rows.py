@@ -1,9 +1,10 @@
 """Stored records as rows of Arrow: the one decoder of pull replies and log files.
 
-Ordinary records, which are nearly all, are read together, column by column, without Python per
-record, but for bodies that must be unpacked. What is odd takes the plain decoder, record by record
-(`odd_records.py`): properties that break their rules or name something twice in a map, texts that
-are no UTF-8, and whatever is damaged, which is an error there. Rows keep the order of their records.
+Records are read together, column by column, without Python per record, but for bodies that must be
+unpacked: most of them by the compiled form where it is there (`compiled_rows.py`), the others
+here. What is odd takes the plain decoder, record by record (`odd_records.py`): properties that
+break their rules or name something twice in a map, texts that are no UTF-8, and whatever is
+damaged, which is an error there. Rows keep the order of their records.
 
 A batch copies what it holds, so that the bytes it was made of may go. One batch should have 5,000
 to 10,000 rows or 1 to 5 MB of records, whichever is reached first: that is where Spark takes them
@@ -14,8 +15,9 @@ from __future__ import annotations
 
 import mmap
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +27,7 @@ from orbitmq.errors import BatchTooLargeError
 from orbitmq.model import property_names
 from orbitmq.record.decode import examine
 from orbitmq.record.layout import COMPRESSED, FIXED_BYTES
-from orbitmq.spark import arrow_columns
+from orbitmq.spark import arrow_columns, hot_path
 from orbitmq.spark.arrow_columns import COLUMN_BYTES_MAX, gather, not_utf8
 from orbitmq.spark.body_columns import bodies, check_bodies
 from orbitmq.spark.odd_records import odd_rows, unreadable
@@ -83,6 +85,13 @@ class _Texts:
     maps: pa.Array = None
 
 
+class _Part(NamedTuple):
+    """Some rows of a batch, and their numbers in it."""
+
+    rows: Positions
+    batch: pa.RecordBatch
+
+
 class RowDecoder:
     """Makes rows of records."""
 
@@ -90,11 +99,13 @@ class RowDecoder:
         """Decode to the columns of the projection; with `check_bodies`, check their CRC."""
         self._projection = projection
         self._check_bodies = check_bodies
-        names = set(projection.names)
-        self._wants_topic = "topic" in names
-        self._wants_maps = "properties" in names and projection.properties == "map"
-        self._wants_entries = self._wants_maps or not names.isdisjoint(_PROPERTIES)
-        self._wants_properties = self._wants_entries or "properties" in names
+        self._compiled = None
+        if hot_path.ordinary_rows is not None:
+            self._compiled = hot_path.ordinary_rows(projection, check_bodies=check_bodies)
+        self._wants_topic = "topic" in projection.names
+        self._wants_maps = projection.has_maps
+        self._wants_entries = projection.has_entries
+        self._wants_properties = self._wants_entries or "properties" in projection.names
 
     def decode(
         self, buffer: bytes | memoryview | mmap.mmap, positions: Positions, broker_name: str
@@ -106,33 +117,45 @@ class RowDecoder:
         """
         if not len(positions):
             return pa.RecordBatch.from_pylist([], schema=self._projection.arrow_schema)
-        _check_positions(positions, len(buffer))
         base, end = _span(buffer, positions)
         content = pa.py_buffer(buffer).slice(base, end - base)
-        parts: list[pa.RecordBatch] = []
-        rows: list[Positions] = []
+        places = positions - base if base else positions
+        parts: list[_Part] = []
+        left = np.arange(len(positions))
+        if self._compiled is not None:
+            batch, is_left = self._compiled.decode(content, places, broker_name)
+            # Perf: what follows takes as long as the rows of ordinary records.
+            if batch is not None and batch.num_rows == len(positions):
+                return batch
+            left = np.flatnonzero(is_left)
+            if batch is not None:
+                parts.append(_Part(np.flatnonzero(~is_left), batch))
+        _check_positions(positions, len(buffer))
+        parts += self._plain(content, places[left], left, broker_name)
         is_odd = np.ones(len(positions), dtype=np.bool_)
-        for located in locate_all(np.frombuffer(content, dtype=np.uint8), positions - base):
-            ordinary, texts = self._ordinary(content, located)
-            if len(ordinary):
-                parts.append(self._rows(content, ordinary, texts, broker_name))
-                rows.append(ordinary.rows)
-                is_odd[ordinary.rows] = False
+        for part in parts:
+            is_odd[part.rows] = False
         if is_odd.any():
             odd = np.flatnonzero(is_odd)
-            parts.append(
-                odd_rows(
-                    memoryview(buffer),
-                    positions[odd].tolist(),
-                    broker_name,
-                    self._projection,
-                    check_bodies=self._check_bodies,
-                )
+            batch = odd_rows(
+                memoryview(buffer),
+                positions[odd].tolist(),
+                broker_name,
+                self._projection,
+                check_bodies=self._check_bodies,
             )
-            rows.append(odd)
-        if len(parts) == 1:
-            return parts[0]
-        return _in_order(parts, rows)
+            parts.append(_Part(odd, batch))
+        return parts[0].batch if len(parts) == 1 else _in_order(parts)
+
+    def _plain(
+        self, content: pa.Buffer, places: Positions, rows: Positions, broker_name: str
+    ) -> Iterator[_Part]:
+        """Read records that become certain rows, without those that are odd."""
+        for located in locate_all(np.frombuffer(content, dtype=np.uint8), places):
+            ordinary, texts = self._ordinary(content, located)
+            if len(ordinary):
+                batch = self._rows(content, ordinary, texts, broker_name)
+                yield _Part(rows[ordinary.rows], batch)
 
     # --- ordinary records -----------------------------------------------------------------------
 
@@ -240,6 +263,7 @@ def _span(buffer: bytes | memoryview | mmap.mmap, positions: Positions) -> tuple
     """The part of the buffer that has the records; what Arrow's offsets cannot count is refused."""
     if len(buffer) <= COLUMN_BYTES_MAX:
         return 0, len(buffer)
+    _check_positions(positions, len(buffer))
     first, last = int(positions[0]), int(positions[-1])
     end = len(buffer)
     if end - last >= _SIZE.size:
@@ -249,8 +273,9 @@ def _span(buffer: bytes | memoryview | mmap.mmap, positions: Positions) -> tuple
     return first, end
 
 
-def _in_order(parts: list[pa.RecordBatch], rows: list[Positions]) -> pa.RecordBatch:
+def _in_order(parts: list[_Part]) -> pa.RecordBatch:
     """One batch of several, with the rows where they belong."""
-    if sum(part.nbytes for part in parts) > COLUMN_BYTES_MAX:
-        raise BatchTooLargeError(sum(map(len, rows)), bytes_max=COLUMN_BYTES_MAX)
-    return pa.concat_batches(parts).take(pa.array(np.argsort(np.concatenate(rows))))
+    if sum(part.batch.nbytes for part in parts) > COLUMN_BYTES_MAX:
+        raise BatchTooLargeError(sum(len(part.rows) for part in parts), bytes_max=COLUMN_BYTES_MAX)
+    order = np.argsort(np.concatenate([part.rows for part in parts]))
+    return pa.concat_batches([part.batch for part in parts]).take(pa.array(order))

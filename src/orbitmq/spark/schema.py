@@ -70,6 +70,8 @@ _COLUMNS: Final[dict[str, DataType]] = {
 COLUMN_NAMES: Final = tuple(_COLUMNS)
 # What a message may be without, so that null must be allowed.
 _OPTIONAL: Final = frozenset({"keys", "tags"})
+# What is one of the properties.
+_OF_PROPERTIES: Final = frozenset({"msgId", "keys", "tags"})
 
 _ARROW_TYPES: Final[dict[type[DataType], pa.DataType]] = {
     StringType: pa.string(),
@@ -96,6 +98,16 @@ class Projection:
         """What the column `properties` holds, if it is among them."""
         types = {field.name: field.dataType for field in self.spark_schema}
         return "map" if isinstance(types.get("properties"), MapType) else "string"
+
+    @cached_property
+    def has_maps(self) -> bool:
+        """Whether properties are among them, as maps."""
+        return "properties" in self.names and self.properties == "map"
+
+    @cached_property
+    def has_entries(self) -> bool:
+        """Whether something out of properties is among them."""
+        return self.has_maps or not _OF_PROPERTIES.isdisjoint(self.names)
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:

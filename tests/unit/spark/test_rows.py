@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from orbitmq.errors import BatchTooLargeError, ProtocolError
 from orbitmq.record.compression import Compression, compress
 from orbitmq.record.hosts import encode_host
 from orbitmq.record.layout import COMPRESSED
-from orbitmq.spark import rows
+from orbitmq.spark import hot_path, rows
 from orbitmq.spark.rows import RowDecoder, record_positions
 from orbitmq.spark.schema import Projection, default_projection, projection_of
 from tests.unit.record.sample_records import (
@@ -46,6 +47,18 @@ SOME = projection_of(
     )
 )
 PROJECTIONS = {"text": TEXT, "map": MAP, "none": NONE, "body": BODY, "brief": BRIEF, "some": SOME}
+
+
+@pytest.fixture(scope="module", params=["compiled", "plain"], autouse=True)
+def _form(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Run every test twice: as it is, and with nothing compiled."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "plain":
+            patch.setattr(hot_path, "ordinary_rows", None)
+        elif not hot_path.IS_COMPILED:
+            pytest.skip("not compiled")
+        yield
+
 
 # Whatever lies between the records of a queue in a log.
 GAPS = st.lists(st.binary(max_size=30), max_size=3)

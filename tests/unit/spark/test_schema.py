@@ -49,6 +49,16 @@ def test_properties_and_body_can_be_left_out() -> None:
     assert set(COLUMN_NAMES) - set(projection.names) == {"properties", "body"}
 
 
+def test_columns_of_properties_tell_that_properties_must_be_read() -> None:
+    text, maps = default_projection(), default_projection(properties="map")
+
+    assert (text.has_maps, text.has_entries) == (False, True)
+    assert (maps.has_maps, maps.has_entries) == (True, True)
+    assert projection_of(_schema(properties=PROPERTIES_MAP)).has_entries
+    assert not projection_of(_schema(properties=StringType(), body=BinaryType())).has_entries
+    assert not projection_of(_schema(body=BinaryType())).has_maps
+
+
 @pytest.mark.parametrize(
     "projection",
     [
