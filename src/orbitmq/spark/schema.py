@@ -131,7 +131,11 @@ def default_projection(
         del types["properties"]
     if not include_body:
         del types["body"]
-    return Projection(StructType([StructField(name, kind) for name, kind in types.items()]))
+    return Projection(
+        StructType(
+            [StructField(name, kind, nullable=name in _OPTIONAL) for name, kind in types.items()]
+        )
+    )
 
 
 def projection_of(schema: StructType) -> Projection:

@@ -40,9 +40,10 @@ def _local_path(location: str) -> str:
 
 def with_note(schema: StructType, options: Mapping[str, str]) -> StructType:
     """The columns of a new table, with its options noted."""
-    first, *others = schema.fields
-    noted = StructField(first.name, first.dataType, first.nullable, {NOTE: dict(options)})
-    return StructType([noted, *others])
+    # Every one may be null there, since an INSERT may leave it out.
+    fields = [StructField(field.name, field.dataType) for field in schema.fields]
+    fields[0].metadata = {NOTE: dict(options)}
+    return StructType(fields)
 
 
 def with_noted(options: Mapping[str, str], schema: StructType) -> dict[str, str]:

@@ -59,6 +59,12 @@ def test_columns_of_properties_tell_that_properties_must_be_read() -> None:
     assert not projection_of(_schema(body=BinaryType())).has_maps
 
 
+def test_only_what_a_message_may_lack_is_nullable() -> None:
+    schema = default_projection().spark_schema
+
+    assert [field.name for field in schema if field.nullable] == ["keys", "tags"]
+
+
 @pytest.mark.parametrize(
     "projection",
     [

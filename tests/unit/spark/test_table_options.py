@@ -43,6 +43,12 @@ def test_columns_with_a_note_are_the_same_columns() -> None:
     ]
 
 
+def test_every_column_of_a_table_may_be_left_out_of_an_insert() -> None:
+    never_null = StructType([StructField("topic", StringType(), nullable=False)])
+
+    assert [field.nullable for field in with_note(never_null, GIVEN)] == [True]
+
+
 def test_what_a_query_says_itself_wins() -> None:
     noted = with_note(COLUMNS, GIVEN)
 
