@@ -21,6 +21,7 @@ from orbitmq.spark.partitions import QueuePartition
 from orbitmq.spark.planning import pack
 from orbitmq.spark.positions import batch_ranges, without_lost
 from orbitmq.spark.queue_fetch import read_partition
+from orbitmq.spark.worker_process import spare_collections
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,6 +47,7 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """What each task reads."""
+        spare_collections()
         options = self._options
         with ClusterView(options) as view:
             ranges = self._pruning.narrowed(

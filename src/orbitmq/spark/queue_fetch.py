@@ -23,6 +23,7 @@ from orbitmq.spark.positions import lost_text, report_loss
 from orbitmq.spark.reader_pool import pooled_reader
 from orbitmq.spark.rows import RowDecoder, record_positions
 from orbitmq.spark.schema import Projection, default_projection
+from orbitmq.spark.worker_process import spare_collections
 
 if TYPE_CHECKING:
     from orbitmq.client.aio.record_reader import RecordRun
@@ -40,6 +41,7 @@ def read_partition(
     partition: QueuePartition, options: ReadOptions, projection: Projection
 ) -> Iterator[pa.RecordBatch]:
     """Read what a task was given; runs at an executor."""
+    spare_collections()
     tags = parse_tags(options.tags).tags if options.tags else None
     decoder = RowDecoder(_with_tags(projection) if tags is not None else projection)
     ranges = [(part.queue, part.start, part.end) for part in partition.ranges]

@@ -37,12 +37,14 @@ class RocketMQSource(DataSource):
     def schema(self) -> StructType:
         """The columns where the user names none."""
         from orbitmq.spark.table_options import options_of_new_table, with_note
+        from orbitmq.spark.worker_process import spare_collections
 
         table = options_of_new_table(self.options)
-        if table is None:
-            return self._columns(self.options)
-        self._check_table(table)
-        return with_note(self._columns(table), table)
+        if table is not None:
+            self._check_table(table)
+        columns = self._columns(self.options if table is None else table)
+        spare_collections()
+        return columns if table is None else with_note(columns, table)
 
     def _check_table(self, given: Mapping[str, str]) -> None:
         from orbitmq.spark.read_options import ReadOptions

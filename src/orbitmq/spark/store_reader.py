@@ -22,6 +22,7 @@ from orbitmq.spark.schema import Projection
 from orbitmq.spark.store_partitions import StorePartition
 from orbitmq.spark.store_paths import find_places, topics_of_broker
 from orbitmq.spark.store_survey import StoreSurvey, Wanted, plan, survey_store
+from orbitmq.spark.worker_process import spare_collections
 from orbitmq.store.readonly import SHARED_RECORDS
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class StoreReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Look into the stores, and cut what is wanted into tasks."""
+        spare_collections()
         options = self._options
         wanted = wanted_by(options, self._pruning)
         surveys = [
@@ -65,6 +67,7 @@ class StoreReader(DataSourceReader):
         # Spark makes a partition of its own when there is none.
         if not isinstance(partition, StorePartition):
             return
+        spare_collections()
         tags = self._options.tag_filter.tags
         projection = self._projection if tags is None else with_tags(self._projection)
         decoder = RowDecoder(projection, check_bodies=self._options.check_crc)

@@ -32,11 +32,12 @@ class RocketMQStoreSource(DataSource):
     def schema(self) -> StructType:
         """The columns, for a read that names none."""
         from orbitmq.spark.table_options import options_of_new_table, with_note
+        from orbitmq.spark.worker_process import spare_collections
 
         table = options_of_new_table(self.options)
-        if table is None:
-            return self._columns(self.options)
-        return with_note(self._columns(table), table)
+        columns = self._columns(self.options if table is None else table)
+        spare_collections()
+        return columns if table is None else with_note(columns, table)
 
     def _columns(self, given: Mapping[str, str]) -> StructType:
         from orbitmq.spark.schema import default_projection

@@ -1,0 +1,60 @@
+"""Processes of Spark's: collections there leave modules out."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+import pytest
+
+from orbitmq.spark.worker_process import spare_collections
+
+
+@pytest.fixture(autouse=True)
+def _afresh() -> Iterator[None]:
+    spare_collections.cache_clear()
+    assert gc.get_freeze_count() == 0
+    yield
+    gc.unfreeze()
+    spare_collections.cache_clear()
+
+
+def _run_as(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    main = ModuleType("__main__")
+    main.__spec__ = ModuleSpec(name, None)
+    monkeypatch.setitem(sys.modules, "__main__", main)
+
+
+def test_what_is_there_in_a_process_of_sparks_is_not_looked_at_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _run_as("pyspark.daemon", monkeypatch)
+
+    spare_collections()
+
+    assert gc.get_freeze_count() > 10_000
+
+
+def test_what_comes_later_is_collected(monkeypatch: pytest.MonkeyPatch) -> None:
+    _run_as("pyspark.daemon", monkeypatch)
+    spare_collections()
+    frozen = gc.get_freeze_count()
+    cycle: list[object] = []
+    cycle.append(cycle)
+    del cycle
+
+    spare_collections()
+
+    assert gc.get_freeze_count() <= frozen
+    assert gc.collect() > 0
+
+
+def test_the_users_own_processes_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    _run_as("my_program", monkeypatch)
+
+    spare_collections()
+
+    assert gc.get_freeze_count() == 0
