@@ -7,13 +7,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from orbitmq.spark import arrow_columns
+from orbitmq.spark import arrow_columns, rows_native
 from orbitmq.spark.property_columns import Entries, find_entries
 from orbitmq.spark.record_places import Mask, Positions
 from orbitmq.spark.rows_native import HOSTS, INTS, LONGS, Columns, columns_of
 
 if TYPE_CHECKING:
     from orbitmq.spark.schema import Projection
+
+
+def record_starts(records: bytes) -> tuple[Positions, int]:
+    """Where records start that lie back to back, and where the last ends."""
+    starts, count, end = rows_native.record_starts(records)
+    return np.frombuffer(starts, np.int64, count), end
 
 
 class CompiledRows:

@@ -23,6 +23,7 @@ import numpy as np
 from orbitmq.errors import RecordsDeletedError, StoreDamagedError, StoreError
 from orbitmq.record.layout import LOST_FLAG
 from orbitmq.spark.entry_merge import Offsets, Window, merged
+from orbitmq.spark.record_places import windows
 from orbitmq.store.consume_queue import ENTRY_BYTES
 from orbitmq.store.open_files import OpenFiles
 from orbitmq.store.opening import log_folders
@@ -196,8 +197,7 @@ class RecordFetch:
         if not positions.size:
             return positions
         found = np.frombuffer(buffer, np.uint8)
-        windows = np.lib.stride_tricks.sliding_window_view(found, _HEAD.itemsize)
-        heads = windows[positions].view(_HEAD)[:, 0]
+        heads = windows(found, _HEAD.itemsize)[positions].view(_HEAD)
         wrong = (heads["record_bytes"] != batch.record_bytes) | (
             heads["physical_offset"] != batch.physical_offsets
         )

@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from orbitmq.errors import BatchTooLargeError
 from orbitmq.model import property_names
 from orbitmq.record.decode import examine
-from orbitmq.record.layout import COMPRESSED, FIXED_BYTES
+from orbitmq.record.layout import COMPRESSED
 from orbitmq.spark import arrow_columns, hot_path
 from orbitmq.spark.arrow_columns import COLUMN_BYTES_MAX, gather, not_utf8
 from orbitmq.spark.body_columns import bodies, check_bodies
@@ -56,23 +56,14 @@ _PROPERTIES: Final = {
 
 def record_positions(records: bytes, *, broker_name: str = "") -> Positions:
     """Where the records start that lie back to back, as in the reply to a pull."""
-    starts: list[int] = []
-    at, end = 0, len(records)
-    last = end - FIXED_BYTES
-    size_at, append = _SIZE.unpack_from, starts.append
-    # Perf: 0.13 us a record, with nothing in the loop that is not needed (timeit).
-    while at <= last:
-        (size,) = size_at(records, at)
-        if size < FIXED_BYTES:
-            break
-        append(at)
-        at += size
+    starts, at = hot_path.record_starts(records)
+    end = len(records)
     if at != end:
-        wrong_at = at if at < end else starts[-1]
+        wrong_at = at if at < end else int(starts[-1])
         found = examine(records, wrong_at, end, check_body=False)
         reason = f"at byte {wrong_at} of {end} lies {found.verdict.value}: {found.reason}"
         raise unreadable(memoryview(records), wrong_at, broker_name, reason)
-    return np.array(starts, dtype=np.int64)
+    return starts
 
 
 @dataclass(frozen=True, slots=True)

@@ -403,6 +403,30 @@ class Columns:
         return offsets, written
 
 
+def record_starts(records: bytes) -> tuple[bytes, int, int]:
+    """Where records start that lie back to back; how many there are, and where the last ends.
+
+    See `record_starts` of record_places.py; of the starts, numbers of 64 bits, the last may not
+    be used.
+    """
+    content: cython.p_uchar = _memory_of(records)
+    end: cython.Py_ssize_t = len(records)
+    # No record is shorter.
+    starts: bytes = PyBytes_FromStringAndSize(cython.NULL, 8 * (end // 91))
+    to: cython.p_longlong = cython.cast(cython.p_longlong, PyBytes_AS_STRING(starts))
+    count: cython.Py_ssize_t = 0
+    at: cython.Py_ssize_t = 0
+    size: cython.Py_ssize_t
+    while end - at >= 91:
+        size = get_32(content + at)
+        if size < 91:
+            break
+        to[count] = at
+        count += 1
+        at += size
+    return starts, count, at
+
+
 def columns_of(
     buffer: bytes | memoryview,
     positions: bytes | memoryview,

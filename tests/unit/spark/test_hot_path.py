@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from orbitmq.spark import hot_path
+from orbitmq.spark import hot_path, record_places
 
 SHOW = "from orbitmq.spark import hot_path; print(hot_path.IS_COMPILED)"
 
@@ -41,3 +41,4 @@ def test_the_compiled_form_is_used_when_the_extension_is_there() -> None:
 
 def test_it_says_what_it_is() -> None:
     assert hot_path.IS_COMPILED is (hot_path.ordinary_rows is not None)
+    assert hot_path.IS_COMPILED is (hot_path.record_starts is not record_places.record_starts)

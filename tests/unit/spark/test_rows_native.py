@@ -13,7 +13,7 @@ import pytest
 from orbitmq.errors import ProtocolError
 from orbitmq.record.hosts import encode_host
 from orbitmq.spark import hot_path
-from orbitmq.spark.record_places import Positions
+from orbitmq.spark.record_places import Positions, record_starts
 from orbitmq.spark.rows import RowDecoder
 from orbitmq.spark.schema import Projection, default_projection
 from tests.unit.record.sample_records import HOST_V6, KNOWN, Sample, damage, random_sample
@@ -231,6 +231,24 @@ def test_every_end_in_a_record_is_read_alike(monkeypatch: pytest.MonkeyPatch) ->
 
     for end in range(1, len(buffer) + 1):
         _assert_read_alike(buffer[:end], positions[positions < end], monkeypatch)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_starts_of_damaged_records_are_found_alike(seed: int) -> None:
+    rng = random.Random(seed)
+    ended_early = 0
+    for _ in range(2000):
+        buffer = bytearray(b"".join(_samples(rng, rng.randrange(5))))
+        for _ in range(rng.randrange(3)):
+            if buffer:
+                damage(rng, buffer)
+        records = bytes(buffer)
+        starts, count, end = native.record_starts(records)
+        plain_starts, plain_end = record_starts(records)
+        assert np.frombuffer(starts, np.int64, count).tolist() == plain_starts.tolist(), records
+        assert end == plain_end, records
+        ended_early += end != len(records)
+    assert ended_early > 200
 
 
 # --- bounds -------------------------------------------------------------------------------------
