@@ -352,7 +352,7 @@ def test_a_store_of_rocketmq_is_a_table_while_it_is_written_and_afterwards(
 def test_the_benchmark_measures_what_it_says(spark: SparkSession, tmp_path: Path) -> None:
     forms = spark_store_scan.forms_of(spark, tmp_path, 200, 128)
 
-    measured = spark_store_scan.measure("small", forms, 200, rounds=1, seed=1)
+    measured = spark_store_scan.measure("small", forms, 200, warm_up=1, rounds=1, seed=1)
 
     assert {one.form for one in measured} == set(forms)
     assert all(one.cpu_us >= 0 and one.wall_us > 0 for one in measured)
