@@ -9,8 +9,9 @@ import difflib
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import ExitStack, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from orbitmq.errors import OrbitError, RouteNotFoundError, SettingsError, TopicMissingError
@@ -57,21 +58,47 @@ class ClusterView:
 
     # --- queues -------------------------------------------------------------------------------
 
-    def queues(self) -> list[MessageQueue]:
-        """List the queues to read, as they are now."""
+    def queues(self, known: Collection[MessageQueue] = ()) -> list[MessageQueue]:
+        """List the queues to read, as they are now.
+
+        Args:
+            known: those that were there before. One that is not now may be back soon, as its broker
+                is started anew: it is left out. A topic without any is waited for.
+        """
         options = self._options
         assigned = options.assigned_queues
         topics = {queue.topic for queue in assigned} or self._topics()
-        there = [queue for topic in sorted(topics) for queue in self._queues_of(topic)]
+        known_topics = {queue.topic for queue in known}
+        there = [
+            queue
+            for topic in sorted(topics)
+            for queue in self._queues_of(topic, is_known=topic in known_topics)
+        ]
         if not assigned:
             return there
-        missing = set(assigned) - set(there)
+        missing = set(assigned) - set(there) - set(known)
         if missing:
             raise SettingsError(
                 f"assign names {queue_text(min(missing))}, which is not there",
                 hint="there are: " + (", ".join(map(_short, there)) or "none"),
             )
-        return sorted(assigned)
+        return sorted(set(assigned) & set(there))
+
+    def awaited(self, queues: Collection[MessageQueue]) -> set[MessageQueue]:
+        """Wait for queues that are out of sight; give those that are there in the end."""
+        left = self._options.retries
+        while True:
+            there: set[MessageQueue] = set()
+            for topic in {queue.topic for queue in queues}:
+                with suppress(RouteNotFoundError):
+                    there.update(self._ask(partial(self._reader.present_queues, topic)))
+            found = there & set(queues)
+            if len(found) == len(set(queues)) or left == 0:
+                return found
+            missing = min(set(queues) - found)
+            log.warning("waiting, since it is out of sight: %s", queue_text(missing))
+            left -= 1
+            self._pause()
 
     def _topics(self) -> set[str]:
         if self._options.topics:
@@ -95,14 +122,23 @@ class ClusterView:
                 return prefix in self._options.subscribe_pattern
         return not is_system_topic(topic)
 
-    def _queues_of(self, topic: str) -> list[MessageQueue]:
+    def _queues_of(self, topic: str, *, is_known: bool) -> list[MessageQueue]:
+        may_be_gone = bool(self._options.subscribe_pattern)
         try:
-            return self._ask(lambda: self._reader.present_queues(topic))
+            found = self._ask(
+                partial(self._reader.present_queues, topic), may_come=is_known and not may_be_gone
+            )
         except RouteNotFoundError as error:
-            if self._options.subscribe_pattern:
+            if may_be_gone:
                 # It was deleted since its name was told.
                 return []
             raise self._missing(topic) from error
+        if not found and not may_be_gone:
+            raise SettingsError(
+                f"topic {topic!r} has no queue that may be read",
+                hint=f"allow it with: orbitmq topic create {topic} --permission rw",
+            )
+        return found
 
     def _missing(self, topic: str) -> TopicMissingError:
         names = [name for name in self._ask(self._reader.topics) if not is_system_topic(name)]
@@ -147,7 +183,8 @@ class ClusterView:
 
     # --- inside -------------------------------------------------------------------------------
 
-    def _ask(self, question: Callable[[], T]) -> T:
+    def _ask(self, question: Callable[[], T], *, may_come: bool = False) -> T:
+        """Ask, again if need be; `may_come` says that a topic that is missing is on its way."""
         left = self._options.retries
         if not self._was_answered:
             left = min(left, FIRST_RETRIES)
@@ -155,15 +192,18 @@ class ClusterView:
             try:
                 answer = question()
             except OrbitError as error:
-                # A topic that is not there does not come by asking again.
-                if isinstance(error, RouteNotFoundError) or not error.retryable or left == 0:
+                is_hopeless = isinstance(error, RouteNotFoundError) and not may_come
+                if is_hopeless or not error.retryable or left == 0:
                     raise
                 log.warning("asked again since there was no answer: %s", error)
             else:
                 self._was_answered = True
                 return answer
             left -= 1
-            threading.Event().wait(self._options.retry_interval_ms / 1000)
+            self._pause()
+
+    def _pause(self) -> None:
+        threading.Event().wait(self._options.retry_interval_ms / 1000)
 
 
 def _short(queue: MessageQueue) -> str:

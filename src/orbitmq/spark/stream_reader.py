@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import pyarrow as pa
@@ -26,11 +27,12 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from orbitmq.clock import Clock, SystemClock
+from orbitmq.model.queues import MessageQueue
 from orbitmq.spark.cluster_view import ClusterView
 from orbitmq.spark.offsets import Offsets, StreamOffset, read_stream_offset
-from orbitmq.spark.partitions import QueuePartition
+from orbitmq.spark.partitions import QueuePartition, QueueRange
 from orbitmq.spark.planning import TriggerGate, lags, pack, rows_within, share
-from orbitmq.spark.positions import report_loss, starting_offsets, without_lost
+from orbitmq.spark.positions import lost_text, report_loss, starting_offsets, without_lost
 from orbitmq.spark.progress_mirror import ProgressMirror
 from orbitmq.spark.queue_fetch import read_partition
 from orbitmq.spark.queue_texts import queue_text
@@ -60,6 +62,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Where they ended when a run began that reads only what is there.
         self._target: Offsets | None = None
         self._mirror = ProgressMirror(options)
+        # Queues that the query knows and the name servers do not tell of.
+        self._hidden: AbstractSet[MessageQueue] = frozenset()
 
     def __reduce__(self) -> tuple[type[StreamReader], tuple[ReadOptions, Projection]]:
         """Travel to the tasks without what belongs to this process."""
@@ -97,7 +101,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         position = read_stream_offset(start)
         # Spark asks for the next batch once the last one is done, so all before it is.
         self._mirror.tell(position.queues)
-        self._heads = self._target if self._target is not None else self._ends_of_queues()
+        self._heads = self._target
+        if self._heads is None:
+            self._heads = self._ends_of_queues(position.queues)
         begin = self._begin(position.queues, self._heads)
         # A queue that is out of sight, as its broker is down, stays where it is.
         end = {queue: self._heads.get(queue, offset) for queue, offset in begin.items()}
@@ -116,8 +122,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return None
         return StreamOffset(base={}, queues=self._heads).to_json()
 
-    def _ends_of_queues(self) -> Offsets:
-        return self._view.latest(self._view.queues())
+    def _ends_of_queues(self, known: Offsets) -> Offsets:
+        ends = self._view.latest(self._view.queues(known.keys()))
+        hidden = known.keys() - ends.keys()
+        for queue in sorted(hidden - self._hidden):
+            log.warning("out of sight, stays where it is: %s", queue_text(queue))
+        for queue in sorted(self._hidden - hidden):
+            log.warning("in sight again: %s", queue_text(queue))
+        self._hidden = hidden
+        return ends
 
     def _begin(self, known: Offsets, heads: Offsets) -> Offsets:
         """Where the next batch begins; queues that are new at their earliest message."""
@@ -129,13 +142,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**known, **self._view.earliest(new)}
 
     def _check_heads(self, begin: Offsets, end: Offsets) -> None:
-        """Find queues that end before where the query stands: they lost messages it has read."""
+        """Find queues that end before where the query stands: they lost messages it has read.
+
+        What they hold may be new or read before; it is not read, since nothing shall be read twice.
+        """
         for queue, offset in begin.items():
             if end[queue] < offset:
                 report_loss(
                     self._options,
                     f"{queue_text(queue)} ends at {end[queue]}, before {offset}, where the query "
-                    "is: its topic was made anew, or its broker lost messages",
+                    "is: its topic was made anew, or its broker lost messages. It goes on at "
+                    f"{end[queue]}, without what is there before",
                 )
 
     def _waits_for_more(self, begin: Offsets, end: Offsets) -> bool:
@@ -161,12 +178,27 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start == end:
             return []
         ranges = [part for part in read_stream_offset(end).ranges() if part.rows > 0]
+        ranges = self._in_sight(ranges)
         return pack(
             without_lost(ranges, self._options, self._view),
             parallelism=os.cpu_count() or 1,
             min_partitions=self._options.min_partitions,
             max_records=self._options.max_records_per_partition,
         )
+
+    def _in_sight(self, ranges: list[QueueRange]) -> list[QueueRange]:
+        """Leave out queues that are gone for good, if losses do not fail the query."""
+        seen = self._heads or {}
+        hidden = {part.queue for part in ranges} - seen.keys()
+        gone = hidden - self._view.awaited(hidden) if hidden else set()
+        for part in ranges:
+            if part.queue in gone:
+                report_loss(
+                    self._options,
+                    lost_text(part.queue, part.start, part.end)
+                    + ", or its topic has fewer queues now",
+                )
+        return [part for part in ranges if part.queue not in gone]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read what a task was given; runs at an executor."""

@@ -124,6 +124,21 @@ async def test_rows_are_seen_once_they_are_decided_on(site: Site, peer: Peer) ->
 
 
 @pytest.mark.usefixtures("topic")
+async def test_a_row_may_be_as_large_as_any_message(peer: Peer) -> None:
+    limit = 4 << 20
+    largest = bytes(limit)
+    await appoint(peer)
+    await stage(peer, [largest], KEYS="k")
+
+    await decide(peer, 0, {WINNER: 1}, end=1)
+
+    assert (await bodies_of(peer, queues=1)) == {largest: 1}
+    for refused in ([bytes(limit + 1)], [largest, b"another"]):
+        with pytest.raises(AssertionError, match="above the limit of 4194304"):
+            await stage(peer, refused)
+
+
+@pytest.mark.usefixtures("topic")
 async def test_rows_that_were_staged_twice_are_moved_once_and_in_their_order(peer: Peer) -> None:
     await appoint(peer)
     await stage(peer, [b"2", b"3"], first=2)

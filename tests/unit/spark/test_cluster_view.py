@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from orbitmq.client import Message, Producer
+from orbitmq.client import Admin, Message, Producer
 from orbitmq.embedded import Cluster
 from orbitmq.errors import NameServersUnreachableError, SettingsError, TopicMissingError
 from orbitmq.model.queues import MessageQueue
+from orbitmq.model.topics import Permission
 from orbitmq.spark.cluster_view import ClusterView
 from orbitmq.spark.read_options import FIRST_RETRIES, ReadOptions
 
@@ -132,3 +133,18 @@ def test_servers_that_answered_once_are_waited_for_longer(caplog: pytest.LogCapt
             asked_again.append(caplog.text.count("asked again"))
 
     assert asked_again == [20, FIRST_RETRIES]
+
+
+def test_a_topic_that_may_not_be_read_is_an_error_and_passed_over_by_patterns(
+    cluster: Cluster,
+) -> None:
+    with Admin(namesrv=cluster.namesrv) as admin:
+        admin.topics.create("letterbox", permission=Permission.WRITE)
+
+    with (
+        view(cluster, subscribe="letterbox") as seen,
+        pytest.raises(SettingsError, match="no queue"),
+    ):
+        seen.queues()
+    with view(cluster, subscribePattern="letter.*") as seen:
+        assert seen.queues() == []

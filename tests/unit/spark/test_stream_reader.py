@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import logging
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -20,7 +22,7 @@ from pyspark.sql.streaming.datasource import (
 from orbitmq.client import Message, MessageQueue, Producer, PullConsumer
 from orbitmq.clock import ManualClock
 from orbitmq.embedded import Cluster
-from orbitmq.errors import DataLossError, StreamOffsetsError
+from orbitmq.errors import DataLossError, StreamOffsetsError, TopicMissingError
 from orbitmq.spark.offsets import StreamOffset, read_stream_offset
 from orbitmq.spark.partitions import QueuePartition, QueueRange
 from orbitmq.spark.read_options import ReadOptions
@@ -53,7 +55,9 @@ class Site:
             self._producer.send(Message(self.topic, body), queue=self.queue(queue))
 
     def reader(self, clock: ManualClock | None = None, /, **options: str) -> StreamReader:
-        subscribed = {} if "subscribePattern" in options else {"subscribe": self.topic}
+        subscribed = {"subscribe": self.topic}
+        if options.keys() & {"subscribe", "subscribePattern", "assign"}:
+            subscribed = {}
         given = {"namesrvAddr": self.cluster.namesrv, **subscribed, **options}
         read_options = ReadOptions.from_spark(given, streaming=True)
         return StreamReader(read_options, default_projection(), clock=clock)
@@ -258,6 +262,88 @@ def test_a_queue_out_of_sight_stays_where_it_is(site: Site) -> None:
 
     assert read_stream_offset(end).queues == {site.queue(): 3, away: 70}
     assert rows_of(reader, start, end) == [QueueRange(site.queue(), 2, 3)]
+
+
+@pytest.fixture
+def fragile() -> Iterator[Site]:
+    """A cluster of its own, of two brokers, to do harm to."""
+    with (
+        Cluster(brokers=2, in_memory=True) as cluster,
+        Producer("stream-tests", namesrv=cluster.namesrv) as producer,
+    ):
+        site = Site(cluster, producer)
+        site.new_topic()
+        yield site
+
+
+PATIENT = {"retryIntervalMs": "1", "retries": "3"}
+
+
+@pytest.mark.parametrize("by", ["subscribe", "assign"])
+def test_queues_of_a_broker_that_is_away_stay_where_they_are(
+    fragile: Site, by: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    fragile.send(2)
+    asked = {"subscribe": fragile.topic}
+    if by == "assign":
+        asked = {"assign": json.dumps({fragile.topic: {"broker-a": [0], "broker-b": [0]}})}
+    reader = fragile.reader(startingOffsets="earliest", **asked, **PATIENT)
+    start = reader.latestOffset(reader.initialOffset(), ALL)
+    fragile.cluster.faults.stop_broker("broker-b")
+    fragile.send(1)
+
+    end = reader.latestOffset(start, ALL)
+
+    assert rows_of(reader, start, end) == [QueueRange(fragile.queue(), 2, 3)]
+    assert "out of sight, stays where it is: queue 0" in caplog.text
+    fragile.cluster.faults.restart_broker("broker-b")
+    assert reader.latestOffset(end, ALL) == end
+    assert "in sight again: queue 0" in caplog.text
+
+
+def test_a_topic_is_waited_for_while_no_broker_has_it(fragile: Site) -> None:
+    fragile.send(2)
+    reader = fragile.reader(startingOffsets="earliest", retryIntervalMs="10", retries="1000")
+    start = reader.latestOffset(reader.initialOffset(), ALL)
+    for name in ("broker-a", "broker-b"):
+        fragile.cluster.faults.stop_broker(name)
+
+    with ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(reader.latestOffset, start, ALL)
+        fragile.cluster.faults.restart_broker("broker-a")
+
+        assert asked.result(timeout=60) == start
+
+
+def test_a_topic_that_does_not_come_back_ends_the_query(fragile: Site) -> None:
+    reader = fragile.reader(**PATIENT)
+    start = reader.initialOffset()
+    for name in ("broker-a", "broker-b"):
+        fragile.cluster.faults.stop_broker(name)
+
+    with pytest.raises(TopicMissingError, match="there is no topic"):
+        reader.latestOffset(start, ALL)
+
+
+def test_a_planned_batch_of_queues_that_are_gone_fails_or_goes_on_without_them(
+    fragile: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    fragile.cluster.create_topic(fragile.topic, queues=2)
+    fragile.send(2)
+    fragile.send(3, queue=1)
+    planned = fragile.reader(startingOffsets="earliest")
+    start = planned.initialOffset()
+    end = planned.latestOffset(start, ALL)
+    fragile.cluster.create_topic(fragile.topic, queues=1)
+
+    strict, lenient = (
+        fragile.reader(**PATIENT, failOnDataLoss=fails) for fails in ("true", "false")
+    )
+    with pytest.raises(DataLossError, match=r"messages 0 to 2 of queue 1 .* has fewer queues now"):
+        strict.partitions(start, end)
+
+    assert rows_of(lenient, start, end) == [QueueRange(fragile.queue(), 0, 2)]
+    assert "messages 0 to 2 of queue 1" in caplog.text
 
 
 def test_a_queue_that_ends_before_where_the_query_is_has_lost_messages(

@@ -54,6 +54,8 @@ log = logging.getLogger(__name__)
 
 # A batch may hold 100,000 messages; others get their turn after so many of them.
 _BATCH_TURN: Final = 1000
+# What a batch puts around a body: its fields, and properties of two bytes' length.
+_ONE_MESSAGE_BYTES_MAX: Final = 22 + 0x7FFF
 _HEADERS: Final[dict[int, type[SendMessage]]] = {
     RequestCode.SEND_MESSAGE: SendMessage,
     RequestCode.SEND_MESSAGE_V2: SendMessageShort,
@@ -273,14 +275,20 @@ class Sending:
         # What the header asks for, it asks for every message.
         self._refuse_missing_features({}, asked)
         body_bytes_max = self._storing.body_bytes_max
-        if len(body) > body_bytes_max:
-            raise MessageError(
-                f"a batch of {len(body)} bytes is above the limit of {body_bytes_max}",
-                hint="send less at once, or raise maxMessageSize",
-            )
+        too_large = MessageError(
+            f"a batch of {len(body)} bytes is above the limit of {body_bytes_max}",
+            hint="send less at once, or raise maxMessageSize",
+        )
+        if len(body) > body_bytes_max + _ONE_MESSAGE_BYTES_MAX:
+            raise too_large
         messages = decode_batch(body)
         if not messages:
             raise MessageError("the batch holds no message", hint="send at least one")
+        # One message may be as large as it may be by itself, whatever a batch puts around it.
+        if len(body) > body_bytes_max and (
+            len(messages) > 1 or len(messages[0].body) > body_bytes_max
+        ):
+            raise too_large
         for index, message in enumerate(messages):
             if index % _BATCH_TURN == _BATCH_TURN - 1:
                 await settle(1)
