@@ -17,7 +17,7 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -43,8 +43,8 @@ STEP_TIMEOUT_S = 900
 WORKERS = 2
 MEMORY = "512m"
 # Of the first step: micro-batches, and how many are done when a worker is killed.
-BATCHES = 10
-BATCHES_BEFORE_KILL = 3
+BATCHES = 5
+BATCHES_BEFORE_KILL = 2
 # Of the second one: tasks that write, and how many are done when a worker is killed.
 WRITE_TASKS = 16
 TASKS_BEFORE_KILL = 4
@@ -115,11 +115,12 @@ def _kill_with_children(process: ChildProcess) -> None:
     if not process.is_running():
         return
     children = psutil.Process(process.popen.pid).children(recursive=True)
-    process.kill()
+    # What runs tasks comes first: they shall not end before.
     for child in children:
         # One that has ended by itself meanwhile is not there any more.
-        if child.is_running():
+        with suppress(psutil.NoSuchProcess):
             child.kill()
+    process.kill()
     psutil.wait_procs(children, timeout=START_TIMEOUT_S)
 
 
@@ -268,10 +269,15 @@ def run(folder: Path, messages: int) -> Outcome:
 
 def lost_and_failed(context: SparkContext) -> tuple[int, int]:
     """How many executors are gone, and how many tasks failed, by Spark's own books."""
-    listed = context._jsc.sc().statusStore().executorList(False)
-    executors = [listed.apply(number) for number in range(listed.size())]
-    lost = sum(not executor.isActive() for executor in executors)
-    return lost, sum(executor.failedTasks() for executor in executors)
+    store, jvm, gateway = context._jsc.sc().statusStore(), context._jvm, context._gateway
+    assert jvm is not None
+    assert gateway is not None
+    listed = store.executorList(False)
+    lost = sum(not listed.apply(number).isActive() for number in range(listed.size()))
+    # By stage, each of its attempts: an executor that is gone may be told of no task that it lost.
+    every = jvm.java.util.ArrayList()
+    stages = store.stageList(every, False, False, gateway.new_array(jvm.double, 0), every)
+    return lost, sum(stages.apply(number).numFailedTasks() for number in range(stages.size()))
 
 
 def page_of(outcome: Outcome) -> str:
