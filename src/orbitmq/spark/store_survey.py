@@ -19,7 +19,9 @@ from orbitmq.errors import RecordsDeletedError, StoreDamagedError, StoreError, S
 from orbitmq.model.names import is_group_topic, is_system_topic
 from orbitmq.record.layout import MAGIC_V1, MAGIC_V2
 from orbitmq.spark.filters import Pruning
+from orbitmq.spark.queue_gaps import Gap, find_gaps
 from orbitmq.spark.store_partitions import QueueSlice, StorePartition, StorePlace
+from orbitmq.spark.store_paths import topics_of_broker
 from orbitmq.spark.store_planning import (
     EntryRange,
     part_count,
@@ -114,6 +116,13 @@ class StoreSurvey:
         for topic, queue_id in store.queue_keys():
             if wanted.takes_queue(topic, place.broker_name, queue_id):
                 self._take(topic, queue_id, wanted)
+        gaps = find_gaps(
+            store,
+            lambda topic, queue_id: wanted.takes_queue(topic, place.broker_name, queue_id),
+            configured_topics=topics_of_broker(Path(place.root)),
+        )
+        if gaps:
+            self._tell_gaps(gaps)
         self._tell_deleted()
         self._samples = sample(self.ranges, self.entry_of)
         self.row_bytes = total_bytes(self._samples)
@@ -216,6 +225,23 @@ class StoreSurvey:
             raise StoreDamagedError(
                 message,
                 hint="copy the whole store; the option failOnDataLoss=false reads what is there",
+            )
+        log.warning("%s", message)
+
+    def _tell_gaps(self, gaps: Sequence[Gap]) -> None:
+        gap = gaps[0]
+        has = f"entries {gap.start} to {gap.end - 1}" if gap.end > gap.start else "no entries"
+        message = (
+            f"the log of {self.place.root} has messages that its queues lack: message {gap.first} "
+            f"of queue {gap.queue_id} of topic {gap.topic!r} lies at offset {gap.physical_offset}, "
+            f"but the queue has {has}; queues that lack some: {len(gaps)}"
+        )
+        if self._fail_on_data_loss:
+            raise StoreDamagedError(
+                message,
+                hint="copy consumequeue whole, or make queues anew from the log by orbitmq store "
+                "rebuild; the option failOnDataLoss=false reads what queues have, as is right for "
+                "a topic that was deleted and made again",
             )
         log.warning("%s", message)
 

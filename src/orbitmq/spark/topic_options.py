@@ -71,8 +71,9 @@ class TopicOptions:
         True,
         kafka="failOnDataLoss",
         doc="Whether messages that should be read and are gone are an error, or a warning in the "
-        "log. Of stores that are those deleted after the scan was planned, or in a file that is "
-        "missing among others; what had been deleted before is only told in the log.",
+        "log. Of stores that are those deleted after the scan was planned, in a file that is "
+        "missing among others, or in the log and not in their queue; what had been deleted before "
+        "is only told in the log.",
     )
     min_partitions: int | None = spark_option(
         None,

@@ -16,6 +16,7 @@ from orbitmq.store.file_names import file_name
 from orbitmq.store.readonly import ReadOnlyStore
 from tests.unit.store.written_stores import (
     LOG_FILE_BYTES,
+    QUEUE_FILE_BYTES,
     T0,
     WriterProcess,
     as_rocketmq,
@@ -255,6 +256,39 @@ def test_messages_of_a_missing_file_are_loss(
     assert left.rows == 1_000 - len(gone)
     assert len(left.ranges) == 8
     assert "missing among others" in caplog.text
+
+
+@pytest.mark.parametrize("gone", ["topic0/1", f"topic0/1/{file_name(4 * QUEUE_FILE_BYTES)}"])
+def test_messages_that_queues_lack_are_loss(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, gone: str
+) -> None:
+    fill(tmp_path, 1_000)
+    lost = tmp_path / "consumequeue" / gone
+    rows = 250 if lost.is_dir() else 50
+    shutil.move(lost, tmp_path / "elsewhere")
+
+    with pytest.raises(StoreDamagedError, match=r"of queue 1 of topic 'topic0' .*store rebuild"):
+        survey(tmp_path)
+    assert survey(tmp_path, topics=frozenset({"topic1"})).rows == 500
+    with caplog.at_level(logging.WARNING):
+        left = survey(tmp_path, fail_on_data_loss=False)
+    assert left.rows == 1_000 - rows
+    assert "has messages that its queues lack" in caplog.text
+
+
+def test_a_topic_that_the_broker_has_and_queues_lack_is_loss(tmp_path: Path) -> None:
+    fill(tmp_path, 1_000)
+    shutil.rmtree(tmp_path / "consumequeue" / "topic0")
+    (tmp_path / "config").mkdir(exist_ok=True)
+    topics = tmp_path / "config" / "topics.json"
+
+    topics.write_text('{"topicConfigTable":{"topic0":{"topicName":"topic0"}}}')
+    with pytest.raises(StoreDamagedError, match=r"queue has no entries; queues that lack some: 2"):
+        survey(tmp_path, topics=frozenset({"topic0"}))
+
+    # It was deleted.
+    topics.write_text('{"topicConfigTable":{"topic1":{"topicName":"topic1"}}}')
+    assert survey(tmp_path).rows == 500
 
 
 def test_what_was_deleted_before_is_told_in_the_log(
