@@ -6,8 +6,8 @@ compressed or larger than that goes by itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -30,7 +30,7 @@ _PARCELS_MIN: Final = 8
 _ROWS_MIN: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class SentRows:
     """Rows of one Arrow batch in the order in which they are sent."""
 
@@ -38,11 +38,23 @@ class SentRows:
     # Where in `content` each begins, and the last ends.
     offsets: npt.NDArray[np.int64]
     body_bytes: npt.NDArray[np.int64]
-    # The place of each in the batch it came in; None when that is the same.
+    # The place of each in `rows`; None when that is the same.
     order: npt.NDArray[np.int64] | None
-    # The batch, and how many rows of the task came before it.
+    # What errors name rows by: the batch, or what is left of it.
     rows: pa.RecordBatch
+    # How many rows of the task came before the batch; or before each row.
     first_sequence: int
+    sequences: npt.NDArray[np.int64] | None = None
+
+    @property
+    def held_bytes(self) -> int:
+        """The memory that it keeps, about, however few of its rows are still needed."""
+        arrays = (self.offsets, self.body_bytes, self.order, self.sequences)
+        return (
+            self.content.nbytes
+            + sum(array.nbytes for array in arrays if array is not None)
+            + int(self.rows.get_total_buffer_size())
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +66,8 @@ class Parcel:
     start: int
     stop: int
     is_batch: bool
+    # How many rows of the task are sent before it.
+    sequence: int
 
     @property
     def count(self) -> int:
@@ -89,16 +103,43 @@ class Parcel:
     def halves(self) -> tuple[Parcel, Parcel]:
         """Two parcels with its rows; it has more than one."""
         middle = (self.start + self.stop) // 2
+        second_sequence = self.sequence + middle - self.start
         return (
-            Parcel(self.place, self.sent, self.start, middle, is_batch=True),
-            Parcel(self.place, self.sent, middle, self.stop, is_batch=True),
+            replace(self, stop=middle, is_batch=True),
+            replace(self, start=middle, is_batch=True, sequence=second_sequence),
         )
 
     def row(self) -> tuple[int, pa.RecordBatch, int]:
-        """Its first row: the place in its batch, the batch, and how many rows came before it."""
-        order = self.sent.order
-        row = self.start if order is None else int(order[self.start])
-        return row, self.sent.rows, self.sent.first_sequence
+        """Its first row: the place in a batch, the batch, and how many rows came before that."""
+        sent = self.sent
+        row = self.start if sent.order is None else int(sent.order[self.start])
+        if sent.sequences is None:
+            return row, sent.rows, sent.first_sequence
+        return row, sent.rows, int(sent.sequences[self.start]) - row
+
+
+def copied(parcels: Sequence[Parcel]) -> list[Parcel]:
+    """Copy parcels of one batch, so that they keep no more of it than they need."""
+    sent = parcels[0].sent
+    places = np.concatenate([np.arange(each.start, each.stop) for each in parcels])
+    rows = places if sent.order is None else sent.order[places]
+    sequences = sent.first_sequence + rows if sent.sequences is None else sent.sequences[places]
+    # Errors name the topic by the parcel, so that keys are all they need of a row.
+    named_by = [name for name in ("keys",) if name in sent.rows.schema.names]
+    copy = SentRows(
+        memoryview(b"".join(each.packed() for each in parcels)),
+        np.concatenate([[0], np.cumsum(np.diff(sent.offsets)[places])]),
+        sent.body_bytes[places],
+        None,
+        sent.rows.select(named_by).take(pa.array(rows)),
+        sent.first_sequence,
+        sequences,
+    )
+    starts = np.cumsum([0, *(each.count for each in parcels)]).tolist()
+    return [
+        replace(each, sent=copy, start=start, stop=start + each.count)
+        for each, start in zip(parcels, starts, strict=False)
+    ]
 
 
 class Packing:
@@ -162,7 +203,7 @@ class Packing:
         singles = [] if alone is None else (np.flatnonzero(alone[start:stop]) + start).tolist()
         for single in singles:
             yield from self._batches(place, sent, start, single)
-            yield Parcel(place, sent, single, single + 1, is_batch=False)
+            yield self._parcel(place, sent, single, single + 1, is_batch=False)
             start = single + 1
         yield from self._batches(place, sent, start, stop)
 
@@ -176,5 +217,10 @@ class Packing:
                 np.searchsorted(offsets, offsets[start] + self._batch_bytes_max, side="right")
             )
             end = min(fitting - 1, start + rows_max, stop)
-            yield Parcel(place, sent, start, end, is_batch=True)
+            yield self._parcel(place, sent, start, end, is_batch=True)
             start = end
+
+    @staticmethod
+    def _parcel(place: Place, sent: SentRows, start: int, stop: int, *, is_batch: bool) -> Parcel:
+        sequence = sent.first_sequence + start
+        return Parcel(place, sent, start, stop, is_batch=is_batch, sequence=sequence)

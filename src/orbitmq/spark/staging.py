@@ -88,13 +88,16 @@ class Staging:
             wrapped,
             parcel.packed(),
             write_id=self._write_id,
-            first_sequence=parcel.sent.first_sequence + parcel.start,
+            first_sequence=parcel.sequence,
             timeout_ms=self._timeout_ms,
         )
 
+        # The parcel itself would keep the batch that it is of.
+        count = parcel.count
+
         def note(staged: Future[StagedReply]) -> None:
             if not staged.cancelled() and staged.exception() is None:
-                self._note(queue.broker_name, parcel.count, staged.result())
+                self._note(queue.broker_name, count, staged.result())
 
         # Before whoever waits for the parcel hears of its end.
         future.add_done_callback(note)

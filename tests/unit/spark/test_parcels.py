@@ -13,7 +13,7 @@ from orbitmq.record.batch import decode_batch
 from orbitmq.record.properties import decode_properties
 from orbitmq.spark.delivery_marks import TaskMark
 from orbitmq.spark.message_rows import RowEncoder
-from orbitmq.spark.parcels import ROWS_MAX, Packing, Parcel
+from orbitmq.spark.parcels import ROWS_MAX, Packing, Parcel, copied
 from orbitmq.spark.queue_places import Place, Places
 from orbitmq.spark.write_columns import WriteColumns
 
@@ -131,6 +131,50 @@ def test_halves_hold_the_same_rows() -> None:
 
     assert _bodies(first) + _bodies(second) == [b"a", b"b", b"c"]
     assert second.row()[0] == 1
+
+
+def test_halves_go_on_where_the_rows_before_them_end() -> None:
+    places = Places([Place("orders"), Place("payments")], np.array([1, 0, 1, 0, 0]))
+    orders, payments = _pack({"body": [b"a", b"b", b"c", b"d", b"e"]}, places)
+
+    first, second = orders.halves()
+
+    assert [each.sequence for each in (first, second, payments)] == [100, 101, 103]
+
+
+def test_copies_are_sent_and_named_the_same_and_keep_no_more_than_they_need() -> None:
+    bodies = [b"%d" % number for number in range(5)] + [b"x" * 2000] + [b"y" * 900] * 100
+    columns = {"body": bodies, "keys": [f"k{number}" for number in range(len(bodies))]}
+    places = Places([Place("orders"), Place("payments")], np.arange(len(bodies)) % 2)
+    parcels = _pack(columns, places, batch_bytes_max=1500)
+    some = [parcels[0], parcels[-2], next(each for each in parcels if not each.is_batch)]
+
+    copies = copied(copied(some))
+
+    for before, after in zip(some, copies, strict=True):
+        assert after.messages() == before.messages()
+        assert after.packed() == before.packed()
+        assert (after.place, after.count, after.sequence) == (
+            before.place,
+            before.count,
+            before.sequence,
+        )
+        row, rows, first_sequence = after.row()
+        whole_row, whole_rows, whole_first_sequence = before.row()
+        assert first_sequence + row == whole_first_sequence + whole_row
+        assert rows["keys"][row] == whole_rows["keys"][whole_row]
+    assert len({id(each.sent) for each in copies}) == 1
+    assert copies[0].sent.held_bytes < 1.2 * sum(each.size for each in some)
+    assert some[0].sent.held_bytes > 20 * copies[0].sent.held_bytes
+    halves = [half.row()[2] + half.row()[0] for half in copies[0].halves()]
+    assert halves == [half.row()[2] + half.row()[0] for half in some[0].halves()]
+
+
+def test_rows_without_keys_are_copied() -> None:
+    (copy,) = copied(_pack({"body": [b"a", b"b"]}))
+
+    assert _bodies(copy) == [b"a", b"b"]
+    assert copy.row()[2] == 100
 
 
 def test_a_row_that_would_go_by_itself_can_be_packed_as_well() -> None:

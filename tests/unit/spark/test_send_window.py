@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,7 @@ def _parcel(bodies: str, queue: MessageQueue | None = None) -> Parcel:
         pa.RecordBatch.from_pydict({"body": list(bodies)}),
         0,
     )
-    return Parcel(Place("orders", queue), sent, 0, len(bodies), is_batch=True)
+    return Parcel(Place("orders", queue), sent, 0, len(bodies), is_batch=True, sequence=0)
 
 
 def _window(producer: Producer, **arguments: Any) -> SendWindow:
@@ -88,6 +89,7 @@ class Adding(threading.Thread):
         super().__init__(daemon=True)
         self._window = window
         self._parcels = parcels
+        self.added = threading.Event()
         self.error: Exception | None = None
         self.start()
 
@@ -95,6 +97,7 @@ class Adding(threading.Thread):
         try:
             for parcel in self._parcels:
                 self._window.add(parcel)
+            self.added.set()
             self._window.flush()
         except Exception as error:  # noqa: BLE001  # for the test
             self.error = error
@@ -238,3 +241,38 @@ def test_a_producer_that_cannot_send_is_a_failure() -> None:
 
     assert isinstance(error, ParcelError)
     assert isinstance(error.error, StateError)
+
+
+def _of_large_batch(bodies: str, queue: MessageQueue) -> Parcel:
+    """A parcel whose batch takes a megabyte."""
+    parcel = _parcel(bodies, queue)
+    content = memoryview(bytes(parcel.sent.content) + bytes(1_000_000))
+    return replace(parcel, sent=replace(parcel.sent, content=content))
+
+
+def test_a_queue_without_answers_does_not_keep_whole_batches() -> None:
+    producer = Producer()
+    window = _window(producer, bytes_max=500_000)
+    names = "abcdefghijklmnopqrstuvwxyz"
+    adding = Adding(window, *[_of_large_batch(name, QUEUE) for name in names])
+
+    adding.added.wait(10)
+    assert window.held_bytes < 5_000_000
+    for number, name in enumerate(names):
+        producer.wait_for(number + 1)
+        producer.answer(name.encode())
+
+    assert adding.ended() is None
+    assert b"".join(producer.bodies) == names.encode()
+    assert window.held_bytes == 0
+
+
+def test_batches_that_the_window_has_room_for_are_not_copied() -> None:
+    producer = Producer()
+    parcels = [_of_large_batch(name, QUEUE) for name in "abc"]
+    window = _window(producer, bytes_max=1_000_000)
+
+    for parcel in parcels:
+        window.add(parcel)
+
+    assert window.held_bytes == sum(parcel.sent.held_bytes for parcel in parcels)

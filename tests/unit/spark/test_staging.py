@@ -53,7 +53,7 @@ def _parcel(start: int, stop: int, queue: MessageQueue | None = None) -> Parcel:
         pa.RecordBatch.from_pydict({"body": list("abcdef")}),
         100,
     )
-    return Parcel(Place("orders", queue), sent, start, stop, is_batch=True)
+    return Parcel(Place("orders", queue), sent, start, stop, is_batch=True, sequence=100 + start)
 
 
 def _reply(start: int, end: int) -> StagedReply:
