@@ -81,8 +81,8 @@ class TopicOptions:
         high=100_000,
         kafka="minPartitions",
         doc="Split queues, or the log of a store, so that there are at least about so many tasks. "
-        "Without it there are as many as Spark has cores; of stores as many as the driver's "
-        "machine has processors, and more so that none reads over 512 MiB.",
+        "Without it there are as many as the driver's machine has processors; say it on a cluster "
+        "that has more. Of stores there are more so that none reads over 512 MiB.",
     )
     max_records_per_partition: int | None = spark_option(
         None,
