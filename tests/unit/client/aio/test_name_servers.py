@@ -58,7 +58,7 @@ async def test_an_answer_that_says_no_is_an_answer(tmp_path: Path, rpc: RpcClien
 
 async def test_every_failure_is_told_when_none_answers(rpc: RpcClient) -> None:
     with pytest.raises(
-        NameServersUnreachableError, match=r"127\.0\.0\.1:1.*127\.0\.0\.1:2.*given as namesrv"
+        NameServersUnreachableError, match=r"127\.0\.0\.1:1.*127\.0\.0\.1:2.*given .namesrv"
     ):
         await NameServers(["127.0.0.1:1", "127.0.0.1:2"], rpc).cluster_view()
 
