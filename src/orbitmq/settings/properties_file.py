@@ -162,6 +162,7 @@ def _is_continued(line: str) -> bool:
 
 
 def _unescape(text: str) -> str:
+    # Errors do not show the text: it may be a password.
     if "\\" not in text:
         return text
 
@@ -169,7 +170,7 @@ def _unescape(text: str) -> str:
         if match[1] is not None:
             return chr(int(match[1], 16))
         if match[2] == "u":
-            raise ValueError(f"\\u without four hexadecimal digits in {text!r}")
+            raise ValueError("\\u without four hexadecimal digits")
         return _ESCAPED.get(match[2], match[2])
 
     plain = _ESCAPE.sub(character, text)
@@ -177,7 +178,7 @@ def _unescape(text: str) -> str:
         # Two escapes may be the halves of one character outside the first 65,536.
         return plain.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
     except UnicodeDecodeError:
-        raise ValueError(f"half of a UTF-16 pair in {text!r}") from None
+        raise ValueError("half of a UTF-16 pair") from None
 
 
 def _escape(text: str) -> str:

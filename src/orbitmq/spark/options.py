@@ -144,8 +144,9 @@ class ConnectionOptions:
     )
     secrets_path: str = spark_option(
         "",
-        doc="A file of further options, `secretKey=…` for example, one in each line; it is read "
-        "where the driver runs. Tables of SQL take secrets in no other way.",
+        doc="A file of `accessKey=…`, `secretKey=…`, `securityToken=…`, `tlsKeyPassword=…`, those "
+        "that are needed, one in each line; it is read where the driver runs. Tables of SQL take "
+        "secrets in no other way.",
     )
     tls: bool = spark_option(
         False, kafka="kafka.security.protocol", others=("tls.enable",), doc="Connect with TLS."
@@ -228,7 +229,7 @@ def options_from(
     problems: list[SettingsError] = []
     path = next((given[name] for name in given if name.lower() == _SECRETS_PATH), "")
     if path and _SECRETS_PATH in rows:
-        given = with_secrets(given, path)
+        given = with_secrets(given, path, rows.values())
     for name, text in given.items():
         row = rows.get(name.lower())
         if row is not None:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from orbitmq.errors import PropertiesError, SettingsError, UnknownOptionError
+from orbitmq.errors import PropertiesError, SettingsError
+from orbitmq.settings import describe
 from orbitmq.spark.read_options import ReadOptions
 from orbitmq.spark.secret_options import check_table_has_no_secrets, with_secrets
 from orbitmq.spark.source import RocketMQSource
@@ -30,7 +31,9 @@ def test_options_of_a_file_come_beside_those_given(file: Path) -> None:
 
 
 def test_what_is_given_wins(file: Path) -> None:
-    assert with_secrets({"AccessKey": "me"}, str(file)) == {"accesskey": "me", "secretkey": "hush"}
+    found = with_secrets({"AccessKey": "me"}, str(file), describe(WriteOptions))
+
+    assert found == {"accesskey": "me", "secretkey": "hush"}
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
@@ -38,18 +41,44 @@ def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
         WriteOptions.from_spark({**GIVEN, "secretsPath": str(tmp_path / "nothing")})
 
 
-def test_a_line_that_says_nothing_known_is_told(file: Path) -> None:
-    file.write_text("secretKy=hush")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "hush",
+        "secretKy=hush",
+        "hush=secretKey",
+        "secretKey=hush\\u12",
+        "secretKey=hush\\uD83D",
+        "hush\\u12",
+        # Options that are checked by their values, which errors show.
+        "tls=hush",
+        "namesrvAddr=hush",
+        "topic=hush hush",
+    ],
+)
+def test_a_line_that_cannot_be_taken_is_told_by_its_number_only(file: Path, line: str) -> None:
+    file.write_text(f"accessKey=shop\n{line}\n")
 
-    with pytest.raises(UnknownOptionError, match="did you mean secretKey"):
+    with pytest.raises(PropertiesError, match="secrets:2: ") as refused:
+        WriteOptions.from_spark({**GIVEN, "secretsPath": str(file)})
+    assert "hush" not in str(refused.value)
+
+
+def test_what_a_file_of_secrets_takes_is_told(file: Path) -> None:
+    file.write_text("hush")
+
+    with pytest.raises(
+        PropertiesError, match="takes accessKey, secretKey, securityToken, tlsKeyPassword"
+    ):
         WriteOptions.from_spark({**GIVEN, "secretsPath": str(file)})
 
 
-def test_a_file_that_is_no_list_of_options_is_told(file: Path) -> None:
-    file.write_text("secretKey=\\u12")
+def test_keys_that_do_not_go_together_are_told_without_them(file: Path) -> None:
+    file.write_text("secretKey=hush")
 
-    with pytest.raises(PropertiesError, match="secrets:1"):
+    with pytest.raises(SettingsError, match="secret_key is set and access_key is not") as refused:
         WriteOptions.from_spark({**GIVEN, "secretsPath": str(file)})
+    assert "hush" not in str(refused.value)
 
 
 @pytest.mark.parametrize("name", ["secretKey", "securityToken", "tlsKeyPassword"])
