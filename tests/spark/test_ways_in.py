@@ -7,9 +7,11 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import SparkSession
 
 from orbitmq.client import Message
@@ -140,6 +142,173 @@ def test_rows_are_inserted_into_a_topic_by_sql(spark: SparkSession, topics: Topi
         (b"one", "paid"),
         (b"two", ""),
     ]
+
+
+# --- From table to table -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Two tables: `full`, of a topic with three messages, and `empty`, of one without."""
+
+    topics: Topics
+    full: str
+    empty: str
+
+    def counts(self) -> tuple[int, int]:
+        return self.topics.cluster.message_count(self.full), self.topics.cluster.message_count(
+            self.empty
+        )
+
+
+@pytest.fixture
+def tables(spark: SparkSession, topics: Topics) -> Iterator[Tables]:
+    made = Tables(topics, full=topics.filled(3), empty=topics.create())
+    namesrv = topics.cluster.namesrv
+    for name, topic in (("full", made.full), ("empty", made.empty)):
+        spark.sql(
+            f"CREATE TABLE {name} USING rocketmq "
+            f"OPTIONS (namesrvAddr '{namesrv}', subscribe '{topic}', topic '{topic}')"
+        )
+    yield made
+    spark.sql("DROP TABLE full")
+    spark.sql("DROP TABLE empty")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO empty SELECT * FROM full",
+        "INSERT INTO empty (body) SELECT body FROM full",
+        "INSERT INTO empty (topic, body) SELECT topic, body FROM full",
+        "INSERT INTO empty BY NAME SELECT topic, body, tags FROM full",
+        "INSERT INTO empty WITH (compression 'zlib') SELECT * FROM full",
+        "INSERT INTO empty SELECT * FROM (SELECT * FROM full UNION ALL SELECT * FROM empty)",
+    ],
+)
+def test_rows_of_a_table_go_to_the_table_they_are_inserted_into(
+    spark: SparkSession, tables: Tables, statement: str
+) -> None:
+    spark.sql(statement)
+
+    assert tables.counts() == (3, 3)
+
+
+def test_frames_go_to_the_table_that_is_named(spark: SparkSession, tables: Tables) -> None:
+    reading = spark.read.format("rocketmq").option("namesrvAddr", tables.topics.cluster.namesrv)
+
+    spark.table("full").writeTo("empty").append()
+    spark.table("full").write.insertInto("empty")
+    reading.option("subscribe", tables.full).load().createOrReplaceTempView("of_no_table")
+    spark.sql("INSERT INTO empty SELECT * FROM of_no_table")
+
+    spark.catalog.dropTempView("of_no_table")
+    assert tables.counts() == (3, 9)
+
+
+def test_rows_of_a_table_go_to_the_cluster_of_the_table_they_are_inserted_into(
+    spark: SparkSession, tables: Tables, start_cluster: StartCluster
+) -> None:
+    abroad = start_cluster()
+    abroad.cluster.create_topic(tables.full)
+    spark.sql(
+        f"CREATE TABLE abroad USING rocketmq "
+        f"OPTIONS (namesrvAddr '{abroad.cluster.namesrv}', subscribe '{tables.full}')"
+    )
+
+    try:
+        spark.sql("INSERT INTO abroad SELECT * FROM full")
+    finally:
+        spark.sql("DROP TABLE abroad")
+
+    assert tables.counts() == (3, 0)
+    assert abroad.cluster.message_count(tables.full) == 3
+
+
+def test_a_frame_of_a_table_goes_where_its_options_and_rows_say(
+    spark: SparkSession, tables: Tables, tmp_path: Path
+) -> None:
+    namesrv = tables.topics.cluster.namesrv
+    spark.sql(
+        f"CREATE TABLE redirected USING rocketmq "
+        f"OPTIONS (namesrvAddr '{namesrv}', subscribe '{tables.full}', topic '{tables.empty}')"
+    )
+
+    try:
+        spark.table("redirected").write.parquet(f"{tmp_path}/copy")
+    finally:
+        spark.sql("DROP TABLE redirected")
+    frame = spark.read.parquet(f"{tmp_path}/copy")
+    frame.write.format("rocketmq").option("namesrvAddr", namesrv).mode("append").save()
+
+    # The option `topic` is that of the table, which the rows do not go to.
+    assert tables.counts() == (6, 0)
+
+
+def test_rows_of_a_table_that_nobody_says_the_target_of_are_refused(
+    spark: SparkSession, tables: Tables, tmp_path: Path
+) -> None:
+    spark.table("full").write.parquet(f"{tmp_path}/copy")
+    frames = [
+        spark.table("full"),
+        spark.table("full").select("topic", "body"),
+        spark.table("full").selectExpr("topic AS keys", "body"),
+        spark.read.parquet(f"{tmp_path}/copy"),
+    ]
+
+    for frame in frames:
+        with pytest.raises(AnalysisException, match="nothing says where they go"):
+            frame.write.format("rocketmq").option("topic", tables.empty).mode("append").save()
+    with pytest.raises(AnalysisException, match="name the columns"):
+        spark.sql("INSERT INTO full SELECT * FROM full")
+
+    assert tables.counts() == (3, 0)
+    spark.sql("INSERT INTO full (topic, body) SELECT topic, body FROM full")
+    assert tables.counts() == (6, 0)
+
+
+def test_a_stream_does_not_go_where_tables_say(
+    spark: SparkSession, tables: Tables, tmp_path: Path
+) -> None:
+    writing = spark.readStream.table("full").writeStream.trigger(availableNow=True)
+
+    query = writing.option("checkpointLocation", f"{tmp_path}/checkpoint").toTable("empty")
+    with pytest.raises(StreamingQueryException, match="needs all options itself"):
+        query.awaitTermination(PROGRAM_TIMEOUT_S)
+
+    assert tables.counts() == (3, 0)
+
+
+def test_the_columns_of_a_table_read_another_topic(spark: SparkSession, tables: Tables) -> None:
+    reading = spark.read.format("rocketmq").schema(spark.table("empty").schema)
+    reading = reading.option("namesrvAddr", tables.topics.cluster.namesrv)
+
+    rows = reading.option("subscribePattern", f"{tables.full}.*").load().collect()
+
+    assert [row.topic for row in rows] == [tables.full] * 3
+
+
+def test_a_table_that_spark_tells_nothing_of_is_no_use(spark: SparkSession, tables: Tables) -> None:
+    namesrv = tables.topics.cluster.namesrv
+    using = f"USING rocketmq OPTIONS (namesrvAddr '{namesrv}', subscribe '{tables.empty}')"
+    told = "leave the columns out of CREATE TABLE"
+
+    spark.sql(f"CREATE TABLE own_columns (topic STRING, body BINARY) {using}")
+    try:
+        with pytest.raises(AnalysisException, match=told):
+            spark.table("own_columns").count()
+        with pytest.raises(AnalysisException, match=told):
+            spark.sql("INSERT INTO own_columns SELECT topic, body FROM full")
+    finally:
+        spark.sql("DROP TABLE own_columns")
+    with pytest.raises(AnalysisException, match=told):
+        spark.sql(f"CREATE TABLE selected {using} AS SELECT 'x' AS topic")
+    with pytest.raises(AnalysisException, match="nothing says where they go"):
+        spark.sql(f"CREATE TABLE selected {using} AS SELECT * FROM full")
+
+    # What is left of it would have the note of another table.
+    assert not spark.catalog.tableExists("selected")
+    assert tables.counts() == (3, 0)
 
 
 # --- Spark Connect -------------------------------------------------------------------------------

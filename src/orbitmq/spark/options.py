@@ -184,7 +184,9 @@ class ConnectionOptions:
         if not self.namesrv.strip():
             raise SettingsError(
                 "the option namesrvAddr is missing",
-                hint='.option("namesrvAddr", "127.0.0.1:9876") says where the cluster is',
+                hint='.option("namesrvAddr", "127.0.0.1:9876") says where the cluster is; for a '
+                "table of SQL, leave the columns out of CREATE TABLE: Spark does not hand on the "
+                "options of one that names them, or that is made AS SELECT",
             )
         # The client's own options check addresses, and keys that go together.
         ClientOptions(**self.client_keywords())

@@ -68,7 +68,7 @@ class RocketMQSource(DataSource):
         from orbitmq.spark.batch_reader import reader_for
         from orbitmq.spark.schema import projection_of
 
-        options = self._read_options(self._given(schema), streaming=False)
+        options = self._read_options(self._given_to_read(schema), streaming=False)
         return reader_for(options, projection_of(schema))
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802  # Spark's
@@ -76,14 +76,14 @@ class RocketMQSource(DataSource):
         from orbitmq.spark.schema import projection_of
         from orbitmq.spark.stream_reader import StreamReader
 
-        options = self._read_options(self._given(schema), streaming=True)
+        options = self._read_options(self._given_to_read(schema), streaming=True)
         return StreamReader(options, projection_of(schema))
 
-    def _given(self, schema: StructType) -> Mapping[str, str]:
+    def _given_to_read(self, schema: StructType) -> Mapping[str, str]:
         """What the user said: here, or when the table was made."""
-        from orbitmq.spark.table_options import with_noted
+        from orbitmq.spark.table_options import options_of_read
 
-        return with_noted(self.options, schema)
+        return options_of_read(self.options, schema, places=["namesrvaddr"])
 
     def _read_options(self, given: Mapping[str, str], *, streaming: bool | None) -> ReadOptions:
         from orbitmq.spark.read_options import ReadOptions
@@ -94,18 +94,18 @@ class RocketMQSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:  # noqa: FBT001  # Spark's
         """Make what writes a batch."""
+        from orbitmq.spark.table_options import options_of_write
         from orbitmq.spark.write_options import WriteOptions
         from orbitmq.spark.writers import BatchWriter
 
-        return BatchWriter(
-            WriteOptions.from_spark(self._given(schema)), schema, overwrite=overwrite
-        )
+        options = WriteOptions.from_spark(options_of_write(self.options, schema))
+        return BatchWriter(options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: FBT001, N802  # Spark's
         """Make what writes a stream's micro-batches."""
+        from orbitmq.spark.table_options import options_of_stream_write
         from orbitmq.spark.write_options import WriteOptions
         from orbitmq.spark.writers import StreamWriter
 
-        return StreamWriter(
-            WriteOptions.from_spark(self._given(schema)), schema, overwrite=overwrite
-        )
+        options = WriteOptions.from_spark(options_of_stream_write(self.options))
+        return StreamWriter(options, schema, overwrite=overwrite)

@@ -69,7 +69,9 @@ class StoreOptions(TopicOptions):
         if not self.path.strip() and not self.paths.strip():
             raise SettingsError(
                 "no store directory is given",
-                hint='.load("/data/broker-a/store") names the storePathRootDir of a broker',
+                hint='.load("/data/broker-a/store") names the storePathRootDir of a broker; for a '
+                "table of SQL, leave the columns out of CREATE TABLE: Spark does not hand on the "
+                "options of one that names them",
             )
         # Zero arguments would not do: a dataclass with slots is another class than this one.
         TopicOptions.__post_init__(self)

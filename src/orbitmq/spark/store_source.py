@@ -53,10 +53,10 @@ class RocketMQStoreSource(DataSource):
         from orbitmq.spark.schema import projection_of
         from orbitmq.spark.store_options import StoreOptions
         from orbitmq.spark.store_reader import reader_for
-        from orbitmq.spark.table_options import with_noted
+        from orbitmq.spark.table_options import options_of_read
 
-        options = StoreOptions.from_spark(with_noted(self.options, schema))
-        return reader_for(options, projection_of(schema))
+        given = options_of_read(self.options, schema, places=["path", "paths"])
+        return reader_for(StoreOptions.from_spark(given), projection_of(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's
         """Refuse: files do not tell what came."""
