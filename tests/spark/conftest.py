@@ -11,6 +11,7 @@ import pytest
 
 from orbitmq.embedded import Cluster
 from orbitmq.errors import SettingsError
+from tests.spark.suite import SHARED
 from tests.spark.topics import Topics
 
 if TYPE_CHECKING:
@@ -46,7 +47,15 @@ def java_home() -> Path:
 
 
 @pytest.fixture(scope="session")
-def spark(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def shared(pytestconfig: pytest.Config) -> ExitStack:
+    """What is ended when the last test of this suite has run."""
+    return pytestconfig.stash[SHARED]
+
+
+@pytest.fixture(scope="session")
+def spark(
+    java_home: Path, tmp_path_factory: pytest.TempPathFactory, shared: ExitStack
+) -> SparkSession:
     """The one session of this process: tests give back what they change of it."""
     assert java_home.is_dir()
     from orbitmq.spark import session
@@ -63,15 +72,14 @@ def spark(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
             "spark.connect.grpc.binding.port": "0",
         },
     )
-    yield made
-    made.stop()
+    shared.callback(made.stop)
+    return made
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[Cluster]:
+def cluster(shared: ExitStack) -> Cluster:
     """A cluster of two brokers for all tests, each with topics of its own."""
-    with Cluster(brokers=2, in_memory=True) as started:
-        yield started
+    return shared.enter_context(Cluster(brokers=2, in_memory=True))
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,14 @@ for one of pytest's workers; as the longest piece, it is begun first.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
+# What all tests of the suite share. It ends with the suite, not with the worker: those that come
+# after it look for threads and open files of their own.
+SHARED = pytest.StashKey[ExitStack]()
 FOLDER = "tests/spark/"
 # The first test of a process waits for Spark to start as well.
 TEST_TIMEOUT_S = 240
@@ -21,6 +25,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if is_spark(item.nodeid) and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(TEST_TIMEOUT_S))
     items.sort(key=lambda item: not is_spark(item.nodeid))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[SHARED] = ExitStack()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    if is_spark(item.nodeid) and (nextitem is None or not is_spark(nextitem.nodeid)):
+        item.config.stash[SHARED].close()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -49,7 +49,7 @@ class OfficialCluster:
         return name
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def official(new_folder: Callable[[str], Path]) -> Iterator[OfficialCluster]:
     """A cluster of the line that RocketMQ's present clients are of."""
     server = OfficialNameServer(REFERENCE_LINE, new_folder("name server for spark"))
