@@ -17,7 +17,7 @@ from orbitmq.errors import BatchTooLargeError, ProtocolError
 from orbitmq.record.compression import decompress
 from orbitmq.record.layout import COMPRESSED, CRC_MASK
 from orbitmq.spark.arrow_columns import COLUMN_BYTES_MAX, gather
-from orbitmq.spark.odd_records import unreadable
+from orbitmq.spark.odd_records import UNPACKED_BYTES_MAX, unreadable
 from orbitmq.spark.record_places import Located
 
 
@@ -25,7 +25,7 @@ def bodies(content: pa.Buffer, located: Located, broker_name: str) -> pa.Array:
     """The bodies as their producers wrote them.
 
     Raises ProtocolError at the first that cannot be unpacked, and BatchTooLargeError when they
-    unpack to more than a column can hold.
+    unpack to more than a batch of several rows should hold.
     """
     stored = gather(content, located.body_at, located.body_bytes)
     flags = located.numbers("system_flag")
@@ -37,6 +37,8 @@ def bodies(content: pa.Buffer, located: Located, broker_name: str) -> pa.Array:
     rows = len(located)
     if stored.nbytes + sum(map(len, unpacked)) > COLUMN_BYTES_MAX:
         raise BatchTooLargeError(rows, bytes_max=COLUMN_BYTES_MAX)
+    if len(packed) == rows:
+        return pa.array(unpacked, pa.binary())
     places = np.arange(rows)
     places[packed] = rows + np.arange(len(packed))
     return pa.concat_arrays([stored, pa.array(unpacked, pa.binary())]).take(pa.array(places))
@@ -51,6 +53,7 @@ def _unpacked(
 ) -> list[bytes]:
     records = memoryview(content)
     unpacked: list[bytes] = []
+    unpacked_bytes = 0
     for at, body_bytes, flag in zip(
         located.body_at[packed].tolist(),
         located.body_bytes[packed].tolist(),
@@ -58,10 +61,14 @@ def _unpacked(
         strict=True,
     ):
         try:
-            unpacked.append(decompress(bytes(records[at : at + body_bytes]), flag))
+            body = decompress(bytes(records[at : at + body_bytes]), flag)
         except ProtocolError as error:
             start = at - located.heads.dtype.itemsize
             raise unreadable(records, start, broker_name, str(error)) from error
+        unpacked.append(body)
+        unpacked_bytes += len(body)
+        if unpacked_bytes > UNPACKED_BYTES_MAX and len(located) > 1:
+            raise BatchTooLargeError(len(located), bytes_max=UNPACKED_BYTES_MAX)
     return unpacked
 
 

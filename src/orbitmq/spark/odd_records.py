@@ -18,6 +18,9 @@ from orbitmq.record.layout import COMPRESSED
 from orbitmq.spark.arrow_columns import COLUMN_BYTES_MAX, host_text, timestamp_us
 from orbitmq.spark.schema import Projection
 
+# Bodies of several rows unpack to so many bytes at most, so that small records take no memory
+# without bound. What rows.py reads by columns is held to it, too.
+UNPACKED_BYTES_MAX: Final = 64 * 1024 * 1024
 # Queue id, queue offset and physical offset, which lie at the same place in every record.
 _PLACE: Final = struct.Struct(">12xi4xqq")
 
@@ -30,15 +33,25 @@ def odd_rows(
     *,
     check_bodies: bool,
 ) -> pa.RecordBatch:
-    """Read the records at the positions; raises ProtocolError at the first that cannot be read."""
+    """Read the records at the positions; raises ProtocolError at the first that cannot be read.
+
+    And BatchTooLargeError when several unpack to more than a batch should hold.
+    """
+    unpacked_bytes = 0
     rows: list[tuple[Any, ...]] = []
     readers = [_reader(name, broker_name, projection) for name in projection.names]
+    body_column = projection.names.index("body") if "body" in projection.names else None
     for at in positions:
         try:
             message = _read(buffer, at, check_body=check_bodies)
-            rows.append(tuple(reader(message) for reader in readers))
+            row = tuple(reader(message) for reader in readers)
         except ProtocolError as error:
             raise unreadable(buffer, at, broker_name, str(error)) from error
+        rows.append(row)
+        if body_column is not None and message.system_flag & COMPRESSED:
+            unpacked_bytes += len(row[body_column])
+        if unpacked_bytes > UNPACKED_BYTES_MAX and len(rows) > 1:
+            raise BatchTooLargeError(len(rows), bytes_max=UNPACKED_BYTES_MAX)
     schema = projection.arrow_schema
     columns = [
         pa.array(column, kind)

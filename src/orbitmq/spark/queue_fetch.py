@@ -21,6 +21,7 @@ from orbitmq.model.subscriptions import EVERYTHING
 from orbitmq.record.layout import QUEUE_OFFSET_AT
 from orbitmq.spark.positions import lost_text, report_loss
 from orbitmq.spark.reader_pool import pooled_reader
+from orbitmq.spark.row_batches import row_batches
 from orbitmq.spark.rows import RowDecoder, record_positions
 from orbitmq.spark.schema import Projection, default_projection
 from orbitmq.spark.worker_process import spare_collections
@@ -48,8 +49,9 @@ def read_partition(
     with pooled_reader(options) as reader:
         runs = reader.read(ranges, options.expression)
         for piece in _pieces(_checked(runs, options)):
-            rows = decoder.decode(piece.records, piece.positions, piece.broker_name)
-            yield rows if tags is None else _with_one_of(rows, tags, projection)
+            batches = row_batches(decoder, piece.records, piece.positions, piece.broker_name)
+            for rows in batches:
+                yield rows if tags is None else _with_one_of(rows, tags, projection)
 
 
 @dataclass(slots=True)

@@ -8,7 +8,8 @@ damaged, which is an error there. Rows keep the order of their records.
 
 A batch copies what it holds, so that the bytes it was made of may go. One batch should have 5,000
 to 10,000 rows or 1 to 5 MB of records, whichever is reached first: that is where Spark takes them
-fastest. None of its columns can hold 2 GiB, which is told by an error; nothing is split here.
+fastest. None of its columns can hold 2 GiB, and bodies of several rows may not unpack to more than
+64 MiB, which is told by an error; nothing is split here but in `row_batches.py`.
 """
 
 from __future__ import annotations
@@ -104,7 +105,8 @@ class RowDecoder:
         """Read the records that start at the positions, which ascend; one row each, in order.
 
         Raises ProtocolError at a record that cannot be read, or whose body does not fit its
-        checksum if that is checked, and BatchTooLargeError if a column would take 2 GiB.
+        checksum if that is checked, and BatchTooLargeError if a column would take 2 GiB or
+        bodies unpack to too much for one batch.
         """
         if not len(positions):
             return pa.RecordBatch.from_pylist([], schema=self._projection.arrow_schema)

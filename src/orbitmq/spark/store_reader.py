@@ -17,6 +17,7 @@ from orbitmq.errors import SettingsError, TopicMissingError
 from orbitmq.java_hash import java_hash
 from orbitmq.spark.file_fetch import RecordFetch
 from orbitmq.spark.filters import Pruning, is_pushing_worker, pruning_of
+from orbitmq.spark.row_batches import row_batches
 from orbitmq.spark.rows import RowDecoder
 from orbitmq.spark.schema import Projection
 from orbitmq.spark.store_partitions import StorePartition
@@ -74,11 +75,19 @@ class StoreReader(DataSourceReader):
         place = partition.place
         with RecordFetch(place, fail_on_data_loss=self._options.fail_on_data_loss) as fetch:
             for records in fetch.batches(partition.slices, tag_hashes=self._tag_hashes()):
-                batch = decoder.decode(records.buffer, records.positions, place.broker_name)
-                if tags is not None:
-                    batch = tagged(batch, tags).select(list(self._projection.names))
-                if batch.num_rows:
-                    yield batch
+                yield from self._rows(
+                    row_batches(decoder, records.buffer, records.positions, place.broker_name), tags
+                )
+
+    def _rows(
+        self, batches: Iterator[pa.RecordBatch], tags: frozenset[str] | None
+    ) -> Iterator[pa.RecordBatch]:
+        for decoded in batches:
+            batch = decoded
+            if tags is not None:
+                batch = tagged(decoded, tags).select(list(self._projection.names))
+            if batch.num_rows:
+                yield batch
 
     def _tag_hashes(self) -> list[int] | None:
         """The hashes that entries of wanted messages may have."""

@@ -74,6 +74,27 @@ def test_more_than_a_column_can_hold_is_refused(monkeypatch: pytest.MonkeyPatch)
         bodies(content, located, BROKER)
 
 
+def test_unpacking_ends_where_several_bodies_are_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(body_columns, "UNPACKED_BYTES_MAX", 1000)
+    large = _packed(bytes(600), Compression.ZSTD).encode()
+    broken = replace(KNOWN, body=b"broken", system_flag=COMPRESSED).encode()
+
+    # The third is not reached.
+    with pytest.raises(BatchTooLargeError, match="3 rows take more than the 1000 bytes"):
+        bodies(*_located([large, large, broken]), BROKER)
+    assert bodies(*_located([large, KNOWN.encode()]), BROKER).to_pylist() == [
+        bytes(600),
+        KNOWN.body,
+    ]
+
+
+def test_one_body_is_unpacked_however_large_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(body_columns, "UNPACKED_BYTES_MAX", 1000)
+    content, located = _located([_packed(bytes(5000), Compression.ZSTD).encode()])
+
+    assert bodies(content, located, BROKER).to_pylist() == [bytes(5000)]
+
+
 def test_a_checksum_is_that_of_the_body_as_stored() -> None:
     records = [KNOWN.encode(), _packed(b"body", Compression.LZ4).encode()]
     damaged = bytearray(records[1])

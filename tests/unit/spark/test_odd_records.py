@@ -8,7 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orbitmq.errors import ProtocolError
+from orbitmq.errors import BatchTooLargeError, ProtocolError
+from orbitmq.record.compression import Compression, compress
+from orbitmq.record.layout import COMPRESSED
+from orbitmq.spark import odd_records
 from orbitmq.spark.odd_records import odd_rows, unreadable
 from orbitmq.spark.schema import Projection, default_projection
 from tests.unit.record.sample_records import KNOWN, KNOWN_BYTES, Sample
@@ -30,6 +33,24 @@ def test_rows_equal_what_the_client_reads(projection: Projection, samples: list[
     batch.validate(full=True)
     assert batch.schema == projection.arrow_schema
     assert rows_of(batch) == [plain_row(record, projection) for record in records]
+
+
+def test_several_that_unpack_to_too_much_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(odd_records, "UNPACKED_BYTES_MAX", 1000)
+    large = replace(
+        KNOWN, body=compress(bytes(600), Compression.ZLIB), system_flag=COMPRESSED
+    ).encode()
+    buffer, positions = joined([large, large])
+
+    def read(count: int, projection: Projection = TEXT) -> int:
+        places = positions.tolist()[:count]
+        batch = odd_rows(memoryview(buffer), places, BROKER, projection, check_bodies=False)
+        return int(batch.num_rows)
+
+    assert read(1) == 1
+    with pytest.raises(BatchTooLargeError, match="2 rows take more than the 1000 bytes"):
+        read(2)
+    assert read(2, default_projection(include_body=False)) == 2
 
 
 def test_a_bad_checksum_is_found_only_when_it_is_looked_for() -> None:

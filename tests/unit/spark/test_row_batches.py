@@ -1,0 +1,76 @@
+"""Records whose bodies unpack to more than one batch should hold."""
+
+from __future__ import annotations
+
+import tracemalloc
+from dataclasses import replace
+
+import pytest
+
+from orbitmq.errors import BatchTooLargeError
+from orbitmq.record.compression import Compression, compress
+from orbitmq.record.layout import COMPRESSED
+from orbitmq.spark import body_columns
+from orbitmq.spark.row_batches import row_batches
+from orbitmq.spark.rows import RowDecoder
+from orbitmq.spark.schema import default_projection
+from tests.unit.record.sample_records import KNOWN
+from tests.unit.spark.plain_rows import BROKER, joined, plain_row, rows_of
+
+PROJECTION = default_projection()
+MIB = 1024 * 1024
+
+
+def _record(body_bytes: int, number: int = 0) -> bytes:
+    body = compress(bytes(body_bytes), Compression.ZSTD)
+    flag = COMPRESSED | Compression.ZSTD.value
+    return replace(KNOWN, body=body, system_flag=flag, queue_offset=number).encode()
+
+
+def test_what_fits_is_one_batch() -> None:
+    buffer, positions = joined([KNOWN.encode(), _record(1000)])
+
+    (batch,) = row_batches(RowDecoder(PROJECTION), buffer, positions, BROKER)
+
+    assert batch.num_rows == 2
+
+
+def test_what_does_not_fit_is_several_in_the_same_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(body_columns, "UNPACKED_BYTES_MAX", 1000)
+    sizes = [10, 900, 20, 5000, 1, 600, 600, 3]
+    records = [_record(size, number) for number, size in enumerate(sizes)]
+    buffer, positions = joined(records)
+
+    batches = list(row_batches(RowDecoder(PROJECTION), buffer, positions, BROKER))
+
+    rows = [row for batch in batches for row in rows_of(batch)]
+    assert rows == [plain_row(record, PROJECTION) for record in records]
+    assert 4 <= len(batches) < len(sizes)
+
+
+def test_a_few_bytes_that_unpack_to_many_take_bounded_memory() -> None:
+    records = [_record(40 * MIB, number) for number in range(16)]
+    buffer, positions = joined(records)
+    assert len(buffer) < MIB
+    rows = 0
+
+    tracemalloc.start()
+    try:
+        for batch in row_batches(RowDecoder(PROJECTION), buffer, positions, BROKER):
+            rows += batch.num_rows
+            assert batch.nbytes < 65 * MIB
+            del batch
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert rows == len(records)
+    assert peak_bytes < 200 * MIB
+
+
+def test_one_record_that_no_batch_can_hold_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(body_columns, "COLUMN_BYTES_MAX", 1000)
+    buffer, positions = joined([_record(2000)])
+
+    with pytest.raises(BatchTooLargeError):
+        list(row_batches(RowDecoder(PROJECTION), buffer, positions, BROKER))
