@@ -121,7 +121,7 @@ class Placing:
                 hint="the option topic says it for all rows",
             )
         numbered = column.dictionary_encode()
-        topics = numbered.dictionary.to_pylist()
+        topics = _texts(numbered.dictionary, "topic", numbered.indices)
         for number, topic in enumerate(topics):
             self._check(topic, pc.index(numbered.indices, number).as_py())
         if len(topics) == 1:
@@ -164,11 +164,11 @@ class Placing:
         if has_key.any():
             numbered = rows["shardingKey"].filter(pa.array(has_key)).dictionary_encode()
             wish_of_rows[has_key] = numbered.indices.to_numpy() + len(wishes)
-            wishes += numbered.dictionary.to_pylist()
+            wishes += _texts(numbered.dictionary, "shardingKey", numbered.indices, has_key)
         if has_queue.any():
             chosen = pa.array(has_queue)
             brokers = rows["brokerName"].filter(chosen).dictionary_encode()
-            names = brokers.dictionary.to_pylist()
+            names = _texts(brokers.dictionary, "brokerName", brokers.indices, has_queue)
             ids = rows["queueId"].filter(chosen).to_numpy().astype(np.int64)
             pairs, of_rows = np.unique(
                 np.stack([brokers.indices.to_numpy(), ids]), axis=1, return_inverse=True
@@ -201,3 +201,39 @@ class Placing:
                 hint="name one of these, or leave missingQueues=replace",
             )
         return Place(topic, queue_by_hash(queues, f"{broker_name}:{queue_id}"))
+
+
+def _texts(
+    distinct: pa.Array,
+    column: str,
+    indices: pa.Array,
+    chosen: npt.NDArray[np.bool_] | None = None,
+) -> list[str]:
+    """The distinct values of a column; raises RowRefused for one that is no text.
+
+    Args:
+        distinct: the values.
+        column: where they stand.
+        indices: which of them each row has.
+        chosen: the rows that these are of; None for all.
+    """
+    try:
+        texts: list[str] = distinct.to_pylist()
+    except UnicodeDecodeError:
+        octets = distinct.cast(pa.binary()).to_pylist()
+        number = next(number for number, each in enumerate(octets) if not _is_utf8(each))
+        row = int(pc.index(indices, number).as_py())
+        raise RowRefused(
+            row if chosen is None else int(np.flatnonzero(chosen)[row]),
+            f"its {column} {octets[number]!r:.100} is not UTF-8",
+            hint=f"make a text of it, or leave the column {column} out",
+        ) from None
+    return texts
+
+
+def _is_utf8(octets: bytes) -> bool:
+    try:
+        octets.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -7,11 +7,14 @@ offsets, times     {"orders": {"broker-a": {"0": 17, "1": -2}}}
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Final
 
 from orbitmq.errors import SettingsError
 from orbitmq.model.queues import MessageQueue
+
+_QUEUE_ID: Final = re.compile(r"0|[1-9][0-9]{0,9}")
 
 QUEUES_EXAMPLE: Final = '{"orders": {"broker-a": [0, 1]}}'
 NUMBERS_EXAMPLE: Final = '{"orders": {"broker-a": {"0": 17, "1": -2}}}'
@@ -24,8 +27,8 @@ def parse_queues(text: str, *, name: str) -> list[MessageQueue]:
         if not isinstance(queue_ids, list):
             raise _refusal(name, f"{queue_ids!r} is no list of queue ids", QUEUES_EXAMPLE)
         for queue_id in queue_ids:
-            if not _is_number(queue_id) or queue_id < 0:
-                raise _refusal(name, f"{queue_id!r} is no queue id", QUEUES_EXAMPLE)
+            if not _is_number(queue_id) or not 0 <= queue_id < 2**31:
+                raise _refusal(name, f"{queue_id!r:.100} is no queue id", QUEUES_EXAMPLE)
             found.append(MessageQueue(topic=topic, broker_name=broker_name, queue_id=queue_id))
     if not found:
         raise _refusal(name, "it names no queue", QUEUES_EXAMPLE)
@@ -41,8 +44,9 @@ def parse_numbers(text: str, *, name: str, low: int) -> dict[MessageQueue, int]:
         if not isinstance(numbers, dict):
             raise _refusal(name, f"{numbers!r} has no queue ids", NUMBERS_EXAMPLE)
         for queue_id, number in numbers.items():
-            if not queue_id.isdecimal() or not queue_id.isascii():
-                raise _refusal(name, f"{queue_id!r} is no queue id", NUMBERS_EXAMPLE)
+            # Java's numbers of queues end there; and "00" beside "0" would be the same queue.
+            if not _QUEUE_ID.fullmatch(queue_id) or int(queue_id) >= 2**31:
+                raise _refusal(name, f"{queue_id!r:.100} is no queue id", NUMBERS_EXAMPLE)
             if not _is_number(number) or not low <= number < 2**63:
                 raise _refusal(
                     name, f"{number!r} is no whole number of {low} or more", NUMBERS_EXAMPLE
@@ -59,9 +63,11 @@ def queue_text(queue: MessageQueue) -> str:
 
 def _by_broker(text: str, name: str, example: str) -> Iterator[tuple[str, str, object]]:
     try:
-        topics = json.loads(text)
+        topics = json.loads(text, object_pairs_hook=_without_repeats)
     except ValueError as error:
         raise _refusal(name, f"it is no JSON: {error}", example) from None
+    except RecursionError:
+        raise _refusal(name, "it is nested too deeply", example) from None
     if not isinstance(topics, dict):
         raise _refusal(name, "it is no JSON object", example)
     for topic, brokers in topics.items():
@@ -69,6 +75,15 @@ def _by_broker(text: str, name: str, example: str) -> Iterator[tuple[str, str, o
             raise _refusal(name, f"{brokers!r} of topic {topic!r} names no brokers", example)
         for broker_name, of_broker in brokers.items():
             yield topic, broker_name, of_broker
+
+
+def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"it has {repeated!r} twice")
+    return found
 
 
 def _is_number(value: object) -> bool:

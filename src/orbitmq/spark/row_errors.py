@@ -55,10 +55,18 @@ def _named(
 ) -> str:
     parts = [f"row {sequence + row} of partition {task.partition}"]
     if not topic and "topic" in rows.schema.names:
-        topic = rows["topic"][row].as_py() or ""
+        topic = _shown(rows["topic"][row])
     if topic:
         parts.append(f"topic {topic!r}")
-    if "keys" in rows.schema.names and (keys := rows["keys"][row].as_py()):
+    if "keys" in rows.schema.names and (keys := _shown(rows["keys"][row])):
         parts.append(f"keys {keys!r:.{_SHOWN_MAX}}")
     parts.append(f"batch {task.batch} of query {task.query}")
     return f"{parts[0]} ({', '.join(parts[1:])})"
+
+
+def _shown(value: pa.Scalar) -> str:
+    """A text as errors show it, also where it is no UTF-8; empty for none."""
+    try:
+        return value.as_py() or ""
+    except UnicodeDecodeError:
+        return str(value.as_buffer().to_pybytes(), "utf-8", errors="replace")

@@ -94,11 +94,11 @@ class StoreOptions(TopicOptions):
             return []
         try:
             listed = json.loads(self.paths)
-        except ValueError:
+        except (ValueError, RecursionError):
             listed = None
         if not isinstance(listed, list) or not all(isinstance(path, str) for path in listed):
             raise SettingsError(
-                f"paths cannot be {self.paths!r}", hint='write it as ["/data/a", "/data/b"]'
+                f"paths cannot be {self.paths!r:.200}", hint='write it as ["/data/a", "/data/b"]'
             )
         return listed
 

@@ -76,7 +76,12 @@ def _roots(patterns: Iterable[str]) -> list[Path]:
     roots: dict[Path, None] = {}
     for pattern in patterns:
         path = _local(pattern)
-        if _STARS & set(path):
+        if "\0" in path:
+            raise SettingsError(
+                f"{path!r} cannot be a path", hint="name the storePathRootDir of a broker"
+            )
+        # A folder may have such a letter in its own name.
+        if _STARS & set(path) and not Path(path).expanduser().exists():
             names = glob.glob(path)  # noqa: PTH207  # Path.glob takes no absolute pattern
             found = sorted(Path(name) for name in names if Path(name).is_dir())
             if not found:

@@ -99,9 +99,11 @@ class TopicOptions:
             raise SettingsError("subscribe names no topic", hint='"orders,payments" names two')
         try:
             re.compile(self.subscribe_pattern)
-        except re.error as error:
+        except (re.error, OverflowError, RecursionError) as error:
             raise SettingsError(
-                f"subscribePattern {self.subscribe_pattern!r} is no regular expression: {error}"
+                f"subscribePattern {self.subscribe_pattern!r:.200} is no regular expression: "
+                f"{error}",
+                hint='"orders|payments-.*" takes one topic and all that begin alike',
             ) from None
         if self.assign:
             parse_queues(self.assign, name="assign")

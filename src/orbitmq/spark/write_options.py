@@ -22,6 +22,11 @@ _MIB: Final = 1024 * 1024
 _NEVER_BYTES: Final = 2**31 - 1
 
 
+# Brokers know a batch by 255 characters at most, of which the first are this.
+BATCH_PREFIX: Final = "batch/"
+WRITE_ID_LENGTH_MAX: Final = 255 - len(BATCH_PREFIX)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions(ConnectionOptions):
     """Where rows go, and how; `write` and `writeStream` take them."""
@@ -149,6 +154,11 @@ class WriteOptions(ConnectionOptions):
         if self.write_id and not self.is_exactly_once:
             raise SettingsError(
                 "writeId is for delivery=exactlyOnce", hint="give both, or leave it out"
+            )
+        if len(self.write_id) > WRITE_ID_LENGTH_MAX or not self.write_id.isprintable():
+            raise SettingsError(
+                f"writeId {self.write_id!r:.100} cannot be: it has {len(self.write_id)} characters",
+                hint=f"use up to {WRITE_ID_LENGTH_MAX} printable ones",
             )
         ProducerOptions(**self.producer_keywords())
 

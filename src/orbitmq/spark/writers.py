@@ -39,6 +39,7 @@ from orbitmq.spark.send_window import ParcelError, SendWindow
 from orbitmq.spark.staging import Staged, Staging, decision_of
 from orbitmq.spark.worker_process import spare_collections
 from orbitmq.spark.write_columns import WriteColumns, write_columns
+from orbitmq.spark.write_options import BATCH_PREFIX
 from orbitmq.transport.own_machine import own_address
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class BatchWriter(DataSourceArrowWriter):
         spare_collections()
         task = _task_mark(self._mark_id, 0)
         if self._options.is_exactly_once:
-            query = f"batch/{self._options.write_id}"
+            query = f"{BATCH_PREFIX}{self._options.write_id}"
             return stage_rows(iterator, self._options, self._columns, task, query)
         return write_rows(iterator, self._options, self._columns, task)
 

@@ -163,3 +163,21 @@ def test_a_row_with_a_topic_that_nobody_may_send_to_is_refused(
         _place_column({"body": [b"a"] * 3, "topic": ["orders", "orders", topic]})
 
     assert refused.value.row == 2
+
+
+def _not_utf8(*values: bytes) -> pa.Array:
+    """Texts as Spark may hand them over: its casts do not look whether they are UTF-8."""
+    return pa.array(values, pa.binary()).view(pa.string())
+
+
+@pytest.mark.parametrize("column", ["topic", "brokerName", "shardingKey"])
+def test_a_row_whose_place_is_not_utf8_is_named(column: str) -> None:
+    wrong = _not_utf8(b"a", b"a", b"\xff\xfe")
+    columns: dict[str, Any] = {"body": [b"x"] * 3, "topic": ["orders"] * 3, column: wrong}
+    if column == "brokerName":
+        columns["queueId"] = pa.array([None, 1, 1], pa.int32())
+
+    with pytest.raises(RowRefused, match=rf"its {column} b'\\xff\\xfe' is not UTF-8") as refused:
+        _place_column(columns)
+
+    assert refused.value.row == 2

@@ -57,6 +57,11 @@ def test_each_queue_has_its_number() -> None:
         ('{"t": {"a": {"0": "17"}}}', "'17' is no whole number of -1 or more"),
         ('{"t": {"a": {"0": -2}}}', "-2 is no whole number of -1 or more"),
         ('{"t": {"a": {"0": 1e400}}}', "inf is no whole number"),
+        ('{"t": {"a": {"0": 1, "00": 7}}}', "'00' is no queue id"),
+        ('{"t": {"a": {"0": 1, "0": 7}}}', "it is no JSON: it has '0' twice"),
+        ('{"t": {"a": {"2147483648": 1}}}', "'2147483648' is no queue id"),
+        ('{"t": {"a": {"%s": 1}}}' % ("9" * 5_000), "'9{99} is no queue id"),
+        ('{"a":' * 200_000, "it is nested too deeply"),
         ('{"t": {"a": {"0": 9223372036854775808}}}', "9223372036854775808 is no whole number"),
     ],
 )

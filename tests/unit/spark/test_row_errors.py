@@ -38,3 +38,12 @@ def test_a_row_with_nothing_to_name_it_by_has_its_number() -> None:
     error = not_sent(TimeoutError("late"), TASK, rows, 0, 0, topic="", count=1)
 
     assert str(error) == ("could not write row 0 of partition 3 (batch 12 of query c0ffee): late")
+
+
+def test_a_row_is_named_by_what_can_be_read_of_its_texts() -> None:
+    odd = pa.array([b"a\xff"], pa.binary()).view(pa.string())
+    rows = pa.RecordBatch.from_pydict({"topic": odd, "keys": odd})
+
+    error = refused(RowRefused(0, "it is odd"), TASK, rows, 0)
+
+    assert "(topic 'a\ufffd', keys 'a\ufffd'," in str(error)

@@ -51,6 +51,7 @@ def test_directories_are_listed_by_commas_or_as_json() -> None:
         ({"path": ""}, "no store directory is given"),
         ({"paths": "/a"}, "paths cannot be '/a'"),
         ({"paths": "[1]"}, "paths cannot be"),
+        ({"paths": "[" * 200_000}, "paths cannot be"),
     ],
 )
 def test_what_cannot_be_used_is_refused(given: dict[str, str], message: str) -> None:

@@ -93,3 +93,17 @@ def test_a_log_elsewhere_is_for_one_directory(tmp_path: Path) -> None:
         find_places(StoreOptions(path=str(tmp_path / "*"), log_path="/log"))
     places = find_places(StoreOptions(path=str(tmp_path / "a"), log_path="/log"))
     assert [place.log_path for place in places] == ["/log"]
+
+
+@pytest.mark.parametrize("name", ["broker[1]", "what?", "all*"])
+def test_a_folder_may_have_letters_of_patterns_in_its_name(tmp_path: Path, name: str) -> None:
+    a_store(tmp_path / name)
+
+    (place,) = find_places(StoreOptions(path=str(tmp_path / name)))
+
+    assert place.root == str(tmp_path / name)
+
+
+def test_a_path_that_no_folder_can_have_is_refused() -> None:
+    with pytest.raises(SettingsError, match="cannot be a path"):
+        find_places(StoreOptions(path="a\0b"))

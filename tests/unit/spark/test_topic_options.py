@@ -68,6 +68,8 @@ def test_options_can_be_pickled(made: Made) -> None:
         ({"subscribe": ","}, "subscribe names no topic"),
         ({"subscribe": "no topic"}, "contains ' '"),
         ({"subscribePattern": "("}, "no regular expression"),
+        ({"subscribePattern": "a{99999999999}"}, "no regular expression"),
+        ({"subscribePattern": "(" * 5_000 + ")" * 5_000}, "no regular expression"),
         ({"assign": "[]"}, "assign cannot be read"),
         ({"subscribe": "a", "tags": "||"}, "expected tags"),
         ({"subscribe": "a", "properties": "json"}, "properties cannot be 'json'"),

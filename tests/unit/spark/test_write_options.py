@@ -11,6 +11,7 @@ from orbitmq.errors import SettingsError
 from orbitmq.spark.write_options import WriteOptions
 
 NAMESRV = {"namesrvaddr": "127.0.0.1:9876"}
+EXACTLY_ONCE = {**NAMESRV, "delivery": "exactlyOnce"}
 
 
 def test_the_name_server_is_enough() -> None:
@@ -81,6 +82,8 @@ def test_options_of_reading_are_let_pass() -> None:
             "compression=zstd cannot be had with delivery=exactlyOnce",
         ),
         ({**NAMESRV, "writeId": "load-1"}, "writeId is for delivery=exactlyOnce"),
+        ({**EXACTLY_ONCE, "writeId": "x" * 250}, "it has 250 characters .*use up to 249"),
+        ({**EXACTLY_ONCE, "writeId": "load\n1"}, "writeId 'load.*printable"),
         ({**NAMESRV, "delivery": "twice"}, "delivery cannot be 'twice'"),
         ({**NAMESRV, "topics": "orders"}, "unknown option 'topics' .*did you mean topic"),
         ({**NAMESRV, "autoCreate": "no"}, "unknown option 'autoCreate' .*createTopics"),
