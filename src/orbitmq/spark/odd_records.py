@@ -69,7 +69,7 @@ def unreadable(buffer: memoryview, at: int, broker_name: str, reason: str) -> Pr
         queue_id, queue_offset, physical_offset = _PLACE.unpack_from(buffer, at)
         where += f", queue {queue_id}, offset {queue_offset}, physical offset {physical_offset},"
     return ProtocolError(
-        f"{where} cannot be read: {reason}", hint="start behind it to read what follows"
+        f"{where} cannot be read: {reason}", hint="failOnDataLoss=false reads the others"
     )
 
 

@@ -49,8 +49,13 @@ def read_partition(
     with pooled_reader(options) as reader:
         runs = reader.read(ranges, options.expression)
         for piece in _pieces(_checked(runs, options)):
-            batches = row_batches(decoder, piece.records, piece.positions, piece.broker_name)
-            for rows in batches:
+            for rows in row_batches(
+                decoder,
+                piece.records,
+                piece.positions,
+                piece.broker_name,
+                fail_on_data_loss=options.fail_on_data_loss,
+            ):
                 yield rows if tags is None else _with_one_of(rows, tags, projection)
 
 

@@ -1,19 +1,23 @@
 """Records as batches of rows: several where bodies unpack to too much for one.
 
 A few kilobytes may unpack to gigabytes. Records that do are decoded in halves, so that memory holds
-one batch of a bounded size, or one message by itself, however large its body is.
+one batch of a bounded size, or one message by itself, however large its body is. In the same way
+a record that nobody can read is found among the others, if the query may go on without it.
 """
 
 from __future__ import annotations
 
+import logging
 import mmap
 from collections.abc import Iterator
 
 import pyarrow as pa
 
-from orbitmq.errors import BatchTooLargeError
+from orbitmq.errors import BatchTooLargeError, ProtocolError
 from orbitmq.spark.record_places import Positions
 from orbitmq.spark.rows import RowDecoder
+
+log = logging.getLogger(__name__)
 
 
 def row_batches(
@@ -21,18 +25,31 @@ def row_batches(
     buffer: bytes | memoryview | mmap.mmap,
     positions: Positions,
     broker_name: str,
+    *,
+    fail_on_data_loss: bool = True,
 ) -> Iterator[pa.RecordBatch]:
-    """Decode the records at the positions, in order, into as few batches as can hold them."""
+    """Decode the records at the positions, in order, into as few batches as can hold them.
+
+    A record that cannot be read fails the query, or is left out and told in the log.
+    """
     batch: pa.RecordBatch | None = None
     try:
         batch = decoder.decode(buffer, positions, broker_name)
     except BatchTooLargeError:
         if len(positions) == 1:
             raise
+    except ProtocolError as error:
+        if fail_on_data_loss:
+            raise
+        if len(positions) == 1:
+            log.warning("data loss: %s", error)
+            return
     # The error keeps what was unpacked so far; it is gone here.
     if batch is not None:
         yield batch
         return
     middle = len(positions) // 2
-    yield from row_batches(decoder, buffer, positions[:middle], broker_name)
-    yield from row_batches(decoder, buffer, positions[middle:], broker_name)
+    for half in (positions[:middle], positions[middle:]):
+        yield from row_batches(
+            decoder, buffer, half, broker_name, fail_on_data_loss=fail_on_data_loss
+        )

@@ -75,9 +75,14 @@ class StoreReader(DataSourceReader):
         place = partition.place
         with RecordFetch(place, fail_on_data_loss=self._options.fail_on_data_loss) as fetch:
             for records in fetch.batches(partition.slices, tag_hashes=self._tag_hashes()):
-                yield from self._rows(
-                    row_batches(decoder, records.buffer, records.positions, place.broker_name), tags
+                batches = row_batches(
+                    decoder,
+                    records.buffer,
+                    records.positions,
+                    place.broker_name,
+                    fail_on_data_loss=self._options.fail_on_data_loss,
                 )
+                yield from self._rows(batches, tags)
 
     def _rows(
         self, batches: Iterator[pa.RecordBatch], tags: frozenset[str] | None

@@ -70,8 +70,8 @@ class TopicOptions:
     fail_on_data_loss: bool = spark_option(
         True,
         kafka="failOnDataLoss",
-        doc="Whether messages that should be read and are gone are an error, or a warning in the "
-        "log. Of stores that are those deleted after the scan was planned, in a file that is "
+        doc="Whether messages that should be read and are gone, or that nobody can read, are an "
+        "error, or a warning in the log. Of stores that are those deleted after the scan was planned, in a file that is "
         "missing among others, or in the log and not in their queue; what had been deleted before "
         "is only told in the log.",
     )

@@ -72,7 +72,7 @@ def test_a_kind_of_compression_that_nobody_knows_is_named() -> None:
 
     assert str(error.value) == (
         "a record of broker 'broker-a', queue 1, offset 7, physical offset 1000, cannot be read: "
-        "compression 0x400 is unknown (start behind it to read what follows)"
+        "compression 0x400 is unknown (failOnDataLoss=false reads the others)"
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from orbitmq.errors import BatchTooLargeError
+from orbitmq.errors import BatchTooLargeError, ProtocolError
 from orbitmq.record.compression import Compression, compress
 from orbitmq.record.layout import COMPRESSED
 from orbitmq.spark import body_columns
@@ -74,3 +74,20 @@ def test_one_record_that_no_batch_can_hold_is_an_error(monkeypatch: pytest.Monke
 
     with pytest.raises(BatchTooLargeError):
         list(row_batches(RowDecoder(PROJECTION), buffer, positions, BROKER))
+
+
+def test_a_record_that_cannot_be_read_fails_or_is_left_out_and_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bad = replace(KNOWN, body=b"no zip", system_flag=COMPRESSED, queue_offset=3).encode()
+    records = [_record(100, number) for number in range(3)] + [bad, _record(100, 4)]
+    buffer, positions = joined(records)
+    decoder = RowDecoder(PROJECTION)
+
+    with pytest.raises(ProtocolError, match=r"offset 3,.*failOnDataLoss=false"):
+        list(row_batches(decoder, buffer, positions, BROKER))
+    batches = list(row_batches(decoder, buffer, positions, BROKER, fail_on_data_loss=False))
+
+    rows = [row for batch in batches for row in rows_of(batch)]
+    assert rows == [plain_row(record, PROJECTION) for record in records if record is not bad]
+    assert "offset 3," in caplog.text

@@ -315,7 +315,7 @@ def test_a_damaged_record_is_named() -> None:
     assert str(error.value) == (
         "a record of broker 'broker-a', queue 3, offset 5, physical offset 5000, cannot be read: "
         "at byte 137 lies bytes that are no record: magic is 0x6f6f7073 "
-        "(start behind it to read what follows)"
+        "(failOnDataLoss=false reads the others)"
     )
 
 
