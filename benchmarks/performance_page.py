@@ -18,6 +18,7 @@ from benchmarks import (
     broker_send,
     broker_start,
     client_rounds,
+    spark_kafka,
 )
 from benchmarks.rounds import RESULTS
 
@@ -29,6 +30,7 @@ _COLUMNS: Final = {
     "broker_latency": broker_latency.COLUMNS,
 }
 _CLIENTS: Final = frozenset({"client_send", "client_consume"})
+_SPARK: Final = "spark_kafka"
 
 
 def table_of(name: str) -> str:
@@ -43,7 +45,13 @@ def table_of(name: str) -> str:
         f"{before[0]} before and {after[0]} after"
     )
     plan = results.get("plan")
-    if plan is not None:
+    if plan is not None and name == _SPARK:
+        where += (
+            f"; PySpark {facts['pyspark']}, Kafka {facts['kafka']} with connector "
+            f"{facts['kafka_connector']}; {plan['rounds']} rounds after one of warm-up, of "
+            f"{plan['rows']:,} rows of 128 B and as many bytes of 1 KiB"
+        )
+    elif plan is not None:
         where += (
             f"; {plan['rounds']} rounds of {plan['seconds']:g} s a slice, "
             f"{plan['java_warm_up_seconds']:g} s of warm-up for Java"
@@ -52,6 +60,8 @@ def table_of(name: str) -> str:
     columns = _COLUMNS.get(name)
     if columns is not None:
         shown = broker_rounds.table(rows, columns)
+    elif name == _SPARK:
+        shown = spark_kafka.table(rows)
     elif name in _CLIENTS:
         shown = client_rounds.table(rows)
     else:

@@ -22,8 +22,8 @@ from tests.spark.conftest import SMALL_JVM
 
 # Should the one who kills it be gone, it ends by itself.
 LIFE_S = 300
-# Few, so that a task which fails has written some of its rows before.
-ROWS_AT_ONCE = 10
+# One, so that a task which fails has written all rows before.
+ROWS_AT_ONCE = 1
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,14 +62,16 @@ def _unruly(
 
         context = TaskContext.get()
         assert context is not None
+        schema = None
         for batch in batches:
+            schema = batch.schema
             yield batch.take(pa.array(random.sample(range(len(batch)), len(batch))))
         if context.partitionId() or context.attemptNumber():
             return
-        if not fails_in_sink:
+        if not fails_in_sink or schema is None:
             raise RuntimeError("made to fail at the first try")
         # No broker takes a row without a body; those before it are staged by then.
-        yield pa.RecordBatch.from_pydict({"keys": pa.array(["refused"]), "body": pa.array([b""])})
+        yield pa.RecordBatch.from_pylist([{"keys": "refused", "body": b""}], schema=schema)
 
     return unruly
 

@@ -28,7 +28,7 @@ def without_java(tmp_path: Path) -> dict[str, str]:
     folder.mkdir()
     for place in os.environ["PATH"].split(os.pathsep):
         for program in Path(place).iterdir() if Path(place).is_dir() else ():
-            if program.name != "java" and not (folder / program.name).exists():
+            if program.name != "java" and not os.path.lexists(folder / program.name):
                 (folder / program.name).symlink_to(program)
     environment = {name: text for name, text in os.environ.items() if name != "JAVA_HOME"}
     return {**environment, "PATH": str(folder), "XDG_CACHE_HOME": str(tmp_path / "cache")}

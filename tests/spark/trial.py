@@ -63,6 +63,8 @@ class Trial(AbstractContextManager["Trial"]):
                 namesrvAddr=cluster.namesrv,
                 topic=target,
                 delivery="exactlyOnce",
+                # One row after the other: of a task that fails, all but the last are staged.
+                maxInFlightMessages="1",
             ),
         }
         self.checkpoints = {sink: Checkpoint(query) for sink, query in self.queries.items()}
