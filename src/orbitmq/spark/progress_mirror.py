@@ -45,6 +45,12 @@ class ProgressMirror:
         else:
             self._told |= moved
 
+    def stop(self) -> None:
+        """Leave the group; what was told stays."""
+        if self._consumer is not None:
+            self._consumer.stop()
+            self._consumer = None
+
     def _commit(self, moved: Offsets) -> None:
         for left in reversed(range(_TRIES)):
             try:

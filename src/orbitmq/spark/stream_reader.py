@@ -211,6 +211,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Tell the group at the brokers what is done; the checkpoint alone decides."""
         self._mirror.tell(read_stream_offset(end).queues)
 
+    def stop(self) -> None:
+        """Let go of the cluster; Spark calls it when the query has ended."""
+        self._mirror.stop()
+        if self._opened is not None:
+            self._opened.__exit__()
+            self._opened = None
+
     @property
     def _view(self) -> ClusterView:
         if self._opened is None:

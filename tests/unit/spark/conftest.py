@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -15,3 +16,5 @@ def _clients_are_stopped() -> Iterator[None]:
     yield
     producers.stop_all()
     reader_pool.stop_all()
+    left = [each.name for each in threading.enumerate() if each.name == "orbitmq-loop"]
+    assert not left, "a client of this file was not stopped"

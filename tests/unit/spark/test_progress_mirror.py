@@ -25,9 +25,21 @@ def cluster() -> Iterator[Cluster]:
         yield started
 
 
+_made: list[ProgressMirror] = []
+
+
+@pytest.fixture(autouse=True)
+def _mirrors_are_stopped() -> Iterator[None]:
+    yield
+    for each in _made:
+        each.stop()
+    _made.clear()
+
+
 def mirror(namesrv: str, **options: str) -> ProgressMirror:
     given = {"namesrvAddr": namesrv, "subscribe": "orders", **options}
-    return ProgressMirror(ReadOptions.from_spark(given, streaming=True))
+    _made.append(ProgressMirror(ReadOptions.from_spark(given, streaming=True)))
+    return _made[-1]
 
 
 def committed(cluster: Cluster, group: str) -> list[int | None]:

@@ -40,6 +40,7 @@ class Site:
     def __init__(self, cluster: Cluster, producer: Producer) -> None:
         self.cluster = cluster
         self._producer = producer
+        self._readers: list[StreamReader] = []
         self.topic = ""
 
     def new_topic(self, *, queues: int = 1) -> str:
@@ -60,7 +61,14 @@ class Site:
             subscribed = {}
         given = {"namesrvAddr": self.cluster.namesrv, **subscribed, **options}
         read_options = ReadOptions.from_spark(given, streaming=True)
-        return StreamReader(read_options, default_projection(), clock=clock)
+        made = StreamReader(read_options, default_projection(), clock=clock)
+        self._readers.append(made)
+        return made
+
+    def stop_readers(self) -> None:
+        for reader in self._readers:
+            reader.stop()
+        self._readers.clear()
 
 
 @pytest.fixture(scope="module")
@@ -73,9 +81,10 @@ def shared() -> Iterator[Site]:
 
 
 @pytest.fixture
-def site(shared: Site) -> Site:
+def site(shared: Site) -> Iterator[Site]:
     shared.new_topic()
-    return shared
+    yield shared
+    shared.stop_readers()
 
 
 def rows_of(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[QueueRange]:
@@ -274,6 +283,7 @@ def fragile() -> Iterator[Site]:
         site = Site(cluster, producer)
         site.new_topic()
         yield site
+        site.stop_readers()
 
 
 PATIENT = {"retryIntervalMs": "1", "retries": "3"}
