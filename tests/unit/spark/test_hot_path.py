@@ -2,41 +2,29 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 from orbitmq.spark import hot_path, record_places
+from tests.unit.fresh_process import printed_by
 
 SHOW = "from orbitmq.spark import hot_path; print(hot_path.IS_COMPILED)"
 
 
-def _shown(program: str, **environment: str) -> str:
-    inherited = {name: value for name, value in os.environ.items() if name != "ORBITMQ_PURE"}
-    return subprocess.run(
-        [sys.executable, "-c", program],
-        env=inherited | environment,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=50,
-    ).stdout.strip()
-
-
 def test_the_plain_form_is_used_when_it_is_asked_for() -> None:
-    assert _shown(SHOW, ORBITMQ_PURE="1") == "False"
+    assert printed_by(SHOW, ORBITMQ_PURE="1") == "False"
 
 
 def test_the_plain_form_is_used_when_there_is_no_extension() -> None:
-    assert _shown(f"import sys; sys.modules['orbitmq.spark.rows_native'] = None; {SHOW}") == "False"
+    assert (
+        printed_by(f"import sys; sys.modules['orbitmq.spark.rows_native'] = None; {SHOW}")
+        == "False"
+    )
 
 
 def test_the_compiled_form_is_used_when_the_extension_is_there() -> None:
     pytest.importorskip("orbitmq.spark.rows_native", reason="not compiled", exc_type=ImportError)
 
-    assert _shown(SHOW) == "True"
+    assert printed_by(SHOW) == "True"
 
 
 def test_it_says_what_it_is() -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 from orbitmq.store import appender, hot_path, key_table
+from tests.unit.fresh_process import printed_by
 
 SHOW = (
     "from orbitmq.store import hot_path; print(hot_path.IS_COMPILED, hot_path.Appender.__module__)"
@@ -16,20 +13,8 @@ SHOW = (
 PLAIN = "False orbitmq.store.appender"
 
 
-def _shown(program: str, **environment: str) -> str:
-    inherited = {name: value for name, value in os.environ.items() if name != "ORBITMQ_PURE"}
-    return subprocess.run(
-        [sys.executable, "-c", program],
-        env=inherited | environment,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=30,
-    ).stdout.strip()
-
-
 def test_the_plain_form_is_used_when_it_is_asked_for() -> None:
-    assert _shown(SHOW, ORBITMQ_PURE="1") == PLAIN
+    assert printed_by(SHOW, ORBITMQ_PURE="1") == PLAIN
 
 
 @pytest.mark.parametrize(
@@ -37,13 +22,13 @@ def test_the_plain_form_is_used_when_it_is_asked_for() -> None:
     ["orbitmq.store.appender_native", "orbitmq.store.key_table_native", "orbitmq.record.native"],
 )
 def test_the_plain_form_is_used_when_there_is_no_extension(missing: str) -> None:
-    assert _shown(f"import sys; sys.modules[{missing!r}] = None; {SHOW}") == PLAIN
+    assert printed_by(f"import sys; sys.modules[{missing!r}] = None; {SHOW}") == PLAIN
 
 
 def test_the_compiled_form_is_used_when_the_extension_is_there() -> None:
     pytest.importorskip("orbitmq.store.appender_native", reason="not compiled")
 
-    assert _shown(SHOW) == "True orbitmq.store.appender_native"
+    assert printed_by(SHOW) == "True orbitmq.store.appender_native"
 
 
 def test_it_says_what_it_is() -> None:
