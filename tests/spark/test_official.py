@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import PySparkException
 
+from orbitmq.client import Admin as BlockingAdmin
 from orbitmq.client import Message, Producer
 from orbitmq.client.aio.admin import Admin
 from orbitmq.spark.offsets import nested
 from tests.interop.conftest import new_folder
 from tests.interop.official import CLUSTER, OfficialBroker, OfficialNameServer
 from tests.interop.peers import REFERENCE_LINE
+from tests.interop.python_trials import until
 from tests.spark.streams import Stream
 
 if TYPE_CHECKING:
@@ -47,6 +49,16 @@ class OfficialCluster:
 
         asyncio.run(create())
         return name
+
+    def wait_for(self, topic: str, messages: int) -> None:
+        """Return once so many messages are in sight: RocketMQ shows them after it took them."""
+        with BlockingAdmin(namesrv=self.namesrv) as admin:
+
+            def all_shown() -> bool:
+                bounds = admin.topics.bounds(topic).values()
+                return sum(queue.max_offset for queue in bounds) == messages
+
+            asyncio.run(until(all_shown, timeout_s=60, what=f"{messages} messages in {topic}"))
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +110,7 @@ def test_a_topic_of_an_official_broker_is_a_table(
         for start in range(0, 300, 100):
             official.producer.send(messages[start : start + 100], queue=queue)
         official.producer.send(Message(topic, b"packed " * 2000), queue=queue)
+    official.wait_for(topic, 2 * 301)
 
     rows = read(spark, official, topic).collect()
 
@@ -146,11 +159,12 @@ def test_rows_are_written_to_an_official_broker(
         .options(namesrvAddr=official.namesrv, topic=topic)
         .save()
     )
+    # The last one is delayed for two hours.
+    official.wait_for(topic, 4_999)
 
     written = sorted(
         read(spark, official, topic, properties="map").collect(), key=lambda row: int(row.body)
     )
-    # The last one is delayed for two hours.
     assert [int(row.body) for row in written] == list(range(4_999))
     for number, row in enumerate(written):
         assert row.keys == f"key-{number} all"
@@ -192,6 +206,7 @@ def test_a_topic_of_an_official_broker_is_a_stream(
     first, second = sorted(official.producer.queues(topic))
     official.producer.send([Message(topic, f"{number}") for number in range(18)], queue=first)
     official.producer.send([Message(topic, f"{number}") for number in range(18, 20)], queue=second)
+    official.wait_for(topic, 20)
     stream = Stream(
         spark,
         official.namesrv,
@@ -209,6 +224,7 @@ def test_a_topic_of_an_official_broker_is_a_stream(
 
     stream.run()
     official.producer.send([Message(topic, "later")] * 3, queue=second)
+    official.wait_for(topic, 23)
     left = asyncio.run(lag())
     stream.run()
 

@@ -316,8 +316,9 @@ class FaultProxy:
                         frame = frame.replace(old, new)
                 fault = BLACK_HOLE if near in self._frozen else self._fault
                 treatment = fault.treat(way, len(frame), self._chance)
-                await self._pass_on(frame, sink, treatment)
+                # Counted first: who gets the frame may look at once.
                 self.counts[f"{way.value} {_name(treatment)}"] += 1
+                await self._pass_on(frame, sink, treatment)
                 if treatment.end is not End.NONE:
                     self._end_pair(near, self._open.get(near), treatment.end)
                     return
