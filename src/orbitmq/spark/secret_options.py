@@ -32,7 +32,8 @@ def with_secrets(given: Mapping[str, str], path: str, options: Iterable[Option])
     """
     try:
         content = Path(path).read_bytes()
-    except OSError as error:
+    # A path with a zero byte is a ValueError.
+    except (OSError, ValueError) as error:
         raise SettingsError(
             f"the file of secretsPath cannot be read: {error}",
             hint="it is looked for where the driver runs; of Spark Connect, the server",

@@ -64,6 +64,11 @@ def test_a_line_that_cannot_be_taken_is_told_by_its_number_only(file: Path, line
     assert "hush" not in str(refused.value)
 
 
+def test_a_path_that_no_file_can_have_is_told() -> None:
+    with pytest.raises(SettingsError, match=r"secretsPath cannot be read: .*null byte"):
+        with_secrets({}, "secrets\0", describe(WriteOptions))
+
+
 def test_what_a_file_of_secrets_takes_is_told(file: Path) -> None:
     file.write_text("hush")
 
