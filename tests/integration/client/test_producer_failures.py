@@ -259,7 +259,7 @@ async def test_a_broker_that_failed_is_avoided_for_a_while() -> None:
 async def test_a_silent_broker_is_avoided_for_a_while() -> None:
     async with (
         scripted_cluster(ScriptedBroker("a", silent), ScriptedBroker("b")) as cluster,
-        producer_of(cluster, try_timeout_ms=100, retries=1) as producer,
+        producer_of(cluster, try_timeout_ms=500, retries=1) as producer,
     ):
         for _ in range(20):
             assert (await producer.send(MESSAGE)).queue.broker_name == "b"
@@ -285,18 +285,18 @@ async def test_one_deadline_covers_all_tries() -> None:
     brokers = [ScriptedBroker("a", silent), ScriptedBroker("b", silent)]
     async with (
         scripted_cluster(*brokers) as cluster,
-        producer_of(cluster, retries=5, try_timeout_ms=80) as producer,
+        producer_of(cluster, retries=5, try_timeout_ms=240) as producer,
     ):
         await producer.queues("t")
         for begin in (producer.send, producer.send_async):
             began_ms = CLOCK.monotonic_ms()
             with pytest.raises(SendTimeoutError, match="not acknowledged in time") as raised:
-                await begin(MESSAGE, timeout_ms=200)
+                await begin(MESSAGE, timeout_ms=600)
             took_ms = CLOCK.monotonic_ms() - began_ms
 
             assert len(raised.value.tries) == 3
-            assert 195 <= raised.value.elapsed_ms <= 1000
-            assert 195 <= took_ms <= 1000
+            assert 595 <= raised.value.elapsed_ms <= 2500
+            assert 595 <= took_ms <= 2500
             assert {type(tried.error) for tried in raised.value.tries} == {CallTimeoutError}
             assert raised.value.may_be_stored
 
@@ -310,7 +310,7 @@ async def test_a_silent_broker_costs_the_time_of_the_send_and_no_more() -> None:
         with pytest.raises(SendTimeoutError, match=r"1 try.*more time than 150 ms"):
             await producer.send(MESSAGE)
 
-    assert CLOCK.monotonic_ms() - began_ms < 1000
+    assert CLOCK.monotonic_ms() - began_ms < 2500
     assert len(cluster["a"].sends) == 1
 
 
@@ -321,7 +321,7 @@ async def test_a_silent_name_server_costs_the_time_of_the_send_and_no_more() -> 
             began_ms = CLOCK.monotonic_ms()
             with pytest.raises(Exception, match=cluster.namesrv):
                 await producer.send(MESSAGE, timeout_ms=150)
-            assert CLOCK.monotonic_ms() - began_ms < 1000
+            assert CLOCK.monotonic_ms() - began_ms < 2500
 
 
 async def _never(*_: object) -> None:
@@ -342,7 +342,7 @@ async def test_a_caller_that_gives_up_leaves_nothing_under_way() -> None:
             assert send.cancelled()
             began_ms = CLOCK.monotonic_ms()
         # A stop waits for what is under way, which is at most the future given up.
-        assert CLOCK.monotonic_ms() - began_ms < 1000
+        assert CLOCK.monotonic_ms() - began_ms < 2500
 
 
 async def test_a_send_that_is_given_up_before_its_route_is_known_is_not_sent() -> None:
