@@ -1,18 +1,30 @@
 """Clients that block; `orbitmq.client.aio` has the same names for asyncio."""
 
-from orbitmq.client.aio import PullResult, PullStatus
-from orbitmq.client.core import allocation, queue_selectors
-from orbitmq.client.core.consume_results import RETRY_LATER, SUCCESS, SUSPEND, RetryLater, Suspend
-from orbitmq.client.core.received_message import ReceivedMessage
-from orbitmq.client.core.send_results import Durability, SendResult, SendStatus
-from orbitmq.client.core.subscriptions import by_sql
-from orbitmq.client.sync.admin import Admin
-from orbitmq.client.sync.lite_pull_consumer import LitePullConsumer
-from orbitmq.client.sync.producer import Producer
-from orbitmq.client.sync.pull_consumer import PullConsumer
-from orbitmq.client.sync.push_consumer import PushConsumer
-from orbitmq.model.messages import Message
-from orbitmq.model.queues import MessageQueue
+from typing import TYPE_CHECKING
+
+from orbitmq.lazy_names import LazyNames
+
+if TYPE_CHECKING:
+    from orbitmq.client.aio.brokers import PullStatus
+    from orbitmq.client.aio.queue_reads import PullResult
+    from orbitmq.client.core import allocation, queue_selectors
+    from orbitmq.client.core.consume_results import (
+        RETRY_LATER,
+        SUCCESS,
+        SUSPEND,
+        RetryLater,
+        Suspend,
+    )
+    from orbitmq.client.core.received_message import ReceivedMessage
+    from orbitmq.client.core.send_results import Durability, SendResult, SendStatus
+    from orbitmq.client.core.subscriptions import by_sql
+    from orbitmq.client.sync.admin import Admin
+    from orbitmq.client.sync.lite_pull_consumer import LitePullConsumer
+    from orbitmq.client.sync.producer import Producer
+    from orbitmq.client.sync.pull_consumer import PullConsumer
+    from orbitmq.client.sync.push_consumer import PushConsumer
+    from orbitmq.model.messages import Message
+    from orbitmq.model.queues import MessageQueue
 
 __all__ = [
     "RETRY_LATER",
@@ -37,3 +49,36 @@ __all__ = [
     "by_sql",
     "queue_selectors",
 ]
+
+# A program imports the clients that it uses.
+_names = LazyNames(
+    __name__,
+    {
+        "Admin": "orbitmq.client.sync.admin",
+        "Durability": "orbitmq.client.core.send_results",
+        "LitePullConsumer": "orbitmq.client.sync.lite_pull_consumer",
+        "Message": "orbitmq.model.messages",
+        "MessageQueue": "orbitmq.model.queues",
+        "Producer": "orbitmq.client.sync.producer",
+        "PullConsumer": "orbitmq.client.sync.pull_consumer",
+        "PullResult": "orbitmq.client.aio.queue_reads",
+        "PullStatus": "orbitmq.client.aio.brokers",
+        "PushConsumer": "orbitmq.client.sync.push_consumer",
+        "RETRY_LATER": "orbitmq.client.core.consume_results",
+        "ReceivedMessage": "orbitmq.client.core.received_message",
+        "RetryLater": "orbitmq.client.core.consume_results",
+        "SUCCESS": "orbitmq.client.core.consume_results",
+        "SUSPEND": "orbitmq.client.core.consume_results",
+        "SendResult": "orbitmq.client.core.send_results",
+        "SendStatus": "orbitmq.client.core.send_results",
+        "Suspend": "orbitmq.client.core.consume_results",
+        "aio": "orbitmq.client.aio",
+        "allocation": "orbitmq.client.core.allocation",
+        "by_sql": "orbitmq.client.core.subscriptions",
+        "queue_selectors": "orbitmq.client.core.queue_selectors",
+    },
+)
+
+if not TYPE_CHECKING:
+    # Unknown to type checkers, which would take any name for one that is there.
+    __getattr__, __dir__ = _names.find, _names.all

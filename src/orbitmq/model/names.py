@@ -60,9 +60,11 @@ SYSTEM_TOPICS: Final = BROKER_ONLY_TOPICS | {
 }
 
 TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
+# Tools read in its name: looking leaves no group behind.
+TOOLS_GROUP: Final = "TOOLS_CONSUMER"
 # Groups that every broker has from its start.
 PREDEFINED_GROUPS: Final = (
-    "TOOLS_CONSUMER",
+    TOOLS_GROUP,
     "FILTERSRV_CONSUMER",
     "SELF_TEST_C_GROUP",
     "CID_ONS-HTTP-PROXY",

@@ -19,9 +19,14 @@ A part takes its own config object, never the whole settings. Where to find what
     settings                   all sources together, live update, saving
 """
 
+from typing import TYPE_CHECKING
+
+from orbitmq.lazy_names import LazyNames
 from orbitmq.settings.option import Option, check_limits, describe, option
-from orbitmq.settings.rocketmq_options import Role
-from orbitmq.settings.settings import Changed, OptionChange, Settings
+
+if TYPE_CHECKING:
+    from orbitmq.settings.rocketmq_options import Role
+    from orbitmq.settings.settings import Changed, OptionChange, Settings
 
 __all__ = [
     "Changed",
@@ -33,3 +38,18 @@ __all__ = [
     "describe",
     "option",
 ]
+
+# Clients have options; files of them, and changes while running, are for servers.
+_names = LazyNames(
+    __name__,
+    {
+        "Changed": "orbitmq.settings.settings",
+        "OptionChange": "orbitmq.settings.settings",
+        "Role": "orbitmq.settings.rocketmq_options",
+        "Settings": "orbitmq.settings.settings",
+    },
+)
+
+if not TYPE_CHECKING:
+    # Unknown to type checkers, which would take any name for one that is there.
+    __getattr__, __dir__ = _names.find, _names.all

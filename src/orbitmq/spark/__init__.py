@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 from orbitmq.errors import PackageMissingError
+from orbitmq.lazy_names import LazyNames
 
 if TYPE_CHECKING:
     from orbitmq.spark.lag_listener import LagListener, QueryLag
@@ -19,14 +19,15 @@ if importlib.util.find_spec("pyspark") is None:
 __all__ = ["LagListener", "QueryLag", "session"]
 
 # Workers of Spark import this package for every source: what only drivers need comes when asked.
-_MODULES: Final = {
-    "LagListener": "orbitmq.spark.lag_listener",
-    "QueryLag": "orbitmq.spark.lag_listener",
-    "session": "orbitmq.spark.local_session",
-}
+_names = LazyNames(
+    __name__,
+    {
+        "LagListener": "orbitmq.spark.lag_listener",
+        "QueryLag": "orbitmq.spark.lag_listener",
+        "session": "orbitmq.spark.local_session",
+    },
+)
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_MODULES[name]), name)
+if not TYPE_CHECKING:
+    # Unknown to type checkers, which would take any name for one that is there.
+    __getattr__, __dir__ = _names.find, _names.all

@@ -10,11 +10,11 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Final
 
-from orbitmq.client.sync.pull_consumer import PullConsumer
 from orbitmq.errors import RemoteError
 from orbitmq.protocol.codes import ResponseCode
 
 if TYPE_CHECKING:
+    from orbitmq.client.sync.pull_consumer import PullConsumer
     from orbitmq.spark.offsets import Offsets
     from orbitmq.spark.read_options import ReadOptions
 
@@ -67,6 +67,9 @@ class ProgressMirror:
     def _member(self) -> PullConsumer:
         """A member of the group; it reads nothing."""
         if self._consumer is None:
+            # Streams without a group do not need it, and it takes a while to import.
+            from orbitmq.client.sync.pull_consumer import PullConsumer
+
             consumer = PullConsumer(self._options.group, **self._options.client_keywords())
             consumer.start()
             self._consumer = consumer

@@ -6,11 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Self
 
-from orbitmq.client.aio.record_reader import READING_GROUP
 from orbitmq.client.core.subscriptions import Expression, by_sql, subscription_of
 from orbitmq.errors import FilterSyntaxError, SettingsError
-from orbitmq.filtering.sql import compile_sql
-from orbitmq.model.names import check_group
+from orbitmq.model.names import TOOLS_GROUP, check_group
 from orbitmq.model.subscriptions import EVERYTHING
 from orbitmq.spark.options import (
     ConnectionOptions,
@@ -131,7 +129,7 @@ class ReadOptions(TopicOptions, ConnectionOptions):
         "It is never read back; without one nothing is copied.",
     )
     reading_group: str = spark_option(
-        READING_GROUP,
+        TOOLS_GROUP,
         doc="The group in whose name is read, for clusters that check it. Every broker has the "
         "default one. With a group that consumes, its consumers would miss resets of offsets.",
     )
@@ -202,6 +200,8 @@ class ReadOptions(TopicOptions, ConnectionOptions):
             ) from None
 
     def _check_sql(self) -> None:
+        from orbitmq.filtering.sql import compile_sql
+
         # The broker would say it as well, to every task.
         try:
             compile_sql(self.sql)

@@ -73,11 +73,14 @@ class RocketMQSource(DataSource):
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802  # Spark's
         """Make what reads a stream."""
-        from orbitmq.spark.schema import projection_of
-        from orbitmq.spark.stream_reader import StreamReader
+        from orbitmq.spark.worker_process import imports_of_a_worker
 
-        options = self._read_options(self._given_to_read(schema), streaming=True)
-        return StreamReader(options, projection_of(schema))
+        with imports_of_a_worker():
+            from orbitmq.spark.schema import projection_of
+            from orbitmq.spark.stream_reader import StreamReader
+
+            options = self._read_options(self._given_to_read(schema), streaming=True)
+            return StreamReader(options, projection_of(schema))
 
     def _given_to_read(self, schema: StructType) -> Mapping[str, str]:
         """What the user said: here, or when the table was made."""

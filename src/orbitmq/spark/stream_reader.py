@@ -13,7 +13,7 @@ import logging
 import os
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -28,16 +28,18 @@ from pyspark.sql.streaming.datasource import (
 
 from orbitmq.clock import Clock, SystemClock
 from orbitmq.model.queues import MessageQueue
-from orbitmq.spark.cluster_view import ClusterView
 from orbitmq.spark.offsets import Offsets, StreamOffset, read_stream_offset
 from orbitmq.spark.partitions import QueuePartition, QueueRange
 from orbitmq.spark.planning import TriggerGate, lags, pack, rows_within, share
 from orbitmq.spark.positions import lost_text, report_loss, starting_offsets, without_lost
 from orbitmq.spark.progress_mirror import ProgressMirror
-from orbitmq.spark.queue_fetch import read_partition
 from orbitmq.spark.queue_texts import queue_text
 from orbitmq.spark.read_options import ReadOptions
 from orbitmq.spark.schema import Projection
+from orbitmq.spark.worker_process import imports_of_a_worker
+
+if TYPE_CHECKING:
+    from orbitmq.spark.cluster_view import ClusterView
 
 log = logging.getLogger(__name__)
 
@@ -202,6 +204,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read what a task was given; runs at an executor."""
+        # Only tasks need what makes rows of records, and it takes a while to import.
+        with imports_of_a_worker():
+            from orbitmq.spark.queue_fetch import read_partition
+
         if isinstance(partition, QueuePartition):
             yield from read_partition(partition, self._options, self._projection)
 
@@ -221,6 +227,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def _view(self) -> ClusterView:
         if self._opened is None:
+            # Tasks and plans do not ask, and clients take a while to import.
+            with imports_of_a_worker():
+                from orbitmq.spark.cluster_view import ClusterView
+
             self._opened = ClusterView(self._options)
             self._opened.__enter__()
         return self._opened

@@ -9,10 +9,16 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Final
 
-_DAEMON: Final = "pyspark.daemon"
+# What Spark starts, by the module that runs: what is forked from a daemon, and the one process
+# that a stream has beside the driver.
+_MODULES: Final = frozenset(
+    {"pyspark.daemon", "pyspark.sql.streaming.python_streaming_source_runner"}
+)
 
 
 @cache
@@ -21,7 +27,28 @@ def spare_collections() -> None:
 
     Called when the modules that a task needs are there, and once for good.
     """
-    main = getattr(sys.modules.get("__main__"), "__spec__", None)
-    if main is not None and main.name == _DAEMON:
+    if _is_sparks():
         # Perf: 50 ms without, 0.01 ms with it (timeit of gc.collect).
         gc.freeze()
+
+
+@contextmanager
+def imports_of_a_worker() -> Iterator[None]:
+    """Import without collections, now and later: what is imported here never becomes garbage."""
+    if not _is_sparks() or not gc.isenabled():
+        yield
+        return
+    modules = len(sys.modules)
+    # Perf: 40 of 240 ms of a stream's start (process_time around the imports).
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+    if len(sys.modules) > modules:
+        gc.freeze()
+
+
+def _is_sparks() -> bool:
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return main is not None and main.name in _MODULES

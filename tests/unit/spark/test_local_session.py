@@ -99,4 +99,4 @@ def test_without_pyspark_it_is_said_what_to_install(statement: str) -> None:
 
 def test_a_name_that_the_package_does_not_have_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'sessions'"):
-        _ = orbitmq.spark.sessions
+        _ = orbitmq.spark.sessions  # type: ignore[attr-defined]  # what is tested

@@ -9,6 +9,7 @@ from orbitmq.errors import SettingsError, UnknownOptionError
 from orbitmq.spark.batch_reader import BatchReader
 from orbitmq.spark.schema import COLUMN_NAMES, default_projection
 from orbitmq.spark.source import RocketMQSource
+from tests.unit.fresh_process import printed_by
 
 
 def source(**given: str) -> RocketMQSource:
@@ -56,3 +57,29 @@ def test_a_batch_does_not_begin_at_the_end() -> None:
     assert given.schema()
     with pytest.raises(SettingsError, match="cannot be latest in a batch"):
         given.reader(default_projection().spark_schema)
+
+
+def test_a_stream_begins_without_what_only_tasks_and_writers_need() -> None:
+    # Spark starts a process for every stream, and waits for it.
+    program = """
+import sys
+from orbitmq.spark.source import RocketMQSource
+source = RocketMQSource({"namesrvaddr": "127.0.0.1:1", "subscribe": "t"})
+source.streamReader(source.schema())
+import orbitmq.spark.cluster_view
+print(*sys.modules)
+"""
+
+    imported = set(printed_by(program).split())
+
+    assert "orbitmq.client.aio.record_reader" in imported
+    for needless in (
+        "orbitmq.client.aio.admin.admin",
+        "orbitmq.client.aio.producer",
+        "orbitmq.client.aio.push_consumer",
+        "orbitmq.filtering.sql",
+        "orbitmq.settings.settings",
+        "orbitmq.spark.queue_fetch",
+        "pyarrow.compute",
+    ):
+        assert needless not in imported

@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from orbitmq.spark.worker_process import spare_collections
+from orbitmq.spark.worker_process import imports_of_a_worker, spare_collections
 
 
 @pytest.fixture(autouse=True)
@@ -58,3 +58,49 @@ def test_the_users_own_processes_are_left_alone(monkeypatch: pytest.MonkeyPatch)
     spare_collections()
 
     assert gc.get_freeze_count() == 0
+
+
+@pytest.mark.parametrize(
+    "name", ["pyspark.daemon", "pyspark.sql.streaming.python_streaming_source_runner"]
+)
+def test_imports_in_a_process_of_sparks_are_not_interrupted_by_collections(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _run_as(name, monkeypatch)
+
+    with imports_of_a_worker():
+        assert not gc.isenabled()
+        monkeypatch.setitem(sys.modules, "imported_just_now", ModuleType("imported_just_now"))
+
+    assert gc.isenabled()
+    assert gc.get_freeze_count() > 10_000
+
+
+def test_nothing_is_left_out_of_collections_if_nothing_was_imported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _run_as("pyspark.daemon", monkeypatch)
+
+    with imports_of_a_worker():
+        pass
+
+    assert gc.get_freeze_count() == 0
+
+
+def test_imports_in_the_users_own_processes_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    _run_as("my_program", monkeypatch)
+
+    with imports_of_a_worker():
+        assert gc.isenabled()
+        monkeypatch.setitem(sys.modules, "imported_just_now", ModuleType("imported_just_now"))
+
+    assert gc.get_freeze_count() == 0
+
+
+def test_a_module_that_is_not_there_leaves_collections_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    _run_as("pyspark.daemon", monkeypatch)
+
+    with pytest.raises(ImportError), imports_of_a_worker():
+        raise ImportError("not there")
+
+    assert gc.isenabled()

@@ -1,12 +1,17 @@
 """Clients on asyncio."""
 
-from orbitmq.client.aio.admin import Admin
-from orbitmq.client.aio.brokers import PullStatus
-from orbitmq.client.aio.lite_pull_consumer import LitePullConsumer
-from orbitmq.client.aio.producer import Producer
-from orbitmq.client.aio.pull_consumer import PullConsumer
-from orbitmq.client.aio.push_consumer import PushConsumer
-from orbitmq.client.aio.queue_reads import PullResult
+from typing import TYPE_CHECKING
+
+from orbitmq.lazy_names import LazyNames
+
+if TYPE_CHECKING:
+    from orbitmq.client.aio.admin.admin import Admin
+    from orbitmq.client.aio.brokers import PullStatus
+    from orbitmq.client.aio.lite_pull_consumer import LitePullConsumer
+    from orbitmq.client.aio.producer import Producer
+    from orbitmq.client.aio.pull_consumer import PullConsumer
+    from orbitmq.client.aio.push_consumer import PushConsumer
+    from orbitmq.client.aio.queue_reads import PullResult
 
 __all__ = [
     "Admin",
@@ -17,3 +22,21 @@ __all__ = [
     "PullStatus",
     "PushConsumer",
 ]
+
+# A program imports the clients that it uses.
+_names = LazyNames(
+    __name__,
+    {
+        "Admin": "orbitmq.client.aio.admin.admin",
+        "LitePullConsumer": "orbitmq.client.aio.lite_pull_consumer",
+        "Producer": "orbitmq.client.aio.producer",
+        "PullConsumer": "orbitmq.client.aio.pull_consumer",
+        "PullResult": "orbitmq.client.aio.queue_reads",
+        "PullStatus": "orbitmq.client.aio.brokers",
+        "PushConsumer": "orbitmq.client.aio.push_consumer",
+    },
+)
+
+if not TYPE_CHECKING:
+    # Unknown to type checkers, which would take any name for one that is there.
+    __getattr__, __dir__ = _names.find, _names.all

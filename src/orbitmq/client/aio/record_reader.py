@@ -34,7 +34,7 @@ from orbitmq.client.keywords import ClientKeywords, options_of
 from orbitmq.client.options import ClientOptions
 from orbitmq.clock import SystemClock
 from orbitmq.errors import BrokerUnknownError, OrbitError, ProtocolError, QueueReadError
-from orbitmq.model.names import check_group
+from orbitmq.model.names import TOOLS_GROUP, check_group
 from orbitmq.model.routes import MASTER_ID
 from orbitmq.model.subscriptions import EVERYTHING
 from orbitmq.protocol.headers import Long
@@ -53,9 +53,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Compat: every broker has this group from its start. A group of users' own would get what admins
-# mean for its consumers: an offset that was reset is told to the first who pulls.
-READING_GROUP: Final = "TOOLS_CONSUMER"
 PULL_BYTES_MAX: Final = 2 * 1024 * 1024
 PULLS_AHEAD: Final = 4
 RETRIES: Final = 5
@@ -98,7 +95,7 @@ class RecordReader(QueueLookups):
     def __init__(
         self,
         *,
-        group: str = READING_GROUP,
+        group: str = TOOLS_GROUP,
         pull_bytes_max: int = PULL_BYTES_MAX,
         pulls_ahead: int = PULLS_AHEAD,
         pull_timeout_ms: float = PULL_TIMEOUT_MS,
@@ -110,7 +107,9 @@ class RecordReader(QueueLookups):
         """Make a reader; `start` connects it.
 
         Args:
-            group: in whose name is read, for clusters that look at it.
+            group: in whose name is read, for clusters that look at it. One of users' own would get
+                what admins mean for its consumers: an offset that was reset is told to the first
+                who pulls.
             pull_bytes_max: bytes that a pull asks OrbitMQ's brokers for; others have their own
                 limits.
             pulls_ahead: large replies that are under way or wait to be taken, at most.

@@ -18,7 +18,6 @@ from orbitmq.client.aio.brokers import PULL_TIMEOUT_MS
 from orbitmq.client.aio.record_reader import (
     PULL_BYTES_MAX,
     PULLS_AHEAD,
-    READING_GROUP,
     RETRIES,
     RETRY_PAUSE_MS,
     Range,
@@ -27,6 +26,7 @@ from orbitmq.client.aio.record_reader import (
 from orbitmq.client.aio.record_reader import RecordReader as AioRecordReader
 from orbitmq.client.sync.queue_lookups import QueueLookups
 from orbitmq.errors import StateError
+from orbitmq.model.names import TOOLS_GROUP
 from orbitmq.model.subscriptions import EVERYTHING
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class RecordReader(QueueLookups[AioRecordReader]):
     def __init__(
         self,
         *,
-        group: str = READING_GROUP,
+        group: str = TOOLS_GROUP,
         pull_bytes_max: int = PULL_BYTES_MAX,
         pulls_ahead: int = PULLS_AHEAD,
         pull_timeout_ms: float = PULL_TIMEOUT_MS,

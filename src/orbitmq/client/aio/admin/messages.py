@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from orbitmq.client.aio.brokers import place_of
 from orbitmq.client.core.received_message import ReceivedMessage, received_messages
 from orbitmq.errors import MessageNotFoundError, ProtocolError, RemoteError
+from orbitmq.model.names import TOOLS_GROUP
 from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.pulling import PullFlag, PullMessages
 from orbitmq.protocol.requests.queries import QueueEntries, ReadQueueEntries
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from orbitmq.client.aio.admin.reach import Reach
     from orbitmq.model.queues import MessageQueue
 
-# Compat: a group that every broker has, so that looking leaves no group behind.
-TOOLS_GROUP: Final = "TOOLS_CONSUMER"
 _END_OF_TIME_MS: Final = 2**62
 _PULL_COUNT: Final = 32
 
