@@ -10,7 +10,8 @@ WORKERS ?= 3
 # Where crash tests make their stores: in memory if possible, since they simulate the disk.
 SHARED_MEMORY := $(firstword $(wildcard /dev/shm) /tmp)
 # What the compiled forms of the hot path are made of.
-COMPILED := src/orbitmq/record/native.py src/orbitmq/store/appender.py src/orbitmq/store/key_table_native.py \
+COMPILED := src/orbitmq/record/native.py src/orbitmq/record/batch_records_native.py \
+	src/orbitmq/store/appender.py src/orbitmq/store/key_table_native.py \
 	src/orbitmq/protocol/plain_batches_native.py src/orbitmq/protocol/plain_sends_native.py \
 	src/orbitmq/spark/rows_native.py $(wildcard src/orbitmq/*/*.pxd)
 

@@ -9,6 +9,11 @@ from setuptools import Extension, setup
 extensions = cythonize(
     [
         Extension("orbitmq.record.native", ["src/orbitmq/record/native.py"], libraries=["z"]),
+        Extension(
+            "orbitmq.record.batch_records_native",
+            ["src/orbitmq/record/batch_records_native.py"],
+            libraries=["z"],
+        ),
         Extension("orbitmq.store.key_table_native", ["src/orbitmq/store/key_table_native.py"]),
         # The same source as the plain form, under another name.
         Extension("orbitmq.store.appender_native", ["src/orbitmq/store/appender.py"]),

@@ -12,6 +12,7 @@ PACKAGE = Path(__file__).parents[2] / "src" / "orbitmq"
 # As in setup.py: each module, and what it is compiled from.
 MODULES = {
     "record.native": ("record/native.py",),
+    "record.batch_records_native": ("record/batch_records_native.py",),
     "store.key_table_native": ("store/key_table_native.py",),
     "store.appender_native": ("store/appender.py", "store/appender_native.pxd"),
     "protocol.plain_batches_native": ("protocol/plain_batches_native.py",),

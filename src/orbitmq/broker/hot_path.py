@@ -20,7 +20,12 @@ from orbitmq.model.queues import PhysicalOffset
 from orbitmq.protocol.command import ONEWAY_FLAG, RESPONSE_FLAG
 from orbitmq.protocol.frame import frame_end
 from orbitmq.protocol.hot_headers import PullFields, decode_hot_header
-from orbitmq.protocol.hot_path import read_entries, read_usual_batch, read_usual_send
+from orbitmq.protocol.hot_path import (
+    measure_messages,
+    read_entries,
+    read_usual_batch,
+    read_usual_send,
+)
 from orbitmq.protocol.plain_batches import plain_batch
 from orbitmq.protocol.plain_sends import plain_send
 from orbitmq.record.hosts import encode_host
@@ -40,6 +45,7 @@ if TYPE_CHECKING:
     from orbitmq.protocol.hot_headers import HotHeader
     from orbitmq.protocol.plain_batches import PlainBatch
     from orbitmq.protocol.plain_sends import PlainSend
+    from orbitmq.store.appender import PackedPlace
     from orbitmq.store.message_store import MessageStore
     from orbitmq.transport.connection import Connection
     from orbitmq.transport.request_loop import RequestLoop
@@ -205,6 +211,50 @@ class HotPath:
             or chunk_end - batch.body_start > self._appender.body_bytes_max
         ):
             return None
+        try:
+            stored = self._append_packed(connection, batch, chunk, chunk_end, now_ms)
+            if stored is None:
+                stored = self._append_entries(connection, batch, chunk, chunk_end, now_ms)
+        except OrbitError:
+            return None
+        if stored is None:
+            return None
+        self._settle_soon()
+        count, (offset, records_bytes, queue_offset, ids) = stored
+        topic.counter.add(count, records_bytes)
+        if batch.command_flag & ONEWAY_FLAG:
+            return b""
+        reply = SendReply(batch.opaque, batch.encoding, ids, batch.queue_id, queue_offset, b"")
+        return self._reply(connection, reply, offset + records_bytes, waits=batch.waits)
+
+    def _append_packed(
+        self, connection: Connection, batch: PlainBatch, chunk: bytes, chunk_end: int, now_ms: int
+    ) -> tuple[int, PackedPlace] | None:
+        """Append a batch as it came; None when a message is special, or the queue is new."""
+        measured = measure_messages(chunk, batch.body_start, chunk_end, self._marks)
+        if measured is None:
+            return None
+        count, content_bytes = measured
+        place = self._appender.append_packed(
+            batch.topic,
+            batch.queue_id,
+            chunk,
+            batch.body_start,
+            chunk_end,
+            count,
+            content_bytes,
+            self._marks,
+            batch.born_ms,
+            born_host(connection.address),
+            batch.reconsume_times,
+            now_ms,
+        )
+        return None if place is None else (count, place)
+
+    def _append_entries(
+        self, connection: Connection, batch: PlainBatch, chunk: bytes, chunk_end: int, now_ms: int
+    ) -> tuple[int, PackedPlace] | None:
+        """Append a batch message by message; None when one is special."""
         entries = read_entries(
             chunk,
             batch.body_start,
@@ -216,28 +266,14 @@ class HotPath:
         )
         if entries is None:
             return None
-        try:
-            places = self._appender.append_batch(batch.topic, batch.queue_id, entries, now_ms)
-        except OrbitError:
-            return None
-        self._settle_soon()
+        places = self._appender.append_batch(batch.topic, batch.queue_id, entries, now_ms)
         first_offset, _, queue_offset, _ = places[0]
         last_offset, last_bytes, _, _ = places[-1]
-        end = last_offset + last_bytes
-        # Invariant: records of a batch lie one behind the other.
-        topic.counter.add(len(places), end - first_offset)
-        if batch.command_flag & ONEWAY_FLAG:
-            return b""
         prefix = self._id_prefix
-        reply = SendReply(
-            batch.opaque,
-            batch.encoding,
-            b",".join([prefix + b"%016X" % place[0] for place in places]),
-            batch.queue_id,
-            queue_offset,
-            b"",
-        )
-        return self._reply(connection, reply, end, waits=batch.waits)
+        ids = b",".join([prefix + b"%016X" % place[0] for place in places])
+        # Invariant: records of a batch lie one behind the other.
+        records_bytes = last_offset + last_bytes - first_offset
+        return len(places), (first_offset, records_bytes, queue_offset, ids)
 
     def _reply(self, connection: Connection, reply: SendReply, end: int, *, waits: bool) -> bytes:
         """Write the reply to what ends at `end` of the log; empty when it waits for the disk."""

@@ -17,6 +17,7 @@ from orbitmq.protocol.plain_sends import PlainSend
 
 ReadPlainSend = Callable[[bytes, int, int, bytes], PlainSend | None]
 ReadPlainBatch = Callable[[bytes, int, int], PlainBatch | None]
+MeasureMessages = Callable[[bytes, int, int, bytes], tuple[int, int] | None]
 ReadEntries = Callable[[bytes, int, int, bytes, int, bytes, int], list[BatchEntry] | None]
 
 
@@ -30,6 +31,7 @@ def _read_no_batch(_chunk: bytes, _start: int, _end: int) -> PlainBatch | None:
 
 read_usual_send: ReadPlainSend
 read_usual_batch: ReadPlainBatch
+measure_messages: MeasureMessages
 read_entries: ReadEntries
 try:
     if os.environ.get("ORBITMQ_PURE") == "1":
@@ -38,11 +40,13 @@ try:
 except ImportError:
     read_usual_send = _read_nothing
     read_usual_batch = _read_no_batch
+    measure_messages = plain_batches.measure_messages
     read_entries = plain_batches.read_entries
     is_compiled = False
 else:
     read_usual_send = plain_sends_native.read_plain_send
     read_usual_batch = plain_sends_native.read_plain_batch
+    measure_messages = plain_batches_native.measure_messages
     read_entries = plain_batches_native.read_entries
     is_compiled = True
 

@@ -14,8 +14,11 @@ from orbitmq.protocol.frame import Encoding
 from orbitmq.protocol.hot_headers import HotHeader, PullFields, decode_hot_header
 from orbitmq.protocol.plain_sends import has_plain_properties, waits_for_store, with_marks
 from orbitmq.record.batch import decode_batch
+from orbitmq.record.layout import PROPERTIES_BYTES_MAX
 
-# A larger batch is left, so that others get their turn while it is read.
+# Larger batches are left, so that others get their turn while one is read: those that are stored
+# as they came, and those that become an object for each message.
+MESSAGES_MAX: Final = 4000
 ENTRIES_MAX: Final = 1000
 # Body, properties, flag, system flag, born time, born host, reconsume times, prepared offset.
 BatchEntry = tuple[bytes, bytes, int, int, int, bytes, int, int]
@@ -68,6 +71,27 @@ def plain_batch(decoded: tuple[HotHeader, int, Encoding], end: int) -> PlainBatc
         header.flag,
         encoding,
     )
+
+
+def measure_messages(chunk: bytes, start: int, end: int, marks: bytes) -> tuple[int, int] | None:
+    """Look at the messages at `chunk[start:end]`; None when they are too many, or one is special.
+
+    `marks` are the properties that the broker adds to each. Returns how many messages there are,
+    and how many bytes their bodies and properties take together when they are stored.
+    """
+    try:
+        messages = decode_batch(chunk[start:end])
+    except ProtocolError:
+        return None
+    if not 0 < len(messages) <= MESSAGES_MAX:
+        return None
+    whole_bytes = 0
+    for _, body, sent in messages:
+        properties_bytes = len(with_marks(sent, marks))
+        if not has_plain_properties(sent) or 0 in sent or properties_bytes > PROPERTIES_BYTES_MAX:
+            return None
+        whole_bytes += len(body) + properties_bytes
+    return len(messages), whole_bytes
 
 
 def read_entries(  # Perf: plain arguments, as the compiled form has

@@ -8,20 +8,22 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from orbitmq.record import encode, scan
+from orbitmq.record import batch_records, encode, scan
 
 try:
     if os.environ.get("ORBITMQ_PURE") == "1":
         raise ImportError("the plain forms are asked for")  # noqa: TRY301  # one way to the plain
-    from orbitmq.record import native
+    from orbitmq.record import batch_records_native, native
 except ImportError:
     encode_record = encode.encode_record
+    encode_batch_records = batch_records.encode_batch_records
     is_sound = scan.is_sound
     sound_records = scan.sound_records
     walk = scan.walk
     is_compiled = False
 else:
     encode_record = native.encode_record
+    encode_batch_records = batch_records_native.encode_batch_records
     is_sound = native.is_sound
     sound_records = native.sound_records
     walk = native.walk

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from orbitmq.errors import MessageError
 from orbitmq.model.queues import QueueOffset
-from orbitmq.record.codec import encode_record
+from orbitmq.record.codec import encode_batch_records, encode_record
 from orbitmq.record.layout import (
     BLANK_BYTES_MIN,
     BORN_HOST_V6,
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 # Physical offset, record bytes, queue offset, store time.
 Place = tuple["PhysicalOffset", int, QueueOffset, int]
+# Physical offset of the first record, bytes of all, queue offset of the first, all message ids.
+PackedPlace = tuple["PhysicalOffset", int, QueueOffset, bytes]
 # Body, properties, flag, system flag, born time, born host, reconsume times, prepared offset.
 Entry = tuple[bytes, bytes, int, int, int, bytes, int, int]
 
@@ -241,6 +243,87 @@ class Appender:
         finally:
             self._release()
         return places
+
+    def append_packed(  # noqa: PLR0913, PLR0917  # Perf: plain arguments
+        self,
+        topic: bytes,
+        queue_id: int,
+        packed: bytes,
+        start: int,
+        end: int,
+        count: int,
+        content_bytes: int,
+        marks: bytes,
+        born_ms: int,
+        born_host: bytes,
+        reconsume_times: int,
+        now_ms: int,
+    ) -> PackedPlace | None:
+        """Write the messages of a batch that lie at `packed[start:end]` as `record.batch` says.
+
+        Perf: no object per message. For batches as Spark's writers send them (write of
+        benchmarks/spark_kafka.py) a broker takes half the user CPU that it takes with `append_batch`.
+
+        Args:
+            topic: where they go, as all further arguments say what all have in common.
+            queue_id: the queue.
+            packed: where they lie, with others before and behind.
+            start: where they begin.
+            end: where they end.
+            count: how many they are.
+            content_bytes: what bodies and properties take together, marks included.
+            marks: properties that are added to each.
+            born_ms: when they were sent.
+            born_host: from where.
+            reconsume_times: how often they failed.
+            now_ms: the time.
+
+        Returns:
+            Where they lie; None when the queue is new, or not in the log.
+
+        Raises:
+            MessageError: they cannot be stored.
+            ValueError: count or bytes are not those of the messages.
+        """
+        system_flag = self._record_flag(0, born_host)
+        whole = content_bytes + count * self._checked_size(topic, b"", b"", system_flag)
+        self._acquire()
+        try:
+            if self._errors:
+                self._obstacles.check()
+            key = (topic, queue_id)
+            number = self._next_offsets.get(key)
+            if number is None:
+                return None
+            offset = self._make_room(whole)
+            store_ms = self._last_store_ms = max(now_ms, self._last_store_ms)
+            ids = encode_batch_records(
+                self._view,  # type: ignore[arg-type]  # there is one when there is room
+                offset - self._first_offset,
+                whole,
+                packed,
+                start,
+                end,
+                marks,
+                topic,
+                queue_id,
+                number,
+                offset,
+                system_flag,
+                born_ms,
+                born_host,
+                store_ms,
+                self._store_host,
+                reconsume_times,
+            )
+            self._next_offsets[key] = number + count  # type: ignore[assignment]  # as said
+            log_end = offset + whole
+            self._log.end = log_end  # type: ignore[assignment]  # as said
+            if log_end >= self._look_at:
+                self._look(log_end)
+        finally:
+            self._release()
+        return offset, whole, number, ids
 
     def _write_batch(
         self, topic: bytes, queue_id: int, entries: Sequence[Entry], places: list[Place]

@@ -1,6 +1,7 @@
 # The types of appender.py where it is compiled; without them it does the same, only slower.
 cimport cython
 
+cdef object encode_batch_records
 cdef object encode_record
 cdef object MessageError
 cdef int BLANK_BYTES_MIN
@@ -42,6 +43,11 @@ cdef class Appender:
         bytes born_host, reconsume_times, prepared_offset, now_ms,
     )
     cpdef list append_batch(self, bytes topic, queue_id, entries, now_ms)
+    @cython.locals(whole=Py_ssize_t, key=tuple)
+    cpdef append_packed(
+        self, bytes topic, queue_id, bytes packed, start, end, Py_ssize_t count,
+        Py_ssize_t content_bytes, bytes marks, born_ms, bytes born_host, reconsume_times, now_ms,
+    )
     cdef _write_batch(self, bytes topic, queue_id, entries, list places)
     cdef _make_room(self, size)
     cdef _look(self, long long end)

@@ -8,7 +8,14 @@ import pytest
 
 from orbitmq.protocol.codes import RequestCode
 from orbitmq.protocol.frame import Encoding
-from orbitmq.protocol.plain_batches import ENTRIES_MAX, PlainBatch, read_entries, read_plain_batch
+from orbitmq.protocol.plain_batches import (
+    ENTRIES_MAX,
+    MESSAGES_MAX,
+    PlainBatch,
+    measure_messages,
+    read_entries,
+    read_plain_batch,
+)
 from orbitmq.record.batch import BatchedMessage, encode_batch
 from tests.unit.protocol.test_plain_sends import LONG, SHORT, frame
 
@@ -127,6 +134,49 @@ def test_an_empty_or_damaged_batch_is_left() -> None:
     assert entries(b"") is None
     assert entries(body[:-1]) is None
     assert entries(body + b"\0") is None
+
+
+def measured(body: bytes) -> object:
+    return measure_messages(b"before" + body + b"after", 6, 6 + len(body), MARKS)
+
+
+def test_what_messages_take_in_records_is_measured() -> None:
+    read = read_entries(encode_batch(MESSAGES), 0, len(encode_batch(MESSAGES)), MARKS, 12, HOST, 2)
+
+    assert read is not None
+    whole_bytes = sum(len(body) + len(properties) for body, properties, *_ in read)
+    assert measured(encode_batch(MESSAGES)) == (3, whole_bytes)
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        b"",
+        b"UNIQ_KEY\x01A1\x02DELAY\x013\x02",
+        b"UNIQ_KEY\x01A1\x02zero\x01\0\x02",
+        b"UNIQ_KEY\x01A1\x02long\x01" + b"v" * (32767 - 16 - len(MARKS)),
+    ],
+)
+def test_what_is_special_or_cannot_be_stored_is_not_measured(properties: bytes) -> None:
+    special = BatchedMessage(0, b"special", properties)
+
+    assert measured(encode_batch([*MESSAGES, special])) is None
+
+
+def test_properties_that_just_fit_are_measured() -> None:
+    properties = b"UNIQ_KEY\x01A1\x02long\x01" + b"v" * (32767 - 18 - len(MARKS))
+
+    assert measured(encode_batch([BatchedMessage(0, b"", properties)])) == (1, 32767)
+
+
+def test_an_empty_damaged_or_very_large_batch_is_not_measured() -> None:
+    body = encode_batch(MESSAGES)
+
+    assert measured(b"") is None
+    assert measured(body[:-1]) is None
+    assert measured(body + b"\0") is None
+    assert measured(encode_batch(MESSAGES[:1] * MESSAGES_MAX)) is not None
+    assert measured(encode_batch(MESSAGES[:1] * (MESSAGES_MAX + 1))) is None
 
 
 def mutated_batches(seed: int, count: int) -> list[bytes]:

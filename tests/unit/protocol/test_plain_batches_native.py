@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from orbitmq.protocol import hot_path, plain_batches
@@ -71,3 +73,42 @@ def test_whatever_it_reads_of_mutated_batches_the_plain_form_reads_alike(seed: i
             assert found == _plain(body), body
 
     assert read > 100
+
+
+def _measured(form: Any, body: bytes) -> object:
+    return form.measure_messages(b"before" + body + b"x", 6, 6 + len(body), MARKS)
+
+
+@pytest.mark.parametrize("seed", range(8, 12))
+def test_whatever_it_measures_of_mutated_batches_the_plain_form_measures_alike(seed: int) -> None:
+    measured = 0
+    for body in mutated_batches(seed, 2500):
+        found = _measured(hot_path, body)
+        if found is not None:
+            measured += 1
+            assert found == _measured(plain_batches, body), body
+
+    assert measured > 100
+
+
+@pytest.mark.parametrize("value_bytes", range(32767 - 21 - len(MARKS), 32767 - 13 - len(MARKS)))
+@pytest.mark.parametrize("end", [b"", b"\x02"])
+def test_properties_that_just_fit_are_measured_alike(value_bytes: int, end: bytes) -> None:
+    properties = b"UNIQ_KEY\x01A1\x02long\x01" + b"v" * value_bytes + end
+    body = encode_batch([BatchedMessage(0, b"m", properties)])
+
+    assert _measured(hot_path, body) == _measured(plain_batches, body)
+
+
+def test_what_cannot_be_stored_or_is_too_much_is_not_measured() -> None:
+    zero = BatchedMessage(0, b"m", b"UNIQ_KEY\x01A1\x02zero\x01\0\x02")
+    message = encode_batch(MESSAGES[:1])
+
+    assert _measured(hot_path, encode_batch([zero])) is None
+    assert _measured(hot_path, message * plain_batches.MESSAGES_MAX) is not None
+    assert _measured(hot_path, message * (plain_batches.MESSAGES_MAX + 1)) is None
+    assert _measured(hot_path, b"") is None
+    for end in range(len(message)):
+        assert _measured(hot_path, message[:end]) is None
+    assert hot_path.measure_messages(message, 0, len(message) + 1, MARKS) is None
+    assert hot_path.measure_messages(message, -1, len(message), MARKS) is None

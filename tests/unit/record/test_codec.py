@@ -28,6 +28,12 @@ def test_the_compiled_forms_are_used_when_the_extension_is_there() -> None:
     assert printed_by(SHOW, ORBITMQ_PURE="0") == "True orbitmq.record.native"
 
 
+def test_the_plain_forms_are_used_when_one_extension_is_missing() -> None:
+    without = "import sys; sys.modules['orbitmq.record.batch_records_native'] = None; "
+
+    assert printed_by(without + SHOW) == PLAIN
+
+
 def test_a_codec_says_what_it_is() -> None:
     plain = codec.encode_record is encode.encode_record and codec.walk is scan.walk
 

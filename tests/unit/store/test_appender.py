@@ -16,11 +16,13 @@ import pytest
 
 from orbitmq.errors import MessageError, OrbitError, StateError
 from orbitmq.model.queues import QueueOffset
+from orbitmq.record.batch import BatchedMessage, encode_batch
 from orbitmq.record.codec import encode_record
 from orbitmq.record.decode import StoredMessage, decode_record
 from orbitmq.record.hosts import encode_host
 from orbitmq.record.layout import SystemFlag
-from orbitmq.store.appender import Appender, Entry, Place
+from orbitmq.record.message_id import encode_message_id
+from orbitmq.store.appender import Appender, Entry, PackedPlace, Place
 from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.obstacles import UPKEEP, Obstacles, unwritable
 
@@ -243,6 +245,101 @@ def test_a_batch_is_written_from_its_end_to_its_beginning(
     places = bench.appender.append_batch(b"orders", 1, [_entry()] * 4, NOW_MS)
 
     assert written == [place[0] for place in reversed(places)]
+
+
+# --- batches as they came -----------------------------------------------------------------------
+
+MARKS = b"CLUSTER\x01c\x02"
+PACKED = [
+    BatchedMessage(7, b"one", b"TAGS\x01a\x02"),
+    BatchedMessage(-1, b"two" * 50, b"KEYS\x01k\x02"),
+]
+
+
+def _packed(bench: Bench, messages: list[BatchedMessage], **changes: Any) -> PackedPlace | None:
+    packed = encode_batch(messages)
+    arguments: dict[str, Any] = {
+        "topic": b"orders",
+        "queue_id": 5,
+        "packed": b"before" + packed,
+        "start": 6,
+        "end": 6 + len(packed),
+        "count": len(messages),
+        "content_bytes": sum(
+            len(body) + len(properties) + len(MARKS) for _, body, properties in messages
+        ),
+        "marks": MARKS,
+        "born_ms": NOW_MS - 5,
+        "born_host": HOST_V4,
+        "reconsume_times": 0,
+        "now_ms": NOW_MS,
+    }
+    return bench.appender.append_packed(*(arguments | changes).values())
+
+
+@pytest.mark.parametrize("born_host", [HOST_V4, HOST_V6])
+def test_a_batch_as_it_came_is_stored_like_its_messages(
+    form: str, tmp_path: Path, born_host: bytes
+) -> None:
+    bench, other = _bench(form, tmp_path / "one"), _bench(form, tmp_path / "other")
+    entries = [
+        _entry(flag=flag, body=body, properties=properties + MARKS, born_host=born_host)
+        for flag, body, properties in PACKED
+    ]
+
+    for number in (70, 72):
+        place = _packed(bench, PACKED, born_host=born_host)
+        places = other.appender.append_batch(b"orders", 5, entries, NOW_MS)
+
+        ids = ",".join(encode_message_id(HOST_V4, offset) for offset, *_ in places)
+        size = sum(size for _, size, *_ in places)
+        assert place == (places[0][0], size, number, ids.encode())
+    assert bench.log.end == other.log.end
+    assert bytes(bench.log.files[0].view) == bytes(other.log.files[0].view)
+    assert bench.appender.next_offset(b"orders", 5) == 74
+
+
+def test_store_times_of_batches_never_fall(bench: Bench) -> None:
+    _packed(bench, PACKED, now_ms=NOW_MS)
+    place = _packed(bench, PACKED[:1], now_ms=NOW_MS - 50)
+
+    assert place is not None
+    record = bench.log.pread(place[0], place[1])
+    assert record is not None
+    assert decode_record(record).store_ms == NOW_MS
+
+
+def test_a_batch_that_does_not_fit_a_file_begins_the_next(bench: Bench) -> None:
+    messages = [BatchedMessage(0, bytes(4000), b"a\x01b\x02")] * 9
+    _packed(bench, messages)
+
+    place = _packed(bench, messages)
+
+    assert place is not None
+    assert (place[0], place[2]) == (FILE_BYTES, 79)
+    assert len(bench.growths) == 2
+
+
+def test_a_batch_for_a_new_queue_is_left_to_others(bench: Bench) -> None:
+    assert _packed(bench, PACKED, queue_id=6) is None
+    assert bench.log.end == 0
+    assert bench.appender.next_offset(b"orders", 6) is None
+
+
+def test_a_batch_that_cannot_be_stored_as_it_came_leaves_nothing(bench: Bench) -> None:
+    with pytest.raises(MessageError, match="do not fit a log file"):
+        _packed(bench, [BatchedMessage(0, bytes(4000), b"a\x01b\x02")] * 17)
+    with pytest.raises(ValueError, match="do not fill"):
+        _packed(bench, PACKED, content_bytes=1000)
+    with pytest.raises(MessageError, match="does not fit its field"):
+        _packed(bench, PACKED, born_ms=2**63)
+    bench.obstacles.errors[UPKEEP] = unwritable(StateError("no room"))  # type: ignore[arg-type]  # any error
+    with pytest.raises(StateError, match="no room"):
+        _packed(bench, PACKED)
+
+    assert bench.log.end == 0
+    assert bench.is_empty_behind(0)
+    assert bench.appender.next_offset(b"orders", 5) == 70
 
 
 # --- what is refused ----------------------------------------------------------------------------

@@ -1,0 +1,240 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The compiled form of `encode_batch_records`.
+
+Compiled by Cython and never run as Python. What it writes and returns equals what the plain form
+(batch_records.py) does.
+
+Invariant: nothing is read or written before its position was compared with the end; lengths are at
+most 31 bits wide and positions as wide as a pointer, so no sum of them can wrap.
+"""
+
+from __future__ import annotations
+
+import cython
+
+if not cython.compiled:
+    # Before the imports below, which are C's and fail in other ways.
+    raise ImportError("orbitmq.record.batch_records_native runs compiled only")
+
+from cython.cimports.cpython.buffer import (
+    Py_buffer,
+    PyBUF_SIMPLE,
+    PyBUF_WRITABLE,
+    PyBuffer_Release,
+    PyObject_GetBuffer,
+)
+from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cython.cimports.libc.string import memcpy, memset
+from cython.cimports.orbitmq.record.big_endian import get_32, put_32, put_64
+from cython.cimports.orbitmq.record.compiler_c import keep_order
+from cython.cimports.orbitmq.record.zlib_c import crc32
+
+from orbitmq.errors import MessageError
+from orbitmq.record.encode import WritableBuffer, check_lengths
+
+_MAGIC_V1 = cython.declare(cython.uint, 0xDAA320A7)
+_MAGIC_V2 = cython.declare(cython.uint, 0xDAA320AB)
+_LONG_MAX = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF)
+_CRC_MASK = cython.declare(cython.uint, 0x7FFFFFFF)
+_VALUE_END = cython.declare(cython.uchar, 2)
+# What a message of a batch takes beside its body and its properties.
+_FIXED_BYTES = cython.declare(cython.Py_ssize_t, 22)
+_COMMA = cython.declare(cython.uchar, 44)
+_OFFSET_DIGITS = cython.declare(cython.Py_ssize_t, 16)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _bytes_at(text: bytes) -> cython.p_uchar:
+    return cython.cast(cython.p_uchar, PyBytes_AS_STRING(text))
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _put_digits(to: cython.p_uchar, number: cython.ulonglong) -> cython.void:
+    """Write a number with its sixteen hexadecimal digits."""
+    digit: cython.uint
+    at: cython.int
+    for at in range(15, -1, -1):
+        digit = cython.cast(cython.uint, number & 15)
+        to[at] = (48 if digit < 10 else 55) + digit
+        number >>= 4
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _count(text: cython.p_uchar, at: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.int:
+    """How many messages there are; -1 when one leaves its place."""
+    count: cython.int = 0
+    size: cython.Py_ssize_t
+    body_bytes: cython.Py_ssize_t
+    properties_bytes: cython.Py_ssize_t
+    while at < end:
+        if end - at < _FIXED_BYTES:
+            return -1
+        # Unsigned: a negative length is a large one, and leaves its place.
+        size = get_32(text + at)
+        body_bytes = get_32(text + at + 16)
+        if size > end - at or body_bytes > size - _FIXED_BYTES:
+            return -1
+        properties_bytes = (cython.cast(cython.Py_ssize_t, text[at + 20 + body_bytes]) << 8) | text[
+            at + 21 + body_bytes
+        ]
+        if properties_bytes > 0x7FFF or _FIXED_BYTES + body_bytes + properties_bytes != size:
+            return -1
+        count += 1
+        at += size
+    return count
+
+
+def encode_batch_records(  # noqa: PLR0913, PLR0915, PLR0917  # Perf: an object more takes 0.8 us
+    buffer: WritableBuffer,
+    at: cython.Py_ssize_t,
+    records_bytes: cython.Py_ssize_t,
+    messages: bytes,
+    start: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    marks: bytes,
+    topic: bytes,
+    queue_id: int,
+    queue_offset: int,
+    physical_offset: int,
+    system_flag: int,
+    born_ms: int,
+    born_host: bytes,
+    store_ms: int,
+    store_host: bytes,
+    reconsume_times: int,
+) -> bytes:
+    """Write messages of a batch as records; return their ids. See batch_records.py."""
+    topic_bytes: cython.Py_ssize_t = len(topic)
+    marks_bytes: cython.Py_ssize_t = len(marks)
+    born_host_bytes: cython.Py_ssize_t = len(born_host)
+    store_host_bytes: cython.Py_ssize_t = len(store_host)
+    is_v2: cython.bint = topic_bytes > 127
+    try:
+        queue_id_32: cython.int = queue_id
+        system_flag_32: cython.int = system_flag
+        reconsume_times_32: cython.int = reconsume_times
+        queue_offset_64: cython.longlong = queue_offset
+        physical_offset_64: cython.longlong = physical_offset
+        born_ms_64: cython.longlong = born_ms
+        store_ms_64: cython.longlong = store_ms
+    except OverflowError as error:
+        raise MessageError(f"a number does not fit its field of a record: {error}") from error
+    check_lengths(0, topic_bytes, marks_bytes, born_host_bytes, store_host_bytes, system_flag_32)
+    text: cython.p_uchar = _bytes_at(messages)
+    count: cython.Py_ssize_t = -1
+    if 0 <= start <= end <= len(messages):
+        count = _count(text, start, end)
+    if count <= 0:
+        raise ValueError(f"no batch lies at bytes {start} to {end}")
+    if records_bytes <= 0 or not 0 <= physical_offset_64 <= _LONG_MAX - records_bytes:
+        raise MessageError(f"no {records_bytes} bytes lie at physical offset {physical_offset}")
+    if queue_offset_64 > _LONG_MAX - (count - 1):
+        raise MessageError(f"no {count} messages follow queue offset {queue_offset}")
+    id_bytes: cython.Py_ssize_t = 2 * store_host_bytes + _OFFSET_DIGITS + 1
+    ids: bytes = PyBytes_FromStringAndSize(cython.NULL, count * id_bytes - 1)
+    prefix: bytes = store_host.hex().upper().encode()
+
+    view = cython.declare(Py_buffer)
+    PyObject_GetBuffer(buffer, cython.address(view), PyBUF_SIMPLE | PyBUF_WRITABLE)
+    if at < 0 or records_bytes > view.len - at:
+        buffer_bytes: cython.Py_ssize_t = view.len
+        PyBuffer_Release(cython.address(view))
+        raise ValueError(f"{records_bytes} bytes do not fit at byte {at} of {buffer_bytes}")
+    # Invariant: nothing below can raise before the buffer is released.
+    first: cython.p_uchar = cython.cast(cython.p_uchar, view.buf) + at
+    left: cython.Py_ssize_t = records_bytes
+    record: cython.p_uchar = first
+    to: cython.p_uchar
+    message: cython.p_uchar = text + start
+    shown: cython.p_uchar = _bytes_at(ids)
+    size: cython.Py_ssize_t
+    body_bytes: cython.Py_ssize_t
+    sent_bytes: cython.Py_ssize_t
+    separator_bytes: cython.Py_ssize_t
+    properties_bytes: cython.Py_ssize_t
+    beside_bytes: cython.Py_ssize_t = (
+        75 + born_host_bytes + store_host_bytes + is_v2 + topic_bytes + marks_bytes
+    )
+    begins: cython.ulonglong
+    first_begins: cython.ulonglong = 0
+    fits: cython.bint = True
+    number: cython.Py_ssize_t
+    for number in range(count):
+        body_bytes = get_32(message + 16)
+        sent_bytes = get_32(message) - _FIXED_BYTES - body_bytes
+        separator_bytes = 1
+        if sent_bytes and message[20 + body_bytes + 2 + sent_bytes - 1] == _VALUE_END:
+            separator_bytes = 0
+        properties_bytes = sent_bytes + separator_bytes + marks_bytes
+        size = beside_bytes + body_bytes + sent_bytes + separator_bytes
+        if size > left or properties_bytes > 32767:
+            fits = False
+            break
+        put_32(
+            record + 8,
+            cython.cast(
+                cython.uint,
+                crc32(0, message + 20, cython.cast(cython.uint, body_bytes)) & _CRC_MASK,
+            ),
+        )
+        put_32(record + 12, cython.cast(cython.uint, queue_id_32))
+        memcpy(record + 16, message + 12, 4)
+        put_64(record + 20, queue_offset_64 + number)
+        put_64(record + 28, physical_offset_64)
+        put_32(record + 36, cython.cast(cython.uint, system_flag_32))
+        put_64(record + 40, born_ms_64)
+        to = record + 48
+        memcpy(to, _bytes_at(born_host), born_host_bytes)
+        to = to + born_host_bytes
+        put_64(to, store_ms_64)
+        memcpy(to + 8, _bytes_at(store_host), store_host_bytes)
+        to = to + 8 + store_host_bytes
+        put_32(to, cython.cast(cython.uint, reconsume_times_32))
+        put_64(to + 4, 0)
+        # The length of the body, and the body.
+        memcpy(to + 12, message + 16, 4 + body_bytes)
+        to = to + 16 + body_bytes
+        if is_v2:
+            to[0] = 0
+            to = to + 1
+        to[0] = topic_bytes & 255
+        memcpy(to + 1, _bytes_at(topic), topic_bytes)
+        to = to + 1 + topic_bytes
+        to[0] = (properties_bytes >> 8) & 255
+        to[1] = properties_bytes & 255
+        to = to + 2
+        memcpy(to, message + 22 + body_bytes, sent_bytes)
+        to = to + sent_bytes
+        if separator_bytes:
+            to[0] = _VALUE_END
+            to = to + 1
+        memcpy(to, _bytes_at(marks), marks_bytes)
+        begins = (cython.cast(cython.ulonglong, size) << 32) | (_MAGIC_V2 if is_v2 else _MAGIC_V1)
+        if number:
+            put_64(record, cython.cast(cython.longlong, begins))
+            shown[0] = _COMMA
+            shown = shown + 1
+        else:
+            first_begins = begins
+        memcpy(shown, _bytes_at(prefix), 2 * store_host_bytes)
+        shown = shown + 2 * store_host_bytes
+        _put_digits(shown, cython.cast(cython.ulonglong, physical_offset_64))
+        shown = shown + _OFFSET_DIGITS
+        message = message + _FIXED_BYTES + body_bytes + sent_bytes
+        record = record + size
+        physical_offset_64 += size
+        left -= size
+    if not fits or left:
+        memset(first, 0, records_bytes)
+        PyBuffer_Release(cython.address(view))
+        raise ValueError(f"records do not fill {records_bytes} bytes")
+    # Invariant: records begin to exist with the start of the first, when all the rest is there.
+    keep_order()
+    put_64(first, cython.cast(cython.longlong, first_begins))
+    PyBuffer_Release(cython.address(view))
+    return ids
