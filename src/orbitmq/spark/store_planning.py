@@ -21,7 +21,7 @@ _ROWS_MIN: Final = 100_000
 # A larger task would keep others waiting at the end, and take long to repeat.
 _PART_BYTES_MAX: Final = 512 * 1024 * 1024
 # Entries asked of all queues together, though of each at least two.
-_SAMPLES_MAX: Final = 2_048
+_SAMPLES_MAX: Final = 512
 
 
 class EntryRange(NamedTuple):

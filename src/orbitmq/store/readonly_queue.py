@@ -32,6 +32,8 @@ class ReadOnlyQueue:
     def __init__(self, folder: Path, open_files: OpenFiles) -> None:
         self.folder = folder
         self._open_files = open_files
+        # Perf: planning a scan asks for thousands of single entries; a path costs more than to read.
+        self._paths: dict[int, Path] = {}
         self.strangers: list[Path] = []
         self.file_bytes = 0
         self.file_offsets = self._list_files()
@@ -47,6 +49,7 @@ class ReadOnlyQueue:
                 continue
             try:
                 sizes[offset] = path.stat().st_size
+                self._paths[offset] = path
             except FileNotFoundError:
                 # Retention was faster than the listing.
                 continue
@@ -103,7 +106,15 @@ class ReadOnlyQueue:
         )
 
     def _pread(self, number: int, count: int) -> bytes:
-        return read_entries(self._open_files, self.folder, self.file_bytes, number, count)
+        if not self.file_bytes:
+            return b""
+        at = number * ENTRY_BYTES
+        in_file = at % self.file_bytes
+        path = self._paths.get(at - in_file)
+        if path is None:
+            return b""
+        size = min(count * ENTRY_BYTES, self.file_bytes - in_file)
+        return self._open_files.pread(path, size, in_file)
 
     def _missing(self, number: int) -> StoreDamagedError:
         at = number * ENTRY_BYTES // self.file_bytes * self.file_bytes if self.file_bytes else 0
