@@ -13,7 +13,7 @@ SHARED_MEMORY := $(firstword $(wildcard /dev/shm) /tmp)
 COMPILED := src/orbitmq/record/native.py src/orbitmq/record/batch_records_native.py \
 	src/orbitmq/store/appender.py src/orbitmq/store/key_table_native.py \
 	src/orbitmq/protocol/plain_batches_native.py src/orbitmq/protocol/plain_sends_native.py \
-	src/orbitmq/spark/rows_native.py $(wildcard src/orbitmq/*/*.pxd)
+	src/orbitmq/spark/messages_native.py src/orbitmq/spark/rows_native.py $(wildcard src/orbitmq/*/*.pxd)
 
 # A file stays whole, and files are begun in the order in which they were collected.
 SIDE_BY_SIDE := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder

@@ -24,6 +24,7 @@ extensions = cythonize(
         Extension(
             "orbitmq.protocol.plain_sends_native", ["src/orbitmq/protocol/plain_sends_native.py"]
         ),
+        Extension("orbitmq.spark.messages_native", ["src/orbitmq/spark/messages_native.py"]),
         Extension(
             "orbitmq.spark.rows_native", ["src/orbitmq/spark/rows_native.py"], libraries=["z"]
         ),

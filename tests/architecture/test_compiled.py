@@ -17,6 +17,7 @@ MODULES = {
     "store.appender_native": ("store/appender.py", "store/appender_native.pxd"),
     "protocol.plain_batches_native": ("protocol/plain_batches_native.py",),
     "protocol.plain_sends_native": ("protocol/plain_sends_native.py",),
+    "spark.messages_native": ("spark/messages_native.py",),
     "spark.rows_native": ("spark/rows_native.py", "spark/row_texts.pxd"),
 }
 # These have a plain form of another name.

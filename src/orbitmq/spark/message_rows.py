@@ -10,20 +10,19 @@ time that messages one by one take (benchmarks/arrow_encode.py).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from orbitmq.model import property_names
-from orbitmq.record.layout import PROPERTIES_BYTES_MAX
 from orbitmq.spark.delivery_marks import MARK, TaskMark
+from orbitmq.spark.hot_path import messages_of
+from orbitmq.spark.message_parts import MessageParts
 from orbitmq.spark.property_texts import (
     check_separators,
-    entry_parts,
     filled,
-    joined,
     left_out,
     lengths_of,
     texts_of,
@@ -36,11 +35,7 @@ if TYPE_CHECKING:
     from orbitmq.model.unique_ids import UniqueIdRanges
     from orbitmq.spark.write_columns import WriteColumns
 
-HEAD_BYTES: Final = 20
-LENGTH_BYTES: Final = 2
 _INT_MAX: Final = 2**31 - 1
-_DIGITS: Final = np.frombuffer(b"0123456789ABCDEF", np.uint8)
-_ID_DIGITS: Final = 12
 _SPACE: Final = 0x20
 # What columns say of a property; a column of properties does not say it as well.
 _SAID_BY: Final = {
@@ -77,34 +72,33 @@ class RowEncoder:
         self._body_bytes_max = body_bytes_max
         # What stands in all messages of the task, but for the sequence at its end.
         of_all = f"{property_names.INSTANCE_ID}\x01{namespace}\x02" if namespace else ""
-        self._mark = pa.scalar(f"\x02{of_all}{MARK}\x01{mark.prefix}".encode(), pa.binary())
+        self._mark = f"\x02{of_all}{MARK}\x01{mark.prefix}".encode()
         self._left_out = left_out(*(said for column, said in _SAID_BY.items() if column in columns))
 
     def encode(self, rows: pa.RecordBatch, first_sequence: int) -> EncodedRows:
         """Write rows; raises RowRefused for one that cannot be sent."""
         bodies = self._bodies(rows)
-        properties, delayed = self._properties(rows, first_sequence)
-        flags = whole_numbers(rows, "flag", low=-_INT_MAX - 1) if "flag" in self._columns else 0
-        body_bytes = lengths_of(bodies)
-        properties_bytes = lengths_of(properties)
-        if len(rows) and properties_bytes.max() > PROPERTIES_BYTES_MAX:
-            row = int(properties_bytes.argmax())
-            raise RowRefused(
-                row,
-                f"its properties take {properties_bytes[row]} bytes; {PROPERTIES_BYTES_MAX} fit",
-                hint="move what is large into the body",
+        entries, delayed = self._entries(rows)
+        rest = None
+        if "properties" in self._columns and rows["properties"].null_count < len(rows):
+            rest = texts_of(rows["properties"], self._left_out)
+        flags = None
+        if "flag" in self._columns:
+            flags = whole_numbers(rows, "flag", low=-_INT_MAX - 1)
+        id_head, first_id = self._ids.take(len(rows))
+        messages = messages_of(
+            MessageParts(
+                bodies=bodies,
+                flags=flags,
+                id_begin=f"{property_names.UNIQUE_ID}\x01{id_head}".encode(),
+                first_id=first_id,
+                mark=self._mark,
+                first_sequence=first_sequence,
+                entries=entries,
+                rest=rest,
             )
-        heads = np.zeros((len(rows), 5), ">i4")
-        heads[:, 0] = HEAD_BYTES + body_bytes + LENGTH_BYTES + properties_bytes
-        heads[:, 3] = flags
-        heads[:, 4] = body_bytes
-        messages = joined(
-            _fixed(heads, HEAD_BYTES),
-            bodies,
-            _fixed(properties_bytes.astype(">i2"), LENGTH_BYTES),
-            properties,
         )
-        return EncodedRows(messages, body_bytes, delayed)
+        return EncodedRows(messages, lengths_of(bodies), delayed)
 
     def _bodies(self, rows: pa.RecordBatch) -> pa.Array:
         bodies = filled(rows["body"])
@@ -126,20 +120,16 @@ class RowEncoder:
             )
         return bodies
 
-    def _properties(
-        self, rows: pa.RecordBatch, first_sequence: int
-    ) -> tuple[pa.Array, npt.NDArray[np.bool_] | None]:
+    def _entries(
+        self, rows: pa.RecordBatch
+    ) -> tuple[list[tuple[str, pa.Array]], npt.NDArray[np.bool_] | None]:
+        """The properties that columns of their own say, and which rows are delayed."""
         columns = self._columns
-        sequences = pa.array(np.arange(first_sequence, first_sequence + len(rows)))
-        parts: list[pa.Array | pa.Scalar] = [
-            self._unique_ids(len(rows)),
-            self._mark,
-            sequences.cast(pa.string()).cast(pa.binary()),
-            pa.scalar(b"\x02", pa.binary()),
+        entries = [
+            (name, self._texts(rows, column))
+            for column, name in _SAID_BY.items()
+            if column in columns and rows[column].null_count < len(rows)
         ]
-        for column, name in _SAID_BY.items():
-            if column in columns and rows[column].null_count < len(rows):
-                parts += entry_parts(name, self._texts(rows, column))
         delayed = None
         if "delayLevel" in columns and rows["delayLevel"].null_count < len(rows):
             levels = whole_numbers(rows, "delayLevel", low=0)
@@ -147,10 +137,8 @@ class RowEncoder:
                 delayed = levels > 0
                 shown = pa.array(levels).cast(pa.string()).cast(pa.binary())
                 shown = pc.if_else(pa.array(delayed), shown, pa.scalar(b"", pa.binary()))
-                parts += entry_parts(property_names.DELAY_LEVEL, shown)
-        if "properties" in columns and rows["properties"].null_count < len(rows):
-            parts.append(texts_of(rows["properties"], self._left_out))
-        return joined(*parts), delayed
+                entries.append((property_names.DELAY_LEVEL, shown))
+        return entries, delayed
 
     def _texts(self, rows: pa.RecordBatch, column: str) -> pa.Array:
         values = rows[column]
@@ -159,18 +147,6 @@ class RowEncoder:
         texts = filled(values)
         check_separators(texts, f"its {column}")
         return texts
-
-    def _unique_ids(self, count: int) -> pa.Array:
-        """The property of the unique id, without what ends it."""
-        head, first = self._ids.take(count)
-        begin = np.frombuffer(f"{property_names.UNIQUE_ID}\x01{head}".encode(), np.uint8)
-        numbers = np.arange(first, first + count, dtype=">u8")
-        digits = numbers.view(np.uint8).reshape(count, 8)[:, 2:]
-        texts = np.empty((count, len(begin) + _ID_DIGITS), np.uint8)
-        texts[:, : len(begin)] = begin
-        texts[:, len(begin) :: 2] = _DIGITS[digits >> 4]
-        texts[:, len(begin) + 1 :: 2] = _DIGITS[digits & 15]
-        return _fixed(texts, len(begin) + _ID_DIGITS)
 
 
 def whole_numbers(rows: pa.RecordBatch, column: str, *, low: int) -> npt.NDArray[np.int64]:
@@ -218,12 +194,3 @@ def _keys_of(values: pa.ListArray) -> pa.Array:
 
 def _holding_space(texts: pa.Array) -> npt.NDArray[np.intp]:
     return np.flatnonzero(pc.match_substring(texts, b" ").to_numpy(zero_copy_only=False))
-
-
-def _fixed(values: npt.NDArray[Any], width: int) -> pa.Array:
-    """An array of texts of one width."""
-    count = len(values)
-    fixed = pa.FixedSizeBinaryArray.from_buffers(
-        pa.binary(width), count, [None, pa.py_buffer(np.ascontiguousarray(values))]
-    )
-    return fixed.cast(pa.binary())

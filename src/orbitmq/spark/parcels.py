@@ -14,12 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from orbitmq.client.core.encoded_messages import EncodedMessages
-from orbitmq.spark.message_rows import HEAD_BYTES, LENGTH_BYTES, EncodedRows
+from orbitmq.spark.message_parts import HEAD_BYTES, LENGTH_BYTES
 from orbitmq.spark.property_texts import offsets_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from orbitmq.spark.message_rows import EncodedRows
     from orbitmq.spark.queue_places import Place, Places
 
 # Perf: OrbitMQ's brokers read larger batches by their slower way (protocol/plain_batches.py).

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orbitmq.spark import hot_path, record_places
+from orbitmq.spark import hot_path, message_parts, record_places
 from tests.unit.fresh_process import printed_by
 
 SHOW = "from orbitmq.spark import hot_path; print(hot_path.IS_COMPILED)"
@@ -21,6 +21,13 @@ def test_the_plain_form_is_used_when_there_is_no_extension() -> None:
     )
 
 
+def test_the_plain_forms_are_used_when_one_extension_is_missing() -> None:
+    assert (
+        printed_by(f"import sys; sys.modules['orbitmq.spark.messages_native'] = None; {SHOW}")
+        == "False"
+    )
+
+
 def test_the_compiled_form_is_used_when_the_extension_is_there() -> None:
     pytest.importorskip("orbitmq.spark.rows_native", reason="not compiled", exc_type=ImportError)
 
@@ -30,3 +37,4 @@ def test_the_compiled_form_is_used_when_the_extension_is_there() -> None:
 def test_it_says_what_it_is() -> None:
     assert hot_path.IS_COMPILED is (hot_path.ordinary_rows is not None)
     assert hot_path.IS_COMPILED is (hot_path.record_starts is not record_places.record_starts)
+    assert hot_path.IS_COMPILED is (hot_path.messages_of is not message_parts.messages_of)
