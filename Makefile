@@ -22,7 +22,7 @@ export INTEROP
 # Hundreds of processes start: each would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test check interop scenarios wheel bench soak docs clean
+.PHONY: help setup demo test check interop scenarios wheel bench sanitize soak docs clean
 
 help:  ## Show the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -84,9 +84,20 @@ bench: setup  ## Run every benchmark; those of servers short
 	$(BIN)/python -m benchmarks.client_consume --rounds 3 --output .cache/client_consume.json
 	$(BIN)/python -m benchmarks.spark_kafka --rounds 2 --rows 200000 --output .cache/spark_kafka.json
 
+# What is committed is compiled once more, aside, so that the usual forms stay as they are.
+sanitize: CFLAGS := -fsanitize=address -fno-omit-frame-pointer -g -O1
+sanitize: LDFLAGS := -fsanitize=address
+sanitize:  ## Run the tests of what is compiled under an address sanitizer
+	rm -rf .cache/sanitized && git clone --quiet . .cache/sanitized
+	CFLAGS="$(CFLAGS)" LDFLAGS="$(LDFLAGS)" $(MAKE) --directory .cache/sanitized setup
+	cd .cache/sanitized && ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD="$$($(CC) -print-file-name=libasan.so)" \
+		.venv/bin/pytest -q tests/unit/record tests/unit/protocol tests/unit/*/test_*native.py \
+		tests/unit/*/test_hot_path.py tests/unit/spark/test_rows.py tests/unit/spark/test_compiled_*.py tests/unit/store/test_appender.py
+
 soak: setup  ## Run the long campaigns and write docs/soak/
 	for round in 1 2 3 4 5; do ORBITMQ_NEW_EXAMPLES=1 $(BIN)/pytest -q $$(grep -rl hypothesis tests/unit tests/crash --include='test_*.py') || exit 1; done
 	$(BIN)/pytest -q -m campaign
+	$(MAKE) sanitize
 	$(BIN)/python -m scripts.soak_name_server
 	$(BIN)/python -m tests.crash.soak "$$(mktemp -d -p $(SHARED_MEMORY))" 1200 --page docs/soak/store-crashes.md
 	$(BIN)/python -m tests.integration.client.reconnects 10000 --page docs/soak/client-reconnects.md
