@@ -13,6 +13,8 @@ from orbitmq.spark.partitions import QueuePartition, QueueRange
 
 # A queue with fewer messages is read by one task: another one costs more than it saves.
 SPLIT_ROWS: Final = 100_000
+# So few messages are read in less time than Spark takes to hand a task to a Python process.
+TASK_ROWS: Final = 200
 
 
 def pack(
@@ -24,14 +26,16 @@ def pack(
 ) -> list[QueuePartition]:
     """Spread ranges over about as many partitions as tasks run at a time.
 
-    Queues stay whole as long as they are small. `min_partitions` and `max_records` (of a partition)
-    are kept exactly, as far as there are messages, and split queues wherever that takes it.
+    Queues stay whole as long as they are small, and a few messages are left to one task.
+    `min_partitions` and `max_records` (of a partition) are kept exactly, as far as there are
+    messages, and split queues wherever that takes it.
     """
     ranges = [part for part in ranges if part.rows > 0]
     rows = sum(part.rows for part in ranges)
     if rows == 0:
         return []
-    balanced = _balanced(_without_giants(ranges, rows, parallelism), parallelism)
+    tasks = min(parallelism, -(-rows // TASK_ROWS))
+    balanced = _balanced(_without_giants(ranges, rows, parallelism), tasks)
     largest = max(partition.rows for partition in balanced)
     few = min_partitions is not None and len(balanced) < min(min_partitions, rows)
     large = max_records is not None and largest > max_records

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from orbitmq.model.queues import MessageQueue
 from orbitmq.spark.offsets import Offsets
 from orbitmq.spark.partitions import QueuePartition, QueueRange
-from orbitmq.spark.planning import SPLIT_ROWS, TriggerGate, lags, pack, rows_within, share
+from orbitmq.spark.planning import (
+    SPLIT_ROWS,
+    TASK_ROWS,
+    TriggerGate,
+    lags,
+    pack,
+    rows_within,
+    share,
+)
 
 THOUSAND = 1000
 
@@ -84,9 +92,17 @@ def test_without_bounds_small_queues_stay_whole_and_tasks_are_as_many_as_run_at_
 
 
 def test_many_small_queues_share_the_tasks_evenly() -> None:
-    partitions = pack(ranges_of(5, 4, 3, 3, 3, 2), parallelism=2)
+    partitions = pack(ranges_of(500, 400, 300, 300, 300, 200), parallelism=2)
 
-    assert sizes(partitions) == [10, 10]
+    assert sizes(partitions) == [1000, 1000]
+
+
+def test_a_few_messages_are_left_to_one_task() -> None:
+    few = pack(ranges_of(*[TASK_ROWS // 4] * 4), parallelism=4)
+    more = pack(ranges_of(*[TASK_ROWS // 4] * 5), parallelism=4)
+
+    assert sizes(few) == [TASK_ROWS]
+    assert len(more) == 2
 
 
 def test_a_large_queue_is_split_where_a_task_would_be_alone_with_it() -> None:
