@@ -51,6 +51,8 @@ def table_of(name: str) -> str:
             f"{facts['kafka_connector']}; {plan['rounds']} rounds after one of warm-up, of "
             f"{plan['rows']:,} rows of 128 B and as many bytes of 1 KiB"
         )
+        if "steady_copies" in plan:
+            where += f", {plan['steady_copies']} times as many for steady streams"
     elif plan is not None:
         where += (
             f"; {plan['rounds']} rounds of {plan['seconds']:g} s a slice, "

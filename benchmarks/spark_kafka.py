@@ -1,6 +1,6 @@
 """What do topics cost Spark, beside Spark's own Kafka connector, and beside Parquet?
 
-    python -m benchmarks.spark_kafka [--rounds N] [--rows N] [--no-kafka] [--smoke]
+    python -m benchmarks.spark_kafka [--rounds N] [--rows N] [--only WORKLOAD] [--no-kafka] [--smoke]
 
 All sides run at once and are used one at a time, in an order that is shuffled in every round, by
 one Spark with two cores. Rows have a key and a body of random bytes, and lie in four queues.
@@ -39,16 +39,21 @@ CORES: Final = 2
 SIZES: Final = {"128 B": 128, "1 KiB": 1024}
 READ: Final = "batch read"
 STREAM: Final = "streaming read"
+STEADY: Final = "streaming read, steady"
 WRITE: Final = "write"
 TRIGGERS: Final = "micro-batches of 4 rows"
 # A streaming read takes about this many triggers.
 _READ_TRIGGERS: Final = 4
+# One that is measured without its start takes so many, the first of which does not count.
+_STEADY_TRIGGERS: Final = 8
 _SMALL_ROWS: Final = 80
 _SMALL_PER_TRIGGER: Final = 4
 _QUERY_TIMEOUT_S: Final = 600
 _WRITES_MAX: Final = 3
 
 Figures = Mapping[str, float]
+# Of each micro-batch, the rows and how many milliseconds it took.
+Steps = Sequence[tuple[int, float]]
 
 
 class RowsError(Exception):
@@ -61,14 +66,20 @@ class Plan:
 
     rounds: int
     rows: int
+    # How often they lie in the topics that are read by streams in a steady state.
+    steady_copies: int
     seed: int
 
     def rows_of(self, body_bytes: int) -> int:
         """Fewer of those that are larger: rows have about 128 bytes beside their bodies."""
         return self.rows * 256 // (body_bytes + 128)
 
+    def steady_rows_of(self, body_bytes: int) -> int:
+        """The rows that streams in a steady state read."""
+        return self.rows_of(body_bytes) * self.steady_copies
 
-SMOKE: Final = Plan(rounds=1, rows=2_000, seed=1)
+
+SMOKE: Final = Plan(rounds=1, rows=2_000, steady_copies=1, seed=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +106,11 @@ class Bench:
         folder: Path,
         plan: Plan,
         processes: Processes,
+        only: Sequence[str] = (),
     ) -> None:
+        """Make it; `only` has words that workloads must have one of."""
         self._processes = processes
+        self._only = only
         self._spark = spark
         self._sides = sides
         self._folder = folder
@@ -116,11 +130,20 @@ class Bench:
                 if side.is_written:
                     side.prepare(_topic(size))
                     side.write(self._rows(size), _topic(size))
+            if f"{STEADY}, {size}" in self._workloads():
+                self._prepare_steady(size)
         few = self._rows(next(iter(SIZES))).limit(_SMALL_ROWS).repartition(1)
         for side in self._sides:
             if side.is_written:
                 side.prepare("small")
                 side.write(few, "small")
+
+    def _prepare_steady(self, size: str) -> None:
+        for side in self._sides:
+            if side.is_streamed:
+                side.prepare(_steady_topic(size))
+                for _ in range(self._plan.steady_copies):
+                    side.write(self._rows(size), _steady_topic(size))
 
     def measure(self) -> list[Measured]:
         """Use all sides in turn; the first round warms up and counts for nothing."""
@@ -150,9 +173,14 @@ class Bench:
         for size in SIZES:
             workloads[f"{READ}, {size}"] = partial(self._read, size=size)
             workloads[f"{STREAM}, {size}"] = partial(self._stream, size=size)
+            workloads[f"{STEADY}, {size}"] = partial(self._stream_steadily, size=size)
             workloads[f"{WRITE}, {size}"] = partial(self._write, size=size)
         workloads[TRIGGERS] = self._triggers
-        return workloads
+        return {
+            name: work
+            for name, work in workloads.items()
+            if not self._only or any(words in name for words in self._only)
+        }
 
     def _read(self, side: Side, size: str) -> Figures | None:
         frame = side.read(self._spark, _topic(size))
@@ -165,6 +193,17 @@ class Bench:
         if frame is None:
             return None
         return self._timed(side, rows, lambda: sum(rows for rows, _ in self._run(frame)))
+
+    def _stream_steadily(self, side: Side, size: str) -> Figures | None:
+        rows = self._plan.steady_rows_of(SIZES[size])
+        frame = side.stream(self._spark, _steady_topic(size), rows // _STEADY_TRIGGERS)
+        if frame is None:
+            return None
+        steps = self._run(frame)
+        seen = sum(rows for rows, _ in steps)
+        if seen != rows:
+            raise RowsError(f"{side.name}: {seen} rows were read where {rows} are")
+        return {"rows_per_s": steady_rate(steps)}
 
     def _write(self, side: Side, size: str) -> Figures | None:
         if not side.is_written:
@@ -191,8 +230,8 @@ class Bench:
         # The first ones start the processes that the others use.
         return {"trigger_ms": statistics.median(triggers[len(triggers) // 4 :])}
 
-    def _run(self, frame: DataFrame) -> list[tuple[int, float]]:
-        """Read a stream to its end; the rows of each micro-batch, and how long it took."""
+    def _run(self, frame: DataFrame) -> Steps:
+        """Read a stream to its end, and give its micro-batches."""
         checkpoint = self._folder / f"checkpoint{next(self._numbers)}"
         query = (
             frame.writeStream.format("noop")
@@ -233,8 +272,18 @@ def _written(side: Side, frame: DataFrame, topic: str, rows: int) -> int:
     return rows
 
 
+def steady_rate(steps: Steps) -> float:
+    """Rows per second of a stream's micro-batches but the first, by Spark's own times."""
+    counted = [(rows, duration_ms) for rows, duration_ms in steps if rows][1:]
+    return 1000 * sum(rows for rows, _ in counted) / sum(time_ms for _, time_ms in counted)
+
+
 def _topic(size: str) -> str:
     return f"rows{size.replace(' ', '')}"
+
+
+def _steady_topic(size: str) -> str:
+    return f"steady{size.replace(' ', '')}"
 
 
 def _random_bytes(count: int) -> Any:
@@ -351,6 +400,20 @@ def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Compare what topics cost Spark.")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--rows", type=int, default=1_000_000, help="of 128 bytes")
+    parser.add_argument(
+        "--steady-copies",
+        type=int,
+        default=2,
+        help="how often the rows lie in the topics of streams whose start does not count",
+    )
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="WORDS",
+        help="only workloads with these words in their name, as 'streaming read'; may be given "
+        "several times; nothing is kept",
+    )
     parser.add_argument("--seed", type=int, default=1, help="of the order of slices")
     parser.add_argument("--no-kafka", action="store_true", help="without Kafka")
     parser.add_argument(
@@ -385,7 +448,12 @@ def main() -> None:
     with_kafka = not (chosen.no_kafka or chosen.smoke)
     plan = SMOKE
     if not chosen.smoke:
-        plan = Plan(rounds=chosen.rounds, rows=chosen.rows, seed=chosen.seed)
+        plan = Plan(
+            rounds=chosen.rounds,
+            rows=chosen.rows,
+            steady_copies=chosen.steady_copies,
+            seed=chosen.seed,
+        )
     facts = facts_of(None)
     facts["pyspark"] = pyspark.__version__
     settings = {"spark.driver.memory": "2g"}
@@ -402,7 +470,7 @@ def main() -> None:
         processes = Processes()
         spark = session("benchmark", cores=CORES, settings=settings)
         try:
-            bench = Bench(spark, sides, Path(folder), plan, processes)
+            bench = Bench(spark, sides, Path(folder), plan, processes, chosen.only)
             bench.prepare()
             measured = bench.measure()
         finally:
@@ -410,7 +478,7 @@ def main() -> None:
     rows = summary(measured)
     print("\nIt works; slices this short say nothing.\n" if chosen.smoke else "")
     print(table(rows))
-    if not chosen.smoke:
+    if not chosen.smoke and not chosen.only:
         facts["load_average_after"] = [round(value, 2) for value in os.getloadavg()]
         keep(
             chosen.output,

@@ -40,6 +40,10 @@ class Side(Protocol):
     def is_written(self) -> bool:
         """Whether rows can be written to it."""
 
+    @property
+    def is_streamed(self) -> bool:
+        """Whether it can be read as a stream."""
+
     def write(self, frame: DataFrame, topic: str) -> None:
         """Append rows (`key`, `body`) to a topic."""
 
@@ -87,6 +91,11 @@ class OurTopics:
             .option("maxOffsetsPerTrigger", per_trigger)
             .load()
         )
+
+    @property
+    def is_streamed(self) -> bool:
+        """It can."""
+        return True
 
     @property
     def is_written(self) -> bool:
@@ -140,6 +149,11 @@ class OurFiles:
     def stream(self, *_: object) -> DataFrame | None:
         """It has no streams."""
         return None
+
+    @property
+    def is_streamed(self) -> bool:
+        """It cannot."""
+        return False
 
     @property
     def is_written(self) -> bool:
@@ -200,6 +214,11 @@ class KafkaTopics:
         )
 
     @property
+    def is_streamed(self) -> bool:
+        """It can."""
+        return True
+
+    @property
     def is_written(self) -> bool:
         """By Spark."""
         return True
@@ -242,6 +261,11 @@ class ParquetFiles:
     def stream(self, *_: object) -> DataFrame | None:
         """Files are no queue."""
         return None
+
+    @property
+    def is_streamed(self) -> bool:
+        """It cannot."""
+        return False
 
     @property
     def is_written(self) -> bool:

@@ -21,6 +21,7 @@ def test_every_side_is_read_and_written(spark: SparkSession, tmp_path: Path) -> 
     ours, files = {"OrbitMQ, ASYNC_FLUSH", "OrbitMQ, SYNC_FLUSH"}, {"OrbitMQ, store scan"}
     assert _sides_of(rows, "batch read, 128 B") == ours | files | {"Parquet"}
     assert _sides_of(rows, "streaming read, 1 KiB") == ours
+    assert _sides_of(rows, "streaming read, steady, 1 KiB") == ours
     assert _sides_of(rows, "write, 1 KiB") == ours | {"Parquet"}
     assert _sides_of(rows, "micro-batches of 4 rows") == ours
     assert all(row["figures"].get("cpu_us", [1])[0] > 0 for row in rows)
