@@ -32,3 +32,10 @@ def test_the_session_tries_tasks_again_and_shuffles_into_two(spark: SparkSession
     assert spark.sparkContext.master == "local[2,3]"
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+
+
+def test_checkpoints_are_written_without_a_process_for_each_look(spark: SparkSession) -> None:
+    chosen = spark.conf.get("spark.sql.streaming.checkpointFileManagerClass")
+
+    assert chosen is not None
+    assert chosen.endswith(".FileSystemBasedCheckpointFileManager")
