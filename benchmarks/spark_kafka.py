@@ -18,7 +18,7 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -304,14 +304,11 @@ def _count(frame: DataFrame) -> int:
 
 
 class Processes:
-    """Who used how much of the processors.
+    """Who used how much of the processors: the servers apart from Spark."""
 
-    All servers are started before Spark, and so are told apart from it.
-    """
-
-    def __init__(self) -> None:
+    def __init__(self, servers: Collection[int]) -> None:
         self._own = psutil.Process()
-        self._servers = {child.pid for child in self._own.children(recursive=True)}
+        self._servers = servers
         # Parent and time of each process of Spark at the last look, and what those used that
         # ended together with their parents.
         self._seen: dict[int, tuple[int, float]] = {}
@@ -337,6 +334,11 @@ class Processes:
             + sum(used for _, used in seen.values())
             + sum(_cpu_of(psutil.Process(pid).cpu_times(), ended=True) for pid in servers)
         )
+
+
+def children() -> set[int]:
+    """Every process that this one has started, or that was started by one of them."""
+    return {child.pid for child in psutil.Process().children(recursive=True)}
 
 
 def _cpu_of(times: Any, *, ended: bool) -> float:
@@ -467,7 +469,8 @@ def main() -> None:
         tempfile.TemporaryDirectory(prefix="spark-benchmark-") as folder,
         running_sides(Path(folder), with_kafka=with_kafka) as sides,
     ):
-        processes = Processes()
+        # Spark is started after the servers, and so told apart from them.
+        processes = Processes(children())
         spark = session("benchmark", cores=CORES, settings=settings)
         try:
             bench = Bench(spark, sides, Path(folder), plan, processes, chosen.only)

@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from benchmarks.spark_kafka import SMOKE, Bench, Processes, running_sides, summary, table
+from benchmarks.spark_kafka import SMOKE, Bench, Processes, children, running_sides, summary, table
 
 
 @pytest.mark.campaign
 def test_every_side_is_read_and_written(spark: SparkSession, tmp_path: Path) -> None:
+    of_spark = children()
     with running_sides(tmp_path, with_kafka=False) as sides:
-        bench = Bench(spark, sides, tmp_path, SMOKE, Processes())
+        bench = Bench(spark, sides, tmp_path, SMOKE, Processes(children() - of_spark))
         bench.prepare()
 
         rows = summary(bench.measure())
