@@ -230,7 +230,7 @@ class HotPath:
     def _append_packed(
         self, connection: Connection, batch: PlainBatch, chunk: bytes, chunk_end: int, now_ms: int
     ) -> tuple[int, PackedPlace] | None:
-        """Append a batch as it came; None when a message is special, or the queue is new."""
+        """Append a batch as it came; None when a message is special, or it is kept in memory."""
         measured = measure_messages(chunk, batch.body_start, chunk_end, self._marks)
         if measured is None:
             return None

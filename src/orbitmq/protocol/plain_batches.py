@@ -16,10 +16,8 @@ from orbitmq.protocol.plain_sends import has_plain_properties, waits_for_store, 
 from orbitmq.record.batch import decode_batch
 from orbitmq.record.layout import PROPERTIES_BYTES_MAX
 
-# Larger batches are left, so that others get their turn while one is read: those that are stored
-# as they came, and those that become an object for each message.
+# A larger batch is left, so that others get their turn while it is read.
 MESSAGES_MAX: Final = 4000
-ENTRIES_MAX: Final = 1000
 # Body, properties, flag, system flag, born time, born host, reconsume times, prepared offset.
 BatchEntry = tuple[bytes, bytes, int, int, int, bytes, int, int]
 
@@ -111,7 +109,7 @@ def read_entries(  # Perf: plain arguments, as the compiled form has
         messages = decode_batch(chunk[start:end])
     except ProtocolError:
         return None
-    if not 0 < len(messages) <= ENTRIES_MAX or not all(
+    if not 0 < len(messages) <= MESSAGES_MAX or not all(
         has_plain_properties(each.properties) for each in messages
     ):
         return None

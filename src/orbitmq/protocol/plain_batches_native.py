@@ -21,13 +21,12 @@ from cython.cimports.libc.string import memchr, memcpy
 from cython.cimports.orbitmq.protocol.plain_properties import Properties, look_at
 from cython.cimports.orbitmq.record.big_endian import get_32
 
-from orbitmq.protocol.plain_batches import ENTRIES_MAX, MESSAGES_MAX, BatchEntry
+from orbitmq.protocol.plain_batches import MESSAGES_MAX, BatchEntry
 
 # What a message takes beside its body and its properties.
 _FIXED_BYTES = cython.declare(cython.Py_ssize_t, 22)
 _VALUE_END = cython.declare(cython.uchar, 2)
 _MESSAGES_MAX = cython.declare(cython.Py_ssize_t, MESSAGES_MAX)
-_ENTRIES_MAX = cython.declare(cython.Py_ssize_t, ENTRIES_MAX)
 
 _Message = cython.struct(
     size=cython.Py_ssize_t,
@@ -119,7 +118,7 @@ def read_entries(  # Perf: plain arguments
     entries: list[BatchEntry] = []
     at: cython.Py_ssize_t = start
     while at < end:
-        if len(entries) == _ENTRIES_MAX or not _take(text + at, end - at, cython.address(message)):
+        if len(entries) == _MESSAGES_MAX or not _take(text + at, end - at, cython.address(message)):
             return None
         flag = cython.cast(cython.int, get_32(text + at + 12))
         body = text + at + 20

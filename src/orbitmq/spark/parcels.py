@@ -24,10 +24,12 @@ if TYPE_CHECKING:
     from orbitmq.spark.queue_places import Place, Places
 
 # Perf: OrbitMQ's brokers read larger batches by their slower way (protocol/plain_batches.py).
-ROWS_MAX: Final = 1000
+ROWS_MAX: Final = 4000
+# Brokers look at each row that is staged by itself, and others wait meanwhile.
+STAGED_ROWS_MAX: Final = 1000
 # Rows of a batch that may go anywhere make at least so many parcels, unless those would be smaller
 # than this: queues take parcels in turn, and few rows shall not all be in one queue.
-_PARCELS_MIN: Final = 8
+_PARCELS_MIN: Final = 4
 _ROWS_MIN: Final = 16
 
 
@@ -146,14 +148,22 @@ def copied(parcels: Sequence[Parcel]) -> list[Parcel]:
 class Packing:
     """Puts the rows of one task into parcels."""
 
-    def __init__(self, *, batch_bytes_max: int, compress_above_bytes: int | None) -> None:
+    def __init__(
+        self,
+        *,
+        batch_bytes_max: int,
+        compress_above_bytes: int | None,
+        rows_max: int = ROWS_MAX,
+    ) -> None:
         """Make it.
 
         Args:
             batch_bytes_max: how many bytes go into a parcel of many rows.
+            rows_max: how many rows go into one.
             compress_above_bytes: bodies of at least so many bytes are compressed; None for none.
         """
         self._batch_bytes_max = batch_bytes_max
+        self._rows_max = rows_max
         self._compress_above_bytes = compress_above_bytes
 
     def pack(
@@ -210,9 +220,9 @@ class Packing:
 
     def _batches(self, place: Place, sent: SentRows, start: int, stop: int) -> Iterator[Parcel]:
         offsets = sent.offsets
-        rows_max = ROWS_MAX
+        rows_max = self._rows_max
         if place.queue is None:
-            rows_max = min(ROWS_MAX, max(_ROWS_MIN, -(-(stop - start) // _PARCELS_MIN)))
+            rows_max = min(rows_max, max(_ROWS_MIN, -(-(stop - start) // _PARCELS_MIN)))
         while start < stop:
             fitting = int(
                 np.searchsorted(offsets, offsets[start] + self._batch_bytes_max, side="right")

@@ -91,7 +91,7 @@ class WriteOptions(ConnectionOptions):
         doc="Bodies of at least so many bytes are compressed, if any are.",
     )
     batch_bytes: int = spark_option(
-        256 * _KIB,
+        _MIB,
         low=1,
         high=4 * _MIB,
         kafka="kafka.batch.size",

@@ -31,7 +31,7 @@ from orbitmq.errors import SettingsError
 from orbitmq.model.unique_ids import UniqueIdRanges
 from orbitmq.spark.delivery_marks import TaskMark
 from orbitmq.spark.message_rows import RowEncoder
-from orbitmq.spark.parcels import Packing
+from orbitmq.spark.parcels import ROWS_MAX, STAGED_ROWS_MAX, Packing
 from orbitmq.spark.producers import pooled_producer, pooled_staged_writer
 from orbitmq.spark.queue_places import Placing
 from orbitmq.spark.row_errors import RowRefused, not_sent, refused
@@ -222,6 +222,7 @@ def _fill(
     packing = Packing(
         batch_bytes_max=options.batch_bytes,
         compress_above_bytes=options.compress_above_bytes if options.compresses else None,
+        rows_max=STAGED_ROWS_MAX if options.is_exactly_once else ROWS_MAX,
     )
     sequence = 0
     try:

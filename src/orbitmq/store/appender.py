@@ -279,7 +279,7 @@ class Appender:
             now_ms: the time.
 
         Returns:
-            Where they lie; None when the queue is new, or not in the log.
+            Where they lie; None when the topic is not kept in the log.
 
         Raises:
             MessageError: they cannot be stored.
@@ -294,7 +294,9 @@ class Appender:
             key = (topic, queue_id)
             number = self._next_offsets.get(key)
             if number is None:
-                return None
+                number = _first_offset(topic, queue_id)
+                if self._memory is not None and self._memory.keeps(topic):
+                    return None
             offset = self._make_room(whole)
             store_ms = self._last_store_ms = max(now_ms, self._last_store_ms)
             ids = encode_batch_records(

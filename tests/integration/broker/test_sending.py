@@ -167,7 +167,6 @@ async def test_all_ways_through_the_broker_store_and_answer_batches_alike(
     )
 
     header = send_header("T", kind=SendBatch, batch=True, retries=2)
-    # The first batch of a queue is stored message by message, those behind it as they came.
     replies = [await peer.ask(header, batch) for _ in range(2)]
     assert not ordinary_batches
     # This spelling is left to the ordinary way.

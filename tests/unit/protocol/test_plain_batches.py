@@ -9,7 +9,6 @@ import pytest
 from orbitmq.protocol.codes import RequestCode
 from orbitmq.protocol.frame import Encoding
 from orbitmq.protocol.plain_batches import (
-    ENTRIES_MAX,
     MESSAGES_MAX,
     PlainBatch,
     measure_messages,
@@ -124,8 +123,8 @@ def test_one_special_message_makes_the_batch_special(properties: bytes) -> None:
 
 
 def test_a_batch_that_would_keep_others_waiting_is_left() -> None:
-    assert entries(encode_batch(MESSAGES[:1] * ENTRIES_MAX)) is not None
-    assert entries(encode_batch(MESSAGES[:1] * (ENTRIES_MAX + 1))) is None
+    assert entries(encode_batch(MESSAGES[:1] * MESSAGES_MAX)) is not None
+    assert entries(encode_batch(MESSAGES[:1] * (MESSAGES_MAX + 1))) is None
 
 
 def test_an_empty_or_damaged_batch_is_left() -> None:

@@ -52,8 +52,8 @@ def test_an_empty_batch_or_one_that_is_cut_off_anywhere_is_left() -> None:
 
 
 def test_a_batch_that_would_keep_others_waiting_is_left() -> None:
-    assert _compiled(encode_batch(MESSAGES[:1] * plain_batches.ENTRIES_MAX)) is not None
-    assert _compiled(encode_batch(MESSAGES[:1] * (plain_batches.ENTRIES_MAX + 1))) is None
+    assert _compiled(encode_batch(MESSAGES[:1] * plain_batches.MESSAGES_MAX)) is not None
+    assert _compiled(encode_batch(MESSAGES[:1] * (plain_batches.MESSAGES_MAX + 1))) is None
 
 
 def test_positions_outside_the_chunk_are_left() -> None:

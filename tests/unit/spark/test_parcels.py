@@ -26,6 +26,7 @@ def _pack(
     *,
     batch_bytes_max: int = 1_000_000,
     compress_above_bytes: int | None = None,
+    rows_max: int = ROWS_MAX,
 ) -> list[Parcel]:
     rows = pa.RecordBatch.from_pydict(columns)
     encoder = RowEncoder(
@@ -34,7 +35,11 @@ def _pack(
         UniqueIdRanges("127.0.0.1", lambda: 1_700_000_000_000),
         body_bytes_max=1_000_000,
     )
-    packing = Packing(batch_bytes_max=batch_bytes_max, compress_above_bytes=compress_above_bytes)
+    packing = Packing(
+        batch_bytes_max=batch_bytes_max,
+        compress_above_bytes=compress_above_bytes,
+        rows_max=rows_max,
+    )
     return [*packing.pack(encoder.encode(rows, 100), places, rows, 100)]
 
 
@@ -69,15 +74,22 @@ def test_a_parcel_has_so_many_rows_and_bytes_at_most() -> None:
         assert [body for parcel in parcels for body in _bodies(parcel)] == bodies
 
 
+def test_a_parcel_has_as_many_rows_as_asked_for_at_most() -> None:
+    parcels = _pack({"body": [b"a"] * 1000}, rows_max=100)
+
+    assert [parcel.count for parcel in parcels] == [100] * 10
+
+
 def test_rows_that_may_go_anywhere_are_enough_parcels_for_several_queues() -> None:
     counts = {
         rows: [parcel.count for parcel in _pack({"body": [b"a"] * rows})]
-        for rows in (10, 100, 1000, 10 * ROWS_MAX)
+        for rows in (10, 50, 100, 1000, 10 * ROWS_MAX)
     }
 
     assert counts[10] == [10]
-    assert counts[100] == [16] * 6 + [4]
-    assert counts[1000] == [125] * 8
+    assert counts[50] == [16, 16, 16, 2]
+    assert counts[100] == [25] * 4
+    assert counts[1000] == [250] * 4
     assert counts[10 * ROWS_MAX] == [ROWS_MAX] * 10
 
 

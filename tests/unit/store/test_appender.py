@@ -91,6 +91,7 @@ def _bench(
     store_host: bytes = HOST_V4,
     body_bytes_max: int = 4096,
     last_store_ms: int = 0,
+    memory: Any = None,
 ) -> Bench:
     log = CommitLog([folder], FILE_BYTES)
     log.load()
@@ -104,6 +105,7 @@ def _bench(
         next_offsets={(b"orders", 5): QueueOffset(70)},
         obstacles=obstacles,
         on_growth=lambda: growths.append(log.end),
+        memory=memory,
     )
     return Bench(made, log, obstacles, growths)
 
@@ -320,7 +322,26 @@ def test_a_batch_that_does_not_fit_a_file_begins_the_next(bench: Bench) -> None:
     assert len(bench.growths) == 2
 
 
-def test_a_batch_for_a_new_queue_is_left_to_others(bench: Bench) -> None:
+def test_a_batch_as_it_came_may_be_the_first_of_its_queue(bench: Bench) -> None:
+    place = _packed(bench, PACKED, queue_id=6)
+
+    assert place is not None
+    assert place[2] == 0
+    assert bench.appender.next_offset(b"orders", 6) == 2
+    with pytest.raises(MessageError, match="no queue -1"):
+        _packed(bench, PACKED, queue_id=-1)
+
+
+class _Elsewhere:
+    """Keeps all topics."""
+
+    def keeps(self, _topic: bytes) -> bool:
+        return True
+
+
+def test_a_batch_that_is_not_for_the_log_is_left(form: str, tmp_path: Path) -> None:
+    bench = _bench(form, tmp_path, memory=_Elsewhere())
+
     assert _packed(bench, PACKED, queue_id=6) is None
     assert bench.log.end == 0
     assert bench.appender.next_offset(b"orders", 6) is None
