@@ -11,8 +11,11 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "src" / "orbitmq"
 # As in setup.py: each module, and what it is compiled from.
 MODULES = {
-    "record.native": ("record/native.py",),
-    "record.batch_records_native": ("record/batch_records_native.py",),
+    "record.native": ("record/native.py", "record/record_writing.pxd"),
+    "record.batch_records_native": (
+        "record/batch_records_native.py",
+        "record/record_writing.pxd",
+    ),
     "store.key_table_native": ("store/key_table_native.py",),
     "store.appender_native": ("store/appender.py", "store/appender_native.pxd"),
     "protocol.plain_batches_native": ("protocol/plain_batches_native.py",),

@@ -25,17 +25,19 @@ from cython.cimports.cpython.buffer import (
 )
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cython.cimports.libc.string import memcpy, memset
-from cython.cimports.orbitmq.record.big_endian import get_32, put_32, put_64
+from cython.cimports.orbitmq.record.big_endian import get_32
 from cython.cimports.orbitmq.record.compiler_c import keep_order
-from cython.cimports.orbitmq.record.zlib_c import crc32
+from cython.cimports.orbitmq.record.record_writing import (
+    RecordFields,
+    begin_record,
+    fields_bytes,
+    put_fields,
+)
 
 from orbitmq.errors import MessageError
 from orbitmq.record.encode import WritableBuffer, check_lengths
 
-_MAGIC_V1 = cython.declare(cython.uint, 0xDAA320A7)
-_MAGIC_V2 = cython.declare(cython.uint, 0xDAA320AB)
 _LONG_MAX = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF)
-_CRC_MASK = cython.declare(cython.uint, 0x7FFFFFFF)
 _VALUE_END = cython.declare(cython.uchar, 2)
 # What a message of a batch takes beside its body and its properties.
 _FIXED_BYTES = cython.declare(cython.Py_ssize_t, 22)
@@ -113,27 +115,36 @@ def encode_batch_records(  # noqa: PLR0913, PLR0915, PLR0917  # Perf: an object 
     marks_bytes: cython.Py_ssize_t = len(marks)
     born_host_bytes: cython.Py_ssize_t = len(born_host)
     store_host_bytes: cython.Py_ssize_t = len(store_host)
-    is_v2: cython.bint = topic_bytes > 127
+    fields = cython.declare(RecordFields)
     try:
-        queue_id_32: cython.int = queue_id
-        system_flag_32: cython.int = system_flag
-        reconsume_times_32: cython.int = reconsume_times
-        queue_offset_64: cython.longlong = queue_offset
-        physical_offset_64: cython.longlong = physical_offset
-        born_ms_64: cython.longlong = born_ms
-        store_ms_64: cython.longlong = store_ms
+        fields.queue_id = queue_id
+        fields.system_flag = system_flag
+        fields.reconsume_times = reconsume_times
+        fields.queue_offset = queue_offset
+        fields.physical_offset = physical_offset
+        fields.born_ms = born_ms
+        fields.store_ms = store_ms
     except OverflowError as error:
         raise MessageError(f"a number does not fit its field of a record: {error}") from error
-    check_lengths(0, topic_bytes, marks_bytes, born_host_bytes, store_host_bytes, system_flag_32)
+    fields.prepared_offset = 0
+    fields.topic = _bytes_at(topic)
+    fields.topic_bytes = topic_bytes
+    fields.born_host = _bytes_at(born_host)
+    fields.born_host_bytes = born_host_bytes
+    fields.store_host = _bytes_at(store_host)
+    fields.store_host_bytes = store_host_bytes
+    check_lengths(
+        0, topic_bytes, marks_bytes, born_host_bytes, store_host_bytes, fields.system_flag
+    )
     text: cython.p_uchar = _bytes_at(messages)
     count: cython.Py_ssize_t = -1
     if 0 <= start <= end <= len(messages):
         count = _count(text, start, end)
     if count <= 0:
         raise ValueError(f"no batch lies at bytes {start} to {end}")
-    if records_bytes <= 0 or not 0 <= physical_offset_64 <= _LONG_MAX - records_bytes:
+    if records_bytes <= 0 or not 0 <= fields.physical_offset <= _LONG_MAX - records_bytes:
         raise MessageError(f"no {records_bytes} bytes lie at physical offset {physical_offset}")
-    if queue_offset_64 > _LONG_MAX - (count - 1):
+    if fields.queue_offset > _LONG_MAX - (count - 1):
         raise MessageError(f"no {count} messages follow queue offset {queue_offset}")
     id_bytes: cython.Py_ssize_t = 2 * store_host_bytes + _OFFSET_DIGITS + 1
     ids: bytes = PyBytes_FromStringAndSize(cython.NULL, count * id_bytes - 1)
@@ -157,11 +168,8 @@ def encode_batch_records(  # noqa: PLR0913, PLR0915, PLR0917  # Perf: an object 
     sent_bytes: cython.Py_ssize_t
     separator_bytes: cython.Py_ssize_t
     properties_bytes: cython.Py_ssize_t
-    beside_bytes: cython.Py_ssize_t = (
-        75 + born_host_bytes + store_host_bytes + is_v2 + topic_bytes + marks_bytes
-    )
-    begins: cython.ulonglong
-    first_begins: cython.ulonglong = 0
+    beside_bytes: cython.Py_ssize_t = fields_bytes(cython.address(fields)) + marks_bytes
+    first_bytes: cython.Py_ssize_t = 0
     fits: cython.bint = True
     number: cython.Py_ssize_t
     for number in range(count):
@@ -175,59 +183,28 @@ def encode_batch_records(  # noqa: PLR0913, PLR0915, PLR0917  # Perf: an object 
         if size > left or properties_bytes > 32767:
             fits = False
             break
-        put_32(
-            record + 8,
-            cython.cast(
-                cython.uint,
-                crc32(0, message + 20, cython.cast(cython.uint, body_bytes)) & _CRC_MASK,
-            ),
-        )
-        put_32(record + 12, cython.cast(cython.uint, queue_id_32))
-        memcpy(record + 16, message + 12, 4)
-        put_64(record + 20, queue_offset_64 + number)
-        put_64(record + 28, physical_offset_64)
-        put_32(record + 36, cython.cast(cython.uint, system_flag_32))
-        put_64(record + 40, born_ms_64)
-        to = record + 48
-        memcpy(to, _bytes_at(born_host), born_host_bytes)
-        to = to + born_host_bytes
-        put_64(to, store_ms_64)
-        memcpy(to + 8, _bytes_at(store_host), store_host_bytes)
-        to = to + 8 + store_host_bytes
-        put_32(to, cython.cast(cython.uint, reconsume_times_32))
-        put_64(to + 4, 0)
-        # The length of the body, and the body.
-        memcpy(to + 12, message + 16, 4 + body_bytes)
-        to = to + 16 + body_bytes
-        if is_v2:
-            to[0] = 0
-            to = to + 1
-        to[0] = topic_bytes & 255
-        memcpy(to + 1, _bytes_at(topic), topic_bytes)
-        to = to + 1 + topic_bytes
-        to[0] = (properties_bytes >> 8) & 255
-        to[1] = properties_bytes & 255
-        to = to + 2
+        fields.flag = cython.cast(cython.int, get_32(message + 12))
+        to = put_fields(record, cython.address(fields), message + 20, body_bytes, properties_bytes)
         memcpy(to, message + 22 + body_bytes, sent_bytes)
         to = to + sent_bytes
         if separator_bytes:
             to[0] = _VALUE_END
             to = to + 1
         memcpy(to, _bytes_at(marks), marks_bytes)
-        begins = (cython.cast(cython.ulonglong, size) << 32) | (_MAGIC_V2 if is_v2 else _MAGIC_V1)
         if number:
-            put_64(record, cython.cast(cython.longlong, begins))
+            begin_record(record, cython.address(fields), size)
             shown[0] = _COMMA
             shown = shown + 1
         else:
-            first_begins = begins
+            first_bytes = size
         memcpy(shown, _bytes_at(prefix), 2 * store_host_bytes)
         shown = shown + 2 * store_host_bytes
-        _put_digits(shown, cython.cast(cython.ulonglong, physical_offset_64))
+        _put_digits(shown, cython.cast(cython.ulonglong, fields.physical_offset))
         shown = shown + _OFFSET_DIGITS
         message = message + _FIXED_BYTES + body_bytes + sent_bytes
         record = record + size
-        physical_offset_64 += size
+        fields.queue_offset += 1
+        fields.physical_offset += size
         left -= size
     if not fits or left:
         memset(first, 0, records_bytes)
@@ -235,6 +212,6 @@ def encode_batch_records(  # noqa: PLR0913, PLR0915, PLR0917  # Perf: an object 
         raise ValueError(f"records do not fill {records_bytes} bytes")
     # Invariant: records begin to exist with the start of the first, when all the rest is there.
     keep_order()
-    put_64(first, cython.cast(cython.longlong, first_begins))
+    begin_record(first, cython.address(fields), first_bytes)
     PyBuffer_Release(cython.address(view))
     return ids

@@ -1,4 +1,4 @@
-# What C compilers may not do, for native.py: move a write from one side of `keep_order` to the other.
+# What C compilers may not do, for what is compiled: move a write from one side of `keep_order` to the other.
 cdef extern from *:
     """
     #if defined(_MSC_VER)

@@ -36,6 +36,12 @@ from cython.cimports.libc.limits import INT_MIN, LLONG_MIN
 from cython.cimports.libc.string import memchr, memcmp, memcpy
 from cython.cimports.orbitmq.record.big_endian import get_32, get_64, put_32, put_64
 from cython.cimports.orbitmq.record.compiler_c import keep_order
+from cython.cimports.orbitmq.record.record_writing import (
+    RecordFields,
+    begin_record,
+    fields_bytes,
+    put_fields,
+)
 from cython.cimports.orbitmq.record.zlib_c import crc32
 
 from orbitmq.errors import MessageError
@@ -75,7 +81,7 @@ def _bytes_at(text: bytes) -> cython.p_uchar:
 # --- writing ------------------------------------------------------------------------------------
 
 
-def encode_record(  # noqa: PLR0913, PLR0915, PLR0917  # Perf: an object more takes 0.8 us
+def encode_record(  # noqa: PLR0913, PLR0917  # Perf: an object more takes 0.8 us
     buffer: WritableBuffer,
     at: cython.Py_ssize_t,
     topic: bytes,
@@ -99,25 +105,31 @@ def encode_record(  # noqa: PLR0913, PLR0915, PLR0917  # Perf: an object more ta
     properties_bytes: cython.Py_ssize_t = len(properties)
     born_host_bytes: cython.Py_ssize_t = len(born_host)
     store_host_bytes: cython.Py_ssize_t = len(store_host)
-    is_v2: cython.bint = topic_bytes > 127
+    fields = cython.declare(RecordFields)
     try:
-        queue_id_32: cython.int = queue_id
-        flag_32: cython.int = flag
-        system_flag_32: cython.int = system_flag
-        reconsume_times_32: cython.int = reconsume_times
-        queue_offset_64: cython.longlong = queue_offset
-        physical_offset_64: cython.longlong = physical_offset
-        born_ms_64: cython.longlong = born_ms
-        store_ms_64: cython.longlong = store_ms
-        prepared_offset_64: cython.longlong = prepared_offset
+        fields.queue_id = queue_id
+        fields.flag = flag
+        fields.system_flag = system_flag
+        fields.reconsume_times = reconsume_times
+        fields.queue_offset = queue_offset
+        fields.physical_offset = physical_offset
+        fields.born_ms = born_ms
+        fields.store_ms = store_ms
+        fields.prepared_offset = prepared_offset
     except OverflowError as error:
         raise MessageError(f"a number does not fit its field of a record: {error}") from error
+    fields.topic = _bytes_at(topic)
+    fields.topic_bytes = topic_bytes
+    fields.born_host = _bytes_at(born_host)
+    fields.born_host_bytes = born_host_bytes
+    fields.store_host = _bytes_at(store_host)
+    fields.store_host_bytes = store_host_bytes
     if (
         topic_bytes > 255
         or properties_bytes > 32767
         or body_bytes > 0x7FFFFFFF - 65536
-        or born_host_bytes != (20 if system_flag_32 & 0x10 else 8)
-        or store_host_bytes != (20 if system_flag_32 & 0x20 else 8)
+        or born_host_bytes != (20 if fields.system_flag & 0x10 else 8)
+        or store_host_bytes != (20 if fields.system_flag & 0x20 else 8)
     ):
         # What is surely good is told here, the rest by the plain form.
         check_lengths(
@@ -126,17 +138,9 @@ def encode_record(  # noqa: PLR0913, PLR0915, PLR0917  # Perf: an object more ta
             properties_bytes,
             born_host_bytes,
             store_host_bytes,
-            system_flag_32,
+            fields.system_flag,
         )
-    size: cython.Py_ssize_t = (
-        75
-        + born_host_bytes
-        + store_host_bytes
-        + body_bytes
-        + is_v2
-        + topic_bytes
-        + properties_bytes
-    )
+    size: cython.Py_ssize_t = fields_bytes(cython.address(fields)) + body_bytes + properties_bytes
     view = cython.declare(Py_buffer)
     PyObject_GetBuffer(buffer, cython.address(view), PyBUF_SIMPLE | PyBUF_WRITABLE)
     if at < 0 or size > view.len - at:
@@ -144,49 +148,14 @@ def encode_record(  # noqa: PLR0913, PLR0915, PLR0917  # Perf: an object more ta
         PyBuffer_Release(cython.address(view))
         raise ValueError(f"{size} bytes do not fit at byte {at} of {buffer_bytes}")
     # Invariant: nothing below can fail, so the buffer is released and no record is left half.
-    to: cython.p_uchar = cython.cast(cython.p_uchar, view.buf) + at
-    start: cython.p_uchar = to
-    put_32(
-        to + 8,
-        cython.cast(
-            cython.uint, crc32(0, _bytes_at(body), cython.cast(cython.uint, body_bytes)) & _CRC_MASK
-        ),
+    record: cython.p_uchar = cython.cast(cython.p_uchar, view.buf) + at
+    to: cython.p_uchar = put_fields(
+        record, cython.address(fields), _bytes_at(body), body_bytes, properties_bytes
     )
-    put_32(to + 12, cython.cast(cython.uint, queue_id_32))
-    put_32(to + 16, cython.cast(cython.uint, flag_32))
-    put_64(to + 20, queue_offset_64)
-    put_64(to + 28, physical_offset_64)
-    put_32(to + 36, cython.cast(cython.uint, system_flag_32))
-    put_64(to + 40, born_ms_64)
-    to = to + 48
-    memcpy(to, _bytes_at(born_host), born_host_bytes)
-    to = to + born_host_bytes
-    put_64(to, store_ms_64)
-    memcpy(to + 8, _bytes_at(store_host), store_host_bytes)
-    to = to + 8 + store_host_bytes
-    put_32(to, cython.cast(cython.uint, reconsume_times_32))
-    put_64(to + 4, prepared_offset_64)
-    put_32(to + 12, cython.cast(cython.uint, body_bytes))
-    memcpy(to + 16, _bytes_at(body), body_bytes)
-    to = to + 16 + body_bytes
-    if is_v2:
-        to[0] = 0
-        to = to + 1
-    to[0] = topic_bytes & 255
-    memcpy(to + 1, _bytes_at(topic), topic_bytes)
-    to = to + 1 + topic_bytes
-    to[0] = (properties_bytes >> 8) & 255
-    to[1] = properties_bytes & 255
-    memcpy(to + 2, _bytes_at(properties), properties_bytes)
+    memcpy(to, _bytes_at(properties), properties_bytes)
     # Invariant: a record begins to exist with its start, when the rest of it is there.
     keep_order()
-    put_64(
-        start,
-        cython.cast(
-            cython.longlong,
-            (cython.cast(cython.ulonglong, size) << 32) | (_MAGIC_V2 if is_v2 else _MAGIC_V1),
-        ),
-    )
+    begin_record(record, cython.address(fields), size)
     PyBuffer_Release(cython.address(view))
     return size
 
