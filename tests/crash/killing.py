@@ -57,7 +57,10 @@ def run_kills(
     rounds: int,
     start_child: StartChild = start_interpreter,
 ) -> int:
-    """Let a child append to one store and kill it, again and again; returns the messages kept.
+    """Let a child append to one store and kill it, again and again.
+
+    Returns the most messages that a check found: a store that became large begins anew, and the
+    next child may die before its first message.
 
     After each kill a copy is recovered and checked; the next child recovers the store itself.
     """
@@ -70,7 +73,7 @@ def run_kills(
         _kill_one(root, rng, mode, acked, start_child)
         copy = folder / f"copy{number}"
         shutil.copytree(root, copy)
-        kept = _check(copy, mode, acked)
+        kept = max(kept, _check(copy, mode, acked))
         shutil.rmtree(copy)
         if sum(path.stat().st_size for path in (root / "commitlog").glob("*")) > LOG_BYTES_MAX:
             shutil.rmtree(root)
