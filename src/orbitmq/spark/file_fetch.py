@@ -25,6 +25,7 @@ from orbitmq.record.layout import LOST_FLAG
 from orbitmq.spark.entry_merge import Offsets, Window, merged
 from orbitmq.spark.record_places import windows
 from orbitmq.store.consume_queue import ENTRY_BYTES
+from orbitmq.store.file_names import file_name
 from orbitmq.store.open_files import OpenFiles
 from orbitmq.store.opening import log_folders
 from orbitmq.store.readonly_log import ReadOnlyLog
@@ -140,7 +141,13 @@ class RecordFetch:
             return first, one.tail[(first - base) * ENTRY_BYTES : (end - base) * ENTRY_BYTES]
         folder = self._root / "consumequeue" / one.topic / str(one.queue_id)
         end = min(end, one.disk_end)
-        content = read_entries(self._queue_files, folder, one.file_bytes, first, end - first)
+        content = read_entries(
+            self._queue_files,
+            lambda at: folder / file_name(at),
+            one.file_bytes,
+            first,
+            end - first,
+        )
         content = content[: len(content) // ENTRY_BYTES * ENTRY_BYTES]
         if not content:
             # Retention deletes a file of a queue when all of its records are gone.

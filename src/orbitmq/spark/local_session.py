@@ -40,7 +40,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     # Times look the same on every machine.
     "spark.sql.session.timeZone": "UTC",
     # Perf: Arrow for Java compares every access with the bounds of its buffer unless it is told not
-    # to, which costs scans of small rows a tenth of their CPU (benchmarks/spark_store_scan.py). Only our
+    # to, which costs scans of small rows a fifth of their CPU (benchmarks/spark_store_scan.py). Only our
     # own workers send it Arrow here.
     "spark.driver.defaultJavaOptions": (
         "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"

@@ -106,15 +106,7 @@ class ReadOnlyQueue:
         )
 
     def _pread(self, number: int, count: int) -> bytes:
-        if not self.file_bytes:
-            return b""
-        at = number * ENTRY_BYTES
-        in_file = at % self.file_bytes
-        path = self._paths.get(at - in_file)
-        if path is None:
-            return b""
-        size = min(count * ENTRY_BYTES, self.file_bytes - in_file)
-        return self._open_files.pread(path, size, in_file)
+        return read_entries(self._open_files, self._paths.get, self.file_bytes, number, count)
 
     def _missing(self, number: int) -> StoreDamagedError:
         at = number * ENTRY_BYTES // self.file_bytes * self.file_bytes if self.file_bytes else 0
@@ -126,15 +118,24 @@ class ReadOnlyQueue:
 
 
 def read_entries(
-    open_files: OpenFiles, folder: Path, file_bytes: int, first: int, count: int
+    open_files: OpenFiles,
+    path_of: Callable[[int], Path | None],
+    file_bytes: int,
+    first: int,
+    count: int,
 ) -> bytes:
-    """Read entries of a queue at most to the end of a file; nothing when the file is not there."""
+    """Read entries of a queue at most to the end of a file; nothing when the file is not there.
+
+    `path_of` tells where the file is that begins at a byte of the queue, if it is anywhere.
+    """
     if not file_bytes:
         return b""
     at = first * ENTRY_BYTES
-    file_first = at // file_bytes * file_bytes
-    size = min(count * ENTRY_BYTES, file_first + file_bytes - at)
-    return open_files.pread(folder / file_name(file_first), size, at - file_first)
+    in_file = at % file_bytes
+    path = path_of(at - in_file)
+    if path is None:
+        return b""
+    return open_files.pread(path, min(count * ENTRY_BYTES, file_bytes - in_file), in_file)
 
 
 def begins_at(entry: Entry) -> int:
