@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import gc
 import os
 import shutil
 import subprocess
@@ -21,6 +20,7 @@ from orbitmq.store.message_store import MessageStore
 from tests.crash.agreement import check_agreement
 from tests.crash.killing import REPOSITORY
 from tests.crash.scenario import TOPIC, draft, number_of, small_config
+from tests.leftovers import descriptors, no_descriptors_since, no_threads_since, threads
 
 # A mount of one's own needs a user namespace, unless one is root.
 NAMESPACE = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-Urm"]
@@ -268,16 +268,13 @@ def test_an_opening_that_fails_half_way_holds_nothing(tmp_path: Path) -> None:
         for number in range(100):
             store.put(draft(number, body_bytes=1000))
     (tmp_path / "index" / "notes").write_text("x")
-    gc.collect()
-    before = len(list(Path("/proc/self/fd").iterdir()))
-    threads = threading.active_count()
+    before, threads_before = descriptors(tmp_path), threads()
 
     for _ in range(3):
         with pytest.raises(StoreError):
             MessageStore(small_config(tmp_path))
 
-    gc.collect()
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
-    assert threading.active_count() == threads
+    no_descriptors_since(before, tmp_path)
+    no_threads_since(threads_before)
     (tmp_path / "index" / "notes").unlink()
     assert _numbers(tmp_path) == list(range(100))

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import threading
 from pathlib import Path
 
-import psutil
 import pytest
 
 from orbitmq.client import LitePullConsumer, Message, Producer, aio
 from orbitmq.clock import SystemClock, settle
 from orbitmq.embedded import Cluster
 from orbitmq.errors import SettingsError, StateError
+from tests.leftovers import (
+    descriptors,
+    no_descriptors_since,
+    no_threads_on_loop_since,
+    no_threads_since,
+    threads,
+)
 from tests.unit.client.scripts import run_script
 
 # Moments that others get to do what is due.
@@ -21,7 +26,7 @@ TRIES = 60
 
 
 def test_a_cluster_leaves_nothing_behind() -> None:
-    threads = threading.active_count()
+    before = threads()
     cluster = Cluster(brokers=2, in_memory=True)
 
     with cluster:
@@ -32,14 +37,13 @@ def test_a_cluster_leaves_nothing_behind() -> None:
         assert folder.is_dir()
 
     assert not folder.exists()
-    assert threading.active_count() == threads
+    no_threads_since(before)
 
 
 def test_twenty_clusters_one_after_the_other_leave_nothing_behind() -> None:
-    process = psutil.Process()
     with Cluster():
         pass
-    threads, files = threading.active_count(), process.num_fds()
+    before, open_before = threads(), descriptors()
 
     for _ in range(20):
         with Cluster(in_memory=True) as cluster:
@@ -47,8 +51,8 @@ def test_twenty_clusters_one_after_the_other_leave_nothing_behind() -> None:
             cluster.ensure_topic("orders", queues=8)
             assert cluster.message_count("orders") == 0
 
-    assert threading.active_count() == threads
-    assert process.num_fds() <= files
+    no_threads_since(before)
+    no_descriptors_since(open_before)
 
 
 def test_clusters_run_side_by_side_and_know_nothing_of_each_other() -> None:
@@ -81,7 +85,7 @@ async def test_a_cluster_is_used_from_a_loop_as_well() -> None:
 
 
 async def test_whoever_gives_up_starting_it_leaves_nothing_behind() -> None:
-    threads = threading.active_count()
+    before = threads()
     cluster = Cluster()
 
     entering = asyncio.create_task(cluster.__aenter__())
@@ -91,9 +95,7 @@ async def test_whoever_gives_up_starting_it_leaves_nothing_behind() -> None:
         await entering
 
     assert cluster._folder is None or not cluster._folder.exists()
-    # The threads that it was started and stopped in belong to this test's loop.
-    own = [thread for thread in threading.enumerate() if not thread.name.startswith("asyncio_")]
-    assert len(own) == threads
+    await no_threads_on_loop_since(before)
 
 
 def test_delays_and_rebalancing_follow_the_clock() -> None:
@@ -120,17 +122,17 @@ def test_delays_and_rebalancing_follow_the_clock() -> None:
 
 
 def test_an_error_of_the_test_passes_and_the_cluster_ends() -> None:
-    threads = threading.active_count()
+    before = threads()
     cluster = Cluster()
 
     with pytest.raises(ValueError, match="of the test"), cluster:
         raise ValueError("of the test")
 
-    assert threading.active_count() == threads
+    no_threads_since(before)
 
 
 def test_an_interrupt_ends_a_cluster_wherever_its_start_is() -> None:
-    threads = threading.active_count()
+    before = threads()
     old = signal.signal(signal.SIGALRM, signal.default_int_handler)
     try:
         for delay_ms in range(1, 61, 3):
@@ -144,7 +146,7 @@ def test_an_interrupt_ends_a_cluster_wherever_its_start_is() -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, old)
 
-    assert threading.active_count() == threads
+    no_threads_since(before)
 
 
 def test_a_cluster_that_nobody_stops_ends_with_the_process_after_its_clients() -> None:
@@ -219,12 +221,12 @@ def test_wrong_use_is_explained(tmp_path: Path) -> None:
 
 
 def test_a_cluster_that_cannot_start_leaves_nothing_behind() -> None:
-    threads = threading.active_count()
+    before = threads()
     cluster = Cluster(options={"flushDiskTyp": "ASYNC_FLUSH"})
 
     with pytest.raises(SettingsError, match="did you mean flushDiskType"):
         cluster.start()
 
-    assert threading.active_count() == threads
+    no_threads_since(before)
     assert cluster._folder is not None
     assert not cluster._folder.exists()

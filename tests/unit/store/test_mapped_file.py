@@ -11,6 +11,7 @@ import pytest
 
 from orbitmq.errors import DiskFullError, StateError, StoreError
 from orbitmq.store.mapped_file import MappedFile
+from tests.leftovers import descriptors
 
 
 def test_a_new_file_is_allocated_in_full_and_zero(tmp_path: Path) -> None:
@@ -66,14 +67,14 @@ def test_what_the_mapping_holds_is_read_past_it_too(tmp_path: Path) -> None:
 
 
 def test_a_resting_file_holds_no_descriptor_and_wakes_when_it_is_needed(tmp_path: Path) -> None:
-    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208  # counted, not opened
     file = MappedFile.create(tmp_path / "0", 0, 4096)
     file.view[0:3] = b"abc"
     assert file.is_mapped
+    assert descriptors(tmp_path)
 
     file.rest()
 
-    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+    assert not descriptors(tmp_path)
     assert not file.is_mapped
     assert bytes(file.view[0:3]) == b"abc"
 

@@ -15,6 +15,7 @@ from orbitmq.record.hosts import encode_host
 from orbitmq.record.layout import MAGIC_V1, MAGIC_V2, SystemFlag
 from orbitmq.store.config import FlushMode
 from orbitmq.store.draft import Draft, Durability
+from tests.leftovers import no_threads_since, threads
 from tests.unit.store.stores import LOG_FILE_BYTES, message, open_store
 
 TOPIC = "orders"
@@ -234,7 +235,7 @@ def test_many_threads_put_at_once_and_every_message_has_its_place(tmp_path: Path
 
 
 def test_a_closed_store_takes_nothing_and_closing_twice_is_fine(tmp_path: Path) -> None:
-    before = threading.active_count()
+    before = threads()
     store = open_store(tmp_path)
     store.put(message())
     store.close()
@@ -242,7 +243,7 @@ def test_a_closed_store_takes_nothing_and_closing_twice_is_fine(tmp_path: Path) 
 
     with pytest.raises(StateError, match="the store is closed"):
         store.put(message())
-    assert threading.active_count() == before
+    no_threads_since(before)
 
 
 def test_closing_puts_what_was_only_appended_on_disk(tmp_path: Path) -> None:

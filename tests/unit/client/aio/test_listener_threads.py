@@ -14,6 +14,7 @@ from orbitmq.client.aio.listeners import Finished, listener_of
 from orbitmq.client.core.consume_results import RETRY_LATER, ConsumeResult
 from orbitmq.client.core.received_message import ReceivedMessage
 from orbitmq.clock import settle
+from tests.leftovers import no_threads_on_loop_since, threads
 from tests.unit.client.aio.received import call_of, offsets_of, received, run_of, several
 
 
@@ -204,17 +205,17 @@ async def test_stopping_leaves_a_call_behind_that_hangs() -> None:
 
 
 async def test_no_thread_is_left_after_stop() -> None:
-    before = set(threading.enumerate())
+    before = threads()
     gate, collected = Gate(), Collected()
     pool = pool_of(gate, collected, concurrency=5)
     pool.submit(run_of([one]) for one in several(0, 5))
     await gate.entered(5)
-    assert len(set(threading.enumerate()) - before) == 5
+    assert len(threads("billing-") - before) == 5
 
     gate.opened.set()
     await pool.stop(10_000)
 
-    assert set(threading.enumerate()) <= before
+    await no_threads_on_loop_since(before)
 
 
 async def test_threads_of_the_user_can_be_used() -> None:
