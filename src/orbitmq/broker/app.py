@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
@@ -69,7 +69,7 @@ from orbitmq.store.opening import OWN_FOLDER
 from orbitmq.store.retention import RetentionConfig
 from orbitmq.transport.addresses import format_address, parse_addresses
 from orbitmq.transport.config import ServerConfig, TlsServerConfig
-from orbitmq.transport.own_machine import address_of, own_address
+from orbitmq.transport.own_machine import address_of, held, own_address
 from orbitmq.transport.rpc_client import RpcClient
 from orbitmq.transport.rpc_server import RpcServer
 
@@ -210,6 +210,11 @@ class Broker:
 
     async def _start(self) -> None:
         config = self._config()
+        holding = self._opened.enter_context(ExitStack())
+        server = self._settings.of(ServerConfig)
+        if not server.listen_port:
+            # Brokers that look for a port would find it free while the store is opened.
+            holding.enter_context(held(server.bind_address, self.port, self.port + FAST_LANE))
         self.store = await self._opened_store()
         self._opened.push_async_callback(off_loop, self.store.close)
         for table in (
@@ -228,9 +233,10 @@ class Broker:
         closing = self._opened
         closing.push_async_callback(self.offsets.save)
         closing.push_async_callback(self._reads.all_done)
-        for server in self._servers:
-            await server.start()
-            closing.push_async_callback(server.stop)
+        holding.close()
+        for each in self._servers:
+            await each.start()
+            closing.push_async_callback(each.stop)
         if self.prometheus is not None:
             await self.prometheus.start()
             closing.push_async_callback(self.prometheus.stop)

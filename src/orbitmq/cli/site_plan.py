@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -50,18 +50,21 @@ def plan_brokers(
 ) -> list[dict[str, str]]:
     """Give the options of each broker; a mistake in them shows here. Port 0 finds free ones."""
     plan = []
+    found: set[int] = set()
     for number in range(count):
         name = f"broker-{chr(ord('a') + number)}"
         flags = {
             "bindAddress": host,
             "brokerIP1": shown_host(host),
             "brokerName": name,
-            "listenPort": str(port + number * _PORT_STEP if port else find_port(host)),
+            "listenPort": str(
+                port + number * _PORT_STEP if port else _another(find_port, host, found)
+            ),
             "storePathRootDir": str(folder.absolute() / name),
             "metricsExporterType": "PROM",
             "metricsPromExporterHost": host,
             "metricsPromExporterPort": str(
-                metrics_port + number if metrics_port else free_port(host)
+                metrics_port + number if metrics_port else _another(free_port, host, found)
             ),
             **_FILE_SIZES,
             **options,
@@ -69,6 +72,14 @@ def plan_brokers(
         load_settings(environment=os.environ, flags=flags)
         plan.append(flags)
     return plan
+
+
+def _another(find: Callable[[str], int], host: str, found: set[int]) -> int:
+    """Find a port that is not beside one found before."""
+    while (port := find(host)) in found:
+        pass
+    found.update(range(port - _PORT_STEP, port + _PORT_STEP + 1))
+    return port
 
 
 class _Port(NamedTuple):

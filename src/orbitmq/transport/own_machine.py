@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 
 from orbitmq.errors import SettingsError
 
@@ -46,6 +48,19 @@ def is_free(bind_address: str, port: int) -> bool:
         except OSError:
             return False
     return True
+
+
+@contextmanager
+def held(bind_address: str, *ports: int) -> Iterator[None]:
+    """Keep ports from others for a while; one that is taken shows when it is listened on."""
+    family = socket.AF_INET6 if ":" in bind_address else socket.AF_INET
+    with ExitStack() as keepers:
+        for port in ports:
+            # Without SO_REUSEADDR, which would let others have the port as well.
+            keeper = keepers.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            with suppress(OSError):
+                keeper.bind((bind_address, port))
+        yield
 
 
 def free_port(bind_address: str) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from orbitmq.broker.app import DEFAULT_PORT, load_settings
-from orbitmq.broker.ports import find_port
+from orbitmq.broker.ports import FAST_LANE, find_port
 from orbitmq.clock import ManualClock, settle
 from orbitmq.errors import OrbitError, SettingsError
 from orbitmq.model.topics import TopicConfig
@@ -24,6 +24,7 @@ from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.offsets import CommitOffset, GetCommittedOffset
 from orbitmq.protocol.requests.registration import encode_register_body
+from orbitmq.store.message_store import MessageStore
 from orbitmq.transport.config import ServerConfig
 from orbitmq.transport.own_machine import is_free
 from tests.integration.broker.conftest import (
@@ -55,6 +56,24 @@ def test_the_port_is_that_of_rocketmq_unless_set() -> None:
 
 
 # --- ports ------------------------------------------------------------------------------------
+
+
+async def test_a_port_that_was_found_is_kept_from_others_while_the_store_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = make_broker(tmp_path, ManualClock())
+    open_store = broker._open_store
+    free: list[bool] = []
+
+    def opening() -> MessageStore:
+        free.extend(is_free("127.0.0.1", broker.port + step) for step in (0, FAST_LANE))
+        return open_store()
+
+    monkeypatch.setattr(broker, "_open_store", opening)
+    await broker.start()
+    await broker.stop()
+
+    assert free == [False, False]
 
 
 async def test_port_0_finds_three_neighbours(site: Site) -> None:

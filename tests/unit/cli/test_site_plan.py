@@ -7,12 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from orbitmq.cli import site_plan
 from orbitmq.cli.site_plan import check_ports, near_host, plan_brokers, shown_host
 from orbitmq.errors import SettingsError
 from orbitmq.transport.own_machine import own_address
 
 HOST = "127.0.0.1"
 FOLDER = Path("/kept")
+
+
+@pytest.fixture
+def _all_ports_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever else runs on the machine."""
+    monkeypatch.setattr(site_plan, "is_free", lambda _host, _port: True)
 
 
 def plan(
@@ -32,6 +39,7 @@ def test_brokers_have_names_folders_and_ports_of_their_own() -> None:
     assert second["storePathRootDir"] == "/kept/broker-b"
 
 
+@pytest.mark.usefixtures("_all_ports_are_free")
 def test_port_0_finds_free_ones() -> None:
     both = plan(2)
 
@@ -54,6 +62,7 @@ def test_a_mistake_in_an_option_shows() -> None:
         plan(flushDiskTyp="SYNC_FLUSH")
 
 
+@pytest.mark.usefixtures("_all_ports_are_free")
 def test_a_port_that_is_needed_twice_is_refused() -> None:
     (flags,) = plan(port=20_911, metrics_port=20_909)
 
@@ -63,6 +72,7 @@ def test_a_port_that_is_needed_twice_is_refused() -> None:
         check_ports(HOST, 20_911, [flags])
 
 
+@pytest.mark.usefixtures("_all_ports_are_free")
 def test_ports_of_metrics_count_only_where_there_are_metrics() -> None:
     (flags,) = plan(port=20_911, metrics_port=20_909, metricsExporterType="DISABLE")
 
