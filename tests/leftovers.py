@@ -69,6 +69,11 @@ def descriptors(of: Path | str = "") -> set[Descriptor]:
     return found
 
 
+def is_in(folder: Path, descriptor: int) -> bool:
+    """Whether a descriptor is that of a file in a folder."""
+    return (_DESCRIPTORS / str(descriptor)).readlink().is_relative_to(folder)
+
+
 def no_descriptors_since(before: set[Descriptor], of: Path | str = "") -> None:
     """Return once all descriptors that came since are closed."""
 

@@ -16,6 +16,7 @@ from orbitmq.store.message_store import MessageStore
 from tests.crash.scenario import TOPIC, draft, small_config
 
 MESSAGES_MAX = 3000
+KILL_SECONDS_MAX = 120
 
 
 def _say(text: str) -> None:
@@ -46,6 +47,8 @@ def run(root: Path, mode: FlushMode) -> None:
             thread.start()
         for thread in threads:
             thread.join()
+        # Whoever kills it may be late, and nothing is closed before.
+        threading.Event().wait(KILL_SECONDS_MAX)
     _say("closed")
 
 

@@ -29,6 +29,7 @@ def small_config(root: Path, flush_mode: FlushMode = FlushMode.SYNC) -> StoreCon
         flush_interval_ms=5,
         flush_thorough_interval_ms=20,
         queue_flush_interval_ms=5,
+        flush_timeout_ms=60_000,
     )
 
 

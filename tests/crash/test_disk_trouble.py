@@ -202,7 +202,7 @@ def test_a_failed_sync_of_a_queue_fences_the_store_too(
     store = MessageStore(small_config(tmp_path))
     sync.fails = True
     store.put(draft(0))
-    assert sync.failed.wait(30)
+    assert sync.failed.wait(60)
 
     with pytest.raises(StoreFencedError):
         _put_until_it_fails(store)
@@ -248,7 +248,7 @@ def test_a_put_whose_flush_takes_too_long_says_so(
     store = MessageStore(replace(small_config(tmp_path), flush_timeout_ms=1))
 
     def slow(descriptor: int) -> None:
-        released.wait(30)
+        released.wait(60)
         sync(descriptor)
 
     with store:

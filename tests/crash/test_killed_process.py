@@ -10,7 +10,7 @@ from orbitmq.store.config import FlushMode
 from tests.crash.killing import run_kills
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("mode", "rounds"), [(FlushMode.SYNC, 20), (FlushMode.ASYNC, 10)])
 def test_everything_acknowledged_is_there_after_a_kill(
     tmp_path: Path, mode: FlushMode, rounds: int

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-_TIMEOUT_S = 50
+_TIMEOUT_S = 150
 
 
 def printed_by(program: str, **environment: str) -> str:

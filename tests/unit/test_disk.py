@@ -28,7 +28,7 @@ replace_file(Path(sys.argv[1]), sys.argv[2].encode())
 
 def replace_in_a_child(path: Path, content: str, *more: str) -> int:
     command = [sys.executable, "-c", REPLACING, str(path), content, *more]
-    return subprocess.run(command, check=False, timeout=30).returncode
+    return subprocess.run(command, check=False, timeout=150).returncode
 
 
 def test_the_new_content_is_there_and_the_old_one_beside_it(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import textwrap
 
-SECONDS_MAX = 40
+SECONDS_MAX = 150
 
 
 def run_script(source: str, *arguments: str) -> str:

@@ -14,6 +14,8 @@ from orbitmq.protocol.codes import RequestCode
 from orbitmq.transport.rpc_client import RpcClient
 from tests.integration.broker.conftest import send_header
 
+CALL_MS = 60_000.0
+
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
@@ -25,7 +27,9 @@ def cluster() -> Iterator[Cluster]:
 def send(cluster: Cluster, body: bytes, broker: str = "broker-a") -> None:
     async def one() -> None:
         async with RpcClient() as rpc:
-            await rpc.call(cluster.broker(broker).address, send_header("orders"), body)
+            await rpc.call(
+                cluster.broker(broker).address, send_header("orders"), body, timeout_ms=CALL_MS
+            )
 
     asyncio.run(one())
 
@@ -83,15 +87,15 @@ def test_connections_are_dropped_refused_and_delayed(cluster: Cluster) -> None:
     async def exchange() -> None:
         async with RpcClient() as rpc:
             address = cluster.broker().address
-            await rpc.call(address, send_header("orders"), b"one")
+            await rpc.call(address, send_header("orders"), b"one", timeout_ms=CALL_MS)
             assert await asyncio.to_thread(cluster.faults.drop_connections, "broker-a") == 1
             cluster.faults.refuse_connections("broker-a")
             with pytest.raises(ConnectionLostError):
-                await rpc.call(address, send_header("orders"), b"two", timeout_ms=2000)
+                await rpc.call(address, send_header("orders"), b"two", timeout_ms=CALL_MS)
             cluster.faults.refuse_connections("broker-a", refuse=False)
             cluster.faults.delay_connections("broker-a", delay_ms=30)
             begun = asyncio.get_running_loop().time()
-            await rpc.call(address, send_header("orders"), b"three")
+            await rpc.call(address, send_header("orders"), b"three", timeout_ms=CALL_MS)
             assert asyncio.get_running_loop().time() - begun >= 0.06
 
     asyncio.run(exchange())
@@ -103,7 +107,9 @@ def test_requests_of_one_kind_wait_until_they_are_let_go(cluster: Cluster) -> No
     async def exchange() -> None:
         async with RpcClient() as rpc, Admin(namesrv=cluster.namesrv) as admin:
             address = cluster.broker().address
-            sending = asyncio.ensure_future(rpc.call(address, send_header("orders"), b"late"))
+            sending = asyncio.ensure_future(
+                rpc.call(address, send_header("orders"), b"late", timeout_ms=CALL_MS)
+            )
             # Asked of the same broker, by others.
             bounds = await admin.topics.bounds("orders")
             assert {one.max_offset for one in bounds.values()} == {0}

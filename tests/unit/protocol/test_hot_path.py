@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 from orbitmq.protocol import hot_path
+from tests.unit.fresh_process import printed_by
 from tests.unit.protocol.test_plain_batches import batch_frame
 from tests.unit.protocol.test_plain_sends import frame
 
@@ -17,16 +14,13 @@ def test_the_plain_form_can_be_asked_for() -> None:
         "print(hot_path.IS_COMPILED, hot_path.read_usual_send(b'', 0, 0, b''), "
         "hot_path.read_usual_batch(b'', 0, 0), hot_path.read_entries.__module__)"
     )
-    shown = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "ORBITMQ_PURE": "1"},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=50,
-    )
 
-    assert shown.stdout.split() == ["False", "None", "None", "orbitmq.protocol.plain_batches"]
+    assert printed_by(program, ORBITMQ_PURE="1").split() == [
+        "False",
+        "None",
+        "None",
+        "orbitmq.protocol.plain_batches",
+    ]
 
 
 def test_a_usual_send_is_read_where_the_reader_is_compiled() -> None:

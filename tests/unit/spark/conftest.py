@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 
 import pytest
 
 from orbitmq.spark import producers, reader_pool
+from tests.leftovers import no_threads_since, threads
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _clients_are_stopped() -> Iterator[None]:
     """Workers keep clients for their next task; here the next file of tests finds none."""
+    before = threads("orbitmq-loop")
     yield
     producers.stop_all()
     reader_pool.stop_all()
-    left = [each.name for each in threading.enumerate() if each.name == "orbitmq-loop"]
-    assert not left, "a client of this file was not stopped"
+    no_threads_since(before, "orbitmq-loop")

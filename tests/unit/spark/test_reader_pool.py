@@ -69,5 +69,5 @@ def test_a_forked_process_has_clients_of_its_own(cluster: Cluster) -> None:
         child = forking.Process(target=_topics_in_child, args=(cluster.namesrv, found))
         child.start()
 
-        assert "orders" in found.get(timeout=30)
-        child.join(30)
+        assert "orders" in found.get(timeout=120)
+        child.join(60)

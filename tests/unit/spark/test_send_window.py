@@ -42,7 +42,7 @@ class Producer:
 
     def wait_for(self, count: int) -> None:
         with self.arrived:
-            assert self.arrived.wait_for(lambda: len(self.sent) >= count, timeout=10)
+            assert self.arrived.wait_for(lambda: len(self.sent) >= count, timeout=60)
 
     @property
     def bodies(self) -> list[bytes]:
@@ -103,7 +103,7 @@ class Adding(threading.Thread):
             self.error = error
 
     def ended(self) -> Exception | None:
-        self.join(10)
+        self.join(60)
         assert not self.is_alive()
         return self.error
 
@@ -256,7 +256,7 @@ def test_a_queue_without_answers_does_not_keep_whole_batches() -> None:
     names = "abcdefghijklmnopqrstuvwxyz"
     adding = Adding(window, *[_of_large_batch(name, QUEUE) for name in names])
 
-    adding.added.wait(10)
+    assert adding.added.wait(60)
     assert window.held_bytes < 5_000_000
     for number, name in enumerate(names):
         producer.wait_for(number + 1)

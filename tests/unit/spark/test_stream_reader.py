@@ -322,7 +322,7 @@ def test_a_topic_is_waited_for_while_no_broker_has_it(fragile: Site) -> None:
         asked = threads.submit(reader.latestOffset, start, ALL)
         fragile.cluster.faults.restart_broker("broker-a")
 
-        assert asked.result(timeout=60) == start
+        assert asked.result(timeout=120) == start
 
 
 def test_a_topic_that_does_not_come_back_ends_the_query(fragile: Site) -> None:

@@ -27,6 +27,8 @@ def config_at(root: Path, **options: Any) -> StoreConfig:
         "index_entries": 20,
         "flush_interval_ms": 10,
         "queue_flush_interval_ms": 60_000,
+        # Only a test whose disk hangs waits so long.
+        "flush_timeout_ms": 60_000,
     }
     return StoreConfig(root=root, **(defaults | options))
 

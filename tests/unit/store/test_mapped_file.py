@@ -144,8 +144,8 @@ def test_a_full_file_has_no_pages_to_keep_apart(tmp_path: Path) -> None:
 
 
 def _bytes_to_disk() -> int:
-    """What this process has given the disk to write so far."""
-    for line in Path("/proc/self/io").read_text().splitlines():
+    """What this thread has given the disk to write so far."""
+    for line in Path("/proc/thread-self/io").read_text().splitlines():
         name, _, number = line.partition(": ")
         if name == "write_bytes":
             return int(number)

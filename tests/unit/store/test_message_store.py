@@ -90,7 +90,7 @@ def test_under_sync_flush_nothing_is_seen_before_it_is_on_disk(
 ) -> None:
     with open_store(tmp_path) as store:
         released = threading.Event()
-        monkeypatch.setattr("os.fdatasync", lambda _: released.wait(30))
+        monkeypatch.setattr("os.fdatasync", lambda _: released.wait(60))
         receipt = store.append(message(properties={"KEYS": "k"}))
         store.request_flush()
 

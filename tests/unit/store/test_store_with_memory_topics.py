@@ -24,6 +24,7 @@ from orbitmq.store.readonly import ReadOnlyStore
 from orbitmq.store.rebuilding import RebuildOptions, rebuild
 from orbitmq.store.reserved_offsets import STEP
 from orbitmq.store.verification import verify
+from tests.leftovers import is_in
 from tests.unit.store.stores import message, open_store
 
 TOPIC = "prices"
@@ -64,7 +65,13 @@ def test_a_message_in_memory_is_there_at_once(
     with open_with_prices(tmp_path, flush_mode=mode) as store:
         log_end = store.log_end
         synced: list[int] = []
-        monkeypatch.setattr("os.fdatasync", synced.append)
+
+        def spy(descriptor: int) -> None:
+            # What upkeep does now and then is nobody's doing.
+            if is_in(tmp_path, descriptor) and threading.current_thread().name != "store upkeep":
+                synced.append(descriptor)
+
+        monkeypatch.setattr("os.fdatasync", spy)
 
         receipt = store.put(price(b"1", properties={"KEYS": "k"}))
         (second, third) = store.put_batch([price(b"2"), price(b"3")])
@@ -233,7 +240,7 @@ def test_putting_and_reading_at_once_loses_and_doubles_nothing(tmp_path: Path) -
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(60)
+            thread.join(150)
 
         assert not any(thread.is_alive() for thread in threads)
         assert statuses <= {
@@ -468,7 +475,7 @@ def test_moving_while_messages_come_gives_no_number_twice(tmp_path: Path) -> Non
             store.keep_in_memory(TOPIC)
             store.keep_on_disk(TOPIC)
         done.set()
-        writer.join(30)
+        writer.join(120)
 
         assert not writer.is_alive()
         assert got == list(range(len(got)))

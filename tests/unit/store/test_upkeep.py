@@ -43,7 +43,7 @@ def test_the_next_log_file_is_made_while_nobody_waits(
         for _ in range(8):
             store.append(message(bytes(5000)))
 
-        assert made.wait(30)
+        assert made.wait(60)
         assert made_by == ["store upkeep"]
 
 

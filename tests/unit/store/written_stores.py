@@ -32,6 +32,7 @@ def config(root: Path, **options: Any) -> StoreConfig:
             "queue_file_bytes": QUEUE_FILE_BYTES,
             "index_slots": INDEX_SLOTS,
             "index_entries": INDEX_ENTRIES,
+            "flush_timeout_ms": 60_000,
             **options,
         }
     )
@@ -134,7 +135,7 @@ class WriterProcess:
         trace: TracebackType | None,
     ) -> None:
         if self._process.poll() is None:
-            self._process.communicate(timeout=30)
+            self._process.communicate(timeout=150)
 
 
 def answer(store: MessageStore) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import logging
 import socket
+import ssl
 
 import pytest
 
@@ -99,7 +100,17 @@ async def test_who_speaks_what_is_not_allowed_is_turned_away_and_logged_once(
     await site.stop()
 
 
-async def test_silence_and_an_endless_handshake_are_given_up() -> None:
+async def test_silence_and_an_endless_handshake_are_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[bytes] = []
+    context_for = TlsServer.context_for
+
+    def spy(tls: TlsServer, first_byte: bytes) -> ssl.SSLContext | None:
+        seen.append(first_byte)
+        return context_for(tls, first_byte)
+
+    monkeypatch.setattr(TlsServer, "context_for", spy)
     site = Site()
     site.acceptor.start()
     async with (
@@ -107,7 +118,7 @@ async def test_silence_and_an_endless_handshake_are_given_up() -> None:
         await RawPeer.connect(site.acceptor.port) as greeting,
     ):
         await greeting.send(b"\x16\x03\x01\x02\x00")
-        await until(lambda: site.acceptor.admitting == 2)
+        await until(lambda: site.acceptor.admitting == 2 and seen == [b"\x16"])
         await settle()
         await site.clock.advance(10_000)
         await greeting.rest()

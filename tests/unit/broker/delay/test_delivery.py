@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,16 +22,33 @@ from orbitmq.store.message_store import MessageStore
 from tests.unit.store.stores import message, open_store
 
 LEVELS_MS = (1000, 5000)
+WAIT_SECONDS = 60
+
+
+class Watched(DelayDelivery):
+    """Tells when no round is under way."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.at_rest = asyncio.Event()
+        self.at_rest.set()
+
+    async def deliver_due(self) -> None:
+        self.at_rest.clear()
+        try:
+            await super().deliver_due()
+        finally:
+            self.at_rest.set()
 
 
 @asynccontextmanager
 async def delivering(
     folder: Path, clock: ManualClock, store: MessageStore
-) -> AsyncIterator[tuple[DelayDelivery, list[Draft]]]:
+) -> AsyncIterator[tuple[Watched, list[Draft]]]:
     progress = DelayProgress(folder / "config", clock=clock)
     await progress.load()
     delivered: list[Draft] = []
-    delivery = DelayDelivery(
+    delivery = Watched(
         store=store,
         progress=progress,
         levels_ms=LEVELS_MS,
@@ -45,11 +63,13 @@ async def delivering(
         await delivery.stop()
 
 
-async def moved(clock: ManualClock, delivery: DelayDelivery, *offsets: int) -> None:
+async def moved(clock: ManualClock, delivery: Watched, *offsets: int) -> None:
     """Let time pass until the levels have come so far."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_SECONDS):
         while tuple(delivery.offsets.values()) != offsets:
             await clock.advance(100)
+            # A round reads in a thread: no more time passes before it is over.
+            await delivery.at_rest.wait()
 
 
 def delayed(level: int, body: bytes = b"body", topic: str = "orders", queue_id: str = "2") -> Draft:
@@ -232,9 +252,10 @@ async def test_a_message_waits_while_the_store_takes_none(
             store.put(delayed(1))
             with monkeypatch.context() as patch:
                 patch.setattr(store, "append", refuse)
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(WAIT_SECONDS):
                     while "delayed messages wait level=1" not in caplog.text:
                         await clock.advance(100)
+                        await delivery.at_rest.wait()
                 await clock.advance(1000)
                 assert (delivered, delivery.offsets[1]) == ([], 0)
             assert caplog.text.count("delayed messages wait") == 1

@@ -16,7 +16,7 @@ from tests.unit.broker.statistics.test_metrics import metrics_of
 
 
 def _read(port: int) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
         text: bytes = answer.read()
     return text.decode()
 

@@ -30,7 +30,7 @@ async def serving(answer: bytes, asked: list[bytes]) -> AsyncIterator[str]:
 async def fetched(answer: bytes, **options: Any) -> tuple[list[str], bytes]:
     asked: list[bytes] = []
     async with serving(answer, asked) as domain:
-        server = AddressServer(ClientOptions(namesrv_domain=domain, **options), SystemClock())
+        server = AddressServer(ClientOptions(namesrv_domain=domain, **options), ManualClock())
         return await server.name_servers(), asked[0]
 
 

@@ -12,8 +12,10 @@ from orbitmq.client.aio.listener_tasks import ListenerTasks
 from orbitmq.client.aio.listeners import Finished, listener_of
 from orbitmq.client.core.consume_results import RETRY_LATER, ConsumeResult
 from orbitmq.client.core.received_message import ReceivedMessage
-from orbitmq.clock import settle
+from orbitmq.clock import Clock, ManualClock, SystemClock, settle
 from tests.unit.client.aio.received import call_of, offsets_of, run_of, several
+
+GRACE_MS = 60_000.0
 
 
 class Gate:
@@ -35,9 +37,16 @@ class Gate:
             self.inside -= 1
 
 
-def pool_of(listener: Any, finished: list[Finished], *, concurrency: int = 20) -> ListenerTasks:
+def pool_of(
+    listener: Any,
+    finished: list[Finished],
+    *,
+    concurrency: int = 20,
+    clock: Clock | None = None,
+) -> ListenerTasks:
+    # By a clock that stands still no call takes long, so that none gives way to others.
     return ListenerTasks(
-        call_of(listener_of(listener, None)),
+        call_of(listener_of(listener, None), clock=clock or ManualClock()),
         concurrency=concurrency,
         on_finished=finished.extend,
         name="billing",
@@ -57,7 +66,7 @@ async def test_a_listener_that_does_not_wait_runs_in_one_task() -> None:
 
     assert offsets_of(finished) == list(range(200))
     assert len(tasks) == 1
-    assert await pool.stop(1000) == ()
+    assert await pool.stop(GRACE_MS) == ()
 
 
 async def test_a_listener_that_waits_runs_in_many_tasks_but_no_more_than_allowed() -> None:
@@ -71,7 +80,7 @@ async def test_a_listener_that_waits_runs_in_many_tasks_but_no_more_than_allowed
     gate.opened.set()
     await settle(100)
     assert (gate.most, sorted(offsets_of(finished))) == (7, list(range(30)))
-    await pool.stop(1000)
+    await pool.stop(GRACE_MS)
 
 
 async def test_concurrency_changes_while_it_runs() -> None:
@@ -89,7 +98,7 @@ async def test_concurrency_changes_while_it_runs() -> None:
 
     assert len(finished) == 30
     assert pool.concurrency == 1
-    await pool.stop(1000)
+    await pool.stop(GRACE_MS)
 
 
 async def test_a_run_ends_with_the_first_batch_that_is_not_done() -> None:
@@ -104,7 +113,7 @@ async def test_a_run_ends_with_the_first_batch_that_is_not_done() -> None:
 
     assert offsets_of(finished) == [0, 1, 2]
     assert finished[-1].messages == []
-    await pool.stop(1000)
+    await pool.stop(GRACE_MS)
 
 
 async def test_others_have_their_turn_while_a_listener_never_waits() -> None:
@@ -122,7 +131,7 @@ async def test_others_have_their_turn_while_a_listener_never_waits() -> None:
             await settle(1)
 
     finished: list[Finished] = []
-    pool = pool_of(busy, finished, concurrency=1)
+    pool = pool_of(busy, finished, concurrency=1, clock=SystemClock())
     counting = asyncio.create_task(other())
     pool.submit(run_of([one]) for one in several(0, 20))
     while len(finished) < 20:
@@ -130,7 +139,7 @@ async def test_others_have_their_turn_while_a_listener_never_waits() -> None:
     counting.cancel()
 
     assert turns > 5
-    await pool.stop(1000)
+    await pool.stop(GRACE_MS)
 
 
 async def test_stopping_waits_for_calls_under_way_and_begins_no_more() -> None:
@@ -139,7 +148,7 @@ async def test_stopping_waits_for_calls_under_way_and_begins_no_more() -> None:
     pool.submit(run_of([one]) for one in several(0, 5))
     await settle()
 
-    stopping = asyncio.create_task(pool.stop(10_000))
+    stopping = asyncio.create_task(pool.stop(GRACE_MS))
     await settle()
     gate.opened.set()
 
@@ -175,4 +184,4 @@ async def test_an_error_of_who_collects_is_logged(caplog: pytest.LogCaptureFixtu
     await settle()
 
     assert "could not be taken note of" in caplog.text
-    await pool.stop(1000)
+    await pool.stop(GRACE_MS)

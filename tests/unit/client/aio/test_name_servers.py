@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from orbitmq.client.aio.name_servers import NameServers
+from orbitmq.clock import ManualClock, settle
 from orbitmq.errors import NameServersUnreachableError, RouteNotFoundError, SettingsError
 from orbitmq.nameserver.app import NameServer, load_settings
 from orbitmq.protocol.requests.routing import GetClusterView
@@ -91,16 +92,28 @@ async def test_an_empty_list_says_what_to_set(rpc: RpcClient) -> None:
         await NameServers([], rpc).cluster_view()
 
 
-async def test_silent_name_servers_share_the_time(rpc: RpcClient) -> None:
+async def test_silent_name_servers_share_the_time() -> None:
+    clock = ManualClock()
+    connections = asyncio.Semaphore(0)
+
     async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.release()
         await reader.read()
         writer.close()
 
     first, second = [await asyncio.start_server(hold, "127.0.0.1", 0) for _ in range(2)]
     addresses = [f"127.0.0.1:{server.sockets[0].getsockname()[1]}" for server in (first, second)]
-    async with first, second:
+    async with first, second, RpcClient(clock=clock) as rpc:
+        name_servers = NameServers(addresses, rpc, clock=clock)
+        asking = asyncio.create_task(name_servers.ask(GetClusterView(), timeout_ms=300))
+        for _ in addresses:
+            await connections.acquire()
+            await settle()
+            assert not asking.done()
+            # The time of a call is over a few milliseconds late.
+            await clock.advance(155)
         with pytest.raises(NameServersUnreachableError) as unreachable:
-            await NameServers(addresses, rpc).ask(GetClusterView(), timeout_ms=300)
+            await asking
 
         for address in addresses:
             assert f"no answer from {address}" in str(unreachable.value)

@@ -21,6 +21,7 @@ from tests.unit.client.aio.scripted_broker import QUEUE, ScriptedBroker, scripte
 
 START = 3
 RETRY_MS = 1000
+WAIT_SECONDS = 60
 
 
 class Running:
@@ -61,7 +62,7 @@ class Running:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_SECONDS):
         while not condition():
             await settle()
 
@@ -200,7 +201,7 @@ async def test_a_busy_broker_is_asked_again_soon() -> None:
         await pulls.asked(1)
         arrival = asyncio.ensure_future(pulls.prefetching.arrival())
 
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_SECONDS):
             while not arrival.done():
                 await pulls.clock.advance(1)
 
@@ -212,7 +213,7 @@ async def test_the_start_of_a_queue_is_asked_for_until_it_is_known() -> None:
         # An error of any kind: reading must never end without a word.
         pulls.start_failures = [StateError("no broker"), ValueError("a mistake")]
         pulls.prefetching.start(QUEUE)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_SECONDS):
             while not pulls.broker.pulls:
                 await pulls.clock.advance(RETRY_MS)
 
@@ -242,7 +243,7 @@ async def test_a_broker_that_sends_the_client_in_circles_is_not_asked_without_en
         await settle()
         assert pulls.offsets_asked == [3]
 
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_SECONDS):
             while len(pulls.broker.pulls) < 2:
                 await pulls.clock.advance(RETRY_MS)
 

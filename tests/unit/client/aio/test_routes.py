@@ -29,6 +29,9 @@ from orbitmq.transport.connection import Connection
 from orbitmq.transport.rpc_client import RpcClient
 from orbitmq.transport.rpc_server import RpcServer
 
+# Nobody waits so long but on a machine that stands still.
+CALL_MS = 60_000
+
 
 def route(
     *names: str, queues: int = 1, permission: int = 6, order: str | None = None
@@ -82,7 +85,7 @@ async def scene() -> AsyncIterator[Scene]:
         scene.routes = Routes(
             scene.name_servers,
             clock=SystemClock(),
-            call_timeout_ms=3000,
+            call_timeout_ms=CALL_MS,
             on_change=scene.changed.append,
         )
         yield scene
@@ -98,7 +101,7 @@ async def test_a_topic_that_may_not_be_written_to_is_an_error_of_its_own(scene: 
     scene.told["T"] = route("a", permission=4)
 
     with pytest.raises(NoQueueError, match="'T' has no queue that takes messages"):
-        await scene.routes.publishing("T", timeout_ms=3000)
+        await scene.routes.publishing("T", timeout_ms=CALL_MS)
 
     assert scene.routes.cached_publishing("T") is None
     assert len(await scene.routes.reading("T")) == 1
@@ -112,17 +115,17 @@ async def test_a_topic_that_nobody_would_make_is_not_found(
         scene.told["TBW102"] = template
 
     with pytest.raises(RouteNotFoundError, match="no T"):
-        await scene.routes.publishing("T", timeout_ms=3000)
+        await scene.routes.publishing("T", timeout_ms=CALL_MS)
 
     assert scene.asked == ["T", "TBW102"]
 
 
 async def test_a_template_serves_until_it_changes_or_the_topic_is_there(scene: Scene) -> None:
     scene.told["TBW102"] = route("a", queues=8)
-    first = await scene.routes.publishing("T", timeout_ms=3000)
+    first = await scene.routes.publishing("T", timeout_ms=CALL_MS)
     assert (len(first.queues), first.is_template) == (4, True)
-    assert await scene.routes.publishing("T", timeout_ms=3000) is first
-    other = await scene.routes.publishing("T2", timeout_ms=3000, template_queues=1)
+    assert await scene.routes.publishing("T", timeout_ms=CALL_MS) is first
+    other = await scene.routes.publishing("T2", timeout_ms=CALL_MS, template_queues=1)
     assert len(other.queues) == 1
     assert scene.asked == ["T", "TBW102", "T2"]
 
@@ -130,7 +133,7 @@ async def test_a_template_serves_until_it_changes_or_the_topic_is_there(scene: S
     scene.told["TBW102"] = route("b", queues=8)
     await scene.routes.renew(["T", "T2"])
     assert scene.routes.cached_publishing("T") is None
-    again = await scene.routes.publishing("T", timeout_ms=3000)
+    again = await scene.routes.publishing("T", timeout_ms=CALL_MS)
     assert again.queues[0].broker_name == "b"
 
     scene.told["T"] = route("b", queues=2)
@@ -228,7 +231,7 @@ async def test_a_fault_in_taking_a_route_is_told_to_who_asked(
     routes = Routes(
         scene.name_servers,
         clock=SystemClock(),
-        call_timeout_ms=3000,
+        call_timeout_ms=CALL_MS,
         on_change=fail,
     )
 
@@ -271,7 +274,7 @@ async def test_what_nobody_asks_for_any_more_is_let_go(scene: Scene) -> None:
     scene.told = {"T": route("a"), "asked": route("b"), "TBW102": route("c")}
     await scene.routes.reading("T")
     await scene.routes.reading("asked")
-    await scene.routes.publishing("made", timeout_ms=3000)
+    await scene.routes.publishing("made", timeout_ms=CALL_MS)
 
     await scene.routes.renew(["T"])
     assert scene.routes.master_of("b") == "b:1"

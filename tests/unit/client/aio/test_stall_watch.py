@@ -65,11 +65,13 @@ async def test_a_listener_that_is_stuck_is_named_once_and_again_after_twice_the_
 async def test_it_is_said_where_a_thread_stands() -> None:
     begun = asyncio.Event()
     loop = asyncio.get_running_loop()
-    go_on = threading.Event()
+    # A lock, not an event: its frames would hide where the listener stands.
+    go_on = threading.Lock()
+    go_on.acquire()
 
     def stuck_in_here(_message: ReceivedMessage) -> None:
         loop.call_soon_threadsafe(begun.set)
-        go_on.wait(10)
+        go_on.acquire(timeout=60)
 
     pool = ListenerThreads(
         call_of(listener_of(stuck_in_here, None)),
@@ -82,8 +84,8 @@ async def test_it_is_said_where_a_thread_stands() -> None:
 
     place = where(pool.workers[0])
     everything = stacks()
-    go_on.set()
-    await pool.stop(10_000)
+    go_on.release()
+    await pool.stop(60_000)
 
     assert "stuck_in_here" in place
     assert f"{__file__}:" in place

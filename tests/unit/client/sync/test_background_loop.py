@@ -16,23 +16,20 @@ from orbitmq.client.sync import background_loop
 from orbitmq.client.sync.background_loop import BackgroundLoop, acquire, release
 from orbitmq.clock import settle
 from orbitmq.errors import StateError
+from tests.leftovers import no_threads_since, threads
 from tests.unit.client.scripts import run_script
 
-WAIT_SECONDS = 30
+WAIT_SECONDS = 60
 SIGNAL_SECONDS = 10
-
-
-def _loop_threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name == "orbitmq-loop"]
 
 
 @pytest.fixture
 def loop() -> Iterator[BackgroundLoop]:
-    assert _loop_threads() == []
+    no_threads_since(set(), "orbitmq-loop")
     loop = acquire()
     yield loop
     release(loop)
-    assert _loop_threads() == []
+    no_threads_since(set(), "orbitmq-loop")
 
 
 async def _answer(value: int) -> int:
@@ -59,7 +56,7 @@ def test_all_share_one_loop_until_the_last_releases_it(loop: BackgroundLoop) -> 
     release(second)
 
     assert loop.call(_answer(1)) == 1
-    assert len(_loop_threads()) == 1
+    assert len(threads("orbitmq-loop")) == 1
 
 
 def test_after_the_last_release_there_is_a_new_loop() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from orbitmq.client.sync.blocking_client import BlockingClient
 from orbitmq.errors import StateError
+from tests.leftovers import no_threads_since, threads
 from tests.unit.client.scripts import run_script
 
 
@@ -30,7 +31,7 @@ class Echo:
         self.steps.append("stop")
 
     async def echo(self, value: int) -> int:
-        await asyncio.wait_for(asyncio.get_running_loop().run_in_executor(None, int), 20)
+        await asyncio.wait_for(asyncio.get_running_loop().run_in_executor(None, int), 60)
         return value
 
     def thread(self) -> str:
@@ -60,8 +61,8 @@ class BlockingEcho(BlockingClient[Echo]):
         self._call(stop())
 
 
-def _loop_is_running() -> bool:
-    return any(thread.name == "orbitmq-loop" for thread in threading.enumerate())
+def _no_loop_is_left() -> None:
+    no_threads_since(set(), "orbitmq-loop")
 
 
 def test_a_client_starts_in_a_with_block_and_leaves_no_thread() -> None:
@@ -70,7 +71,7 @@ def test_a_client_starts_in_a_with_block_and_leaves_no_thread() -> None:
         assert echo.thread() == "orbitmq-loop"
 
     assert echo.inside.steps == ["start", "stop"]
-    assert not _loop_is_running()
+    _no_loop_is_left()
 
 
 def test_what_does_not_wait_is_done_here_before_the_start() -> None:
@@ -142,7 +143,7 @@ def test_a_start_that_fails_leaves_no_thread() -> None:
     with pytest.raises(StateError, match="no name server"):
         echo.start()
 
-    assert not _loop_is_running()
+    _no_loop_is_left()
 
 
 def test_a_stop_ends_a_start_that_is_under_way() -> None:
@@ -175,7 +176,7 @@ def test_a_stop_ends_a_start_that_is_under_way() -> None:
     waiting.begun.wait()
     client.stop()
 
-    assert not _loop_is_running()
+    _no_loop_is_left()
     starting.join()
     assert failures == ["stopped while it started"]
     assert waiting.steps == ["stop"]
@@ -194,17 +195,17 @@ def test_a_client_is_started_once_and_not_after_a_stop() -> None:
             each.start()
     with pytest.raises(StateError, match=r"the echo is not started"):
         _ = BlockingEcho().client_id
-    assert not _loop_is_running()
+    _no_loop_is_left()
 
 
 def test_two_clients_share_the_loop() -> None:
     with BlockingEcho() as first, BlockingEcho() as second:
         assert first.echo(1) + second.echo(2) == 3
-        assert len([each for each in threading.enumerate() if each.name == "orbitmq-loop"]) == 1
+        assert len(threads("orbitmq-loop")) == 1
         first.stop()
         assert second.echo(4) == 4
 
-    assert not _loop_is_running()
+    _no_loop_is_left()
 
 
 def test_a_stop_on_the_loop_is_refused_and_changes_nothing() -> None:

@@ -9,15 +9,14 @@ from concurrent.futures import Future
 import pytest
 
 from orbitmq.client.sync.callbacks import Callbacks
+from tests.leftovers import no_threads_since
 from tests.unit.client.scripts import run_script
 
-WAIT_SECONDS = 30
+WAIT_SECONDS = 60
 
 
-def _threads() -> list[str]:
-    return [
-        thread.name for thread in threading.enumerate() if thread.name.startswith("orbitmq-test")
-    ]
+def _no_threads() -> None:
+    no_threads_since(set(), "orbitmq-test")
 
 
 def test_success_is_called_in_a_thread_of_its_own() -> None:
@@ -34,7 +33,7 @@ def test_success_is_called_in_a_thread_of_its_own() -> None:
     assert value == 7
     assert thread.startswith("orbitmq-test")
     callbacks.stop()
-    assert _threads() == []
+    _no_threads()
 
 
 def test_failure_is_called_with_the_error() -> None:
@@ -60,7 +59,7 @@ def test_stop_runs_what_waits() -> None:
     callbacks.stop()
 
     assert sorted(seen) == [*range(100)]
-    assert _threads() == []
+    _no_threads()
 
 
 def test_nothing_is_called_of_a_cancelled_future() -> None:
@@ -82,7 +81,7 @@ def test_without_callbacks_no_thread_starts() -> None:
 
     future.set_result(1)
 
-    assert _threads() == []
+    _no_threads()
     callbacks.stop()
 
 
@@ -131,7 +130,7 @@ def test_a_callback_may_stop_its_client() -> None:
     stopped.result(WAIT_SECONDS)
     for thread in threads:
         thread.join(WAIT_SECONDS)
-    assert _threads() == []
+    _no_threads()
 
 
 def test_a_result_after_the_stop_is_told_in_the_log(caplog: pytest.LogCaptureFixture) -> None:

@@ -25,7 +25,7 @@ def test_rows_are_staged_and_committed() -> None:
                 writer.stage_async(QUEUE, ROWS, write_id=write_id, first_sequence=first)
                 for first in (0, 3)
             ]
-            replies = [future.result(10) for future in futures]
+            replies = [future.result(60) for future in futures]
             seen_before = cluster.message_count("orders")
             part = Part(
                 writes={write_id: 6},
