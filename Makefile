@@ -18,6 +18,9 @@ COMPILED := src/orbitmq/record/native.py src/orbitmq/record/batch_records_native
 # A file stays whole, and files are begun in the order in which they were collected.
 SIDE_BY_SIDE := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
+# What fetches something gets a second chance: networks fail for a moment.
+twice = $(1) || { echo "that failed; once more" && sleep 10 && $(1); }
+
 export INTEROP
 # Hundreds of processes start: each would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -34,7 +37,8 @@ $(READY): pyproject.toml constraints.txt setup.py $(COMPILED)
 		|| { echo "OrbitMQ needs Python 3.11 or newer; run: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
 	@echo "setting up $(VENV): installs what pyproject.toml names, and compiles the hot path; a few minutes"
 	$(PYTHON) -m venv $(VENV)
-	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(call twice,PIP_CONSTRAINT=constraints.txt PIP_RETRIES=10 PIP_DEFAULT_TIMEOUT=60 \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]')
 	@touch $(READY)
 	@echo "$(VENV) is ready: $(BIN)/orbitmq up starts a cluster, make test runs the tests"
 
@@ -63,7 +67,7 @@ scenarios: setup  ## Write down which scenarios the interop suite runs, for the 
 	$(BIN)/python -m scripts.generate_docs
 
 wheel: setup  ## Build the wheel and the source package into dist/
-	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m build --outdir dist
+	$(call twice,PIP_CONSTRAINT=constraints.txt $(BIN)/python -m build --outdir dist)
 
 bench: setup  ## Run every benchmark; those of servers short
 	$(BIN)/python -m benchmarks.append

@@ -11,12 +11,13 @@ import hashlib
 import re
 import shutil
 import subprocess
+import threading
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 HERE = Path(__file__).parent
 JAVA_FOLDER = HERE / "java"
@@ -26,6 +27,8 @@ GO_DRIVER = GO_FOLDER / "bin" / "driver"
 
 LINES = ("v4", "v5")
 _BUILD_TIMEOUT_S = 900
+_TRIES = 3
+_PAUSE_S = 10
 
 
 class BuildError(Exception):
@@ -63,7 +66,12 @@ def build_java() -> None:
         for line in LINES:
             if not offline:
                 shutil.rmtree(TARGET_FOLDER / line, ignore_errors=True)
-            _run(["mvn", "-B", "-q", *offline, "-P", line, "process-classes"], JAVA_FOLDER)
+            command = ["mvn", "-B", "-q", *offline, "-P", line, "process-classes"]
+            if offline:
+                _run(command, JAVA_FOLDER)
+            else:
+                # It remembers what it could not fetch, and does not ask for it again unless told.
+                _fetch(command, JAVA_FOLDER, again=["-U"])
         poms_stamp.write_text(poms_hash)
         sources_stamp.write_text(sources_hash)
 
@@ -77,7 +85,7 @@ def build_go() -> None:
         if _holds(stamp, sources_hash) and GO_DRIVER.exists():
             return
         _need("go", unless="ORBITMQ_NO_GO=1")
-        _run(["go", "build", "-mod=readonly", "-trimpath", "-o", str(GO_DRIVER), "."], GO_FOLDER)
+        _fetch(["go", "build", "-mod=readonly", "-trimpath", "-o", str(GO_DRIVER), "."], GO_FOLDER)
         stamp.write_text(sources_hash)
 
 
@@ -106,15 +114,37 @@ def _need(*tools: str, unless: str) -> None:
             raise BuildError(f"the interop suite needs {tool}; to do without, set {unless}")
 
 
+def _fetch(command: list[str], folder: Path, *, again: Sequence[str] = ()) -> None:
+    """Run what may have to fetch something: a network that fails for a moment gets another chance.
+
+    `again` are arguments of the tries after the first.
+    """
+    pause = threading.Event()
+    for left in reversed(range(_TRIES)):
+        try:
+            _run(command, folder)
+        except BuildError:
+            if not left:
+                raise
+            pause.wait(_PAUSE_S)
+            command = [*command, *again]
+            again = ()
+        else:
+            return
+
+
 def _run(command: list[str], folder: Path) -> None:
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=_BUILD_TIMEOUT_S,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_BUILD_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as late:
+        raise BuildError(f"{' '.join(command)}: not done within {late.timeout} s") from late
     if done.returncode:
         raise BuildError(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
