@@ -16,7 +16,8 @@ from typing import Final
 
 from benchmarks.official_servers import SCRIPT_FLAGS
 from tests.interop.official import CLUSTER
-from tests.interop.processes import ChildProcess, free_port
+from tests.interop.ports import free_port
+from tests.interop.processes import ChildProcess
 
 CLIENT: Final = "rocketmq-python-client"
 CLIENT_VERSION: Final = "5.1.2"

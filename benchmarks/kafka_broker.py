@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from tests.interop.processes import ChildProcess, free_port
+from tests.interop.ports import free_port
+from tests.interop.processes import ChildProcess
 
 QUEUES: Final = 4
 _HERE: Final = Path(__file__).parent

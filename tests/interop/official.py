@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 
 from tests.interop import wire
 from tests.interop.building import JAVA_FOLDER, TARGET_FOLDER
-from tests.interop.processes import ChildProcess, free_port
-from tests.interop.waiting import wait_until
+from tests.interop.ports import free_port
+from tests.interop.processes import ChildProcess
+from tests.interop.waiting import REGISTER_TIMEOUT_S, START_TIMEOUT_S, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 CLUSTER = "InteropCluster"
-START_TIMEOUT_S = 60
-REGISTER_TIMEOUT_S = 30
 
 # The logging configuration under each name that some version looks for.
 _LOGBACK_NAMES = (

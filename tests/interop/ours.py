@@ -8,11 +8,9 @@ from pathlib import Path
 
 from tests.interop import wire
 from tests.interop.official import CLUSTER
-from tests.interop.processes import ChildProcess, free_port
-from tests.interop.waiting import wait_until
-
-START_TIMEOUT_S = 60
-REGISTER_TIMEOUT_S = 30
+from tests.interop.ports import free_port
+from tests.interop.processes import ChildProcess
+from tests.interop.waiting import REGISTER_TIMEOUT_S, START_TIMEOUT_S, wait_until
 
 
 class OrbitNameServer:
@@ -37,7 +35,6 @@ class OrbitNameServer:
 
     def wait_ready(self) -> None:
         """Return once it serves."""
-
         _wait_answering(self.process, self.address, wire.GET_CLUSTERS)
 
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 import atexit
 import os
 import signal
-import socket
 import subprocess
 from pathlib import Path
-from secrets import randbelow
 from typing import IO, Self
 
 import psutil
@@ -19,10 +17,8 @@ import psutil
 from tests.interop.waiting import wait_until
 
 TAIL_LINES = 40
-_STOP_TIMEOUT_S = 10
-# Below the range that the system gives to outgoing connections, so that none takes a chosen port.
-_PORTS = range(20_000, 32_000)
-_PORT_ATTEMPTS = 200
+# Far above what a server takes for its goodbye: one that is killed leaves something unsaved.
+_STOP_TIMEOUT_S = 120
 
 _alive: dict[int, ChildProcess] = {}
 
@@ -171,24 +167,3 @@ def end_all() -> None:
 
 
 atexit.register(end_all)
-
-
-def free_port(*neighbours: int) -> int:
-    """A port p of 127.0.0.1 on which nobody listens, nor on p + n for each of `neighbours`."""
-    for _ in range(_PORT_ATTEMPTS):
-        # Not the `random` module: the test runner seeds it anew for every test.
-        port = _PORTS.start + randbelow(len(_PORTS))
-        if all(_is_free(port + step) for step in (0, *neighbours)):
-            return port
-    raise OSError(f"no free port with neighbours {neighbours} in {_PORT_ATTEMPTS} attempts")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            # Everywhere, not only on loopback: some official servers cannot be told an address.
-            probe.bind(("", port))
-        except OSError:
-            return False
-    return True

@@ -10,9 +10,10 @@ import pytest
 from orbitmq.record.layout import TOPIC_BYTES_MAX_V1
 from orbitmq.store.draft import Draft
 from tests.interop import wire
-from tests.interop.official import START_TIMEOUT_S, OfficialBroker
+from tests.interop.official import OfficialBroker
 from tests.interop.peers import BROKERS, NameServer, Peer
 from tests.interop.stores import SMALL_FILES, open_store, write_topics
+from tests.interop.waiting import START_TIMEOUT_S
 
 pytestmark = pytest.mark.interop
 

@@ -31,7 +31,8 @@ from orbitmq.clock import SystemClock
 from orbitmq.embedded import Cluster
 from orbitmq.spark import session
 from orbitmq.spark.java_runtime import find_java_home
-from tests.interop.processes import ChildProcess, free_port
+from tests.interop.ports import free_port
+from tests.interop.processes import ChildProcess
 from tests.interop.waiting import wait_until
 from tests.spark.conftest import SMALL_JVM
 from tests.spark.ledger import Wrong, wrong_counts
