@@ -67,12 +67,25 @@ async def agree(
     """What both say, once they say the same: counters and offsets move while they are asked."""
     end_ms = _CLOCK.monotonic_ms() + CLIENT_TIMEOUT_S * 1000
     while True:
+        is_last = _CLOCK.monotonic_ms() > end_ms
         said, shown = await theirs(), await ours()
         if said == shown:
             return said
-        if _CLOCK.monotonic_ms() > end_ms:
+        if is_last:
             raise AssertionError(f"mqadmin says {said}, ours says {shown}")
         await _CLOCK.sleep_ms(500)
+
+
+async def reaches(wanted: Value, look: Callable[[], Awaitable[Value]]) -> None:
+    """Return once a look shows what it should: servers tell one another, and that takes a moment."""
+    end_ms = _CLOCK.monotonic_ms() + CLIENT_TIMEOUT_S * 1000
+    while True:
+        is_last = _CLOCK.monotonic_ms() > end_ms
+        seen = await look()
+        if seen == wanted:
+            return
+        assert not is_last, f"{seen} in the place of {wanted}"
+        await _CLOCK.sleep_ms(200)
 
 
 def columns(printed: str, *, of: str) -> list[list[str]]:

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from typing import Any, Self, TypeVar, Unpack
 
 from orbitmq.client.aio import LitePullConsumer, Producer, PullConsumer, PushConsumer
+from orbitmq.client.aio.admin import Admin
 from orbitmq.client.core.received_message import ReceivedMessage
 from orbitmq.client.keywords import (
+    ClientKeywords,
     LitePullKeywords,
     ProducerKeywords,
     PullKeywords,
@@ -21,11 +23,13 @@ from orbitmq.clock import SystemClock
 from tests.interop import wire
 from tests.interop.official import OfficialBroker
 from tests.interop.ours import OrbitBroker
-from tests.interop.waiting import CLIENT_TIMEOUT_S
+from tests.interop.waiting import CLIENT_TIMEOUT_S, wait_until
 
 RECEIVE_TIMEOUT_S = CLIENT_TIMEOUT_S
 # Long enough for what should not come to have come.
 NOTHING_MORE_MS = 300
+# Of our clients: a broker whose machine stands still for a while has not failed.
+PATIENCE_MS = 60_000
 _CLOCK = SystemClock()
 
 Result = TypeVar("Result")
@@ -47,11 +51,7 @@ async def beside(work: Callable[..., Result], *arguments: Any, **named: Any) -> 
 
 async def until(reached: Callable[[], bool], *, timeout_s: float, what: str) -> None:
     """Return once something holds that other peers bring about, which give no event."""
-    end_ms = _CLOCK.monotonic_ms() + timeout_s * 1000
-    while not await beside(reached):
-        if _CLOCK.monotonic_ms() > end_ms:
-            raise TimeoutError(f"not within {timeout_s:.0f} s: {what}")
-        await _CLOCK.sleep_ms(50)
+    await beside(wait_until, reached, timeout_s=timeout_s, what=what)
 
 
 class Inbox:
@@ -120,14 +120,21 @@ class Trial:
         """The consumer group of the test."""
         return f"group-{self.topic}"
 
+    def _at_site(self, options: ClientKeywords) -> None:
+        options.setdefault("namesrv", self.site.name_server)
+        options.setdefault("call_timeout_ms", PATIENCE_MS)
+        options.setdefault("connect_timeout_ms", PATIENCE_MS)
+
     async def create_topic(self, topic: str, *, queues: int = 4) -> None:
         """Create a topic on the broker."""
         await beside(self.site.broker.create_topic, topic, queues=queues)
 
     async def producer(self, **options: Unpack[ProducerKeywords]) -> Producer:
         """Start a producer."""
-        options.setdefault("namesrv", self.site.name_server)
-        return await self._open.enter_async_context(Producer(f"producers-{self.topic}", **options))
+        self._at_site(options)
+        options.setdefault("send_timeout_ms", PATIENCE_MS)
+        producer = Producer(f"producers-{self.topic}", **options)
+        return await self._open.enter_async_context(producer)
 
     async def push(
         self,
@@ -140,7 +147,7 @@ class Trial:
         **options: Unpack[PushKeywords],
     ) -> tuple[PushConsumer, Inbox]:
         """Start a push consumer that puts everything into an inbox."""
-        options.setdefault("namesrv", self.site.name_server)
+        self._at_site(options)
         options.setdefault("consume_from", "first")
         inbox = Inbox(verdict)
         consumer = PushConsumer(
@@ -153,13 +160,14 @@ class Trial:
         self, *, group: str = "", **options: Unpack[LitePullKeywords]
     ) -> LitePullConsumer:
         """Make a lite pull consumer, not yet started."""
-        options.setdefault("namesrv", self.site.name_server)
+        self._at_site(options)
         return LitePullConsumer(group or self.group, **options)
 
     async def pull(self, **options: Unpack[PullKeywords]) -> PullConsumer:
         """Start a pull consumer."""
-        options.setdefault("namesrv", self.site.name_server)
-        return await self._open.enter_async_context(PullConsumer(self.group, **options))
+        self._at_site(options)
+        consumer = PullConsumer(self.group, **options)
+        return await self._open.enter_async_context(consumer)
 
     async def opened(self, client: Any) -> Any:
         """Start a client; it is closed at the end."""
@@ -169,7 +177,26 @@ class Trial:
         """Close something else at the end."""
         self._open.push_async_callback(close)
 
-    async def members(self, count: int, *, group: str = "", timeout_s: float = 10) -> list[str]:
+    async def shown(self, count: int, *, topic: str = "") -> None:
+        """Return once readers see so many messages of a topic of four queues."""
+        await beside(wire.wait_shown, self.site.broker.address, topic or self.topic, count)
+
+    async def committed(self, count: int) -> None:
+        """Return once the group has committed so many messages of the topic of four queues."""
+        address = self.site.broker.address
+        await beside(wire.wait_committed, address, self.group, self.topic, count)
+
+    async def found(self, key: str) -> None:
+        """Return once a message is found by a key: brokers index it after they show it."""
+        async with Admin(namesrv=self.site.name_server) as admin:
+            end_ms = _CLOCK.monotonic_ms() + CLIENT_TIMEOUT_S * 1000
+            while not await admin.messages.by_key(self.topic, key):
+                assert _CLOCK.monotonic_ms() < end_ms, f"{key} is not found"
+                await _CLOCK.sleep_ms(50)
+
+    async def members(
+        self, count: int, *, group: str = "", timeout_s: float = CLIENT_TIMEOUT_S
+    ) -> list[str]:
         """The clients of the group that the broker knows, once there are `count`."""
         found: list[str] = []
 

@@ -13,7 +13,7 @@ from tests.interop import wire
 from tests.interop.drivers import JavaDriver, Listed, Received
 from tests.interop.official import OfficialBroker
 from tests.interop.stores import SMALL_FILES, write_group
-from tests.interop.waiting import wait_until
+from tests.interop.waiting import CLIENT_TIMEOUT_S, wait_until
 
 # Enough to fill several files of the log.
 PLAIN = 150
@@ -24,8 +24,6 @@ PROPERTIES = {"größe": "12 € 🚀"}
 # Its retry topic takes a V2 record, which RocketMQ 4.9 does not know.
 LONG_GROUP = "group-of-a-long-name-".ljust(TOPIC_BYTES_MAX_V1 + 20, "x")
 RETRY_GROUPS = {"v4": "group-of-a-short-name", "v5": LONG_GROUP}
-RETRY_TIMEOUT_S = 60
-LIVE_TIMEOUT_S = 60
 # What a reader beside the broker waits for; ten seconds and a minute otherwise.
 FLUSH_OFTEN = {
     "flushCommitLogThoroughInterval": "500",
@@ -133,7 +131,7 @@ class Chain:
         wire.send_back(broker, offset, group=self.retry_group, topic=self.topic)
         wait_until(
             lambda: wire.max_offset(broker, f"%RETRY%{self.retry_group}", 0) == 1,
-            timeout_s=RETRY_TIMEOUT_S,
+            timeout_s=CLIENT_TIMEOUT_S,
             what=f"a message to be retried by {self.retry_group}",
         )
 
@@ -142,6 +140,18 @@ class Chain:
         group = f"group-{self.topic}-{len(self.brokers)}"
         received = self.driver.consume(self.name_server, self.topic, len(self.sent), group=group)
         return {message.message_id: message for message in received}
+
+    def find(self) -> dict[str, list[Received]]:
+        """Find what the topic holds by each key, once there is something for all: indexes come last."""
+        keys = [key for listed in self.sent.values() for key in listed.keys.split(" ")]
+        found: dict[str, list[Received]] = {}
+
+        def is_whole() -> bool:
+            found.update(self.driver.find(self.name_server, self.topic, keys))
+            return all(found.values())
+
+        wait_until(is_whole, timeout_s=CLIENT_TIMEOUT_S, what=f"all keys of {self.topic} found")
+        return found
 
 
 def read_live(chain: Chain) -> Live:
@@ -160,5 +170,5 @@ def read_live(chain: Chain) -> Live:
                 for message in store.messages(chain.topic, bounds.queue_id, bounds.start, 1000)
             }
 
-        wait_until(shows_all, timeout_s=LIVE_TIMEOUT_S, what="a reader sees all that was sent")
+        wait_until(shows_all, timeout_s=CLIENT_TIMEOUT_S, what="a reader sees all that was sent")
         return Live(state=store.state, offsets=[at for at, _ in store.records()], ids=ids())

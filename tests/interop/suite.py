@@ -24,7 +24,8 @@ from tests.interop.matrix import Matrix, scenario_of
 from tests.interop.peers import Peer
 from tests.interop.scenario_rows import record_scenarios
 
-TEST_TIMEOUT_S = 240
+# Above what all waits of a test take together, and the start of the servers that it shares.
+TEST_TIMEOUT_S = 900
 
 MATRIX = pytest.StashKey[Matrix]()
 WHOLE_SUITE = pytest.StashKey[bool]()

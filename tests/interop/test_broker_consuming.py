@@ -58,6 +58,7 @@ def test_consumer_goes_on_where_its_group_stopped(exchange: Exchange) -> None:
     exchange.post(*bodies(MESSAGES))
     exchange.subscribe("a")
     first = exchange.received(MESSAGES, "a")
+    wire.wait_committed(exchange.cluster.broker.address, exchange.group, exchange.topic, MESSAGES)
     exchange.leave("a")
 
     exchange.post(*bodies(MESSAGES, first=MESSAGES))
@@ -202,5 +203,7 @@ def _next_second() -> str:
     """Wait for the next second of the clock, and write it as clients do."""
     clock = SystemClock()
     second = clock.now_ms() // 1000 + 1
-    wait_until(lambda: clock.now_ms() >= second * 1000, timeout_s=2, what="the next second")
+    wait_until(
+        lambda: clock.now_ms() >= second * 1000, timeout_s=CLIENT_TIMEOUT_S, what="the next second"
+    )
     return time.strftime("%Y%m%d%H%M%S", time.gmtime(second))

@@ -17,12 +17,12 @@ import pytest
 
 from orbitmq.clock import SystemClock
 from orbitmq.version import __version__
-from tests.interop.drivers import JavaDriver
+from tests.interop.drivers import CALL_TIMEOUT_S, JavaDriver
 from tests.interop.peers import CLIENTS, StartOurCluster
-from tests.interop.waiting import wait_until
+from tests.interop.waiting import CLIENT_TIMEOUT_S, wait_until
 
 KILLS = int(os.environ.get("ORBITMQ_LOAD_KILLS", "3"))
-TIMEOUT_S = 120 + 15 * KILLS
+TIMEOUT_S = 900 + 120 * KILLS
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(TIMEOUT_S)]
 
@@ -30,9 +30,8 @@ PRODUCERS = 64
 CONSUMERS = 16
 QUEUES = 32
 ACKED_BETWEEN_KILLS = 500
-PROGRESS_TIMEOUT_S = 30
 # A lock whose client is gone ends 35 s after a restart; only then its queue goes on.
-DRAIN_TIMEOUT_MS = 60_000
+DRAIN_TIMEOUT_MS = 240_000
 
 
 @pytest.fixture(params=CLIENTS[1:2], ids=str)
@@ -72,22 +71,24 @@ def test_every_acknowledged_message_is_received_in_order_though_the_broker_is_ki
         pause_ms=20,
     )
 
-    def wait_for_more() -> None:
-        target = loader.call("load_progress", load=new_topic)["acked"] + ACKED_BETWEEN_KILLS
+    def wait_for_more(what: str, count: int) -> None:
+        target = loader.call("load_progress", load=new_topic)[what] + count
         wait_until(
-            lambda: loader.call("load_progress", load=new_topic)["acked"] >= target,
-            timeout_s=PROGRESS_TIMEOUT_S,
-            what=f"{target} messages acknowledged",
+            lambda: loader.call("load_progress", load=new_topic)[what] >= target,
+            timeout_s=CLIENT_TIMEOUT_S,
+            what=f"{target} messages {what}",
         )
 
-    wait_for_more()
+    wait_for_more("acked", ACKED_BETWEEN_KILLS)
     for _ in range(KILLS):
         broker.process.kill()
+        # So that producers meet the kill.
+        wait_for_more("failed", 1)
         broker.restart()
-        wait_for_more()
+        wait_for_more("acked", ACKED_BETWEEN_KILLS)
     verdict = loader.call(
         "load_stop",
-        call_timeout_s=DRAIN_TIMEOUT_MS / 1000 + 30,
+        call_timeout_s=DRAIN_TIMEOUT_MS / 1000 + CALL_TIMEOUT_S,
         load=new_topic,
         timeout_ms=DRAIN_TIMEOUT_MS,
     )
@@ -97,8 +98,7 @@ def test_every_acknowledged_message_is_received_in_order_though_the_broker_is_ki
     assert verdict["faults"] == [], verdict
     assert verdict["missing"] == 0, verdict
     assert verdict["acked"] > (KILLS + 1) * ACKED_BETWEEN_KILLS
-    # Producers met the kills.
-    assert verdict["failed"] > 0
+    assert verdict["failed"] >= KILLS
 
 
 def _page(verdict: dict[str, Any]) -> str:

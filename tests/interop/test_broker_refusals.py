@@ -9,6 +9,7 @@ import pytest
 from tests.interop import wire
 from tests.interop.exchanges import Exchange, MakeExchange
 from tests.interop.peers import OurCluster
+from tests.interop.waiting import CLIENT_TIMEOUT_S
 
 pytestmark = pytest.mark.interop
 
@@ -79,6 +80,12 @@ def test_error_names_the_topic_when_it_may_not_be_written(refused: Exchange) -> 
     closed, open_to_all = refused.cluster.brokers
     open_to_all.create_topic(refused.topic)
     wire.create_topic(closed.address, refused.topic, permission=wire.READ_ONLY)
+    wire.wait_route_permissions(
+        refused.name_server,
+        refused.topic,
+        {closed.name: wire.READ_ONLY, open_to_all.name: wire.READ_WRITE},
+        timeout_s=CLIENT_TIMEOUT_S,
+    )
 
     error = error_of(refused, broker=closed.name, queue_id=0)
 

@@ -107,9 +107,9 @@ def test_delayed_message_comes_when_its_level_is_over(exchange: Exchange) -> Non
     assert set(received) == {"at once", "after 1000", "after 2000"}
     for delay_ms in (1000, 2000):
         message = received[f"after {delay_ms}"]
+        # A broker that is late itself may put them into the topic in any order, but not too early.
+        assert message.stored_ms - message.born_ms >= delay_ms
         assert message.received_ms - message.born_ms >= delay_ms
-    # A consumer that is late itself may receive them in any order.
-    assert received["after 1000"].stored_ms < received["after 2000"].stored_ms
 
 
 @pytest.mark.scenario("client", "our broker: a topic made by the first message")

@@ -22,6 +22,7 @@ from tests.interop.command_lines import (
     columns,
     named,
     printed_messages,
+    reaches,
     shown_messages,
 )
 from tests.interop.conftest import both_name_servers, official_brokers
@@ -29,6 +30,7 @@ from tests.interop.drivers import NOTHING_CONSUMED, JavaDriver
 from tests.interop.official import CLUSTER, OfficialBroker
 from tests.interop.peers import SITES, NameServer
 from tests.interop.python_trials import Trial, beside, numbered
+from tests.interop.waiting import CLIENT_TIMEOUT_S
 
 pytestmark = pytest.mark.interop
 
@@ -105,11 +107,18 @@ async def test_topics_are_the_same(trial: Trial, both: CommandLines, new_topic: 
         )
 
     await agree(theirs, ours)
+
+    async def permissions() -> list[int]:
+        return [one.permission for one in (await route_of(both, topic)).queues]
+
+    async def changed() -> list[tuple[int, str]]:
+        shown = await both.rows("topicRoute", "-t", topic)
+        return [(row["read_queues"], row["permission"]) for row in shown]
+
     await both.ours("updateTopicPerm", "-t", topic, "-b", address, "-p", "4")
-    assert [one.permission for one in (await route_of(both, topic)).queues] == [4]
+    await reaches([4], permissions)
     await both.theirs("updateTopic", "-t", topic, "-b", address, "-r", "5", "-w", "5", "-p", "6")
-    (changed,) = await both.rows("topicRoute", "-t", topic)
-    assert (changed["read_queues"], changed["permission"]) == (5, "rw")
+    await reaches([(5, "rw")], changed)
     members = "10.0.0.1,10.0.0.2"
     allocated = await both.theirs("allocateMQ", "-t", topic, "-i", members)
     shares = await both.rows("allocateMQ", "-t", topic, "-i", members)
@@ -128,8 +137,17 @@ async def test_deletions_are_seen_by_the_other(trial: Trial, both: CommandLines)
 
     await both.ours("deleteTopic", "-t", trial.topic, "-c", CLUSTER)
 
-    assert wire.route_code(name_server, trial.topic) == wire.TOPIC_NOT_EXIST
-    assert trial.topic not in (await both.theirs("topicList")).split()
+    async def is_listed() -> bool:
+        return trial.topic in (await both.theirs("topicList")).split()
+
+    await beside(
+        wire.wait_route_code,
+        name_server,
+        trial.topic,
+        wire.TOPIC_NOT_EXIST,
+        timeout_s=CLIENT_TIMEOUT_S,
+    )
+    await reaches(False, is_listed)
 
 
 @pytest.mark.scenario("site", "commands: clusterList, brokerStatus, get and updateBrokerConfig")
@@ -311,6 +329,8 @@ async def test_a_group_is_told_to_pop(trial: Trial, both: CommandLines) -> None:
 async def test_messages_are_found_alike(trial: Trial, both: CommandLines) -> None:
     broker, topic = trial.site.broker, trial.topic
     (first, second, *_) = await send_some(trial)
+    await trial.shown(MESSAGES)
+    await trial.found(f"key-{MESSAGES - 1}")
     # The tool of the 4.9 line asks for no topic here.
     of_topic = ("-t", topic) if both.tool_line == "v5" else ()
     at = ("-i", str(first.queue.queue_id), "-o", str(first.queue_offset))
@@ -371,6 +391,7 @@ async def test_messages_are_sent_and_handed_out_alike(trial: Trial, both: Comman
     (client_id,) = await trial.members(1)
     received = await inbox.wait(2)
     (mine,) = (message for message in received if message.keys == ("our-key",))
+    await trial.found("our-key")
 
     assert {message.body for message in received} == {b"of ours", b"of theirs"}
     handed = ("-g", group, "-d", client_id)
@@ -390,8 +411,9 @@ async def test_messages_are_sent_and_handed_out_alike(trial: Trial, both: Comman
 async def test_offsets_are_moved_alike(trial: Trial, both: CommandLines) -> None:
     broker, group, topic = trial.site.broker, trial.group, trial.topic
     await send_some(trial)
-    consumer, inbox = await trial.push()
+    consumer, inbox = await trial.push(persist_interval_ms=500)
     await inbox.wait(MESSAGES)
+    await trial.committed(MESSAGES)
     await consumer.stop()
 
     async def lag() -> int:
@@ -406,12 +428,12 @@ async def test_offsets_are_moved_alike(trial: Trial, both: CommandLines) -> None
 
         return await agree(theirs, ours)
 
-    assert await lag() == 0
+    await reaches(0, lag)
     for run in (both.ours, both.theirs):
         await run("resetOffsetByTime", "-g", group, "-t", topic, "-s", "0")
-        assert await lag() == MESSAGES
+        await reaches(MESSAGES, lag)
         await both.ours("skipAccumulatedMessage", "-g", group, "-t", topic)
-        assert await lag() == 0
+        await reaches(0, lag)
     for run, copy in ((both.ours, f"{group}-2"), (both.theirs, f"{group}-3")):
         await both.ours("updateSubGroup", "-b", broker.address, "-g", copy)
         await run("cloneGroupOffset", "-s", group, "-d", copy, "-t", topic, "-o", "true")

@@ -6,17 +6,23 @@ between the name servers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import pytest
 
 from tests.interop import wire
 from tests.interop.drivers import JavaDriver
 from tests.interop.official import OfficialBroker
 from tests.interop.peers import NameServer
+from tests.interop.waiting import CLIENT_TIMEOUT_S, wait_until
 
 pytestmark = pytest.mark.interop
 
 # Cluster, broker, id, address and version; load figures follow, which change from call to call.
 STEADY_COLUMNS = 5
+
+T = TypeVar("T")
 
 
 def printed_lines(
@@ -26,6 +32,21 @@ def printed_lines(
     printed = admin.mqadmin(*arguments, "-n", server.address, complaint=complaint)
     lines = (line.strip().rstrip(",") for line in printed.splitlines())
     return sorted(line.replace(server.address, "NAME-SERVER") for line in lines if line)
+
+
+def same_of_both(name_servers: dict[str, NameServer], look: Callable[[NameServer], T]) -> T:
+    """What both show, once they show the same: brokers come and go, and tell one after the other."""
+    seen: dict[str, T] = {}
+
+    def are_same() -> bool:
+        seen.update({name: look(server) for name, server in name_servers.items()})
+        return seen["ours"] == seen["official"]
+
+    try:
+        wait_until(are_same, timeout_s=CLIENT_TIMEOUT_S, what="both show the same")
+    except TimeoutError:
+        assert seen["ours"] == seen["official"]
+    return seen["official"]
 
 
 @pytest.fixture
@@ -39,16 +60,15 @@ def steady_broker(brokers: dict[str, OfficialBroker], new_topic: str) -> Officia
 def test_cluster_list_is_the_same(
     admin: JavaDriver, brokers: dict[str, OfficialBroker], name_servers: dict[str, NameServer]
 ) -> None:
-    official, ours = (
-        [
+    def listed(server: NameServer) -> list[str]:
+        return [
             line if line.startswith("#") else " ".join(line.split()[:STEADY_COLUMNS])
             # Compat: the tool of the 4.9 line misses a figure that 5.x brokers name differently.
             for line in printed_lines(admin, server, "clusterList", complaint="NullPointer")
         ]
-        for server in name_servers.values()
-    )
 
-    assert ours == official
+    official = same_of_both(name_servers, listed)
+
     for broker in brokers.values():
         assert any(f"{broker.name} 0 {broker.address} V" in line for line in official)
 
@@ -60,9 +80,8 @@ def test_topic_list_is_the_same(
     name_servers: dict[str, NameServer],
     new_topic: str,
 ) -> None:
-    official, ours = (printed_lines(admin, server, "topicList") for server in name_servers.values())
+    official = same_of_both(name_servers, lambda server: printed_lines(admin, server, "topicList"))
 
-    assert ours == official
     assert {new_topic, steady_broker.name, "TBW102"} <= set(official)
 
 
@@ -74,12 +93,11 @@ def test_topic_route_is_the_same(
     steady_broker: OfficialBroker,
     name_servers: dict[str, NameServer],
 ) -> None:
-    official, ours = (
-        printed_lines(admin, server, "topicRoute", "-t", "TBW102", *form)
-        for server in name_servers.values()
+    official = same_of_both(
+        name_servers,
+        lambda server: printed_lines(admin, server, "topicRoute", "-t", "TBW102", *form),
     )
 
-    assert ours == official
     assert any(steady_broker.address in line for line in official)
 
 
@@ -90,9 +108,8 @@ def test_route_of_the_admin_client_is_the_same(
     name_servers: dict[str, NameServer],
     new_topic: str,
 ) -> None:
-    official, ours = (admin.route(server.address, new_topic) for server in name_servers.values())
+    official = same_of_both(name_servers, lambda server: admin.route(server.address, new_topic))
 
-    assert ours == official
     assert [queue["brokerName"] for queue in official["queueDatas"]] == [steady_broker.name]
 
 

@@ -97,15 +97,18 @@ async def test_consumer_goes_back_when_its_offsets_are_reset(
         await producer.send(Message(trial.topic, body))
     first_ms = min(m.store_ms for m in await inbox.wait(MESSAGES))
 
-    status = await beside(
-        drivers("v5").consume_status, trial.site.name_server, trial.topic, trial.group
+    everything = {client_id: {str(queue_id): MESSAGES // 4 for queue_id in range(4)}}
+    asked = (trial.site.name_server, trial.topic, trial.group)
+    await until(
+        lambda: drivers("v5").consume_status(*asked) == everything,
+        timeout_s=PROGRESS_TIMEOUT_S,
+        what="all consumed, as the client says",
     )
     printed = await beside(
         run, "resetOffsetByTime", "-g", trial.group, "-t", trial.topic, "-s", str(first_ms)
     )
     received = await inbox.wait(2 * MESSAGES)
 
-    assert status == {client_id: {str(queue_id): MESSAGES // 4 for queue_id in range(4)}}
     assert trial.site.broker.name in printed
     assert sorted_bodies(received) == sorted(numbered(MESSAGES) * 2)
 

@@ -8,7 +8,7 @@ import pytest
 
 from orbitmq import client
 from orbitmq.client import Message, ReceivedMessage, SendResult, SendStatus
-from tests.interop.python_trials import Site, numbered, sorted_bodies
+from tests.interop.python_trials import PATIENCE_MS, Site, numbered, sorted_bodies
 from tests.interop.waiting import CLIENT_TIMEOUT_S
 
 pytestmark = pytest.mark.interop
@@ -39,6 +39,12 @@ class Inbox:
             return list(self.messages)
 
 
+def producer_of(site: Site, topic: str) -> client.Producer:
+    return client.Producer(
+        f"producers-{topic}", namesrv=site.name_server, send_timeout_ms=PATIENCE_MS
+    )
+
+
 @pytest.mark.scenario("site", "blocking: every form of send, push in threads")
 def test_blocking_producer_and_push_consumer(site: Site, new_topic: str) -> None:
     site.broker.create_topic(new_topic)
@@ -50,7 +56,7 @@ def test_blocking_producer_and_push_consumer(site: Site, new_topic: str) -> None
         told.append(result)
         answered.set()
 
-    with client.Producer(f"producers-{new_topic}", namesrv=site.name_server) as producer:
+    with producer_of(site, new_topic) as producer:
         (queue, *_) = producer.queues(new_topic)
         results = [
             producer.send(Message(new_topic, b"plain")),
@@ -84,7 +90,7 @@ def test_blocking_producer_and_push_consumer(site: Site, new_topic: str) -> None
 def test_blocking_pull_consumers(site: Site, new_topic: str) -> None:
     site.broker.create_topic(new_topic)
     bodies = numbered(MESSAGES)
-    with client.Producer(f"producers-{new_topic}", namesrv=site.name_server) as producer:
+    with producer_of(site, new_topic) as producer:
         for body in bodies[: MESSAGES // 2]:
             producer.send(Message(new_topic, body))
         first = _polled(site, new_topic, MESSAGES // 2)

@@ -14,7 +14,7 @@ from orbitmq.client.core.consume_results import RETRY_LATER, SUSPEND
 from orbitmq.client.core.received_message import ReceivedMessage
 from orbitmq.clock import SystemClock
 from tests.interop import wire
-from tests.interop.python_trials import Trial, beside, numbered, sorted_bodies
+from tests.interop.python_trials import Trial, beside, numbered, sorted_bodies, until
 from tests.interop.waiting import CLIENT_TIMEOUT_S
 
 pytestmark = pytest.mark.interop
@@ -38,10 +38,11 @@ async def test_push_consumer_receives_each_message_once_and_goes_on_later(
     ordered = kind == "ordered"
     producer = await trial.producer()
     await send_numbered(producer, trial.topic, MESSAGES)
-    consumer, inbox = await trial.push(ordered=ordered)
+    consumer, inbox = await trial.push(ordered=ordered, persist_interval_ms=500)
     before = sorted_bodies(await inbox.wait(MESSAGES))
     await send_numbered(producer, trial.topic, MESSAGES, first=MESSAGES)
     received = await inbox.wait_exactly(2 * MESSAGES)
+    await trial.committed(2 * MESSAGES)
     await consumer.stop()
     await send_numbered(producer, trial.topic, 4, first=2 * MESSAGES)
     _, later = await trial.push(ordered=ordered)
@@ -74,7 +75,7 @@ async def test_broadcast_reaches_every_consumer_and_starts_where_it_says(
         consume_from="first",
         instance_name="first",
     )
-    _, from_last = await trial.push(
+    last, from_last = await trial.push(
         message_model=model, local_offset_dir=folders[1], consume_from="last", instance_name="last"
     )
     _, from_time = await trial.push(
@@ -86,6 +87,8 @@ async def test_broadcast_reaches_every_consumer_and_starts_where_it_says(
     )
     await from_first.wait(8)
     await from_time.wait(4)
+    # With its queues it has found their ends.
+    await until(lambda: len(last.queues) == 4, timeout_s=RECEIVE_TIMEOUT_S, what="queues")
     await send_numbered(producer, trial.topic, 4, first=8)
 
     assert sorted_bodies(await from_first.wait_exactly(12)) == sorted(numbered(12))
@@ -253,12 +256,15 @@ async def test_pull_consumer_reads_a_queue_by_hand(trial: Trial) -> None:
     queue = (await puller.queues(trial.topic))[2]
     for number, body in enumerate(numbered(10)):
         await producer.send(Message(trial.topic, body, tags=f"t{number % 2}"), queue=queue)
+    await trial.shown(10)
 
     first = await puller.pull(queue, "*", 0, 4)
     odd = await puller.pull(queue, "t1", 0, 32)
     held = asyncio.create_task(puller.pull_held(queue, "*", 10, 32))
     late = await producer.send(Message(trial.topic, "late"), queue=queue)
-    arrived = await held
+    # A broker holds a pull for a while only.
+    while not (arrived := await held).messages:
+        held = asyncio.create_task(puller.pull_held(queue, "*", 10, 32))
     await puller.commit({queue: 11})
 
     assert [m.body for m in first.messages] == numbered(4)

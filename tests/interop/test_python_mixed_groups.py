@@ -24,7 +24,8 @@ pytestmark = pytest.mark.interop
 
 CLOCK = SystemClock()
 QUEUES = 10
-SETTLE_TIMEOUT_S = CLIENT_TIMEOUT_S
+# A lock whose owner did not give it up ends after a minute.
+SETTLE_TIMEOUT_S = 2 * CLIENT_TIMEOUT_S
 RECEIVE_TIMEOUT_S = CLIENT_TIMEOUT_S
 # Rounds after the queues are shared out, in which every message comes once.
 SETTLED_ROUNDS = 5
@@ -178,9 +179,10 @@ class MixedGroup:
         for tries_left in reversed(range(SETTLING_TRIES)):
             shared = await self.settle()
             bodies = [body for _ in range(SETTLED_ROUNDS) for body in await self.post_round()]
-            owners = await self.owners(bodies)
+            await self.owners(bodies)
+            # Long enough for what should not come to have come.
             await CLOCK.sleep_ms(300)
-            assert owners == await self.owners(bodies)
+            owners = await self.owners(bodies)
             expected = {body: [shared[int(body.rpartition(" ")[2])]] for body in bodies}
             if owners == expected:
                 return

@@ -12,7 +12,7 @@ import socket
 from dataclasses import dataclass
 from typing import Any
 
-from tests.interop.waiting import wait_until
+from tests.interop.waiting import CLIENT_TIMEOUT_S, wait_until
 
 PULL = 11
 QUERY_CONSUMER_OFFSET = 14
@@ -37,6 +37,8 @@ READ_ONLY = 4
 READ_WRITE = 6
 
 _VERSION_WITH_QUOTED_IDS = 401
+# Far above what an answer takes: a server whose machine stands still is not one that refuses.
+_ANSWER_TIMEOUT_S = 60
 _UNQUOTED_KEY = re.compile(rb"([{,])(\d+):")
 
 
@@ -56,7 +58,7 @@ def ask(
     fields: dict[str, str] | None = None,
     *,
     body: bytes = b"",
-    timeout_s: float = 5,
+    timeout_s: float = _ANSWER_TIMEOUT_S,
 ) -> Answer:
     """Send one request to `host:port` and return the answer."""
     header = json.dumps(
@@ -157,6 +159,44 @@ def max_offset(broker: str, topic: str, queue_id: int) -> int:
     """The number behind the last message of a queue."""
     answer = ask(broker, GET_MAX_OFFSET, {"topic": topic, "queueId": str(queue_id)})
     return int(answer.fields["offset"]) if answer.code == SUCCESS else 0
+
+
+def committed(broker: str, group: str, topic: str, queue_id: int) -> int:
+    """Where a group goes on in a queue, as a broker knows it; 0 while it knows nothing."""
+    fields = {"consumerGroup": group, "topic": topic, "queueId": str(queue_id)}
+    answer = ask(broker, QUERY_CONSUMER_OFFSET, fields)
+    return int(answer.fields["offset"]) if answer.code == SUCCESS else 0
+
+
+def wait_shown(
+    broker: str, topic: str, count: int, *, queues: int = 4, timeout_s: float = CLIENT_TIMEOUT_S
+) -> None:
+    """Return once readers see so many messages of a topic: official brokers show them after the reply."""
+    wait_until(
+        lambda: sum(max_offset(broker, topic, queue_id) for queue_id in range(queues)) == count,
+        timeout_s=timeout_s,
+        what=f"{count} messages in sight in {topic}",
+    )
+
+
+def wait_committed(
+    broker: str,
+    group: str,
+    topic: str,
+    count: int,
+    *,
+    queues: int = 4,
+    timeout_s: float = CLIENT_TIMEOUT_S,
+) -> None:
+    """Return once a group has committed so many messages of a topic.
+
+    A consumer does so a while after its listener has returned, and one that stops before may not.
+    """
+    wait_until(
+        lambda: sum(committed(broker, group, topic, each) for each in range(queues)) == count,
+        timeout_s=timeout_s,
+        what=f"{count} messages of {topic} committed by {group}",
+    )
 
 
 def commit(broker: str, group: str, topic: str, queue_id: int, offset: int) -> None:

@@ -14,7 +14,7 @@ import (
 	"github.com/apache/rocketmq-client-go/v2/producer"
 )
 
-const sendTimeout = 10 * time.Second
+const sendTimeout = 60 * time.Second
 
 type wish struct {
 	Topic      string            `json:"topic"`

@@ -130,7 +130,8 @@ final class Admin {
     }
 
     private static Object withClient(JSONObject args, Question question) throws Exception {
-        DefaultMQAdminExt admin = new DefaultMQAdminExt();
+        DefaultMQAdminExt admin = new DefaultMQAdminExt(Producing.CALL_TIMEOUT_MS);
+        admin.setMqClientApiTimeout(Producing.CALL_TIMEOUT_MS);
         admin.setNamesrvAddr(args.getString("namesrv"));
         admin.setInstanceName(UUID.randomUUID().toString());
         admin.start();

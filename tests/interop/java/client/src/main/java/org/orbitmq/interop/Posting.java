@@ -24,8 +24,6 @@ import org.apache.rocketmq.common.message.MessageQueue;
  * <p>The answer has an outcome for each message: what the producer was told, or the error.
  */
 final class Posting {
-    private static final int SEND_TIMEOUT_MS = 10_000;
-
     private Posting() {
     }
 
@@ -38,7 +36,7 @@ final class Posting {
         String mode = args.getString("mode");
         List<JSONObject> outcomes = new ArrayList<>();
         if ("batch".equals(mode)) {
-            outcomes.add(outcome(() -> producer.send(messages, SEND_TIMEOUT_MS)));
+            outcomes.add(outcome(() -> producer.send(messages, Producing.CALL_TIMEOUT_MS)));
             return Map.of("outcomes", outcomes);
         }
         List<CompletableFuture<SendResult>> pending = new ArrayList<>();
@@ -60,7 +58,7 @@ final class Posting {
             }
         }
         for (CompletableFuture<SendResult> sent : pending) {
-            outcomes.add(outcome(() -> sent.get(SEND_TIMEOUT_MS, TimeUnit.MILLISECONDS)));
+            outcomes.add(outcome(() -> sent.get(Producing.CALL_TIMEOUT_MS, TimeUnit.MILLISECONDS)));
         }
         return Map.of("outcomes", outcomes);
     }
@@ -69,15 +67,15 @@ final class Posting {
         throws Exception {
         if (wish.containsKey("shard")) {
             return producer.send(
-                message, new SelectMessageQueueByHash(), wish.getString("shard"), SEND_TIMEOUT_MS);
+                message, new SelectMessageQueueByHash(), wish.getString("shard"), Producing.CALL_TIMEOUT_MS);
         }
         if (wish.containsKey("queue_id")) {
             MessageQueue queue =
                 new MessageQueue(
                     message.getTopic(), wish.getString("broker"), wish.getIntValue("queue_id"));
-            return producer.send(message, queue, SEND_TIMEOUT_MS);
+            return producer.send(message, queue, Producing.CALL_TIMEOUT_MS);
         }
-        return producer.send(message, SEND_TIMEOUT_MS);
+        return producer.send(message, Producing.CALL_TIMEOUT_MS);
     }
 
     private static CompletableFuture<SendResult> sendAsync(
@@ -96,7 +94,7 @@ final class Posting {
                     sent.completeExceptionally(failure);
                 }
             },
-            SEND_TIMEOUT_MS);
+            Producing.CALL_TIMEOUT_MS);
         return sent;
     }
 

@@ -20,7 +20,7 @@ import org.apache.rocketmq.common.message.Message;
  */
 final class Producing {
     /** Of a call, far above what a client allows itself: a young JVM on a loaded machine is slow. */
-    static final int CALL_TIMEOUT_MS = 15_000;
+    static final int CALL_TIMEOUT_MS = 60_000;
     static final Map<String, DefaultMQProducer> OPEN = new ConcurrentHashMap<>();
 
     private Producing() {

@@ -33,6 +33,8 @@ final class Transacting {
         TransactionMQProducer producer = new TransactionMQProducer(args.getString("group"));
         producer.setNamesrvAddr(args.getString("namesrv"));
         producer.setInstanceName(UUID.randomUUID().toString());
+        producer.setSendMsgTimeout(Producing.CALL_TIMEOUT_MS);
+        producer.setMqClientApiTimeout(Producing.CALL_TIMEOUT_MS);
         // A broker asks only producers that it heard of, so it should hear of this one soon.
         producer.setHeartbeatBrokerInterval(ANNOUNCE_INTERVAL_MS);
         producer.setTransactionListener(new AsTold());
