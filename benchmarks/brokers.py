@@ -28,7 +28,7 @@ FILE_SIZES: Final = {
     "maxHashSlotNum": "5000000",
     "maxIndexNum": "20000000",
 }
-_SETTLE_TIMEOUT_S: Final = 30
+_SETTLE_TIMEOUT_S: Final = 120
 
 
 class StoredError(Exception):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from benchmarks import client_peers
-from benchmarks.brokers import BrokerUnderLoad
+from benchmarks.brokers import BrokerUnderLoad, StoredError
 from benchmarks.client_peers import LoadingClient
 from benchmarks.client_rounds import Figures, ask, options, topic_of
 from benchmarks.plans import Plan
@@ -21,7 +21,7 @@ from tests.interop.waiting import wait_until
 
 NAME: Final = "benchmark_client_sends"
 _ARRIVAL_TIMEOUT_S: Final = 120
-_SILENCE_S: Final = 5
+_SILENCE_S: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +108,8 @@ def _arrive(broker: BrokerUnderLoad, topic: str, before: int, messages: int) -> 
         return arrived >= messages or now_s > last_s + _SILENCE_S
 
     wait_until(ended, timeout_s=_ARRIVAL_TIMEOUT_S, what=f"{messages} one-way sends arrived")
+    if not arrived:
+        raise StoredError(f"{broker.server}: of {messages} one-way sends none arrived")
     return last_s - begun_s, arrived
 
 

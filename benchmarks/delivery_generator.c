@@ -29,8 +29,8 @@ enum {
     SECONDS_MAX = 600,
     RECEIVED_BYTES_MAX = 1 << 19,
     IN_FLIGHT_MAX = 1 << 14, /* of one producer: a broker that falls so far behind has failed */
-    GRACE_SECONDS = 10,
-    GO_SECONDS = 30,
+    GRACE_SECONDS = 60,
+    GO_SECONDS = 120,
     FOUND = 0,
     NOT_FOUND = 19,
     RETRY_AT_ONCE = 20,

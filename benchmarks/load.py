@@ -24,10 +24,10 @@ SHARED_SOURCE: Final = HERE / "wire.h"
 CACHE: Final = HERE.parent / ".cache"
 
 CALLS_MAX: Final = 500_000_000
-_COMPILE_TIMEOUT_S: Final = 60
-_READY_TIMEOUT_S: Final = 60
+_COMPILE_TIMEOUT_S: Final = 300
+_READY_TIMEOUT_S: Final = 120
 # Beside the load itself: the last replies, and a machine that is busy with something else.
-_EXTRA_S: Final = 60
+_EXTRA_S: Final = 120
 # What the programs replace in every request: its opaque, and the end of each unique id.
 OPAQUE_MARK: Final = 100_000_000
 SERIAL_MARK: Final = "#" * 12

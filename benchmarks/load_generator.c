@@ -25,8 +25,8 @@ enum {
     IN_FLIGHT_MAX = 1024,
     SECONDS_MAX = 600,
     RECEIVED_BYTES_MAX = 1 << 19,
-    GRACE_SECONDS = 10, /* to connect, for the first calls, and for the last replies */
-    GO_SECONDS = 30,    /* for the line that starts the load */
+    GRACE_SECONDS = 60, /* to connect, for the first calls, and for the last replies */
+    GO_SECONDS = 120,   /* for the line that starts the load */
 };
 
 typedef struct {
