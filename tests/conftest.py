@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # Here, since with several workers only this file is read where their reports come together.
 pytest_plugins = ["tests.interop.suite", "tests.spark.suite"]
@@ -13,7 +13,10 @@ pytest_plugins = ["tests.interop.suite", "tests.spark.suite"]
 # How long one example takes says more of the machine than of the code; every test has a time limit.
 # The same examples each time, so that a change is judged by itself; `make soak` looks for new ones.
 settings.register_profile(
-    "orbitmq", deadline=None, derandomize="ORBITMQ_NEW_EXAMPLES" not in os.environ
+    "orbitmq",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize="ORBITMQ_NEW_EXAMPLES" not in os.environ,
 )
 settings.load_profile("orbitmq")
 

@@ -45,7 +45,10 @@ def main() -> None:
             ballast.unlink()
         else:
             resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-        store._upkeep.round()  # queues that found no room are written in the next round
+        # Queues that found no room are written in the next round; one that is under way in the
+        # other thread, and failed, would be told of after it.
+        store._upkeep.stop()
+        store._upkeep.round()
         for _ in range(20):
             store.put(draft(count, body_bytes=1000))
             count += 1

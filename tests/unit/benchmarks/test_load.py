@@ -46,7 +46,7 @@ async def load_on(tmp_path: Path) -> AsyncIterator[LoadOn]:
             server_pid=os.getpid(),
             workload=Workload(name="test", connections=3, in_flight=4, encoding=encoding),
             frames=write_frames(requests, tmp_path / "frames"),
-            seconds=20,
+            seconds=100,
             calls_max=100,
             first_serial=7,
             records=records,

@@ -12,9 +12,11 @@ from orbitmq.store.config import StoreConfig
 from orbitmq.store.consume_queue import ENTRY
 from orbitmq.store.draft import Draft
 from orbitmq.store.message_store import MessageStore
+from orbitmq.store.retention import RetentionConfig
 from orbitmq.store.stand_ins import stand_in_for_message
 
 LOG_FILE_BYTES = 64 * 1024
+SELDOM = RetentionConfig(interval_ms=86_400_000)
 _ARGUMENTS = ("clock", "store_host", "retention", "measure")
 
 
@@ -27,7 +29,8 @@ def config_at(root: Path, **options: Any) -> StoreConfig:
         "index_entries": 20,
         "flush_interval_ms": 10,
         "queue_flush_interval_ms": 60_000,
-        # Only a test whose disk hangs waits so long.
+        # Nothing happens behind a test, even if it stands still for a while.
+        "flush_thorough_interval_ms": 3_600_000,
         "flush_timeout_ms": 60_000,
     }
     return StoreConfig(root=root, **(defaults | options))
@@ -36,7 +39,7 @@ def config_at(root: Path, **options: Any) -> StoreConfig:
 def open_store(root: Path, **options: Any) -> MessageStore:
     """Open a store with small files; arguments of `MessageStore` may be given."""
     arguments = {name: options.pop(name) for name in _ARGUMENTS if name in options}
-    return MessageStore(config_at(root, **options), **arguments)
+    return MessageStore(config_at(root, **options), **({"retention": SELDOM} | arguments))
 
 
 def write(log: CommitLog, content: bytes | bytearray) -> PhysicalOffset:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from orbitmq.clock import ManualClock
 from orbitmq.errors import SettingsError, StoreDamagedError, StoreFormatError
 from orbitmq.model.queues import PhysicalOffset
 from orbitmq.record.decode import decode_record
@@ -151,7 +152,7 @@ def test_a_log_shorter_than_our_marks_say_is_taken_when_java_wrote_it(
 
 
 def test_a_torn_tail_of_a_java_store_is_cut_and_old_damage_is_refused(tmp_path: Path) -> None:
-    _write(tmp_path, 0, 10)
+    _write(tmp_path, 0, 10, clock=ManualClock())
     log = tmp_path / "commitlog" / f"{0:020d}"
     content = bytearray(log.read_bytes())
     with open_store(tmp_path) as store:

@@ -16,6 +16,7 @@ from orbitmq.store.checkpoint import Checkpoint
 from orbitmq.store.config import FlushMode, StoreConfig
 from orbitmq.store.draft import Draft
 from orbitmq.store.message_store import MessageStore
+from orbitmq.store.retention import RetentionConfig
 
 LOG_FILE_BYTES = 64 * 1024
 QUEUE_FILE_BYTES = 50 * 20
@@ -39,7 +40,8 @@ def config(root: Path, **options: Any) -> StoreConfig:
 
 
 def open_store(root: Path, **options: Any) -> MessageStore:
-    return MessageStore(config(root, **options))
+    # Nothing is deleted behind a test, even if it stands still for a while.
+    return MessageStore(config(root, **options), retention=RetentionConfig(interval_ms=86_400_000))
 
 
 def draft(number: int, *, topics: int = 2, queues: int = 2, body_bytes: int = 200) -> Draft:

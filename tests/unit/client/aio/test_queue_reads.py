@@ -14,7 +14,7 @@ from orbitmq.protocol.requests.pulling import PullFlag
 from tests.unit.client.aio.scripted_broker import QUEUE, TOPIC, scripted_broker
 
 EVERYTHING = subscription_of(TOPIC, "*", version_ms=7)
-TIMEOUT_MS = 5000
+TIMEOUT_MS = 60_000
 
 
 async def read(reads: QueueReads, *, tags: str = "*", offset: int = 3) -> PullResult:
