@@ -19,12 +19,15 @@ _PORT_MAX: Final = 65535
 # would find it taken by one of them.
 _LOWEST: Final = 1024
 _HIGHEST: Final = 32767
+# Of the system: programs that set the seed of their random numbers, as test runners do, would try
+# the same ports in the same order, and all at once.
+_CHANCE: Final = random.SystemRandom()
 
 
 def find_port(bind_address: str) -> int:
     """Find a port p such that p - 2, p and p + 1 are free at this moment."""
     for _ in range(_TRIES):
-        port = random.randrange(_LOWEST - FAST_LANE, _HIGHEST - REPLICATION)  # noqa: S311  # no secret
+        port = _CHANCE.randrange(_LOWEST - FAST_LANE, _HIGHEST - REPLICATION)
         if all(is_free(bind_address, port + step) for step in (0, FAST_LANE, REPLICATION)):
             return port
     raise SettingsError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from orbitmq.broker import ports
@@ -28,6 +30,15 @@ def test_a_machine_without_free_ports_is_told_of(monkeypatch: pytest.MonkeyPatch
 
     with pytest.raises(SettingsError, match=r"set listenPort"):
         ports.find_port("127.0.0.1")
+
+
+def test_programs_with_the_same_seed_do_not_try_the_same_ports() -> None:
+    found = []
+    for _ in range(3):
+        random.seed(1)
+        found.append([ports.find_port("127.0.0.1") for _ in range(3)])
+
+    assert found[0] != found[1] != found[2]
 
 
 def test_no_port_is_found_that_outgoing_connections_get() -> None:
