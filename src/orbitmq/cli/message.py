@@ -27,6 +27,8 @@ from orbitmq.model.queues import MessageQueue
 
 _SHOWN_BYTES_MAX = 4096
 _GATHER_MS = 1000
+# How long nothing may come of what is there before it is not waited for any longer.
+_GIVE_UP_MS = 30_000
 
 
 def add_to(app: typer.Typer) -> None:
@@ -136,14 +138,17 @@ def tail(
                 await consumer.seek(queue, start)
                 if end > start:
                     left[queue] = end
-            while left or follow:
+            quiet_ms = 0
+            while follow or (left and quiet_ms < _GIVE_UP_MS):
                 messages = await _next_messages(consumer, left)
+                quiet_ms = 0 if messages else quiet_ms + _GATHER_MS
                 # Polls bring queue after queue.
                 for message in sorted(messages, key=lambda each: each.store_ms):
                     _print_message(message, as_json=as_json)
-                if not messages and not follow:
+                for queue, end in tuple(left.items()):
                     # What the filter left out never comes.
-                    return
+                    if (consumer.position(queue) or 0) >= end:
+                        del left[queue]
 
     try:
         administer(namesrv, run, topic=topic)

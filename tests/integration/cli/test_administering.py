@@ -13,6 +13,7 @@ from typer.testing import Result
 from orbitmq.client import Message, Producer, PushConsumer
 from orbitmq.embedded import Cluster
 from tests.integration.cli.conftest import Run
+from tests.integration.client.fault_proxy import eventually
 
 
 def shown(result: Result) -> object:
@@ -182,6 +183,21 @@ def test_messages_of_several_queues_are_shown_in_the_order_of_their_storing(run:
     assert sorted(line.split()[-1] for line in tailed.splitlines()) == sorted(bodies)
 
 
+def test_the_last_messages_are_shown_however_slowly_they_come(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("topic", "create", "slow", "-q", "2", "--broker", "broker-a")
+    bodies = [f"{number}" for number in range(6)]
+    run("message", "send", "slow", "-", typed="\n".join(bodies))
+    monkeypatch.setattr("orbitmq.cli.message._GATHER_MS", 0)
+
+    tailed = run("message", "tail", "slow").stdout
+    of_no_tag = run("message", "tail", "slow", "--tags", "none").stdout
+
+    assert sorted(line.split()[-1] for line in tailed.splitlines()) == bodies
+    assert of_no_tag == ""
+
+
 def test_a_lag_that_is_watched_comes_as_a_line_of_json_each_time(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,12 +231,18 @@ def test_members_of_a_group_are_watched_and_given_a_message(run: Run, cluster: C
     consumer.subscribe("parcels")
     with consumer, Producer("senders", namesrv=cluster.namesrv) as producer:
         sent = producer.send(Message("parcels", "a parcel", keys=["key"]))
-        assert received.get(timeout=30) == b"a parcel"
+        assert received.get(timeout=60) == b"a parcel"
 
         (member,) = rows(run("group", "members", "carriers", "--json"))
         client_id = str(member["client_id"])
         one = shown(run("group", "running", "carriers", client_id, "--stacks", "--json"))
         (all_of_them,) = rows(run("consumerStatus", "-g", "carriers", "--json"))
+        # A producer tells of itself beside its first message.
+        eventually(
+            lambda: bool(rows(run("broker", "producers", "broker-a", "--json"))),
+            timeout_s=60,
+            what="the broker knows of the producer",
+        )
         (sender,) = rows(run("producerConnection", "-g", "senders", "-t", "parcels", "--json"))
         at_broker = rows(run("broker", "producers", "broker-a", "--json"))
         by_place = shown(run("message", "consume", sent.offset_message_id, "carriers", "--json"))
@@ -243,7 +265,7 @@ def test_members_of_a_group_are_watched_and_given_a_message(run: Run, cluster: C
         assert by_place["client_id"] == client_id
         assert by_place["result"] == "CR_SUCCESS"
         assert "CR_SUCCESS" in again.stdout
-        assert [received.get(timeout=30) for _ in range(2)] == [b"a parcel"] * 2
+        assert [received.get(timeout=60) for _ in range(2)] == [b"a parcel"] * 2
     assert "nobody consumes" in run("group", "running", "carriers").stdout
     run("message", "consume", sent.offset_message_id, "carriers", code=4)
     run("offset", "set", "carriers", "parcels", cluster.broker("broker-a").address, "1", "0",

@@ -26,7 +26,7 @@ from orbitmq.clock import SystemClock
 
 Result = TypeVar("Result")
 
-CONTROL_TIMEOUT_S: Final = 10.0
+CONTROL_TIMEOUT_S: Final = 60.0
 _CLOCK: Final = SystemClock()
 _SLICES_PER_SECOND: Final = 50
 _END_WITH_RESET: Final = struct.pack("ii", 1, 0)
@@ -171,6 +171,8 @@ class FaultProxy:
         self._chance = random.Random(seed)
         self._fault: Fault = PASS
         self._listening: asyncio.Server | None = None
+        # Keeps the port while nobody listens.
+        self._holding: socket.socket | None = None
         self._open: dict[asyncio.StreamWriter, asyncio.StreamWriter] = {}
         self._frozen: set[asyncio.StreamWriter] = set()
         self._pumps: set[asyncio.Task[None]] = set()
@@ -239,9 +241,21 @@ class FaultProxy:
     async def _listen(self) -> None:
         self._listening = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
         self.port = self._listening.sockets[0].getsockname()[1]
+        self._let_go()
+
+    def _hold(self) -> None:
+        self._holding = socket.socket()
+        self._holding.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._holding.bind(("127.0.0.1", self.port))
+
+    def _let_go(self) -> None:
+        if self._holding is not None:
+            self._holding.close()
+            self._holding = None
 
     async def _end(self) -> None:
         await self._cut(reset=False)
+        self._let_go()
         if self._listening is not None:
             self._listening.close()
         for pump in self._pumps:
@@ -257,6 +271,7 @@ class FaultProxy:
             if self._listening is not None:
                 self._listening.close()
                 self._listening = None
+                self._hold()
             await self._cut(reset=True)
         elif self._listening is None:
             await self._listen()
