@@ -47,7 +47,7 @@ from orbitmq.protocol.requests.topics import (
 )
 from orbitmq.record.decode import decode_records
 from orbitmq.record.message_id import decode_message_id
-from tests.integration.broker.conftest import Peer, Site, content, until
+from tests.integration.broker.conftest import WAIT_SECONDS, Peer, Site, content, until
 
 OK = ResponseCode.SUCCESS
 
@@ -133,7 +133,7 @@ async def test_a_topic_that_is_being_deleted_is_not_made_again(
 
     def delete_when_told(topic: str) -> None:
         loop.call_soon_threadsafe(clears.set)
-        assert goes_on.wait(10)
+        assert goes_on.wait(WAIT_SECONDS)
         delete_topic(topic)
 
     monkeypatch.setattr(site.broker.store, "delete_topic", delete_when_told)

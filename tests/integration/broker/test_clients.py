@@ -72,10 +72,10 @@ async def test_a_member_is_gone_with_its_connection(site: Site) -> None:
     first, second = await site.connect(), await site.connect()
     await first.heartbeat("c1")
     await second.heartbeat("c2")
-    told = len(first.told)
+    await until(lambda: first.told == ["g", "g"])
 
     await second.rpc.stop()
-    await until(lambda: len(first.told) > told)
+    await until(lambda: len(first.told) == 3)
 
     assert await members(first) == ["c1"]
 

@@ -549,6 +549,7 @@ async def test_a_stopped_broker_is_gone(site: Site, peer: Peer) -> None:
     await peer.send("T")
 
     await site.broker.stop()
+    await until(lambda: not peer.rpc.connected)
 
     with pytest.raises(ConnectError):
-        await peer.rpc.invoke(peer.address, request(pull_header("T")), timeout_ms=500)
+        await peer.rpc.invoke(peer.address, request(pull_header("T")))

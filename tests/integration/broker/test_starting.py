@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from orbitmq.broker import registration
 from orbitmq.broker.app import DEFAULT_PORT, load_settings
 from orbitmq.broker.ports import FAST_LANE, find_port
 from orbitmq.clock import ManualClock, settle
@@ -28,6 +29,7 @@ from orbitmq.store.message_store import MessageStore
 from orbitmq.transport.config import ServerConfig
 from orbitmq.transport.own_machine import is_free
 from tests.integration.broker.conftest import (
+    WAIT_SECONDS,
     Site,
     crash_image,
     make_broker,
@@ -81,13 +83,14 @@ async def test_port_0_finds_three_neighbours(site: Site) -> None:
 
     assert not is_free("127.0.0.1", port)
     assert not is_free("127.0.0.1", port - 2)
-    assert is_free("127.0.0.1", port + 1)
+    assert [server.port for server in site.broker._servers] == [port, port - 2]
     assert site.broker.advertised == f"127.0.0.1:{port}"
 
 
 async def test_a_fast_lane_in_use_ends_the_start_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    broker = make_broker(tmp_path, ManualClock())
-    lane = broker.port - 2
+    port = find_port("127.0.0.1")
+    lane = port - 2
+    broker = make_broker(tmp_path, ManualClock(), listenPort=str(port))
     with (
         socket.create_server(("127.0.0.1", lane)),
         pytest.raises(OrbitError, match=f"cannot listen on 127.0.0.1:{lane}"),
@@ -144,13 +147,15 @@ async def test_a_name_server_that_is_down_does_not_keep_the_broker_from_the_othe
 
 
 async def test_a_name_server_that_says_nothing_keeps_neither_start_nor_stop_waiting(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for wait in ("_START_WAIT_MS", "_UNREGISTER_TIMEOUT_MS"):
+        monkeypatch.setattr(registration, wait, 3000)
     clock = ManualClock()
 
     async def let_time_pass(work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_SECONDS):
             while not task.done():
                 await clock.advance(100)
         await task

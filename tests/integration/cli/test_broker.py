@@ -12,7 +12,7 @@ import pytest
 
 from orbitmq.protocol.requests.topics import ListTopicConfigs
 from orbitmq.transport.rpc_client import RpcClient
-from tests.integration.cli.test_namesrv import COMMAND, run
+from tests.integration.cli.test_namesrv import COMMAND, WAIT_SECONDS, run
 
 
 async def start(folder: Path, *arguments: str) -> tuple[Process, int]:
@@ -30,7 +30,7 @@ async def start(folder: Path, *arguments: str) -> tuple[Process, int]:
         stderr=PIPE,
     )
     assert process.stderr is not None
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WAIT_SECONDS):
         while line := (await process.stderr.readline()).decode():
             if "broker started" in line:
                 address = line.partition("address=")[2].split()[0]
@@ -47,7 +47,7 @@ async def test_it_serves_until_told_to_stop_and_ends_cleanly(
         topics = await rpc.call(f"127.0.0.1:{port}", ListTopicConfigs())
 
         process.send_signal(number)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_SECONDS):
             _, log = await process.communicate()
 
     assert b"TBW102" in topics.body

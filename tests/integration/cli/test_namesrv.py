@@ -17,6 +17,7 @@ from orbitmq.client.aio.name_servers import NameServers
 from orbitmq.protocol.requests.key_values import PutKeyValue
 from orbitmq.transport.rpc_client import RpcClient
 
+WAIT_SECONDS = 120
 COMMAND = [sys.executable, "-m", "orbitmq.cli.main"]
 
 
@@ -25,7 +26,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
         [*COMMAND, *arguments],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=WAIT_SECONDS,
         env={**os.environ, **environment},
         check=False,
     )
@@ -43,7 +44,7 @@ async def start(folder: Path, *arguments: str) -> tuple[Process, int]:
         stderr=PIPE,
     )
     assert process.stderr is not None
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WAIT_SECONDS):
         while line := (await process.stderr.readline()).decode():
             if "name server started" in line:
                 return process, int(line.rpartition(":")[2])
@@ -59,7 +60,7 @@ async def test_it_serves_until_told_to_stop_and_ends_cleanly(
         view = await NameServers([f"127.0.0.1:{port}"], rpc).cluster_view()
 
         process.send_signal(number)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_SECONDS):
             _, log = await process.communicate()
 
     assert view.brokers == {}

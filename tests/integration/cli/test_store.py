@@ -32,7 +32,7 @@ def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
         [*COMMAND, *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=150,
         check=False,
         env={**os.environ, "TZ": "UTC"},
     )
@@ -218,7 +218,7 @@ def test_progress_is_shown_on_a_terminal_only(tmp_path: Path) -> None:
         pass
     finally:
         os.close(master)
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=150)
 
     assert process.returncode == 0
     assert b"verifying" in shown

@@ -6,15 +6,22 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.integration.conftest import PATIENT_ENVIRONMENT
+
 TOUR = Path(__file__).parents[3] / "examples" / "tour.py"
 SCREEN_LINES = 24
-TIMEOUT_S = 30
+TIMEOUT_S = 150
 
 
 def test_the_tour_sends_delays_filters_finds_and_consumes_messages(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(TOUR)],
-        env={"HOME": str(tmp_path), "TMPDIR": str(tmp_path), "COLUMNS": "80"},
+        env={
+            "HOME": str(tmp_path),
+            "TMPDIR": str(tmp_path),
+            "COLUMNS": "80",
+            **PATIENT_ENVIRONMENT,
+        },
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,

@@ -8,32 +8,36 @@ import pty
 import signal
 import socket
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
-from orbitmq.broker.ports import find_port
 from orbitmq.client.aio.name_servers import NameServers
 from orbitmq.clock import SystemClock
+from orbitmq.errors import TransportError
+from orbitmq.protocol.requests.topics import ListTopicConfigs
 from orbitmq.transport.rpc_client import RpcClient
-from tests.integration.cli.test_namesrv import COMMAND, run
+from tests.integration.cli.test_namesrv import COMMAND, WAIT_SECONDS, run
+from tests.integration.held_ports import held_port
 
 HOST = "127.0.0.1"
-WAIT_SECONDS = 40
 
 Up = Callable[..., Awaitable[tuple[Process, str]]]
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
+@pytest.fixture
+def ports() -> Iterator[list[int]]:
+    """Ports for a broker and its metrics, each with those of a second broker."""
+    # Held all the time: nobody else gets them while a broker starts, or starts again.
+    with held_port(-2, 1, 8, 10, 11) as broker, held_port(1) as metrics:
+        yield [broker, metrics]
 
 
 @pytest.fixture
-async def up(tmp_path: Path) -> AsyncIterator[Up]:
+async def up(tmp_path: Path, ports: list[int]) -> AsyncIterator[Up]:
     """Runs the command until it says where its name server is; ends it after the test."""
     running: list[Process] = []
 
@@ -43,8 +47,8 @@ async def up(tmp_path: Path) -> AsyncIterator[Up]:
             "up",
             f"--dir={tmp_path / 'kept'}",
             "--namesrv-port=0",
-            f"--broker-port={find_port(HOST)}",
-            f"--metrics-port={free_port()}",
+            f"--broker-port={ports[0]}",
+            f"--metrics-port={ports[1]}",
             *arguments,
             stdout=PIPE,
             stderr=PIPE,
@@ -71,14 +75,26 @@ async def brokers_at(address: str) -> dict[str, str]:
     return {name: group.addresses[0] for name, group in view.brokers.items()}
 
 
+async def answers(address: str) -> bool:
+    async with RpcClient() as rpc:
+        try:
+            await rpc.call(address, ListTopicConfigs())
+        except TransportError:
+            return False
+    return True
+
+
 def _children(process: Process) -> dict[str, psutil.Process]:
     """The brokers that run as processes of their own, by name."""
-    return {
-        name: child
-        for child in psutil.Process(process.pid).children()
-        for name in ("broker-a", "broker-b")
-        if f"--set=brokerName={name}" in child.cmdline()
-    }
+    found = {}
+    for child in psutil.Process(process.pid).children():
+        # One that has just died says nothing any more.
+        with suppress(psutil.NoSuchProcess):
+            words = child.cmdline()
+            for name in ("broker-a", "broker-b"):
+                if f"--set=brokerName={name}" in words:
+                    found[name] = child
+    return found
 
 
 async def test_it_serves_until_ctrl_c_and_ends_cleanly(up: Up) -> None:
@@ -117,13 +133,17 @@ async def test_a_broker_that_dies_is_started_again_and_all_end_together(up: Up) 
     children = _children(process)
     assert set(children) == {"broker-a", "broker-b"}
 
-    children["broker-b"].kill()
+    killed = children["broker-b"]
+    killed.kill()
 
     clock = SystemClock()
     async with asyncio.timeout(WAIT_SECONDS):
-        while "broker-b" in await brokers_at(address):
+        while _children(process).get("broker-b", killed) == killed:
             await clock.sleep_ms(20)
-        while "broker-b" not in await brokers_at(address):
+        while "broker-b" not in (brokers := await brokers_at(address)):
+            await clock.sleep_ms(50)
+        # The name server may not have heard yet that the first one is gone.
+        while not await answers(brokers["broker-b"]):
             await clock.sleep_ms(50)
     left = psutil.Process(process.pid).children()
     process.send_signal(signal.SIGTERM)

@@ -24,7 +24,7 @@ from tests.integration.transport.leaks import nothing_is_left_behind
 __all__ = ["chaos", "chaos_processes", "nothing_is_left_behind"]
 
 HERE = "127.0.0.1"
-WAIT_SECONDS = 30
+WAIT_SECONDS = 60
 
 _numbers = itertools.count()
 
@@ -74,6 +74,7 @@ class Cluster:
             "namesrvAddr": self.namesrv,
             "storePathRootDir": str(self.folder / name / "store"),
             "flushDiskType": "ASYNC_FLUSH",
+            "syncFlushTimeout": str(WAIT_SECONDS * 1000),
             **SMALL_FILES,
             **self.options[name],
         }

@@ -15,9 +15,7 @@ from orbitmq.model.messages import Message
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.command import request
 from orbitmq.protocol.requests.offsets import GetCommittedOffset, GetMaxOffset
-from tests.integration.client.conftest import Cluster
-
-WAIT_SECONDS = 30
+from tests.integration.client.conftest import WAIT_SECONDS, Cluster
 
 # Rounds that tests should not wait for.
 QUICK: dict[str, Any] = {
@@ -26,7 +24,7 @@ QUICK: dict[str, Any] = {
     "heartbeat_interval_ms": 500,
     "route_interval_ms": 500,
     "pull_retry_ms": 50,
-    "await_termination_ms": 5_000,
+    "await_termination_ms": WAIT_SECONDS * 1000,
 }
 
 

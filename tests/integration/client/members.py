@@ -16,6 +16,7 @@ from orbitmq.model.subscriptions import Subscription
 from orbitmq.protocol.requests.clients import ConsumerGroup
 from orbitmq.protocol.requests.relays import DirectOutcome, DirectResult, RunningConsumer
 from orbitmq.protocol.requests.transactions import CheckTransaction
+from tests.integration.conftest import PATIENCE_MS
 
 
 @dataclass(eq=False)
@@ -86,11 +87,15 @@ async def instance_of(
     namesrv: str, *, clock: Clock | None = None, **options: Any
 ) -> AsyncIterator[ClientInstance]:
     """Run an instance until the block ends."""
-    named: dict[str, Any] = {"instance_name": "test", "client_ip": "127.0.0.1"}
-    if isinstance(clock, ManualClock):
-        # A clock that is moved by hand outruns sockets.
-        named |= {"call_timeout_ms": 600_000, "connect_timeout_ms": 600_000}
-    named |= options
+    # A machine that stalls, and a clock that is moved by hand, outrun sockets.
+    patience_ms = 600_000 if isinstance(clock, ManualClock) else PATIENCE_MS
+    named: dict[str, Any] = {
+        "instance_name": "test",
+        "client_ip": "127.0.0.1",
+        "call_timeout_ms": patience_ms,
+        "connect_timeout_ms": patience_ms,
+        **options,
+    }
     instance = await acquire(ClientOptions(namesrv=namesrv, **named), clock=clock)
     try:
         yield instance

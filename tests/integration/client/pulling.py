@@ -50,7 +50,7 @@ async def polled(consumer: LitePullConsumer, count: int) -> list[str]:
     """Poll until there were so many messages; more than that is told of, too."""
     found: list[str] = []
     while len(found) < count:
-        messages = await consumer.poll(10_000)
+        messages = await consumer.poll(60_000)
         assert messages, f"only {found} of {count}"
         found += bodies(messages)
     return found

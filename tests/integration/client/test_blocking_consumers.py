@@ -113,7 +113,7 @@ async def test_a_lite_pull_consumer_polls_seeks_and_commits(
             consumer.commit()
             assert consumer.committed(queue) == 3
             consumer.seek(queue, 1)
-            assert consumer.poll(10_000, max_messages=1)[0].body == b"1"
+            assert consumer.poll(WAIT_SECONDS * 1000, max_messages=1)[0].body == b"1"
             consumer.seek_to_end(queue)
             consumer.pause([queue])
             consumer.resume([queue])

@@ -46,7 +46,7 @@ class Scene:
         reply = await self.cluster.rpc.call(self.cluster.address(), header, body)
         sent = SendReply.decode(reply.fields)
         await self.instance.rpc.call(
-            self.cluster.address(), pull_header(self.queue.topic, sent.queue_offset, hold_ms=5000)
+            self.cluster.address(), pull_header(self.queue.topic, sent.queue_offset, hold_ms=20_000)
         )
         return sent
 

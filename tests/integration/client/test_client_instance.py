@@ -14,8 +14,16 @@ from orbitmq.client.options import ClientOptions
 from orbitmq.clock import ManualClock
 from orbitmq.errors import NameServersUnreachableError, RouteNotFoundError, StateError
 from orbitmq.model.routes import MASTER_ID
-from tests.integration.client.conftest import HERE, Cluster, pass_time, start_name_server, until
+from tests.integration.client.conftest import (
+    HERE,
+    WAIT_SECONDS,
+    Cluster,
+    pass_time,
+    start_name_server,
+    until,
+)
 from tests.integration.client.members import NotingConsumer, NotingProducer, instance_of
+from tests.integration.conftest import PATIENCE_MS
 
 ID = "127.0.0.1@test"
 
@@ -75,7 +83,7 @@ async def test_brokers_hear_of_a_producer_with_its_first_call(
     async with instance_of(cluster.namesrv) as instance:
         await instance.add_producer(producer)
         assert producers_of(cluster, group) == []
-        queue = (await instance.routes.publishing(topic, timeout_ms=3000)).queues[0]
+        queue = (await instance.routes.publishing(topic, timeout_ms=PATIENCE_MS)).queues[0]
 
         await instance.brokers.max_offset(queue)
 
@@ -185,7 +193,7 @@ async def test_the_inner_producer_is_made_once_and_stopped_with_the_instance(
 async def test_an_instance_learns_where_a_topic_is(cluster: Cluster, topic: str) -> None:
     await cluster.make_topic(topic, queues=3)
     async with instance_of(cluster.namesrv) as instance:
-        found = await instance.routes.publishing(topic, timeout_ms=3000)
+        found = await instance.routes.publishing(topic, timeout_ms=PATIENCE_MS)
         reading = await instance.routes.reading(topic)
 
         assert [queue.queue_id for queue in found.queues] == [0, 1, 2]
@@ -202,7 +210,7 @@ async def test_a_topic_that_does_not_exist_gets_queues_of_the_template(
     cluster: Cluster, topic: str
 ) -> None:
     async with instance_of(cluster.namesrv) as instance:
-        found = await instance.routes.publishing(topic, timeout_ms=3000, template_queues=2)
+        found = await instance.routes.publishing(topic, timeout_ms=PATIENCE_MS, template_queues=2)
 
         assert found.is_template
         assert [queue.queue_id for queue in found.queues] == [0, 1]
@@ -210,7 +218,7 @@ async def test_a_topic_that_does_not_exist_gets_queues_of_the_template(
         with pytest.raises(RouteNotFoundError, match=topic):
             await instance.routes.reading(topic)
         with pytest.raises(RouteNotFoundError, match="create the topic, or check its name"):
-            await instance.routes.publishing("never", timeout_ms=3000, template_queues=0)
+            await instance.routes.publishing("never", timeout_ms=PATIENCE_MS, template_queues=0)
 
 
 async def test_many_questions_for_one_topic_are_one(cluster: Cluster, topic: str) -> None:
@@ -377,7 +385,7 @@ async def test_a_name_server_that_does_not_answer_fails_in_time(topic: str, *, w
     server = await asyncio.start_server(hold, HERE, 0)
     async with server:
         address = f"{HERE}:{server.sockets[0].getsockname()[1]}"
-        async with instance_of(address) as instance, asyncio.timeout(5):
+        async with instance_of(address) as instance, asyncio.timeout(WAIT_SECONDS):
             with pytest.raises(NameServersUnreachableError, match=address):
                 await instance.routes.publishing(topic, timeout_ms=200)
 
@@ -387,8 +395,14 @@ async def test_a_name_server_that_does_not_answer_fails_in_time(topic: str, *, w
 
 async def test_two_loops_in_two_threads_each_have_an_instance(cluster: Cluster, topic: str) -> None:
     await cluster.make_topic(topic)
-    options = ClientOptions(namesrv=cluster.namesrv, client_ip=HERE, instance_name="shared")
-    both = threading.Barrier(2, timeout=10)
+    options = ClientOptions(
+        namesrv=cluster.namesrv,
+        client_ip=HERE,
+        instance_name="shared",
+        call_timeout_ms=PATIENCE_MS,
+        connect_timeout_ms=PATIENCE_MS,
+    )
+    both = threading.Barrier(2, timeout=WAIT_SECONDS)
 
     async def read() -> tuple[int, int]:
         instance = await acquire(options)

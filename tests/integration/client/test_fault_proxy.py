@@ -27,6 +27,7 @@ from tests.integration.client.fault_proxy import (
     Throttle,
     Weather,
 )
+from tests.integration.conftest import PATIENCE_MS
 
 CLOCK = SystemClock()
 TIMEOUT_MS = 300
@@ -58,7 +59,7 @@ async def rpc() -> AsyncIterator[RpcClient]:
         yield client
 
 
-async def ask(rpc: RpcClient, proxy: FaultProxy, *, timeout_ms: float = 5000) -> None:
+async def ask(rpc: RpcClient, proxy: FaultProxy, *, timeout_ms: float = PATIENCE_MS) -> None:
     await rpc.call(proxy.address, GetClusterView(), timeout_ms=timeout_ms)
 
 
@@ -75,7 +76,7 @@ async def control(work: object, *arguments: object) -> None:
         (RESET, ConnectionLostError),
         (BLACK_HOLE, CallTimeoutError),
         (REFUSE, ConnectError),
-        (Delay(2 * TIMEOUT_MS, 3 * TIMEOUT_MS), CallTimeoutError),
+        (Delay(PATIENCE_MS, PATIENCE_MS), CallTimeoutError),
         (Throttle(50), CallTimeoutError),
     ],
     ids=repr,
@@ -89,9 +90,10 @@ async def test_fault_is_met_while_it_is_set_and_gone_once_healed(
     if fault is REFUSE:
         # The end of the open connection is on its way here.
         await until(lambda: not rpc.connected)
+    timeout_ms = TIMEOUT_MS if error is CallTimeoutError else PATIENCE_MS
     for _ in range(2):
         with pytest.raises(error):
-            await ask(rpc, proxy, timeout_ms=TIMEOUT_MS)
+            await ask(rpc, proxy, timeout_ms=timeout_ms)
     await control(proxy.cut)
     await control(proxy.inflict, PASS)
     with_luck = [await _answered(rpc, proxy) for _ in range(3)]

@@ -20,7 +20,7 @@ from orbitmq.protocol.requests.relays import GetRunningConsumer, RunningConsumer
 from tests.integration.client.conftest import Cluster, until
 from tests.integration.client.pulling import bodies, polled, queue_of, send
 
-POLL_MS = 10_000
+POLL_MS = 60_000
 COMMIT_MS = 5_000
 
 

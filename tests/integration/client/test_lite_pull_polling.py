@@ -19,7 +19,7 @@ from orbitmq.errors import (
 from tests.integration.client.conftest import Cluster, until
 from tests.integration.client.pulling import bodies, polled, queue_of, send
 
-POLL_MS = 10_000
+POLL_MS = 60_000
 
 
 def consumer(cluster: Cluster, group: str, **options: object) -> LitePullConsumer:

@@ -35,7 +35,7 @@ from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.clients import ListProducerConnections
 from orbitmq.protocol.requests.groups import UpdateGroup
 from orbitmq.protocol.requests.pulling import PullFlag, PullMessages
-from tests.integration.client.conftest import Cluster, until
+from tests.integration.client.conftest import WAIT_SECONDS, Cluster, until
 
 LARGE = "ungefähr so groß, " * 3000
 
@@ -259,7 +259,9 @@ async def test_small_messages_are_sent_together_when_asked_for(
 ) -> None:
     await cluster.make_topic(topic)
 
-    async with Producer(group, namesrv=cluster.namesrv, accumulate=True) as producer:
+    async with Producer(
+        group, namesrv=cluster.namesrv, accumulate=True, accumulate_delay_ms=500
+    ) as producer:
         results = await asyncio.gather(*(producer.send(Message(topic, f"{n}")) for n in range(5)))
 
     assert len({result.queue for result in results}) == 1
@@ -504,7 +506,10 @@ def test_wrong_options_are_refused_when_the_producer_is_made(
 async def test_a_name_server_that_is_not_there_is_named_before_the_time_is_over(
     group: str, topic: str
 ) -> None:
-    async with Producer(group, namesrv="127.0.0.1:1") as producer, asyncio.timeout(3):
+    async with (
+        Producer(group, namesrv="127.0.0.1:1") as producer,
+        asyncio.timeout(WAIT_SECONDS / 2),
+    ):
         with pytest.raises(NameServersUnreachableError, match=r"127\.0\.0\.1:1.*namesrv"):
             await producer.send(Message(topic, b"x"))
 

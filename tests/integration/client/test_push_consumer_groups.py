@@ -60,7 +60,7 @@ async def test_two_members_share_the_queues_and_hand_them_over(
 
     await send(cluster, topic, *numbered(40))
     everything = set(numbered(40))
-    await seen[0].until(lambda: {*seen[0].bodies, *seen[1].bodies} >= everything)
+    await until(lambda: {*seen[0].bodies, *seen[1].bodies} >= everything)
     assert len(seen[0].bodies) == len(seen[1].bodies) == 20
 
     await members[1].stop()
@@ -368,7 +368,7 @@ async def test_an_operator_can_have_a_message_consumed(
             message_id=sent.offset_message_id,
             broker_name="broker-a",
         )
-        reply = await cluster.rpc.call(cluster.address(), asked, timeout_ms=10_000)
+        reply = await cluster.rpc.call(cluster.address(), asked, timeout_ms=60_000)
 
     result = java_json.decode(reply.body, DirectResult)
     assert (result.outcome, calls) == (outcome, [body] * 2)

@@ -12,7 +12,7 @@ from orbitmq.client.aio.producer import Producer
 from orbitmq.client.core.received_message import ReceivedMessage
 from orbitmq.clock import settle
 from orbitmq.model.messages import Message
-from tests.integration.client.conftest import Cluster, until
+from tests.integration.client.conftest import WAIT_SECONDS, Cluster, until
 from tests.integration.client.consuming import Seen, committed, consumer_of, send
 
 
@@ -30,7 +30,7 @@ async def test_an_ordered_consumer_that_stops_unlocks_queues_whose_turn_had_not_
 
     def plain(message: ReceivedMessage) -> None:
         begun.append(message)
-        go_on.wait(20)
+        go_on.wait(WAIT_SECONDS)
 
     async def awaited(message: ReceivedMessage) -> None:
         begun.append(message)
@@ -53,7 +53,7 @@ async def test_an_ordered_consumer_that_stops_unlocks_queues_whose_turn_had_not_
     await until(lambda: member._consumption._stopping)  # type: ignore[attr-defined]
     go_on.set()
     may_end.set()
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(WAIT_SECONDS / 2):
         await stopping
 
     assert not member._rebalancing._locks.held
@@ -78,7 +78,7 @@ async def test_a_stop_whose_caller_gives_up_leaves_nothing_running(
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(consumer.stop(), 0.2)
     may_end.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_SECONDS / 2):
         await consumer.stop()
 
     names = {task.get_name() for task in asyncio.all_tasks()}
@@ -96,7 +96,7 @@ async def test_a_stop_during_the_start_leaves_nothing_running(
     before = asyncio.all_tasks()
     starting = asyncio.create_task(consumer.start())
     await settle(1)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_SECONDS / 2):
         await consumer.stop()
     await asyncio.gather(starting, return_exceptions=True)
 
@@ -120,7 +120,7 @@ async def test_an_async_listener_may_stop_its_consumer(
     consumer.subscribe(topic)
     await consumer.start()
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_SECONDS / 2):
         await stopped.wait()
         await consumer.stop()
 

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from orbitmq.client.core.received_message import ReceivedMessage
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.command import Command
-from tests.integration.client.conftest import Cluster
+from tests.integration.client.conftest import WAIT_SECONDS, Cluster
 from tests.integration.client.consuming import Seen, committed, consumer_of, numbered, send
 
 
@@ -56,14 +56,14 @@ async def consuming_until_moved(
     seen, go_on = Seen(), threading.Event()
 
     def listen(message: ReceivedMessage) -> None:
-        go_on.wait(20)
+        go_on.wait(WAIT_SECONDS)
         seen.add(message)
 
     consumer = consumer_of(cluster, group, on_message=listen, concurrency=1, rpc_hooks=[moves])
     consumer.subscribe(topic)
     async with consumer:
         await send(cluster, topic, b"wakes the pull that is held")
-        await asyncio.wait_for(moves.made.wait(), 20)
+        await asyncio.wait_for(moves.made.wait(), WAIT_SECONDS)
         yield go_on
         await seen.all_of(set(numbered(10)))
 

@@ -31,6 +31,7 @@ from orbitmq.protocol.requests.relays import DirectResult, RunningConsumer
 from orbitmq.store.stored_messages import StoredMessages
 from tests.integration.broker.conftest import send_header
 from tests.integration.client.conftest import Cluster, until
+from tests.integration.conftest import PATIENCE_MS
 
 
 class Member:
@@ -138,7 +139,11 @@ async def join(cluster: Cluster, group: str, topic: str) -> AsyncIterator[Join]:
             topic: str = topic,
         ) -> Member:
             options = ClientOptions(
-                namesrv=cluster.namesrv, instance_name=name, route_interval_ms=100
+                namesrv=cluster.namesrv,
+                instance_name=name,
+                route_interval_ms=100,
+                call_timeout_ms=PATIENCE_MS,
+                connect_timeout_ms=PATIENCE_MS,
             )
             instance = await acquire(options)
             stack.push_async_callback(release, instance)

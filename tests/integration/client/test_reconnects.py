@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import os
 import sys
 from collections.abc import AsyncIterator
@@ -34,7 +35,8 @@ from tests.integration.client.members import NotingConsumer, NotingProducer, ins
 from tests.integration.transport.serving import LOCAL
 
 RECONNECTS = int(os.environ.get("ORBITMQ_RECONNECTS", "1000"))
-SECONDS_MAX = 60 + RECONNECTS // 20
+ROUNDS = 4
+SECONDS_MAX = 240 + RECONNECTS // 10
 QUEUE = MessageQueue(broker_name="fickle", queue_id=0, topic="T")
 
 
@@ -133,19 +135,27 @@ async def test_nothing_grows_with_the_number_of_reconnects() -> None:
                 await until(lambda: not instance.rpc.connected)
 
         await reconnect(200)
-        before = held()
+        held_at = [held()]
         heartbeats, rebalances = fickle.heartbeats, consumer.rebalances
-        await reconnect(RECONNECTS)
-        after = held()
+        for _ in range(ROUNDS):
+            await reconnect(RECONNECTS // ROUNDS)
+            held_at.append(held())
 
         assert fickle.connections == RECONNECTS + 200
         assert fickle.cuts == fickle.connections // 10
         # Each new connection brought a heartbeat; those of connections that were cut are lost.
         assert fickle.heartbeats - heartbeats > RECONNECTS // 2
         assert consumer.rebalances > rebalances
-        assert after.open_files <= before.open_files + 2
-        assert after.tasks <= before.tasks + 2
+        # What grows does so in every round; what else runs in this process, in some of them.
+        growth = Held(
+            *(
+                min(later - sooner for sooner, later in itertools.pairwise(counts))
+                for counts in zip(*held_at, strict=True)
+            )
+        )
+        assert growth.open_files <= 2
+        assert growth.tasks <= 2
         # asyncio sweeps cancelled timers once there are a hundred and they are the most.
-        assert after.timers <= 250
+        assert held_at[-1].timers <= 250
         # One block kept per connection would be a leak.
-        assert after.memory_blocks - before.memory_blocks < RECONNECTS // 2
+        assert growth.memory_blocks < RECONNECTS // ROUNDS // 2

@@ -204,7 +204,9 @@ async def test_what_lies_behind_the_end_of_a_queue_is_told(cluster: Cluster, top
 async def test_a_broker_that_comes_back_is_read_on(cluster: Cluster, topic: str) -> None:
     await cluster.make_topic(topic, queues=1)
     await fill(cluster, topic, 300, size=1000)
-    async with reader(cluster, pull_bytes_max=20_000, pulls_ahead=1, retries=1000) as reading:
+    async with reader(
+        cluster, pull_bytes_max=20_000, pulls_ahead=1, retries=1000, retry_pause_ms=50
+    ) as reading:
         runs = reading.read([(queue_of(topic), 0, 300)])
         found = [await anext(runs)]
         await cluster.kill_broker()

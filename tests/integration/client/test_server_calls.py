@@ -36,6 +36,7 @@ from orbitmq.transport.connection import Connection
 from tests.integration.broker.conftest import pull_header, send_header
 from tests.integration.client.conftest import Cluster, until
 from tests.integration.client.members import NotingConsumer, NotingProducer, instance_of
+from tests.integration.conftest import PATIENCE_MS
 
 ID = "127.0.0.1@test"
 
@@ -58,7 +59,7 @@ class Scene:
     async def from_broker(self, header: Header, body: bytes = b"") -> Command:
         """Ask the client on its connection to the broker, as the broker does."""
         asked = request(header, body)
-        return await self._client().ask(asked, 5000)
+        return await self._client().ask(asked, PATIENCE_MS)
 
     def tell_from_broker(self, header: Header, body: bytes = b"") -> None:
         self._client().call_oneway(request(header, body))
@@ -73,7 +74,7 @@ class Scene:
         header = send_header(self.topic, **properties)
         reply = await self.cluster.rpc.call(self.cluster.address(), header, body)
         sent = SendReply.decode(reply.fields)
-        pulled = await self.operator(pull_header(self.topic, sent.queue_offset, hold_ms=5000))
+        pulled = await self.operator(pull_header(self.topic, sent.queue_offset, hold_ms=20_000))
         return sent, pulled.body
 
 
@@ -239,13 +240,13 @@ async def test_an_answer_that_cannot_be_read_is_refused(scene: Scene) -> None:
     asked = request(answer(""))
     del asked.fields["bornHost"]
 
-    reply = await scene._client().ask(asked, 5000)
+    reply = await scene._client().ask(asked, PATIENCE_MS)
 
     assert (reply.code, reply.remark) == (ResponseCode.SYSTEM_ERROR, "process reply message fail")
 
 
 async def test_another_question_is_not_supported(scene: Scene) -> None:
-    reply = await scene._client().ask(Command(code=RequestCode.SEND_MESSAGE), 5000)
+    reply = await scene._client().ask(Command(code=RequestCode.SEND_MESSAGE), PATIENCE_MS)
 
     assert reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
 

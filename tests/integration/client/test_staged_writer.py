@@ -15,6 +15,7 @@ from orbitmq.errors import CommitError
 from orbitmq.model.queues import MessageQueue
 from orbitmq.protocol.requests.staged_writes import Decision, Part
 from orbitmq.record.batch import BatchedMessage, encode_batch
+from tests.integration.conftest import PATIENCE_MS
 
 BROKERS = ("broker-a", "broker-b")
 
@@ -100,11 +101,11 @@ async def test_a_batch_whose_broker_dies_is_completed_when_it_is_back(
     await asyncio.to_thread(cluster.faults.kill_broker, victim)
 
     with pytest.raises(CommitError, match="batch 1 of query 'q'"):
-        await writer.commit(decision, timeout_ms=1_500)
+        await writer.commit(decision, timeout_ms=5_000)
     await asyncio.to_thread(cluster.faults.restart_broker, victim)
     # The driver was killed, too: the batch is written again, and committed.
     replayed = await staged_at_both(writer, 1, 10)
-    standing = await writer.commit(replayed, timeout_ms=30_000)
+    standing = await writer.commit(replayed, timeout_ms=PATIENCE_MS)
 
     assert standing.complete
     # The coordinator is the first broker: when it was gone, nobody heard of the first decision.
@@ -129,9 +130,9 @@ async def test_a_replay_while_other_brokers_are_up_waits_for_the_coordinator(
     await asyncio.to_thread(cluster.faults.kill_broker, "broker-a")
 
     with pytest.raises(CommitError, match="batch 0 of query 'q'"):
-        await writer.commit(Decision(query="q", batch=0, parts={}), timeout_ms=1_500)
+        await writer.commit(Decision(query="q", batch=0, parts={}), timeout_ms=5_000)
     await asyncio.to_thread(cluster.faults.restart_broker, "broker-a")
 
-    standing = await writer.commit(Decision(query="q", batch=0, parts={}), timeout_ms=30_000)
+    standing = await writer.commit(Decision(query="q", batch=0, parts={}), timeout_ms=PATIENCE_MS)
     assert standing.complete
     assert await bodies(cluster) == once(1, 1)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import pytest
 
-WAIT_SECONDS = 30
+from tests import leftovers
+
+WAIT_SECONDS = 60
 
 T = TypeVar("T")
 
@@ -19,15 +20,10 @@ async def blocking(action: Callable[[], T]) -> T:
     return await asyncio.wait_for(asyncio.to_thread(action), WAIT_SECONDS)
 
 
-def own_threads() -> set[threading.Thread]:
-    """The threads of ours that run."""
-    return {each for each in threading.enumerate() if each.name.startswith("orbitmq-")}
-
-
 @pytest.fixture(autouse=True)
 def no_thread_is_left() -> Iterator[None]:
     """Files that import this fixture have it for every test."""
     # A suite that this worker ran before may keep a cluster until the end.
-    before = own_threads()
+    before = leftovers.threads("orbitmq-")
     yield
-    assert own_threads() <= before
+    leftovers.no_threads_since(before, "orbitmq-")

@@ -10,15 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from orbitmq.client import Message, Producer
+from orbitmq.client import Admin, Message, Producer
 from orbitmq.embedded import Cluster
+from orbitmq.model.groups import GroupConfig
 from tests.integration.docs.pages import ROOT, SHOWN_ADDRESS, Block, blocks
 
 # Pages whose Python is not run here, each with the reason.
 NOT_RUN = {
     ROOT / "docs" / "store.md": "reads a store folder: tests/unit/store/test_readonly.py does",
 }
-PROGRAM_TIMEOUT_S = 50
+PROGRAM_TIMEOUT_S = 150
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +30,9 @@ def namesrv() -> Iterator[str]:
         with Producer("by-hand", namesrv=address) as producer:
             for topic in ("orders", "order-steps", "price-changes", "clicks", "reminders"):
                 producer.send(Message(topic, "a first one", tags="paid"))
+        # Groups are made by their consumers, which other blocks are.
+        with Admin(namesrv=address) as admin:
+            admin.groups.create(GroupConfig(name="billing"))
         yield address
 
 

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.conftest import PATIENT_ENVIRONMENT
+
 FOLDER = Path(__file__).parents[3] / "examples"
-TIMEOUT_S = 50
+TIMEOUT_S = 150
 # What each shows, beside what changes from run to run.
 SHOWN = {
     "consume": ["order 0 key-0", "order 4 key-4"],
@@ -43,7 +45,7 @@ def run(name: str, *arguments: str, folder: Path) -> subprocess.CompletedProcess
     return subprocess.run(
         # What is left behind is told of on the error output.
         [sys.executable, "-W", "default", str(FOLDER / f"{name}.py"), *arguments],
-        env={"HOME": str(folder), "TMPDIR": str(folder)},
+        env={"HOME": str(folder), "TMPDIR": str(folder), **PATIENT_ENVIRONMENT},
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,

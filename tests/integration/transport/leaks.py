@@ -9,9 +9,10 @@ from typing import Any, Final
 
 import pytest
 
-# Of a test's time limit, which is this unless it has one of its own.
+from tests import leftovers
+
+# Of a test's time limit.
 _HANGS_AFTER_SHARE: Final = 2 / 3
-_TIMEOUT_SECONDS: Final = 60
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +21,7 @@ async def nothing_is_left_behind(request: pytest.FixtureRequest) -> AsyncIterato
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, complaint: complaints.append(complaint))
     limit = request.node.get_closest_marker("timeout")
-    seconds = limit.args[0] if limit else _TIMEOUT_SECONDS
+    seconds = float(limit.args[0] if limit else request.config.getini("timeout"))
     # A signal, as pytest-timeout sends it, does not wake uvloop.
     watchdog = loop.call_later(seconds * _HANGS_AFTER_SHARE, _cancel_all)
     yield
@@ -29,7 +30,7 @@ async def nothing_is_left_behind(request: pytest.FixtureRequest) -> AsyncIterato
     # the test need not be looked at.
     gc.collect(1)
     assert not complaints
-    assert asyncio.all_tasks() == {asyncio.current_task()}
+    await leftovers.no_tasks_since(set())
 
 
 def _cancel_all() -> None:

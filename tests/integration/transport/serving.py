@@ -22,8 +22,8 @@ SLOW: Final = 9002
 LARGE: Final = 9003
 FAIL: Final = 9004
 UNKNOWN: Final = 9099
-WAIT_SECONDS: Final = 30
-LOCAL: Final = ServerConfig(bind_address="127.0.0.1", shutdown_grace_seconds=5)
+WAIT_SECONDS: Final = 60
+LOCAL: Final = ServerConfig(bind_address="127.0.0.1", shutdown_grace_seconds=30)
 
 
 def echo(_: Connection, request: Command) -> Command:

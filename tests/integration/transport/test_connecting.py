@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from dataclasses import replace
 
 import pytest
 
@@ -19,7 +20,7 @@ from orbitmq.protocol.command import Command
 from orbitmq.transport.config import ClientConfig, ServerConfig, TlsClientConfig
 from orbitmq.transport.rpc_client import RpcClient
 from tests.integration.transport.raw_peer import RawPeer, RawServer, raw_serving
-from tests.integration.transport.serving import ECHO, Events, address_of, serving, until
+from tests.integration.transport.serving import ECHO, LOCAL, Events, address_of, serving, until
 
 
 async def test_200_concurrent_callers_share_one_connection() -> None:
@@ -39,25 +40,24 @@ async def test_200_concurrent_callers_share_one_connection() -> None:
         assert events.heard == ["open"]
 
 
-async def test_a_connection_lost_by_a_restart_of_the_server_is_made_again() -> None:
+async def test_a_connection_lost_by_a_restart_of_the_server_is_made_again(own_port: int) -> None:
+    config = replace(LOCAL, listen_port=own_port)
     async with RpcClient() as client:
-        async with serving() as server:
+        async with serving(config=config) as server:
             address = address_of(server)
-            port = server.port
             await client.invoke(address, Command(code=ECHO))
         await until(lambda: not client.connected)
         with pytest.raises(ConnectError, match=address):
             await client.invoke(address, Command(code=ECHO))
 
-        async with serving(config=ServerConfig(listen_port=port)):
+        async with serving(config=config):
             assert (await client.invoke(address, Command(code=ECHO))).code == 0
 
 
-async def test_a_failed_connection_fails_everybody_who_asked_and_the_next_caller_tries_again() -> (
-    None
-):
-    async with raw_serving() as vanished:
-        address, port = vanished.address, vanished.port
+async def test_a_failed_connection_fails_everybody_who_asked_and_the_next_caller_tries_again(
+    own_port: int,
+) -> None:
+    address = f"127.0.0.1:{own_port}"
     async with RpcClient() as client:
         failures = await asyncio.gather(
             *(client.invoke(address, Command(code=ECHO)) for _ in range(50)),
@@ -65,7 +65,7 @@ async def test_a_failed_connection_fails_everybody_who_asked_and_the_next_caller
         )
         assert {type(failure) for failure in failures} == {ConnectError}
 
-        async with serving(config=ServerConfig(listen_port=port)):
+        async with serving(config=replace(LOCAL, listen_port=own_port)):
             assert (await client.invoke(address, Command(code=ECHO))).code == 0
 
 

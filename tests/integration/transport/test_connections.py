@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import resource
 import socket
@@ -206,7 +207,8 @@ async def test_a_server_out_of_file_descriptors_waits_and_goes_on(
         waiting = socket.socket()
         waiting.setblocking(False)
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        # Every number below the limit is taken, so that accepting finds none.
+        # Every number below the limit is taken, so that accepting finds none; nor is one given back.
+        gc.collect()
         taken = [socket.socket()]
         resource.setrlimit(resource.RLIMIT_NOFILE, (taken[0].fileno() + 50, hard))
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import gc
 import itertools
 import logging
@@ -74,7 +74,9 @@ async def test_a_bad_frame_ends_its_connection_and_is_logged_once(
     async with serving() as server, await RawPeer.connect(server.port) as healthy:
         await healthy.ask(Command(code=ECHO))
         async with await RawPeer.connect(server.port) as peer:
-            await peer.send(bad, bad)
+            # What comes behind the bad frame may meet the end of the connection.
+            with contextlib.suppress(ConnectionError):
+                await peer.send(bad, bad)
 
             assert await peer.rest() == b""
         assert (await healthy.ask(Command(code=ECHO))).code == 0
@@ -204,15 +206,15 @@ async def test_thousands_of_frames_in_one_chunk_are_answered_in_order() -> None:
 
 async def test_a_frame_of_16_mib_in_small_pieces_costs_no_more_than_its_bytes() -> None:
     async with serving() as server, await RawPeer.connect(server.port) as peer:
-        loop = asyncio.get_running_loop()
         frame = Command(code=ECHO, body=bytes(16 * MIB - 1000)).encode()
-        began = loop.time()
+        # Of the processor, which stands still with the machine.
+        began = sum(psutil.Process().cpu_times()[:2])
         for start in range(0, len(frame), 4096):
             await peer.send(frame[start : start + 4096])
 
         assert len((await peer.read()).body) == 16 * MIB - 1000
         # Quadratic copying would take minutes.
-        assert loop.time() - began < 15
+        assert sum(psutil.Process().cpu_times()[:2]) - began < 15
 
 
 async def test_peers_that_announce_much_and_send_little_cost_little() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from dataclasses import replace
 
 import pytest
 
@@ -15,6 +16,7 @@ from orbitmq.transport.config import ClientConfig, ServerConfig, TlsClientConfig
 from orbitmq.transport.connection import Connection
 from orbitmq.transport.rpc_client import RpcClient
 from orbitmq.transport.rpc_server import RpcServer
+from tests.integration.conftest import PATIENCE_MS
 from tests.integration.transport.raw_peer import RawPeer, raw_serving
 from tests.integration.transport.serving import (
     ECHO,
@@ -63,7 +65,7 @@ async def test_a_handler_that_waits_for_its_clients_answer_is_finished_too() -> 
     entered, go_on = asyncio.Event(), asyncio.Event()
 
     async def ask_back(connection: Connection, request: Command) -> Command:
-        own = await connection.ask(Command(code=ECHO), 3000)
+        own = await connection.ask(Command(code=ECHO), PATIENCE_MS)
         return request.reply(remark=own.remark)
 
     async def answer(_: Connection, request: Command) -> Command:
@@ -95,7 +97,7 @@ async def test_a_handler_that_does_not_end_is_cut_off_at_the_grace() -> None:
         await gate.wait_entered()
         stopping = asyncio.create_task(server.stop())
         await settle()
-        await clock.advance(4_999)
+        await clock.advance(LOCAL.shutdown_grace_seconds * 1000 - 1)
         assert not stopping.done()
 
         await clock.advance(1)
@@ -156,7 +158,7 @@ async def test_a_peer_that_does_not_read_is_cut_at_the_grace() -> None:
         await settle()
         assert not stopping.done()
 
-        await clock.advance(5_000)
+        await clock.advance(LOCAL.shutdown_grace_seconds * 1000)
 
         await stopping
 
@@ -244,16 +246,14 @@ async def test_an_address_of_another_machine_is_a_clear_error(address: str) -> N
         await server.start()
 
 
-async def test_a_port_is_free_again_as_soon_as_the_server_has_stopped() -> None:
-    async with serving() as first:
-        port = first.port
-        async with await RawPeer.connect(port) as peer:
-            await peer.ask(Command(code=ECHO))
-            await first.stop()
-            config = ServerConfig(bind_address="127.0.0.1", listen_port=port)
-            async with serving(config=config) as second, await RawPeer.connect(port) as other:
-                assert second.port == port
-                assert (await other.ask(Command(code=ECHO))).code == 0
+async def test_a_port_is_free_again_as_soon_as_the_server_has_stopped(own_port: int) -> None:
+    config = replace(LOCAL, listen_port=own_port)
+    async with serving(config=config) as first, await RawPeer.connect(own_port) as peer:
+        await peer.ask(Command(code=ECHO))
+        await first.stop()
+        async with serving(config=config) as second, await RawPeer.connect(own_port) as other:
+            assert second.port == own_port
+            assert (await other.ask(Command(code=ECHO))).code == 0
 
 
 async def test_a_server_stops_while_connections_are_being_admitted() -> None:

@@ -21,11 +21,13 @@ from orbitmq.transport.config import (
 from orbitmq.transport.rpc_client import RpcClient
 from orbitmq.transport.rpc_server import RpcServer
 from orbitmq.transport.tls import self_signed_certificate
+from tests.integration.conftest import PATIENCE_MS
 from tests.integration.transport.certificates import Authority
 from tests.integration.transport.raw_peer import RawPeer, trusting_nothing
 from tests.integration.transport.serving import (
     ECHO,
     LARGE,
+    LOCAL,
     SLOW,
     Gate,
     address_of,
@@ -325,7 +327,7 @@ async def test_both_sides_call_each_other_and_defer_over_tls() -> None:
         call = asyncio.create_task(client.invoke(address_of(server), Command(code=SLOW)))
         await gate.wait_entered()
         (connection,) = server.connections
-        assert (await connection.ask(Command(code=ECHO), 3000)).remark == "client"
+        assert (await connection.ask(Command(code=ECHO), PATIENCE_MS)).remark == "client"
         gate.open()
 
         assert (await call).code == 0
@@ -372,7 +374,7 @@ async def test_a_slow_reader_over_tls_is_cut_when_idle_and_at_a_stop() -> None:
             if stop:
                 stopping = asyncio.create_task(server.stop())
                 await settle()
-                await clock.advance(5_000)
+                await clock.advance(LOCAL.shutdown_grace_seconds * 1000)
                 await stopping
             else:
                 await clock.advance(140_000)
