@@ -12,6 +12,10 @@ from orbitmq.broker.handlers import relays
 from orbitmq.client.aio.admin import groups
 from orbitmq.client.aio.brokers import Brokers
 from orbitmq.client.aio.name_servers import NameServers
+from orbitmq.client.keywords import options_of
+from orbitmq.client.options import ProducerOptions, PullOptions
+from orbitmq.settings.environment import variables_of
+from orbitmq.settings.option import describe
 from orbitmq.transport.config import ClientConfig
 from orbitmq.transport.rpc_client import RpcClient
 
@@ -19,10 +23,13 @@ from orbitmq.transport.rpc_client import RpcClient
 # their own.
 PATIENCE_MS: Final = 60_000
 
-# For processes of ours.
+# Of clients, in processes of ours too.
 PATIENT_ENVIRONMENT: Final = {
-    f"ORBITMQ_{option}": str(PATIENCE_MS)
-    for option in ("CALL_TIMEOUT_MS", "CONNECT_TIMEOUT_MS", "SEND_TIMEOUT_MS", "PULL_TIMEOUT_MS")
+    variables_of(option.name)[0]: str(PATIENCE_MS)
+    for options in (ProducerOptions, PullOptions)
+    for option in describe(options)
+    if option.field
+    in {"call_timeout_ms", "connect_timeout_ms", "send_timeout_ms", "pull_timeout_ms"}
 }
 _LIMITS: Final = (
     (registration, "_START_WAIT_MS"),
@@ -52,6 +59,7 @@ def patience() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for variable, value in PATIENT_ENVIRONMENT.items():
             patch.setenv(variable, value)
+        assert options_of(ProducerOptions, {}).send_timeout_ms == PATIENCE_MS
         for module, name in _LIMITS:
             patch.setattr(module, name, PATIENCE_MS)
         for limit, most in _DEFAULTS:
