@@ -15,6 +15,7 @@ from orbitmq.client import Message, by_sql
 from orbitmq.client.aio import Admin, LitePullConsumer, Producer, PushConsumer, instances
 from orbitmq.clock import SystemClock
 from orbitmq.errors import (
+    CallTimeoutError,
     FilterError,
     MessageError,
     NameRuleError,
@@ -333,6 +334,15 @@ async def test_calls_of_an_admin_client_in_a_wrong_state_say_what_to_do(namesrv:
         await admin.groups.progress("bad-input")
     with at_once("the admin client is stopped", kind=StateError):
         await admin.start()
+
+
+async def test_an_admin_client_waits_for_a_broker_as_long_as_it_is_told_to(
+    namesrv: str, silent: str
+) -> None:
+    async with Admin(namesrv=namesrv, call_timeout_ms=TIMEOUT_MS) as admin:
+        with pytest.raises(CallTimeoutError, match=f"no answer from {silent}"):
+            async with asyncio.timeout(IN_TIME_MS / 1000):
+                await admin.brokers.runtime(silent)
 
 
 @pytest.mark.parametrize("kind", [LitePullConsumer, PushConsumer])

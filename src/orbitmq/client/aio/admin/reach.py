@@ -10,7 +10,6 @@ from orbitmq.errors import ClusterMissingError
 from orbitmq.model.names import retry_topic
 from orbitmq.model.routes import MASTER_ID
 from orbitmq.protocol.command import Command
-from orbitmq.transport.rpc_client import CALL_TIMEOUT_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -117,8 +116,9 @@ class Reach:
         self, address: str, header: Header, body: bytes = b"", *, timeout_ms: float | None = None
     ) -> Command:
         """Ask one server; raises what a failure code stands for."""
-        return await self._running().rpc.call(
-            address, header, body, timeout_ms=timeout_ms or CALL_TIMEOUT_MS
+        instance = self._running()
+        return await instance.rpc.call(
+            address, header, body, timeout_ms=timeout_ms or instance.options.call_timeout_ms
         )
 
     async def ask_for(self, address: str, header: Header, kind: type[T], body: bytes = b"") -> T:
