@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,6 +41,7 @@ LATENESS = "2 seconds"
 ROWS_SHOWN = 6
 # How long the last results may take.
 PATIENCE_S = 120
+STARTS_MAX = 4
 
 
 def by_window(orders: DataFrame) -> DataFrame:
@@ -96,6 +97,27 @@ class Till:
         self.windows[result["start"]] = result["orders"], result["turnover"]
 
 
+def under_way(start: Callable[[], StreamingQuery]) -> StreamingQuery:
+    """Start a query and let it make its first batch; start it again if it came up too slowly.
+
+    Spark gives the Python process of a source ten seconds, however busy the machine is.
+    """
+    from pyspark.errors import StreamingQueryException
+
+    starts_left = STARTS_MAX
+    while True:
+        query, deadline_s = start(), time.monotonic() + PATIENCE_S
+        try:
+            while query.lastProgress is None and time.monotonic() < deadline_s:
+                query.awaitTermination(1)
+        except StreamingQueryException as error:
+            starts_left -= 1
+            if not starts_left or "failed to connect back" not in str(error):
+                raise
+        else:
+            return query
+
+
 @dataclass
 class Job:
     """The two streaming queries: topic to table, topic to window to topic."""
@@ -107,11 +129,7 @@ class Job:
     def start(self) -> Iterator[StreamingQuery]:
         """Start one after the other: each starts Python processes, which small machines feel."""
         for start in (self._to_table, self._to_topic):
-            query = start()
-            yield query
-            deadline_s = time.monotonic() + PATIENCE_S
-            while query.lastProgress is None and time.monotonic() < deadline_s:
-                query.awaitTermination(1)
+            yield under_way(start)
 
     def table(self) -> DataFrame:
         """What is in the table so far."""

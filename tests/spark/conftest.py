@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -11,11 +11,13 @@ import pytest
 
 from orbitmq.embedded import Cluster
 from orbitmq.errors import SettingsError
+from tests.spark.streams import started
 from tests.spark.suite import SHARED
 from tests.spark.topics import Topics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 # What halves the time until Spark has started, and suits small jobs: compile quickly, not well.
 SMALL_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
@@ -70,10 +72,24 @@ def spark(
             # Where Spark Connect listens, once a test starts it.
             "spark.connect.grpc.binding.address": "127.0.0.1",
             "spark.connect.grpc.binding.port": "0",
+            # What of Spark's own time limits can be set: a busy machine is not a broken one.
+            "spark.python.authenticate.socketTimeout": "120s",
         },
     )
     shared.callback(made.stop)
     return made
+
+
+@pytest.fixture
+def patient_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has every query started again whose processes came up too slowly for Spark."""
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    def patiently(start: Callable[..., StreamingQuery]) -> Callable[..., StreamingQuery]:
+        return lambda *given, **options: started(lambda: start(*given, **options))
+
+    for name in ("start", "toTable"):
+        monkeypatch.setattr(DataStreamWriter, name, patiently(getattr(DataStreamWriter, name)))
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ from tests.interop.waiting import wait_until
 from tests.spark.conftest import SMALL_JVM
 
 # Should the one who kills it be gone, it ends by itself.
-LIFE_S = 300
+LIFE_S = 1200
 # One, so that a task which fails has written all rows before.
 ROWS_AT_ONCE = 1
 

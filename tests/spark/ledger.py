@@ -10,6 +10,7 @@ from typing import Self
 from orbitmq.client import Message, MessageQueue, Producer
 from orbitmq.spark.offsets import Offsets
 from tests.interop.waiting import CLIENT_TIMEOUT_S, wait_until
+from tests.spark.topics import PATIENCE_MS
 
 # What is sent at a time.
 BATCH_MESSAGES = 4
@@ -65,7 +66,7 @@ class Ledger(AbstractContextManager["Ledger"]):
             return len(self._keys.get(queue, ())) >= end
 
     def _send(self) -> None:
-        with Producer("ledger", namesrv=self._namesrv) as producer:
+        with Producer("ledger", namesrv=self._namesrv, send_timeout_ms=PATIENCE_MS) as producer:
             queues = producer.queues(self._topic)
             number = 0
             while not self._ended.wait(self.pause_s):

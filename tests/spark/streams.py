@@ -12,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tests.interop.waiting import wait_until
 
 # Far above what a query takes, also on a busy machine.
-QUERY_TIMEOUT_S = 120
+QUERY_TIMEOUT_S = 240
 
 # Spark gives the process of a source ten seconds to come up, whatever else the machine does.
 CAME_UP_TOO_SLOWLY = "failed to connect back"

@@ -15,8 +15,9 @@ import pytest
 # after it look for threads and open files of their own.
 SHARED = pytest.StashKey[ExitStack]()
 FOLDER = "tests/spark/"
-# The first test of a process waits for Spark to start as well.
-TEST_TIMEOUT_S = 240
+# The first test of a process waits for Spark to start as well, and no test shall fail by the clock
+# before what it waits for has had its own time.
+TEST_TIMEOUT_S = 900
 
 
 @pytest.hookimpl(trylast=True)

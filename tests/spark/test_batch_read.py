@@ -282,11 +282,8 @@ def shortened(start_cluster: StartCluster) -> tuple[Topics, str, MessageQueue, i
     (queue,) = topics.queues(name)
     for start in range(0, 200, 20):
         topics.send(name, [f"{number}".ljust(1000) for number in range(start, start + 20)])
-    store = topics.cluster.broker()._broker.store
-    store._upkeep.round()
-    assert store.delete_expired()
-    first = store.start_of(name, 0)
-    assert 0 < first < 200
+    first = topics.delete_oldest(name, more_than=3)
+    assert first < 200
     return topics, name, queue, first
 
 
@@ -315,10 +312,7 @@ def test_messages_that_go_while_they_are_read_are_told_by_the_task(
     ]
     for frame in planned:
         assert frame.getNumPartitions() == 1, "planned before messages go"
-    store = topics.cluster.broker()._broker.store
-    store._upkeep.round()
-    assert store.delete_expired()
-    first = store.start_of(name, 0)
+    first = topics.delete_oldest(name, more_than=0)
 
     with pytest.raises(Exception, match=rf"messages 0 to {first - 1} of queue 0 of topic"):
         planned[0].count()
@@ -379,9 +373,7 @@ def test_a_broker_that_goes_while_it_is_read_is_named_or_comes_back(
     topics = start_cluster(brokers=1)
     name = topics.filled(100, queues=1)
     broker = topics.cluster.brokers[0]
-    frame = read(
-        name, namesrvAddr=topics.cluster.namesrv, retries=2, retryIntervalMs=10, callTimeoutMs=500
-    )
+    frame = read(name, namesrvAddr=topics.cluster.namesrv, retries=2)
     planned = frame.rdd
     assert planned.getNumPartitions() == 1, "planned before the broker goes"
     topics.cluster.faults.kill_broker(broker)

@@ -23,6 +23,7 @@ for _block in blocks():
         PAGES[_block.page.name].append(_block)
 
 
+@pytest.mark.usefixtures("patient_streams")
 @pytest.mark.parametrize("page", sorted(PAGES))
 def test_a_page_runs(
     page: str, spark: SparkSession, start_cluster: StartCluster, tmp_path: Path

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parents[2] / "examples"
 SCREEN_LINES = 24
-TIMEOUT_S = 220
+TIMEOUT_S = 600
 
 RunExample = Callable[..., list[str]]
 
@@ -91,6 +91,7 @@ def test_the_batch_example_reads_what_it_wrote(run_example: RunExample) -> None:
     assert run_example("spark_batch") == ["tea for 3, paid", "cake for 5, paid"]
 
 
+@pytest.mark.usefixtures("patient_streams")
 def test_the_stream_example_goes_on_where_it_ended(
     topics: Topics, run_example: RunExample, tmp_path: Path
 ) -> None:

@@ -13,12 +13,12 @@ from orbitmq.spark.offsets import read_stream_offset
 from tests.interop.waiting import wait_until
 from tests.spark.killed_driver import Query
 from tests.spark.kills import Checkpoint
-from tests.spark.streams import Stream
+from tests.spark.streams import QUERY_TIMEOUT_S, Stream
 from tests.spark.target_topic import COORDINATOR, OTHER
 from tests.spark.trial import SINKS, Trial
 
 # Two more Sparks start for the first of these tests.
-KILLS_TIMEOUT_S = 1200
+KILLS_TIMEOUT_S = 3000
 
 pytestmark = pytest.mark.timeout(KILLS_TIMEOUT_S)
 
@@ -104,7 +104,7 @@ def test_a_first_batch_from_latest_that_was_killed_is_repeated_with_the_same_mes
 
     query = stream.start()
     try:
-        wait_until(lambda: len(stream.batches) >= 2, timeout_s=120, what="two batches")
+        wait_until(lambda: len(stream.batches) >= 2, timeout_s=QUERY_TIMEOUT_S, what="two batches")
     finally:
         query.stop()
 

@@ -20,7 +20,9 @@ from tests.interop.conftest import new_folder
 from tests.interop.official import CLUSTER, OfficialBroker, OfficialNameServer
 from tests.interop.peers import REFERENCE_LINE
 from tests.interop.python_trials import until
+from tests.interop.waiting import CLIENT_TIMEOUT_S
 from tests.spark.streams import Stream
+from tests.spark.topics import PATIENCE_MS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -58,7 +60,9 @@ class OfficialCluster:
                 bounds = admin.topics.bounds(topic).values()
                 return sum(queue.max_offset for queue in bounds) == messages
 
-            asyncio.run(until(all_shown, timeout_s=60, what=f"{messages} messages in {topic}"))
+            asyncio.run(
+                until(all_shown, timeout_s=CLIENT_TIMEOUT_S, what=f"{messages} messages in {topic}")
+            )
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +81,12 @@ def official(new_folder: Callable[[str], Path]) -> Iterator[OfficialCluster]:
         server.wait_ready()
         broker.process.start()
         broker.wait_ready()
-        with Producer("spark-tests", namesrv=server.address, compress_above_bytes=4096) as producer:
+        with Producer(
+            "spark-tests",
+            namesrv=server.address,
+            compress_above_bytes=4096,
+            send_timeout_ms=PATIENCE_MS,
+        ) as producer:
             yield OfficialCluster(server.address, producer)
     finally:
         broker.process.kill()
@@ -156,7 +165,7 @@ def test_rows_are_written_to_an_official_broker(
     (
         rows.write.format("rocketmq")
         .mode("append")
-        .options(namesrvAddr=official.namesrv, topic=topic)
+        .options(namesrvAddr=official.namesrv, topic=topic, sendTimeoutMs=PATIENCE_MS)
         .save()
     )
     # The last one is delayed for two hours.

@@ -18,8 +18,9 @@ from tests.interop.official import OfficialBroker, OfficialNameServer
 from tests.interop.store_chain import FLUSH_OFTEN
 from tests.interop.stores import SMALL_FILES
 from tests.interop.suite import BUILD_FAILURE
-from tests.interop.waiting import wait_until
+from tests.interop.waiting import CLIENT_TIMEOUT_S, wait_until
 from tests.spark.conftest import StartCluster
+from tests.spark.topics import PATIENCE_MS
 from tests.unit.store.written_stores import (
     LOG_FILE_BYTES,
     T0,
@@ -310,7 +311,6 @@ def official_broker(
 
 
 @pytest.mark.interop
-@pytest.mark.timeout(400)
 def test_a_store_of_rocketmq_is_a_table_while_it_is_written_and_afterwards(
     spark: SparkSession, official_broker: OfficialBroker, tmp_path: Path
 ) -> None:
@@ -319,7 +319,8 @@ def test_a_store_of_rocketmq_is_a_table_while_it_is_written_and_afterwards(
     sent: dict[str, bytes] = {}
 
     def send(first: int, count: int) -> None:
-        with Producer("spark-tests", namesrv=official_broker.name_servers[0]) as producer:
+        namesrv = official_broker.name_servers[0]
+        with Producer("spark-tests", namesrv=namesrv, send_timeout_ms=PATIENCE_MS) as producer:
             for number in range(first, first + count):
                 body = f"message {number} ".encode() * (1 if number % 40 else 600)
                 receipt = producer.send(Message("orders", body, tags=f"tag{number % 3}"))
@@ -331,12 +332,12 @@ def test_a_store_of_rocketmq_is_a_table_while_it_is_written_and_afterwards(
 
     send(0, 200)
     # Its checkpoint tells readers what is flushed, and lags.
-    wait_until(lambda: visible() > 0, timeout_s=90, what="a message is flushed")
+    wait_until(lambda: visible() > 0, timeout_s=CLIENT_TIMEOUT_S, what="a message is flushed")
     before = visible()
     live = scan(spark, root, brokerName="official", subscribe="orders").collect()
     after = visible()
     send(200, 100)
-    official_broker.process.stop(timeout_s=60)
+    official_broker.process.stop()
     stopped_rows = scan(spark, root, brokerName="official", subscribe="orders").collect()
     some = scan(spark, root, brokerName="official", subscribe="orders", tags="tag1").count()
 

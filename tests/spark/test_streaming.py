@@ -20,7 +20,7 @@ from orbitmq.spark import LagListener
 from orbitmq.spark.lag_listener import QueryLag
 from tests.interop.waiting import wait_until
 from tests.spark.conftest import StartCluster
-from tests.spark.streams import Stream
+from tests.spark.streams import QUERY_TIMEOUT_S, Stream
 from tests.spark.topics import Topics
 
 
@@ -204,18 +204,6 @@ def test_queues_and_topics_that_appear_during_a_run_are_read_from_their_beginnin
 # --- lost messages --------------------------------------------------------------------------------
 
 
-def delete_oldest(topics: Topics, topic: str) -> None:
-    """Have the broker delete its oldest files, as soon as it does not need them itself."""
-
-    async def is_deleted() -> bool:
-        async with Admin(namesrv=topics.cluster.namesrv) as admin:
-            await admin.brokers.delete_expired_logs("broker-a")
-            (bounds,) = (await admin.topics.bounds(topic)).values()
-            return bounds.min_offset > 2
-
-    wait_until(lambda: asyncio.run(is_deleted()), timeout_s=30, what="files to be deleted")
-
-
 def test_messages_deleted_before_they_were_read_end_the_query_or_are_passed_over(
     spark: SparkSession, start_cluster: StartCluster, tmp_path: Path
 ) -> None:
@@ -229,7 +217,7 @@ def test_messages_deleted_before_they_were_read_end_the_query_or_are_passed_over
     stream.run()
     for number in range(10):
         topics.send(topic, [b"%d" % number + bytes(20_000)])
-    delete_oldest(topics, topic)
+    topics.delete_oldest(topic, more_than=2)
 
     with pytest.raises(StreamingQueryException, match=rf"queue 0 of topic '{topic}'.*deleted"):
         stream.run()
@@ -307,7 +295,11 @@ def test_the_listener_tells_the_lag_of_each_queue(
     spark.streams.addListener(listener)
     try:
         stream.run()
-        wait_until(lambda: 0 in rows_left().values(), timeout_s=30, what="Spark to tell of no lag")
+        wait_until(
+            lambda: 0 in rows_left().values(),
+            timeout_s=QUERY_TIMEOUT_S,
+            what="Spark to tell of no lag",
+        )
     finally:
         spark.streams.removeListener(listener)
 

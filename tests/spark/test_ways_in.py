@@ -18,7 +18,7 @@ from orbitmq.client import Message
 from tests.spark.conftest import StartCluster
 from tests.spark.topics import Topics
 
-PROGRAM_TIMEOUT_S = 180
+PROGRAM_TIMEOUT_S = 600
 ROOT = Path(__file__).parents[2]
 
 
@@ -267,6 +267,7 @@ def test_rows_of_a_table_that_nobody_says_the_target_of_are_refused(
     assert tables.counts() == (6, 0)
 
 
+@pytest.mark.usefixtures("patient_streams")
 def test_a_stream_does_not_go_where_tables_say(
     spark: SparkSession, tables: Tables, tmp_path: Path
 ) -> None:

@@ -16,11 +16,14 @@ from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from orbitmq.client import Message, ReceivedMessage
 from orbitmq.spark.delivery_marks import MARK, DeliveryMark
 from tests.spark.conftest import StartCluster
-from tests.spark.topics import Topics
+from tests.spark.streams import QUERY_TIMEOUT_S, started
+from tests.spark.topics import PATIENCE_MS, Topics
 
 
 def _writer(rows: DataFrame, topics: Topics, **options: Any) -> DataFrameWriter:
     writer = rows.write.format("rocketmq").mode("append")
+    # A broker whose machine stands still for a while is not sent everything again.
+    writer = writer.option("sendTimeoutMs", PATIENCE_MS)
     return writer.option("namesrvAddr", topics.cluster.namesrv).options(**options)
 
 
@@ -173,16 +176,17 @@ def _add_lines(folder: Path, name: str, *rows: dict[str, str]) -> None:
 
 def _run(rows: DataFrame, topics: Topics, checkpoint: Path, **options: Any) -> str:
     """Write what is there, and give the id of the query."""
-    query = (
+    query = started(
         rows.writeStream.format("rocketmq")
         .option("namesrvAddr", topics.cluster.namesrv)
         .option("checkpointLocation", str(checkpoint))
+        .option("sendTimeoutMs", PATIENCE_MS)
         .options(**options)
         .trigger(availableNow=True)
-        .start()
+        .start
     )
     try:
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(QUERY_TIMEOUT_S)
     finally:
         query.stop()
     return str(query.id)

@@ -7,12 +7,15 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from typing import Self
 
-from orbitmq.client import Message, MessageQueue, Producer, PullConsumer, ReceivedMessage
+from orbitmq.client import Admin, Message, MessageQueue, Producer, PullConsumer, ReceivedMessage
 from orbitmq.embedded import Cluster
+from tests.interop.waiting import CLIENT_TIMEOUT_S, wait_until
 
 _numbers = itertools.count(1)
 _BATCH_MESSAGES = 500
 _BATCH_BYTES = 1 << 20
+# Of sends: a broker whose machine stands still for a while has not failed.
+PATIENCE_MS = 60_000
 
 
 class Topics:
@@ -33,7 +36,9 @@ class Topics:
     def producer(self) -> Producer:
         """A producer of the cluster, started when it is first asked for."""
         if self._producer is None:
-            producer = Producer("spark-tests", namesrv=self.cluster.namesrv)
+            producer = Producer(
+                "spark-tests", namesrv=self.cluster.namesrv, send_timeout_ms=PATIENCE_MS
+            )
             self._producer = self._opened.enter_context(producer)
         return self._producer
 
@@ -72,6 +77,24 @@ class Topics:
             for batch in _batches(sent[number :: len(queues)]):
                 self.producer.send(batch, queue=to)
         return len(sent)
+
+    def delete_oldest(self, topic: str, *, more_than: int) -> int:
+        """Have the broker delete its oldest files, as soon as it does not need them itself.
+
+        Returns the first message that is left of a topic of one queue, once more are gone than so many.
+        """
+        with Admin(namesrv=self.cluster.namesrv) as admin:
+
+            def first() -> int:
+                (bounds,) = admin.topics.bounds(topic).values()
+                return bounds.min_offset
+
+            def are_gone() -> bool:
+                admin.brokers.delete_expired_logs("broker-a")
+                return first() > more_than
+
+            wait_until(are_gone, timeout_s=CLIENT_TIMEOUT_S, what="files to be deleted")
+            return first()
 
     def messages(self, topic: str) -> list[ReceivedMessage]:
         """Everything that consumers can see in a topic, queue by queue."""
