@@ -40,7 +40,7 @@ WINDOW = "2 seconds"
 LATENESS = "2 seconds"
 ROWS_SHOWN = 6
 # How long the last results may take.
-PATIENCE_S = 120
+PATIENCE_S = 300
 STARTS_MAX = 4
 
 

@@ -24,6 +24,8 @@ from tests.spark.streams import CAME_UP_TOO_SLOWLY, STARTS_MAX
 # From the start of a JVM to its first batch, on a busy machine.
 START_TIMEOUT_S = 400
 END_TIMEOUT_S = 120
+# States of threads that do nothing any more: stopped, or over.
+STOPPED = frozenset("TtZX")
 ROOT = Path(__file__).parents[2]
 
 
@@ -117,10 +119,31 @@ def _is_stopped_in_time(driver: subprocess.Popen[bytes], is_time: Callable[[], b
     if not is_time():
         return False
     os.killpg(driver.pid, signal.SIGSTOP)
+    # A thread within a call of the system, as one that notes a batch as done, ends that first.
+    wait_until(
+        lambda: _threads_of_group(driver.pid) <= STOPPED,
+        timeout_s=END_TIMEOUT_S,
+        what="the driver stands still",
+    )
     if is_time():
         return True
     os.killpg(driver.pid, signal.SIGCONT)
     return False
+
+
+def _threads_of_group(group: int) -> set[str]:
+    """The states that threads of a process group are in, by the letters of the system."""
+    states: set[str] = set()
+    leader = psutil.Process(group)
+    for process in (leader, *leader.children(recursive=True)):
+        # Processes and threads end while they are looked at.
+        with suppress(ProcessLookupError):
+            if os.getpgid(process.pid) != group:
+                continue
+            for thread in Path(f"/proc/{process.pid}/task").glob("*/stat"):
+                with suppress(FileNotFoundError, ProcessLookupError):
+                    states.add(thread.read_text().rpartition(")")[2].split()[0])
+    return states
 
 
 def _kill(driver: subprocess.Popen[bytes], *, with_workers: bool) -> None:

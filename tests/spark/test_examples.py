@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parents[2] / "examples"
 SCREEN_LINES = 24
-TIMEOUT_S = 600
+TIMEOUT_S = 800
 
 RunExample = Callable[..., list[str]]
 
