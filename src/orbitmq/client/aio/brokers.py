@@ -109,12 +109,20 @@ class Brokers:
     """The brokers that routes tell of."""
 
     def __init__(
-        self, rpc: RpcClient, routes: Routes, *, client_id: str, vip_channel: bool
+        self,
+        rpc: RpcClient,
+        routes: Routes,
+        *,
+        client_id: str,
+        vip_channel: bool,
+        call_timeout_ms: float = CALL_TIMEOUT_MS,
     ) -> None:
+        """Reach them; `call_timeout_ms` is for calls that are given no time of their own."""
         self._rpc = rpc
         self._routes = routes
         self._client_id = client_id
         self._vip_channel = vip_channel
+        self._call_timeout_ms = call_timeout_ms
 
     def sending_address(self, address: str) -> str:
         """Give the address that sends and small calls go to: with the VIP channel, port - 2."""
@@ -175,7 +183,7 @@ class Brokers:
         offset_message_id: str,
         *,
         topic: str | None = None,
-        timeout_ms: float = CALL_TIMEOUT_MS,
+        timeout_ms: float | None = None,
     ) -> bytes:
         """Read the record of the message whose id tells where it lies."""
         address, physical_offset = place_of(offset_message_id)
@@ -192,7 +200,7 @@ class Brokers:
         begin_ms: int,
         end_ms: int,
         by_unique_key: bool = False,
-        timeout_ms: float = CALL_TIMEOUT_MS,
+        timeout_ms: float | None = None,
     ) -> bytes:
         """Find messages of one broker by a key; gives their records, back to back."""
         header = FindMessages(
@@ -254,14 +262,14 @@ class Brokers:
         else:
             await self._call(address, header, timeout_ms=timeout_ms)
 
-    async def max_offset(self, queue: MessageQueue, *, timeout_ms: float = CALL_TIMEOUT_MS) -> int:
+    async def max_offset(self, queue: MessageQueue, *, timeout_ms: float | None = None) -> int:
         """Give the offset that the next message of a queue will have."""
         header = GetMaxOffset(
             topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name
         )
         return await self._offset(queue, header, timeout_ms)
 
-    async def min_offset(self, queue: MessageQueue, *, timeout_ms: float = CALL_TIMEOUT_MS) -> int:
+    async def min_offset(self, queue: MessageQueue, *, timeout_ms: float | None = None) -> int:
         """Give the offset of the oldest message of a queue."""
         header = GetMinOffset(
             topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name
@@ -269,7 +277,7 @@ class Brokers:
         return await self._offset(queue, header, timeout_ms)
 
     async def offset_at(
-        self, queue: MessageQueue, timestamp_ms: int, *, timeout_ms: float = CALL_TIMEOUT_MS
+        self, queue: MessageQueue, timestamp_ms: int, *, timeout_ms: float | None = None
     ) -> int:
         """Give the offset of the first message stored at a time or later."""
         header = SearchOffset(
@@ -281,7 +289,7 @@ class Brokers:
         return await self._offset(queue, header, timeout_ms)
 
     async def oldest_ms(
-        self, queue: MessageQueue, *, timeout_ms: float = CALL_TIMEOUT_MS
+        self, queue: MessageQueue, *, timeout_ms: float | None = None
     ) -> int | None:
         """Say when the oldest message of a queue was stored; None when there is none."""
         header = GetOldestTime(
@@ -294,7 +302,7 @@ class Brokers:
     # --- groups -------------------------------------------------------------------------------
 
     async def group_members(
-        self, topic: str, group: str, *, timeout_ms: float = CALL_TIMEOUT_MS
+        self, topic: str, group: str, *, timeout_ms: float | None = None
     ) -> list[str]:
         """Name the clients of a group that consumes a topic, as one of its brokers knows them."""
         address = self._routes.broker_of_topic(topic)
@@ -348,7 +356,7 @@ class Brokers:
         group: str,
         subscription: Subscription,
         *,
-        timeout_ms: float = CALL_TIMEOUT_MS,
+        timeout_ms: float | None = None,
     ) -> None:
         """Let one broker of the topic say whether it takes a filter; raises what it refuses."""
         topic = subscription.topic
@@ -369,22 +377,22 @@ class Brokers:
         *,
         producer_group: str | None = None,
         consumer_group: str | None = None,
-        timeout_ms: float = CALL_TIMEOUT_MS,
+        timeout_ms: float | None = None,
     ) -> None:
         """Tell one broker that a client leaves a group."""
         header = UnregisterClient(
             client_id=client_id, producer_group=producer_group, consumer_group=consumer_group
         )
         # The connection that heartbeats came by is the one that counts.
-        await self._rpc.call(address, header, timeout_ms=timeout_ms)
+        await self._rpc.call(address, header, timeout_ms=self._limit(timeout_ms))
 
     # --- inside -------------------------------------------------------------------------------
 
     async def _call(
-        self, address: str, header: Header, body: bytes = b"", *, timeout_ms: float
+        self, address: str, header: Header, body: bytes = b"", *, timeout_ms: float | None
     ) -> Command:
         return await self._rpc.call(
-            self.sending_address(address), header, body, timeout_ms=timeout_ms
+            self.sending_address(address), header, body, timeout_ms=self._limit(timeout_ms)
         )
 
     async def _tell(
@@ -394,7 +402,10 @@ class Brokers:
             self.sending_address(address), request(header, body), timeout_ms=timeout_ms
         )
 
-    async def _offset(self, queue: MessageQueue, header: Header, timeout_ms: float) -> int:
+    def _limit(self, timeout_ms: float | None) -> float:
+        return self._call_timeout_ms if timeout_ms is None else timeout_ms
+
+    async def _offset(self, queue: MessageQueue, header: Header, timeout_ms: float | None) -> int:
         reply = await self._call(await self._master(queue), header, timeout_ms=timeout_ms)
         return OffsetReply.decode(reply.fields).offset
 

@@ -98,7 +98,10 @@ class ClientInstance:
         )
         # Until `start` has asked the address server there may be none.
         self.name_servers = NameServers(
-            _shuffled(parse_addresses(options.namesrv)), self.rpc, clock=clock
+            _shuffled(parse_addresses(options.namesrv)),
+            self.rpc,
+            clock=clock,
+            call_timeout_ms=options.call_timeout_ms,
         )
         self.routes = Routes(
             self.name_servers,
@@ -107,7 +110,11 @@ class ClientInstance:
             on_change=self._route_changed,
         )
         self.brokers = Brokers(
-            self.rpc, self.routes, client_id=client_id, vip_channel=options.vip_channel
+            self.rpc,
+            self.routes,
+            client_id=client_id,
+            vip_channel=options.vip_channel,
+            call_timeout_ms=options.call_timeout_ms,
         )
         self._heartbeats = Heartbeats(
             self.rpc,

@@ -36,9 +36,16 @@ class NameServers:
     """The name servers that a client was given."""
 
     def __init__(
-        self, addresses: Sequence[str], rpc: RpcClient, *, clock: Clock | None = None
+        self,
+        addresses: Sequence[str],
+        rpc: RpcClient,
+        *,
+        clock: Clock | None = None,
+        call_timeout_ms: float = CALL_TIMEOUT_MS,
     ) -> None:
+        """Ask these; `call_timeout_ms` is for calls that are given no time of their own."""
         self._rpc = rpc
+        self._call_timeout_ms = call_timeout_ms
         self._clock = clock or SystemClock()
         self._addresses: tuple[str, ...] = ()
         self._chosen = 0
@@ -60,7 +67,7 @@ class NameServers:
         self._addresses = tuple(addresses)
         self._chosen = addresses.index(chosen) if chosen in addresses else 0
 
-    async def route(self, topic: str, *, timeout_ms: float = CALL_TIMEOUT_MS) -> TopicRoute:
+    async def route(self, topic: str, *, timeout_ms: float | None = None) -> TopicRoute:
         """Find out where a topic is; raises RouteNotFoundError when nobody holds it."""
         asked = GetRoute(topic=topic, accept_standard_json_only=True)
         reply = await self.ask(asked, timeout_ms=timeout_ms)
@@ -77,7 +84,7 @@ class NameServers:
         return java_json.decode((await self.ask(GetClusterView())).body, ClusterView)
 
     async def ask(
-        self, header: Header, body: bytes = b"", *, timeout_ms: float = CALL_TIMEOUT_MS
+        self, header: Header, body: bytes = b"", *, timeout_ms: float | None = None
     ) -> Command:
         """Ask the chosen name server, and each of the others once if it does not answer.
 
@@ -85,6 +92,7 @@ class NameServers:
         """
         if not self._addresses:
             raise SettingsError("there is no name server to ask", hint="set namesrvAddr")
+        timeout_ms = self._call_timeout_ms if timeout_ms is None else timeout_ms
         end_ms = self._clock.monotonic_ms() + timeout_ms
         order = self._addresses[self._chosen :] + self._addresses[: self._chosen]
         failures: list[TransportError] = []
