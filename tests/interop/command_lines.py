@@ -13,7 +13,7 @@ from orbitmq.cli.main import command_for
 from orbitmq.cli.mqadmin_names import as_our_command
 from orbitmq.clock import SystemClock
 from tests.interop.drivers import JavaDriver
-from tests.interop.python_trials import Trial, beside
+from tests.interop.python_trials import PATIENCE_MS, Trial, beside
 from tests.interop.waiting import CLIENT_TIMEOUT_S
 
 _CLOCK = SystemClock()
@@ -21,6 +21,8 @@ _PRINTED_MESSAGE = re.compile(
     r"MSGID: (\w+) MessageExt \[brokerName=([^,]+), queueId=(\d+),.* queueOffset=(\d+),"
     r".*BODY: ?(.*)"
 )
+# The environment of our commands: a server whose machine stands still for a while has not failed.
+PATIENT = {"ORBITMQ_MQ_CLIENT_API_TIMEOUT": str(PATIENCE_MS)}
 Row = dict[str, Any]
 Value = TypeVar("Value")
 
@@ -46,7 +48,7 @@ class CommandLines:
     async def ours(self, *words: str) -> str:
         """What our command of that name prints; it shall do its work."""
         line = as_our_command([*words, "-n", self.site.name_server])
-        result = await beside(CliRunner().invoke, command_for(line), line)
+        result = await beside(CliRunner(env=PATIENT).invoke, command_for(line), line)
         assert result.exit_code == 0, (line, result.output, result.exception)
         return str(result.stdout)
 

@@ -60,6 +60,8 @@ class OrbitBroker:
             "mappedFileSizeCommitLog": str(16 << 20),
             "maxHashSlotNum": "10000",
             "maxIndexNum": "40000",
+            # A disk that is busy with others must not turn into sends that are not OK.
+            "syncFlushTimeout": "60000",
             **(options or {}),
         }
         self.process = ChildProcess(

@@ -188,7 +188,7 @@ class Trial:
 
     async def found(self, key: str) -> None:
         """Return once a message is found by a key: brokers index it after they show it."""
-        async with Admin(namesrv=self.site.name_server) as admin:
+        async with Admin(namesrv=self.site.name_server, call_timeout_ms=PATIENCE_MS) as admin:
             end_ms = _CLOCK.monotonic_ms() + CLIENT_TIMEOUT_S * 1000
             while not await admin.messages.by_key(self.topic, key):
                 assert _CLOCK.monotonic_ms() < end_ms, f"{key} is not found"

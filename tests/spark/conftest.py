@@ -125,7 +125,8 @@ def start_cluster() -> Iterator[StartCluster]:
                 directory=directory,
                 in_memory=directory is None,
                 network_faults=network_faults,
-                options=options,
+                # A disk that is busy with others must not turn into sends that are not OK.
+                options={"syncFlushTimeout": "60000", **(options or {})},
             )
             return opened.enter_context(Topics(opened.enter_context(cluster)))
 

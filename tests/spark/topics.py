@@ -14,7 +14,7 @@ from tests.interop.waiting import CLIENT_TIMEOUT_S, wait_until
 _numbers = itertools.count(1)
 _BATCH_MESSAGES = 500
 _BATCH_BYTES = 1 << 20
-# Of sends: a broker whose machine stands still for a while has not failed.
+# Of clients: a broker whose machine stands still for a while has not failed.
 PATIENCE_MS = 60_000
 
 
@@ -37,7 +37,10 @@ class Topics:
         """A producer of the cluster, started when it is first asked for."""
         if self._producer is None:
             producer = Producer(
-                "spark-tests", namesrv=self.cluster.namesrv, send_timeout_ms=PATIENCE_MS
+                "spark-tests",
+                namesrv=self.cluster.namesrv,
+                send_timeout_ms=PATIENCE_MS,
+                call_timeout_ms=PATIENCE_MS,
             )
             self._producer = self._opened.enter_context(producer)
         return self._producer
@@ -83,7 +86,7 @@ class Topics:
 
         Returns the first message that is left of a topic of one queue, once more are gone than so many.
         """
-        with Admin(namesrv=self.cluster.namesrv) as admin:
+        with Admin(namesrv=self.cluster.namesrv, call_timeout_ms=PATIENCE_MS) as admin:
 
             def first() -> int:
                 (bounds,) = admin.topics.bounds(topic).values()
@@ -98,7 +101,9 @@ class Topics:
 
     def messages(self, topic: str) -> list[ReceivedMessage]:
         """Everything that consumers can see in a topic, queue by queue."""
-        with PullConsumer("spark-tests", namesrv=self.cluster.namesrv) as consumer:
+        with PullConsumer(
+            "spark-tests", namesrv=self.cluster.namesrv, call_timeout_ms=PATIENCE_MS
+        ) as consumer:
             return [
                 message
                 for queue in sorted(consumer.queues(topic))

@@ -50,7 +50,12 @@ class Trial(AbstractContextManager["Trial"]):
     def __enter__(self) -> Self:
         brokers = self._folder / "brokers"
         cluster = self._opened.enter_context(
-            Cluster(brokers=2, directory=brokers, network_faults=True)
+            Cluster(
+                brokers=2,
+                directory=brokers,
+                network_faults=True,
+                options={"syncFlushTimeout": "60000"},
+            )
         )
         topics = self._opened.enter_context(Topics(cluster))
         self.namesrv = cluster.namesrv
