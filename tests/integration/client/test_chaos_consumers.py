@@ -191,7 +191,8 @@ async def test_push_consumer_goes_on_while_the_name_server_is_killed_and_restart
         await reader.committed_all()
 
     assert ledger.failed == []
-    assert set(Counter(reader.bodies).values()) == {1}
+    places = Counter((message.queue, message.queue_offset) for message in reader.received)
+    assert set(places.values()) == {1}
 
 
 @pytest.mark.parametrize(
@@ -207,32 +208,33 @@ async def test_consumers_end_their_calls_in_time_and_come_back(
     async with lite, by_hand:
         (queue,) = await by_hand.queues(topic)
         await straight.send(Message(topic, "before"))
-        assert [m.body for m in await _poll(lite, 1)] == [b"before"]
+        assert await _poll(lite, b"before") == {b"before"}
 
         await beside(chaos.before_broker.inflict, fault)
         async with timed() as poll:
-            assert await lite.poll(timeout_ms=500) == []
+            # What was sent may be there twice, when its broker took long to answer.
+            assert {message.body for message in await lite.poll(timeout_ms=500)} <= {b"before"}
         async with timed() as pull:
             with pytest.raises(OrbitError):
                 await by_hand.pull(queue, "*", 0, 32, timeout_ms=500)
         await straight.send(Message(topic, "meanwhile"))
         await beside(chaos.before_broker.heal)
         await beside(chaos.before_broker.cut)
-        meanwhile = await _poll(lite, 1)
+        assert await _poll(lite, b"meanwhile") <= {b"before", b"meanwhile"}
         both = await _pull(by_hand, queue)
 
     assert poll.ms < 500 + SLACK_MS
     assert pull.ms < 500 + SLACK_MS
-    assert [m.body for m in meanwhile] == [b"meanwhile"]
-    assert [m.body for m in both] == [b"before", b"meanwhile"]
+    assert list(dict.fromkeys(m.body for m in both)) == [b"before", b"meanwhile"]
 
 
-async def _poll(consumer: LitePullConsumer, count: int) -> list[ReceivedMessage]:
-    received: list[ReceivedMessage] = []
+async def _poll(consumer: LitePullConsumer, awaited: bytes) -> set[bytes]:
+    """Poll until a message comes; return the bodies of all that came."""
+    bodies: set[bytes] = set()
     async with asyncio.timeout(BACK_TIMEOUT_S):
-        while len(received) < count:
-            received += await consumer.poll(timeout_ms=200)
-    return received
+        while awaited not in bodies:
+            bodies |= {message.body for message in await consumer.poll(timeout_ms=200)}
+    return bodies
 
 
 async def _pull(consumer: PullConsumer, queue: object) -> list[ReceivedMessage]:
