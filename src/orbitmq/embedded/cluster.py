@@ -90,7 +90,12 @@ class Cluster:
     # --- starting and stopping ------------------------------------------------------------------
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except KeyboardInterrupt:
+            # It may come when all is started, and before anybody could stop it.
+            self.stop()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -113,11 +118,11 @@ class Cluster:
         with self._guard:
             if self._is_started:
                 raise StateError("the cluster was started before", hint="make a new one")
-            self._loop.start()
-            self._is_started = True
-            # Whoever never stops it leaves nothing behind all the same.
-            self._loop.stop_at_exit(self._stop_at_exit)
             try:
+                self._loop.start()
+                self._is_started = True
+                # Whoever never stops it leaves nothing behind all the same.
+                self._loop.stop_at_exit(self._stop_at_exit)
                 self._folder = self._make_folder()
                 self._loop.call(self._start_servers(self._folder))
             except BaseException:

@@ -154,6 +154,29 @@ def test_an_interrupt_ends_a_cluster_wherever_its_start_is() -> None:
     no_threads_since(before)
 
 
+def test_an_interrupt_when_all_is_started_ends_a_cluster() -> None:
+    before = threads()
+    cluster = Cluster(in_memory=True)
+
+    class Interrupting:
+        """A lock that is let go of when the interrupt comes."""
+
+        def __enter__(self) -> None:
+            cluster._guard = guard
+
+        def __exit__(self, *_: object) -> None:
+            raise KeyboardInterrupt
+
+    guard = cluster._guard
+    cluster._guard = Interrupting()  # type: ignore[assignment]  # for once
+    with pytest.raises(KeyboardInterrupt), cluster:
+        pytest.fail("it was interrupted before")
+
+    assert cluster._folder is not None
+    assert not cluster._folder.exists()
+    no_threads_since(before)
+
+
 def test_a_cluster_that_nobody_stops_ends_with_the_process_after_its_clients() -> None:
     folder = run_script(
         """

@@ -140,13 +140,13 @@ class BackgroundLoop:
         try:
             self._thread.start()
             self._ready.result()
+            _process.running.add(self)
         except BaseException:
             # Whoever is interrupted leaves no thread behind, if it has come so far as to start.
             with suppress(TimeoutError):
                 if self._ready.exception(_START_SECONDS) is None:
                     self.end()
             raise
-        _process.running.add(self)
 
     def end(self) -> None:
         """End the loop with all that still runs on it, and wait until its thread is gone."""

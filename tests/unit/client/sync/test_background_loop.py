@@ -246,6 +246,21 @@ def test_a_loop_that_cannot_be_made_is_told_and_can_be_tried_again(
     release(loop)
 
 
+def test_an_interrupt_at_the_end_of_the_start_leaves_no_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Interrupted(set[BackgroundLoop]):
+        def add(self, _: BackgroundLoop) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(background_loop._process, "running", Interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        acquire()
+    monkeypatch.undo()
+
+    no_threads_since(set(), "orbitmq-loop")
+
+
 # --- futures ------------------------------------------------------------------------------------
 
 
