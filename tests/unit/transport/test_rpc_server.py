@@ -130,7 +130,7 @@ async def test_what_does_not_end_within_the_grace_is_cut_off(
         stopping = asyncio.create_task(server.stop())
         await settle()
 
-        await clock.advance(5000)
+        await clock.advance(LOCAL.shutdown_grace_seconds * 1000)
         await stopping
 
         assert await peer.rest() == b""
