@@ -60,7 +60,9 @@ def test_twenty_clusters_one_after_the_other_leave_nothing_behind() -> None:
 
 def test_clusters_run_side_by_side_and_know_nothing_of_each_other() -> None:
     with Cluster() as first, Cluster() as second:
-        with Producer("tests", namesrv=second.namesrv) as producer:
+        with Producer(
+            "tests", namesrv=second.namesrv, send_timeout_ms=60_000, call_timeout_ms=60_000
+        ) as producer:
             producer.send(Message("orders", "only there"))
 
         assert second.message_count("orders") == 1
@@ -82,7 +84,9 @@ def test_a_cluster_is_up_in_less_than_a_second() -> None:
 async def test_a_cluster_is_used_from_a_loop_as_well() -> None:
     async with Cluster() as cluster:
         assert cluster.namesrv.startswith("127.0.0.1:")
-        async with aio.Producer("tests", namesrv=cluster.namesrv) as producer:
+        async with aio.Producer(
+            "tests", namesrv=cluster.namesrv, send_timeout_ms=60_000, call_timeout_ms=60_000
+        ) as producer:
             await producer.send(Message("orders", "one"))
         assert cluster.message_count("orders") == 1
 
@@ -104,7 +108,9 @@ async def test_whoever_gives_up_starting_it_leaves_nothing_behind() -> None:
 def test_delays_and_rebalancing_follow_the_clock() -> None:
     with (
         Cluster(in_memory=True) as cluster,
-        Producer("tests", namesrv=cluster.namesrv) as producer,
+        Producer(
+            "tests", namesrv=cluster.namesrv, send_timeout_ms=60_000, call_timeout_ms=60_000
+        ) as producer,
         LitePullConsumer("tests", namesrv=cluster.namesrv, clock=cluster.clock) as consumer,
     ):
         cluster.create_topic("orders", queues=1)
@@ -185,7 +191,7 @@ def test_a_cluster_that_nobody_stops_ends_with_the_process_after_its_clients() -
 
         cluster = Cluster()
         cluster.start()
-        producer = Producer("tests", namesrv=cluster.namesrv)
+        producer = Producer("tests", namesrv=cluster.namesrv, send_timeout_ms=60_000, call_timeout_ms=60_000)
         producer.start()
         producer.send(Message("orders", "one"))
         consumer = PushConsumer("tests", on_message=lambda _: None, namesrv=cluster.namesrv)
@@ -214,7 +220,7 @@ def test_a_child_process_leaves_the_cluster_to_its_parent() -> None:
                 except StateError as error:
                     print(error, flush=True)
                 cluster.stop()
-                with Producer("child", namesrv=cluster.namesrv) as producer:
+                with Producer("child", namesrv=cluster.namesrv, send_timeout_ms=60_000, call_timeout_ms=60_000) as producer:
                     producer.send(Message("orders", "from a child"))
                 os._exit(0)
             assert os.waitpid(child, 0)[1] == 0

@@ -38,7 +38,7 @@ def ends(cluster: Cluster) -> dict[str, int]:
     """How many messages each broker has."""
 
     async def ask() -> dict[str, int]:
-        async with Admin(namesrv=cluster.namesrv) as admin:
+        async with Admin(namesrv=cluster.namesrv, call_timeout_ms=60_000) as admin:
             bounds = await admin.topics.bounds("orders")
         return {queue.broker_name: one.max_offset for queue, one in bounds.items()}
 
@@ -105,7 +105,10 @@ def test_connections_are_dropped_refused_and_delayed(cluster: Cluster) -> None:
 
 def test_requests_of_one_kind_wait_until_they_are_let_go(cluster: Cluster) -> None:
     async def exchange() -> None:
-        async with RpcClient() as rpc, Admin(namesrv=cluster.namesrv) as admin:
+        async with (
+            RpcClient() as rpc,
+            Admin(namesrv=cluster.namesrv, call_timeout_ms=60_000) as admin,
+        ):
             address = cluster.broker().address
             sending = asyncio.ensure_future(
                 rpc.call(address, send_header("orders"), b"late", timeout_ms=CALL_MS)

@@ -24,7 +24,9 @@ def cluster() -> Iterator[Cluster]:
     with Cluster(in_memory=True) as started:
         started.create_topic("orders", queues=3)
         started.create_topic("empty", queues=3)
-        with Producer("tests", namesrv=started.namesrv) as producer:
+        with Producer(
+            "tests", namesrv=started.namesrv, send_timeout_ms=60_000, call_timeout_ms=60_000
+        ) as producer:
             for queue in producer.queues("orders"):
                 messages = [Message("orders", f"{n}", tags="ab"[n % 2]) for n in range(100)]
                 producer.send(messages, queue=queue)

@@ -20,7 +20,9 @@ def cluster() -> Iterator[Cluster]:
     with Cluster(brokers=2, in_memory=True) as started:
         for topic in ("orders", "order-lines", "%RETRY%billing", "%DLQ%billing"):
             started.create_topic(topic, queues=2)
-        with Producer("tests", namesrv=started.namesrv) as producer:
+        with Producer(
+            "tests", namesrv=started.namesrv, send_timeout_ms=60_000, call_timeout_ms=60_000
+        ) as producer:
             target = min(producer.queues("orders"))
             producer.send([Message("orders", b"x" * 100) for _ in range(5)], queue=target)
         yield started
@@ -138,7 +140,7 @@ def test_servers_that_answered_once_are_waited_for_longer(caplog: pytest.LogCapt
 def test_a_topic_that_may_not_be_read_is_an_error_and_passed_over_by_patterns(
     cluster: Cluster,
 ) -> None:
-    with Admin(namesrv=cluster.namesrv) as admin:
+    with Admin(namesrv=cluster.namesrv, call_timeout_ms=60_000) as admin:
         admin.topics.create("letterbox", permission=Permission.WRITE)
 
     with (

@@ -43,7 +43,7 @@ def mirror(namesrv: str, **options: str) -> ProgressMirror:
 
 
 def committed(cluster: Cluster, group: str) -> list[int | None]:
-    with PullConsumer(group, namesrv=cluster.namesrv) as consumer:
+    with PullConsumer(group, namesrv=cluster.namesrv, call_timeout_ms=60_000) as consumer:
         return [consumer.committed(queue) for queue in (QUEUE, OTHER)]
 
 
@@ -61,7 +61,7 @@ def test_only_what_moved_is_told_again(cluster: Cluster) -> None:
     told.tell({QUEUE: 5, OTHER: 7})
 
     async def set_back() -> None:
-        async with Admin(namesrv=cluster.namesrv) as admin:
+        async with Admin(namesrv=cluster.namesrv, call_timeout_ms=60_000) as admin:
             await admin.offsets.set("moved", {QUEUE: 0, OTHER: 0})
 
     asyncio.run(set_back())

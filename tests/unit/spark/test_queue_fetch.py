@@ -30,7 +30,9 @@ def cluster() -> Iterator[Cluster]:
 def queues(cluster: Cluster) -> list[MessageQueue]:
     """Two queues of 200 messages at each of two brokers; every other has a tag."""
     cluster.create_topic("orders", queues=2)
-    with Producer("tests", namesrv=cluster.namesrv) as producer:
+    with Producer(
+        "tests", namesrv=cluster.namesrv, send_timeout_ms=60_000, call_timeout_ms=60_000
+    ) as producer:
         found = sorted(producer.queues("orders"))
         for queue in found:
             messages = [

@@ -75,7 +75,9 @@ class Site:
 def shared() -> Iterator[Site]:
     with (
         Cluster(in_memory=True) as cluster,
-        Producer("stream-tests", namesrv=cluster.namesrv) as producer,
+        Producer(
+            "stream-tests", namesrv=cluster.namesrv, send_timeout_ms=60_000, call_timeout_ms=60_000
+        ) as producer,
     ):
         yield Site(cluster, producer)
 
@@ -278,7 +280,9 @@ def fragile() -> Iterator[Site]:
     """A cluster of its own, of two brokers, to do harm to."""
     with (
         Cluster(brokers=2, in_memory=True) as cluster,
-        Producer("stream-tests", namesrv=cluster.namesrv) as producer,
+        Producer(
+            "stream-tests", namesrv=cluster.namesrv, send_timeout_ms=60_000, call_timeout_ms=60_000
+        ) as producer,
     ):
         site = Site(cluster, producer)
         site.new_topic()
@@ -414,5 +418,5 @@ def test_offsets_that_are_not_ours_are_refused(site: Site) -> None:
 
 
 def committed(site: Site, group: str) -> int | None:
-    with PullConsumer(group, namesrv=site.cluster.namesrv) as consumer:
+    with PullConsumer(group, namesrv=site.cluster.namesrv, call_timeout_ms=60_000) as consumer:
         return consumer.committed(site.queue())

@@ -27,7 +27,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def admin(cluster: Cluster) -> Iterator[Admin]:
-    with Admin(namesrv=cluster.namesrv) as admin:
+    with Admin(namesrv=cluster.namesrv, call_timeout_ms=60_000) as admin:
         yield admin
 
 
@@ -50,7 +50,9 @@ def test_it_asks_and_changes_a_cluster(cluster: Cluster, admin: Admin) -> None:
     assert admin.topics.create("orders", queues=2) == {
         "broker-a": cluster.broker("broker-a").address
     }
-    with Producer("shop", namesrv=cluster.namesrv) as producer:
+    with Producer(
+        "shop", namesrv=cluster.namesrv, send_timeout_ms=60_000, call_timeout_ms=60_000
+    ) as producer:
         sent = [producer.send(Message("orders", f"number {n}", keys=f"k{n}")) for n in range(40)]
     admin.groups.create(GroupConfig(name="billing"))
     admin.offsets.set("billing", dict.fromkeys(admin.offsets.queues("orders"), 5))
@@ -66,7 +68,9 @@ def test_it_asks_and_changes_a_cluster(cluster: Cluster, admin: Admin) -> None:
 
 def test_messages_of_a_span_come_one_by_one(cluster: Cluster, admin: Admin) -> None:
     admin.topics.create("parcels", queues=2)
-    with Producer("shop", namesrv=cluster.namesrv) as producer:
+    with Producer(
+        "shop", namesrv=cluster.namesrv, send_timeout_ms=60_000, call_timeout_ms=60_000
+    ) as producer:
         for number in range(70):
             producer.send(Message("parcels", str(number)))
 
@@ -87,7 +91,7 @@ def test_errors_are_those_of_the_asyncio_client(admin: Admin) -> None:
 
 
 def test_it_is_used_between_start_and_stop(cluster: Cluster) -> None:
-    admin = Admin(namesrv=cluster.namesrv)
+    admin = Admin(namesrv=cluster.namesrv, call_timeout_ms=60_000)
     with pytest.raises(StateError, match="the admin client is not started"):
         admin.topics.names()
 
