@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from orbitmq.errors import PackageMissingError
 from orbitmq.lazy_names import LazyNames
+from orbitmq.spark.worker_process import end_a_worker_quietly
 
 if TYPE_CHECKING:
     from orbitmq.spark.lag_listener import LagListener, QueryLag
@@ -18,7 +19,10 @@ if importlib.util.find_spec("pyspark") is None:
 
 __all__ = ["LagListener", "QueryLag", "session"]
 
-# Workers of Spark import this package for every source: what only drivers need comes when asked.
+# Workers of Spark import this package for every source, before anything else of ours.
+end_a_worker_quietly()
+
+# What only drivers need comes when asked.
 _names = LazyNames(
     __name__,
     {

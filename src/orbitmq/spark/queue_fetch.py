@@ -24,7 +24,7 @@ from orbitmq.spark.reader_pool import pooled_reader
 from orbitmq.spark.row_batches import row_batches
 from orbitmq.spark.rows import RowDecoder, record_positions
 from orbitmq.spark.schema import Projection, default_projection
-from orbitmq.spark.worker_process import spare_collections
+from orbitmq.spark.worker_process import keep_freed_memory, spare_collections
 
 if TYPE_CHECKING:
     from orbitmq.client.aio.record_reader import RecordRun
@@ -43,6 +43,7 @@ def read_partition(
 ) -> Iterator[pa.RecordBatch]:
     """Read what a task was given; runs at an executor."""
     spare_collections()
+    keep_freed_memory()
     tags = parse_tags(options.tags).tags if options.tags else None
     decoder = RowDecoder(_with_tags(projection) if tags is not None else projection)
     ranges = [(part.queue, part.start, part.end) for part in partition.ranges]

@@ -23,7 +23,7 @@ from orbitmq.spark.schema import Projection
 from orbitmq.spark.store_partitions import StorePartition
 from orbitmq.spark.store_paths import find_places, topics_of_broker
 from orbitmq.spark.store_survey import StoreSurvey, Wanted, plan, survey_store
-from orbitmq.spark.worker_process import spare_collections
+from orbitmq.spark.worker_process import keep_freed_memory, spare_collections
 from orbitmq.store.readonly import SHARED_RECORDS
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ class StoreReader(DataSourceReader):
         if not isinstance(partition, StorePartition):
             return
         spare_collections()
+        keep_freed_memory()
         tags = self._options.tag_filter.tags
         projection = self._projection if tags is None else with_tags(self._projection)
         decoder = RowDecoder(projection, check_bodies=self._options.check_crc)

@@ -37,7 +37,7 @@ from orbitmq.spark.queue_places import Placing
 from orbitmq.spark.row_errors import RowRefused, not_sent, refused
 from orbitmq.spark.send_window import ParcelError, SendWindow
 from orbitmq.spark.staging import Staged, Staging, decision_of
-from orbitmq.spark.worker_process import spare_collections
+from orbitmq.spark.worker_process import keep_freed_memory, spare_collections
 from orbitmq.spark.write_columns import WriteColumns, write_columns
 from orbitmq.spark.write_options import BATCH_PREFIX
 from orbitmq.transport.own_machine import own_address
@@ -85,6 +85,7 @@ class BatchWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Send the rows of one task."""
         spare_collections()
+        keep_freed_memory()
         task = _task_mark(self._mark_id, 0)
         if self._options.is_exactly_once:
             query = f"{BATCH_PREFIX}{self._options.write_id}"
@@ -123,6 +124,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Send the rows of one task of a micro-batch."""
         spare_collections()
+        keep_freed_memory()
         context = _task_context()
         query = context.getLocalProperty(_QUERY_PROPERTY)
         batch = context.getLocalProperty(_BATCH_PROPERTY)
