@@ -5,6 +5,8 @@ QUERIES is a list in JSON, a `Query` each. It runs until it is killed.
 
 from __future__ import annotations
 
+import logging
+import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -13,6 +15,7 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -20,8 +23,11 @@ from orbitmq.spark import session
 from tests.interop.waiting import wait_until
 from tests.spark.conftest import SMALL_JVM
 
+log = logging.getLogger(__name__)
+
 # Should the one who kills it be gone, it ends by itself.
 LIFE_S = 1200
+BEGINNINGS_MAX = 100
 # One, so that a task which fails has written all rows before.
 ROWS_AT_ONCE = 1
 
@@ -31,7 +37,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
     source: dict[str, str]
     checkpoint: str
-    # Spark's name of the sink; without one, batches are begun and never done.
+    # Spark's name of the sink; without one, the first batch is begun and never done. There can be
+    # one such query, the last.
     sink: str = ""
     sink_options: dict[str, str] = {}
     columns: list[str] = []
@@ -87,8 +94,19 @@ def start(spark: SparkSession, query: Query, **trigger: Any) -> StreamingQuery:
 
 
 def _never_done(rows: DataFrame, batch: int) -> None:
-    del rows, batch
+    if rows.isEmpty():
+        raise RuntimeError(f"batch {batch} has no rows: none came while it was planned")
     threading.Event().wait(LIFE_S)
+
+
+def _begin_until_there_are_rows(spark: SparkSession, query: Query) -> None:
+    """Start a query whose first batch is never done, from its beginning while that has no rows."""
+    for _ in range(BEGINNINGS_MAX):
+        try:
+            start(spark, query).awaitTermination(LIFE_S)
+        except StreamingQueryException as error:
+            log.warning("begun anew: %s", error)
+        shutil.rmtree(query.checkpoint, ignore_errors=True)
 
 
 def _await_first_batch(started: StreamingQuery) -> None:
@@ -113,6 +131,9 @@ def main(queries: list[Query]) -> None:
         },
     )
     for query in queries:
+        if not query.sink:
+            _begin_until_there_are_rows(spark, query)
+            return
         started = start(spark, query)
         if query is not queries[-1]:
             _await_first_batch(started)

@@ -60,6 +60,14 @@ class Checkpoint:
         """Whether the query is in mid-batch at present, in this batch or a later one."""
         return max(self.unfinished, default=-1) >= batch
 
+    def has_rows(self, batch: int) -> bool:
+        """Whether a batch was planned, with rows to read."""
+        try:
+            planned = read_stream_offset(self.end(batch))
+        except FileNotFoundError:
+            return False
+        return any(part.rows for part in planned.ranges())
+
     def end(self, batch: int) -> dict[str, Any]:
         """Where a batch ends, as our source wrote it."""
         lines = (self.folder / "offsets" / str(batch)).read_text().splitlines()

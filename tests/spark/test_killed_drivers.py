@@ -112,7 +112,7 @@ def test_a_first_batch_from_latest_that_was_killed_is_repeated_with_the_same_mes
         [(row["brokerName"], row["queueId"], row["queueOffset"]) for row in rows]
         for rows in stream.batches.values()
     ]
-    assert planned, "nothing came between the look at the start and that at the end"
+    assert planned
     assert sorted(read[0]) == planned
     # The next batch goes on right behind it.
     for broker_name, queue_id in {place[:2] for place in planned}:

@@ -104,19 +104,22 @@ class Trial(AbstractContextManager["Trial"]):
     def kill_in_mid_batch(self, *, more: int, others: Sequence[Query] = ()) -> None:
         """Kill a driver within a batch of each query, `more` batches on.
 
-        Others are killed in their first batch, and come up while rows are sent so fast that some
-        come between their looks at the start and at the end of it.
+        Others are killed in their first batch, which has rows: they come up while rows are sent so
+        fast that some come between their looks at the start and at the end of it.
         """
         batches = {
             checkpoint: max(checkpoint.planned, default=-1) + more
             for checkpoint in self.checkpoints.values()
-        } | {Checkpoint(query): 0 for query in others}
+        }
+        firsts = [Checkpoint(query) for query in others]
 
         def is_time() -> bool:
             # By then the others are next to start.
             if others and self.checkpoints["topic"].done:
                 self.ledger.pause_s = FAST_S
-            return all(checkpoint.is_within(batch) for checkpoint, batch in batches.items())
+            return all(first.has_rows(0) for first in firsts) and all(
+                checkpoint.is_within(batch) for checkpoint, batch in batches.items()
+            )
 
         kill_when(is_time, [*self.queries.values(), *others], log=self._log)
         self.ledger.pause_s = STEADY_S
