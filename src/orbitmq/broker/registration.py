@@ -80,6 +80,8 @@ class Registration:
         # Which name servers took the last whole report.
         self._registered: set[str] = set()
         self._missed: set[str] = set()
+        # A report behind the goodbye would bring the broker back.
+        self._is_leaving = False
 
     async def start(self) -> None:
         """Report once, then at intervals; a name server that is not there yet is no error.
@@ -107,7 +109,8 @@ class Registration:
             periodic.start()
 
     async def stop(self) -> None:
-        """Say goodbye to every name server."""
+        """Say goodbye to every name server; nothing that changes later is reported."""
+        self._is_leaving = True
         for periodic in self._periodics:
             await periodic.stop()
         await self._changes.cancel()
@@ -178,7 +181,7 @@ class Registration:
     async def _report(
         self, addresses: list[str], topics: Mapping[str, TopicConfig], version: DataVersion
     ) -> None:
-        if not addresses:
+        if not addresses or self._is_leaving:
             return
         body = encode_register_body(self._as_allowed(topics), version)
         header = replace(self._identity(), body_crc=zlib.crc32(body) & _CRC_MASK)

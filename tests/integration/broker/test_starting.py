@@ -171,6 +171,24 @@ async def test_a_name_server_that_says_nothing_keeps_neither_start_nor_stop_wait
     assert "REGISTER_BROKER (103)" not in caplog.text
 
 
+async def test_name_servers_hear_nothing_of_a_broker_that_has_said_goodbye(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with name_server(tmp_path) as server:
+        address = f"127.0.0.1:{server.port}"
+        async with running(tmp_path, ManualClock(), namesrvAddr=address) as site:
+            peer = await site.connect()
+            # What a broker does first when it stops; those who are connected send a while longer.
+            await site.broker.registration.stop()
+            await peer.send("Late")
+            await site.broker.registration.register_all()
+
+            assert server.routes.route("TBW102") is None
+            assert server.routes.route("Late") is None
+
+    assert "refused" not in caplog.text
+
+
 async def test_many_new_topics_are_few_reports(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
