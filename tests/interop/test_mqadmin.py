@@ -7,6 +7,7 @@ between the name servers.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import pytest
@@ -21,6 +22,7 @@ pytestmark = pytest.mark.interop
 
 # Cluster, broker, id, address and version; load figures follow, which change from call to call.
 STEADY_COLUMNS = 5
+WIPES_MAX = 10
 
 T = TypeVar("T")
 
@@ -143,15 +145,21 @@ def test_write_permission_is_taken_and_given_back_the_same_way(
     name_servers: dict[str, NameServer],
     new_topic: str,
 ) -> None:
-    said = {}
-    for name, server in name_servers.items():
-        wiped = printed_lines(admin, server, "wipeWritePerm", "-b", steady_broker.name)
-        without = wire.route_permissions(server.address, new_topic)
-        added = printed_lines(admin, server, "addWritePerm", "-b", steady_broker.name)
-        restored = wire.route_permissions(server.address, new_topic)
-        said[name] = (wiped, without, added, restored)
+    read_only = {steady_broker.name: wire.READ_ONLY}
 
-    assert said["ours"] == said["official"]
-    _, without, _, restored = said["official"]
-    assert without == {steady_broker.name: wire.READ_ONLY}
+    def taken_and_given_back(server: NameServer) -> tuple[object, ...]:
+        wipe = partial(printed_lines, admin, server, "wipeWritePerm", "-b", steady_broker.name)
+        add = partial(printed_lines, admin, server, "addWritePerm", "-b", steady_broker.name)
+        look = partial(wire.route_permissions, server.address, new_topic)
+        said = wipe(), look(), add(), look()
+        # A broker that reports its topics at this moment has its permission back: then once more.
+        for _ in range(WIPES_MAX):
+            if said[1] == read_only:
+                break
+            said = wipe(), look(), add(), look()
+        return said
+
+    _, without, _, restored = same_of_both(name_servers, taken_and_given_back)
+
+    assert without == read_only
     assert restored == {steady_broker.name: wire.READ_WRITE}
