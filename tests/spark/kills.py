@@ -24,6 +24,7 @@ from tests.spark.streams import CAME_UP_TOO_SLOWLY, STARTS_MAX
 # From the start of a JVM to its first batch, on a busy machine.
 START_TIMEOUT_S = 400
 END_TIMEOUT_S = 120
+STILL_TIMEOUT_S = 5
 # States of threads that do nothing any more: stopped, or over.
 STOPPED = frozenset("TtZX")
 ROOT = Path(__file__).parents[2]
@@ -127,16 +128,27 @@ def _is_stopped_in_time(driver: subprocess.Popen[bytes], is_time: Callable[[], b
     if not is_time():
         return False
     os.killpg(driver.pid, signal.SIGSTOP)
-    # A thread within a call of the system, as one that notes a batch as done, ends that first.
-    wait_until(
-        lambda: _threads_of_group(driver.pid) <= STOPPED,
-        timeout_s=END_TIMEOUT_S,
-        what="the driver stands still",
-    )
-    if is_time():
+    if _stands_still(driver.pid) and is_time():
         return True
     os.killpg(driver.pid, signal.SIGCONT)
     return False
+
+
+def _stands_still(group: int) -> bool:
+    """Wait until nothing of a process group that was stopped goes on; False if it cannot.
+
+    A thread within a call of the system, as one that notes a batch as done, ends that first. One that
+    starts a process waits in its call until that has begun, which is stopped as well.
+    """
+    try:
+        wait_until(
+            lambda: _threads_of_group(group) <= STOPPED,
+            timeout_s=STILL_TIMEOUT_S,
+            what="the driver stands still",
+        )
+    except TimeoutError:
+        return False
+    return True
 
 
 def _threads_of_group(group: int) -> set[str]:
