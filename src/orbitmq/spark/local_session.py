@@ -51,7 +51,7 @@ SETTINGS: Final[Mapping[str, str]] = {
         "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
     ),
     # Perf: over TCP, Spark sends a worker the work of a task in two parts, and the second waits 40 ms
-    # until the system confirms the first (Nagle's algorithm); bytes cost more as well.
+    # until the system confirms the first (strace of a worker; Nagle's algorithm).
     **(_UNIX_SOCKETS if hasattr(socket, "AF_UNIX") else {}),
     # Without it the option `pushFilters` has no effect.
     "spark.sql.python.filterPushdown.enabled": "true",
