@@ -6,17 +6,20 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 INTEROP ?=
 # How many files of tests run at a time: more than there are cores, since many of them wait.
-WORKERS ?= 3
+WORKERS ?= 6
 # Where crash tests make their stores: in memory if possible, since they simulate the disk.
 SHARED_MEMORY := $(firstword $(wildcard /dev/shm) /tmp)
+# Benchmarks that CI runs for one short round, so that none rots.
+SMOKE := $(addprefix smoke-,append scan store_append store_read store_query arrow_decode arrow_encode \
+	rpc_round_trip client_send client_consume)
 # What the compiled forms of the hot path are made of.
 COMPILED := src/orbitmq/record/native.py src/orbitmq/record/batch_records_native.py \
 	src/orbitmq/store/appender.py src/orbitmq/store/key_table_native.py \
 	src/orbitmq/protocol/plain_batches_native.py src/orbitmq/protocol/plain_sends_native.py \
 	src/orbitmq/spark/messages_native.py src/orbitmq/spark/rows_native.py $(wildcard src/orbitmq/*/*.pxd)
 
-# A file stays whole, and files are begun in the order in which they were collected.
-SIDE_BY_SIDE := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+# Files stay whole; tests/scheduling.py says which worker takes which. What fails is run once more.
+SIDE_BY_SIDE := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --rerun-failed
 
 # What fetches something gets a second chance: networks fail for a moment.
 twice = $(1) || { echo "that failed; once more" && sleep 10 && $(1); }
@@ -25,7 +28,7 @@ export INTEROP
 # Hundreds of processes start: each would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test check interop scenarios wheel bench sanitize soak docs clean
+.PHONY: help setup demo test check smoke interop scenarios wheel bench sanitize soak docs clean
 
 help:  ## Show the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -87,6 +90,12 @@ bench: setup  ## Run every benchmark; those of servers short
 	$(BIN)/python -m benchmarks.client_send --rounds 3 --seconds 1 --output .cache/client_send.json
 	$(BIN)/python -m benchmarks.client_consume --rounds 3 --output .cache/client_consume.json
 	$(BIN)/python -m benchmarks.spark_kafka --rounds 2 --rows 200000 --output .cache/spark_kafka.json
+
+smoke: setup $(SMOKE)  ## Run each benchmark for one short round
+	$(BIN)/python -m benchmarks.broker_smoke
+
+smoke-%: setup
+	@$(BIN)/python -m benchmarks.$* --smoke
 
 # What is committed is compiled once more, aside, so that the usual forms stay as they are.
 sanitize: CFLAGS := -fsanitize=address -fno-omit-frame-pointer -g -O1

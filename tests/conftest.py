@@ -8,7 +8,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # Here, since with several workers only this file is read where their reports come together.
-pytest_plugins = ["tests.interop.suite", "tests.spark.suite"]
+pytest_plugins = [
+    "tests.unsteady",
+    "tests.scheduling",
+    "tests.interop.suite",
+    "tests.spark.suite",
+]
 
 # How long one example takes says more of the machine than of the code; every test has a time limit.
 # The same examples each time, so that a change is judged by itself; `make soak` looks for new ones.

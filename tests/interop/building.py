@@ -1,13 +1,15 @@
 """Builds the drivers and fetches the official jars: once, again only when something changed.
 
 A stamp beside the results holds the hash of what they were made from. A file lock keeps parallel
-runs apart; the second one finds the work done.
+runs apart; the second one finds the work done. `python -m tests.interop.building` builds ahead of a
+run, beside other work; it needs nothing that has to be installed first.
 """
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -29,6 +31,11 @@ LINES = ("v4", "v5")
 _BUILD_TIMEOUT_S = 900
 _TRIES = 3
 _PAUSE_S = 10
+
+
+def is_set(name: str) -> bool:
+    """Whether a variable of the environment says yes."""
+    return os.environ.get(name, "") not in {"", "0"}
 
 
 class BuildError(Exception):
@@ -148,3 +155,10 @@ def _run(command: list[str], folder: Path) -> None:
         raise BuildError(f"{' '.join(command)}: not done within {late.timeout} s") from late
     if done.returncode:
         raise BuildError(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
+
+
+if __name__ == "__main__":
+    if not is_set("ORBITMQ_NO_INTEROP"):
+        build_java()
+        if not is_set("ORBITMQ_NO_GO"):
+            build_go()

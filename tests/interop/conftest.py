@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.interop import building
+from tests.interop.building import is_set
 from tests.interop.drivers import Driver, GoDriver, JavaDriver
 from tests.interop.exchanges import Exchange, MakeExchange
 from tests.interop.official import OfficialBroker, OfficialNameServer
@@ -31,7 +32,7 @@ from tests.interop.peers import (
     StartOurCluster,
 )
 from tests.interop.python_trials import Site, Trial
-from tests.interop.suite import BUILD_FAILURE, is_set
+from tests.interop.suite import BUILD_FAILURE
 
 # So that retries, which begin at level 3, come soon.
 SHORT_DELAYS = "1s 2s 1s 1s 1s 1s"

@@ -51,6 +51,11 @@ class Matrix:
         elif report.when == "call" and report.passed:
             self.results.setdefault(report.nodeid, "passed")
 
+    def pytest_passed_again(self, nodeid: str) -> None:
+        """Count a test by its second run."""
+        if nodeid in self.scenarios:
+            self.results[nodeid] = "passed"
+
     def rows(self) -> list[str]:
         """The table: client, version, scenario, how many of its variants ended how."""
         counts: dict[Row, Counter[str]] = {}

@@ -160,6 +160,11 @@ def alive() -> list[ChildProcess]:
     return list(_alive.values())
 
 
+def died() -> list[ChildProcess]:
+    """Every process that ended though nobody ended it."""
+    return [process for process in alive() if not process.is_running()]
+
+
 def end_all() -> None:
     """Kill what is left; nothing is, unless the run itself was broken off."""
     for process in alive():

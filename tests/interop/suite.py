@@ -12,7 +12,6 @@ is told. What the one has to know of the other is in the reports, and in `worker
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,11 @@ from typing import Any
 import pytest
 
 from tests.interop import building, processes
+from tests.interop.building import is_set
 from tests.interop.matrix import Matrix, scenario_of
 from tests.interop.peers import Peer
 from tests.interop.scenario_rows import record_scenarios
+from tests.unsteady import dead_process
 
 # Above what all waits of a test take together, and the start of the servers that it shares.
 TEST_TIMEOUT_S = 900
@@ -31,11 +32,6 @@ MATRIX = pytest.StashKey[Matrix]()
 WHOLE_SUITE = pytest.StashKey[bool]()
 BUILD_FAILURE = pytest.StashKey[building.BuildError]()
 LEFT_OUT = pytest.StashKey[str]()
-
-
-def is_set(name: str) -> bool:
-    """Whether a variable of the environment says yes."""
-    return os.environ.get(name, "") not in {"", "0"}
 
 
 # --- What runs ---------------------------------------------------------------------------------
@@ -67,8 +63,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in interop:
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(TEST_TIMEOUT_S))
-    # The longest first: what comes last should keep every worker busy to the end.
-    items.sort(key=lambda item: item.get_closest_marker("interop") is None)
     if is_set("ORBITMQ_RECORD_SCENARIOS") and config.stash[WHOLE_SUITE]:
         record_scenarios(row for item in interop for _, row in scenario_of(item))
     if is_set("ORBITMQ_NO_GO"):
@@ -122,15 +116,17 @@ def pytest_runtest_makereport(
         report.user_properties.extend(scenario_of(item))
         if report.failed:
             report.sections.extend((process.name, process.tail()) for process in processes.alive())
+            for process in processes.died():
+                dead_process(report, process.name)
     return report
 
 
-def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+def pytest_sessionfinish(session: pytest.Session) -> None:
     config = session.config
     if hasattr(config, "workeroutput"):
         config.workeroutput["interop is whole"] = config.stash.get(WHOLE_SUITE, False)
         config.workeroutput["interop left out"] = config.stash.get(LEFT_OUT, "")
-    elif exitstatus == pytest.ExitCode.OK and _shortfalls(config):
+    elif session.exitstatus == pytest.ExitCode.OK and _shortfalls(config):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 

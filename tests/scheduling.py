@@ -1,0 +1,106 @@
+"""Which worker runs which tests: what is expensive to start is started by few of them.
+
+The work is shared out in files, as `--dist loadfile` does. All files that share the one Spark of a
+process are one piece, run by the first worker. Files of the interop suite go to the next workers
+alone, since each worker that runs one starts official servers and clients. The other workers run
+everything else. Most tests wait more than they compute, so there are more workers than cores.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+import pytest
+
+Kind = Literal["spark", "interop", "other"]
+
+SPARK_FOLDER: Final = "tests/spark/"
+INTEROP_FOLDER: Final = "tests/interop/"
+# In Spark's folder, but without the Spark that its other files share.
+OWN_PROCESS: Final = "tests/spark/test_demo.py"
+INTEROP_WORKERS: Final = 2
+# With fewer workers, each takes whatever comes next.
+WORKERS_MIN: Final = 1 + INTEROP_WORKERS + 1
+# The longest first: a worker that is left alone with one at the end makes the run longer.
+LONGEST: Final = (
+    "tests/interop/test_commands.py",
+    "tests/interop/test_broker_consuming.py",
+    "tests/interop/test_broker_failures.py",
+    "tests/interop/test_config_files.py",
+    "tests/interop/test_clients.py",
+    "tests/interop/test_java_store_in_ours.py",
+    "tests/spark/test_demo.py",
+    "tests/integration/docs/test_first_steps.py",
+    "tests/integration/client/test_chaos_producer.py",
+    "tests/integration/client/test_chaos_consumers.py",
+    "tests/integration/client/test_chaos_reconnects.py",
+    "tests/integration/cli/test_up.py",
+    "tests/integration/cli/test_store.py",
+)
+LATE_FOLDER: Final = "tests/unit/"
+
+
+def work_unit(nodeid: str) -> str:
+    """Name the piece of work that a test belongs to: one worker runs all of it."""
+    file = nodeid.partition("::")[0]
+    return SPARK_FOLDER if file.startswith(SPARK_FOLDER) and file != OWN_PROCESS else file
+
+
+def kind_of(unit: str) -> Kind:
+    """Tell what a worker has to start for a piece of work."""
+    if unit == SPARK_FOLDER:
+        return "spark"
+    return "interop" if unit.startswith(INTEROP_FOLDER) else "other"
+
+
+def kinds_for(worker: int, workers: int) -> tuple[Kind, ...]:
+    """Tell which kinds of work a worker takes, the first one first.
+
+    A worker that replaces a broken one has a higher number than all, and takes anything.
+    """
+    if workers < WORKERS_MIN or worker >= workers:
+        return ("spark", "interop", "other")
+    if worker == 0:
+        return ("spark", "other")
+    return ("interop", "other") if worker <= INTEROP_WORKERS else ("other",)
+
+
+def _start_order(nodeid: str) -> tuple[int, bool]:
+    unit = work_unit(nodeid)
+    place = LONGEST.index(unit) if unit in LONGEST else len(LONGEST)
+    return place, unit.startswith(LATE_FOLDER)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: _start_order(item.nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    if config.option.dist != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class WorkerKinds(LoadFileScheduling):  # type: ignore[misc]  # it has no types
+        def _split_scope(self, nodeid: str) -> str:
+            return work_unit(nodeid)
+
+        def _next_unit(self, node: Any) -> str | None:
+            number = int(node.gateway.id.removeprefix("gw"))
+            for kind in kinds_for(number, self.numnodes):
+                for unit in self.workqueue:
+                    if kind_of(unit) == kind:
+                        return str(unit)
+            return None
+
+        def _assign_work_unit(self, node: Any) -> None:
+            # The base class takes the first.
+            unit = self._next_unit(node)
+            if unit is None:
+                node.shutdown()
+            else:
+                self.workqueue.move_to_end(unit, last=False)
+                super()._assign_work_unit(node)
+
+    return WorkerKinds(config, log)
