@@ -3,7 +3,7 @@
 docs/configuration.md     from the config classes
 docs/spark-options.md     from the classes of Spark options
 docs/compatibility.md     from the table of request codes, and what the interop suite runs
-ARCHITECTURE.md           its module map, from the first line of every module
+docs/modules.md           from the first line of every module
 """
 
 from __future__ import annotations
@@ -27,8 +27,14 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src"
 
-MAP_BEGIN = "<!-- module map: begin (written by scripts/generate_docs.py) -->\n"
-MAP_END = "<!-- module map: end -->"
+MODULES_HEAD = """\
+# Modules
+
+<!-- Written by scripts/generate_docs.py from the first line of every module; change those. -->
+
+One line for each module, by package. How they work together, and where to change what: \
+[Architecture](../ARCHITECTURE.md).
+"""
 
 COMPATIBILITY_HEAD = """\
 # Compatibility
@@ -36,26 +42,26 @@ COMPATIBILITY_HEAD = """\
 <!-- Written by scripts/generate_docs.py from src/orbitmq/protocol/codes.py and \
 tests/interop/scenarios.txt; change those. -->
 
-What official RocketMQ was [seen doing](#seen-working) with OrbitMQ, and which \
-[request codes](#request-codes) are answered. Where OrbitMQ decides otherwise on purpose: \
+What official RocketMQ clients, tools and brokers were [seen doing](#seen-working) with OrbitMQ, \
+and which [request codes](#request-codes) OrbitMQ answers. Where it differs on purpose: \
 [differences](differences.md).
 
 ## Seen working
 
-Each row is a test that runs official RocketMQ beside OrbitMQ, in CI and by `make interop`. A run \
-in which one of them does not pass, or one is missing here, fails.
+Each row is a test that runs official RocketMQ beside OrbitMQ, in CI and with `make interop`. A \
+run fails if one of them does not pass, or is missing from this page.
 """
 
 PEER_HEADS = {
-    ("java", "go"): "### Official clients at our servers\n\nJava and Go clients, sending to and "
-    "consuming from our brokers, routed by our name server, or by it to official brokers.\n",
+    ("java", "go"): "### Official clients with our servers\n\nJava and Go clients send to and "
+    "consume from our brokers, or official ones, and get their routes from our name server.\n",
     ("mqadmin",): "### mqadmin\n\nThe official administration tool, with our servers.\n",
     (
         "broker",
-    ): "### Official brokers\n\nThey report to our name server, and they and OrbitMQ open "
-    "each other's stores.\n",
-    ("python",): "### Our clients and commands\n\nPython clients and the `orbitmq` command, at our "
-    "broker and at official ones.\n",
+    ): "### Official brokers\n\nThey register with our name server. They open our stores, and "
+    "OrbitMQ opens theirs.\n",
+    ("python",): "### Our clients and commands\n\nPython clients and the `orbitmq` command, with "
+    "our broker and with official ones.\n",
 }
 
 PEER_NAMES = {"java": "Java", "go": "Go", "python": "broker"}
@@ -63,10 +69,9 @@ PEER_NAMES = {"java": "Java", "go": "Go", "python": "broker"}
 CODES_HEAD = """\
 ## Request codes
 
-Every request code of RocketMQ, who receives it, and what becomes of it. What is refused, or comes \
-later and is refused until then, is answered with REQUEST_CODE_NOT_SUPPORTED (3) and a remark that \
-says so. Codes 21000 to 21099 are OrbitMQ's own; sent to a Java peer they fail with "this needs an \
-OrbitMQ broker".
+Every request code of RocketMQ, who receives it, and whether OrbitMQ supports it. A code that is \
+refused, or planned for later, gets REQUEST_CODE_NOT_SUPPORTED (3) and a remark that says so. Codes \
+21000 to 21099 are OrbitMQ's own. With a Java peer they fail with "this needs an OrbitMQ broker".
 """
 
 HEAD = """\
@@ -75,26 +80,26 @@ HEAD = """\
 <!-- Written by scripts/generate_docs.py from the config classes; change those. -->
 
 A flag beats the environment, the environment beats the file, and the file beats the default.
-The file is a Java properties file; an unknown name in it is an error that names the nearest one.
-The environment sets an option by `ORBITMQ_listenPort` or `ORBITMQ_LISTEN_PORT` \
-(`ORBITMQ_TLS_SERVER_MODE` for `tls.server.mode`), and an empty variable counts as unset.
+The file is a Java properties file. An unknown name in it is an error that suggests the nearest one.
+The environment sets an option with `ORBITMQ_listenPort` or `ORBITMQ_LISTEN_PORT` \
+(`ORBITMQ_TLS_SERVER_MODE` for `tls.server.mode`). An empty variable counts as unset.
 
-Names that end in Millis, Ms, Interval or Time take milliseconds unless their row says otherwise, \
-Seconds and Minutes what they say, and sizes are bytes. `NameServerConfig`, `ServerConfig` and \
-`TlsServerConfig` are what a name server reads; a broker reads `BrokerConfig`, `MetricsConfig`, \
-`StoreConfig` and `RetentionConfig` besides the latter two. What producers and consumers take is \
-at the [end](#options-of-producers-and-consumers).
+Names that end in Millis, Ms, Interval or Time are in milliseconds unless their row says otherwise. \
+Seconds and Minutes are what they say. Sizes are in bytes. A name server reads `NameServerConfig`, \
+`ServerConfig` and `TlsServerConfig`. A broker reads the latter two, and `BrokerConfig`, \
+`MetricsConfig`, `StoreConfig` and `RetentionConfig`. Options of producers and consumers are at the \
+[end](#options-of-producers-and-consumers).
 
-A live option may be changed while the server runs; the others take effect at start.
+A live option can be changed while the server runs. The others take effect at the next start.
 """
 
 CLIENT_HEAD = """\
 ## Options of producers and consumers
 
-A producer or consumer takes these as keyword arguments, checked when it is made: \
-`Producer("group", namesrv="127.0.0.1:9876")`. What is not given is looked for in the environment, \
-by Java's name: `ORBITMQ_NAMESRV_ADDR` or `ORBITMQ_namesrvAddr` sets `namesrv`. \
-`ClientOptions` are common to all, `ConsumerOptions` to all consumers.
+A producer or consumer takes these as keyword arguments and checks them when it is created: \
+`Producer("group", namesrv="127.0.0.1:9876")`. An option that is not given can come from the \
+environment, under Java's name: `ORBITMQ_NAMESRV_ADDR` or `ORBITMQ_namesrvAddr` sets `namesrv`. \
+All clients share `ClientOptions`; all consumers share `ConsumerOptions`.
 """
 
 SPARK_HEAD = """\
@@ -102,24 +107,25 @@ SPARK_HEAD = """\
 
 <!-- Written by scripts/generate_docs.py from the classes of options in src/orbitmq/spark. -->
 
-Given by `.option("name", value)`, or in SQL by `OPTIONS (name "value")`. Letter case does not \
-count. An unknown name is an error that names the nearest one, also for who writes the name of \
-Kafka's connector or of RocketMQ's Java clients. "Kafka's name" is that of the counterpart in \
-Spark's Kafka connector.
+Set them with `.option("name", value)`, or in SQL with `OPTIONS (name "value")`. Names are not case \
+sensitive. An unknown name is an error that suggests the nearest one, also for names from Kafka's \
+connector and from RocketMQ's Java clients. "Kafka's name" is the matching option of Spark's Kafka \
+connector.
 """
 
 WITHOUT_EFFECT_HEAD = """\
 ## RocketMQ options without effect
 
-These are accepted with a warning, so that a file written for RocketMQ works. So is every other \
-option of RocketMQ 5.3.3 in a process that has no use for it: a broker option on a name server, \
-for instance.
+These are accepted with a warning, so that a file written for RocketMQ works. The same goes for \
+every other option of RocketMQ 5.3.3 in a process that has no use for it, for example a broker \
+option on a name server.
 """
 
 REFUSED_HEAD = """\
 ## RocketMQ options that are refused
 
-These promise what is not built. Any value but the harmless one stops the start.
+These promise features that are not built. A server does not start with any value but the harmless \
+one.
 """
 
 
@@ -357,21 +363,18 @@ def _first_docstring_line(path: Path) -> str:
     return docstring.partition("\n")[0]
 
 
-def architecture_page(current: str) -> str:
-    """Put the module map into the architecture page."""
-    before, _, rest = current.partition(MAP_BEGIN)
-    _, _, after = rest.partition(MAP_END)
-    return f"{before}{MAP_BEGIN}\n{module_map()}\n{MAP_END}{after}"
+def modules_page() -> str:
+    """Write the page that lists the modules."""
+    return f"{MODULES_HEAD}\n{module_map()}"
 
 
 def pages() -> dict[Path, str]:
     """Give every generated page by its path."""
-    architecture = ROOT / "ARCHITECTURE.md"
     return {
         ROOT / "docs" / "configuration.md": configuration_page(config_classes()),
         ROOT / "docs" / "spark-options.md": spark_options_page(spark_option_classes()),
         ROOT / "docs" / "compatibility.md": compatibility_page(),
-        architecture: architecture_page(architecture.read_text(encoding="utf-8")),
+        ROOT / "docs" / "modules.md": modules_page(),
     }
 
 

@@ -10,6 +10,7 @@ import pytest
 from orbitmq.settings import option
 from scripts.generate_docs import (
     configuration_page,
+    modules_page,
     spark_option_classes,
     spark_options_page,
     write_or_check,
@@ -69,3 +70,11 @@ def test_the_page_of_spark_options_shows_the_names_that_kafka_has() -> None:
     assert "| `namesrvAddr` | (empty) | text | `kafka.bootstrap.servers` |" in page
     assert "| `includeBody` | `true` | true or false | none |" in page
     assert page.count("`namesrvAddr`") == 1
+
+
+def test_the_page_of_modules_has_a_line_for_each_module_under_its_package() -> None:
+    page = modules_page()
+
+    package = page.index("**`orbitmq/`** OrbitMQ: a RocketMQ-compatible message queue")
+    module = page.index("- `version.py` OrbitMQ's own version, in one place.")
+    assert package < module < page.index("**`orbitmq/broker/`**")
