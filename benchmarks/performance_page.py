@@ -1,4 +1,4 @@
-"""Writes the tables of docs/performance.md from the results that are kept.
+"""Writes the tables of docs/performance-tables.md from the results that are kept.
 
 Run it when they have changed: `python -m benchmarks.performance_page`.
 """
@@ -22,7 +22,7 @@ from benchmarks import (
 )
 from benchmarks.rounds import RESULTS
 
-PAGE: Final = Path(__file__).parent.parent / "docs" / "performance.md"
+PAGE: Final = Path(__file__).parent.parent / "docs" / "performance-tables.md"
 _BLOCK: Final = re.compile(r"(<!-- (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _COLUMNS: Final = {
     "broker_send": broker_send.COLUMNS,

@@ -1,4 +1,4 @@
-"""The page about performance shows the results that are kept."""
+"""The page of performance tables shows the results that are kept."""
 
 from __future__ import annotations
 
