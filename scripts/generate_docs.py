@@ -132,6 +132,7 @@ one.
 def config_classes() -> tuple[type[DataclassInstance], ...]:
     """List the config classes in the order of the page."""
     from orbitmq.broker.config import BrokerConfig
+    from orbitmq.broker.statistics.config import MetricsConfig
     from orbitmq.nameserver.config import NameServerConfig
     from orbitmq.store.config import StoreConfig
     from orbitmq.store.retention import RetentionConfig
@@ -145,6 +146,7 @@ def config_classes() -> tuple[type[DataclassInstance], ...]:
     return (
         NameServerConfig,
         BrokerConfig,
+        MetricsConfig,
         StoreConfig,
         RetentionConfig,
         ServerConfig,

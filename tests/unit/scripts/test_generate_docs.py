@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from orbitmq.settings import option
+from orbitmq.broker.app import load_settings as load_broker_settings
+from orbitmq.nameserver.app import load_settings as load_name_server_settings
+from orbitmq.settings import describe, option
 from scripts.generate_docs import (
+    config_classes,
     configuration_page,
     modules_page,
     spark_option_classes,
@@ -48,6 +51,14 @@ def test_rocketmq_options_without_effect_and_refused_ones_are_listed_unless_they
     )
     assert "| `aclEnable` | BrokerConfig | `false` | nobody would be kept out |" in page
     assert page.count("`serverWorkerThreads`") == 1
+
+
+def test_every_option_of_a_server_is_on_the_page() -> None:
+    on_the_page = {row.name for row in describe(*config_classes())}
+
+    for load in (load_broker_settings, load_name_server_settings):
+        lines = load(environment={}).as_properties_text().splitlines()
+        assert {line.partition("=")[0] for line in lines} - on_the_page == set()
 
 
 def test_a_page_that_was_written_is_current_until_the_table_changes(
