@@ -48,51 +48,6 @@ async def test_a_message_is_sent_and_read_back(cluster: Cluster, topic: str, gro
     assert message.offset_message_id == result.offset_message_id
 
 
-async def test_every_form_of_send_arrives(cluster: Cluster, topic: str, group: str) -> None:
-    await cluster.make_topic(topic, queues=2)
-
-    def work() -> list[bytes]:
-        with Producer(namesrv=cluster.namesrv) as producer:
-            queues = producer.queues(topic)
-            assert len(queues) == 2
-            producer.send(Message(topic, b"plain"))
-            batch = producer.send([Message(topic, b"batch 1"), Message(topic, b"batch 2")])
-            assert len(batch.message_id.split(",")) == 2
-            to_queue = producer.send(Message(topic, b"queue"), queue=queues[1])
-            assert to_queue.queue == queues[1]
-            selected = producer.send(
-                Message(topic, b"selector"),
-                selector=lambda all_queues, _, number: all_queues[number],
-                argument=0,
-            )
-            assert selected.queue == queues[0]
-            producer.send_async(Message(topic, b"async")).result(WAIT_SECONDS)
-            producer.send_oneway(Message(topic, b"oneway"))
-            # A send on the same connection arrives later than what needs no answer.
-            for queue in queues:
-                producer.send(Message(topic, b"last"), queue=queue)
-        bodies: list[bytes] = []
-        with PullConsumer(group, namesrv=cluster.namesrv) as consumer:
-            for queue in consumer.queues(topic):
-                result = consumer.pull(queue, "*", consumer.min_offset(queue))
-                bodies += [message.body for message in result.messages]
-        return bodies
-
-    bodies = await blocking(work)
-
-    assert sorted(bodies) == [
-        b"async",
-        b"batch 1",
-        b"batch 2",
-        b"last",
-        b"last",
-        b"oneway",
-        b"plain",
-        b"queue",
-        b"selector",
-    ]
-
-
 async def test_a_lite_pull_consumer_polls_seeks_and_commits(
     cluster: Cluster, topic: str, group: str
 ) -> None:

@@ -13,6 +13,7 @@ import pytest
 from orbitmq.client import (
     Message,
     Producer,
+    PullConsumer,
     SendResult,
     SendStatus,
 )
@@ -26,10 +27,12 @@ __all__ = ["no_thread_is_left"]
 # --- sends --------------------------------------------------------------------------------------
 
 
-async def test_every_form_of_send_is_answered(cluster: Cluster, topic: str) -> None:
+async def test_every_form_of_send_is_answered_and_arrives(
+    cluster: Cluster, topic: str, group: str
+) -> None:
     await cluster.make_topic(topic, queues=2)
 
-    def work() -> None:
+    def work() -> list[bytes]:
         with Producer(namesrv=cluster.namesrv) as producer:
             queues = producer.queues(topic)
             assert len(queues) == 2
@@ -47,8 +50,29 @@ async def test_every_form_of_send_is_answered(cluster: Cluster, topic: str) -> N
             later = producer.send_async(Message(topic, b"async")).result(WAIT_SECONDS)
             assert later.status is SendStatus.OK
             producer.send_oneway(Message(topic, b"oneway"))
+            # A send on the same connection arrives later than what needs no answer.
+            for queue in queues:
+                producer.send(Message(topic, b"last"), queue=queue)
+        bodies: list[bytes] = []
+        with PullConsumer(group, namesrv=cluster.namesrv) as consumer:
+            for queue in consumer.queues(topic):
+                result = consumer.pull(queue, "*", consumer.min_offset(queue))
+                bodies += [message.body for message in result.messages]
+        return bodies
 
-    await blocking(work)
+    bodies = await blocking(work)
+
+    assert sorted(bodies) == [
+        b"async",
+        b"batch 1",
+        b"batch 2",
+        b"last",
+        b"last",
+        b"oneway",
+        b"plain",
+        b"queue",
+        b"selector",
+    ]
 
 
 async def test_callbacks_run_in_threads_and_may_send_again(cluster: Cluster, topic: str) -> None:

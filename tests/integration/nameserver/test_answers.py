@@ -13,7 +13,6 @@ from orbitmq.clock import ManualClock
 from orbitmq.model.routes import QueueRoute, TopicRoute
 from orbitmq.model.topics import TopicConfig
 from orbitmq.model.versions import OUR_VERSION, DataVersion
-from orbitmq.nameserver.handlers import Handlers
 from orbitmq.protocol.codes import RequestCode, ResponseCode, Role
 from orbitmq.protocol.frame import Encoding
 from orbitmq.protocol.headers import Long
@@ -62,7 +61,6 @@ def test_the_table_of_codes_names_exactly_the_codes_that_have_a_handler(site: Si
 
     assert set(handlers) == answered
     assert {code for code in RequestCode if Role.NAME_SERVER in code.receivers} == answered
-    assert Handlers.by_code.__doc__
 
 
 async def test_an_answer_comes_in_the_encoding_of_the_request(

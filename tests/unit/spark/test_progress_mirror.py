@@ -70,8 +70,13 @@ def test_only_what_moved_is_told_again(cluster: Cluster) -> None:
     assert committed(cluster, "moved") == [6, 0]
 
 
-def test_without_a_group_nothing_is_told() -> None:
-    mirror("127.0.0.1:1").tell({QUEUE: 5})
+def test_without_a_group_nothing_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    told = mirror("127.0.0.1:1")
+
+    with caplog.at_level(logging.WARNING):
+        told.tell({QUEUE: 5})
+
+    assert caplog.text == ""
 
 
 def test_a_group_that_cannot_be_told_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:

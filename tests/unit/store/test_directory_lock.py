@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -39,7 +37,9 @@ def test_the_lock_is_the_one_java_takes(tmp_path: Path) -> None:
     assert _other_process_gets(path)
 
 
-def test_a_directory_locked_by_another_process_is_refused(tmp_path: Path) -> None:
+def test_a_directory_locked_by_another_process_is_refused_and_no_descriptor_is_left(
+    tmp_path: Path,
+) -> None:
     holding = "import sys\n" + TAKE_AS_JAVA_DOES + "print('held', flush=True)\nsys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-c", holding, str(tmp_path / "lock")],
@@ -50,8 +50,12 @@ def test_a_directory_locked_by_another_process_is_refused(tmp_path: Path) -> Non
         assert other.stdin is not None
         assert other.stdout.readline() == b"held\n"
 
+        descriptors = sorted(path.name for path in Path("/proc/self/fd").iterdir())
+
         with pytest.raises(StoreLockedError, match="in use by another process"):
             DirectoryLock(tmp_path)
+
+        assert sorted(path.name for path in Path("/proc/self/fd").iterdir()) == descriptors
         other.stdin.close()
 
 
@@ -72,11 +76,3 @@ def test_a_directory_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
 
     with pytest.raises(StoreError, match="as a store"):
         DirectoryLock(tmp_path / "file" / "store")
-
-
-def test_a_failed_opening_leaves_no_descriptor(tmp_path: Path) -> None:
-    descriptor = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
-    fcntl.lockf(descriptor, fcntl.LOCK_UN, 1, 0)
-    os.close(descriptor)
-
-    DirectoryLock(tmp_path).release()

@@ -204,6 +204,8 @@ async def test_an_answer_that_comes_when_its_caller_was_just_cancelled_harms_nob
         connection.answer((await peer.read()).reply())
         await asyncio.wait({call})
 
+        assert not connection.closed
+
 
 async def test_a_request_that_cannot_be_written_is_not_waited_for() -> None:
     parts = Parts()

@@ -10,7 +10,7 @@ import pytest
 from orbitmq.clock import ManualClock, settle
 from orbitmq.protocol.command import Command
 from orbitmq.transport.connection import Connection
-from orbitmq.transport.connections import ConnectionListener, Connections, NobodyListens
+from orbitmq.transport.connections import ConnectionListener, Connections
 from tests.integration.transport.raw_peer import RawPeer, RawServer, raw_serving
 from tests.integration.transport.serving import ECHO, Events, until
 from tests.unit.transport.pairs import Parts
@@ -135,12 +135,3 @@ async def test_stopping_waits_for_what_is_written_and_cuts_what_takes_too_long(
 
         assert len(connections) == 0
     assert caplog.text.count("connection cut with unsent bytes") == 1
-
-
-def test_nobody_may_listen() -> None:
-    connection = Parts().new_connection()
-    listener = NobodyListens()
-
-    listener.on_open(connection)
-    listener.on_idle(connection)
-    listener.on_close(connection, None)
