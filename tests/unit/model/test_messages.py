@@ -128,10 +128,10 @@ def test_a_flag_takes_all_32_bits() -> None:
     assert Message("orders", b"", flag=2**31 - 1).flag == 2**31 - 1
 
 
-@pytest.mark.parametrize("name", sorted(property_names.RESERVED))
-def test_a_property_of_rocketmq_is_refused(name: str) -> None:
-    with pytest.raises(MessageError, match="one of RocketMQ's own"):
-        Message("orders", b"", properties={name: "x"})
+def test_every_property_of_rocketmq_is_refused() -> None:
+    for name in property_names.RESERVED:
+        with pytest.raises(MessageError, match=f"{name!r}.*one of RocketMQ's own"):
+            Message("orders", b"", properties={name: "x"})
 
 
 def test_the_argument_for_a_reserved_property_is_named() -> None:

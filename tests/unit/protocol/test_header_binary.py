@@ -110,12 +110,12 @@ def test_bytes_after_the_fields_are_left_aside() -> None:
     assert decode_header(header)[6] == {"a": "1"}
 
 
-@pytest.mark.parametrize("kept", range(len(encoded(remark="r", fields={"topic": "T"}))))
-def test_a_header_that_is_cut_off_anywhere_is_refused(kept: int) -> None:
+def test_a_header_that_is_cut_off_anywhere_is_refused() -> None:
     header = encoded(remark="r", fields={"topic": "T"})
 
-    with pytest.raises(ProtocolError):
-        decode_header(header[:kept])
+    for kept in range(len(header)):
+        with pytest.raises(ProtocolError):
+            decode_header(header[:kept])
 
 
 @pytest.mark.parametrize(
