@@ -19,10 +19,12 @@ from orbitmq.errors import (
     CallTimeoutError,
     FilterError,
     MessageError,
+    MessageTypeError,
     NameRuleError,
     OrbitError,
     SettingsError,
     StateError,
+    TopicRefusedError,
 )
 from orbitmq.model.queues import MessageQueue
 from tests import leftovers
@@ -207,44 +209,57 @@ def test_message_of_wrong_parts_cannot_be_made(
 
 
 @pytest.mark.parametrize(
-    ("message", "texts"),
+    ("message", "kind", "texts"),
     [
         (
             Message("topic", bytes(BODY_BYTES_MAX + 1)),
-            [str(BODY_BYTES_MAX + 1), str(BODY_BYTES_MAX)],
+            MessageError,
+            [f"{BODY_BYTES_MAX + 1} bytes", f"limit of {BODY_BYTES_MAX}"],
         ),
-        (Message("topic", b""), ["body"]),
-        (Message("", b"body"), ["topic"]),
-        (Message("no such name", b"body"), ["no such name"]),
-        (Message("t" * 128, b"body"), ["127"]),
-        (Message("SCHEDULE_TOPIC_XXXX", b"body"), ["SCHEDULE_TOPIC_XXXX"]),
-        ([], ["batch"]),
-        ([Message("one", b"1"), Message("two", b"2")], ["one", "two"]),
-        ([Message("one", b"1", delay_level=1)], ["delay"]),
-        ([Message("%RETRY%group", b"1")], ["%RETRY%group"]),
-        ([Message("one", bytes(BODY_BYTES_MAX // 2))] * 3, [str(BODY_BYTES_MAX)]),
-        ([Message("one", b"1"), "two"], ["str"]),
-        ("text", ["str"]),
-        (b"bytes", ["bytes"]),
-        (None, ["None"]),
+        (Message("topic", b""), MessageError, ["empty body"]),
+        (Message("topic", b"x", properties={"p": "v" * 40_000}), MessageError, ["32767"]),
+        (Message("", b"body"), NameRuleError, ["topic is blank"]),
+        (Message("no such name", b"body"), NameRuleError, ["'no such name' contains ' '"]),
+        (Message("t" * 128, b"body"), NameRuleError, ["at most 127"]),
+        (Message("SCHEDULE_TOPIC_XXXX", b"body"), TopicRefusedError, ["belongs to the brokers"]),
+        ([], MessageError, ["at least one"]),
+        ([Message("one", b"1"), Message("two", b"2")], MessageError, ["to one and to two"]),
+        ([Message("one", b"1", delay_level=1)], MessageError, ["delay level 1"]),
+        ([Message("%RETRY%group", b"1")], MessageError, ["%RETRY%group"]),
+        ([Message("one", bytes(BODY_BYTES_MAX // 2))] * 3, MessageError, [str(BODY_BYTES_MAX)]),
+        ([Message("one", b"1"), "two"], MessageTypeError, ["type str"]),
+        ("text", MessageTypeError, ["type str", "a Message"]),
+        (b"bytes", MessageTypeError, ["type bytes", "a Message"]),
+        (None, MessageTypeError, ["None", "a Message"]),
     ],
     ids=lambda value: f"{value!r:.30}",
 )
 async def test_message_that_cannot_be_sent_is_refused_before_it_is(
-    producer: Producer, message: Any, texts: list[str]
+    producer: Producer, message: Any, kind: type[OrbitError], texts: list[str]
 ) -> None:
     # Large ones are looked at in a thread.
     is_large = isinstance(message, Message) and len(message.body) > BODY_BYTES_MAX
     expected = in_time if is_large else at_once
 
     for send in (producer.send, producer.send_async, producer.send_oneway):
-        with expected(*texts):
+        with expected(*texts, kind=kind):
             await send(message)
 
 
-@pytest.mark.parametrize("timeout_ms", ["3000", -1, 0, True, None.__class__])
-async def test_time_limit_that_is_none_is_refused(producer: Producer, timeout_ms: Any) -> None:
-    with at_once("timeout_ms"):
+@pytest.mark.parametrize(
+    ("timeout_ms", "kind"),
+    [
+        ("3000", MessageTypeError),
+        (True, MessageTypeError),
+        (None.__class__, MessageTypeError),
+        (0, MessageError),
+        (-1, MessageError),
+    ],
+)
+async def test_time_limit_that_is_none_is_refused(
+    producer: Producer, timeout_ms: Any, kind: type[OrbitError]
+) -> None:
+    with at_once("timeout_ms", kind=kind):
         await producer.send(Message("topic", "body"), timeout_ms=timeout_ms)
 
 
@@ -281,7 +296,8 @@ async def test_queue_and_selector_of_wrong_kind_are_refused(
         ({"retries": -1}, ["retries", "-1"]),
         ({"send_timeout_ms": 2.5}, ["send_timeout_ms", "2.5"]),
         ({"namesrv": ["127.0.0.1:9876"]}, ["namesrv"]),
-        ({"compress_kind": "gzip"}, ["compress_kind", "gzip", "zstd"]),
+        ({"compress_kind": "gzip"}, ["compress_kind", "gzip", "zlib, lz4, zstd"]),
+        ({"compress_level": 10}, ["0 to 9 with zlib"]),
         ({"access_key": "only"}, ["access_key", "secret_key"]),
     ],
 )

@@ -19,11 +19,8 @@ from orbitmq.errors import (
     MessageTypeError,
     NameServersUnreachableError,
     NoQueueError,
-    OptionValueError,
     RouteNotFoundError,
     StateError,
-    TopicRefusedError,
-    UnknownOptionError,
 )
 from orbitmq.model import property_names
 from orbitmq.model.groups import GroupConfig
@@ -409,30 +406,6 @@ async def test_the_inner_producer_of_an_instance_sends_like_any_other(
 # --- what is refused ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("wrong", "kind", "told"),
-    [
-        ("text", MessageTypeError, "takes a Message|a Message"),
-        (None, MessageTypeError, "Message"),
-        ([], MessageError, "at least one"),
-        ([Message("a", b"x"), Message("b", b"x")], MessageError, "a and to b"),
-        ([Message("a", b"x", delay_level=1)], MessageError, "delay level 1"),
-        (Message("t", b""), MessageError, "empty body"),
-        (Message("t", bytes(5 * 1024 * 1024)), MessageError, "5242880 bytes.*limit of 4194304"),
-        (Message("a b", b"x"), Exception, "a b"),
-        (Message("SCHEDULE_TOPIC_XXXX", b"x"), TopicRefusedError, "belongs to the brokers"),
-        (Message("t", b"x", properties={"p": "v" * 40_000}), MessageError, "32767"),
-    ],
-)
-async def test_what_no_broker_could_store_is_refused_before_it_is_sent(
-    cluster: Cluster, group: str, wrong: Any, kind: type[Exception], told: str
-) -> None:
-    async with Producer(group, namesrv=cluster.namesrv) as producer:
-        for use in (producer.send, producer.send_async, producer.send_oneway):
-            with pytest.raises(kind, match=told):
-                await use(wrong)
-
-
 async def test_a_wrong_choice_of_queue_is_refused_and_names_the_right_ones(
     cluster: Cluster, topic: str, group: str
 ) -> None:
@@ -473,34 +446,6 @@ async def test_a_queue_that_was_added_since_is_found(
         result = await producer.send(Message(topic, b"x"), queue=added)
 
     assert result.queue == added
-
-
-@pytest.mark.parametrize(
-    ("timeout_ms", "kind"),
-    [("3s", MessageTypeError), (True, MessageTypeError), (0, MessageError), (-1, MessageError)],
-)
-async def test_a_wrong_timeout_is_refused(
-    cluster: Cluster, topic: str, group: str, timeout_ms: Any, kind: type[Exception]
-) -> None:
-    async with Producer(group, namesrv=cluster.namesrv) as producer:
-        with pytest.raises(kind, match="timeout_ms"):
-            await producer.send(Message(topic, b"x"), timeout_ms=timeout_ms)
-
-
-@pytest.mark.parametrize(
-    ("options", "kind", "told"),
-    [
-        ({"retry": 3}, UnknownOptionError, "did you mean retries"),
-        ({"retries": -1}, OptionValueError, "retries cannot be '-1'"),
-        ({"compress_kind": "gzip"}, OptionValueError, "zlib, lz4, zstd"),
-        ({"compress_level": 10}, OptionValueError, "0 to 9 with zlib"),
-    ],
-)
-def test_wrong_options_are_refused_when_the_producer_is_made(
-    options: dict[str, Any], kind: type[Exception], told: str
-) -> None:
-    with pytest.raises(kind, match=told):
-        Producer("g", namesrv="127.0.0.1:9876", **options)
 
 
 async def test_a_name_server_that_is_not_there_is_named_before_the_time_is_over(

@@ -116,14 +116,15 @@ async def test_a_rush_of_bad_frames_writes_ten_warnings_a_second_and_their_numbe
     assert _warnings(caplog) == ["further connections closed for bad input or refused count=2"]
 
 
-@pytest.mark.parametrize("bad", BAD_FRAMES.values(), ids=BAD_FRAMES.keys())
-async def test_what_came_before_a_bad_frame_in_its_chunk_is_answered_first(bad: bytes) -> None:
-    async with serving() as server, await RawPeer.connect(server.port) as peer:
-        good = [Command(code=ECHO, opaque=opaque).encode() for opaque in range(5)]
+async def test_what_came_before_a_bad_frame_in_its_chunk_is_answered_first() -> None:
+    good = [Command(code=ECHO, opaque=opaque).encode() for opaque in range(5)]
+    async with serving() as server:
+        for kind, bad in BAD_FRAMES.items():
+            async with await RawPeer.connect(server.port) as peer:
+                await peer.send(*good, bad)
 
-        await peer.send(*good, bad)
-
-        assert [answer.opaque for answer in await peer.rest_commands()] == [0, 1, 2, 3, 4]
+                answers = await peer.rest_commands()
+            assert [answer.opaque for answer in answers] == [0, 1, 2, 3, 4], kind
 
 
 async def test_large_answers_before_a_bad_frame_all_arrive() -> None:

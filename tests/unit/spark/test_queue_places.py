@@ -151,7 +151,7 @@ def test_rows_of_many_topics_go_to_queues_of_their_own() -> None:
     ("topic", "reason"),
     [
         (None, "its topic is null"),
-        ("a b", "a b"),
+        ("a b", "topic name 'a b' contains ' '"),
         ("%RETRY%group", "only brokers write"),
         ("SCHEDULE_TOPIC_XXXX", "belongs to the brokers"),
     ],
