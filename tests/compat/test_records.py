@@ -6,7 +6,6 @@ in the protocol reference of the project's notes.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable
 
 import pytest
@@ -93,7 +92,3 @@ def test_an_id_is_written_as_java_writes_it() -> None:
 def test_a_tag_hashes_as_in_java(tag: str, hashed: int) -> None:
     assert java_hash(tag) == hashed
     assert scan.hash_tag(tag.encode()) == hashed
-
-
-def test_a_checksum_has_31_bits() -> None:
-    assert zlib.crc32(b"Hello RocketMQ") & 0x7FFFFFFF == 1774740973

@@ -185,11 +185,6 @@ class FaultProxy:
         assert self.port, "the proxy was not started"
         return f"127.0.0.1:{self.port}"
 
-    @property
-    def open_connections(self) -> int:
-        """How many connections of clients are open."""
-        return self._on_loop(self._count_open())
-
     def start(self) -> Self:
         """Listen; returns once connections are accepted."""
         self._thread.start()
@@ -261,9 +256,6 @@ class FaultProxy:
         for pump in self._pumps:
             pump.cancel()
         await asyncio.gather(*self._pumps, return_exceptions=True)
-
-    async def _count_open(self) -> int:
-        return len(self._open)
 
     async def _inflict(self, fault: Fault) -> None:
         self._fault = fault

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from orbitmq import java_json
 from orbitmq.client.aio.client_instance import ClientInstance
@@ -26,8 +26,6 @@ from tests.unit.record.sample_records import KNOWN
 
 TOPIC: Final = "orders"
 QUEUE: Final = MessageQueue(broker_name="broker-a", queue_id=1, topic=TOPIC)
-
-PullAnswer = Callable[[Command, PullMessages], Coroutine[Any, Any, Command]]
 
 
 def records(*offsets: int, tags: str = "") -> bytes:
