@@ -193,7 +193,8 @@ async def test_a_member_that_subscribes_to_something_else_is_reported(
 
     assert reply.code == ResponseCode.SUCCESS
     assert site.broker.members.differing_count == 1
-    assert "new" in caplog.text
+    assert "subscriptions differ" in caplog.text
+    assert "client=new" in caplog.text
     assert await members(old) == ["new", "old"]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from queue import Queue
 
@@ -155,7 +156,8 @@ def test_groups_lag_and_offsets(run: Run) -> None:
     run("offset", "clone", "workers", "others", "jobs", "--yes")
     typo = run("offset", "clone", "workers", "otters", "jobs", "--yes", code=4)
     assert "did you mean others?" in str(typo.exception)
-    assert "committed" in run("offset", "show", "others", "jobs").stdout
+    (cloned,) = rows(run("offset", "show", "others", "jobs", "--json"))
+    assert cloned["committed"] == 0
     run("group", "delete", "others", "--yes")
     run("group", "show", "others", code=4)
 
@@ -338,8 +340,10 @@ def test_brokers_are_listed_read_changed_and_cleaned(run: Run) -> None:
     assert "broker-b" in run("getBrokerConfig", "-c", "DefaultCluster").stdout
     run("updateBrokerConfig", "-b", address, "-k", "maxMessageSize", "-v", "65537")
     assert "65537" in run("broker", "config", "broker-b", "maxMessageSize").stdout
-    run("broker", "forbid-writing", "broker-a", "--yes")
-    run("broker", "allow-writing", "broker-a")
+    forbidden = run("broker", "forbid-writing", "broker-a", "--yes").stdout
+    allowed = run("broker", "allow-writing", "broker-a").stdout
+    assert re.fullmatch(r"[1-9]\d* topics of broker-a are read-only\n", forbidden)
+    assert re.fullmatch(r"\d+ topics of broker-a can be sent to\n", allowed)
     run("broker", "status", "broker-c", code=4)
     run("broker", "set", "broker-a", "maxMessageLimit=1", "--yes", code=1)
 
@@ -374,6 +378,8 @@ def test_names_of_mqadmin_do_what_ours_do(run: Run) -> None:
         == run("topic", "show", "from-mqadmin").stdout
     )
     run("updateKvConfig", "-s", "ns", "-k", "key", "-v", "value")
-    run("sendMessage", "-t", "from-mqadmin", "-p", "body", "-k", "key")
-    assert "body" in run("queryMsgByKey", "-t", "from-mqadmin", "-k", "key").stdout
+    assert run("kv", "get", "ns", "key").stdout == "value\n"
+    run("sendMessage", "-t", "from-mqadmin", "-p", "a parcel", "-k", "key")
+    assert "a parcel" in run("queryMsgByKey", "-t", "from-mqadmin", "-k", "key").stdout
     run("deleteTopic", "-t", "from-mqadmin", "-c", "DefaultCluster")
+    run("topic", "show", "from-mqadmin", code=4)
