@@ -31,6 +31,7 @@ def test_names_of_rocketmq_have_no_namespace(name: str) -> None:
 def test_without_a_namespace_names_stay_as_they_are() -> None:
     assert wrap("", "orders") == "orders"
     assert unwrap("", "tenant%orders") == "tenant%orders"
+    assert unwrap("", "%orders") == "%orders"
 
 
 def test_a_name_of_another_namespace_is_not_unwrapped() -> None:

@@ -37,6 +37,8 @@ def queues_of(count: int, broker_name: str = "a") -> list[MessageQueue]:
         (-(2**31), 10, 8),
         (2**32 + 5, 8, 4),  # 5 ^ 1
         (-(2**32) - 1, 8, 1),  # as a Long: 1
+        (2**31 + 5, 7, 4),  # as a Long: -2147483643
+        (-(2**63), 10, 8),  # Integer.MIN_VALUE
         (True, 100, 31),
         (False, 100, 37),
     ],

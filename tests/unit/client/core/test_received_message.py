@@ -88,6 +88,18 @@ def test_properties_read_one_by_one_equal_those_read_together() -> None:
         assert (message.tags, message.keys, message.message_id) == ("paid", ("one", "two"), "ABC")
 
 
+def test_whatever_is_read_first_is_the_same_as_when_all_is_read() -> None:
+    known = _one(ORDER)
+    parts = [name for name, part in vars(ReceivedMessage).items() if isinstance(part, property)]
+    assert len(parts) > 15
+    for name in parts:
+        getattr(known, name)
+
+    assert {name: getattr(_one(ORDER), name) for name in parts} == {
+        name: getattr(known, name) for name in parts
+    }
+
+
 def test_properties_cannot_be_changed() -> None:
     with pytest.raises(TypeError):
         _one(ORDER).properties["colour"] = "red"  # type: ignore[index]  # what a user may try
