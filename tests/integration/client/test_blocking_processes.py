@@ -246,3 +246,73 @@ async def test_a_program_that_forgets_to_stop_ends_in_order(cluster: Cluster, to
         topic,
     )
     assert printed == ["1"]
+
+
+async def test_a_listener_that_stops_its_consumer_while_the_program_exits_is_no_failure(
+    cluster: Cluster, topic: str
+) -> None:
+    await cluster.make_topic(topic, queues=1)
+    printed = await _run(
+        """
+        import sys, threading
+        from orbitmq.client import Message, Producer, PushConsumer
+
+        namesrv, topic = sys.argv[1:]
+        received = threading.Event()
+
+        def listen(message):
+            received.set()
+            threading.main_thread().join()
+            consumer.stop()
+            print("listener returns", flush=True)
+
+        with Producer(namesrv=namesrv) as producer:
+            producer.send(Message(topic, b"x"))
+        consumer = PushConsumer(
+            "group", on_message=listen, namesrv=namesrv, consume_from="first",
+        )
+        consumer.subscribe(topic)
+        consumer.start()
+        assert received.wait(60)
+        """,
+        cluster.namesrv,
+        topic,
+    )
+
+    assert printed == ["listener returns"]
+
+
+async def test_callbacks_of_sends_are_called_after_the_main_thread_has_ended(
+    cluster: Cluster, topic: str
+) -> None:
+    await cluster.make_topic(topic, queues=1)
+    printed = await _run(
+        """
+        import sys, threading
+        from concurrent.futures import Future
+        from orbitmq.client import Message, Producer
+
+        namesrv, topic = sys.argv[1:]
+        producer = Producer(namesrv=namesrv)
+        producer.start()
+
+        def send(body):
+            # The callback makes a blocking call: it is not on the loop.
+            seen = Future()
+            producer.send_async(
+                Message(topic, body), on_success=lambda _: seen.set_result(len(producer.queues(topic)))
+            )
+            return seen.result(60)
+
+        def work():
+            threading.main_thread().join()
+            print("then", send(b"then"), flush=True)
+
+        print("now", send(b"now"), flush=True)
+        threading.Thread(target=work).start()
+        """,
+        cluster.namesrv,
+        topic,
+    )
+
+    assert printed == ["now 1", "then 1"]

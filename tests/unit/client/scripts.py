@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+import threading
 
 SECONDS_MAX = 150
 
@@ -21,3 +22,8 @@ def run_script(source: str, *arguments: str) -> str:
     assert done.returncode == 0, done.stderr
     assert done.stderr == "", done.stderr
     return done.stdout
+
+
+def refuse_to_start(_: threading.Thread) -> None:
+    """Do what `Thread.start` does while the interpreter shuts down, from Python 3.12 on."""
+    raise RuntimeError("can't create new thread at interpreter shutdown")

@@ -19,10 +19,11 @@ import asyncio
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from queue import SimpleQueue
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from orbitmq.client.aio.daemon_threads import DaemonThreads
 from orbitmq.client.aio.listeners import (
     Finished,
     ListenerCall,
@@ -59,7 +60,7 @@ class ListenerThreads(ListenerPool):
         executor: Executor | None = None,
     ) -> None:
         super().__init__(call, concurrency=concurrency, on_finished=on_finished)
-        self._own_threads = _Threads(name)
+        self._own_threads = DaemonThreads(name)
         self._executor = executor
         self._finished: deque[Finished | Worker] = deque()
         self._look: asyncio.TimerHandle | None = None
@@ -85,7 +86,11 @@ class ListenerThreads(ListenerPool):
         if self._look is not None:
             self._look.cancel()
             self._look = None
-        self._own_threads.end(len(self._workers))
+        # Threads that are stuck in a listener end when it returns.
+        self._own_threads.end()
+        if not self._workers:
+            # They are about to end, so that the loop waits for no more than that.
+            self._own_threads.join(_JOIN_SECONDS)
         # A worker that its executor has found no thread for is in no call.
         return tuple(worker for worker in self._workers if worker.run is not None)
 
@@ -118,7 +123,11 @@ class ListenerThreads(ListenerPool):
                 self._executor = None
             else:
                 return
-        self._own_threads.start(self._drain, worker, busy=len(self._workers))
+        if not self._own_threads.submit(partial(self._drain, worker), busy=len(self._workers)):
+            # The interpreter shuts down: messages stay unconsumed, and come again elsewhere.
+            log.warning("no thread can be started for the listener, its messages wait")
+            self._workers.remove(worker)
+            self._idle.set()
 
     def _look_later(self) -> None:
         if self._look is not None:
@@ -196,34 +205,3 @@ class ListenerThreads(ListenerPool):
             self._loop.call_soon_threadsafe(self._collect)
         except RuntimeError:
             log.warning("the loop was closed before its consumer was stopped")
-
-
-class _Threads:
-    """Threads for one set of workers: made when there are too few, ended all at once."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._threads: list[threading.Thread] = []
-
-    def start(self, drain: Callable[[Worker], None], worker: Worker, *, busy: int) -> None:
-        self._jobs.put(lambda: drain(worker))
-        if busy > len(self._threads):
-            thread = threading.Thread(
-                target=self._serve, name=f"{self._name}-{len(self._threads) + 1}", daemon=True
-            )
-            self._threads.append(thread)
-            thread.start()
-
-    def end(self, stuck: int) -> None:
-        """End all threads; those that are stuck in a listener end when it returns."""
-        for _ in self._threads:
-            self._jobs.put(None)
-        if not stuck:
-            # They are about to end, so that the loop waits for no more than that.
-            for thread in self._threads:
-                thread.join(_JOIN_SECONDS)
-
-    def _serve(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            job()

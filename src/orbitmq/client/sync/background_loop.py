@@ -4,6 +4,7 @@ It starts when the first client starts and ends when the last one stops; at exit
 still run are stopped. Clusters inside a process have loops of their own of this kind.
 
 Threads: any may call; the loop's own may not, since it would wait for itself.
+Exit: the interpreter starts no threads while it shuts down, so nothing here needs one to end.
 Fork: the thread does not live on in a child. A client that was started before the fork says so
 when it is used there; one that is made in the child gets a loop of the child's own.
 """
@@ -34,7 +35,7 @@ _SIGNALS_SECONDS: Final = 0.5
 # How long the loop of a new thread may take to run.
 _START_SECONDS: Final = 2
 # How long clients that nobody stopped may take to stop at exit.
-_EXIT_SECONDS: Final = 10
+EXIT_SECONDS: Final = 10
 
 
 class _Call(Generic[T]):
@@ -103,17 +104,38 @@ class _LastingExecutor(ThreadPoolExecutor):
     That is so at exit, when clients that nobody stopped still have offsets to write.
     """
 
+    def __init__(self) -> None:
+        super().__init__(thread_name_prefix="orbitmq-work")
+        self._unfinished: set[Future[Any]] = set()
+
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         """Have work done in a thread, or do it here."""
-        try:
-            return super().submit(fn, *args, **kwargs)
-        except RuntimeError:
-            done: Future[T] = Future()
+        done: Future[T] = Future()
+        untaken = threading.Lock()
+
+        def work() -> None:
+            # Once: a pool that cannot start another thread keeps the work for those it has.
+            if not untaken.acquire(blocking=False) or not done.set_running_or_notify_cancel():
+                return
             try:
                 done.set_result(fn(*args, **kwargs))
-            except Exception as error:  # noqa: BLE001  # it belongs to whoever asked
+            except BaseException as error:  # noqa: BLE001  # it belongs to whoever asked
                 done.set_exception(error)
-            return done
+
+        self._unfinished.add(done)
+        done.add_done_callback(self._unfinished.discard)
+        try:
+            super().submit(work)
+        except RuntimeError:
+            work()
+        return done
+
+    async def end(self) -> None:
+        """Wait for the work in flight, which may call the loop, and end the threads."""
+        while self._unfinished:
+            work = [asyncio.wrap_future(each) for each in [*self._unfinished]]
+            await asyncio.gather(*work, return_exceptions=True)
+        self.shutdown()
 
 
 class BackgroundLoop:
@@ -131,7 +153,8 @@ class BackgroundLoop:
         self._ending: asyncio.Event
         self._calls: set[_Call[Any]] = set()
         self._begun: set[Future[Any]] = set()
-        self._stops: set[Stop] = set()
+        # What stops the clients at exit, and what comes after that, in the thread that exits.
+        self._stops: dict[Stop, Callable[[], None] | None] = {}
 
     # --- life -----------------------------------------------------------------------------------
 
@@ -154,23 +177,26 @@ class BackgroundLoop:
         self._thread.join()
         _process.running.discard(self)
 
-    def stop_at_exit(self, stop: Stop) -> None:
+    def stop_at_exit(self, stop: Stop, *, afterwards: Callable[[], None] | None = None) -> None:
         """Have what runs here stopped when the process ends before somebody stops it."""
-        self._stops.add(stop)
+        self._stops[stop] = afterwards
 
     def is_stopped(self, stop: Stop) -> None:
         """Take that back."""
-        self._stops.discard(stop)
+        self._stops.pop(stop, None)
 
     def stop_all(self) -> None:
         """Stop what nobody stopped."""
         if self._stops:
             try:
-                asyncio.run_coroutine_threadsafe(self._stop_all(), self._loop).result(_EXIT_SECONDS)
+                asyncio.run_coroutine_threadsafe(self._stop_all(), self._loop).result(EXIT_SECONDS)
             except TimeoutError:
                 log.warning(
                     "not stopped in time at exit kind=%s count=%d", self._owner, len(self._stops)
                 )
+        for afterwards in [*self._stops.values()]:
+            if afterwards is not None:
+                afterwards()
 
     async def _stop_all(self) -> None:
         stops = [stop() for stop in self._stops]
@@ -180,8 +206,16 @@ class BackgroundLoop:
 
     def _run(self) -> None:
         try:
-            with asyncio.Runner(loop_factory=native_loop) as runner:
-                runner.run(self._serve())
+            loop = native_loop()
+            executor = _LastingExecutor()
+            loop.set_default_executor(executor)
+            try:
+                loop.run_until_complete(self._serve())
+            finally:
+                try:
+                    loop.run_until_complete(_end_work(executor))
+                finally:
+                    loop.close()
         except BaseException as error:
             if self._ready.done():
                 raise
@@ -195,7 +229,6 @@ class BackgroundLoop:
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._loop.set_default_executor(_LastingExecutor(thread_name_prefix="orbitmq-work"))
         self._ending = asyncio.Event()
         self._ready.set_result(None)
         await self._ending.wait()
@@ -279,6 +312,18 @@ class BackgroundLoop:
             self._loop.call_soon_threadsafe(action)
         except RuntimeError as error:
             raise StateError(f"the {self._owner} is stopped", hint="make a new one") from error
+
+
+async def _end_work(executor: _LastingExecutor) -> None:
+    """End all that a loop still has, as `asyncio.Runner` does, but without another thread."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    for failure in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(failure, Exception):
+            log.error("task failed when its loop ended", exc_info=failure)
+    await asyncio.get_running_loop().shutdown_asyncgens()
+    await executor.end()
 
 
 def made_before_fork(owner: str = "client") -> StateError:

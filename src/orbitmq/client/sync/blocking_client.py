@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from orbitmq.client.sync import background_loop
-from orbitmq.client.sync.background_loop import BackgroundLoop, made_before_fork
+from orbitmq.client.sync.background_loop import EXIT_SECONDS, BackgroundLoop, made_before_fork
 from orbitmq.client.sync.callbacks import Callbacks
 from orbitmq.errors import StateError
 
@@ -95,7 +95,7 @@ class BlockingClient(Generic[C]):
         with self._guard:
             if self._stopped:
                 raise StateError(f"the {self._what} was stopped while it started")
-            loop.stop_at_exit(self._client.stop)
+            loop.stop_at_exit(self._client.stop, afterwards=self._end_callbacks)
             self._starting, self._loop = None, loop
 
     def stop(self) -> None:
@@ -138,6 +138,11 @@ class BlockingClient(Generic[C]):
             background_loop.release(loop)
             if self._user_callbacks is not None:
                 self._user_callbacks.stop()
+
+    def _end_callbacks(self) -> None:
+        """Run the callbacks that still wait at exit, for a bounded time."""
+        if self._user_callbacks is not None:
+            self._user_callbacks.stop(wait_seconds=EXIT_SECONDS)
 
     def _is_own_thread(self) -> bool:
         """Whether this thread runs a callback or listener of the client."""

@@ -1,12 +1,20 @@
-"""Threads that run callbacks of blocking clients, so that none runs on the loop."""
+"""Threads that run callbacks of blocking clients, so that none runs on the loop.
+
+One exception: a client whose first callback comes while the interpreter shuts down gets no thread
+any more, and calls it where it comes.
+
+Threads: any may call.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Final, TypeVar
+
+from orbitmq.client.aio.daemon_threads import DaemonThreads
 
 log = logging.getLogger(__name__)
 
@@ -20,25 +28,37 @@ class Callbacks:
 
     def __init__(self, name: str, *, threads: int = _THREADS) -> None:
         self._name = name
-        self._threads = threads
+        self._threads_max = threads
         self._guard = threading.Lock()
-        self._executor: ThreadPoolExecutor | None = None
+        self._threads = DaemonThreads(name)
+        # Callbacks that wait or run.
+        self._pending = 0
         self._stopped = False
         self._here = threading.local()
 
     def run(self, callback: Callable[[], object]) -> Future[None]:
         """Call it in a thread; the future is done afterwards, whatever came of it."""
+        done: Future[None] = Future()
+
+        def call() -> None:
+            is_wanted = done.set_running_or_notify_cancel()
+            if is_wanted:
+                self._run(callback)
+            with self._guard:
+                self._pending -= 1
+            if is_wanted:
+                done.set_result(None)
+
         with self._guard:
-            if not self._stopped:
-                if self._executor is None:
-                    self._executor = ThreadPoolExecutor(
-                        self._threads, thread_name_prefix=self._name
-                    )
-                return self._submit(self._executor, callback)
-        log.warning("callback came after the stop and was dropped client=%s", self._name)
-        dropped: Future[None] = Future()
-        dropped.set_result(None)
-        return dropped
+            if self._stopped:
+                log.warning("callback came after the stop and was dropped client=%s", self._name)
+                done.set_result(None)
+                return done
+            self._pending += 1
+            is_taken = self._threads.submit(call, busy=min(self._pending, self._threads_max))
+        if not is_taken:
+            call()
+        return done
 
     def after(
         self,
@@ -70,31 +90,20 @@ class Callbacks:
         """Whether this thread is one of them."""
         return getattr(self._here, "is_callback", False)
 
-    def stop(self) -> None:
+    def stop(self, *, wait_seconds: float | None = None) -> None:
         """Run what waits, and end the threads; a callback that calls this is not waited for."""
         with self._guard:
-            self._stopped = True
-            executor, self._executor = self._executor, None
-        if executor is not None:
-            executor.shutdown(wait=not self.is_here)
-
-    def _submit(self, executor: ThreadPoolExecutor, callback: Callable[[], object]) -> Future[None]:
-        try:
-            return executor.submit(self._run, callback)
-        except RuntimeError:
-            # The main thread has ended, and with it all executors; other threads go on.
-            done: Future[None] = Future()
-
-            def run() -> None:
-                self._run(callback)
-                done.set_result(None)
-
-            threading.Thread(target=run, name=self._name).start()
-            return done
+            if not self._stopped:
+                self._stopped = True
+                self._threads.end()
+        if not self.is_here and not self._threads.join(wait_seconds):
+            log.warning("callback did not return in time client=%s", self._name)
 
     def _run(self, callback: Callable[[], object]) -> None:
         self._here.is_callback = True
         try:
             callback()
-        except Exception:
+        except BaseException:  # sys.exit() in a callback ends neither its thread nor the process
             log.exception("callback failed client=%s", self._name)
+        finally:
+            self._here.is_callback = False

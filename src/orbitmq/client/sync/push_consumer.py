@@ -15,6 +15,7 @@ event loop in the background, and cannot.
 from __future__ import annotations
 
 import functools
+import logging
 import threading
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, TypeVar
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from orbitmq.clock import Clock
     from orbitmq.model.queues import MessageQueue
     from orbitmq.transport.hooks import RpcHook
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -109,7 +112,11 @@ class PushConsumer(BlockingClient[AioPushConsumer]):
         listener has returned.
         """
         if self._is_own_thread() and self._loop is not None:
-            threading.Thread(target=super().stop, name="orbitmq-stop").start()
+            try:
+                threading.Thread(target=super().stop, name="orbitmq-stop").start()
+            except RuntimeError as error:
+                # While the interpreter shuts down it starts no threads.
+                log.warning("the consumer is stopped at exit, not before reason=%s", error)
         else:
             super().stop()
 

@@ -16,6 +16,7 @@ from orbitmq.client.core.received_message import ReceivedMessage
 from orbitmq.clock import Clock, ManualClock, settle
 from tests.leftovers import no_threads_on_loop_since, threads
 from tests.unit.client.aio.received import call_of, offsets_of, received, run_of, several
+from tests.unit.client.scripts import refuse_to_start
 
 WAIT_SECONDS = 60
 GRACE_MS = 60_000.0
@@ -277,6 +278,22 @@ async def test_own_threads_go_on_when_those_of_the_user_end(
 
     assert "the executor takes no more work" in caplog.text
     await pool.stop(GRACE_MS)
+
+
+async def test_a_pool_without_threads_warns_and_stops_at_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collected = Collected()
+    pool = pool_of(lambda _message: None, collected)
+    monkeypatch.setattr(threading.Thread, "start", refuse_to_start)
+
+    pool.submit([run_of(several(0, 1))])
+    async with asyncio.timeout(WAIT_SECONDS / 2):
+        left = await pool.stop(GRACE_MS)
+
+    assert not left
+    assert not collected.items
+    assert "no thread can be started for the listener" in caplog.text
 
 
 async def test_an_error_of_who_collects_does_not_stop_the_pool(

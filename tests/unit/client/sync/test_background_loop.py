@@ -17,7 +17,7 @@ from orbitmq.client.sync.background_loop import BackgroundLoop, acquire, release
 from orbitmq.clock import settle
 from orbitmq.errors import StateError
 from tests.leftovers import no_threads_since, threads
-from tests.unit.client.scripts import run_script
+from tests.unit.client.scripts import refuse_to_start, run_script
 
 WAIT_SECONDS = 60
 SIGNAL_SECONDS = 10
@@ -228,6 +228,67 @@ def test_calls_after_the_end_are_refused() -> None:
         loop.call(_answer(1))
     with pytest.raises(StateError, match="the client is stopped"):
         loop.begin(asyncio.Future)
+
+
+def test_the_loop_ends_when_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = acquire()
+    assert loop.call(_answer(1)) == 1
+
+    monkeypatch.setattr(threading.Thread, "start", refuse_to_start)
+    release(loop)
+
+    no_threads_since(set(), "orbitmq-")
+
+
+def test_work_that_gets_no_thread_of_its_own_is_done_once(
+    loop: BackgroundLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_end = threading.Event()
+    done: list[str] = []
+    waiting = loop.begin(lambda: asyncio.ensure_future(asyncio.to_thread(may_end.wait)))
+    assert loop.call(asyncio.to_thread(lambda: 1)) == 1
+
+    monkeypatch.setattr(threading.Thread, "start", refuse_to_start)
+    loop.call(_together(lambda: done.append("done"), 5))
+    may_end.set()
+    waiting.result(WAIT_SECONDS)
+    monkeypatch.undo()
+
+    # The threads take work in its order: what was left to them is done by now.
+    assert loop.call(_answer(1)) == 1
+    assert done == ["done"] * 5
+
+
+async def _together(work: Callable[[], None], count: int) -> None:
+    await asyncio.gather(*(asyncio.to_thread(work) for _ in range(count)))
+
+
+def test_work_in_flight_may_still_call_when_the_loop_ends() -> None:
+    loop = acquire()
+    began, may_call = threading.Event(), threading.Event()
+    results: list[int] = []
+
+    def work() -> None:
+        began.set()
+        may_call.wait()
+        results.append(loop.call(_number(7)))
+
+    async def wait_for_end() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            may_call.set()
+
+    loop.begin(lambda: asyncio.ensure_future(asyncio.to_thread(work)))
+    loop.begin(lambda: asyncio.ensure_future(wait_for_end()))
+    assert began.wait(WAIT_SECONDS)
+    release(loop)
+
+    assert results == [7]
+
+
+async def _number(value: int) -> int:
+    return value
 
 
 def test_a_loop_that_cannot_be_made_is_told_and_can_be_tried_again(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from concurrent.futures import Future
 
@@ -10,7 +11,7 @@ import pytest
 
 from orbitmq.client.sync.callbacks import Callbacks
 from tests.leftovers import no_threads_since
-from tests.unit.client.scripts import run_script
+from tests.unit.client.scripts import refuse_to_start, run_script
 
 WAIT_SECONDS = 60
 
@@ -168,3 +169,87 @@ def test_callbacks_go_on_while_threads_outlive_the_main_one() -> None:
     )
 
     assert printed == "7\n"
+
+
+def test_callbacks_that_wait_at_exit_are_called() -> None:
+    printed = run_script(
+        """
+        import threading
+        from concurrent.futures import Future
+        from orbitmq.client.sync.background_loop import acquire
+        from orbitmq.client.sync.callbacks import Callbacks
+
+        callbacks = Callbacks("orbitmq-test", threads=1)
+
+        async def stop():
+            done = Future()
+            callbacks.after(done, print, None)
+            done.set_result("sent at exit")
+
+        def wait_for_exit():
+            threading.main_thread().join()
+            print("first")
+
+        acquire().stop_at_exit(stop, afterwards=callbacks.stop)
+        callbacks.run(wait_for_exit)
+        callbacks.run(lambda: print("second"))
+        """
+    )
+
+    assert printed.splitlines() == ["first", "second", "sent at exit"]
+
+
+def test_a_callback_is_called_here_when_no_thread_can_be_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(threading.Thread, "start", refuse_to_start)
+    callbacks = Callbacks("orbitmq-test")
+    names: list[str] = []
+
+    done = callbacks.run(lambda: names.append(threading.current_thread().name))
+
+    assert done.done()
+    assert names == [threading.current_thread().name]
+    callbacks.stop()
+
+
+def test_sys_exit_in_a_callback_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    callbacks = Callbacks("orbitmq-test", threads=1)
+    seen: list[int] = []
+
+    callbacks.run(lambda: sys.exit(1))
+    callbacks.run(lambda: seen.append(1))
+    callbacks.stop()
+
+    assert seen == [1]
+    assert caplog.messages == ["callback failed client=orbitmq-test"]
+
+
+def test_a_callback_that_is_cancelled_in_time_is_not_called() -> None:
+    callbacks = Callbacks("orbitmq-test", threads=1)
+    may_end = threading.Event()
+    called: list[str] = []
+    first = callbacks.run(may_end.wait)
+
+    second = callbacks.run(lambda: called.append("second"))
+    assert second.cancel()
+    callbacks.run(lambda: called.append("third"))
+    may_end.set()
+    callbacks.stop()
+
+    assert first.done()
+    assert called == ["third"]
+
+
+def test_a_callback_that_hangs_is_not_waited_for_longer_than_allowed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    callbacks = Callbacks("orbitmq-test")
+    may_end = threading.Event()
+    callbacks.run(may_end.wait)
+
+    callbacks.stop(wait_seconds=0.01)
+
+    assert caplog.messages == ["callback did not return in time client=orbitmq-test"]
+    may_end.set()
+    _no_threads()
