@@ -99,7 +99,10 @@ async def _serve(make_server: Callable[[], Server], *, until_input_ends: bool) -
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        loop.add_signal_handler(number, stopping.set)
+        # What the parent ignores stays ignored: `nohup` guards against SIGHUP, and a script's
+        # background job against the SIGINT that is meant for the script.
+        if number == signal.SIGTERM or signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, stopping.set)
     if until_input_ends:
         loop.add_reader(0, _note_end_of_input, stopping)
     server = make_server()

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from asyncio.subprocess import PIPE, Process
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,8 @@ from orbitmq.transport.rpc_client import RpcClient
 
 WAIT_SECONDS = 120
 COMMAND = [sys.executable, "-m", "orbitmq.cli.main"]
+# What a script does for its background jobs, and `nohup` for all.
+IGNORING_SIGNALS = ["sh", "-c", "trap '' INT HUP; exec \"$@\"", "sh"]
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -32,9 +35,10 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
     )
 
 
-async def start(folder: Path, *arguments: str) -> tuple[Process, int]:
+async def start(folder: Path, *arguments: str, parent: Sequence[str] = ()) -> tuple[Process, int]:
     """Start a name server on a free port; return once it says where it listens."""
     process = await asyncio.create_subprocess_exec(
+        *parent,
         *COMMAND,
         "namesrv",
         "--host=127.0.0.1",
@@ -67,6 +71,24 @@ async def test_it_serves_until_told_to_stop_and_ends_cleanly(
     assert process.returncode == 0
     assert "name server stopped" in log.decode()
     assert "Traceback" not in log.decode()
+
+
+async def test_it_ignores_signals_that_its_parent_ignores_and_ends_by_sigterm(
+    tmp_path: Path,
+) -> None:
+    process, port = await start(tmp_path, parent=IGNORING_SIGNALS)
+
+    for number in (signal.SIGHUP, signal.SIGINT):
+        process.send_signal(number)
+        async with RpcClient() as rpc:
+            await NameServers([f"127.0.0.1:{port}"], rpc).cluster_view()
+
+    assert process.returncode is None
+    process.send_signal(signal.SIGTERM)
+    async with asyncio.timeout(WAIT_SECONDS):
+        _, log = await process.communicate()
+    assert process.returncode == 0
+    assert "name server stopped" in log.decode()
 
 
 async def test_it_runs_on_plain_asyncio_when_asked(tmp_path: Path) -> None:
