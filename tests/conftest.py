@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -24,6 +25,18 @@ settings.register_profile(
     derandomize="ORBITMQ_NEW_EXAMPLES" not in os.environ,
 )
 settings.load_profile("orbitmq")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def children_heed_signals() -> None:
+    """Let signals end the programs that tests start, even if the parent of the run ignores them.
+
+    `nohup make test &` ignores SIGINT and SIGHUP, and what is ignored is inherited. What is caught
+    is not: the run still survives these signals, and its children start with the default.
+    """
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
