@@ -28,7 +28,7 @@ export INTEROP
 # Hundreds of processes start: each would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test check smoke interop scenarios wheel bench sanitize soak docs clean
+.PHONY: help setup demo test check smoke interop pythons scenarios wheel bench sanitize soak docs clean
 
 help:  ## Show the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -53,6 +53,9 @@ test: setup  ## Run the tests; INTEROP=1 adds official RocketMQ and its clients
 
 interop: setup  ## Run only the tests against official RocketMQ and its clients
 	INTEROP=1 $(BIN)/pytest $(SIDE_BY_SIDE) -m interop
+
+pythons: setup  ## Run the unit tests of clients on the other Pythons we support, if installed
+	$(BIN)/python -m scripts.other_pythons --plain tests/unit/client
 
 check: setup  ## Format, lint, types, layers, spelling, generated docs
 	$(BIN)/ruff format --check .
@@ -111,6 +114,7 @@ soak: setup  ## Run the long campaigns and write docs/soak/
 	for round in 1 2 3 4 5; do ORBITMQ_NEW_EXAMPLES=1 $(BIN)/pytest -q $$(grep -rl hypothesis tests/unit tests/crash --include='test_*.py') || exit 1; done
 	$(BIN)/pytest -q -m campaign
 	$(MAKE) sanitize
+	$(BIN)/python -m scripts.other_pythons tests/unit tests/integration $(SIDE_BY_SIDE)
 	$(BIN)/python -m scripts.soak_name_server
 	$(BIN)/python -m tests.crash.soak "$$(mktemp -d -p $(SHARED_MEMORY))" 1200 --page docs/soak/store-crashes.md
 	$(BIN)/python -m tests.integration.client.reconnects 10000 --page docs/soak/client-reconnects.md
