@@ -12,11 +12,9 @@ SHARED_MEMORY := $(firstword $(wildcard /dev/shm) /tmp)
 # Benchmarks that CI runs for one short round, so that none rots.
 SMOKE := $(addprefix smoke-,append scan store_append store_read store_query arrow_decode arrow_encode \
 	rpc_round_trip client_send client_consume)
-# What the compiled forms of the hot path are made of.
-COMPILED := src/orbitmq/record/native.py src/orbitmq/record/batch_records_native.py \
-	src/orbitmq/store/appender.py src/orbitmq/store/key_table_native.py \
-	src/orbitmq/protocol/plain_batches_native.py src/orbitmq/protocol/plain_sends_native.py \
-	src/orbitmq/spark/messages_native.py src/orbitmq/spark/rows_native.py $(wildcard src/orbitmq/*/*.pxd)
+# What the compiled forms of the hot path are made of; setup.py says how they are found.
+COMPILED := $(wildcard $(addsuffix /*.p*,$(wildcard src/orbitmq/*/compiled src/orbitmq/*/*/compiled)))
+COMPILED += $(wildcard $(subst /compiled/,/,$(patsubst %_cython.pxd,%.py,$(filter %_cython.pxd,$(COMPILED)))))
 
 # Files stay whole; tests/scheduling.py says which worker takes which. What fails is run once more.
 SIDE_BY_SIDE := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --rerun-failed
@@ -107,8 +105,8 @@ sanitize:  ## Run the tests of what is compiled under an address sanitizer
 	rm -rf .cache/sanitized && git clone --quiet . .cache/sanitized
 	CFLAGS="$(CFLAGS)" LDFLAGS="$(LDFLAGS)" $(MAKE) --directory .cache/sanitized setup
 	cd .cache/sanitized && ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD="$$($(CC) -print-file-name=libasan.so)" \
-		.venv/bin/pytest -q tests/unit/record tests/unit/protocol tests/unit/*/test_*native.py \
-		tests/unit/*/test_hot_path.py tests/unit/spark/test_rows.py tests/unit/spark/test_compiled_*.py tests/unit/store/test_appender.py
+		.venv/bin/pytest -q tests/unit/record tests/unit/protocol tests/unit/*/compiled \
+		tests/unit/*/test_fast_forms.py tests/unit/spark/test_rows.py tests/unit/spark/test_compiled_*.py tests/unit/store/test_appender.py
 
 soak: setup  ## Run the long campaigns and write docs/soak/
 	for round in 1 2 3 4 5; do ORBITMQ_NEW_EXAMPLES=1 $(BIN)/pytest -q $$(grep -rl hypothesis tests/unit tests/crash --include='test_*.py') || exit 1; done

@@ -1,35 +1,33 @@
 """Builds the compiled forms of the hot path; everything else stands in pyproject.toml.
 
+A source is compiled for standing in a folder `compiled` under a name that ends with `_cython.py`.
+An `x_cython.pxd` without such a source holds the C types of `x.py` one folder up, which is compiled
+under that name and runs as plain Python, too.
+
 They are optional: without a C compiler or zlib's headers the plain forms are used.
 """
+
+from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
+SOURCES = Path("src")
+
+
+def source_of(form: Path) -> Path:
+    """Find what the compiled module at a path, without its suffix, is compiled from."""
+    own = form.with_suffix(".py")
+    return own if own.exists() else form.parents[1] / f"{form.name.removesuffix('_cython')}.py"
+
+
+forms = {path.with_suffix("") for path in SOURCES.glob("**/compiled/*_cython.p*")}
 extensions = cythonize(
     [
-        Extension("orbitmq.record.native", ["src/orbitmq/record/native.py"], libraries=["z"]),
-        Extension(
-            "orbitmq.record.batch_records_native",
-            ["src/orbitmq/record/batch_records_native.py"],
-            libraries=["z"],
-        ),
-        Extension("orbitmq.store.key_table_native", ["src/orbitmq/store/key_table_native.py"]),
-        # The same source as the plain form, under another name.
-        Extension("orbitmq.store.appender_native", ["src/orbitmq/store/appender.py"]),
-        Extension(
-            "orbitmq.protocol.plain_batches_native",
-            ["src/orbitmq/protocol/plain_batches_native.py"],
-        ),
-        Extension(
-            "orbitmq.protocol.plain_sends_native", ["src/orbitmq/protocol/plain_sends_native.py"]
-        ),
-        Extension("orbitmq.spark.messages_native", ["src/orbitmq/spark/messages_native.py"]),
-        Extension(
-            "orbitmq.spark.rows_native", ["src/orbitmq/spark/rows_native.py"], libraries=["z"]
-        ),
+        Extension(".".join(form.relative_to(SOURCES).parts), [str(source_of(form))])
+        for form in sorted(forms)
     ],
-    include_path=["src"],
+    include_path=[str(SOURCES)],
     build_dir="build/cython",
 )
 for extension in extensions:

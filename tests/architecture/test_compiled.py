@@ -3,53 +3,66 @@
 from __future__ import annotations
 
 import importlib
+import re
 import runpy
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parents[2] / "src" / "orbitmq"
-# As in setup.py: each module, and what it is compiled from.
-MODULES = {
-    "record.native": ("record/native.py", "record/record_writing.pxd"),
-    "record.batch_records_native": (
-        "record/batch_records_native.py",
-        "record/record_writing.pxd",
-    ),
-    "store.key_table_native": ("store/key_table_native.py",),
-    "store.appender_native": ("store/appender.py", "store/appender_native.pxd"),
-    "protocol.plain_batches_native": ("protocol/plain_batches_native.py",),
-    "protocol.plain_sends_native": ("protocol/plain_sends_native.py",),
-    "spark.messages_native": ("spark/messages_native.py",),
-    "spark.rows_native": ("spark/rows_native.py", "spark/row_texts.pxd"),
-}
-# These have a plain form of another name.
-ONLY_COMPILED = [sources[0] for sources in MODULES.values() if sources[0].endswith("native.py")]
+SOURCES = Path(__file__).parents[2] / "src"
+# What setup.py finds: each is named like its compiled module, and ends with `.py` or `.pxd`.
+FORMS = sorted({path.with_suffix("") for path in SOURCES.glob("**/compiled/*_cython.p*")})
+# The others are compiled from a source one folder up, which runs as plain Python, too.
+ONLY_COMPILED = [form for form in FORMS if form.with_suffix(".py").exists()]
+CIMPORT = re.compile(r"from (?:cython\.cimports\.)?(orbitmq[.\w]*) c?import")
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_the_extension_is_newer_than_its_sources(name: str) -> None:
+def _module(form: Path) -> str:
+    return ".".join(form.relative_to(SOURCES).parts)
+
+
+def _sources(form: Path) -> Iterator[Path]:
+    """Find what a module is compiled from: its own files, and the definitions that they include."""
+    plain = form.parents[1] / f"{form.name.removesuffix('_cython')}.py"
+    waiting = [form.with_suffix(".pxd"), form.with_suffix(".py")]
+    if form not in ONLY_COMPILED:
+        waiting.append(plain)
+    seen: set[Path] = set()
+    while waiting:
+        path = waiting.pop()
+        if path.exists() and path not in seen:
+            seen.add(path)
+            yield path
+            included = CIMPORT.findall(path.read_text())
+            waiting += [SOURCES / f"{name.replace('.', '/')}.pxd" for name in included]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=_module)
+def test_the_extension_is_newer_than_its_sources(form: Path) -> None:
     try:
-        module = importlib.import_module(f"orbitmq.{name}")
+        module = importlib.import_module(_module(form))
     except ImportError:
         pytest.skip("not compiled; run: pip install --editable .")
     built = Path(str(module.__file__))
 
     assert built.suffix == ".so"
-    for source in MODULES[name]:
-        newest = (PACKAGE / source).stat().st_mtime
-        assert built.stat().st_mtime >= newest, "run: pip install --editable ."
+    for source in _sources(form):
+        assert built.stat().st_mtime >= source.stat().st_mtime, "run: pip install --editable ."
 
 
-@pytest.mark.parametrize("source", ONLY_COMPILED)
-def test_the_source_does_not_run_uncompiled(source: str) -> None:
+@pytest.mark.parametrize("form", ONLY_COMPILED, ids=_module)
+def test_the_source_does_not_run_uncompiled(form: Path) -> None:
     with pytest.raises(ImportError):
-        runpy.run_path(str(PACKAGE / source))
+        runpy.run_path(str(form.with_suffix(".py")))
 
 
-def test_every_extension_is_looked_at() -> None:
-    setup = (PACKAGE.parents[1] / "setup.py").read_text()
+def test_compiled_folders_hold_nothing_else() -> None:
+    for path in SOURCES.glob("**/compiled/*.py"):
+        assert path.name == "__init__.py" or path.with_suffix("") in ONLY_COMPILED, path
 
-    assert setup.count("Extension(") == len(MODULES)
-    for name in MODULES:
-        assert f'"orbitmq.{name}"' in setup
+
+def test_a_form_that_is_compiled_of_a_plain_source_has_one() -> None:
+    assert FORMS
+    for form in FORMS:
+        assert any(source.suffix == ".py" for source in _sources(form)), form

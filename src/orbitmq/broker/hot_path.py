@@ -18,14 +18,14 @@ from orbitmq.broker.send_replies import SendReply
 from orbitmq.errors import OrbitError, ProtocolError
 from orbitmq.model.queues import PhysicalOffset
 from orbitmq.protocol.command import ONEWAY_FLAG, RESPONSE_FLAG
-from orbitmq.protocol.frame import frame_end
-from orbitmq.protocol.hot_headers import PullFields, decode_hot_header
-from orbitmq.protocol.hot_path import (
+from orbitmq.protocol.fast_forms import (
     measure_messages,
     read_entries,
     read_usual_batch,
     read_usual_send,
 )
+from orbitmq.protocol.frame import frame_end
+from orbitmq.protocol.hot_headers import PullFields, decode_hot_header
 from orbitmq.protocol.plain_batches import plain_batch
 from orbitmq.protocol.plain_sends import plain_send
 from orbitmq.record.hosts import encode_host

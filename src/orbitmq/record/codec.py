@@ -13,7 +13,7 @@ from orbitmq.record import batch_records, encode, scan
 try:
     if os.environ.get("ORBITMQ_PURE") == "1":
         raise ImportError("the plain forms are asked for")  # noqa: TRY301  # one way to the plain
-    from orbitmq.record import batch_records_native, native
+    from orbitmq.record.compiled import batch_records_cython, codec_cython
 except ImportError:
     encode_record = encode.encode_record
     encode_batch_records = batch_records.encode_batch_records
@@ -22,11 +22,11 @@ except ImportError:
     walk = scan.walk
     is_compiled = False
 else:
-    encode_record = native.encode_record
-    encode_batch_records = batch_records_native.encode_batch_records
-    is_sound = native.is_sound
-    sound_records = native.sound_records
-    walk = native.walk
+    encode_record = codec_cython.encode_record
+    encode_batch_records = batch_records_cython.encode_batch_records
+    is_sound = codec_cython.is_sound
+    sound_records = codec_cython.sound_records
+    walk = codec_cython.walk
     is_compiled = True
 
 IS_COMPILED: Final = is_compiled

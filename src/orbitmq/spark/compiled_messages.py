@@ -1,4 +1,4 @@
-"""Messages of a batch, written by the compiled form (messages_native.py)."""
+"""Messages of a batch, written by the compiled form (messages_cython.py)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from orbitmq.record.layout import PROPERTIES_BYTES_MAX
+from orbitmq.spark.compiled.messages_cython import write_messages
 from orbitmq.spark.message_parts import too_long
-from orbitmq.spark.messages_native import write_messages
 
 if TYPE_CHECKING:
+    from orbitmq.spark.compiled.messages_cython import Column
     from orbitmq.spark.message_parts import MessageParts
-    from orbitmq.spark.messages_native import Column
 
 
 def messages_of(parts: MessageParts) -> pa.Array:

@@ -1,4 +1,4 @@
-"""Rows of ordinary records, read by the compiled form (rows_native.py)."""
+"""Rows of ordinary records, read by the compiled form (rows_cython.py)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from orbitmq.spark import arrow_columns, rows_native
+from orbitmq.spark import arrow_columns
+from orbitmq.spark.compiled import rows_cython
+from orbitmq.spark.compiled.rows_cython import HOSTS, INTS, LONGS, Columns, columns_of
 from orbitmq.spark.property_columns import Entries, find_entries
 from orbitmq.spark.record_places import Mask, Positions
-from orbitmq.spark.rows_native import HOSTS, INTS, LONGS, Columns, columns_of
 
 if TYPE_CHECKING:
     from orbitmq.spark.schema import Projection
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 def record_starts(records: bytes) -> tuple[Positions, int]:
     """Where records start that lie back to back, and where the last ends."""
-    starts, count, end = rows_native.record_starts(records)
+    starts, count, end = rows_cython.record_starts(records)
     return np.frombuffer(starts, np.int64, count), end
 
 

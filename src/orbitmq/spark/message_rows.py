@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from orbitmq.model import property_names
 from orbitmq.spark.delivery_marks import MARK, TaskMark
-from orbitmq.spark.hot_path import messages_of
+from orbitmq.spark.fast_forms import messages_of
 from orbitmq.spark.message_parts import MessageParts
 from orbitmq.spark.property_texts import (
     check_separators,

@@ -28,7 +28,7 @@ from orbitmq.errors import BatchTooLargeError
 from orbitmq.model import property_names
 from orbitmq.record.decode import examine
 from orbitmq.record.layout import COMPRESSED
-from orbitmq.spark import arrow_columns, hot_path
+from orbitmq.spark import arrow_columns, fast_forms
 from orbitmq.spark.arrow_columns import COLUMN_BYTES_MAX, gather, not_utf8
 from orbitmq.spark.body_columns import bodies, check_bodies
 from orbitmq.spark.odd_records import odd_rows, unreadable
@@ -57,7 +57,7 @@ _PROPERTIES: Final = {
 
 def record_positions(records: bytes, *, broker_name: str = "") -> Positions:
     """Where the records start that lie back to back, as in the reply to a pull."""
-    starts, at = hot_path.record_starts(records)
+    starts, at = fast_forms.record_starts(records)
     end = len(records)
     if at != end:
         wrong_at = at if at < end else int(starts[-1])
@@ -92,8 +92,8 @@ class RowDecoder:
         self._projection = projection
         self._check_bodies = check_bodies
         self._compiled = None
-        if hot_path.ordinary_rows is not None:
-            self._compiled = hot_path.ordinary_rows(projection, check_bodies=check_bodies)
+        if fast_forms.ordinary_rows is not None:
+            self._compiled = fast_forms.ordinary_rows(projection, check_bodies=check_bodies)
         self._wants_topic = "topic" in projection.names
         self._wants_maps = projection.has_maps
         self._wants_entries = projection.has_entries

@@ -1,8 +1,8 @@
 # cython: language_level=3, annotation_typing=False
 """Appending: gives messages their offsets and times, and writes them to the log.
 
-Nothing else does. This source is compiled where that is possible (`appender_native.pxd` holds the
-types) and runs as it is where it is not; `hot_path` chooses. Both do the same.
+Nothing else does. This source is compiled where that is possible (`appender_cython.pxd` holds the
+types) and runs as it is where it is not; `fast_forms` chooses. Both do the same.
 
 Threads: any; one at a time inside, under `lock`. Whoever holds the lock may look at the log's end
 and at the next offsets without seeing them move.

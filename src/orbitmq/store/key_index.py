@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from orbitmq.errors import StoreFormatError
 from orbitmq.record.scan import hash_key
-from orbitmq.store.hot_path import chain_entries, put_keys
+from orbitmq.store.fast_forms import chain_entries, put_keys
 from orbitmq.store.key_table import (
     ENTRY,
     ENTRY_BYTES,

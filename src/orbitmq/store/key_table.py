@@ -6,7 +6,7 @@ File layout, big-endian:
     4 per slot     number of the newest entry whose hash falls into the slot, 0 for none
     20 per entry   4 key hash, 8 physical offset, 4 seconds since begin time, 4 previous entry
 
-These are the plain forms, which the compiled ones (`key_table_native`) must equal; `hot_path`
+These are the plain forms, which the compiled ones (`key_table_cython`) must equal; `fast_forms`
 chooses.
 
 Threads: one writer; readers any time, since an entry is complete before its slot points at it.

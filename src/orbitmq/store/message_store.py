@@ -18,8 +18,8 @@ from orbitmq.record.hosts import encode_host
 from orbitmq.store.appender import check_topic
 from orbitmq.store.config import FlushMode, StoreConfig
 from orbitmq.store.draft import Draft, Durability, Receipt
+from orbitmq.store.fast_forms import Appender
 from orbitmq.store.flush import Flusher
-from orbitmq.store.hot_path import Appender
 from orbitmq.store.memory_log import FIRST_OFFSET
 from orbitmq.store.memory_topics import MemoryTopics
 from orbitmq.store.obstacles import CLOSED, DISK_FULL, Obstacles

@@ -16,20 +16,22 @@ def test_the_plain_forms_are_used_when_they_are_asked_for() -> None:
 
 
 def test_the_plain_forms_are_used_when_there_is_no_extension() -> None:
-    without = "import sys; sys.modules['orbitmq.record.native'] = None; "
+    without = "import sys; sys.modules['orbitmq.record.compiled.codec_cython'] = None; "
 
     assert printed_by(without + SHOW) == PLAIN
 
 
 def test_the_compiled_forms_are_used_when_the_extension_is_there() -> None:
-    pytest.importorskip("orbitmq.record.native", reason="not compiled", exc_type=ImportError)
+    pytest.importorskip(
+        "orbitmq.record.compiled.codec_cython", reason="not compiled", exc_type=ImportError
+    )
 
-    assert printed_by(SHOW) == "True orbitmq.record.native"
-    assert printed_by(SHOW, ORBITMQ_PURE="0") == "True orbitmq.record.native"
+    assert printed_by(SHOW) == "True orbitmq.record.compiled.codec_cython"
+    assert printed_by(SHOW, ORBITMQ_PURE="0") == "True orbitmq.record.compiled.codec_cython"
 
 
 def test_the_plain_forms_are_used_when_one_extension_is_missing() -> None:
-    without = "import sys; sys.modules['orbitmq.record.batch_records_native'] = None; "
+    without = "import sys; sys.modules['orbitmq.record.compiled.batch_records_cython'] = None; "
 
     assert printed_by(without + SHOW) == PLAIN
 

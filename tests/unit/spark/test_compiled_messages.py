@@ -6,17 +6,17 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from orbitmq.spark import hot_path, message_parts
+from orbitmq.spark import fast_forms, message_parts
 from orbitmq.spark.message_parts import MessageParts
 from orbitmq.spark.row_errors import RowRefused
 from tests.unit.spark.test_message_parts import any_parts, parts, texts
 
-pytestmark = pytest.mark.skipif(not hot_path.IS_COMPILED, reason="there is no compiled form here")
+pytestmark = pytest.mark.skipif(not fast_forms.IS_COMPILED, reason="there is no compiled form here")
 
 
 @given(any_parts())
 def test_any_messages_are_written_alike(given_parts: MessageParts) -> None:
-    made = hot_path.messages_of(given_parts)
+    made = fast_forms.messages_of(given_parts)
 
     made.validate(full=True)
     assert made.equals(message_parts.messages_of(given_parts))
@@ -26,7 +26,7 @@ def test_columns_without_rows_are_written_alike() -> None:
     empty = pa.array([], pa.binary())
     given_parts = parts([], bodies=empty, entries=[("KEYS", empty)], rest=empty)
 
-    assert hot_path.messages_of(given_parts).equals(message_parts.messages_of(given_parts))
+    assert fast_forms.messages_of(given_parts).equals(message_parts.messages_of(given_parts))
 
 
 def test_properties_that_are_too_long_are_refused_alike() -> None:
@@ -36,7 +36,7 @@ def test_properties_that_are_too_long_are_refused_alike() -> None:
     with pytest.raises(RowRefused) as plain:
         message_parts.messages_of(given_parts)
     with pytest.raises(RowRefused) as compiled:
-        hot_path.messages_of(given_parts)
+        fast_forms.messages_of(given_parts)
 
     assert (compiled.value.row, str(compiled.value)) == (plain.value.row, str(plain.value))
     assert compiled.value.row == 1
@@ -52,4 +52,4 @@ def test_properties_that_just_fit_are_written_alike(size: int) -> None:
         except RowRefused as refused:
             return str(refused)
 
-    assert outcome(hot_path) == outcome(message_parts)
+    assert outcome(fast_forms) == outcome(message_parts)

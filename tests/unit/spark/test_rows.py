@@ -19,7 +19,7 @@ from orbitmq.errors import BatchTooLargeError, ProtocolError
 from orbitmq.record.compression import Compression, compress
 from orbitmq.record.hosts import encode_host
 from orbitmq.record.layout import COMPRESSED
-from orbitmq.spark import hot_path, record_places, rows
+from orbitmq.spark import fast_forms, record_places, rows
 from orbitmq.spark.rows import RowDecoder, record_positions
 from orbitmq.spark.schema import Projection, default_projection, projection_of
 from tests.unit.record.sample_records import (
@@ -54,9 +54,9 @@ def _form(request: pytest.FixtureRequest) -> Iterator[None]:
     """Run every test twice: as it is, and with nothing compiled."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "plain":
-            patch.setattr(hot_path, "ordinary_rows", None)
-            patch.setattr(hot_path, "record_starts", record_places.record_starts)
-        elif not hot_path.IS_COMPILED:
+            patch.setattr(fast_forms, "ordinary_rows", None)
+            patch.setattr(fast_forms, "record_starts", record_places.record_starts)
+        elif not fast_forms.IS_COMPILED:
             pytest.skip("not compiled")
         yield
 

@@ -34,7 +34,7 @@ NOW_MS = 1_700_000_000_000
 def _forms() -> dict[str, type[Appender]]:
     forms = {"plain": Appender}
     with contextlib.suppress(ImportError):
-        forms["compiled"] = import_module("orbitmq.store.appender_native").Appender
+        forms["compiled"] = import_module("orbitmq.store.compiled.appender_cython").Appender
     return forms
 
 

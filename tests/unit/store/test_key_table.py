@@ -25,7 +25,7 @@ LONG_MAX = 2**63 - 1
 def _forms() -> dict[str, ModuleType]:
     forms = {"plain": key_table}
     with contextlib.suppress(ImportError):
-        forms["compiled"] = import_module("orbitmq.store.key_table_native")
+        forms["compiled"] = import_module("orbitmq.store.compiled.key_table_cython")
     return forms
 
 

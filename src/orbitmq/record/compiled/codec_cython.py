@@ -1,3 +1,4 @@
+# distutils: libraries = z
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The compiled form of `encode_record`, `is_sound`, `sound_records` and `walk`.
 
@@ -17,7 +18,7 @@ import cython
 
 if not cython.compiled:
     # Before the imports below, which are C's and fail in other ways.
-    raise ImportError("orbitmq.record.native runs compiled only")
+    raise ImportError("orbitmq.record.compiled.codec_cython runs compiled only")
 
 from cython.cimports.cpython.buffer import (
     Py_buffer,
@@ -34,15 +35,15 @@ from cython.cimports.cpython.bytearray import (
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING
 from cython.cimports.libc.limits import INT_MIN, LLONG_MIN
 from cython.cimports.libc.string import memchr, memcmp, memcpy
-from cython.cimports.orbitmq.record.big_endian import get_32, get_64, put_32, put_64
-from cython.cimports.orbitmq.record.compiler_c import keep_order
-from cython.cimports.orbitmq.record.record_writing import (
+from cython.cimports.orbitmq.record.compiled.big_endian import get_32, get_64, put_32, put_64
+from cython.cimports.orbitmq.record.compiled.compiler_c import keep_order
+from cython.cimports.orbitmq.record.compiled.record_writing import (
     RecordFields,
     begin_record,
     fields_bytes,
     put_fields,
 )
-from cython.cimports.orbitmq.record.zlib_c import crc32
+from cython.cimports.orbitmq.record.compiled.zlib_c import crc32
 
 from orbitmq.errors import MessageError
 from orbitmq.record.decode import Buffer, Found, Verdict, locate, locate_at
@@ -214,7 +215,7 @@ class _Walker:
 
     @cython.cfunc
     @cython.exceptval(check=False)
-    def locate(  # noqa: PLR0911  # a check a line
+    def locate(  # a check a line
         self, at: cython.Py_ssize_t, end: cython.Py_ssize_t, check_body: cython.bint
     ) -> cython.bint:
         """Find the fields of the record at a position; False when the plain form must look."""

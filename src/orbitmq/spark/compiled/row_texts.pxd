@@ -1,6 +1,6 @@
 # Texts of rows, for what is compiled: which bytes are text, and hosts as people write them.
 from libc.string cimport memcpy
-from orbitmq.record.big_endian cimport get_32
+from orbitmq.record.compiled.big_endian cimport get_32
 
 cdef enum:
     # As long as 255.255.255.255:65535.

@@ -30,7 +30,7 @@ from tests.unit.record.sample_records import (
 
 # Loaded as a value without a type: mypy reads the source, this is what was compiled from it.
 native: Any = pytest.importorskip(
-    "orbitmq.record.native",
+    "orbitmq.record.compiled.codec_cython",
     reason="not compiled; run: pip install --editable .",
     exc_type=ImportError,
 )

@@ -36,7 +36,7 @@ read_entries: ReadEntries
 try:
     if os.environ.get("ORBITMQ_PURE") == "1":
         raise ImportError("the plain forms are asked for")  # noqa: TRY301  # one way to the plain
-    from orbitmq.protocol import plain_batches_native, plain_sends_native
+    from orbitmq.protocol.compiled import plain_batches_cython, plain_sends_cython
 except ImportError:
     read_usual_send = _read_nothing
     read_usual_batch = _read_no_batch
@@ -44,10 +44,10 @@ except ImportError:
     read_entries = plain_batches.read_entries
     is_compiled = False
 else:
-    read_usual_send = plain_sends_native.read_plain_send
-    read_usual_batch = plain_sends_native.read_plain_batch
-    measure_messages = plain_batches_native.measure_messages
-    read_entries = plain_batches_native.read_entries
+    read_usual_send = plain_sends_cython.read_plain_send
+    read_usual_batch = plain_sends_cython.read_plain_batch
+    measure_messages = plain_batches_cython.measure_messages
+    read_entries = plain_batches_cython.read_entries
     is_compiled = True
 
 IS_COMPILED: Final = is_compiled

@@ -1,3 +1,4 @@
+# distutils: libraries = z
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The compiled way from records to the columns of their rows.
 
@@ -19,7 +20,7 @@ import cython
 
 if not cython.compiled:
     # Before the imports below, which are C's and fail in other ways.
-    raise ImportError("orbitmq.spark.rows_native runs compiled only")
+    raise ImportError("orbitmq.spark.compiled.rows_cython runs compiled only")
 
 from cython.cimports.cpython.buffer import (
     Py_buffer,
@@ -29,9 +30,9 @@ from cython.cimports.cpython.buffer import (
 )
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cython.cimports.libc.string import memcmp, memcpy, memset
-from cython.cimports.orbitmq.record.big_endian import get_32, get_64
-from cython.cimports.orbitmq.record.zlib_c import crc32
-from cython.cimports.orbitmq.spark.row_texts import (
+from cython.cimports.orbitmq.record.compiled.big_endian import get_32, get_64
+from cython.cimports.orbitmq.record.compiled.zlib_c import crc32
+from cython.cimports.orbitmq.spark.compiled.row_texts import (
     HOST_TEXT_BYTES_MAX,
     has_no_marks,
     is_utf8,

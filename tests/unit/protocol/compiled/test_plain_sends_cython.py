@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from orbitmq.protocol import plain_batches, plain_sends
+from orbitmq.protocol.fast_forms import IS_COMPILED, read_usual_batch, read_usual_send
 from orbitmq.protocol.frame import Encoding
-from orbitmq.protocol.hot_path import IS_COMPILED, read_usual_batch, read_usual_send
 from tests.unit.protocol.test_plain_batches import HEADER, LONG_HEADER, batch_frame
 from tests.unit.protocol.test_plain_sends import LONG, SHORT, frame, mutations
 

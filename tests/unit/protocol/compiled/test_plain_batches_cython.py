@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from orbitmq.protocol import hot_path, plain_batches
+from orbitmq.protocol import fast_forms, plain_batches
 from orbitmq.record.batch import BatchedMessage, encode_batch
 from tests.unit.protocol.test_plain_batches import HOST, MARKS, MESSAGES, mutated_batches
 
-pytestmark = pytest.mark.skipif(not hot_path.IS_COMPILED, reason="there is no compiled form here")
+pytestmark = pytest.mark.skipif(not fast_forms.IS_COMPILED, reason="there is no compiled form here")
 
 
 def _compiled(body: bytes, marks: bytes = MARKS) -> object:
-    return hot_path.read_entries(b"before" + body + b"x", 6, 6 + len(body), marks, 12, HOST, 2)
+    return fast_forms.read_entries(b"before" + body + b"x", 6, 6 + len(body), marks, 12, HOST, 2)
 
 
 def _plain(body: bytes, marks: bytes = MARKS) -> object:
@@ -59,8 +59,8 @@ def test_a_batch_that_would_keep_others_waiting_is_left() -> None:
 def test_positions_outside_the_chunk_are_left() -> None:
     body = encode_batch(MESSAGES)
 
-    assert hot_path.read_entries(body, 0, len(body) + 1, MARKS, 12, HOST, 2) is None
-    assert hot_path.read_entries(body, -1, len(body), MARKS, 12, HOST, 2) is None
+    assert fast_forms.read_entries(body, 0, len(body) + 1, MARKS, 12, HOST, 2) is None
+    assert fast_forms.read_entries(body, -1, len(body), MARKS, 12, HOST, 2) is None
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -83,7 +83,7 @@ def _measured(form: Any, body: bytes) -> object:
 def test_whatever_it_measures_of_mutated_batches_the_plain_form_measures_alike(seed: int) -> None:
     measured = 0
     for body in mutated_batches(seed, 2500):
-        found = _measured(hot_path, body)
+        found = _measured(fast_forms, body)
         if found is not None:
             measured += 1
             assert found == _measured(plain_batches, body), body
@@ -97,18 +97,18 @@ def test_properties_that_just_fit_are_measured_alike(value_bytes: int, end: byte
     properties = b"UNIQ_KEY\x01A1\x02long\x01" + b"v" * value_bytes + end
     body = encode_batch([BatchedMessage(0, b"m", properties)])
 
-    assert _measured(hot_path, body) == _measured(plain_batches, body)
+    assert _measured(fast_forms, body) == _measured(plain_batches, body)
 
 
 def test_what_cannot_be_stored_or_is_too_much_is_not_measured() -> None:
     zero = BatchedMessage(0, b"m", b"UNIQ_KEY\x01A1\x02zero\x01\0\x02")
     message = encode_batch(MESSAGES[:1])
 
-    assert _measured(hot_path, encode_batch([zero])) is None
-    assert _measured(hot_path, message * plain_batches.MESSAGES_MAX) is not None
-    assert _measured(hot_path, message * (plain_batches.MESSAGES_MAX + 1)) is None
-    assert _measured(hot_path, b"") is None
+    assert _measured(fast_forms, encode_batch([zero])) is None
+    assert _measured(fast_forms, message * plain_batches.MESSAGES_MAX) is not None
+    assert _measured(fast_forms, message * (plain_batches.MESSAGES_MAX + 1)) is None
+    assert _measured(fast_forms, b"") is None
     for end in range(len(message)):
-        assert _measured(hot_path, message[:end]) is None
-    assert hot_path.measure_messages(message, 0, len(message) + 1, MARKS) is None
-    assert hot_path.measure_messages(message, -1, len(message), MARKS) is None
+        assert _measured(fast_forms, message[:end]) is None
+    assert fast_forms.measure_messages(message, 0, len(message) + 1, MARKS) is None
+    assert fast_forms.measure_messages(message, -1, len(message), MARKS) is None

@@ -9,7 +9,7 @@ import pytest
 
 # Loaded as a value without a type: mypy reads the source, this is what was compiled from it.
 native: Any = pytest.importorskip(
-    "orbitmq.spark.messages_native",
+    "orbitmq.spark.compiled.messages_cython",
     reason="not compiled; run: pip install --editable .",
     exc_type=ImportError,
 )

@@ -14,9 +14,9 @@ Appender: type[appender.Appender]
 try:
     if not CODEC_IS_COMPILED:
         raise ImportError("the plain forms go together")  # noqa: TRY301  # one way to the plain
-    from orbitmq.store import (  # type: ignore[attr-defined]  # the first is appender.py, compiled
-        appender_native,
-        key_table_native,
+    from orbitmq.store.compiled import (  # type: ignore[attr-defined]  # the first is appender.py, compiled
+        appender_cython,
+        key_table_cython,
     )
 except ImportError:
     Appender = appender.Appender
@@ -24,9 +24,9 @@ except ImportError:
     chain_entries = key_table.chain_entries
     is_compiled = False
 else:
-    Appender = appender_native.Appender
-    put_keys = key_table_native.put_keys
-    chain_entries = key_table_native.chain_entries
+    Appender = appender_cython.Appender
+    put_keys = key_table_cython.put_keys
+    chain_entries = key_table_cython.chain_entries
     is_compiled = True
 
 IS_COMPILED: Final = is_compiled

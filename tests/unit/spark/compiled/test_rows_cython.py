@@ -12,7 +12,7 @@ import pytest
 
 from orbitmq.errors import ProtocolError
 from orbitmq.record.hosts import encode_host
-from orbitmq.spark import hot_path
+from orbitmq.spark import fast_forms
 from orbitmq.spark.record_places import Positions, record_starts
 from orbitmq.spark.rows import RowDecoder
 from orbitmq.spark.schema import Projection, default_projection
@@ -21,7 +21,7 @@ from tests.unit.spark.plain_rows import BROKER, joined, rows_of
 
 # Loaded as a value without a type: mypy reads the source, this is what was compiled from it.
 native: Any = pytest.importorskip(
-    "orbitmq.spark.rows_native",
+    "orbitmq.spark.compiled.rows_cython",
     reason="not compiled; run: pip install --editable .",
     exc_type=ImportError,
 )
@@ -64,7 +64,7 @@ def _assert_read_alike(
     """Compare both forms; says whether there were rows."""
     found = _outcome(buffer, positions, projection, check_bodies=check_bodies)
     with monkeypatch.context() as patch:
-        patch.setattr(hot_path, "ordinary_rows", None)
+        patch.setattr(fast_forms, "ordinary_rows", None)
         plain = _outcome(buffer, positions, projection, check_bodies=check_bodies)
     assert found == plain, (buffer, positions.tolist())
     return not isinstance(found, str)

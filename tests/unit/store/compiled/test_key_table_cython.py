@@ -8,7 +8,7 @@ import pytest
 
 # Loaded as a value without a type: mypy reads the source, this is what was compiled from it.
 native: Any = pytest.importorskip(
-    "orbitmq.store.key_table_native",
+    "orbitmq.store.compiled.key_table_cython",
     reason="not compiled; run: pip install --editable .",
     exc_type=ImportError,
 )

@@ -1,8 +1,8 @@
 # The layout of a record, for what is compiled and writes some.
 from libc.string cimport memcpy
 
-from orbitmq.record.big_endian cimport put_32, put_64
-from orbitmq.record.zlib_c cimport crc32
+from orbitmq.record.compiled.big_endian cimport put_32, put_64
+from orbitmq.record.compiled.zlib_c cimport crc32
 
 
 # What a record says beside its body and its properties.

@@ -14,7 +14,7 @@ import cython
 
 if not cython.compiled:
     # Before the imports below, which are C's and fail in other ways.
-    raise ImportError("orbitmq.spark.messages_native runs compiled only")
+    raise ImportError("orbitmq.spark.compiled.messages_cython runs compiled only")
 
 from cython.cimports.cpython.buffer import (
     Py_buffer,
@@ -24,7 +24,7 @@ from cython.cimports.cpython.buffer import (
 )
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cython.cimports.libc.string import memcpy, memset
-from cython.cimports.orbitmq.record.big_endian import put_32
+from cython.cimports.orbitmq.record.compiled.big_endian import put_32
 
 # Name with what ends it, offsets, where the first of them stands, bytes.
 Column = tuple[bytes, object, int, object]
@@ -146,7 +146,7 @@ def _put_hexadecimal(to: cython.p_uchar, number: cython.ulonglong) -> cython.voi
         number >>= 4
 
 
-def write_messages(  # noqa: PLR0913, PLR0915, PLR0917  # plain arguments, and one pass over them
+def write_messages(  # noqa: PLR0913, PLR0917  # plain arguments, and one pass over them
     rows: cython.Py_ssize_t,
     bodies: Column,
     flags: object,

@@ -2,7 +2,7 @@
 """The compiled form of `put_keys` and `chain_entries`.
 
 Compiled by Cython and never run as Python. It equals the plain form (key_table.py) byte for byte,
-and `hot_path` chooses between them.
+and `fast_forms` chooses between them.
 
 Invariant: the view and the keys have the size that was told, and neither a slot nor an entry that
 is read or written lies beyond it, whatever the file holds.
@@ -14,7 +14,7 @@ import cython
 
 if not cython.compiled:
     # Before the imports below, which are C's and fail in other ways.
-    raise ImportError("orbitmq.store.key_table_native runs compiled only")
+    raise ImportError("orbitmq.store.compiled.key_table_cython runs compiled only")
 
 from cython.cimports.cpython.buffer import (
     Py_buffer,
@@ -25,8 +25,8 @@ from cython.cimports.cpython.buffer import (
 )
 from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING
 from cython.cimports.libc.string import memcpy
-from cython.cimports.orbitmq.record.big_endian import get_32, get_64, put_32, put_64
-from cython.cimports.orbitmq.record.compiler_c import keep_order
+from cython.cimports.orbitmq.record.compiled.big_endian import get_32, get_64, put_32, put_64
+from cython.cimports.orbitmq.record.compiled.compiler_c import keep_order
 
 from orbitmq.store.key_table import check_table
 
@@ -46,7 +46,7 @@ def _fits(view: memoryview, slots: cython.longlong, entries_max: cython.longlong
     )
 
 
-def put_keys(  # noqa: PLR0915  # one pass over the fields
+def put_keys(
     view: memoryview, slots: int, entries_max: int, keys: bytes | bytearray, at: int
 ) -> int:
     """Put packed keys into the table. See key_table.py."""

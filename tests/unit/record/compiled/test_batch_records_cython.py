@@ -18,7 +18,7 @@ from tests.unit.record.test_batch_records import HOST_V4, HOST_V6, MESSAGES, arg
 
 # Loaded as a value without a type: mypy reads the source, this is what was compiled from it.
 native: Any = pytest.importorskip(
-    "orbitmq.record.batch_records_native",
+    "orbitmq.record.compiled.batch_records_cython",
     reason="not compiled; run: pip install --editable .",
     exc_type=ImportError,
 )

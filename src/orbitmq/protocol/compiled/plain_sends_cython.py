@@ -1,3 +1,4 @@
+# mypy: disable-error-code="index,attr-defined,arg-type,type-arg,valid-type"
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The compiled form of `read_plain_send` and `read_plain_batch`.
 
@@ -15,12 +16,12 @@ import cython
 
 if not cython.compiled:
     # Before the imports below, which are C's and fail in other ways.
-    raise ImportError("orbitmq.protocol.plain_sends_native runs compiled only")
+    raise ImportError("orbitmq.protocol.compiled.plain_sends_cython runs compiled only")
 
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cython.cimports.libc.string import memcmp, memcpy
-from cython.cimports.orbitmq.protocol.plain_properties import NO, Properties, look_at
-from cython.cimports.orbitmq.record.big_endian import get_32
+from cython.cimports.orbitmq.protocol.compiled.plain_properties import NO, Properties, look_at
+from cython.cimports.orbitmq.record.compiled.big_endian import get_32
 
 from orbitmq.protocol.frame import BINARY, JSON
 from orbitmq.protocol.plain_batches import PlainBatch

@@ -1,0 +1,1 @@
+"""Frames of sends, compiled: Cython sources that never run as Python."""

@@ -1,0 +1,1 @@
+"""Records, compiled: Cython sources that never run as Python."""

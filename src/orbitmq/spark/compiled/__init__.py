@@ -1,0 +1,1 @@
+"""Rows and messages, compiled: Cython sources that never run as Python."""

@@ -1,0 +1,1 @@
+"""Parts of the store, compiled: Cython sources that never run as Python."""
