@@ -12,7 +12,10 @@ import typing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NewType, Self
 
+import msgspec
+
 from orbitmq.errors import ProtocolError
+from orbitmq.java_json import JavaInt, JavaLong
 from orbitmq.protocol.codes import RequestCode
 
 if TYPE_CHECKING:
@@ -60,6 +63,22 @@ def wire(name: str, default: Any = dataclasses.MISSING) -> Any:
     return dataclasses.field(default=default, metadata={"wire": name})
 
 
+def fast_form(header: type[Header]) -> type[msgspec.Struct]:
+    """Derive a struct that reads the same fields straight from a frame, in msgspec's lax mode.
+
+    It has the header's attributes and defaults. What it refuses, the header may still read; it
+    takes whole numbers written as fractions ("1.0"), too, which no client does.
+    """
+    hints = typing.get_type_hints(header)
+    fields = []
+    for field in dataclasses.fields(header):
+        required = field.default is dataclasses.MISSING
+        default = msgspec.NODEFAULT if required else field.default
+        shape = _FAST_SHAPES[_plain(hints[field.name])]
+        fields.append((field.name, shape, msgspec.field(name=_wire_name(field), default=default)))
+    return msgspec.defstruct(header.__name__, fields, gc=False, kw_only=True)
+
+
 Column = tuple[str, str, "Callable[[str], object]", bool]
 
 
@@ -78,7 +97,7 @@ def _read_columns(header: type[Header]) -> list[Column]:
     return [
         (
             field.name,
-            field.metadata.get("wire", _camel(field.name)),
+            _wire_name(field),
             _PARSERS[_plain(hints[field.name])],
             field.default is dataclasses.MISSING,
         )
@@ -91,6 +110,11 @@ def _plain(hint: Any) -> Any:
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
         (hint,) = (part for part in typing.get_args(hint) if part is not type(None))
     return hint
+
+
+def _wire_name(field: dataclasses.Field[Any]) -> str:
+    name: str = field.metadata.get("wire") or _camel(field.name)
+    return name
 
 
 def _camel(name: str) -> str:
@@ -138,6 +162,8 @@ def _text(value: object) -> str:
     return str(value)
 
 
+# Without truth values, of which msgspec refuses most spellings.
+_FAST_SHAPES: Final[dict[Any, Any]] = {str: str, int: JavaInt, Long: JavaLong}
 _PARSERS: Final[dict[Any, Callable[[str], object]]] = {
     str: str,
     int: _whole_number(_INT_MAX),

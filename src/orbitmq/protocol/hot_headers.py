@@ -6,7 +6,7 @@ is left to the ordinary way of a request, which reads the same and explains what
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -14,6 +14,8 @@ from orbitmq.java_json import JavaInt, JavaLong
 from orbitmq.protocol import header_binary
 from orbitmq.protocol.codes import RequestCode
 from orbitmq.protocol.frame import BINARY, JSON, PREFIX_BYTES, Encoding, header_span
+from orbitmq.protocol.headers import fast_form
+from orbitmq.protocol.requests.pulling import PullMessages
 
 _MARK_BYTES: Final = len(b'{"code":310,')
 
@@ -50,23 +52,10 @@ class LongSendFields(msgspec.Struct, gc=False, kw_only=True):
     is_batch: bool = msgspec.field(default=False, name="batch")
 
 
-class PullFields(msgspec.Struct, gc=False, kw_only=True):
-    """The fields of a pull."""
-
-    group: str = msgspec.field(name="consumerGroup")
-    topic: str
-    queue_id: JavaInt = msgspec.field(name="queueId")
-    offset: JavaLong = msgspec.field(name="queueOffset")
-    count_max: JavaInt = msgspec.field(name="maxMsgNums")
-    system_flag: JavaInt = msgspec.field(name="sysFlag")
-    commit_offset: JavaLong = msgspec.field(default=0, name="commitOffset")
-    hold_ms: JavaLong = msgspec.field(default=0, name="suspendTimeoutMillis")
-    expression: str = msgspec.field(default="", name="subscription")
-    subscription_version: JavaLong = msgspec.field(default=0, name="subVersion")
-    expression_type: str = msgspec.field(default="", name="expressionType")
-    bulk_count: JavaInt = msgspec.field(default=0, name="bulkCount")
-    bulk_bytes: JavaInt = msgspec.field(default=0, name="bulkBytes")
-
+if TYPE_CHECKING:
+    PullFields = PullMessages
+else:
+    PullFields = fast_form(PullMessages)
 
 AnySendFields = SendFields | LongSendFields
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,11 @@ from orbitmq.clock import ManualClock
 from orbitmq.errors import ConnectError
 from orbitmq.model.groups import GroupConfig
 from orbitmq.protocol.codes import RequestCode, ResponseCode
-from orbitmq.protocol.command import request
-from orbitmq.protocol.frame import Encoding
+from orbitmq.protocol.command import Command, request
+from orbitmq.protocol.frame import Encoding, encode_frame
 from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.offsets import ResetOffsets
-from orbitmq.protocol.requests.pulling import PullReply
+from orbitmq.protocol.requests.pulling import PullFlag, PullMessages, PullReply
 from orbitmq.protocol.requests.sending import SendBatch
 from orbitmq.record.batch import BatchedMessage, encode_batch
 from orbitmq.record.decode import decode_records
@@ -64,6 +66,133 @@ async def test_messages_past_the_mapping_are_read_at_once_or_later_in_a_thread(
 
     assert [m.body for m in await peer.read()] == [b"one", b"two"]
     assert seen == readers
+
+
+# --- which fields a pull has --------------------------------------------------------------------
+
+REQUIRED_FIELDS = {
+    "consumerGroup": "g",
+    "topic": "T",
+    "queueId": "0",
+    "queueOffset": "0",
+    "maxMsgNums": "1",
+    "sysFlag": str(int(PullFlag.SUBSCRIPTION)),
+    "commitOffset": "0",
+    "suspendTimeoutMillis": "0",
+    "subVersion": "0",
+}
+OPTIONAL_FIELDS = {
+    "subscription": "b",
+    "expressionType": "TAG",
+    "maxMsgBytes": "100000",
+    "requestSource": "0",
+    "proxyFrowardClientId": "c",
+    "bname": "broker-a",
+    "bulkCount": "10",
+    "bulkBytes": "100000",
+}
+ALL_FIELDS = {**REQUIRED_FIELDS, **OPTIONAL_FIELDS}
+NUMBERS = [name for name, text in ALL_FIELDS.items() if text.isdigit()]
+
+
+def in_usual_order(fields: dict[str, str]) -> bytes:
+    return Command(code=RequestCode.PULL_MESSAGE, fields=fields).encode()
+
+
+def in_another_order(fields: dict[str, str]) -> bytes:
+    """The hot path reads only headers whose first member is the code."""
+    header = {"flag": 0, "language": "JAVA", "opaque": 0, "version": 479, "code": 11}
+    return encode_frame(json.dumps({**header, "extFields": fields}).encode(), b"", Encoding.JSON)
+
+
+def in_binary(fields: dict[str, str]) -> bytes:
+    return Command(code=RequestCode.PULL_MESSAGE, fields=fields, encoding=Encoding.BINARY).encode()
+
+
+WAYS = pytest.mark.parametrize("written", [in_usual_order, in_another_order, in_binary])
+
+
+def without(name: str) -> dict[str, str]:
+    return {other: text for other, text in ALL_FIELDS.items() if other != name}
+
+
+def test_every_field_of_a_pull_is_looked_at() -> None:
+    asked = PullMessages.decode(ALL_FIELDS)
+
+    assert asked.encode() == ALL_FIELDS
+
+
+@WAYS
+async def test_a_pull_without_a_required_field_is_told_which_it_lacks(
+    site: Site, peer: Peer, written: Callable[[dict[str, str]], bytes]
+) -> None:
+    await peer.send("T", b"one")
+    async with await RawPeer.connect(site.broker.port) as raw:
+        for name in REQUIRED_FIELDS:
+            await raw.send(written(without(name)))
+            reply = await raw.read()
+
+            assert reply.code == ResponseCode.SYSTEM_ERROR, name
+            assert reply.remark.startswith(f"field {name!r} of PullMessages is missing"), name
+
+
+@WAYS
+@pytest.mark.parametrize(
+    ("missing", "bodies"),
+    [
+        ("", [b"two", b"three"]),
+        ("subscription", [b"one", b"two", b"three"]),
+        ("expressionType", [b"two", b"three"]),
+        ("maxMsgBytes", [b"two", b"three"]),
+        ("requestSource", [b"two", b"three"]),
+        ("proxyFrowardClientId", [b"two", b"three"]),
+        ("bname", [b"two", b"three"]),
+        ("bulkCount", [b"two"]),
+        ("bulkBytes", [b"two"]),
+    ],
+)
+async def test_a_pull_without_an_optional_field_is_answered(
+    site: Site,
+    peer: Peer,
+    written: Callable[[dict[str, str]], bytes],
+    missing: str,
+    bodies: list[bytes],
+) -> None:
+    for body, tag in ((b"one", "a"), (b"two", "b"), (b"three", "b")):
+        await peer.send("T", body, TAGS=tag)
+
+    async with await RawPeer.connect(site.broker.port) as raw:
+        await raw.send(written(without(missing)))
+        reply = await raw.read()
+
+    assert reply.code == ResponseCode.SUCCESS, reply.remark
+    assert [message.body for message in decode_records(reply.body)] == bodies
+
+
+@WAYS
+async def test_a_pull_whose_number_is_none_is_told_which(
+    site: Site, peer: Peer, written: Callable[[dict[str, str]], bytes]
+) -> None:
+    await peer.send("T", b"one")
+    async with await RawPeer.connect(site.broker.port) as raw:
+        for name in NUMBERS:
+            await raw.send(written({**ALL_FIELDS, name: "many"}))
+            reply = await raw.read()
+
+            assert reply.code == ResponseCode.SYSTEM_ERROR, name
+            assert reply.remark.startswith(f"field {name!r} of PullMessages is 'many'"), name
+
+
+@WAYS
+async def test_a_pull_that_is_refused_is_told_why_whichever_fields_it_lacks(
+    site: Site, peer: Peer, written: Callable[[dict[str, str]], bytes]
+) -> None:
+    await peer.send("T", b"one")
+    async with await RawPeer.connect(site.broker.port) as raw:
+        for name in OPTIONAL_FIELDS:
+            await raw.send(written({**without(name), "topic": "nowhere"}))
+
+            assert (await raw.read()).code == ResponseCode.TOPIC_NOT_EXIST, name
 
 
 # --- in bulk ------------------------------------------------------------------------------------

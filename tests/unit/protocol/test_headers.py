@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from orbitmq.errors import ProtocolError
-from orbitmq.protocol.headers import Header, Long, wire
+from orbitmq.protocol.headers import Header, Long, fast_form, wire
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,3 +134,45 @@ def test_fractions_are_read(text: str, number: float) -> None:
 def test_what_is_no_fraction_is_refused(text: str) -> None:
     with pytest.raises(ProtocolError, match="field 'ratio' of Sample is"):
         Sample.decode({**FIELDS, "ratio": text})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quick(Header):
+    """One field of each kind that a fast form may have."""
+
+    topic: str
+    queue_id: int
+    queue_offset: Long
+    timeout_ms: int | None = wire("timeoutMillis", None)
+    note: str | None = None
+
+
+QUICK = st.builds(
+    Quick,
+    topic=st.text(),
+    queue_id=st.integers(-(2**31), 2**31 - 1),
+    queue_offset=st.integers(-(2**63), 2**63 - 1).map(Long),
+    timeout_ms=st.none() | st.integers(-(2**31), 2**31 - 1),
+    note=st.none() | st.text(),
+)
+
+
+@given(QUICK)
+def test_the_fast_form_reads_what_its_header_reads(header: Quick) -> None:
+    read = msgspec.convert(header.encode(), fast_form(Quick), strict=False)
+
+    assert msgspec.structs.asdict(read) == asdict(header)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"topic": None}, {"queueId": str(2**31)}, {"queueId": ""}, {"timeoutMillis": "null"}],
+)
+def test_the_fast_form_leaves_what_is_missing_or_wrong_to_its_header(
+    wrong: dict[str, str | None],
+) -> None:
+    fields = {"topic": "T", "queueId": "1", "queueOffset": "2", **wrong}
+    sent = {name: text for name, text in fields.items() if text is not None}
+
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert(sent, fast_form(Quick), strict=False)

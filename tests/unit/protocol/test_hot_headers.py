@@ -65,8 +65,8 @@ def test_a_long_send_and_a_pull_are_read(encoding: Encoding) -> None:
     assert sent[0].fields.is_batch
     assert pulled is not None
     assert isinstance(pulled[0].fields, PullFields)
-    assert pulled[0].fields.offset == 42
-    assert pulled[0].fields.hold_ms == 15_000
+    assert pulled[0].fields.queue_offset == 42
+    assert pulled[0].fields.suspend_timeout_ms == 15_000
 
 
 @pytest.mark.parametrize("encoding", list(Encoding))

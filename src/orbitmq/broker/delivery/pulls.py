@@ -18,7 +18,7 @@ from orbitmq.errors import FilterSyntaxError, OrbitError, RequestRefusedError
 from orbitmq.model.topics import Permission
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.command import RESPONSE_FLAG, Command
-from orbitmq.protocol.requests.pulling import PullFlag, PullForbidden
+from orbitmq.protocol.requests.pulling import PullFlag, PullForbidden, PullMessages
 from orbitmq.store.reading import Read, ReadStatus
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from orbitmq.lifecycle import OwnedTasks
     from orbitmq.model.groups import GroupConfig
     from orbitmq.protocol.frame import Encoding
-    from orbitmq.protocol.hot_headers import PullFields
     from orbitmq.store.message_store import MessageStore
     from orbitmq.transport.connection import Connection
 
@@ -70,7 +69,7 @@ class Pull:
     opaque: int
     encoding: Encoding
     is_oneway: bool
-    asked: PullFields
+    asked: PullMessages
     group: GroupConfig
     filter: Filter
     # Where to read on; behind the offset asked for once a filter passed something over.
@@ -118,7 +117,7 @@ class Pulls:
     def answer(
         self,
         connection: Connection,
-        asked: PullFields,
+        asked: PullMessages,
         *,
         opaque: int,
         encoding: Encoding,
@@ -126,23 +125,29 @@ class Pulls:
     ) -> bytes:
         """Answer a pull; empty when the answer comes later. Raises when it is refused."""
         pull = self._admit(connection, asked, opaque, encoding, is_oneway=is_oneway)
-        member = self._members.client_id(connection, asked.group)
+        member = self._members.client_id(connection, asked.consumer_group)
         # Compat: a negative offset says that nothing was consumed yet.
         if asked.system_flag & _COMMIT and asked.commit_offset >= 0:
             self._offsets.commit(
-                asked.group, asked.topic, asked.queue_id, asked.commit_offset, sender=member
+                asked.consumer_group,
+                asked.topic,
+                asked.queue_id,
+                asked.commit_offset,
+                sender=member,
             )
         if member is not None:
-            self._offsets.note_pull(asked.group, asked.topic, asked.queue_id, member, asked.offset)
-        reset_offset = self._offsets.take_reset(asked.group, asked.topic, asked.queue_id)
+            self._offsets.note_pull(
+                asked.consumer_group, asked.topic, asked.queue_id, member, asked.queue_offset
+            )
+        reset_offset = self._offsets.take_reset(asked.consumer_group, asked.topic, asked.queue_id)
         # A member that joined after the reset begins there, and has nothing to be told: a client
         # that is told of a moved offset lets go of the queue for ten seconds and more.
-        if reset_offset is not None and reset_offset != asked.offset:
+        if reset_offset is not None and reset_offset != asked.queue_offset:
             return self._reset_reply(pull, reset_offset)
-        if asked.bulk_count > 0 and (charge := self._admit_bulk(pull)):
+        if (asked.bulk_count or 0) > 0 and (charge := self._admit_bulk(pull)):
             self._tasks.start(
                 self._answer_later(pull, charge, self._reply_in_bulk),
-                name=f"bulk for {asked.group}",
+                name=f"bulk for {asked.consumer_group}",
             )
             return b""
         try:
@@ -179,7 +184,7 @@ class Pulls:
     def _admit(
         self,
         connection: Connection,
-        asked: PullFields,
+        asked: PullMessages,
         opaque: int,
         encoding: Encoding,
         *,
@@ -190,15 +195,17 @@ class Pulls:
             raise _forbidden(
                 PullForbidden.BROKER, f"the broker {config.broker_name} does not allow reading"
             )
-        group = self._groups.find(asked.group)
+        group = self._groups.find(asked.consumer_group)
         if group is None:
             raise RequestRefusedError(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"the group {asked.group!r} does not exist on {config.broker_name}",
+                f"the group {asked.consumer_group!r} does not exist on {config.broker_name}",
                 hint="create it, or set autoCreateSubscriptionGroup",
             )
         if not group.allows_consuming:
-            raise _forbidden(PullForbidden.GROUP, f"the group {asked.group!r} may not consume")
+            raise _forbidden(
+                PullForbidden.GROUP, f"the group {asked.consumer_group!r} may not consume"
+            )
         topic = self._topics.get(asked.topic)
         if topic is None:
             raise RequestRefusedError(
@@ -208,10 +215,10 @@ class Pulls:
             )
         if not topic.permission & Permission.READ:
             raise _forbidden(PullForbidden.TOPIC, f"the topic {asked.topic!r} cannot be read")
-        if self._groups.forbidden_bits(asked.group, asked.topic) & Permission.READ:
+        if self._groups.forbidden_bits(asked.consumer_group, asked.topic) & Permission.READ:
             raise _forbidden(
                 PullForbidden.SUBSCRIPTION,
-                f"the group {asked.group!r} may not read the topic {asked.topic!r}",
+                f"the group {asked.consumer_group!r} may not read the topic {asked.topic!r}",
             )
         if not 0 <= asked.queue_id < topic.read_queues:
             raise RequestRefusedError(
@@ -227,17 +234,17 @@ class Pulls:
             asked=asked,
             group=group,
             filter=self._filter(connection, asked, group),
-            offset=asked.offset,
+            offset=asked.queue_offset,
         )
 
-    def _filter(self, connection: Connection, asked: PullFields, group: GroupConfig) -> Filter:
+    def _filter(self, connection: Connection, asked: PullMessages, group: GroupConfig) -> Filter:
         if asked.system_flag & _SUBSCRIPTION:
-            self._members.check_pull(connection, asked.group)
-            expression, expression_type = asked.expression, asked.expression_type
+            self._members.check_pull(connection, asked.consumer_group)
+            expression, expression_type = asked.expression or "", asked.expression_type or ""
         else:
             subscription = self._members.subscription_for_pull(
                 connection,
-                asked.group,
+                asked.consumer_group,
                 asked.topic,
                 version=asked.subscription_version,
                 allows_broadcast=group.allows_broadcast,
@@ -263,7 +270,7 @@ class Pulls:
             asked.topic,
             asked.queue_id,
             pull.offset,
-            asked.count_max,
+            asked.messages_max,
             tag_filter=pull.filter.accepts_tag,
             record_filter=pull.filter.accepts_record,
             may_wait=may_wait,
@@ -279,7 +286,7 @@ class Pulls:
             )
         self._tasks.start(
             self._answer_later(pull, charge, self._reply_from_disk),
-            name=f"read for {pull.asked.group}",
+            name=f"read for {pull.asked.consumer_group}",
         )
         return b""
 
@@ -310,7 +317,7 @@ class Pulls:
         return pull.connection.deferred.begin(self._bulk_bytes(pull))
 
     def _bulk_bytes(self, pull: Pull) -> int:
-        return min(max(pull.asked.bulk_bytes, 1), self._config().bulk_pull_bytes_max)
+        return min(max(pull.asked.bulk_bytes or 0, 1), self._config().bulk_pull_bytes_max)
 
     async def _reply_in_bulk(self, pull: Pull) -> bytes:
         # So much is copied and checked that others would wait for it, wherever it lies.
@@ -322,7 +329,7 @@ class Pulls:
             asked.topic,
             asked.queue_id,
             pull.offset,
-            min(asked.bulk_count, self._config().bulk_pull_count_max),
+            min(asked.bulk_count or 0, self._config().bulk_pull_count_max),
             self._bulk_bytes(pull),
             tag_filter=pull.filter.accepts_tag,
             record_filter=pull.filter.accepts_record,
@@ -342,7 +349,7 @@ class Pulls:
 
     def _hold(self, pull: Pull) -> bool:
         config = self._config()
-        hold_ms = pull.asked.hold_ms if config.long_polling else config.short_poll_ms
+        hold_ms = pull.asked.suspend_timeout_ms if config.long_polling else config.short_poll_ms
         if hold_ms <= 0:
             return False
         pull.deadline_ms = self._clock.monotonic_ms() + min(hold_ms, _HOLD_MS_MAX)
@@ -353,7 +360,7 @@ class Pulls:
             return b""
         asked = pull.asked
         if read.records:
-            counter = self._counters.read(asked.topic, asked.group)
+            counter = self._counters.read(asked.topic, asked.consumer_group)
             counter.add(len(read.records), read.record_bytes)
             self._counters.found_pulls += 1
         else:
@@ -413,7 +420,7 @@ def _failure(pull: Pull, error: OrbitError) -> bytes:
     """Write the answer to a pull that failed after it was admitted."""
     log.error(
         "read failed group=%s topic=%s queue=%d offset=%d reason=%s",
-        pull.asked.group,
+        pull.asked.consumer_group,
         pull.topic,
         pull.queue_id,
         pull.offset,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orbitmq.protocol.codes import RequestCode
-from orbitmq.protocol.hot_headers import PullFields
 from orbitmq.protocol.requests.pulling import PullMessages
 
 if TYPE_CHECKING:
@@ -29,24 +28,9 @@ class Pulling:
 
     def pull(self, connection: Connection, request: Command) -> None:
         """Answer a pull by itself, now or later; a refusal is raised."""
-        asked = PullMessages.decode(request.fields)
         reply = self._pulls.answer(
             connection,
-            PullFields(
-                group=asked.consumer_group,
-                topic=asked.topic,
-                queue_id=asked.queue_id,
-                offset=asked.queue_offset,
-                count_max=asked.messages_max,
-                system_flag=asked.system_flag,
-                commit_offset=asked.commit_offset,
-                hold_ms=asked.suspend_timeout_ms,
-                expression=asked.expression or "",
-                subscription_version=asked.subscription_version,
-                expression_type=asked.expression_type or "",
-                bulk_count=asked.bulk_count or 0,
-                bulk_bytes=asked.bulk_bytes or 0,
-            ),
+            PullMessages.decode(request.fields),
             opaque=request.opaque,
             encoding=request.encoding,
             is_oneway=request.is_oneway,
