@@ -1,8 +1,9 @@
 """The hot path: sends and pulls of a whole chunk in one call.
 
 A send or a batch that asks for nothing special (its topic exists, no delay, no transaction, no
-retry) is appended here; its reply waits for the disk together with all others of the flush round.
-What is special, or wrong, takes the ordinary way, which knows every rule and explains it.
+retry) is appended here, if the compiled reader is there; its reply waits for the disk together with
+all others of the flush round. What is special, or wrong, takes the ordinary way, which knows every
+rule and explains it.
 
 Threads: the event loop's.
 """
@@ -17,17 +18,11 @@ from typing import TYPE_CHECKING
 from orbitmq.broker.send_replies import SendReply
 from orbitmq.errors import OrbitError, ProtocolError
 from orbitmq.model.queues import PhysicalOffset
+from orbitmq.protocol import fast_forms
 from orbitmq.protocol.command import ONEWAY_FLAG, RESPONSE_FLAG
-from orbitmq.protocol.fast_forms import (
-    measure_messages,
-    read_entries,
-    read_usual_batch,
-    read_usual_send,
-)
 from orbitmq.protocol.frame import frame_end
-from orbitmq.protocol.hot_headers import PullFields, decode_hot_header
-from orbitmq.protocol.plain_batches import plain_batch
-from orbitmq.protocol.plain_sends import plain_send
+from orbitmq.protocol.plain_sends import PlainSend
+from orbitmq.protocol.pull_frames import read_pull
 from orbitmq.record.hosts import encode_host
 from orbitmq.record.properties import encode_properties
 from orbitmq.store.config import FlushMode
@@ -41,11 +36,8 @@ if TYPE_CHECKING:
     from orbitmq.broker.plain_topics import PlainTopic
     from orbitmq.broker.send_replies import SendReplies
     from orbitmq.clock import Clock
-    from orbitmq.protocol.frame import Encoding
-    from orbitmq.protocol.hot_headers import HotHeader
-    from orbitmq.protocol.plain_batches import PlainBatch
-    from orbitmq.protocol.plain_sends import PlainSend
-    from orbitmq.store.appender import PackedPlace
+    from orbitmq.protocol.fast_forms import ReadSend
+    from orbitmq.protocol.plain_sends import PlainBatch
     from orbitmq.store.message_store import MessageStore
     from orbitmq.transport.connection import Connection
     from orbitmq.transport.request_loop import RequestLoop
@@ -67,6 +59,7 @@ class HotPath:
         accepts_sends: Callable[[], bool],
         marks: dict[str, str],
         clock: Clock,
+        read_send: ReadSend | None = fast_forms.read_send,
     ) -> None:
         self._requests = requests
         self._store = store
@@ -82,10 +75,12 @@ class HotPath:
         self._marks = encode_properties(marks)
         self._id_prefix = store.store_host.hex().upper().encode()
         self._clock = clock
+        # None without compiled code: then sends take the ordinary way.
+        self._read_send = read_send
         self._loop = asyncio.get_running_loop()
         self._settling = False
 
-    def process(  # noqa: C901, PLR0912  # Perf: flat, a call less per message
+    def process(  # Perf: flat, a call less per message
         self, connection: Connection, chunk: bytes
     ) -> tuple[int, bytes]:
         """Answer complete frames of the chunk; see `Processor`."""
@@ -97,29 +92,20 @@ class HotPath:
         frames_left = FRAMES_PER_TURN
         marks = self._marks
         now_ms = self._clock.now_ms()
-        accepts_sends = self._accepts_sends()
+        read_send = self._read_send if self._accepts_sends() else None
         while position < chunk_bytes and frames_left:
             try:
                 end = frame_end(chunk, position, frame_bytes_max)
                 if end == 0 or end > chunk_bytes:
                     break
-                reply: bytes | None = None
-                send = read_usual_send(chunk, position, end, marks)
-                batch = read_usual_batch(chunk, position, end) if send is None else None
-                if send is None and batch is None:
-                    hot = decode_hot_header(chunk, position, end)
-                    if hot is not None and hot[0].flag & RESPONSE_FLAG:
-                        # An answer to the broker's own request, whatever its code.
-                        hot = None
-                    if hot is not None and type(hot[0].fields) is PullFields:
-                        reply = self._pull(connection, hot[0], hot[2])
-                    elif hot is not None:
-                        send = plain_send(hot, chunk, end, marks)
-                        batch = plain_batch(hot, end)
-                if send is not None and accepts_sends:
+                send = None if read_send is None else read_send(chunk, position, end, marks)
+                reply: bytes | None
+                if send is None:
+                    reply = self._pull(connection, chunk, position, end)
+                elif isinstance(send, PlainSend):
                     reply = self._send(connection, send, now_ms)
-                elif batch is not None and accepts_sends:
-                    reply = self._send_batch(connection, batch, chunk, end, now_ms)
+                else:
+                    reply = self._send_batch(connection, send, chunk, end, now_ms)
                 if reply is None:
                     reply = self._requests.process_frame(connection, chunk, position, end)
             except ProtocolError:
@@ -136,15 +122,22 @@ class HotPath:
                 break
         return position, b"".join(replies)
 
-    def _pull(self, connection: Connection, header: HotHeader, encoding: Encoding) -> bytes | None:
-        """Answer a pull; None when the ordinary way has to explain what is wrong."""
+    def _pull(self, connection: Connection, chunk: bytes, start: int, end: int) -> bytes | None:
+        """Answer a pull; None when it is none, or the ordinary way has to explain what is wrong."""
+        read = read_pull(chunk, start, end)
+        if read is None:
+            return None
+        frame, encoding = read
+        if frame.flag & RESPONSE_FLAG:
+            # An answer to the broker's own request, whatever its code.
+            return None
         try:
             return self._pulls.answer(
                 connection,
-                header.fields,  # type: ignore[arg-type]  # the caller looked
-                opaque=header.opaque,
+                frame.fields,
+                opaque=frame.opaque,
                 encoding=encoding,
-                is_oneway=header.flag & ONEWAY_FLAG != 0,
+                is_oneway=frame.flag & ONEWAY_FLAG != 0,
             )
         except OrbitError:
             return None
@@ -167,7 +160,7 @@ class HotPath:
             encoding,
         ) = send
         topic = self._plain_topic(name)
-        if topic is None or flag & RESPONSE_FLAG or not 0 <= queue_id < topic.queues:
+        if topic is None or queue_id >= topic.queues:
             return None
         try:
             offset, record_bytes, queue_offset, _ = self._append(
@@ -206,74 +199,36 @@ class HotPath:
         topic = self._plain_topic(batch.topic)
         if (
             topic is None
-            or batch.command_flag & RESPONSE_FLAG
-            or not 0 <= batch.queue_id < topic.queues
+            or batch.queue_id >= topic.queues
             or chunk_end - batch.body_start > self._appender.body_bytes_max
         ):
             return None
         try:
-            stored = self._append_packed(connection, batch, chunk, chunk_end, now_ms)
-            if stored is None:
-                stored = self._append_entries(connection, batch, chunk, chunk_end, now_ms)
+            place = self._appender.append_packed(
+                batch.topic,
+                batch.queue_id,
+                chunk,
+                batch.body_start,
+                chunk_end,
+                batch.message_count,
+                batch.content_bytes,
+                self._marks,
+                batch.born_ms,
+                born_host(connection.address),
+                batch.reconsume_times,
+                now_ms,
+            )
         except OrbitError:
             return None
-        if stored is None:
+        if place is None:
             return None
         self._settle_soon()
-        count, (offset, records_bytes, queue_offset, ids) = stored
-        topic.counter.add(count, records_bytes)
+        offset, records_bytes, queue_offset, ids = place
+        topic.counter.add(batch.message_count, records_bytes)
         if batch.command_flag & ONEWAY_FLAG:
             return b""
         reply = SendReply(batch.opaque, batch.encoding, ids, batch.queue_id, queue_offset, b"")
         return self._reply(connection, reply, offset + records_bytes, waits=batch.waits)
-
-    def _append_packed(
-        self, connection: Connection, batch: PlainBatch, chunk: bytes, chunk_end: int, now_ms: int
-    ) -> tuple[int, PackedPlace] | None:
-        """Append a batch as it came; None when a message is special, or it is kept in memory."""
-        measured = measure_messages(chunk, batch.body_start, chunk_end, self._marks)
-        if measured is None:
-            return None
-        count, content_bytes = measured
-        place = self._appender.append_packed(
-            batch.topic,
-            batch.queue_id,
-            chunk,
-            batch.body_start,
-            chunk_end,
-            count,
-            content_bytes,
-            self._marks,
-            batch.born_ms,
-            born_host(connection.address),
-            batch.reconsume_times,
-            now_ms,
-        )
-        return None if place is None else (count, place)
-
-    def _append_entries(
-        self, connection: Connection, batch: PlainBatch, chunk: bytes, chunk_end: int, now_ms: int
-    ) -> tuple[int, PackedPlace] | None:
-        """Append a batch message by message; None when one is special."""
-        entries = read_entries(
-            chunk,
-            batch.body_start,
-            chunk_end,
-            self._marks,
-            batch.born_ms,
-            born_host(connection.address),
-            batch.reconsume_times,
-        )
-        if entries is None:
-            return None
-        places = self._appender.append_batch(batch.topic, batch.queue_id, entries, now_ms)
-        first_offset, _, queue_offset, _ = places[0]
-        last_offset, last_bytes, _, _ = places[-1]
-        prefix = self._id_prefix
-        ids = b",".join([prefix + b"%016X" % place[0] for place in places])
-        # Invariant: records of a batch lie one behind the other.
-        records_bytes = last_offset + last_bytes - first_offset
-        return len(places), (first_offset, records_bytes, queue_offset, ids)
 
     def _reply(self, connection: Connection, reply: SendReply, end: int, *, waits: bool) -> bytes:
         """Write the reply to what ends at `end` of the log; empty when it waits for the disk."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -24,6 +25,28 @@ _TIMERS: Final = (
     property_names.TIMER_DELIVER_MS,
     property_names.TIMER_CANCELS,
 )
+
+
+# What makes the properties of a message in a batch special, beside an odd unique id.
+_SPECIAL: Final = re.compile(
+    rb"(?:^|\x02)(?:"
+    + b"|".join(
+        re.escape(name.encode())
+        for name in (
+            property_names.DELAY_LEVEL,
+            property_names.HALF_MESSAGE,
+            property_names.REPLY_TO_CLIENT,
+            property_names.POP_CHECK_POINT,
+            property_names.REGION,
+            property_names.TRACE_ON,
+            property_names.CLUSTER,
+        )
+    )
+    + rb"|(?:TIMER_|INNER_|__RMQ)[^\x01]*)\x01"
+)
+_UNIQUE_IDS: Final = re.compile(rb"(?:^|\x02)UNIQ_KEY\x01([^\x02]*)")
+_PLAIN_ID: Final = re.compile(rb"[0-9A-Za-z]{1,64}")
+_VALUE_END: Final = b"\x02"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,3 +100,22 @@ def delay(properties: dict[str, str], place: Place, levels: int) -> Place:
 def waits_for_store(properties: Mapping[str, str]) -> bool:
     """Whether the producer wants its answer only once the message is safe."""
     return properties.get(property_names.WAIT_FOR_STORE, "true").lower() == "true"
+
+
+def has_plain_properties(encoded: bytes) -> bool:
+    """Whether properties of a message in a batch hold a unique id, and nothing special.
+
+    Compat: RocketMQ stores those of a batch as they came, whatever they hold.
+    """
+    ids = _UNIQUE_IDS.findall(encoded)
+    return (
+        len(ids) == 1
+        and _PLAIN_ID.fullmatch(ids[0]) is not None
+        and _SPECIAL.search(encoded) is None
+    )
+
+
+def with_marks(encoded: bytes, marks: bytes) -> bytes:
+    """Put the broker's properties behind those that were sent."""
+    separator = b"" if encoded.endswith(_VALUE_END) else _VALUE_END
+    return encoded + separator + marks

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from orbitmq.spark.message_rows import EncodedRows
     from orbitmq.spark.queue_places import Place, Places
 
-# Perf: OrbitMQ's brokers read larger batches by their slower way (protocol/plain_batches.py).
+# Perf: OrbitMQ's brokers read larger batches by their slower way (protocol/plain_sends.py).
 ROWS_MAX: Final = 4000
 # Brokers look at each row that is staged by itself, and others wait meanwhile.
 STAGED_ROWS_MAX: Final = 1000

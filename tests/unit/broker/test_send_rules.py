@@ -8,8 +8,10 @@ from orbitmq.broker.send_rules import (
     Place,
     delay,
     delay_level,
+    has_plain_properties,
     missing_feature,
     waits_for_store,
+    with_marks,
 )
 
 _PLACE = Place(topic="orders", queue_id=3)
@@ -62,3 +64,28 @@ def test_what_is_not_built_is_named(properties: dict[str, str], feature: str) ->
 def test_a_producer_says_whether_it_waits(text: str, *, waits: bool) -> None:
     assert waits_for_store({"WAIT": text}) is waits
     assert waits_for_store({})
+
+
+@pytest.mark.parametrize(
+    ("properties", "is_plain"),
+    [
+        (b"UNIQ_KEY\x01A1\x02TAGS\x01a\x02", True),
+        (b"TAGS\x01a\x02MY_DELAY\x011\x02UNIQ_KEY\x01A1", True),
+        (b"", False),
+        (b"TAGS\x01a\x02", False),
+        (b"UNIQ_KEY\x01with space\x02", False),
+        (b"UNIQ_KEY\x01A1\x02UNIQ_KEY\x01A2\x02", False),
+        (b"UNIQ_KEY\x01A1\x02DELAY\x013\x02", False),
+        (b"UNIQ_KEY\x01A1\x02CLUSTER\x01c\x02", False),
+        (b"UNIQ_KEY\x01A1\x02TIMER_DELAY_MS\x015\x02", False),
+    ],
+)
+def test_plain_properties_of_a_batch_are_told_from_special_ones(
+    properties: bytes, *, is_plain: bool
+) -> None:
+    assert has_plain_properties(properties) is is_plain
+
+
+def test_what_the_broker_adds_is_put_behind_a_separator() -> None:
+    assert with_marks(b"a\x01b", b"c\x01d\x02") == b"a\x01b\x02c\x01d\x02"
+    assert with_marks(b"a\x01b\x02", b"c\x01d\x02") == b"a\x01b\x02c\x01d\x02"

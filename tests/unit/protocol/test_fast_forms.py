@@ -1,39 +1,30 @@
-"""The choice of readers: compiled, or what the plain forms do where those are asked for."""
+"""The fast form of sends: there where it is compiled and not switched off."""
 
 from __future__ import annotations
 
-from orbitmq.protocol import fast_forms
+import pytest
+
 from tests.unit.fresh_process import printed_by
-from tests.unit.protocol.test_plain_batches import batch_frame
-from tests.unit.protocol.test_plain_sends import frame
+
+SHOW = (
+    "from orbitmq.protocol import fast_forms; print(fast_forms.IS_COMPILED, fast_forms.read_send)"
+)
+NONE = "False None"
 
 
-def test_the_plain_form_can_be_asked_for() -> None:
-    program = (
-        "from orbitmq.protocol import fast_forms; "
-        "print(fast_forms.IS_COMPILED, fast_forms.read_usual_send(b'', 0, 0, b''), "
-        "fast_forms.read_usual_batch(b'', 0, 0), fast_forms.read_entries.__module__)"
+def test_there_is_none_when_plain_code_is_asked_for() -> None:
+    assert printed_by(SHOW, ORBITMQ_PURE="1") == NONE
+
+
+def test_there_is_none_without_the_extension() -> None:
+    module = "orbitmq.protocol.compiled.plain_sends_cython"
+
+    assert printed_by(f"import sys; sys.modules[{module!r}] = None; {SHOW}") == NONE
+
+
+def test_the_compiled_reader_is_used_where_it_is() -> None:
+    pytest.importorskip(
+        "orbitmq.protocol.compiled.plain_sends_cython", reason="not compiled", exc_type=ImportError
     )
 
-    assert printed_by(program, ORBITMQ_PURE="1").split() == [
-        "False",
-        "None",
-        "None",
-        "orbitmq.protocol.plain_batches",
-    ]
-
-
-def test_a_usual_send_is_read_where_the_reader_is_compiled() -> None:
-    content = frame()
-
-    send = fast_forms.read_usual_send(content, 0, len(content), b"")
-
-    assert (send is not None) == fast_forms.IS_COMPILED
-
-
-def test_the_header_of_a_usual_batch_is_read_where_the_reader_is_compiled() -> None:
-    content = batch_frame()
-
-    batch = fast_forms.read_usual_batch(content, 0, len(content))
-
-    assert (batch is not None) == fast_forms.IS_COMPILED
+    assert printed_by(SHOW).startswith("True ")

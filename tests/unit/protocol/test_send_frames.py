@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orbitmq.protocol import fast_forms
 from orbitmq.protocol.command import decode_frame
-from orbitmq.protocol.plain_sends import read_plain_send
+from orbitmq.protocol.plain_sends import PlainSend
 from orbitmq.protocol.requests.sending import SendBatch, SendMessageShort
 from orbitmq.protocol.send_frames import SendFrames
 
@@ -76,11 +77,13 @@ def test_a_send_is_written_under_letters_with_the_codes_of_java() -> None:
 
 
 def test_a_broker_takes_such_a_send_on_its_fast_way() -> None:
+    if fast_forms.read_send is None:
+        pytest.skip("there is no compiled form here")
     frame = frames_of().encode(5, b"body", "UNIQ_KEY\x01A1\x02", 3, 0, 1_700_000_000_000)
 
-    plain = read_plain_send(frame, 0, len(frame), b"")
+    plain = fast_forms.read_send(frame, 0, len(frame), b"")
 
-    assert plain is not None
+    assert isinstance(plain, PlainSend)
     assert (plain.topic, plain.queue_id, plain.flag, plain.body) == (b"t", 7, 3, b"body")
 
 

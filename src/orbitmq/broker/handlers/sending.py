@@ -12,8 +12,10 @@ from orbitmq.broker.send_replies import durability_text
 from orbitmq.broker.send_rules import (
     Place,
     delay,
+    has_plain_properties,
     missing_feature,
     waits_for_store,
+    with_marks,
 )
 from orbitmq.clock import settle
 from orbitmq.errors import MessageError, OrbitError, RequestRefusedError
@@ -28,7 +30,6 @@ from orbitmq.model.topics import MULTI_TAG, Permission, UnitFlag
 from orbitmq.model.versions import V3_4_9
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.headers import Long
-from orbitmq.protocol.plain_sends import has_plain_properties, with_marks
 from orbitmq.protocol.requests.sending import SendBatch, SendMessage, SendMessageShort, SendReply
 from orbitmq.record.batch import BatchedMessage, decode_batch
 from orbitmq.record.layout import TRANSACTION_MASK, SystemFlag
@@ -179,7 +180,9 @@ class Sending:
         properties = decode_properties((asked.properties or "").encode())
         properties.pop(property_names.POP_CHECK_POINT, None)
         self._refuse_missing_features(properties, asked)
-        unique_id = properties.setdefault(property_names.UNIQUE_ID, self._unique_ids.make())
+        unique_id = properties.get(property_names.UNIQUE_ID)
+        if unique_id is None:
+            unique_id = properties[property_names.UNIQUE_ID] = self._unique_ids.make()
         properties.update(self._marks)
         waits = waits_for_store(properties)
         place = Place(topic=topic.name, queue_id=self._queue_id(asked, topic))
@@ -305,7 +308,8 @@ class Sending:
         if property_names.DELAY_LEVEL in properties:
             raise MessageError("a batch cannot be delayed", hint="send its messages one by one")
         self._refuse_missing_features(properties, asked)
-        properties.setdefault(property_names.UNIQUE_ID, self._unique_ids.make())
+        if property_names.UNIQUE_ID not in properties:
+            properties[property_names.UNIQUE_ID] = self._unique_ids.make()
         properties.update(self._marks)
         return encode_properties(properties)
 

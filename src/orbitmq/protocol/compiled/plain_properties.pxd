@@ -1,5 +1,11 @@
-# What makes the properties of a message plain, for what is compiled; plain_sends.py tells the rules.
+# What makes the properties of a message plain, for what is compiled: nothing special is asked
+# for, and the unique id has letters and digits only.
 from libc.string cimport memchr, memcmp
+
+
+cdef enum:
+    # Properties that are compared with each other, at most.
+    NAMES_MAX = 64
 
 
 cdef enum Wait:
@@ -48,12 +54,14 @@ cdef inline bint is_plain_id(const unsigned char *value, Py_ssize_t length) noex
     return True
 
 
-# Look at all properties; returns False when one is special, or written in an odd way.
-cdef inline bint look_at(
-    const unsigned char *text, Py_ssize_t size, Properties *found
+cdef inline bint look(
+    const unsigned char *text, Py_ssize_t size, Properties *found, bint is_tidy
 ) noexcept nogil:
+    cdef Py_ssize_t starts[NAMES_MAX]
+    cdef Py_ssize_t lengths[NAMES_MAX]
+    cdef Py_ssize_t count = 0
     cdef Py_ssize_t entry = 0
-    cdef Py_ssize_t stop, name_bytes, value_at
+    cdef Py_ssize_t stop, name_bytes, value_at, other
     cdef const unsigned char *mark
     found.unique_start = -1
     found.unique_stop = 0
@@ -68,6 +76,19 @@ cdef inline bint look_at(
         value_at = entry + name_bytes + 1
         if is_special(text + entry, name_bytes):
             return False
+        if is_tidy:
+            if name_bytes == 0 or value_at == stop or count == NAMES_MAX:
+                return False
+            if memchr(text + value_at, 1, stop - value_at) != NULL:
+                return False
+            for other in range(count):
+                if lengths[other] == name_bytes and (
+                    memcmp(text + starts[other], text + entry, name_bytes) == 0
+                ):
+                    return False
+            starts[count] = entry
+            lengths[count] = name_bytes
+            count += 1
         if is_name(text + entry, name_bytes, b"UNIQ_KEY", 8):
             if found.unique_start >= 0 or not is_plain_id(text + value_at, stop - value_at):
                 return False
@@ -84,3 +105,18 @@ cdef inline bint look_at(
                 return False
         entry = stop + 1
     return True
+
+
+# Look at all properties; returns False when one is special, or written in an odd way.
+cdef inline bint look_at(
+    const unsigned char *text, Py_ssize_t size, Properties *found
+) noexcept nogil:
+    return look(text, size, found, False)
+
+
+# The same; returns False as well when two have one name, or one lacks its name or its value. Of
+# single messages such properties are not stored as they came; of batches they are.
+cdef inline bint look_at_tidy(
+    const unsigned char *text, Py_ssize_t size, Properties *found
+) noexcept nogil:
+    return look(text, size, found, True)

@@ -1,13 +1,14 @@
 # mypy: disable-error-code="index,attr-defined,arg-type,type-arg,valid-type"
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled form of `read_plain_send` and `read_plain_batch`.
+"""Reads plain sends and batches from frames: their fast form.
 
-Compiled by Cython and never run as Python. It reads what Java and Go clients write: a header whose
-texts are ASCII. It returns None for everything else, and the plain form is asked then; what it
-returns equals what the plain form returns.
+Compiled by Cython and never run as Python. It reads headers as known clients write them: JSON with
+members in any order behind the code, with or without spaces, escapes and numbers without quotes,
+and the binary form. It returns None for everything else, and for whatever asks for something
+special: then the ordinary form looks. What both read, they store and answer alike.
 
 Invariant: nothing is read before its position was compared with the end; positions are signed and
-as wide as a pointer.
+as wide as a pointer, lengths at most 32 bits wide, so no sum of them can wrap.
 """
 
 from __future__ import annotations
@@ -19,27 +20,168 @@ if not cython.compiled:
     raise ImportError("orbitmq.protocol.compiled.plain_sends_cython runs compiled only")
 
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from cython.cimports.libc.string import memcmp, memcpy
-from cython.cimports.orbitmq.protocol.compiled.plain_properties import NO, Properties, look_at
+from cython.cimports.libc.string import memchr, memcmp, memcpy
+from cython.cimports.orbitmq.protocol.compiled.plain_properties import (
+    NO,
+    Properties,
+    look_at,
+    look_at_tidy,
+)
 from cython.cimports.orbitmq.record.compiled.big_endian import get_32
+from cython.cimports.orbitmq.record.compiled.utf8 import is_plain_text, is_utf8
 
 from orbitmq.protocol.frame import BINARY, JSON
-from orbitmq.protocol.plain_batches import PlainBatch
-from orbitmq.protocol.plain_sends import PlainSend
+from orbitmq.protocol.plain_sends import BATCH_MESSAGES_MAX, PlainBatch, PlainSend
 
 _JSON = cython.declare(object, JSON)
 _BINARY = cython.declare(object, BINARY)
+# Perf: the constructor of a named tuple is a Python function, 0.3 us a message more.
+_new_tuple = cython.declare(object, tuple.__new__)
 _VALUE_END = cython.declare(cython.uchar, 2)
+_MESSAGES_MAX = cython.declare(cython.Py_ssize_t, BATCH_MESSAGES_MAX)
+# What a message of a batch takes beside its body and its properties.
+_FIXED_BYTES = cython.declare(cython.Py_ssize_t, 22)
 # Where the fields of the short spelling stand among the spans, by their letter: a is 0.
+_GROUP = cython.declare(cython.int, 0)
 _TOPIC = cython.declare(cython.int, 1)
+_TEMPLATE_TOPIC = cython.declare(cython.int, 2)
+_TEMPLATE_QUEUES = cython.declare(cython.int, 3)
 _QUEUE_ID = cython.declare(cython.int, 4)
 _SYSTEM_FLAG = cython.declare(cython.int, 5)
 _BORN = cython.declare(cython.int, 6)
 _FLAG = cython.declare(cython.int, 7)
 _PROPERTIES = cython.declare(cython.int, 8)
 _RECONSUME = cython.declare(cython.int, 9)
+_RETRIES_MAX = cython.declare(cython.int, 11)
 _BATCH = cython.declare(cython.int, 12)
 _FIELDS = cython.declare(cython.int, 14)
+# What a field's name is, beside one of those.
+_UNKNOWN = cython.declare(cython.int, -1)
+_ODD = cython.declare(cython.int, -2)
+# What a value is.
+_WRONG = cython.declare(cython.int, 0)
+_TEXT = cython.declare(cython.int, 1)
+_NULL = cython.declare(cython.int, 2)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _hex_digit(letter: cython.uchar) -> cython.int:
+    if 48 <= letter <= 57:
+        return letter - 48
+    if 97 <= letter <= 102:
+        return letter - 87
+    if 65 <= letter <= 70:
+        return letter - 55
+    return -1
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _hex_number(digits: cython.p_uchar) -> cython.int:
+    """Read four hexadecimal digits; -1 when one is none."""
+    value: cython.int = 0
+    digit: cython.int
+    index: cython.int
+    for index in range(4):
+        digit = _hex_digit(digits[index])
+        if digit < 0:
+            return -1
+        value = value * 16 + digit
+    return value
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _escape_bytes(text: cython.p_uchar, left: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """How long the escape at `text` is, its backslash included; 0 when it is wrong, or odd."""
+    if left < 2:
+        return 0
+    letter: cython.uchar = text[1]
+    if letter != 117:
+        return 2 if letter in (34, 92, 47, 98, 102, 110, 114, 116) else 0
+    if left < 6:
+        return 0
+    value: cython.int = _hex_number(text + 2)
+    if value < 0xD800 or value > 0xDFFF:
+        return 6 if value >= 0 else 0
+    # Half of a character, and its other half; the ordinary form replaces one without the other.
+    if value > 0xDBFF or left < 12 or text[6] != 92 or text[7] != 117:
+        return 0
+    value = _hex_number(text + 8)
+    return 12 if 0xDC00 <= value <= 0xDFFF else 0
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _put_character(to: cython.p_uchar, value: cython.int) -> cython.Py_ssize_t:
+    """Write a character as UTF-8; returns how many bytes it took."""
+    if value < 0x80:
+        to[0] = value & 255
+        return 1
+    if value < 0x800:
+        to[0] = 0xC0 | (value >> 6)
+        to[1] = 0x80 | (value & 63)
+        return 2
+    if value < 0x10000:
+        to[0] = 0xE0 | (value >> 12)
+        to[1] = 0x80 | ((value >> 6) & 63)
+        to[2] = 0x80 | (value & 63)
+        return 3
+    to[0] = 0xF0 | (value >> 18)
+    to[1] = 0x80 | ((value >> 12) & 63)
+    to[2] = 0x80 | ((value >> 6) & 63)
+    to[3] = 0x80 | (value & 63)
+    return 4
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _unescape(
+    text: cython.p_uchar, start: cython.Py_ssize_t, stop: cython.Py_ssize_t, to: cython.p_uchar
+) -> cython.Py_ssize_t:
+    """Copy a text without its escapes, which were checked; returns how many bytes it takes then.
+
+    It takes no more bytes without its escapes than with them.
+    """
+    written: cython.Py_ssize_t = 0
+    at: cython.Py_ssize_t = start
+    letter: cython.uchar
+    value: cython.int
+    while at < stop:
+        letter = text[at]
+        if letter != 92:
+            to[written] = letter
+            written += 1
+            at += 1
+            continue
+        # Invariant: `_escape_bytes` found a whole escape here, before `stop`.
+        letter = text[at + 1]
+        if letter == 117:
+            value = _hex_number(text + at + 2)
+            at += 6
+            if 0xD800 <= value <= 0xDBFF:
+                value = 0x10000 + ((value - 0xD800) << 10) + _hex_number(text + at + 2) - 0xDC00
+                at += 6
+            written += _put_character(to + written, value)
+            continue
+        if letter == 110:
+            letter = 10
+        elif letter == 116:
+            letter = 9
+        elif letter == 114:
+            letter = 13
+        elif letter == 98:
+            letter = 8
+        elif letter == 102:
+            letter = 12
+        to[written] = letter
+        written += 1
+        at += 2
+    return written
 
 
 @cython.final
@@ -65,9 +207,21 @@ class _Reader:
     stops: cython.Py_ssize_t[14]
 
     @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def skip_space(self) -> cython.void:
+        """Go past what may stand between two parts of JSON."""
+        while self.at < self.end and self.text[self.at] <= 32:
+            if self.text[self.at] not in (32, 10, 13, 9):
+                return
+            self.at += 1
+
+    @cython.cfunc
+    @cython.inline
     @cython.exceptval(check=False)
     def take(self, letter: cython.uchar) -> cython.bint:
         """Go past a letter that must come next."""
+        self.skip_space()
         if self.at >= self.end or self.text[self.at] != letter:
             return False
         self.at += 1
@@ -75,7 +229,7 @@ class _Reader:
 
     @cython.cfunc
     @cython.exceptval(check=False)
-    def take_number(self, stop: cython.Py_ssize_t) -> cython.bint:
+    def take_digits(self, stop: cython.Py_ssize_t) -> cython.bint:
         """Read a whole number of at most 18 digits, written in the one usual way."""
         negative: cython.bint = self.at < stop and self.text[self.at] == 45
         if negative:
@@ -96,27 +250,80 @@ class _Reader:
     @cython.cfunc
     @cython.exceptval(check=False)
     def take_text(self) -> cython.bint:
-        """Read a text in quotes; its escapes are looked at when it is used."""
+        """Read a text in quotes, and check its escapes and that it is UTF-8."""
         if not self.take(34):
             return False
-        self.text_start = self.at
-        self.has_escapes = False
+        text: cython.p_uchar = self.text
+        end: cython.Py_ssize_t = self.end
+        start: cython.Py_ssize_t = self.at
+        at: cython.Py_ssize_t = start
+        escape_bytes: cython.Py_ssize_t
+        has_escapes: cython.bint = False
+        is_ascii: cython.bint = True
         letter: cython.uchar
-        while self.at < self.end:
-            letter = self.text[self.at]
-            if letter == 34:
-                self.text_stop = self.at
-                self.at += 1
-                return True
-            if letter < 32 or letter >= 128:
+        while at < end:
+            while end - at >= 8 and is_plain_text(text + at):
+                at += 8
+            if at == end:
                 return False
+            letter = text[at]
+            if letter == 34:
+                self.text_start = start
+                self.text_stop = at
+                self.has_escapes = has_escapes
+                self.at = at + 1
+                return is_ascii or is_utf8(text + start, at - start)
             if letter == 92:
-                self.has_escapes = True
-                self.at += 1
-                if self.at >= self.end:
+                has_escapes = True
+                escape_bytes = _escape_bytes(text + at, end - at)
+                if escape_bytes == 0:
                     return False
-            self.at += 1
+                at += escape_bytes
+                continue
+            if letter < 32:
+                return False
+            if letter >= 128:
+                is_ascii = False
+            at += 1
         return False
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def take_word(self, word: cython.p_char, length: cython.Py_ssize_t) -> cython.bint:
+        """Go past a word, if it comes next."""
+        if self.end - self.at < length or memcmp(self.text + self.at, word, length) != 0:
+            return False
+        self.text_start = self.at
+        self.at += length
+        self.text_stop = self.at
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def take_value(self) -> cython.int:
+        """Read a text, a number or a word, whose letters are taken as a text."""
+        self.skip_space()
+        if self.at < self.end and self.text[self.at] == 34:
+            return _TEXT if self.take_text() else _WRONG
+        self.has_escapes = False
+        if self.take_word(b"null", 4):
+            return _NULL
+        if self.take_word(b"false", 5) or self.take_word(b"true", 4):
+            return _TEXT
+        start: cython.Py_ssize_t = self.at
+        if not self.take_digits(self.end):
+            return _WRONG
+        self.text_start = start
+        self.text_stop = self.at
+        return _TEXT
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def take_number(self) -> cython.bint:
+        """Read a number without quotes."""
+        self.skip_space()
+        return self.take_digits(self.end)
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -124,22 +331,24 @@ class _Reader:
         """Whether the text read last is this one."""
         return (
             self.text_stop - self.text_start == length
-            and not self.has_escapes
             and memcmp(self.text + self.text_start, wanted, length) == 0
         )
 
     @cython.cfunc
     @cython.exceptval(check=False)
-    def letter_of(self, is_long: cython.bint) -> cython.int:
-        """Which field the text read last names; -1 when it does not matter, -2 when it is odd."""
+    def field_named(self, is_long: cython.bint) -> cython.int:
+        """Which field the text read last names."""
         length: cython.Py_ssize_t = self.text_stop - self.text_start
-        if self.has_escapes or length == 0:
-            return -2
+        if self.has_escapes:
+            return _ODD
         if not is_long:
-            letter: cython.uchar = self.text[self.text_start]
-            return letter - 97 if length == 1 and 97 <= letter < 97 + _FIELDS else -1
+            letter: cython.uchar
+            if length != 1:
+                return _UNKNOWN
+            letter = self.text[self.text_start]
+            return letter - 97 if 97 <= letter < 97 + _FIELDS else _UNKNOWN
         if self.is_text(b"producerGroup", 13):
-            return 0
+            return _GROUP
         if self.is_text(b"topic", 5):
             return _TOPIC
         if self.is_text(b"queueId", 7):
@@ -154,37 +363,41 @@ class _Reader:
             return _PROPERTIES
         if self.is_text(b"reconsumeTimes", 14):
             return _RECONSUME
+        if self.is_text(b"maxReconsumeTimes", 17):
+            return _RETRIES_MAX
         if self.is_text(b"batch", 5):
             return _BATCH
         if self.is_text(b"defaultTopic", 12):
-            return 2
+            return _TEMPLATE_TOPIC
         if self.is_text(b"defaultTopicQueueNums", 21):
-            return 3
-        return -1
+            return _TEMPLATE_QUEUES
+        return _UNKNOWN
 
     @cython.cfunc
     @cython.exceptval(check=False)
     def take_fields(self) -> cython.bint:
-        """Read the object of fields, whose values are all texts."""
+        """Read the object of fields."""
         is_long: cython.bint = self.code == 10
         field: cython.int
+        value: cython.int
         if not self.take(123):
             return False
         while True:
             if not self.take_text():
                 return False
-            field = self.letter_of(is_long)
-            if field == -2 or not self.take(58) or not self.take_text():
+            field = self.field_named(is_long)
+            if field == _ODD or not self.take(58):
                 return False
-            if self.has_escapes and field != _PROPERTIES:
-                # Nobody would look whether its escapes are right.
+            value = self.take_value()
+            if value == _WRONG:
                 return False
             if field >= 0:
                 if self.starts[field] >= 0:
-                    # Twice the same: the plain form decides which one counts.
+                    # Twice the same: the ordinary form decides which one counts.
                     return False
-                self.starts[field] = self.text_start
-                self.stops[field] = self.text_stop
+                if value == _TEXT:
+                    self.starts[field] = self.text_start
+                    self.stops[field] = self.text_stop
             if self.take(125):
                 return True
             if not self.take(44):
@@ -192,11 +405,23 @@ class _Reader:
 
     @cython.cfunc
     @cython.exceptval(check=False)
+    def take_member(self) -> cython.bint:
+        """Read a member of the header that the text read last names, and that nobody needs."""
+        if self.has_escapes:
+            return False
+        if self.is_text(b"language", 8) or self.is_text(b"serializeTypeCurrentRPC", 23):
+            return self.take(58) and self.take_text()
+        if self.is_text(b"version", 7):
+            return self.take(58) and self.take_number() and -0x80000000 <= self.number <= 0x7FFFFFFF
+        return self.take(58) and self.take_value() != _WRONG
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
     def take_header(self) -> cython.bint:
         """Read a JSON header, whose first member is the code."""
         if not self.take(123) or not self.take_text() or not self.is_text(b"code", 4):
             return False
-        if not self.take(58) or not self.take_number(self.end):
+        if not self.take(58) or not self.take_number():
             return False
         self.code = self.number
         if self.code not in (10, 310, 320):
@@ -212,51 +437,35 @@ class _Reader:
                     return False
                 has_fields = True
             elif self.is_text(b"opaque", 6):
-                if has_opaque or not self.take(58) or not self.take_number(self.end):
+                if has_opaque or not self.take(58) or not self.take_number():
                     return False
                 self.opaque = self.number
                 has_opaque = True
             elif self.is_text(b"flag", 4):
-                if has_flag or not self.take(58) or not self.take_number(self.end):
+                if has_flag or not self.take(58) or not self.take_number():
                     return False
                 self.flag = self.number
                 has_flag = True
-            elif self.is_text(b"version", 7):
-                if not self.take(58) or not self.take_number(self.end):
-                    return False
-                if self.number < 0 or self.number > 0x7FFFFFFF:
-                    return False
-            elif (
-                self.is_text(b"language", 8)
-                or self.is_text(b"remark", 6)
-                or self.is_text(b"serializeTypeCurrentRPC", 23)
-            ):
-                if not self.take(58) or not self.take_text() or self.has_escapes:
-                    return False
-            else:
+            elif self.is_text(b"code", 4) or not self.take_member():
                 return False
+        if not has_fields or not self.take(125):
+            return False
+        self.skip_space()
         return (
-            has_fields
-            and self.take(125)
-            and self.at == self.end
-            and 0 <= self.opaque <= 0x7FFFFFFF
-            and 0 <= self.flag <= 0x7FFFFFFF
+            self.at == self.end and 0 <= self.opaque <= 0x7FFFFFFF and 0 <= self.flag <= 0x7FFFFFFF
         )
 
     @cython.cfunc
     @cython.exceptval(check=False)
-    def take_span(self, length: cython.longlong, stop: cython.Py_ssize_t) -> cython.bint:
-        """Read a text of so many bytes that ends at `stop` or before."""
-        if length < 0 or length > stop - self.at:
+    def take_span(self, length: cython.longlong) -> cython.bint:
+        """Read a text of so many bytes."""
+        if length < 0 or length > self.end - self.at:
             return False
         self.text_start = self.at
-        self.text_stop = self.at + length
+        self.at += length
+        self.text_stop = self.at
         self.has_escapes = False
-        while self.at < self.text_stop:
-            if self.text[self.at] >= 128:
-                return False
-            self.at += 1
-        return True
+        return is_utf8(self.text + self.text_start, length)
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -274,10 +483,10 @@ class _Reader:
             return False
         self.at += 17
         # Unsigned: a negative length is a large one, and leaves the header.
-        if not self.take_span(get_32(head + 13), self.end) or self.end - self.at < 4:
+        if not self.take_span(get_32(head + 13)) or self.end - self.at < 4:
             return False
         if get_32(self.text + self.at) != self.end - self.at - 4:
-            # The plain form allows bytes behind the fields.
+            # The ordinary form allows bytes behind the fields.
             return False
         self.at += 4
         is_long: cython.bint = self.code == 10
@@ -288,15 +497,14 @@ class _Reader:
                 return False
             length = (cython.cast(cython.int, self.text[self.at]) << 8) | self.text[self.at + 1]
             self.at += 2
-            if not self.take_span(length, self.end) or self.end - self.at < 4:
+            if length > 0x7FFF or not self.take_span(length) or self.end - self.at < 4:
                 return False
-            field = self.letter_of(is_long)
-            if field == -2:
-                return False
+            field = self.field_named(is_long)
             length = get_32(self.text + self.at)
             self.at += 4
-            if not self.take_span(length, self.end):
+            if not self.take_span(length):
                 return False
+            # A value without bytes is no value.
             if field >= 0 and length > 0:
                 if self.starts[field] >= 0:
                     return False
@@ -308,38 +516,54 @@ class _Reader:
     @cython.exceptval(check=False)
     def take_frame(
         self, text: cython.p_uchar, start: cython.Py_ssize_t, end: cython.Py_ssize_t
-    ) -> cython.Py_ssize_t:
-        """Read the header of a frame; returns where the body begins, -1 when others must look."""
+    ) -> cython.bint:
+        """Read the header of a frame, which then ends where the body begins."""
         if end - start < 8 or text[start + 4] > 1:
-            return -1
+            return False
         self.is_binary = text[start + 4] == 1
         self.text = text
         self.at = start + 8
         self.end = self.at + (get_32(text + start + 4) & 0xFFFFFF)
         if self.end >= end:
-            return -1
+            return False
         self.code = self.opaque = self.flag = 0
         field: cython.int
         for field in range(_FIELDS):
             self.starts[field] = -1
         is_read: cython.bint = self.take_binary_header() if self.is_binary else self.take_header()
-        if not is_read or self.starts[0] < 0 or self.starts[_TOPIC] < 0:
-            return -1
-        # A field that is read for nothing but its form: the plain form refuses odd ones.
-        if self.starts[3] >= 0 and not self.field_number(3, 0):
-            return -1
-        return self.end
+        # Fields that are read for nothing but their form: the ordinary form refuses odd ones. An
+        # answer to the broker's own request has the first bit of the flag.
+        return (
+            is_read
+            and not self.flag & 1
+            and self.starts[_GROUP] >= 0
+            and self.starts[_TOPIC] >= 0
+            and self.starts[_TEMPLATE_TOPIC] >= 0
+            and self.field_number(_TEMPLATE_QUEUES, -0x80000000)
+            and (self.starts[_RETRIES_MAX] < 0 or self.field_number(_RETRIES_MAX, -0x80000000))
+        )
 
     @cython.cfunc
     @cython.exceptval(check=False)
-    def copy_properties(self, to: cython.p_uchar) -> cython.Py_ssize_t:
-        """Copy the properties without escapes; returns how many bytes, -1 for odd ones."""
-        start: cython.Py_ssize_t = self.starts[_PROPERTIES]
-        stop: cython.Py_ssize_t = self.stops[_PROPERTIES]
-        if not self.is_binary:
-            return _unescape(self.text, start, stop, to)
-        memcpy(to, self.text + start, stop - start)
-        return stop - start
+    def copy_field(self, field: cython.int, to: cython.p_uchar) -> cython.Py_ssize_t:
+        """Copy a field without escapes; returns how many bytes."""
+        start: cython.Py_ssize_t = self.starts[field]
+        size: cython.Py_ssize_t = self.stops[field] - start
+        if self.is_binary or memchr(self.text + start, 92, size) == cython.NULL:
+            memcpy(to, self.text + start, size)
+            return size
+        return _unescape(self.text, start, self.stops[field], to)
+
+    @cython.cfunc
+    def topic(self) -> bytes:
+        """The topic as bytes."""
+        start: cython.Py_ssize_t = self.starts[_TOPIC]
+        size: cython.Py_ssize_t = self.stops[_TOPIC] - start
+        if self.is_binary or memchr(self.text + start, 92, size) == cython.NULL:
+            return self.text[start : self.stops[_TOPIC]]
+        scratch: bytes = PyBytes_FromStringAndSize(cython.NULL, size)
+        to: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(scratch))
+        return to[: self.copy_field(_TOPIC, to)]
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -356,131 +580,85 @@ class _Reader:
     @cython.cfunc
     @cython.exceptval(check=False)
     def field_number(self, field: cython.int, low: cython.longlong) -> cython.bint:
-        """Read a field as a number from `low` on; a queue's or a flag's fits 32 bits."""
+        """Read a field as a number from `low` on; all but a time fit 32 bits."""
         if self.starts[field] < 0:
             return False
         self.at = self.starts[field]
         return (
-            self.take_number(self.stops[field])
+            self.take_digits(self.stops[field])
             and self.at == self.stops[field]
             and self.number >= low
             and (field == _BORN or self.number <= 0x7FFFFFFF)
         )
 
 
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _hex_digit(letter: cython.uchar) -> cython.int:
-    if 48 <= letter <= 57:
-        return letter - 48
-    if 97 <= letter <= 102:
-        return letter - 87
-    if 65 <= letter <= 70:
-        return letter - 55
-    return -1
+_Message = cython.struct(
+    size=cython.Py_ssize_t,
+    # What its body and its properties take, and what those lack at their end.
+    content_bytes=cython.Py_ssize_t,
+    properties_bytes=cython.Py_ssize_t,
+)
 
 
 @cython.cfunc
 @cython.exceptval(check=False)
-def _unescape(
-    text: cython.p_uchar,
-    start: cython.Py_ssize_t,
-    stop: cython.Py_ssize_t,
-    to: cython.p_uchar,
-) -> cython.Py_ssize_t:
-    """Copy a text without its escapes; returns how many bytes, -1 for an escape left to others."""
-    written: cython.Py_ssize_t = 0
-    at: cython.Py_ssize_t = start
-    letter: cython.uchar
-    digit: cython.int
-    value: cython.int
-    index: cython.int
-    while at < stop:
-        letter = text[at]
-        if letter != 92:
-            to[written] = letter
-            written += 1
-            at += 1
-            continue
-        # Invariant: a text never ends within an escape of two letters.
-        letter = text[at + 1]
-        if letter == 117:
-            if at + 6 > stop:
-                return -1
-            value = 0
-            for index in range(4):
-                digit = _hex_digit(text[at + 2 + index])
-                if digit < 0:
-                    return -1
-                value = value * 16 + digit
-            if value >= 128:
-                return -1
-            to[written] = cython.cast(cython.uchar, value)
-            at += 6
-        else:
-            if letter in (34, 92, 47):
-                to[written] = letter
-            elif letter == 110:
-                to[written] = 10
-            elif letter == 116:
-                to[written] = 9
-            elif letter == 114:
-                to[written] = 13
-            else:
-                return -1
-            at += 2
-        written += 1
-    return written
+def _take_message(
+    text: cython.p_uchar, left: cython.Py_ssize_t, found: cython.pointer(_Message)
+) -> cython.bint:
+    """Measure the message of a batch at `text`; False when it is special, odd or cut off."""
+    if left < _FIXED_BYTES:
+        return False
+    # Unsigned: a negative length is a large one, and leaves the message.
+    size: cython.Py_ssize_t = get_32(text)
+    body_bytes: cython.Py_ssize_t = get_32(text + 16)
+    if size > left or size < _FIXED_BYTES or body_bytes > size - _FIXED_BYTES:
+        return False
+    behind: cython.p_uchar = text + 20 + body_bytes
+    sent: cython.p_uchar = behind + 2
+    sent_bytes: cython.Py_ssize_t = (cython.cast(cython.int, behind[0]) << 8) | behind[1]
+    if sent_bytes > 0x7FFF or _FIXED_BYTES + body_bytes + sent_bytes != size:
+        return False
+    properties = cython.declare(Properties)
+    if not look_at(sent, sent_bytes, cython.address(properties)):
+        return False
+    # A message without properties has no unique id.
+    if properties.unique_start < 0 or memchr(sent, 0, sent_bytes) != cython.NULL:
+        return False
+    found.size = size
+    found.properties_bytes = sent_bytes + (0 if sent[sent_bytes - 1] == _VALUE_END else 1)
+    found.content_bytes = body_bytes + found.properties_bytes
+    return True
 
 
-_reader = cython.declare(_Reader, _Reader())
-
-
-def read_plain_send(
-    chunk: bytes, start: cython.Py_ssize_t, end: cython.Py_ssize_t, marks: bytes
+@cython.cfunc
+def _read_one(
+    reader: _Reader,
+    queue_id: cython.longlong,
+    born_ms: cython.longlong,
+    reconsume_times: cython.longlong,
+    end: cython.Py_ssize_t,
+    marks: bytes,
 ) -> PlainSend | None:
-    """Read the frame at `chunk[start:end]`; None when the plain form must look."""
-    reader: _Reader = _reader
-    text: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(chunk))
-    if start < 0 or end > len(chunk):
-        return None
-    body_start: cython.Py_ssize_t = reader.take_frame(text, start, end)
-    if body_start < 0 or reader.code == 320 or reader.starts[_PROPERTIES] < 0:
-        return None
-    if reader.starts[_BATCH] >= 0 and not reader.field_is(_BATCH, b"false", 5):
-        return None
-    if not reader.field_number(_QUEUE_ID, 0):
-        return None
-    queue_id: cython.longlong = reader.number
+    """Read one message, whose header was read."""
     if not reader.field_number(_SYSTEM_FLAG, 0) or reader.number & ~0x701:
         return None
     system_flag: cython.longlong = reader.number
-    if not reader.field_number(_BORN, 0):
-        return None
-    born_ms: cython.longlong = reader.number
-    if not reader.field_number(_FLAG, -0x80000000):
+    if reader.starts[_PROPERTIES] < 0 or not reader.field_number(_FLAG, -0x80000000):
         return None
     user_flag: cython.longlong = reader.number
-    reconsume_times: cython.longlong = 0
-    if reader.starts[_RECONSUME] >= 0:
-        if not reader.field_number(_RECONSUME, 0):
-            return None
-        reconsume_times = reader.number
-
     escaped_bytes: cython.Py_ssize_t = reader.stops[_PROPERTIES] - reader.starts[_PROPERTIES]
     if escaped_bytes > 200_000:
         return None
     scratch: bytes = PyBytes_FromStringAndSize(cython.NULL, escaped_bytes + 1)
     to: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(scratch))
-    size: cython.Py_ssize_t = reader.copy_properties(to)
-    if size <= 0:
+    size: cython.Py_ssize_t = reader.copy_field(_PROPERTIES, to)
+    if size == 0:
         return None
     if to[size - 1] != _VALUE_END:
         to[size] = _VALUE_END
         size += 1
     found = cython.declare(Properties)
-    if not look_at(to, size, cython.address(found)) or found.unique_start < 0:
+    if not look_at_tidy(to, size, cython.address(found)) or found.unique_start < 0:
         return None
     marks_bytes: cython.Py_ssize_t = len(marks)
     properties: bytes = PyBytes_FromStringAndSize(cython.NULL, size + marks_bytes)
@@ -490,68 +668,109 @@ def read_plain_send(
         PyBytes_AS_STRING(marks),
         marks_bytes,
     )
-    return PlainSend(
-        text[reader.starts[_TOPIC] : reader.stops[_TOPIC]],
+    send: PlainSend = _new_tuple(  # type: ignore[operator]  # an object to Cython
+        PlainSend,
+        (
+            reader.topic(),
+            queue_id,
+            system_flag,
+            born_ms,
+            user_flag,
+            reconsume_times,
+            properties,
+            to[found.unique_start : found.unique_stop],
+            found.wait != NO,
+            reader.text[reader.end : end],
+            reader.opaque,
+            reader.flag,
+            _BINARY if reader.is_binary else _JSON,
+        ),
+    )
+    return send
+
+
+@cython.cfunc
+def _read_many(
+    reader: _Reader,
+    queue_id: cython.longlong,
+    born_ms: cython.longlong,
+    reconsume_times: cython.longlong,
+    end: cython.Py_ssize_t,
+    marks: bytes,
+) -> PlainBatch | None:
+    """Measure the messages of a batch, whose header was read."""
+    if not reader.field_number(_SYSTEM_FLAG, 0) or reader.number != 0:
+        return None
+    if not reader.field_number(_FLAG, -0x80000000):
+        return None
+    waits: cython.bint = True
+    if reader.starts[_PROPERTIES] >= 0:
+        # A batch has few properties of its own; the ordinary form reads more of them.
+        scratch = cython.declare(cython.uchar[512])  # type: ignore[misc]  # an array of C
+        if reader.stops[_PROPERTIES] - reader.starts[_PROPERTIES] > 512:
+            return None
+        size: cython.Py_ssize_t = reader.copy_field(_PROPERTIES, scratch)
+        found = cython.declare(Properties)
+        if not look_at(scratch, size, cython.address(found)):
+            return None
+        waits = found.wait != NO
+    marks_bytes: cython.Py_ssize_t = len(marks)
+    message = cython.declare(_Message)
+    count: cython.Py_ssize_t = 0
+    content_bytes: cython.Py_ssize_t = 0
+    at: cython.Py_ssize_t = reader.end
+    while at < end:
+        if (
+            count == _MESSAGES_MAX
+            or not _take_message(reader.text + at, end - at, cython.address(message))
+            or message.properties_bytes + marks_bytes > 0x7FFF
+        ):
+            return None
+        count += 1
+        content_bytes += message.content_bytes + marks_bytes
+        at += message.size
+    return PlainBatch(
+        reader.topic(),
         queue_id,
-        system_flag,
         born_ms,
-        user_flag,
         reconsume_times,
-        properties,
-        to[found.unique_start : found.unique_stop],
-        found.wait != NO,
-        text[body_start:end],
+        waits,
+        reader.end,
+        count,
+        content_bytes,
         reader.opaque,
         reader.flag,
         _BINARY if reader.is_binary else _JSON,
     )
 
 
-def read_plain_batch(
-    chunk: bytes, start: cython.Py_ssize_t, end: cython.Py_ssize_t
-) -> PlainBatch | None:
-    """Read the header of the frame at `chunk[start:end]`; None when the plain form must look."""
+_reader = cython.declare(_Reader, _Reader())
+
+
+def read_send(
+    chunk: bytes, start: cython.Py_ssize_t, end: cython.Py_ssize_t, marks: bytes
+) -> PlainSend | PlainBatch | None:
+    """Read the frame at `chunk[start:end]`; None when the ordinary form must look.
+
+    `marks` are the properties that the broker adds to each message.
+    """
     reader: _Reader = _reader
     text: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(chunk))
-    if start < 0 or end > len(chunk):
-        return None
-    body_start: cython.Py_ssize_t = reader.take_frame(text, start, end)
-    if body_start < 0 or not reader.field_is(_BATCH, b"true", 4):
+    if start < 0 or end > len(chunk) or not reader.take_frame(text, start, end):
         return None
     if not reader.field_number(_QUEUE_ID, 0):
         return None
     queue_id: cython.longlong = reader.number
-    if not reader.field_number(_SYSTEM_FLAG, 0) or reader.number != 0:
-        return None
     if not reader.field_number(_BORN, 0):
         return None
     born_ms: cython.longlong = reader.number
-    if not reader.field_number(_FLAG, -0x80000000):
-        return None
     reconsume_times: cython.longlong = 0
     if reader.starts[_RECONSUME] >= 0:
         if not reader.field_number(_RECONSUME, 0):
             return None
         reconsume_times = reader.number
-    waits: cython.bint = True
-    if reader.starts[_PROPERTIES] >= 0:
-        # A batch has few properties of its own; the plain form reads more of them.
-        scratch = cython.declare(cython.uchar[512])  # type: ignore[misc]  # an array of C
-        if reader.stops[_PROPERTIES] - reader.starts[_PROPERTIES] > 512:
-            return None
-        size: cython.Py_ssize_t = reader.copy_properties(scratch)
-        found = cython.declare(Properties)
-        if size < 0 or not look_at(scratch, size, cython.address(found)):
-            return None
-        waits = found.wait != NO
-    return PlainBatch(
-        text[reader.starts[_TOPIC] : reader.stops[_TOPIC]],
-        queue_id,
-        born_ms,
-        reconsume_times,
-        waits,
-        body_start,
-        reader.opaque,
-        reader.flag,
-        _BINARY if reader.is_binary else _JSON,
-    )
+    if reader.starts[_BATCH] < 0 or reader.field_is(_BATCH, b"false", 5):
+        return _read_one(reader, queue_id, born_ms, reconsume_times, end, marks)
+    if reader.field_is(_BATCH, b"true", 4):
+        return _read_many(reader, queue_id, born_ms, reconsume_times, end, marks)
+    return None

@@ -86,6 +86,9 @@ class SendReply(Header):
     replication included, and fails on one that has none of them.
     """
 
+    # In the order of the fast form (`broker/send_replies.py`).
+    region: str = wire(property_names.REGION, USUAL_REGION)
+    trace: bool = wire(property_names.TRACE_ON, default=True)
     # Of a batch: one id a message, with commas between them.
     message_id: str = wire("msgId")
     queue_id: int
@@ -93,7 +96,5 @@ class SendReply(Header):
     transaction_id: str | None = None
     batch_unique_id: str | None = wire("batchUniqId", None)
     recall_handle: str | None = None
-    region: str = wire(property_names.REGION, USUAL_REGION)
-    trace: bool = wire(property_names.TRACE_ON, default=True)
     # DISK or MEMORY, where it was when this was said; RocketMQ's brokers do not tell.
     durability: str | None = None

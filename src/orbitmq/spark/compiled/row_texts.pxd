@@ -1,58 +1,10 @@
-# Texts of rows, for what is compiled: which bytes are text, and hosts as people write them.
+# Texts of rows, for what is compiled: where names and values end, and hosts as people write them.
 from libc.string cimport memcpy
 from orbitmq.record.compiled.big_endian cimport get_32
 
 cdef enum:
     # As long as 255.255.255.255:65535.
     HOST_TEXT_BYTES_MAX = 21
-
-
-# Whether bytes are UTF-8, as strictly as Unicode has it.
-cdef inline bint is_utf8(const unsigned char *text, Py_ssize_t size) noexcept nogil:
-    cdef Py_ssize_t at = 0
-    cdef Py_ssize_t more
-    cdef unsigned long long word
-    cdef unsigned char first, low, high
-    while at < size:
-        if size - at >= 8:
-            # Most texts are ASCII, which is told of eight bytes at a time.
-            memcpy(&word, text + at, 8)
-            if not word & 0x8080808080808080ULL:
-                at += 8
-                continue
-        first = text[at]
-        at += 1
-        if first < 0x80:
-            continue
-        # What the second byte may be depends on the first one; further ones may be anything.
-        low = 0x80
-        high = 0xBF
-        if 0xC2 <= first <= 0xDF:
-            more = 1
-        elif 0xE0 <= first <= 0xEF:
-            more = 2
-            if first == 0xE0:
-                low = 0xA0
-            elif first == 0xED:
-                high = 0x9F
-        elif 0xF0 <= first <= 0xF4:
-            more = 3
-            if first == 0xF0:
-                low = 0x90
-            elif first == 0xF4:
-                high = 0x8F
-        else:
-            return False
-        if more > size - at:
-            return False
-        while more > 0:
-            if text[at] < low or text[at] > high:
-                return False
-            low = 0x80
-            high = 0xBF
-            at += 1
-            more -= 1
-    return True
 
 
 # Whether none of eight bytes is below 3, as the ends of names and values are.

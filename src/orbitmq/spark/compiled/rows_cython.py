@@ -31,11 +31,11 @@ from cython.cimports.cpython.buffer import (
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cython.cimports.libc.string import memcmp, memcpy, memset
 from cython.cimports.orbitmq.record.compiled.big_endian import get_32, get_64
+from cython.cimports.orbitmq.record.compiled.utf8 import is_utf8
 from cython.cimports.orbitmq.record.compiled.zlib_c import crc32
 from cython.cimports.orbitmq.spark.compiled.row_texts import (
     HOST_TEXT_BYTES_MAX,
     has_no_marks,
-    is_utf8,
     put_host,
 )
 
