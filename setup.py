@@ -7,12 +7,14 @@ under that name and runs as plain Python, too.
 They are optional: without a C compiler or zlib's headers the plain forms are used.
 """
 
+import os
 from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 SOURCES = Path("src")
+JOBS = os.cpu_count() or 1
 
 
 def source_of(form: Path) -> Path:
@@ -29,9 +31,10 @@ extensions = cythonize(
     ],
     include_path=[str(SOURCES)],
     build_dir="build/cython",
+    nthreads=JOBS,
 )
 for extension in extensions:
     # cythonize() makes new objects and drops the mark, so it is set on what it returns.
     extension.optional = True
 
-setup(ext_modules=extensions)
+setup(ext_modules=extensions, options={"build_ext": {"parallel": JOBS}})
