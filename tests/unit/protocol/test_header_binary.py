@@ -119,21 +119,27 @@ def test_a_header_that_is_cut_off_anywhere_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "header",
+    ("header", "why"),
     [
-        header_of(remark=b"\xff\xff\xff\xff"),
-        header_of(remark=b"\x7f\xff\xff\xff"),
-        header_of(fields=b"\xff\xff\xff\xff"),
-        header_of(fields=b"\x7f\xff\xff\xff"),
-        header_of(fields=sized(b"\xff\xff" + b"a" + sized(b"x"))),
-        header_of(fields=sized(b"\x00\x09" + b"a" + sized(b"x"))),
-        header_of(fields=sized(sized(b"a", ">h") + b"\xff\xff\xff\xff" + b"x")),
-        header_of(fields=sized(sized(b"a", ">h") + b"\x00\x00\x00\x02" + b"x")),
-        header_of(fields=sized(entry(b"a", b"x") + b"\x00")),
-        header_of(fields=sized(sized(b"a", ">h"))),
-        header_of(fields=b"\x00\x00\x00\x04" + entry(b"a", b"x")),
+        (header_of(remark=b"\xff\xff\xff\xff"), "text of -1 bytes at byte 17"),
+        (header_of(remark=b"\x7f\xff\xff\xff"), "text of 2147483647 bytes at byte 17"),
+        (header_of(fields=b"\xff\xff\xff\xff"), "fields claim -1 of 0 bytes left"),
+        (header_of(fields=b"\x7f\xff\xff\xff"), "fields claim 2147483647 of 0 bytes left"),
+        (header_of(fields=sized(b"\xff\xff" + b"a" + sized(b"x"))), "text of -1 bytes at byte 23"),
+        (header_of(fields=sized(b"\x00\x09" + b"a" + sized(b"x"))), "text of 9 bytes at byte 23"),
+        (
+            header_of(fields=sized(sized(b"a", ">h") + b"\xff\xff\xff\xff" + b"x")),
+            "text of -1 bytes at byte 28",
+        ),
+        (
+            header_of(fields=sized(sized(b"a", ">h") + b"\x00\x00\x00\x02" + b"x")),
+            "text of 2 bytes at byte 28",
+        ),
+        (header_of(fields=sized(entry(b"a", b"x") + b"\x00")), "cut off at byte 29"),
+        (header_of(fields=sized(sized(b"a", ">h"))), "cut off at byte 24"),
+        (header_of(fields=b"\x00\x00\x00\x04" + entry(b"a", b"x")), "overrun their end by 4"),
     ],
 )
-def test_sizes_that_do_not_fit_are_refused(header: bytes) -> None:
-    with pytest.raises(ProtocolError):
+def test_sizes_that_do_not_fit_are_refused(header: bytes, why: str) -> None:
+    with pytest.raises(ProtocolError, match=why):
         decode_header(header)

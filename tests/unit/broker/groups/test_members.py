@@ -134,6 +134,15 @@ def test_bounds_hold(members: Members, body: HeartbeatBody, told: str) -> None:
     assert not members.clients
 
 
+def test_a_client_may_use_all_of_its_bounds(members: Members) -> None:
+    topics = [subscription(topic) for topic in "TUV"]
+
+    hear(members, new_connection(), heartbeat("a", consumer("g", *topics), produces=("p", "q")))
+    hear(members, new_connection(), heartbeat("b", consumer("g"), produces=("p", "q", "r")))
+
+    assert len(members.clients) == 2
+
+
 def test_groups_of_earlier_heartbeats_count_too(members: Members) -> None:
     connection = new_connection()
     hear(members, connection, heartbeat("a", produces=("p", "q", "r")))
