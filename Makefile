@@ -111,6 +111,7 @@ sanitize:  ## Run the tests of what is compiled under an address sanitizer
 soak: setup  ## Run the long campaigns and write docs/soak/
 	for round in 1 2 3 4 5; do ORBITMQ_NEW_EXAMPLES=1 $(BIN)/pytest -q $$(grep -rl hypothesis tests/unit tests/crash --include='test_*.py') || exit 1; done
 	$(BIN)/pytest -q -m campaign
+	ORBITMQ_PURE=1 $(BIN)/pytest -q $(SIDE_BY_SIDE) tests/integration
 	$(MAKE) sanitize
 	$(BIN)/python -m scripts.other_pythons tests/unit tests/integration $(SIDE_BY_SIDE)
 	$(BIN)/python -m scripts.soak_name_server
