@@ -116,7 +116,7 @@ class PushConsumer(BlockingClient[AioPushConsumer]):
                 threading.Thread(target=super().stop, name="orbitmq-stop").start()
             except RuntimeError as error:
                 # While the interpreter shuts down it starts no threads.
-                log.warning("the consumer is stopped at exit, not before reason=%s", error)
+                log.info("the consumer is stopped at exit, not before reason=%s", error)
         else:
             super().stop()
 
