@@ -228,7 +228,11 @@ def test_members_of_a_group_are_watched_and_given_a_message(run: Run, cluster: C
     run("topic", "create", "parcels", "-q", "2", "--broker", "broker-a")
     received: Queue[bytes] = Queue()
     consumer = PushConsumer(
-        "carriers", on_message=lambda message: received.put(message.body), namesrv=cluster.namesrv
+        "carriers",
+        on_message=lambda message: received.put(message.body),
+        namesrv=cluster.namesrv,
+        # The message may be sent before the consumer has its queues.
+        consume_from="first",
     )
     consumer.subscribe("parcels")
     with consumer, Producer("senders", namesrv=cluster.namesrv) as producer:
