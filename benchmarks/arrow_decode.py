@@ -3,26 +3,65 @@
     python -m benchmarks.arrow_decode [--rounds N] [--smoke]
 
 The plain loop reads each record into a tuple of the same columns; making Arrow of these would cost
-more, and is not counted. Measured as `rounds.py` says; each form is compared with both.
+more, and is not counted. Measured as `rounds.py` says; each form is compared with both. With
+ORBITMQ_PURE=1 in the environment, Arrow's rows are made without compiled code.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+import random
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
 from pyspark.sql.types import BinaryType, StructField, StructType
 
+from benchmarks.messages import HOST, body_of
 from benchmarks.rounds import Form, Measured, measure, options, report
 from benchmarks.scan import make_log
 from orbitmq.model import property_names
+from orbitmq.record.compression import Compression, compress
 from orbitmq.record.decode import decode_record
+from orbitmq.record.hosts import encode_host
+from orbitmq.record.layout import BORN_HOST_V6, COMPRESSED, STORE_HOST_V6
 from orbitmq.spark.rows import RowDecoder, record_positions
 from orbitmq.spark.schema import Projection, default_projection, projection_of
 
-# Bodies, and how many bytes of records a batch has: 7,000 or 4,000 rows, as Spark likes them.
-BATCH_BYTES: Final = {128: 2 * 1024 * 1024, 1024: 5 * 1024 * 1024}
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """Records of one kind, and how many bytes of them a batch has."""
+
+    body: bytes
+    batch_bytes: int
+    system_flag: int = 0
+    host: bytes = HOST
+
+
+def _text(body_bytes: int) -> bytes:
+    """A body of words, which compresses to a fraction."""
+    words = random.Random(1).choices(
+        ["order", "item", "price", "paid", "open", "sent"], k=body_bytes
+    )
+    return " ".join(words).encode()[:body_bytes]
+
+
+# Batches of 4,000 to 7,000 rows, as Spark likes them.
+WORKLOADS: Final = {
+    "128 B": Workload(body=body_of(128), batch_bytes=2 * 1024 * 1024),
+    "1024 B": Workload(body=body_of(1024), batch_bytes=5 * 1024 * 1024),
+    "128 B, IPv6 hosts": Workload(
+        body=body_of(128),
+        batch_bytes=2 * 1024 * 1024,
+        system_flag=BORN_HOST_V6 | STORE_HOST_V6,
+        host=encode_host("2001:db8::7", 10911),
+    ),
+    "1024 B, compressed by zlib": Workload(
+        body=compress(_text(1024), Compression.ZLIB),
+        batch_bytes=2 * 1024 * 1024,
+        system_flag=COMPRESSED | Compression.ZLIB.value,
+    ),
+}
 # Batches in one slice of a form that takes little time.
 REPEATS: Final = 10
 BROKER: Final = "broker-a"
@@ -105,9 +144,13 @@ def main() -> None:
     """Measure, print the table and keep the results."""
     chosen = options("Compare the forms of decoding records.", rounds=7)
     measured: list[Measured] = []
-    for body_bytes, batch_bytes in BATCH_BYTES.items():
-        log, end, count = make_log(batch_bytes // 16 if chosen.smoke else batch_bytes, body_bytes)
-        workload = f"{body_bytes} B"
+    for workload, made_of in WORKLOADS.items():
+        log, end, count = make_log(
+            made_of.batch_bytes // 16 if chosen.smoke else made_of.batch_bytes,
+            made_of.body,
+            system_flag=made_of.system_flag,
+            host=made_of.host,
+        )
         slices = measure(
             workload,
             decode_forms(bytes(log[:end]), count, 1 if chosen.smoke else REPEATS),

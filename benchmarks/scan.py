@@ -29,17 +29,18 @@ READING: Final = "reading the file"
 WalkForm = Callable[..., scan.Walk]
 
 
-def make_log(log_bytes: int, body_bytes: int) -> tuple[bytearray, int, int]:
+def make_log(
+    log_bytes: int, body: bytes, *, system_flag: int = 0, host: bytes = HOST
+) -> tuple[bytearray, int, int]:
     """Records of 16 queues in turn: the bytes, where the last record ends, and how many there are."""
-    body = body_of(body_bytes)
     log = bytearray(log_bytes)
     at = number = 0
-    while at + body_bytes + 1024 < log_bytes:
+    while at + len(body) + 1024 < log_bytes:
         properties = properties_of(number)
         queue_id, queue_offset = number % QUEUES, number // QUEUES
         at += codec.encode_record(
             *(log, at, b"orders", queue_id, queue_offset, at, body, properties),
-            *(0, 0, NOW_MS, HOST, NOW_MS, HOST, 0, 0),
+            *(0, system_flag, NOW_MS, host, NOW_MS, host, 0, 0),
         )
         number += 1
     return log, at, number
@@ -79,7 +80,8 @@ def main() -> None:
     chosen = options("Compare the forms of walking over the log.", rounds=7)
     measured: list[Measured] = []
     for body_bytes in BODY_BYTES:
-        log, end, records = make_log(LOG_BYTES // 64 if chosen.smoke else LOG_BYTES, body_bytes)
+        log_bytes = LOG_BYTES // 64 if chosen.smoke else LOG_BYTES
+        log, end, records = make_log(log_bytes, body_of(body_bytes))
         with tempfile.TemporaryFile() as file:
             file.write(log)
             file.flush()
