@@ -23,7 +23,6 @@ import numpy as np
 from orbitmq.errors import RecordsDeletedError, StoreDamagedError, StoreError
 from orbitmq.record.layout import LOST_FLAG
 from orbitmq.spark.entry_merge import Offsets, Window, merged
-from orbitmq.spark.record_places import windows
 from orbitmq.store.consume_queue import ENTRY_BYTES
 from orbitmq.store.file_names import file_name
 from orbitmq.store.open_files import OpenFiles
@@ -34,6 +33,8 @@ from orbitmq.store.stand_ins import is_stand_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import numpy.typing as npt
 
     from orbitmq.spark.store_partitions import QueueSlice, StorePlace
 
@@ -204,7 +205,7 @@ class RecordFetch:
         if not positions.size:
             return positions
         found = np.frombuffer(buffer, np.uint8)
-        heads = windows(found, _HEAD.itemsize)[positions].view(_HEAD)
+        heads = _heads(found, positions)
         wrong = (heads["record_bytes"] != batch.record_bytes) | (
             heads["physical_offset"] != batch.physical_offsets
         )
@@ -255,6 +256,15 @@ def batch_windows(
         end = min(max(end, first + 1), first + rows_max)
         yield Window(offsets[first:end], sizes[first:end])
         first = end
+
+
+def _heads(content: npt.NDArray[np.uint8], positions: Offsets) -> npt.NDArray[np.void]:
+    """The heads of the records at the positions."""
+    # Perf: an array of all places where one could start takes 9 ns for each that is taken, and 22
+    # if it is a sliding_window_view, which has a row of bytes for each (timeit).
+    count = max(len(content) - _HEAD.itemsize + 1, 0)
+    everywhere = np.ndarray((count,), f"V{_HEAD.itemsize}", content, 0, (1,))
+    return everywhere[positions].view(_HEAD)
 
 
 def plan_reads(batch: Window, file_bytes: int) -> _Reads:

@@ -1,8 +1,8 @@
-"""Records as batches of rows: several where bodies unpack to too much for one.
+"""Records as batches of rows: several where bodies decompress to too much for one.
 
-A few kilobytes may unpack to gigabytes. Records that do are decoded in halves, so that memory holds
-one batch of a bounded size, or one message by itself, however large its body is. In the same way
-a record that nobody can read is found among the others, if the query may go on without it.
+A few kilobytes may decompress to gigabytes. Records that do are decoded in halves, so that memory
+holds one batch of a bounded size, or one message by itself, however large its body is. In the same
+way a record that cannot be read is found among the others, if the query may continue without it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from orbitmq.errors import BatchTooLargeError, ProtocolError
-from orbitmq.spark.record_places import Positions
+from orbitmq.spark.plain_rows import Positions
 from orbitmq.spark.rows import RowDecoder
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ def row_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Decode the records at the positions, in order, into as few batches as can hold them.
 
-    A record that cannot be read fails the query, or is left out and told in the log.
+    A record that cannot be read fails the query, or is left out and logged.
     """
     batch: pa.RecordBatch | None = None
     try:
@@ -44,7 +44,7 @@ def row_batches(
         if len(positions) == 1:
             log.warning("data loss: %s", error)
             return
-    # The error keeps what was unpacked so far; it is gone here.
+    # The error holds what was decompressed so far, which is released here.
     if batch is not None:
         yield batch
         return

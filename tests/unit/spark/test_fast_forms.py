@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orbitmq.spark import fast_forms, message_parts, record_places
+from orbitmq.spark import fast_forms, message_parts, plain_rows
 from tests.unit.fresh_process import printed_by
 
 SHOW = "from orbitmq.spark import fast_forms; print(fast_forms.IS_COMPILED)"
@@ -39,6 +39,6 @@ def test_the_compiled_form_is_used_when_the_extension_is_there() -> None:
 
 
 def test_it_says_what_it_is() -> None:
-    assert fast_forms.IS_COMPILED is (fast_forms.ordinary_rows is not None)
-    assert fast_forms.IS_COMPILED is (fast_forms.record_starts is not record_places.record_starts)
+    assert fast_forms.IS_COMPILED is (fast_forms.fast_rows is not None)
+    assert fast_forms.IS_COMPILED is (fast_forms.record_starts is not plain_rows.record_starts)
     assert fast_forms.IS_COMPILED is (fast_forms.messages_of is not message_parts.messages_of)

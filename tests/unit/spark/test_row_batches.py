@@ -1,4 +1,4 @@
-"""Records whose bodies unpack to more than one batch should hold."""
+"""Records whose bodies decompress to more than one batch should hold."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 from orbitmq.errors import BatchTooLargeError, ProtocolError
 from orbitmq.record.compression import Compression, compress
 from orbitmq.record.layout import COMPRESSED
-from orbitmq.spark import body_columns
+from orbitmq.spark import plain_rows, rows
 from orbitmq.spark.row_batches import row_batches
 from orbitmq.spark.rows import RowDecoder
 from orbitmq.spark.schema import default_projection
 from tests.unit.record.sample_records import KNOWN
-from tests.unit.spark.plain_rows import BROKER, joined, plain_row, rows_of
+from tests.unit.spark.sample_rows import BROKER, joined, plain_row, rows_of
 
 PROJECTION = default_projection()
 MIB = 1024 * 1024
@@ -36,47 +36,47 @@ def test_what_fits_is_one_batch() -> None:
 
 
 def test_what_does_not_fit_is_several_in_the_same_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(body_columns, "UNPACKED_BYTES_MAX", 1000)
+    monkeypatch.setattr(plain_rows, "DECOMPRESSED_BYTES_MAX", 1000)
     sizes = [10, 900, 20, 5000, 1, 600, 600, 3]
     records = [_record(size, number) for number, size in enumerate(sizes)]
     buffer, positions = joined(records)
 
     batches = list(row_batches(RowDecoder(PROJECTION), buffer, positions, BROKER))
 
-    rows = [row for batch in batches for row in rows_of(batch)]
-    assert rows == [plain_row(record, PROJECTION) for record in records]
+    found = [row for batch in batches for row in rows_of(batch)]
+    assert found == [plain_row(record, PROJECTION) for record in records]
     assert 4 <= len(batches) < len(sizes)
 
 
-def test_a_few_bytes_that_unpack_to_many_take_bounded_memory() -> None:
+def test_a_few_bytes_that_decompress_to_many_take_bounded_memory() -> None:
     records = [_record(40 * MIB, number) for number in range(16)]
     buffer, positions = joined(records)
     assert len(buffer) < MIB
-    rows = 0
+    read = 0
 
     tracemalloc.start()
     try:
         for batch in row_batches(RowDecoder(PROJECTION), buffer, positions, BROKER):
-            rows += batch.num_rows
+            read += batch.num_rows
             assert batch.nbytes < 65 * MIB
             del batch
         _, peak_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
 
-    assert rows == len(records)
+    assert read == len(records)
     assert peak_bytes < 200 * MIB
 
 
 def test_one_record_that_no_batch_can_hold_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(body_columns, "COLUMN_BYTES_MAX", 1000)
-    buffer, positions = joined([_record(2000)])
+    monkeypatch.setattr(rows, "COLUMN_BYTES_MAX", 100)
+    buffer, positions = joined([KNOWN.encode()])
 
     with pytest.raises(BatchTooLargeError):
         list(row_batches(RowDecoder(PROJECTION), buffer, positions, BROKER))
 
 
-def test_a_record_that_cannot_be_read_fails_or_is_left_out_and_told(
+def test_a_record_that_cannot_be_read_fails_or_is_left_out_and_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     bad = replace(KNOWN, body=b"no zip", system_flag=COMPRESSED, queue_offset=3).encode()
@@ -88,6 +88,6 @@ def test_a_record_that_cannot_be_read_fails_or_is_left_out_and_told(
         list(row_batches(decoder, buffer, positions, BROKER))
     batches = list(row_batches(decoder, buffer, positions, BROKER, fail_on_data_loss=False))
 
-    rows = [row for batch in batches for row in rows_of(batch)]
-    assert rows == [plain_row(record, PROJECTION) for record in records if record is not bad]
+    found = [row for batch in batches for row in rows_of(batch)]
+    assert found == [plain_row(record, PROJECTION) for record in records if record is not bad]
     assert "offset 3," in caplog.text

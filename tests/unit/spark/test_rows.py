@@ -1,4 +1,4 @@
-"""Records as rows: equal to what the plain decoders read, and errors for what cannot be read."""
+"""Records as rows: equal to what clients read, and errors for what cannot be read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from orbitmq.errors import BatchTooLargeError, ProtocolError
 from orbitmq.record.compression import Compression, compress
 from orbitmq.record.hosts import encode_host
 from orbitmq.record.layout import COMPRESSED
-from orbitmq.spark import fast_forms, record_places, rows
+from orbitmq.spark import fast_forms, plain_rows, rows
 from orbitmq.spark.rows import RowDecoder, record_positions
 from orbitmq.spark.schema import Projection, default_projection, projection_of
 from tests.unit.record.sample_records import (
@@ -30,7 +30,7 @@ from tests.unit.record.sample_records import (
     damage,
     random_sample,
 )
-from tests.unit.spark.plain_rows import BROKER, joined, plain_row, record_at, row_samples, rows_of
+from tests.unit.spark.sample_rows import BROKER, joined, plain_row, record_at, row_samples, rows_of
 
 TEXT = default_projection()
 MAP = default_projection(properties="map")
@@ -54,8 +54,8 @@ def _form(request: pytest.FixtureRequest) -> Iterator[None]:
     """Run every test twice: as it is, and with nothing compiled."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "plain":
-            patch.setattr(fast_forms, "ordinary_rows", None)
-            patch.setattr(fast_forms, "record_starts", record_places.record_starts)
+            patch.setattr(fast_forms, "fast_rows", None)
+            patch.setattr(fast_forms, "record_starts", plain_rows.record_starts)
         elif not fast_forms.IS_COMPILED:
             pytest.skip("not compiled")
         yield
@@ -75,7 +75,7 @@ def _decode(
     return batch
 
 
-def _plain(records: list[bytes], projection: Projection) -> list[dict[str, object]]:
+def _expected(records: list[bytes], projection: Projection) -> list[dict[str, object]]:
     return [plain_row(record, projection) for record in records]
 
 
@@ -90,27 +90,25 @@ def _order(number: int) -> Sample:
     )
 
 
-# --- equality with the plain decoders -----------------------------------------------------------
+# --- equality with what clients read ------------------------------------------------------------
 
 
 @pytest.mark.parametrize("projection", PROJECTIONS.values(), ids=PROJECTIONS)
 @settings(max_examples=40)  # for each projection
 @given(samples=st.lists(row_samples(), min_size=1, max_size=12), gaps=GAPS)
-def test_rows_equal_what_the_plain_decoders_read(
+def test_rows_equal_what_clients_read(
     projection: Projection, samples: list[Sample], gaps: list[bytes]
 ) -> None:
     records = [sample.encode() for sample in samples]
 
     batch = _decode(records, projection, gaps=gaps)
 
-    assert rows_of(batch) == _plain(records, projection)
+    assert rows_of(batch) == _expected(records, projection)
 
 
 @pytest.mark.parametrize("projection", [TEXT, MAP], ids=["text", "map"])
 @pytest.mark.parametrize("seed", range(5))
-def test_rows_of_many_records_equal_what_the_plain_decoders_read(
-    projection: Projection, seed: int
-) -> None:
+def test_rows_of_many_records_equal_what_clients_read(projection: Projection, seed: int) -> None:
     rng = random.Random(seed)
     orders = [_order(number).encode() for number in range(300)]
     odd = [
@@ -122,7 +120,7 @@ def test_rows_of_many_records_equal_what_the_plain_decoders_read(
 
     batch = _decode(records, projection)
 
-    assert rows_of(batch) == _plain(records, projection)
+    assert rows_of(batch) == _expected(records, projection)
 
 
 def test_an_ordinary_record_is_read_to_the_last_field() -> None:
@@ -288,7 +286,7 @@ def test_a_batch_stays_as_it_is_when_its_buffer_is_used_again() -> None:
 
 
 @given(seed=st.integers(0, 2**32), is_alone=st.booleans())
-def test_a_damaged_record_reads_as_the_plain_decoders_read_it(*, seed: int, is_alone: bool) -> None:
+def test_a_damaged_record_reads_as_clients_read_it(*, seed: int, is_alone: bool) -> None:
     rng = random.Random(seed)
     damaged = bytearray(random_sample(rng).encode())
     damage(rng, damaged)
@@ -377,7 +375,7 @@ def test_bodies_that_fit_their_checksums_pass(samples: list[Sample]) -> None:
 
     batch = RowDecoder(TEXT, check_bodies=True).decode(buffer, positions, BROKER)
 
-    assert rows_of(batch) == _plain(records, TEXT)
+    assert rows_of(batch) == _expected(records, TEXT)
 
 
 @pytest.mark.parametrize("positions", [[-1, 0], [0, 0], [104, 0], [0, 104, 208]])
@@ -403,17 +401,6 @@ def test_records_far_from_the_start_of_a_large_buffer_are_read(
     batch = RowDecoder(BODY).decode(buffer, positions[20:22], BROKER)
 
     assert rows_of(batch) == [{"body": b"body 20"}, {"body": b"body 21"}]
-
-
-def test_rows_that_unpack_to_more_than_a_batch_can_hold_are_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(rows, "COLUMN_BYTES_MAX", 2_000)
-    packed = compress(bytes(10_000), Compression.ZLIB)
-    odd = replace(KNOWN, topic=b"\xff", body=packed, system_flag=0x301)
-
-    with pytest.raises(BatchTooLargeError, match="2 rows take more"):
-        _decode([_order(1).encode(), odd.encode()], TEXT)
 
 
 # --- positions ----------------------------------------------------------------------------------

@@ -30,7 +30,8 @@ cdef inline Py_ssize_t put_number(unsigned char *to, unsigned int number) noexce
     return digits
 
 
-# Write an IPv4 host whose port is below 65,536; returns how long it is.
+# Write an IPv4 host; returns how long it is. Of the port only the lower 16 bits are looked at, so
+# that it fits whatever it holds.
 cdef inline Py_ssize_t put_host(unsigned char *to, const unsigned char *host) noexcept nogil:
     cdef Py_ssize_t at = 0
     cdef int part
@@ -38,4 +39,4 @@ cdef inline Py_ssize_t put_host(unsigned char *to, const unsigned char *host) no
         at += put_number(to + at, host[part])
         to[at] = c"." if part < 3 else c":"
         at += 1
-    return at + put_number(to + at, get_32(host + 4))
+    return at + put_number(to + at, get_32(host + 4) & 0xFFFF)

@@ -1,4 +1,4 @@
-"""The compiled columns: equal to the plain form on sound, odd, damaged and random bytes."""
+"""The compiled columns: which records are read, bounds, and columns; test_row_forms.py has more."""
 
 from __future__ import annotations
 
@@ -10,14 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from orbitmq.errors import ProtocolError
 from orbitmq.record.hosts import encode_host
-from orbitmq.spark import fast_forms
-from orbitmq.spark.record_places import Positions, record_starts
-from orbitmq.spark.rows import RowDecoder
-from orbitmq.spark.schema import Projection, default_projection
-from tests.unit.record.sample_records import HOST_V6, KNOWN, Sample, damage, random_sample
-from tests.unit.spark.plain_rows import BROKER, joined, rows_of
+from orbitmq.spark.plain_rows import host_text
+from tests.unit.record.sample_records import HOST_V6, KNOWN, Sample
+from tests.unit.spark.sample_rows import joined
 
 # Loaded as a value without a type: mypy reads the source, this is what was compiled from it.
 native: Any = pytest.importorskip(
@@ -26,57 +22,17 @@ native: Any = pytest.importorskip(
     exc_type=ImportError,
 )
 
-TEXT = default_projection()
-MAP = default_projection(properties="map")
 ORDER = replace(KNOWN, properties=b"UNIQ_KEY\x01ID\x02KEYS\x01a b\x02TAGS\x01TagA\x02W\x01true\x02")
+ORDER_V6 = replace(ORDER, system_flag=0x31, born_host=HOST_V6, store_host=HOST_V6)
 
 
 def _columns(buffer: bytes | memoryview, positions: list[int], **checks: bool) -> Any:
-    wanted = {"check_texts": True, "find_entries": True, "check_bodies": False, **checks}
-    return native.columns_of(buffer, np.array(positions, np.int64), **wanted)
+    wanted = {"check_texts": True, "find_entries": True, "find_maps": True, "check_bodies": False}
+    return native.columns_of(buffer, np.array(positions, np.int64), **wanted | checks)
 
 
 def _is_read(sample: Sample, **checks: bool) -> bool:
     return bool(_columns(sample.encode(), [0], **checks).rows)
-
-
-def _outcome(
-    buffer: bytes, positions: Positions, projection: Projection, *, check_bodies: bool
-) -> str | list[dict[str, Any]]:
-    """The rows of records, or why there are none."""
-    try:
-        decoder = RowDecoder(projection, check_bodies=check_bodies)
-        batch = decoder.decode(buffer, positions, BROKER)
-    except ProtocolError as error:
-        return str(error)
-    batch.validate(full=True)
-    return rows_of(batch)
-
-
-def _assert_read_alike(
-    buffer: bytes,
-    positions: Positions,
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    projection: Projection = TEXT,
-    check_bodies: bool = False,
-) -> bool:
-    """Compare both forms; says whether there were rows."""
-    found = _outcome(buffer, positions, projection, check_bodies=check_bodies)
-    with monkeypatch.context() as patch:
-        patch.setattr(fast_forms, "ordinary_rows", None)
-        plain = _outcome(buffer, positions, projection, check_bodies=check_bodies)
-    assert found == plain, (buffer, positions.tolist())
-    return not isinstance(found, str)
-
-
-def _samples(rng: random.Random, count: int) -> list[bytes]:
-    """Ordinary records, and odd ones among them; few are packed, since none of these unpacks."""
-    samples = [random_sample(rng) if rng.randrange(3) == 0 else ORDER for _ in range(count)]
-    return [
-        replace(sample, system_flag=sample.system_flag & ~(rng.randrange(20) > 0)).encode()
-        for sample in samples
-    ]
 
 
 # --- which records are read ---------------------------------------------------------------------
@@ -90,31 +46,36 @@ def _samples(rng: random.Random, count: int) -> list[bytes]:
         replace(ORDER, topic=b"t" * 200),
         replace(ORDER, topic="тема".encode(), properties="k\x01größe 🚀".encode()),
         replace(ORDER, body=b"", properties=b""),
-        # Nothing is packed where there is nothing.
+        replace(ORDER, system_flag=1),
         replace(ORDER, body=b"", system_flag=1),
         replace(ORDER, system_flag=0x2 | 0x4 | 0x8),
+        replace(ORDER, system_flag=0x10, born_host=HOST_V6),
+        replace(ORDER, system_flag=0x20, store_host=HOST_V6),
+        replace(ORDER, system_flag=0x30, born_host=HOST_V6, store_host=HOST_V6, topic=b"t" * 128),
+        replace(ORDER, properties=b"KEYS\x01a\x02k"),
+        replace(ORDER, properties=b"KEYS\x01"),
+        replace(ORDER, properties=b"\x01v\x02"),
+        replace(ORDER, properties=b"k\x01\x02"),
+        replace(ORDER, properties=b"k\x01v\x01w\x02k\x01v"),
+        replace(ORDER, properties=b"long name of a property\x01v\x00w\x02"),
+        replace(ORDER, properties=b"".join(b"%d\x01v\x02" % number for number in range(64))),
     ],
 )
-def test_ordinary_records_are_read(sample: Sample) -> None:
+def test_nearly_all_records_are_read(sample: Sample) -> None:
     assert _is_read(sample, check_bodies=True)
 
 
 @pytest.mark.parametrize(
     "sample",
     [
-        replace(ORDER, system_flag=1),
-        replace(ORDER, system_flag=0x10, born_host=HOST_V6),
-        replace(ORDER, system_flag=0x20, store_host=HOST_V6),
         replace(ORDER, born_host=encode_host("10.0.0.1", 65536)),
         replace(ORDER, store_host=encode_host("10.0.0.1", -1)),
+        replace(ORDER, system_flag=0x10, born_host=encode_host("::1", 65536)),
+        replace(ORDER, system_flag=0x20, store_host=encode_host("::1", -1)),
         replace(ORDER, topic=b"\xff"),
         replace(ORDER, properties=b"k\x01\xff\x02"),
-        replace(ORDER, properties=b"KEYS\x01a\x02k"),
-        replace(ORDER, properties=b"KEYS\x01"),
-        replace(ORDER, properties=b"\x01v\x02"),
-        replace(ORDER, properties=b"k\x01\x02"),
-        replace(ORDER, properties=b"k\x01v\x01w\x02"),
-        replace(ORDER, properties=b"long name of a property\x01v\x00w\x02"),
+        # More than a map of the compiled form takes.
+        replace(ORDER, properties=b"".join(b"%d\x01v\x02" % number for number in range(65))),
     ],
 )
 def test_other_records_are_left(sample: Sample) -> None:
@@ -126,8 +87,9 @@ def test_what_is_not_asked_for_is_not_checked() -> None:
     damaged[88] ^= 1
 
     assert _columns(bytes(damaged), [0], check_texts=False, find_entries=False).rows == 1
-    assert _columns(bytes(damaged), [0], check_texts=False).rows == 0
     assert _columns(bytes(damaged), [0], find_entries=False).rows == 0
+    many = replace(ORDER, properties=b"".join(b"%d\x01v\x02" % number for number in range(65)))
+    assert _columns(many.encode(), [0], find_maps=False).rows == 1
     damaged = bytearray(ORDER.encode())
     damaged[88] ^= 1
     assert _columns(bytes(damaged), [0], check_bodies=True).rows == 0
@@ -172,85 +134,6 @@ def test_text_is_what_python_takes_for_text(seed: int) -> None:
     assert 500 < texts < 4500
 
 
-# --- equality with the plain form ---------------------------------------------------------------
-
-
-@pytest.mark.parametrize("check_bodies", [True, False])
-@pytest.mark.parametrize("projection", [TEXT, MAP], ids=["text", "map"])
-@pytest.mark.parametrize("seed", range(3))
-def test_damaged_records_are_read_alike(
-    seed: int, projection: Projection, monkeypatch: pytest.MonkeyPatch, *, check_bodies: bool
-) -> None:
-    rng = random.Random(seed)
-    read = 0
-    for _ in range(300):
-        records = [bytearray(record) for record in _samples(rng, rng.randrange(1, 6))]
-        for _ in range(rng.randrange(3)):
-            damaged = rng.choice(records)
-            if damaged:
-                damage(rng, damaged)
-        buffer, positions = joined([bytes(record) for record in records if record])
-        if not buffer:
-            continue
-        read += _assert_read_alike(
-            buffer,
-            positions,
-            monkeypatch,
-            projection=projection,
-            check_bodies=check_bodies,
-        )
-    assert read > 50
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_records_at_wrong_places_are_read_alike(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = random.Random(seed)
-    read = 0
-    for _ in range(300):
-        buffer, positions = joined(_samples(rng, 4))
-        end = rng.choice([len(buffer), rng.randrange(len(buffer) // 2, len(buffer))])
-        added = rng.sample(range(end), rng.choice([0, 0, 0, 1, 3]))
-        wrong = np.union1d(positions[positions < end], np.array(added, np.int64)).astype(np.int64)
-        read += _assert_read_alike(buffer[:end], wrong, monkeypatch)
-    assert read > 10
-
-
-def test_every_changed_byte_is_read_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    record = ORDER.encode()
-    buffer, positions = joined([record, KNOWN.encode()])
-
-    for at in range(len(record)):
-        for value in (0, 1, 2, 3, 0x7F, 0x80, 0xFF, record[at] ^ 1, record[at] ^ 0x10):
-            changed = bytearray(buffer)
-            changed[at] = value
-            _assert_read_alike(bytes(changed), positions, monkeypatch)
-
-
-def test_every_end_in_a_record_is_read_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    buffer, positions = joined([KNOWN.encode(), ORDER.encode()])
-
-    for end in range(1, len(buffer) + 1):
-        _assert_read_alike(buffer[:end], positions[positions < end], monkeypatch)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_starts_of_damaged_records_are_found_alike(seed: int) -> None:
-    rng = random.Random(seed)
-    ended_early = 0
-    for _ in range(2000):
-        buffer = bytearray(b"".join(_samples(rng, rng.randrange(5))))
-        for _ in range(rng.randrange(3)):
-            if buffer:
-                damage(rng, buffer)
-        records = bytes(buffer)
-        starts, count, end = native.record_starts(records)
-        plain_starts, plain_end = record_starts(records)
-        assert np.frombuffer(starts, np.int64, count).tolist() == plain_starts.tolist(), records
-        assert end == plain_end, records
-        ended_early += end != len(records)
-    assert ended_early > 200
-
-
 # --- bounds -------------------------------------------------------------------------------------
 
 
@@ -262,12 +145,13 @@ def test_random_bytes_and_positions_are_never_read_beyond_their_end(seed: int) -
         # Beginnings of records, so that more than the first check is tried.
         for _ in range(rng.randrange(3)):
             at = rng.randrange(len(buffer) + 1)
-            buffer[at : at + 90] = ORDER.encode()[: rng.randrange(92)]
+            record = rng.choice([ORDER, ORDER_V6]).encode()
+            buffer[at : at + 120] = record[: rng.randrange(len(record) + 1)]
         positions = [
             rng.choice([rng.randrange(-5, 400), 2**63 - 1, -(2**63), 2**32, len(buffer)])
             for _ in range(rng.randrange(6))
         ]
-        # Nothing of what lies behind the end may be looked at.
+        # Nothing after the end may be looked at.
         columns = _columns(memoryview(bytes(buffer) + ORDER.encode())[: len(buffer)], positions)
         same = _columns(bytes(buffer), positions)
         assert columns.is_left == same.is_left
@@ -275,7 +159,12 @@ def test_random_bytes_and_positions_are_never_read_beyond_their_end(seed: int) -
         assert columns.rows == columns.is_left.count(0)
         for name in ("body", "topic", "properties"):
             assert columns.texts(name) == same.texts(name)
-        assert columns.ids() == same.ids()
+        compressed = len(columns.compressed_bodies())
+        assert columns.bodies([b""] * compressed, 2**31) == same.bodies([b""] * compressed, 2**31)
+        assert _used(columns.ids()) == _used(same.ids())
+        for name in ("bornHost", "storeHost"):
+            assert _used(columns.hosts(name, host_text)) == _used(same.hosts(name, host_text))
+        assert columns.maps()[1:] == same.maps()[1:]
 
 
 def test_positions_that_do_not_ascend_are_left() -> None:
@@ -302,7 +191,12 @@ def test_what_cannot_be_counted_with_32_bits_is_refused() -> None:
 
     with pytest.raises((OverflowError, BufferError, ValueError)):
         native.columns_of(
-            large, np.array([0]), check_texts=True, find_entries=True, check_bodies=False
+            large,
+            np.array([0]),
+            check_texts=True,
+            find_entries=True,
+            find_maps=True,
+            check_bodies=False,
         )
 
 
@@ -312,19 +206,19 @@ def test_an_unknown_column_is_an_error() -> None:
     with pytest.raises(ValueError, match="tuple"):
         columns.texts("size")
     with pytest.raises(KeyError):
-        columns.hosts("size")
+        columns.hosts("size", str)
 
 
 # --- columns ------------------------------------------------------------------------------------
 
 
-def test_a_text_that_lacks_is_told_by_a_bit() -> None:
+def test_a_bit_says_that_a_text_is_missing() -> None:
     records = [ORDER, replace(ORDER, properties=b""), *[ORDER] * 8]
     buffer, positions = joined([record.encode() for record in records])
 
-    are_there, lacking, offsets, texts = _columns(buffer, positions.tolist()).optional_texts("tags")
+    validity, missing, offsets, texts = _columns(buffer, positions.tolist()).optional_texts("tags")
 
-    assert (are_there, lacking) == (b"\xfd\x03", 1)
+    assert (validity, missing) == (b"\xfd\x03", 1)
     assert np.frombuffer(offsets, np.int32).tolist() == [0, 4, 4, *range(8, 40, 4)]
     assert texts == b"TagA" * 9
 
@@ -339,8 +233,98 @@ def test_hosts_are_written_as_people_write_them() -> None:
     columns = _columns(buffer, positions.tolist())
 
     for name in ("bornHost", "storeHost"):
-        offsets, written = map(pa.py_buffer, columns.hosts(name))
-        column = pa.StringArray.from_buffers(len(hosts), offsets, written)
-        assert column.to_pylist() == [
+        assert _texts(len(hosts), columns.hosts(name, str)) == [
             f"{'.'.join(map(str, host[:4]))}:{int.from_bytes(host[4:])}" for host in hosts
         ]
+
+
+def test_hosts_of_ipv6_are_written_by_the_function_given_once_while_they_stay_the_same() -> None:
+    asked: list[bytes] = []
+
+    def text_of_v6(host: bytes) -> str:
+        asked.append(host)
+        return f"[host {host[15]}]:{host[-1]}"
+
+    other_v6 = encode_host("2001:db8::8", 255)
+    hosts = [HOST_V6, HOST_V6, KNOWN.born_host, HOST_V6, other_v6, other_v6]
+    samples = [
+        replace(ORDER, born_host=host, system_flag=0x10 if len(host) == 20 else 0) for host in hosts
+    ]
+    buffer, positions = joined([sample.encode() for sample in samples])
+    columns = _columns(buffer, positions.tolist())
+
+    v6, other = "[host 7]:159", "[host 8]:255"
+    assert _texts(6, columns.hosts("bornHost", text_of_v6)) == [
+        *(v6, v6, "127.0.0.1:50000", v6, other, other)
+    ]
+    assert asked == [HOST_V6, HOST_V6, other_v6]
+    assert _texts(6, columns.hosts("storeHost", text_of_v6)) == ["127.0.0.1:10911"] * 6
+    with pytest.raises(ValueError, match="too long for a host"):
+        columns.hosts("bornHost", lambda _: "x" * 54)
+
+
+def test_compressed_bodies_are_found_and_replaced() -> None:
+    samples = [
+        ORDER,
+        replace(ORDER, body=b"one", system_flag=0x301 | 8),
+        replace(ORDER, body=b"", system_flag=1),
+        replace(ORDER, body=b"other", system_flag=1),
+    ]
+    buffer, positions = joined([sample.encode() for sample in samples])
+    columns = _columns(buffer, positions.tolist())
+
+    found = columns.compressed_bodies()
+
+    assert [(buffer[at : at + size], flag) for at, size, flag in found] == [
+        (b"one", 0x300 | 8),
+        (b"other", 0),
+    ]
+    assert columns.bodies([b"first", b""], 7)[1] == b"hifirst"
+    assert np.frombuffer(columns.bodies([b"first", b""], 7)[0], np.int32).tolist() == [
+        0,
+        2,
+        7,
+        7,
+        7,
+    ]
+    with pytest.raises(OverflowError, match="7 bytes are too many"):
+        columns.bodies([b"first", b""], 6)
+    with pytest.raises(ValueError, match="1 bodies for 2"):
+        columns.bodies([b"first"], 7)
+
+
+def test_bodies_that_offsets_cannot_count_are_refused_before_they_are_copied() -> None:
+    buffer, positions = joined([replace(ORDER, system_flag=1).encode()] * 9)
+    columns = _columns(buffer, positions.tolist())
+
+    # Never touched, so that it takes no memory.
+    large = bytes(2**28)
+    with pytest.raises(OverflowError, match="2415919104 bytes are too many"):
+        columns.bodies([large] * 9, 2**40)
+
+
+def test_a_map_has_the_last_value_of_a_name_at_its_first_place() -> None:
+    samples = [
+        replace(ORDER, properties=b"a\x01b\x02cc\x01dd\x02a\x01eee\x02cc\x01\x02"),
+        replace(ORDER, properties=b""),
+        replace(ORDER, properties=b"a\x01f"),
+    ]
+    buffer, positions = joined([sample.encode() for sample in samples])
+
+    first_entries, names, values = _columns(buffer, positions.tolist()).maps()
+
+    assert np.frombuffer(first_entries, np.int32).tolist() == [0, 2, 2, 3]
+    assert _texts(3, names) == ["a", "cc", "a"]
+    assert _texts(3, values) == ["eee", "dd", "f"]
+
+
+def _used(column: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
+    """Offsets and bytes, without those that are not used."""
+    offsets, texts = column
+    return offsets, texts[: int(np.frombuffer(offsets, np.int32)[-1])]
+
+
+def _texts(count: int, column: tuple[bytes, bytes]) -> list[str]:
+    offsets, texts = map(pa.py_buffer, column)
+    found: list[str] = pa.StringArray.from_buffers(count, offsets, texts).to_pylist()
+    return found

@@ -1,4 +1,4 @@
-"""Rows as the plain decoders read them, and records to read: ordinary and odd ones."""
+"""Rows as clients read them, and records to read: usual and odd ones."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from hypothesis import strategies as st
 from orbitmq.client.core.received_message import received_messages
 from orbitmq.record.compression import Compression, compress
 from orbitmq.record.decode import decode_record
+from orbitmq.record.hosts import encode_host
 from orbitmq.record.layout import COMPRESSED
-from orbitmq.spark.record_places import Positions
+from orbitmq.spark.plain_rows import Positions
 from orbitmq.spark.schema import Projection
-from tests.unit.record.sample_records import HOST_V6, INT_32, INT_64, KNOWN, Sample, samples
+from tests.unit.record.sample_records import INT_32, INT_64, KNOWN, Sample, samples
 
 BROKER: Final = "broker-a"
 TIMESTAMP_MAX_MS: Final = (2**63 - 1) // 1000
 
 
 def joined(records: Sequence[bytes], *, gaps: Sequence[bytes] = ()) -> tuple[bytes, Positions]:
-    """Records one behind the other, with something else before each, and where they start."""
+    """Records one after the other, with something else before each, and where they start."""
     buffer = bytearray()
     positions: list[int] = []
     for number, record in enumerate(records):
@@ -108,9 +109,12 @@ _REPEATING: Final = st.lists(st.tuples(_NAMES, _VALUES), max_size=8)
 @st.composite
 def properties(draw: st.DrawFn) -> bytes:
     """Properties of every kind; most are in order."""
-    match draw(st.sampled_from(["pairs", "pairs", "pairs", "open", "repeating", "parts"])):
+    match draw(st.sampled_from(["pairs", "pairs", "pairs", "open", "repeating", "parts", "many"])):
         case "parts":
             return b"".join(draw(st.lists(_PARTS, max_size=8)))
+        case "many":
+            # About as many as the compiled form puts into a map.
+            pairs = [(f"n{number}", "v") for number in range(draw(st.integers(60, 70)))]
         case "repeating":
             pairs = draw(_REPEATING)
         case _:
@@ -123,6 +127,18 @@ _BODIES: Final = st.binary(max_size=40)
 _TOPICS: Final = st.one_of(
     st.sampled_from([b"orders", b"orders", "тема".encode(), b"t" * 127, b"t" * 128, b"u" * 255]),
     st.binary(max_size=6),
+)
+
+
+_HOSTS_V6: Final = st.builds(
+    encode_host,
+    st.sampled_from(
+        [
+            *("2001:db8::7", "2001:db8::7", "::", "::1", "::ffff:10.1.2.3", "::10.1.2.3"),
+            *("fe80::1:0:0:1", "1:0:2:0:3:0:4:0", "1::", "abcd:ef01:2345:6789:abcd:ef01:2345:6789"),
+        ]
+    ),
+    st.sampled_from([10911, 10911, 0, 65535, 65536, -1]),
 )
 
 
@@ -154,7 +170,20 @@ def row_samples(draw: st.DrawFn) -> Sample:
         reconsume_times=draw(st.integers(0, 16)),
     )
     if draw(st.integers(0, 4)) == 0:
-        sample = replace(sample, system_flag=sample.system_flag | 0x10, born_host=HOST_V6)
+        host = draw(_HOSTS_V6)
+        sample = replace(sample, system_flag=sample.system_flag | 0x10, born_host=host)
     if draw(st.integers(0, 4)) == 0:
-        sample = replace(sample, system_flag=sample.system_flag | 0x20, store_host=HOST_V6)
+        host = draw(_HOSTS_V6)
+        sample = replace(sample, system_flag=sample.system_flag | 0x20, store_host=host)
+    return sample
+
+
+@st.composite
+def any_row_samples(draw: st.DrawFn) -> Sample:
+    """A record that is sound but for its body, which may be no compressed one."""
+    sample = draw(row_samples())
+    if draw(st.integers(0, 9)) == 0:
+        flag = COMPRESSED | draw(st.sampled_from([0, 0x100, 0x200, 0x300, 0x400]))
+        sample = replace(sample, body=b"not compressed", system_flag=flag)
+        sample = replace(sample, born_host=KNOWN.born_host, store_host=KNOWN.store_host)
     return sample

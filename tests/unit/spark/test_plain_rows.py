@@ -1,4 +1,4 @@
-"""Odd records, read one by one, and the errors for what cannot be read."""
+"""The plain form of rows: equal to what clients read, and the errors for what cannot be read."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from orbitmq.errors import BatchTooLargeError, ProtocolError
 from orbitmq.record.compression import Compression, compress
+from orbitmq.record.hosts import encode_host
 from orbitmq.record.layout import COMPRESSED
-from orbitmq.spark import odd_records
-from orbitmq.spark.odd_records import odd_rows, unreadable
+from orbitmq.spark import plain_rows
+from orbitmq.spark.plain_rows import PlainRows, host_text, unreadable
 from orbitmq.spark.schema import Projection, default_projection
 from tests.unit.record.sample_records import KNOWN, KNOWN_BYTES, Sample
-from tests.unit.spark.plain_rows import BROKER, joined, plain_row, row_samples, rows_of
+from tests.unit.spark.sample_rows import BROKER, joined, plain_row, row_samples, rows_of
 
 TEXT = default_projection()
 MAP = default_projection(properties="map")
@@ -28,15 +29,15 @@ def test_rows_equal_what_the_client_reads(projection: Projection, samples: list[
     records = [sample.encode() for sample in samples]
     buffer, positions = joined(records)
 
-    batch = odd_rows(memoryview(buffer), positions.tolist(), BROKER, projection, check_bodies=True)
+    batch = PlainRows(projection, check_bodies=True).decode(buffer, positions.tolist(), BROKER)
 
     batch.validate(full=True)
     assert batch.schema == projection.arrow_schema
     assert rows_of(batch) == [plain_row(record, projection) for record in records]
 
 
-def test_several_that_unpack_to_too_much_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(odd_records, "UNPACKED_BYTES_MAX", 1000)
+def test_several_that_decompress_to_too_much_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain_rows, "DECOMPRESSED_BYTES_MAX", 1000)
     large = replace(
         KNOWN, body=compress(bytes(600), Compression.ZLIB), system_flag=COMPRESSED
     ).encode()
@@ -44,7 +45,7 @@ def test_several_that_unpack_to_too_much_are_refused(monkeypatch: pytest.MonkeyP
 
     def read(count: int, projection: Projection = TEXT) -> int:
         places = positions.tolist()[:count]
-        batch = odd_rows(memoryview(buffer), places, BROKER, projection, check_bodies=False)
+        batch = PlainRows(projection, check_bodies=False).decode(buffer, places, BROKER)
         return int(batch.num_rows)
 
     assert read(1) == 1
@@ -57,9 +58,9 @@ def test_a_bad_checksum_is_found_only_when_it_is_looked_for() -> None:
     damaged = bytearray(KNOWN_BYTES)
     damaged[88] ^= 1
 
-    unchecked = odd_rows(memoryview(damaged), [0], BROKER, TEXT, check_bodies=False)
+    unchecked = PlainRows(TEXT, check_bodies=False).decode(damaged, [0], BROKER)
     with pytest.raises(ProtocolError, match="its body does not fit: checksum is"):
-        odd_rows(memoryview(damaged), [0], BROKER, TEXT, check_bodies=True)
+        PlainRows(TEXT, check_bodies=True).decode(damaged, [0], BROKER)
 
     assert unchecked.num_rows == 1
 
@@ -68,7 +69,7 @@ def test_a_kind_of_compression_that_nobody_knows_is_named() -> None:
     unknown = replace(KNOWN, system_flag=0x401).encode()
 
     with pytest.raises(ProtocolError) as error:
-        odd_rows(memoryview(unknown), [0], BROKER, TEXT, check_bodies=False)
+        PlainRows(TEXT, check_bodies=False).decode(unknown, [0], BROKER)
 
     assert str(error.value) == (
         "a record of broker 'broker-a', queue 1, offset 7, physical offset 1000, cannot be read: "
@@ -77,6 +78,11 @@ def test_a_kind_of_compression_that_nobody_knows_is_named() -> None:
 
 
 def test_a_record_of_which_little_is_there_is_named_by_its_broker() -> None:
-    error = unreadable(memoryview(KNOWN_BYTES[:20]), 0, BROKER, "it is short")
+    error = unreadable(KNOWN_BYTES[:20], 0, BROKER, "it is short")
 
     assert str(error).startswith("a record of broker 'broker-a' cannot be read: it is short")
+
+
+def test_the_address_of_an_ipv6_host_is_in_brackets() -> None:
+    assert host_text(encode_host("10.1.2.3", 10911)) == "10.1.2.3:10911"
+    assert host_text(encode_host("2001:db8::7", 10911)) == "[2001:db8::7]:10911"
