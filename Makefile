@@ -105,8 +105,8 @@ sanitize:  ## Run the tests of what is compiled under an address sanitizer
 	rm -rf .cache/sanitized && git clone --quiet . .cache/sanitized
 	CFLAGS="$(CFLAGS)" LDFLAGS="$(LDFLAGS)" $(MAKE) --directory .cache/sanitized setup
 	cd .cache/sanitized && ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD="$$($(CC) -print-file-name=libasan.so)" \
-		.venv/bin/pytest -q tests/unit/record tests/unit/protocol tests/unit/*/compiled \
-		tests/unit/*/test_fast_forms.py tests/unit/spark/test_rows.py tests/unit/spark/test_compiled_*.py tests/unit/store/test_appender.py
+		.venv/bin/pytest -q tests/unit/record tests/unit/protocol $$(find tests/unit -name compiled) \
+		tests/unit/*/test_fast_forms.py tests/unit/spark/rows tests/unit/spark/writing tests/unit/store/log/test_appender.py
 
 soak: setup  ## Run the long campaigns and write docs/soak/
 	for round in 1 2 3 4 5; do ORBITMQ_NEW_EXAMPLES=1 $(BIN)/pytest -q $$(grep -rl hypothesis tests/unit tests/crash --include='test_*.py') || exit 1; done

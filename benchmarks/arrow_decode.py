@@ -24,8 +24,8 @@ from orbitmq.record.compression import Compression, compress
 from orbitmq.record.decode import decode_record
 from orbitmq.record.hosts import encode_host
 from orbitmq.record.layout import BORN_HOST_V6, COMPRESSED, STORE_HOST_V6
-from orbitmq.spark.rows import RowDecoder, record_positions
-from orbitmq.spark.schema import Projection, default_projection, projection_of
+from orbitmq.spark.rows.row_decoder import RowDecoder, record_positions
+from orbitmq.spark.rows.schema import Projection, default_projection, projection_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

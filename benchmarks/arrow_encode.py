@@ -23,15 +23,15 @@ import pyarrow as pa
 from benchmarks.brokers import our_broker, running_name_server
 from benchmarks.rounds import Form, Measured, measure, options, report
 from orbitmq.client import Message, Producer
-from orbitmq.client.core.outgoing import Preparing
+from orbitmq.client.core.sending.outgoing import Preparing
 from orbitmq.clock import SystemClock
 from orbitmq.model.unique_ids import UniqueIdRanges, UniqueIds
-from orbitmq.spark import producers
-from orbitmq.spark.delivery_marks import MARK, TaskMark
-from orbitmq.spark.message_rows import RowEncoder
-from orbitmq.spark.write_columns import WriteColumns
-from orbitmq.spark.write_options import WriteOptions
-from orbitmq.spark.writers import write_rows
+from orbitmq.spark.options.write_options import WriteOptions
+from orbitmq.spark.sessions import producers
+from orbitmq.spark.writing.delivery_marks import MARK, TaskMark
+from orbitmq.spark.writing.message_rows import RowEncoder
+from orbitmq.spark.writing.write_columns import WriteColumns
+from orbitmq.spark.writing.writers import write_rows
 
 # As many as Spark hands over at once.
 ROWS: Final = 10_000

@@ -7,7 +7,7 @@ from typing import Final
 
 from benchmarks.messages import NOW_MS, body_of, properties_of
 from orbitmq.store.config import FlushMode, StoreConfig
-from orbitmq.store.draft import Draft
+from orbitmq.store.log.draft import Draft
 from orbitmq.store.message_store import MessageStore
 
 TOPIC: Final = "orders"

@@ -29,7 +29,7 @@ from benchmarks.filling import TOPIC, config_of
 from benchmarks.messages import NOW_MS, properties_of
 from benchmarks.rounds import Measured, report, summary
 from orbitmq.spark import session
-from orbitmq.store.draft import Draft
+from orbitmq.store.log.draft import Draft
 from orbitmq.store.message_store import MessageStore
 
 if TYPE_CHECKING:
@@ -71,9 +71,9 @@ def scan(spark: SparkSession, root: Path, **options: str) -> DataFrame:
 
 def decode(root: Path, kind: Literal["string", "map"]) -> int:
     """Do what the tasks of a scan do, without Spark; returns the rows."""
-    from orbitmq.spark.schema import default_projection
-    from orbitmq.spark.store_options import StoreOptions
-    from orbitmq.spark.store_reader import StoreReader
+    from orbitmq.spark.options.store_options import StoreOptions
+    from orbitmq.spark.rows.schema import default_projection
+    from orbitmq.spark.scan.store_reader import StoreReader
 
     options = StoreOptions.from_spark({"path": str(root)})
     reader = StoreReader(options, default_projection(properties=kind))

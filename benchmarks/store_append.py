@@ -21,7 +21,7 @@ from typing import Final
 from benchmarks.messages import NOW_MS, body_of, properties_of
 from benchmarks.rounds import Form, Measured, measure, options, report
 from orbitmq.store.config import FlushMode, StoreConfig
-from orbitmq.store.draft import Draft
+from orbitmq.store.log.draft import Draft
 from orbitmq.store.message_store import MessageStore
 
 MIB: Final = 1024 * 1024

@@ -27,9 +27,9 @@ import psutil
 from benchmarks.filling import config_of, fill, read_once
 from benchmarks.official_servers import official_lines, with_flags
 from benchmarks.rounds import keep, spread
-from orbitmq.store.checkpoint import Checkpoint
 from orbitmq.store.message_store import MessageStore
-from orbitmq.store.opening import ABORT_NAME, CHECKPOINT_NAME
+from orbitmq.store.opening.checkpoint import Checkpoint
+from orbitmq.store.opening.parts import ABORT_NAME, CHECKPOINT_NAME
 from tests.interop.building import java_version
 from tests.interop.official import OfficialBroker
 

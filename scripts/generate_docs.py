@@ -172,11 +172,11 @@ def client_option_classes() -> tuple[type[DataclassInstance], ...]:
 
 def spark_option_classes() -> tuple[tuple[str, type[DataclassInstance]], ...]:
     """List the classes that say what the Spark formats take, each under its heading."""
-    from orbitmq.spark.options import ConnectionOptions
-    from orbitmq.spark.read_options import ReadOptions
-    from orbitmq.spark.store_options import StoreOptions
-    from orbitmq.spark.topic_options import TopicOptions
-    from orbitmq.spark.write_options import WriteOptions
+    from orbitmq.spark.options.read_options import ReadOptions
+    from orbitmq.spark.options.spark_options import ConnectionOptions
+    from orbitmq.spark.options.store_options import StoreOptions
+    from orbitmq.spark.options.topic_options import TopicOptions
+    from orbitmq.spark.options.write_options import WriteOptions
 
     return (
         ("`rocketmq`, reading and writing", ConnectionOptions),
@@ -189,7 +189,7 @@ def spark_option_classes() -> tuple[tuple[str, type[DataclassInstance]], ...]:
 
 def spark_options_page(classes: Iterable[tuple[str, type[DataclassInstance]]]) -> str:
     """Write the page of the options of the Spark formats."""
-    from orbitmq.spark.options import kafka_name
+    from orbitmq.spark.options.spark_options import kafka_name
 
     parts = [SPARK_HEAD]
     seen: set[str] = set()

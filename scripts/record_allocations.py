@@ -11,7 +11,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from orbitmq.client.core.local_offsets import encode_offsets
+from orbitmq.client.core.consuming.local_offsets import encode_offsets
 from orbitmq.model.queues import MessageQueue
 from tests.compat.allocation_cases import cases
 from tests.interop import building

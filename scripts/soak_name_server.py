@@ -27,7 +27,7 @@ from typing import Final
 import psutil
 
 from orbitmq import __version__
-from orbitmq.client.aio.name_servers import NameServers
+from orbitmq.client.aio.instance.name_servers import NameServers
 from orbitmq.clock import SystemClock
 from orbitmq.errors import OrbitError, RouteNotFoundError
 from orbitmq.model.topics import TopicConfig

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import runpy
 from collections.abc import Iterator
@@ -43,6 +44,8 @@ def test_the_extension_is_newer_than_its_sources(form: Path) -> None:
     try:
         module = importlib.import_module(_module(form))
     except ImportError:
+        if "ORBITMQ_MUST_BE_COMPILED" in os.environ:
+            raise
         pytest.skip("not compiled; run: pip install --editable .")
     built = Path(str(module.__file__))
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from orbitmq.client.core.allocation import (
+from orbitmq.client.core.consuming.allocation import (
     Allocation,
     averagely,
     averagely_by_circle,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orbitmq.client.core.local_offsets import decode_offsets
+from orbitmq.client.core.consuming.local_offsets import decode_offsets
 from orbitmq.model.queues import MessageQueue
 from tests.compat.allocation_cases import STRATEGIES, chosen
 

@@ -9,7 +9,7 @@ from orbitmq.record.decode import Found, StoredMessage, Verdict, decode_record, 
 from orbitmq.record.layout import is_queued
 from orbitmq.record.scan import message_keys, record_tag_code
 from orbitmq.store.delay_levels import parse_delay_levels
-from orbitmq.store.opening import log_folders
+from orbitmq.store.opening.parts import log_folders
 
 if TYPE_CHECKING:
     from orbitmq.store.config import StoreConfig

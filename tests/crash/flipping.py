@@ -12,9 +12,9 @@ from pathlib import Path
 from orbitmq.errors import StoreDamagedError
 from orbitmq.record.decode import decode_record
 from orbitmq.store.config import FlushMode
-from orbitmq.store.file_names import file_name
+from orbitmq.store.files.file_names import file_name
+from orbitmq.store.files.record_checks import UNCHECKED_FIELDS, UNCHECKED_WHEN_REBUILT
 from orbitmq.store.message_store import MessageStore
-from orbitmq.store.record_checks import UNCHECKED_FIELDS, UNCHECKED_WHEN_REBUILT
 from tests.crash.scenario import Ledger, append_some, small_config
 
 # Names and sizes of the fixed fields of a record with IPv4 hosts, in their order.

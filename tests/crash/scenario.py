@@ -9,7 +9,7 @@ from pathlib import Path
 
 from orbitmq.record.decode import StoredMessage
 from orbitmq.store.config import FlushMode, StoreConfig
-from orbitmq.store.draft import Draft
+from orbitmq.store.log.draft import Draft
 from orbitmq.store.message_store import MessageStore
 from tests.crash.agreement import check_agreement
 

@@ -64,7 +64,7 @@ KINDS = (
         rounds=16,
         checked="one bit anywhere in the log, after a kill, after a clean stop, or with the queues "
         "lost. No body is served changed; damage is reported, or lies in a field listed in "
-        "`store/record_checks.py`",
+        "`store/files/record_checks.py`",
     ),
 )
 

@@ -15,7 +15,7 @@ import pytest
 
 from orbitmq.errors import StoreDamagedError, StoreError, StoreFencedError, StoreFormatError
 from orbitmq.store.config import FlushMode
-from orbitmq.store.draft import Durability
+from orbitmq.store.log.draft import Durability
 from orbitmq.store.message_store import MessageStore
 from tests.crash.agreement import check_agreement
 from tests.crash.killing import REPOSITORY

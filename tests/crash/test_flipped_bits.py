@@ -12,9 +12,9 @@ import pytest
 
 from orbitmq.record.decode import decode_record
 from orbitmq.store.config import FlushMode
-from orbitmq.store.draft import Draft
+from orbitmq.store.files.record_checks import UNCHECKED_FIELDS, UNCHECKED_WHEN_REBUILT
+from orbitmq.store.log.draft import Draft
 from orbitmq.store.message_store import MessageStore
-from orbitmq.store.record_checks import UNCHECKED_FIELDS, UNCHECKED_WHEN_REBUILT
 from tests.crash.flipping import Prepared, field_names, run_flips, served
 from tests.crash.scenario import small_config
 

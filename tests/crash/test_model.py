@@ -15,10 +15,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from orbitmq.model.queues import PhysicalOffset
 from orbitmq.store.config import FlushMode
-from orbitmq.store.draft import Receipt
-from orbitmq.store.marks import Mark, Marks
+from orbitmq.store.log.draft import Receipt
 from orbitmq.store.message_store import MessageStore
-from orbitmq.store.opening import OWN_FOLDER
+from orbitmq.store.opening.marks import Mark, Marks
+from orbitmq.store.opening.parts import OWN_FOLDER
 from tests.crash.agreement import check_agreement
 from tests.crash.conftest import SHARED_MEMORY
 from tests.crash.scenario import TOPIC, copy_as_killed, draft, number_of, small_config

@@ -10,8 +10,8 @@ import pytest
 from orbitmq.broker import registration
 from orbitmq.broker.handlers import relays
 from orbitmq.client.aio.admin import groups
-from orbitmq.client.aio.brokers import Brokers
-from orbitmq.client.aio.name_servers import NameServers
+from orbitmq.client.aio.instance.brokers import Brokers
+from orbitmq.client.aio.instance.name_servers import NameServers
 from orbitmq.client.keywords import options_of
 from orbitmq.client.options import ProducerOptions, PullOptions
 from orbitmq.settings.environment import variables_of

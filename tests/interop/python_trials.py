@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar, Unpack
 
 from orbitmq.client.aio import LitePullConsumer, Producer, PullConsumer, PushConsumer
 from orbitmq.client.aio.admin import Admin
-from orbitmq.client.core.received_message import ReceivedMessage
+from orbitmq.client.core.consuming.received_message import ReceivedMessage
 from orbitmq.client.keywords import (
     ClientKeywords,
     LitePullKeywords,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from orbitmq.clock import SystemClock
 from orbitmq.record.decode import decode_record
-from orbitmq.store.readonly import ReadOnlyStore
+from orbitmq.store.readonly.readonly_store import ReadOnlyStore
 from tests.interop import building
 from tests.interop.drivers import JavaDriver
 from tests.interop.official import OfficialBroker

@@ -10,7 +10,7 @@ from orbitmq.record.compression import Compression, compress
 from orbitmq.record.hosts import encode_host
 from orbitmq.record.layout import TOPIC_BYTES_MAX, TOPIC_BYTES_MAX_V1, SystemFlag
 from orbitmq.record.properties import encode_properties
-from orbitmq.store.draft import Draft, Receipt
+from orbitmq.store.log.draft import Draft, Receipt
 from orbitmq.store.message_store import MessageStore
 from tests.interop.stores import QUEUES
 

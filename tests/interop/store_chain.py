@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orbitmq.record.layout import TOPIC_BYTES_MAX_V1
-from orbitmq.store.readonly import ReadOnlyStore
-from orbitmq.store.visible_end import StoreState
+from orbitmq.store.readonly.readonly_store import ReadOnlyStore
+from orbitmq.store.readonly.visible_end import StoreState
 from tests.interop import wire
 from tests.interop.drivers import JavaDriver, Listed, Received
 from tests.interop.official import OfficialBroker

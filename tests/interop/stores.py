@@ -12,7 +12,7 @@ from orbitmq.record.hosts import encode_host
 from orbitmq.record.layout import SystemFlag
 from orbitmq.record.properties import encode_properties
 from orbitmq.store.config import StoreConfig
-from orbitmq.store.draft import Draft
+from orbitmq.store.log.draft import Draft
 from orbitmq.store.message_store import MessageStore
 
 LOG_FILE_BYTES = 64 * 1024

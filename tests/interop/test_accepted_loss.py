@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orbitmq.store.accepting_loss import accept_loss
+from orbitmq.store.tools.accepting_loss import accept_loss
 from tests.interop.drivers import JavaDriver
 from tests.interop.official import OfficialBroker
 from tests.interop.peers import BROKERS, NameServer, Peer

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from orbitmq.client.core.local_offsets import decode_offsets, encode_offsets
+from orbitmq.client.core.consuming.local_offsets import decode_offsets, encode_offsets
 from orbitmq.model.queues import MessageQueue
 from tests.compat.allocation_cases import cases, chosen
 from tests.interop.drivers import JavaDriver

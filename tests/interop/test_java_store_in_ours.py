@@ -20,9 +20,9 @@ from orbitmq.model.queues import QueueOffset
 from orbitmq.record.decode import StoredMessage, decode_record
 from orbitmq.record.layout import SystemFlag
 from orbitmq.record.properties import encode_properties
-from orbitmq.store.draft import Draft
-from orbitmq.store.readonly import ReadOnlyStore
-from orbitmq.store.visible_end import Writer
+from orbitmq.store.log.draft import Draft
+from orbitmq.store.readonly.readonly_store import ReadOnlyStore
+from orbitmq.store.readonly.visible_end import Writer
 from tests.interop.drivers import JavaDriver, Listed, Received
 from tests.interop.peers import BROKERS, NameServer, Peer
 from tests.interop.record_kinds import DELAY_TOPIC

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from orbitmq import java_json
-from orbitmq.client.aio.name_servers import NameServers
+from orbitmq.client.aio.instance.name_servers import NameServers
 from orbitmq.errors import NeedsOrbitError, NotSupportedError, RouteNotFoundError
 from orbitmq.model.routes import ClusterView, TopicRoute
 from orbitmq.protocol.codes import OWN_CODES, RequestCode, ResponseCode

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from orbitmq.client import Message
-from orbitmq.client.core.received_message import ReceivedMessage
-from orbitmq.client.core.send_results import SendResult, SendStatus
+from orbitmq.client.core.consuming.received_message import ReceivedMessage
+from orbitmq.client.core.sending.send_results import SendResult, SendStatus
 from orbitmq.model.queues import MessageQueue
 from tests.interop.drivers import Driver, JavaDriver, Listed, Received
 from tests.interop.python_trials import Trial, beside, digest, numbered, sorted_bodies

@@ -10,8 +10,8 @@ import pytest
 
 from orbitmq.client import Message, by_sql
 from orbitmq.client.aio import LitePullConsumer, Producer
-from orbitmq.client.core.consume_results import RETRY_LATER, SUSPEND
-from orbitmq.client.core.received_message import ReceivedMessage
+from orbitmq.client.core.consuming.consume_results import RETRY_LATER, SUSPEND
+from orbitmq.client.core.consuming.received_message import ReceivedMessage
 from orbitmq.clock import SystemClock
 from tests.interop import wire
 from tests.interop.python_trials import Trial, beside, numbered, sorted_bodies, until

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orbitmq.record.layout import TOPIC_BYTES_MAX_V1
-from orbitmq.store.draft import Draft
+from orbitmq.store.log.draft import Draft
 from tests.interop import wire
 from tests.interop.official import OfficialBroker
 from tests.interop.peers import BROKERS, NameServer, Peer

@@ -40,7 +40,7 @@ class StartCluster(Protocol):
 @pytest.fixture(scope="session")
 def java_home() -> Path:
     """The Java that Spark runs on; without one, tests that need it are left out, and say so."""
-    from orbitmq.spark.java_runtime import find_java_home
+    from orbitmq.spark.sessions.java_runtime import find_java_home
 
     try:
         return find_java_home()

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import psutil
 
-from orbitmq.spark.offsets import Offsets, read_stream_offset
+from orbitmq.spark.reading.offsets import Offsets, read_stream_offset
 from tests.interop.waiting import wait_until
 from tests.spark.killed_driver import Query
 from tests.spark.streams import CAME_UP_TOO_SLOWLY, STARTS_MAX

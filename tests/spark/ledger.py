@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Self
 
 from orbitmq.client import Message, MessageQueue, Producer
-from orbitmq.spark.offsets import Offsets
+from orbitmq.spark.reading.offsets import Offsets
 from tests.interop.waiting import CLIENT_TIMEOUT_S, wait_until
 from tests.spark.topics import PATIENCE_MS
 

@@ -30,7 +30,7 @@ from orbitmq import __version__
 from orbitmq.clock import SystemClock
 from orbitmq.embedded import Cluster
 from orbitmq.spark import session
-from orbitmq.spark.java_runtime import find_java_home
+from orbitmq.spark.sessions.java_runtime import find_java_home
 from tests.interop.ports import free_port
 from tests.interop.processes import ChildProcess
 from tests.interop.waiting import wait_until

@@ -15,8 +15,8 @@ from orbitmq.broker.exactly_once.query_states import QueryState
 from orbitmq.model.names import QUERIES_TOPIC, STAGING_TOPIC
 from orbitmq.protocol.codes import RequestCode
 from orbitmq.record.decode import StoredMessage
-from orbitmq.spark.delivery_marks import MARK, DeliveryMark
-from orbitmq.store.readonly import ReadOnlyStore
+from orbitmq.spark.writing.delivery_marks import MARK, DeliveryMark
+from orbitmq.store.readonly.readonly_store import ReadOnlyStore
 from tests.interop.waiting import CLIENT_TIMEOUT_S, wait_until
 from tests.spark.topics import Topics
 

@@ -13,8 +13,8 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from orbitmq.client import Message, MessageQueue
-from orbitmq.spark.offsets import Offsets, nested
-from orbitmq.spark.schema import COLUMN_NAMES
+from orbitmq.spark.reading.offsets import Offsets, nested
+from orbitmq.spark.rows.schema import COLUMN_NAMES
 from tests.spark.conftest import StartCluster
 from tests.spark.topics import Topics
 

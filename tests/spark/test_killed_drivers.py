@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pytest
 from pyspark.sql import SparkSession
 
-from orbitmq.spark.delivery_marks import DeliveryMark
-from orbitmq.spark.offsets import read_stream_offset
+from orbitmq.spark.reading.offsets import read_stream_offset
+from orbitmq.spark.writing.delivery_marks import DeliveryMark
 from tests.interop.waiting import wait_until
 from tests.spark.killed_driver import Query
 from tests.spark.kills import Checkpoint

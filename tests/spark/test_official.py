@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from orbitmq.client import Admin as BlockingAdmin
 from orbitmq.client import Message, Producer
 from orbitmq.client.aio.admin import Admin
-from orbitmq.spark.offsets import nested
+from orbitmq.spark.reading.offsets import nested
 from tests.interop.conftest import new_folder
 from tests.interop.official import CLUSTER, OfficialBroker, OfficialNameServer
 from tests.interop.peers import REFERENCE_LINE

@@ -11,8 +11,8 @@ from pyspark.errors import PySparkException
 
 from benchmarks import spark_store_scan
 from orbitmq.client import Message, Producer
-from orbitmq.store.file_names import file_name
-from orbitmq.store.readonly import ReadOnlyStore
+from orbitmq.store.files.file_names import file_name
+from orbitmq.store.readonly.readonly_store import ReadOnlyStore
 from tests.interop import building
 from tests.interop.official import OfficialBroker, OfficialNameServer
 from tests.interop.store_chain import FLUSH_OFTEN

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from orbitmq.client import Message, MessageQueue
 from orbitmq.client.aio.admin import Admin
 from orbitmq.spark import LagListener
-from orbitmq.spark.lag_listener import QueryLag
+from orbitmq.spark.reading.lag_listener import QueryLag
 from tests.interop.waiting import wait_until
 from tests.spark.conftest import StartCluster
 from tests.spark.streams import QUERY_TIMEOUT_S, Stream

@@ -14,7 +14,7 @@ from pyspark.errors import AnalysisException, PySparkException, StreamingQueryEx
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 from orbitmq.client import Message, ReceivedMessage
-from orbitmq.spark.delivery_marks import MARK, DeliveryMark
+from orbitmq.spark.writing.delivery_marks import MARK, DeliveryMark
 from tests.spark.conftest import StartCluster
 from tests.spark.streams import QUERY_TIMEOUT_S, started
 from tests.spark.topics import PATIENCE_MS, Topics

@@ -67,13 +67,13 @@ def test_a_client_is_imported_without_the_others() -> None:
 
     assert "orbitmq.client.sync.producer" in imported
     assert "orbitmq.client.sync.admin" not in imported
-    assert "orbitmq.client.aio.push_consumer" not in imported
+    assert "orbitmq.client.aio.push.push_consumer" not in imported
 
 
 def test_the_asyncio_clients_are_found_from_the_package_alone() -> None:
     program = "import orbitmq.client; print(orbitmq.client.aio.Producer.__module__)"
 
-    assert printed_by(program) == "orbitmq.client.aio.producer"
+    assert printed_by(program) == "orbitmq.client.aio.sending.producer"
 
 
 def test_a_client_that_is_not_there_is_an_import_error() -> None:

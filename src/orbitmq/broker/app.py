@@ -65,7 +65,7 @@ from orbitmq.settings import Role, Settings
 from orbitmq.store.config import StoreConfig
 from orbitmq.store.delay_levels import parse_delay_levels
 from orbitmq.store.message_store import MessageStore
-from orbitmq.store.opening import OWN_FOLDER
+from orbitmq.store.opening.parts import OWN_FOLDER
 from orbitmq.store.retention import RetentionConfig
 from orbitmq.transport.addresses import format_address, parse_addresses
 from orbitmq.transport.config import ServerConfig, TlsServerConfig
@@ -79,7 +79,7 @@ if TYPE_CHECKING:
 
     from orbitmq.clock import Clock
     from orbitmq.settings import Changed
-    from orbitmq.store.draft import Draft
+    from orbitmq.store.log.draft import Draft
     from orbitmq.transport.request_loop import Handler
 
 log = logging.getLogger(__name__)

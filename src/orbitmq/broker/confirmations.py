@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from orbitmq.errors import StoreFencedError
 from orbitmq.model.queues import PhysicalOffset
-from orbitmq.store.draft import Durability
+from orbitmq.store.log.draft import Durability
 
 if TYPE_CHECKING:
     from orbitmq.clock import Clock

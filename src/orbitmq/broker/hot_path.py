@@ -26,7 +26,7 @@ from orbitmq.protocol.pull_frames import read_pull
 from orbitmq.record.hosts import encode_host
 from orbitmq.record.properties import encode_properties
 from orbitmq.store.config import FlushMode
-from orbitmq.store.draft import Durability
+from orbitmq.store.log.draft import Durability
 from orbitmq.transport.addresses import parse_address
 from orbitmq.transport.request_loop import FRAMES_PER_TURN
 

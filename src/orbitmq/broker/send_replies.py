@@ -13,7 +13,7 @@ from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.command import RESPONSE_FLAG, Command
 from orbitmq.protocol.frame import JSON, PREFIX, Encoding
 from orbitmq.protocol.languages import Language
-from orbitmq.store.draft import Durability
+from orbitmq.store.log.draft import Durability
 
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 _FLUSH_TIMEOUT: Final = int(ResponseCode.FLUSH_DISK_TIMEOUT)

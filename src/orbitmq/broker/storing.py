@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from orbitmq.errors import RequestRefusedError
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.store.config import FlushMode
-from orbitmq.store.draft import Durability, Receipt
-from orbitmq.store.memory_log import FIRST_OFFSET
+from orbitmq.store.log.draft import Durability, Receipt
+from orbitmq.store.reading.memory_log import FIRST_OFFSET
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from orbitmq.broker.confirmations import Confirmations
-    from orbitmq.store.draft import Draft
+    from orbitmq.store.log.draft import Draft
     from orbitmq.store.message_store import MessageStore
 
 

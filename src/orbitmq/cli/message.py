@@ -18,7 +18,7 @@ from orbitmq.cli.moments import parse_moment
 from orbitmq.cli.output import AsJson, escaped, show_json, show_json_line, show_one, time_text
 from orbitmq.client.aio import LitePullConsumer, Producer
 from orbitmq.client.aio.admin import Admin
-from orbitmq.client.core.received_message import ReceivedMessage
+from orbitmq.client.core.consuming.received_message import ReceivedMessage
 from orbitmq.clock import SystemClock
 from orbitmq.errors import OrbitError, SettingsError
 from orbitmq.model.messages import Message

@@ -28,17 +28,17 @@ from rich.progress import (
 from rich.table import Table
 
 from orbitmq.errors import OrbitError, StoreError
-from orbitmq.store.accepting_loss import Loss
-from orbitmq.store.accepting_loss import accept_loss as accept_store_loss
-from orbitmq.store.findings import Finding
-from orbitmq.store.inspection import Inspection, QueueFacts
-from orbitmq.store.inspection import inspect as inspect_store
-from orbitmq.store.opening import CHECKPOINT_NAME, log_folders
-from orbitmq.store.readonly import ReadOnlyStore
-from orbitmq.store.rebuilding import RebuildOptions, Rebuilt
-from orbitmq.store.rebuilding import rebuild as rebuild_store
-from orbitmq.store.verification import Verification
-from orbitmq.store.verification import verify as verify_store
+from orbitmq.store.opening.parts import CHECKPOINT_NAME, log_folders
+from orbitmq.store.readonly.readonly_store import ReadOnlyStore
+from orbitmq.store.tools.accepting_loss import Loss
+from orbitmq.store.tools.accepting_loss import accept_loss as accept_store_loss
+from orbitmq.store.tools.findings import Finding
+from orbitmq.store.tools.inspection import Inspection, QueueFacts
+from orbitmq.store.tools.inspection import inspect as inspect_store
+from orbitmq.store.tools.rebuilding import RebuildOptions, Rebuilt
+from orbitmq.store.tools.rebuilding import rebuild as rebuild_store
+from orbitmq.store.tools.verification import Verification
+from orbitmq.store.tools.verification import verify as verify_store
 
 EXIT_PROBLEMS = 1
 EXIT_COULD_NOT_RUN = 2

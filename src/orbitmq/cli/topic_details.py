@@ -11,7 +11,7 @@ from orbitmq.cli.administering import NameServers, administer
 from orbitmq.cli.completion import Topic
 from orbitmq.cli.output import AsJson, show_rows
 from orbitmq.client.aio.admin import Admin
-from orbitmq.client.core.allocation import averagely, sorted_client_ids, sorted_queues
+from orbitmq.client.core.consuming.allocation import averagely, sorted_client_ids, sorted_queues
 from orbitmq.model.names import is_group_topic
 from orbitmq.model.queues import MessageQueue
 

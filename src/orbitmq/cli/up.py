@@ -28,7 +28,7 @@ from orbitmq.clock import SystemClock, time_limit
 from orbitmq.errors import SettingsError, StoreLockedError
 from orbitmq.nameserver.app import NameServer
 from orbitmq.nameserver.app import load_settings as load_name_server_settings
-from orbitmq.store.directory_lock import DirectoryLock
+from orbitmq.store.opening.directory_lock import DirectoryLock
 from orbitmq.transport.addresses import format_address
 
 BROKERS_MAX: Final = 26

@@ -5,18 +5,19 @@ from typing import TYPE_CHECKING
 from orbitmq.lazy_names import LazyNames
 
 if TYPE_CHECKING:
-    from orbitmq.client.aio.brokers import PullStatus
-    from orbitmq.client.aio.queue_reads import PullResult
-    from orbitmq.client.core import allocation, queue_selectors
-    from orbitmq.client.core.consume_results import (
+    from orbitmq.client.aio.instance.brokers import PullStatus
+    from orbitmq.client.aio.pull.queue_reads import PullResult
+    from orbitmq.client.core.consuming import allocation
+    from orbitmq.client.core.consuming.consume_results import (
         RETRY_LATER,
         SUCCESS,
         SUSPEND,
         RetryLater,
         Suspend,
     )
-    from orbitmq.client.core.received_message import ReceivedMessage
-    from orbitmq.client.core.send_results import Durability, SendResult, SendStatus
+    from orbitmq.client.core.consuming.received_message import ReceivedMessage
+    from orbitmq.client.core.sending import queue_selectors
+    from orbitmq.client.core.sending.send_results import Durability, SendResult, SendStatus
     from orbitmq.client.core.subscriptions import by_sql
     from orbitmq.client.sync.admin import Admin
     from orbitmq.client.sync.lite_pull_consumer import LitePullConsumer
@@ -55,27 +56,27 @@ _names = LazyNames(
     __name__,
     {
         "Admin": "orbitmq.client.sync.admin",
-        "Durability": "orbitmq.client.core.send_results",
+        "Durability": "orbitmq.client.core.sending.send_results",
         "LitePullConsumer": "orbitmq.client.sync.lite_pull_consumer",
         "Message": "orbitmq.model.messages",
         "MessageQueue": "orbitmq.model.queues",
         "Producer": "orbitmq.client.sync.producer",
         "PullConsumer": "orbitmq.client.sync.pull_consumer",
-        "PullResult": "orbitmq.client.aio.queue_reads",
-        "PullStatus": "orbitmq.client.aio.brokers",
+        "PullResult": "orbitmq.client.aio.pull.queue_reads",
+        "PullStatus": "orbitmq.client.aio.instance.brokers",
         "PushConsumer": "orbitmq.client.sync.push_consumer",
-        "RETRY_LATER": "orbitmq.client.core.consume_results",
-        "ReceivedMessage": "orbitmq.client.core.received_message",
-        "RetryLater": "orbitmq.client.core.consume_results",
-        "SUCCESS": "orbitmq.client.core.consume_results",
-        "SUSPEND": "orbitmq.client.core.consume_results",
-        "SendResult": "orbitmq.client.core.send_results",
-        "SendStatus": "orbitmq.client.core.send_results",
-        "Suspend": "orbitmq.client.core.consume_results",
+        "RETRY_LATER": "orbitmq.client.core.consuming.consume_results",
+        "ReceivedMessage": "orbitmq.client.core.consuming.received_message",
+        "RetryLater": "orbitmq.client.core.consuming.consume_results",
+        "SUCCESS": "orbitmq.client.core.consuming.consume_results",
+        "SUSPEND": "orbitmq.client.core.consuming.consume_results",
+        "SendResult": "orbitmq.client.core.sending.send_results",
+        "SendStatus": "orbitmq.client.core.sending.send_results",
+        "Suspend": "orbitmq.client.core.consuming.consume_results",
         "aio": "orbitmq.client.aio",
-        "allocation": "orbitmq.client.core.allocation",
+        "allocation": "orbitmq.client.core.consuming.allocation",
         "by_sql": "orbitmq.client.core.subscriptions",
-        "queue_selectors": "orbitmq.client.core.queue_selectors",
+        "queue_selectors": "orbitmq.client.core.sending.queue_selectors",
     },
 )
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from orbitmq.errors import PackageMissingError
 from orbitmq.lazy_names import LazyNames
-from orbitmq.spark.worker_process import end_a_worker_quietly
+from orbitmq.spark.sessions.worker_process import end_a_worker_quietly
 
 if TYPE_CHECKING:
-    from orbitmq.spark.lag_listener import LagListener, QueryLag
-    from orbitmq.spark.local_session import session
+    from orbitmq.spark.reading.lag_listener import LagListener, QueryLag
+    from orbitmq.spark.sessions.local_session import session
 
 # Looked for, not imported: see below.
 if importlib.util.find_spec("pyspark") is None:
@@ -26,9 +26,9 @@ end_a_worker_quietly()
 _names = LazyNames(
     __name__,
     {
-        "LagListener": "orbitmq.spark.lag_listener",
-        "QueryLag": "orbitmq.spark.lag_listener",
-        "session": "orbitmq.spark.local_session",
+        "LagListener": "orbitmq.spark.reading.lag_listener",
+        "QueryLag": "orbitmq.spark.reading.lag_listener",
+        "session": "orbitmq.spark.sessions.local_session",
     },
 )
 

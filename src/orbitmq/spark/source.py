@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader
     from pyspark.sql.types import StructType
 
-    from orbitmq.spark.read_options import ReadOptions
-    from orbitmq.spark.stream_reader import StreamReader
-    from orbitmq.spark.writers import BatchWriter, StreamWriter
+    from orbitmq.spark.options.read_options import ReadOptions
+    from orbitmq.spark.reading.stream_reader import StreamReader
+    from orbitmq.spark.writing.writers import BatchWriter, StreamWriter
 
 
 # Without one of these there is nothing to read: the table is only written to.
@@ -36,8 +36,8 @@ class RocketMQSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns where the user names none."""
-        from orbitmq.spark.table_options import options_of_new_table, with_note
-        from orbitmq.spark.worker_process import spare_collections
+        from orbitmq.spark.options.table_options import options_of_new_table, with_note
+        from orbitmq.spark.sessions.worker_process import spare_collections
 
         table = options_of_new_table(self.options)
         if table is not None:
@@ -47,14 +47,14 @@ class RocketMQSource(DataSource):
         return columns if table is None else with_note(columns, table)
 
     def _check_table(self, given: Mapping[str, str]) -> None:
-        from orbitmq.spark.read_options import ReadOptions
-        from orbitmq.spark.secret_options import check_table_has_no_secrets
-        from orbitmq.spark.write_options import WriteOptions
+        from orbitmq.spark.options.read_options import ReadOptions
+        from orbitmq.spark.options.secret_options import check_table_has_no_secrets
+        from orbitmq.spark.options.write_options import WriteOptions
 
         check_table_has_no_secrets(given, ReadOptions, WriteOptions)
 
     def _columns(self, given: Mapping[str, str]) -> StructType:
-        from orbitmq.spark.schema import default_projection
+        from orbitmq.spark.rows.schema import default_projection
 
         if _READS.isdisjoint(name.lower() for name in given):
             return default_projection().spark_schema
@@ -65,50 +65,50 @@ class RocketMQSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Make what reads a batch."""
-        from orbitmq.spark.batch_reader import reader_for
-        from orbitmq.spark.schema import projection_of
+        from orbitmq.spark.reading.batch_reader import reader_for
+        from orbitmq.spark.rows.schema import projection_of
 
         options = self._read_options(self._given_to_read(schema), streaming=False)
         return reader_for(options, projection_of(schema))
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802  # Spark's
         """Make what reads a stream."""
-        from orbitmq.spark.worker_process import imports_of_a_worker
+        from orbitmq.spark.sessions.worker_process import imports_of_a_worker
 
         with imports_of_a_worker():
-            from orbitmq.spark.schema import projection_of
-            from orbitmq.spark.stream_reader import StreamReader
+            from orbitmq.spark.reading.stream_reader import StreamReader
+            from orbitmq.spark.rows.schema import projection_of
 
             options = self._read_options(self._given_to_read(schema), streaming=True)
             return StreamReader(options, projection_of(schema))
 
     def _given_to_read(self, schema: StructType) -> Mapping[str, str]:
         """What the user said: here, or when the table was made."""
-        from orbitmq.spark.table_options import options_of_read
+        from orbitmq.spark.options.table_options import options_of_read
 
         return options_of_read(self.options, schema, places=["namesrvaddr"])
 
     def _read_options(self, given: Mapping[str, str], *, streaming: bool | None) -> ReadOptions:
-        from orbitmq.spark.read_options import ReadOptions
-        from orbitmq.spark.write_options import WriteOptions
+        from orbitmq.spark.options.read_options import ReadOptions
+        from orbitmq.spark.options.write_options import WriteOptions
 
         # A table of SQL is read and written with the same options.
         return ReadOptions.from_spark(given, streaming=streaming, beside=[WriteOptions])
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:  # noqa: FBT001  # Spark's
         """Make what writes a batch."""
-        from orbitmq.spark.table_options import options_of_write
-        from orbitmq.spark.write_options import WriteOptions
-        from orbitmq.spark.writers import BatchWriter
+        from orbitmq.spark.options.table_options import options_of_write
+        from orbitmq.spark.options.write_options import WriteOptions
+        from orbitmq.spark.writing.writers import BatchWriter
 
         options = WriteOptions.from_spark(options_of_write(self.options, schema))
         return BatchWriter(options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: FBT001, N802  # Spark's
         """Make what writes a stream's micro-batches."""
-        from orbitmq.spark.table_options import options_of_stream_write
-        from orbitmq.spark.write_options import WriteOptions
-        from orbitmq.spark.writers import StreamWriter
+        from orbitmq.spark.options.table_options import options_of_stream_write
+        from orbitmq.spark.options.write_options import WriteOptions
+        from orbitmq.spark.writing.writers import StreamWriter
 
         options = WriteOptions.from_spark(options_of_stream_write(self.options))
         return StreamWriter(options, schema, overwrite=overwrite)

@@ -31,8 +31,8 @@ class RocketMQStoreSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns, for a read that names none."""
-        from orbitmq.spark.table_options import options_of_new_table, with_note
-        from orbitmq.spark.worker_process import spare_collections
+        from orbitmq.spark.options.table_options import options_of_new_table, with_note
+        from orbitmq.spark.sessions.worker_process import spare_collections
 
         table = options_of_new_table(self.options)
         columns = self._columns(self.options if table is None else table)
@@ -40,8 +40,8 @@ class RocketMQStoreSource(DataSource):
         return columns if table is None else with_note(columns, table)
 
     def _columns(self, given: Mapping[str, str]) -> StructType:
-        from orbitmq.spark.schema import default_projection
-        from orbitmq.spark.store_options import StoreOptions
+        from orbitmq.spark.options.store_options import StoreOptions
+        from orbitmq.spark.rows.schema import default_projection
 
         options = StoreOptions.from_spark(given)
         return default_projection(
@@ -50,10 +50,10 @@ class RocketMQStoreSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Reads once what is there now."""
-        from orbitmq.spark.schema import projection_of
-        from orbitmq.spark.store_options import StoreOptions
-        from orbitmq.spark.store_reader import reader_for
-        from orbitmq.spark.table_options import options_of_read
+        from orbitmq.spark.options.store_options import StoreOptions
+        from orbitmq.spark.options.table_options import options_of_read
+        from orbitmq.spark.rows.schema import projection_of
+        from orbitmq.spark.scan.store_reader import reader_for
 
         given = options_of_read(self.options, schema, places=["path", "paths"])
         return reader_for(StoreOptions.from_spark(given), projection_of(schema))

@@ -15,15 +15,15 @@ from orbitmq.clock import SystemClock
 from orbitmq.errors import MessageError, StateError, StoreError
 from orbitmq.model.queues import PhysicalOffset, QueueOffset
 from orbitmq.record.hosts import encode_host
-from orbitmq.store.appender import check_topic
 from orbitmq.store.config import FlushMode, StoreConfig
-from orbitmq.store.draft import Draft, Durability, Receipt
-from orbitmq.store.fast_forms import Appender
-from orbitmq.store.flush import Flusher
-from orbitmq.store.memory_log import FIRST_OFFSET
-from orbitmq.store.memory_topics import MemoryTopics
-from orbitmq.store.obstacles import CLOSED, DISK_FULL, Obstacles
-from orbitmq.store.opening import log_folders, open_parts
+from orbitmq.store.log.appender import check_topic
+from orbitmq.store.log.draft import Draft, Durability, Receipt
+from orbitmq.store.log.fast_forms import Appender
+from orbitmq.store.log.flush import Flusher
+from orbitmq.store.log.obstacles import CLOSED, DISK_FULL, Obstacles
+from orbitmq.store.opening.parts import log_folders, open_parts
+from orbitmq.store.reading.memory_log import FIRST_OFFSET
+from orbitmq.store.reading.memory_topics import MemoryTopics
 from orbitmq.store.retention import Decision, Deletion, Retention, RetentionConfig, measure_disk
 from orbitmq.store.stored_messages import StoredMessages
 from orbitmq.store.upkeep import Intervals, Upkeep
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from orbitmq.clock import Clock
-    from orbitmq.store.appender import Entry
+    from orbitmq.store.log.appender import Entry
     from orbitmq.store.retention import DiskUse
 
 log = logging.getLogger(__name__)

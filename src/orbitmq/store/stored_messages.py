@@ -13,21 +13,21 @@ from orbitmq.model.property_names import KEYS, UNIQUE_ID
 from orbitmq.model.queues import PhysicalOffset, QueueBounds, QueueOffset
 from orbitmq.record.decode import Found, StoredMessage, decode_record, locate
 from orbitmq.record.message_id import decode_message_id
-from orbitmq.store.bulk_reading import read_bulk
-from orbitmq.store.consume_queue import ENTRY
-from orbitmq.store.memory_log import FIRST_OFFSET
-from orbitmq.store.queue_times import Boundary, offset_at_time
-from orbitmq.store.reading import QueueReader, Read, RecordFilter, TagFilter
-from orbitmq.store.record_checks import HEAD_BYTES, physical_offset_of, store_ms_of
-from orbitmq.store.stand_ins import is_stand_in
+from orbitmq.store.files.record_checks import HEAD_BYTES, physical_offset_of, store_ms_of
+from orbitmq.store.index.consume_queue import ENTRY
+from orbitmq.store.log.stand_ins import is_stand_in
+from orbitmq.store.reading.bulk_reading import read_bulk
+from orbitmq.store.reading.memory_log import FIRST_OFFSET
+from orbitmq.store.reading.queue_reader import QueueReader, Read, RecordFilter, TagFilter
+from orbitmq.store.reading.queue_times import Boundary, offset_at_time
 
 if TYPE_CHECKING:
     from orbitmq.store.config import StoreConfig
-    from orbitmq.store.consume_queue import ConsumeQueue
-    from orbitmq.store.memory_log import MemoryQueue
-    from orbitmq.store.memory_topics import MemoryTopics
-    from orbitmq.store.opening import Parts
-    from orbitmq.store.reading import ReadableQueue
+    from orbitmq.store.index.consume_queue import ConsumeQueue
+    from orbitmq.store.opening.parts import Parts
+    from orbitmq.store.reading.memory_log import MemoryQueue
+    from orbitmq.store.reading.memory_topics import MemoryTopics
+    from orbitmq.store.reading.queue_reader import ReadableQueue
 
 
 _ZERO: Final = QueueOffset(0)

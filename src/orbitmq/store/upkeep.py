@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from orbitmq.errors import StoreError
-from orbitmq.store.obstacles import UPKEEP, Obstacles, unwritable
+from orbitmq.store.log.obstacles import UPKEEP, Obstacles, unwritable
 
 if TYPE_CHECKING:
     from orbitmq.clock import Clock
-    from orbitmq.store.commit_log import CommitLog
-    from orbitmq.store.consume_queues import ConsumeQueues
+    from orbitmq.store.index.consume_queues import ConsumeQueues
+    from orbitmq.store.log.commit_log import CommitLog
 
 log = logging.getLogger(__name__)
 

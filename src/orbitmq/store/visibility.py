@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from orbitmq.errors import StoreDamagedError, StoreError
 from orbitmq.model.queues import PhysicalOffset
-from orbitmq.store.obstacles import VISIBILITY, Obstacles, unwritable
+from orbitmq.store.log.obstacles import VISIBILITY, Obstacles, unwritable
 
 if TYPE_CHECKING:
-    from orbitmq.store.dispatcher import Dispatcher
-    from orbitmq.store.reading import ReadableQueue
-    from orbitmq.store.watermark import Watermark
+    from orbitmq.store.index.dispatcher import Dispatcher
+    from orbitmq.store.index.watermark import Watermark
+    from orbitmq.store.reading.queue_reader import ReadableQueue
 
 log = logging.getLogger(__name__)
 

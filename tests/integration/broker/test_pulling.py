@@ -45,7 +45,7 @@ async def test_messages_past_the_mapping_are_read_at_once_or_later_in_a_thread(
 ) -> None:
     await peer.send("T", b"one")
     await peer.send("T", b"two")
-    monkeypatch.setattr("orbitmq.store.reading.MAPPED_READ_BYTES", 0)
+    monkeypatch.setattr("orbitmq.store.reading.queue_reader.MAPPED_READ_BYTES", 0)
 
     def preadv(descriptor: int, buffers: list[bytearray], at: int, _flags: int) -> int:
         if "thread" in readers:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from orbitmq import __version__
-from orbitmq.client.aio.name_servers import NameServers
+from orbitmq.client.aio.instance.name_servers import NameServers
 from orbitmq.protocol.requests.key_values import PutKeyValue
 from orbitmq.transport.rpc_client import RpcClient
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from orbitmq.store.draft import Draft
+from orbitmq.store.log.draft import Draft
 from tests.unit.store.written_stores import (
     LOG_FILE_BYTES,
     WriterProcess,

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from orbitmq.client.aio.name_servers import NameServers
+from orbitmq.client.aio.instance.name_servers import NameServers
 from orbitmq.clock import SystemClock
 from orbitmq.errors import TransportError
 from orbitmq.protocol.requests.topics import ListTopicConfigs

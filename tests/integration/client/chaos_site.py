@@ -13,7 +13,7 @@ import pytest
 
 from orbitmq.client import Message
 from orbitmq.client.aio import Producer, PullConsumer
-from orbitmq.client.core.received_message import ReceivedMessage
+from orbitmq.client.core.consuming.received_message import ReceivedMessage
 from orbitmq.client.keywords import MemberKeywords
 from orbitmq.clock import SystemClock
 from orbitmq.errors import OrbitError

@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from orbitmq.client.aio.producer import Producer
-from orbitmq.client.aio.push_consumer import PushConsumer
-from orbitmq.client.core.received_message import ReceivedMessage
+from orbitmq.client.aio.push.push_consumer import PushConsumer
+from orbitmq.client.aio.sending.producer import Producer
+from orbitmq.client.core.consuming.received_message import ReceivedMessage
 from orbitmq.clock import settle
 from orbitmq.model.messages import Message
 from orbitmq.protocol.codes import ResponseCode

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from orbitmq.client.aio.client_instance import ClientInstance
-from orbitmq.client.aio.instances import acquire, release
+from orbitmq.client.aio.instance.client_instance import ClientInstance
+from orbitmq.client.aio.instance.instances import acquire, release
 from orbitmq.client.options import ClientOptions
 from orbitmq.clock import Clock, ManualClock
 from orbitmq.model.queues import MessageQueue

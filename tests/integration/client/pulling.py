@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from orbitmq.client.aio import LitePullConsumer
-from orbitmq.client.core.received_message import ReceivedMessage
+from orbitmq.client.core.consuming.received_message import ReceivedMessage
 from orbitmq.clock import SystemClock
 from orbitmq.model.queues import MessageQueue
 from orbitmq.protocol.headers import Long

@@ -26,7 +26,7 @@ import psutil
 
 from orbitmq.client import Message
 from orbitmq.client.aio import LitePullConsumer, Producer, PushConsumer
-from orbitmq.client.core.received_message import ReceivedMessage
+from orbitmq.client.core.consuming.received_message import ReceivedMessage
 from orbitmq.errors import OrbitError
 from orbitmq.version import __version__
 from tests.integration.client.chaos_site import (

@@ -13,7 +13,8 @@ import pytest
 
 from orbitmq import client as blocking
 from orbitmq.client import Message, by_sql
-from orbitmq.client.aio import Admin, LitePullConsumer, Producer, PushConsumer, instances
+from orbitmq.client.aio import Admin, LitePullConsumer, Producer, PushConsumer
+from orbitmq.client.aio.instance import instances
 from orbitmq.clock import SystemClock
 from orbitmq.errors import (
     CallTimeoutError,

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from orbitmq.client.aio.brokers import Brokers, PullStatus
-from orbitmq.client.aio.client_instance import ClientInstance
-from orbitmq.client.core.received_message import ReceivedMessage, received_messages
+from orbitmq.client.aio.instance.brokers import Brokers, PullStatus
+from orbitmq.client.aio.instance.client_instance import ClientInstance
+from orbitmq.client.core.consuming.received_message import ReceivedMessage, received_messages
 from orbitmq.errors import BrokerUnknownError, ProtocolError, RemoteError
 from orbitmq.model.queues import MessageQueue
 from orbitmq.model.subscriptions import SQL92, Subscription

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 
 from orbitmq.client.aio.admin.reach import Reach
-from orbitmq.client.aio.client_instance import ClientInstance
+from orbitmq.client.aio.instance.client_instance import ClientInstance
 from orbitmq.errors import OrbitError
 from orbitmq.protocol.requests.configuration import GetBrokerConfig
 from tests.integration.client.members import instance_of

@@ -10,7 +10,7 @@ import pytest
 
 from orbitmq.client import Message
 from orbitmq.client.aio import LitePullConsumer, Producer, PullConsumer, PushConsumer
-from orbitmq.client.core.received_message import ReceivedMessage
+from orbitmq.client.core.consuming.received_message import ReceivedMessage
 from orbitmq.errors import OrbitError
 from tests.integration.client.chaos_site import (
     BACK_TIMEOUT_S,

@@ -8,8 +8,8 @@ from contextlib import suppress
 
 import pytest
 
-from orbitmq.client.aio.client_instance import ClientInstance
-from orbitmq.client.aio.instances import acquire, release
+from orbitmq.client.aio.instance.client_instance import ClientInstance
+from orbitmq.client.aio.instance.instances import acquire, release
 from orbitmq.client.options import ClientOptions
 from orbitmq.clock import ManualClock
 from orbitmq.errors import NameServersUnreachableError, RouteNotFoundError, StateError

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from orbitmq.client.aio import LitePullConsumer
-from orbitmq.client.core.received_message import ReceivedMessage
+from orbitmq.client.core.consuming.received_message import ReceivedMessage
 from orbitmq.client.core.subscriptions import by_sql
 from orbitmq.errors import (
     OffsetRefusedError,

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from orbitmq import java_json
-from orbitmq.client.aio.producer import Producer, inner_producer
-from orbitmq.client.core.queue_selectors import by_hash
-from orbitmq.client.core.received_message import ReceivedMessage, received_messages
-from orbitmq.client.core.send_results import Durability, SendResult, SendStatus
+from orbitmq.client.aio.sending.producer import Producer, inner_producer
+from orbitmq.client.core.consuming.received_message import ReceivedMessage, received_messages
+from orbitmq.client.core.sending.queue_selectors import by_hash
+from orbitmq.client.core.sending.send_results import Durability, SendResult, SendStatus
 from orbitmq.errors import (
     MessageError,
     MessageTypeError,

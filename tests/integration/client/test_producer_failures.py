@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from orbitmq.client.aio.producer import Producer
-from orbitmq.client.core.send_results import Durability, SendStatus
+from orbitmq.client.aio.sending.producer import Producer
+from orbitmq.client.core.sending.send_results import Durability, SendStatus
 from orbitmq.clock import ManualClock, SystemClock
 from orbitmq.errors import (
     BrokerUnknownError,

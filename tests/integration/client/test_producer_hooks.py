@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from orbitmq.client.aio.producer import Producer
-from orbitmq.client.aio.send_hooks import SendContext
-from orbitmq.client.core.send_plan import SendMode
-from orbitmq.client.core.send_results import SendStatus
+from orbitmq.client.aio.sending.producer import Producer
+from orbitmq.client.aio.sending.send_hooks import SendContext
+from orbitmq.client.core.sending.send_plan import SendMode
+from orbitmq.client.core.sending.send_results import SendStatus
 from orbitmq.clock import ManualClock
 from orbitmq.errors import OrbitError, SendError
 from orbitmq.model.messages import Message

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from orbitmq.client.aio.brokers import Brokers, Pulled
-from orbitmq.client.aio.routes import Routes
+from orbitmq.client.aio.instance.brokers import Brokers, Pulled
+from orbitmq.client.aio.instance.routes import Routes
 from orbitmq.errors import RemoteError
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.requests.pulling import PullFlag, PullMessages

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from orbitmq.client.aio.consume_hooks import CallOutcome, ConsumeContext
-from orbitmq.client.aio.producer import Producer
-from orbitmq.client.aio.push_consumer import PushConsumer
-from orbitmq.client.core.received_message import ReceivedMessage
+from orbitmq.client.aio.push.consume_hooks import CallOutcome, ConsumeContext
+from orbitmq.client.aio.push.push_consumer import PushConsumer
+from orbitmq.client.aio.sending.producer import Producer
+from orbitmq.client.core.consuming.received_message import ReceivedMessage
 from orbitmq.client.core.subscriptions import by_sql
 from orbitmq.errors import (
     OptionValueError,

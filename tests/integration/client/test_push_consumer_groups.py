@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from orbitmq import java_json
-from orbitmq.client.aio.producer import Producer
-from orbitmq.client.aio.push_consumer import PushConsumer
-from orbitmq.client.core.consume_results import RETRY_LATER
-from orbitmq.client.core.received_message import ReceivedMessage
+from orbitmq.client.aio.push.push_consumer import PushConsumer
+from orbitmq.client.aio.sending.producer import Producer
+from orbitmq.client.core.consuming.consume_results import RETRY_LATER
+from orbitmq.client.core.consuming.received_message import ReceivedMessage
 from orbitmq.clock import settle
 from orbitmq.model.messages import Message
 from orbitmq.model.queues import MessageQueue

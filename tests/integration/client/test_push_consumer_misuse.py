@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from orbitmq.client.aio import instances
-from orbitmq.client.aio.producer import Producer
-from orbitmq.client.core.received_message import ReceivedMessage
+from orbitmq.client.aio.instance import instances
+from orbitmq.client.aio.sending.producer import Producer
+from orbitmq.client.core.consuming.received_message import ReceivedMessage
 from orbitmq.clock import settle
 from orbitmq.model.messages import Message
 from tests.integration.client.conftest import WAIT_SECONDS, Cluster, until

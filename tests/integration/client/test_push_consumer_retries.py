@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from orbitmq.client.aio import concurrent_consumption
-from orbitmq.client.aio.brokers import Brokers
-from orbitmq.client.aio.producer import Producer
-from orbitmq.client.core.consume_results import RetryLater, Suspend
-from orbitmq.client.core.received_message import ReceivedMessage
+from orbitmq.client.aio.instance.brokers import Brokers
+from orbitmq.client.aio.push import concurrent_consumption
+from orbitmq.client.aio.sending.producer import Producer
+from orbitmq.client.core.consuming.consume_results import RetryLater, Suspend
+from orbitmq.client.core.consuming.received_message import ReceivedMessage
 from orbitmq.errors import ConnectionLostError
 from orbitmq.model.messages import Message
 from orbitmq.model.names import dead_letter_topic, retry_topic

@@ -8,13 +8,13 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from orbitmq.client.aio.client_instance import ClientInstance
-from orbitmq.client.aio.instances import acquire, release
-from orbitmq.client.aio.offset_stores import BrokerOffsets
-from orbitmq.client.aio.rebalancing import Rebalancing
-from orbitmq.client.aio.start_offsets import StartOffsets
-from orbitmq.client.core.allocation import averagely
-from orbitmq.client.core.assignment import Membership
+from orbitmq.client.aio.group.offset_stores import BrokerOffsets
+from orbitmq.client.aio.group.rebalancing import Rebalancing
+from orbitmq.client.aio.group.start_offsets import StartOffsets
+from orbitmq.client.aio.instance.client_instance import ClientInstance
+from orbitmq.client.aio.instance.instances import acquire, release
+from orbitmq.client.core.consuming.allocation import averagely
+from orbitmq.client.core.consuming.assignment import Membership
 from orbitmq.client.core.subscriptions import Subscriptions
 from orbitmq.client.options import ClientOptions
 from orbitmq.clock import SystemClock

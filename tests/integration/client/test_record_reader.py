@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from orbitmq.client.aio.record_reader import RecordReader, RecordRun
+from orbitmq.client.aio.pull.record_reader import RecordReader, RecordRun
 from orbitmq.client.core.subscriptions import Expression, by_sql
 from orbitmq.client.sync.record_reader import RecordReader as BlockingRecordReader
 from orbitmq.errors import QueueReadError, RouteNotFoundError, StateError

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from orbitmq import java_json
-from orbitmq.client.aio.client_instance import ClientInstance
+from orbitmq.client.aio.instance.client_instance import ClientInstance
 from orbitmq.java_json import ObjectKeyed
 from orbitmq.model.queues import MessageQueue
 from orbitmq.model.versions import OUR_VERSION, version_name

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterable
 import pytest
 
 from orbitmq.client.aio import PullConsumer
-from orbitmq.client.aio.staged_writer import StagedWriter, new_write_id
+from orbitmq.client.aio.sending.staged_writer import StagedWriter, new_write_id
 from orbitmq.embedded import Cluster
 from orbitmq.errors import CommitError
 from orbitmq.model.queues import MessageQueue

@@ -17,7 +17,9 @@ from tests.integration.docs.pages import ROOT, SHOWN_ADDRESS, Block, blocks
 
 # Pages whose Python is not run here, each with the reason.
 NOT_RUN = {
-    ROOT / "docs" / "store.md": "reads a store folder: tests/unit/store/test_readonly.py does",
+    ROOT
+    / "docs"
+    / "store.md": "reads a store folder: tests/unit/store/readonly/test_readonly_store.py does",
 }
 PROGRAM_TIMEOUT_S = 150
 

@@ -18,7 +18,7 @@ from orbitmq.settings import Settings
 from orbitmq.settings.rocketmq_options import Role
 from orbitmq.store.config import FlushMode, StoreConfig
 from orbitmq.store.message_store import MessageStore
-from orbitmq.store.reading import ReadStatus
+from orbitmq.store.reading.queue_reader import ReadStatus
 from orbitmq.store.retention import DiskUse, RetentionConfig
 from tests.unit.store.stores import LOG_FILE_BYTES, message, open_store
 

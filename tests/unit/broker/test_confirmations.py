@@ -11,7 +11,7 @@ from orbitmq.broker.confirmations import Confirmations
 from orbitmq.clock import ManualClock, settle
 from orbitmq.errors import StoreFencedError
 from orbitmq.model.queues import PhysicalOffset
-from orbitmq.store.draft import Durability
+from orbitmq.store.log.draft import Durability
 
 
 class FakeConnection:

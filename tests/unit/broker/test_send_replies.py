@@ -10,7 +10,7 @@ from orbitmq.model.versions import OUR_VERSION
 from orbitmq.protocol.command import RESPONSE_FLAG, Command, decode_command
 from orbitmq.protocol.frame import Encoding
 from orbitmq.protocol.requests.sending import SendReply
-from orbitmq.store.draft import Durability
+from orbitmq.store.log.draft import Durability
 
 
 @pytest.mark.parametrize("encoding", list(Encoding))

@@ -11,7 +11,7 @@ from orbitmq.broker.storing import Stored, Storing
 from orbitmq.clock import ManualClock
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.store.config import FlushMode
-from orbitmq.store.draft import Durability
+from orbitmq.store.log.draft import Durability
 from orbitmq.store.message_store import MessageStore
 from tests.unit.store.stores import message, open_store
 

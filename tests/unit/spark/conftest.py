@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from orbitmq.spark import producers, reader_pool
+from orbitmq.spark.sessions import producers, reader_pool
 from tests.leftovers import no_threads_since, threads
 
 

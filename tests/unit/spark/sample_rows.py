@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from orbitmq.client.core.received_message import received_messages
+from orbitmq.client.core.consuming.received_message import received_messages
 from orbitmq.record.compression import Compression, compress
 from orbitmq.record.decode import decode_record
 from orbitmq.record.hosts import encode_host
 from orbitmq.record.layout import COMPRESSED
-from orbitmq.spark.plain_rows import Positions
-from orbitmq.spark.schema import Projection
+from orbitmq.spark.rows.plain_rows import Positions
+from orbitmq.spark.rows.schema import Projection
 from tests.unit.record.sample_records import INT_32, INT_64, KNOWN, Sample, samples
 
 BROKER: Final = "broker-a"

@@ -1,44 +1,46 @@
-"""The choice of forms: compiled, or plain where that is asked for."""
+"""Which forms of reading rows and of writing messages are used."""
 
 from __future__ import annotations
 
 import pytest
 
-from orbitmq.spark import fast_forms, message_parts, plain_rows
+from orbitmq.spark.rows import fast_forms as row_forms
+from orbitmq.spark.rows import plain_rows
+from orbitmq.spark.writing import fast_forms as message_forms
+from orbitmq.spark.writing import message_parts
 from tests.unit.fresh_process import printed_by
 
-SHOW = "from orbitmq.spark import fast_forms; print(fast_forms.IS_COMPILED)"
+EXTENSIONS = {
+    "rows": "orbitmq.spark.rows.compiled.rows_cython",
+    "writing": "orbitmq.spark.writing.compiled.messages_cython",
+}
+SHELVES = pytest.mark.parametrize("shelf", EXTENSIONS)
 
 
-def test_the_plain_form_is_used_when_it_is_asked_for() -> None:
-    assert printed_by(SHOW, ORBITMQ_PURE="1") == "False"
+def show(shelf: str) -> str:
+    return f"from orbitmq.spark.{shelf} import fast_forms; print(fast_forms.IS_COMPILED)"
 
 
-def test_the_plain_form_is_used_when_there_is_no_extension() -> None:
-    assert (
-        printed_by(f"import sys; sys.modules['orbitmq.spark.compiled.rows_cython'] = None; {SHOW}")
-        == "False"
-    )
+@SHELVES
+def test_the_plain_form_is_used_when_it_is_asked_for(shelf: str) -> None:
+    assert printed_by(show(shelf), ORBITMQ_PURE="1") == "False"
 
 
-def test_the_plain_forms_are_used_when_one_extension_is_missing() -> None:
-    assert (
-        printed_by(
-            f"import sys; sys.modules['orbitmq.spark.compiled.messages_cython'] = None; {SHOW}"
-        )
-        == "False"
-    )
+@SHELVES
+def test_the_plain_form_is_used_when_there_is_no_extension(shelf: str) -> None:
+    code = f"import sys; sys.modules[{EXTENSIONS[shelf]!r}] = None; {show(shelf)}"
+
+    assert printed_by(code) == "False"
 
 
-def test_the_compiled_form_is_used_when_the_extension_is_there() -> None:
-    pytest.importorskip(
-        "orbitmq.spark.compiled.rows_cython", reason="not compiled", exc_type=ImportError
-    )
+@SHELVES
+def test_the_compiled_form_is_used_when_the_extension_is_there(shelf: str) -> None:
+    pytest.importorskip(EXTENSIONS[shelf], reason="not compiled", exc_type=ImportError)
 
-    assert printed_by(SHOW) == "True"
+    assert printed_by(show(shelf)) == "True"
 
 
-def test_it_says_what_it_is() -> None:
-    assert fast_forms.IS_COMPILED is (fast_forms.fast_rows is not None)
-    assert fast_forms.IS_COMPILED is (fast_forms.record_starts is not plain_rows.record_starts)
-    assert fast_forms.IS_COMPILED is (fast_forms.messages_of is not message_parts.messages_of)
+def test_they_say_what_they_are() -> None:
+    assert row_forms.IS_COMPILED is (row_forms.fast_rows is not None)
+    assert row_forms.IS_COMPILED is (row_forms.record_starts is not plain_rows.record_starts)
+    assert message_forms.IS_COMPILED is (message_forms.messages_of is not message_parts.messages_of)

@@ -6,8 +6,8 @@ import pytest
 
 import pyspark_rocketmq
 from orbitmq.errors import SettingsError, UnknownOptionError
-from orbitmq.spark.batch_reader import BatchReader
-from orbitmq.spark.schema import COLUMN_NAMES, default_projection
+from orbitmq.spark.reading.batch_reader import BatchReader
+from orbitmq.spark.rows.schema import COLUMN_NAMES, default_projection
 from orbitmq.spark.source import RocketMQSource
 from tests.unit.fresh_process import printed_by
 
@@ -66,20 +66,20 @@ import sys
 from orbitmq.spark.source import RocketMQSource
 source = RocketMQSource({"namesrvaddr": "127.0.0.1:1", "subscribe": "t"})
 source.streamReader(source.schema())
-import orbitmq.spark.cluster_view
+import orbitmq.spark.reading.cluster_view
 print(*sys.modules)
 """
 
     imported = set(printed_by(program).split())
 
-    assert "orbitmq.client.aio.record_reader" in imported
+    assert "orbitmq.client.aio.pull.record_reader" in imported
     for needless in (
         "orbitmq.client.aio.admin.admin",
-        "orbitmq.client.aio.producer",
-        "orbitmq.client.aio.push_consumer",
+        "orbitmq.client.aio.sending.producer",
+        "orbitmq.client.aio.push.push_consumer",
         "orbitmq.filtering.sql",
         "orbitmq.settings.settings",
-        "orbitmq.spark.queue_fetch",
+        "orbitmq.spark.reading.queue_fetch",
         "pyarrow.compute",
     ):
         assert needless not in imported

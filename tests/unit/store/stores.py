@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from orbitmq.model.queues import PhysicalOffset
-from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.config import StoreConfig
-from orbitmq.store.consume_queue import ENTRY
-from orbitmq.store.draft import Draft
+from orbitmq.store.index.consume_queue import ENTRY
+from orbitmq.store.log.commit_log import CommitLog
+from orbitmq.store.log.draft import Draft
+from orbitmq.store.log.stand_ins import stand_in_for_message
 from orbitmq.store.message_store import MessageStore
 from orbitmq.store.retention import RetentionConfig
-from orbitmq.store.stand_ins import stand_in_for_message
 
 LOG_FILE_BYTES = 64 * 1024
 SELDOM = RetentionConfig(interval_ms=86_400_000)

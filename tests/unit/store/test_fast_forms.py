@@ -1,39 +1,46 @@
-"""Which forms of the hot path are used."""
+"""Which forms of the appender and the key table are used."""
 
 from __future__ import annotations
 
 import pytest
 
-from orbitmq.store import appender, fast_forms, key_table
+from orbitmq.store.index import fast_forms as index_forms
+from orbitmq.store.index import key_table
+from orbitmq.store.log import appender
+from orbitmq.store.log import fast_forms as log_forms
 from tests.unit.fresh_process import printed_by
 
-SHOW = "from orbitmq.store import fast_forms; print(fast_forms.IS_COMPILED, fast_forms.Appender.__module__)"
-PLAIN = "False orbitmq.store.appender"
+EXTENSIONS = {
+    "log": "orbitmq.store.log.compiled.appender_cython",
+    "index": "orbitmq.store.index.compiled.key_table_cython",
+}
+SHELVES = pytest.mark.parametrize("shelf", EXTENSIONS)
 
 
-def test_the_plain_form_is_used_when_it_is_asked_for() -> None:
-    assert printed_by(SHOW, ORBITMQ_PURE="1") == PLAIN
+def show(shelf: str) -> str:
+    return f"from orbitmq.store.{shelf} import fast_forms; print(fast_forms.IS_COMPILED)"
 
 
-@pytest.mark.parametrize(
-    "missing",
-    [
-        "orbitmq.store.compiled.appender_cython",
-        "orbitmq.store.compiled.key_table_cython",
-        "orbitmq.record.compiled.codec_cython",
-    ],
-)
-def test_the_plain_form_is_used_when_there_is_no_extension(missing: str) -> None:
-    assert printed_by(f"import sys; sys.modules[{missing!r}] = None; {SHOW}") == PLAIN
+@SHELVES
+def test_the_plain_form_is_used_when_it_is_asked_for(shelf: str) -> None:
+    assert printed_by(show(shelf), ORBITMQ_PURE="1") == "False"
 
 
-def test_the_compiled_form_is_used_when_the_extension_is_there() -> None:
-    pytest.importorskip("orbitmq.store.compiled.appender_cython", reason="not compiled")
+@SHELVES
+def test_the_plain_form_is_used_when_there_is_no_extension(shelf: str) -> None:
+    for missing in (EXTENSIONS[shelf], "orbitmq.record.compiled.codec_cython"):
+        code = f"import sys; sys.modules[{missing!r}] = None; {show(shelf)}"
+        assert printed_by(code) == "False"
 
-    assert printed_by(SHOW) == "True orbitmq.store.compiled.appender_cython"
+
+@SHELVES
+def test_the_compiled_form_is_used_when_the_extension_is_there(shelf: str) -> None:
+    pytest.importorskip(EXTENSIONS[shelf], reason="not compiled", exc_type=ImportError)
+
+    assert printed_by(show(shelf)) == "True"
 
 
-def test_it_says_what_it_is() -> None:
-    assert fast_forms.IS_COMPILED is (fast_forms.Appender is not appender.Appender)
-    assert fast_forms.IS_COMPILED is (fast_forms.put_keys is not key_table.put_keys)
-    assert fast_forms.IS_COMPILED is (fast_forms.chain_entries is not key_table.chain_entries)
+def test_they_say_what_they_are() -> None:
+    assert log_forms.IS_COMPILED is (log_forms.Appender is not appender.Appender)
+    assert index_forms.IS_COMPILED is (index_forms.put_keys is not key_table.put_keys)
+    assert index_forms.IS_COMPILED is (index_forms.chain_entries is not key_table.chain_entries)

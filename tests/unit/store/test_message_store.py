@@ -14,7 +14,7 @@ from orbitmq.record.decode import decode_record
 from orbitmq.record.hosts import encode_host
 from orbitmq.record.layout import MAGIC_V1, MAGIC_V2, SystemFlag
 from orbitmq.store.config import FlushMode
-from orbitmq.store.draft import Draft, Durability
+from orbitmq.store.log.draft import Draft, Durability
 from tests.leftovers import no_threads_since, threads
 from tests.unit.store.stores import LOG_FILE_BYTES, message, open_store
 

@@ -15,15 +15,15 @@ from orbitmq.errors import MessageError, StateError, StoreDamagedError
 from orbitmq.record.decode import decode_record
 from orbitmq.record.layout import SystemFlag
 from orbitmq.store.config import FlushMode
-from orbitmq.store.draft import Draft, Durability
-from orbitmq.store.memory_log import FIRST_OFFSET
+from orbitmq.store.log.draft import Draft, Durability
 from orbitmq.store.message_store import MessageStore
-from orbitmq.store.queue_times import Boundary
-from orbitmq.store.reading import ReadStatus
-from orbitmq.store.readonly import ReadOnlyStore
-from orbitmq.store.rebuilding import RebuildOptions, rebuild
-from orbitmq.store.reserved_offsets import STEP
-from orbitmq.store.verification import verify
+from orbitmq.store.reading.memory_log import FIRST_OFFSET
+from orbitmq.store.reading.queue_reader import ReadStatus
+from orbitmq.store.reading.queue_times import Boundary
+from orbitmq.store.reading.reserved_offsets import STEP
+from orbitmq.store.readonly.readonly_store import ReadOnlyStore
+from orbitmq.store.tools.rebuilding import RebuildOptions, rebuild
+from orbitmq.store.tools.verification import verify
 from tests.leftovers import is_in
 from tests.unit.store.stores import message, open_store
 

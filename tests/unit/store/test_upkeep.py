@@ -12,10 +12,10 @@ import pytest
 from orbitmq.clock import ManualClock, SystemClock
 from orbitmq.errors import DiskFullError, StoreError, StoreFencedError
 from orbitmq.model.queues import QueueOffset
-from orbitmq.store.commit_log import CommitLog
-from orbitmq.store.consume_queue import ENTRY
-from orbitmq.store.consume_queues import ConsumeQueues
-from orbitmq.store.obstacles import Obstacles
+from orbitmq.store.index.consume_queue import ENTRY
+from orbitmq.store.index.consume_queues import ConsumeQueues
+from orbitmq.store.log.commit_log import CommitLog
+from orbitmq.store.log.obstacles import Obstacles
 from orbitmq.store.upkeep import Intervals, Upkeep
 from tests.unit.store.stores import LOG_FILE_BYTES, message, open_store, write
 

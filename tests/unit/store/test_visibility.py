@@ -10,7 +10,7 @@ import pytest
 
 from orbitmq.errors import DiskFullError
 from orbitmq.store.config import FlushMode
-from orbitmq.store.watermark import read_watermark
+from orbitmq.store.index.watermark import read_watermark
 from tests.unit.store.stores import message, open_store
 
 

@@ -12,10 +12,10 @@ from typing import Any, Self
 
 from orbitmq.clock import ManualClock
 from orbitmq.record.properties import encode_properties
-from orbitmq.store.checkpoint import Checkpoint
 from orbitmq.store.config import FlushMode, StoreConfig
-from orbitmq.store.draft import Draft
+from orbitmq.store.log.draft import Draft
 from orbitmq.store.message_store import MessageStore
+from orbitmq.store.opening.checkpoint import Checkpoint
 from orbitmq.store.retention import RetentionConfig
 
 LOG_FILE_BYTES = 64 * 1024

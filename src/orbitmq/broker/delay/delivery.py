@@ -24,7 +24,7 @@ from orbitmq.model import property_names
 from orbitmq.model.names import HALF_TOPIC, SCHEDULE_TOPIC
 from orbitmq.model.queues import QueueOffset
 from orbitmq.record.properties import encode_properties
-from orbitmq.store.draft import Draft
+from orbitmq.store.log.draft import Draft
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -19,7 +19,7 @@ from orbitmq.model.topics import Permission
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.command import RESPONSE_FLAG, Command
 from orbitmq.protocol.requests.pulling import PullFlag, PullForbidden, PullMessages
-from orbitmq.store.reading import Read, ReadStatus
+from orbitmq.store.reading.queue_reader import Read, ReadStatus
 
 if TYPE_CHECKING:
     from orbitmq.broker.config import BrokerConfig

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from orbitmq.broker.storing import Storing
     from orbitmq.clock import Clock
     from orbitmq.protocol.requests.staged_writes import Part
-    from orbitmq.store.draft import Draft
+    from orbitmq.store.log.draft import Draft
     from orbitmq.store.message_store import MessageStore
     from orbitmq.transport.rpc_client import RpcClient
 

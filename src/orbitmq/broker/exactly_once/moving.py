@@ -28,7 +28,7 @@ from orbitmq.protocol.codes import ResponseCode
 if TYPE_CHECKING:
     from orbitmq.broker.exactly_once.query_states import QueryStates
     from orbitmq.protocol.requests.staged_writes import Part
-    from orbitmq.store.draft import Draft
+    from orbitmq.store.log.draft import Draft
     from orbitmq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)

@@ -22,7 +22,7 @@ from orbitmq.model.names import QUERIES_TOPIC, STAGING_TOPIC
 from orbitmq.model.queues import PhysicalOffset
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.requests.staged_writes import Part
-from orbitmq.store.draft import Draft
+from orbitmq.store.log.draft import Draft
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

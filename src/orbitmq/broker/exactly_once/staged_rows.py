@@ -20,7 +20,7 @@ from orbitmq.model.names import STAGING_TOPIC
 from orbitmq.record.decode import StoredMessage
 from orbitmq.record.layout import PROPERTIES_BYTES_MAX
 from orbitmq.record.properties import find_property
-from orbitmq.store.draft import Draft
+from orbitmq.store.log.draft import Draft
 
 _TO: Final = property_names.STAGED_FOR.encode()
 _ROW: Final = property_names.ROW_NAME.encode()

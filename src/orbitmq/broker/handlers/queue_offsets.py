@@ -15,7 +15,7 @@ from orbitmq.protocol.requests.offsets import (
     OldestTimeReply,
     SearchOffset,
 )
-from orbitmq.store.queue_times import Boundary
+from orbitmq.store.reading.queue_times import Boundary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

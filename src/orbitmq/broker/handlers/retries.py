@@ -15,7 +15,7 @@ from orbitmq.model.versions import V3_4_9
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.requests.retries import SendBack
 from orbitmq.record.properties import encode_properties
-from orbitmq.store.draft import Draft
+from orbitmq.store.log.draft import Draft
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -34,7 +34,7 @@ from orbitmq.protocol.requests.sending import SendBatch, SendMessage, SendMessag
 from orbitmq.record.batch import BatchedMessage, decode_batch
 from orbitmq.record.layout import TRANSACTION_MASK, SystemFlag
 from orbitmq.record.properties import decode_properties, encode_properties
-from orbitmq.store.draft import Draft
+from orbitmq.store.log.draft import Draft
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from orbitmq.model.names import SCHEDULE_TOPIC
 from orbitmq.model.versions import OUR_VERSION, version_name
-from orbitmq.store.opening import log_folders
+from orbitmq.store.opening.parts import log_folders
 from orbitmq.store.retention import measure_disk
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ from orbitmq.lazy_names import LazyNames
 
 if TYPE_CHECKING:
     from orbitmq.client.aio.admin.admin import Admin
-    from orbitmq.client.aio.brokers import PullStatus
-    from orbitmq.client.aio.lite_pull_consumer import LitePullConsumer
-    from orbitmq.client.aio.producer import Producer
-    from orbitmq.client.aio.pull_consumer import PullConsumer
-    from orbitmq.client.aio.push_consumer import PushConsumer
-    from orbitmq.client.aio.queue_reads import PullResult
+    from orbitmq.client.aio.instance.brokers import PullStatus
+    from orbitmq.client.aio.pull.lite_pull_consumer import LitePullConsumer
+    from orbitmq.client.aio.pull.pull_consumer import PullConsumer
+    from orbitmq.client.aio.pull.queue_reads import PullResult
+    from orbitmq.client.aio.push.push_consumer import PushConsumer
+    from orbitmq.client.aio.sending.producer import Producer
 
 __all__ = [
     "Admin",
@@ -28,12 +28,12 @@ _names = LazyNames(
     __name__,
     {
         "Admin": "orbitmq.client.aio.admin.admin",
-        "LitePullConsumer": "orbitmq.client.aio.lite_pull_consumer",
-        "Producer": "orbitmq.client.aio.producer",
-        "PullConsumer": "orbitmq.client.aio.pull_consumer",
-        "PullResult": "orbitmq.client.aio.queue_reads",
-        "PullStatus": "orbitmq.client.aio.brokers",
-        "PushConsumer": "orbitmq.client.aio.push_consumer",
+        "LitePullConsumer": "orbitmq.client.aio.pull.lite_pull_consumer",
+        "Producer": "orbitmq.client.aio.sending.producer",
+        "PullConsumer": "orbitmq.client.aio.pull.pull_consumer",
+        "PullResult": "orbitmq.client.aio.pull.queue_reads",
+        "PullStatus": "orbitmq.client.aio.instance.brokers",
+        "PushConsumer": "orbitmq.client.aio.push.push_consumer",
     },
 )
 

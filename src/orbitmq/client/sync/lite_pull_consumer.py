@@ -18,8 +18,8 @@ import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from orbitmq.client.aio.lite_pull_consumer import LitePullConsumer as AioLitePullConsumer
-from orbitmq.client.core.allocation import averagely
+from orbitmq.client.aio.pull.lite_pull_consumer import LitePullConsumer as AioLitePullConsumer
+from orbitmq.client.core.consuming.allocation import averagely
 from orbitmq.client.sync.callbacks import Callbacks
 from orbitmq.client.sync.queue_lookups import QueueLookups
 from orbitmq.errors import StateError
@@ -28,9 +28,9 @@ from orbitmq.model.subscriptions import EVERYTHING
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from orbitmq.client.aio.lite_pull_member import QueuesListener
-    from orbitmq.client.core.allocation import Allocation
-    from orbitmq.client.core.received_message import ReceivedMessage
+    from orbitmq.client.aio.pull.lite_pull_member import QueuesListener
+    from orbitmq.client.core.consuming.allocation import Allocation
+    from orbitmq.client.core.consuming.received_message import ReceivedMessage
     from orbitmq.client.core.subscriptions import Expression
     from orbitmq.client.keywords import LitePullKeywords
     from orbitmq.clock import Clock

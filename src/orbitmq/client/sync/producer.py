@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from orbitmq.client.aio.producer import Producer as AioProducer
+from orbitmq.client.aio.sending.producer import Producer as AioProducer
 from orbitmq.client.sync.blocking_client import BlockingClient
 from orbitmq.client.sync.callbacks import Callbacks
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from typing import Unpack
 
-    from orbitmq.client.aio.producer import Messages, OnFailure, OnSuccess
-    from orbitmq.client.aio.send_hooks import CheckForbiddenHook, SendHook
-    from orbitmq.client.core.queue_selectors import Selector
-    from orbitmq.client.core.send_results import SendResult
+    from orbitmq.client.aio.sending.producer import Messages, OnFailure, OnSuccess
+    from orbitmq.client.aio.sending.send_hooks import CheckForbiddenHook, SendHook
+    from orbitmq.client.core.sending.queue_selectors import Selector
+    from orbitmq.client.core.sending.send_results import SendResult
     from orbitmq.client.keywords import ProducerKeywords
     from orbitmq.clock import Clock
     from orbitmq.model.queues import MessageQueue

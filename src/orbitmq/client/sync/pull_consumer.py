@@ -16,15 +16,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from orbitmq.client.aio.pull_consumer import COUNT, RETRIES_MAX
-from orbitmq.client.aio.pull_consumer import PullConsumer as AioPullConsumer
+from orbitmq.client.aio.pull.pull_consumer import COUNT, RETRIES_MAX
+from orbitmq.client.aio.pull.pull_consumer import PullConsumer as AioPullConsumer
 from orbitmq.client.sync.queue_lookups import QueueLookups
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from orbitmq.client.aio.queue_reads import PullResult
-    from orbitmq.client.core.received_message import ReceivedMessage
+    from orbitmq.client.aio.pull.queue_reads import PullResult
+    from orbitmq.client.core.consuming.received_message import ReceivedMessage
     from orbitmq.client.core.subscriptions import Expression
     from orbitmq.client.keywords import PullKeywords
     from orbitmq.clock import Clock

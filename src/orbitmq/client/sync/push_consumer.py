@@ -20,9 +20,9 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from orbitmq.client.aio.listeners import listener_of
-from orbitmq.client.aio.push_consumer import PushConsumer as AioPushConsumer
-from orbitmq.client.core.allocation import averagely
+from orbitmq.client.aio.push.listeners import listener_of
+from orbitmq.client.aio.push.push_consumer import PushConsumer as AioPushConsumer
+from orbitmq.client.core.consuming.allocation import averagely
 from orbitmq.client.sync.blocking_client import BlockingClient
 from orbitmq.client.sync.callbacks import Callbacks
 from orbitmq.model.subscriptions import EVERYTHING
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
     from typing import Unpack
 
-    from orbitmq.client.aio.consume_hooks import ConsumeHook
-    from orbitmq.client.aio.listeners import OnMessage, OnMessages
-    from orbitmq.client.aio.push_member import OnQueuesChanged
-    from orbitmq.client.core.allocation import Allocation
+    from orbitmq.client.aio.push.consume_hooks import ConsumeHook
+    from orbitmq.client.aio.push.listeners import OnMessage, OnMessages
+    from orbitmq.client.aio.push.push_member import OnQueuesChanged
+    from orbitmq.client.core.consuming.allocation import Allocation
     from orbitmq.client.core.subscriptions import Expression
     from orbitmq.client.keywords import PushKeywords
     from orbitmq.clock import Clock

@@ -14,8 +14,8 @@ from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from orbitmq.client.aio.brokers import PULL_TIMEOUT_MS
-from orbitmq.client.aio.record_reader import (
+from orbitmq.client.aio.instance.brokers import PULL_TIMEOUT_MS
+from orbitmq.client.aio.pull.record_reader import (
     PULL_BYTES_MAX,
     PULLS_AHEAD,
     RETRIES,
@@ -23,7 +23,7 @@ from orbitmq.client.aio.record_reader import (
     Range,
     RecordRun,
 )
-from orbitmq.client.aio.record_reader import RecordReader as AioRecordReader
+from orbitmq.client.aio.pull.record_reader import RecordReader as AioRecordReader
 from orbitmq.client.sync.queue_lookups import QueueLookups
 from orbitmq.errors import StateError
 from orbitmq.model.names import TOOLS_GROUP

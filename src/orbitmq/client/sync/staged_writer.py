@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orbitmq.client.aio.staged_writer import COMMIT_TIMEOUT_MS, STAGE_TIMEOUT_MS
-from orbitmq.client.aio.staged_writer import StagedWriter as AioStagedWriter
+from orbitmq.client.aio.sending.staged_writer import COMMIT_TIMEOUT_MS, STAGE_TIMEOUT_MS
+from orbitmq.client.aio.sending.staged_writer import StagedWriter as AioStagedWriter
 from orbitmq.client.sync.blocking_client import BlockingClient
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from orbitmq.clock import ManualClock
 from orbitmq.errors import StoreFencedError
 from orbitmq.model.names import HALF_TOPIC, SCHEDULE_TOPIC
 from orbitmq.store.config import FlushMode
-from orbitmq.store.draft import Draft
+from orbitmq.store.log.draft import Draft
 from orbitmq.store.message_store import MessageStore
 from tests.unit.store.stores import message, open_store
 

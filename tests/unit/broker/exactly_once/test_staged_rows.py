@@ -17,7 +17,7 @@ from orbitmq.errors import MessageError, StoreDamagedError
 from orbitmq.model.names import STAGING_TOPIC
 from orbitmq.record.decode import StoredMessage
 from orbitmq.record.properties import decode_properties, encode_properties
-from orbitmq.store.draft import Draft
+from orbitmq.store.log.draft import Draft
 
 WRITE_ID = "0123456789abcdef" * 2
 TEXTS = st.text(st.characters(exclude_characters="\x01\x02", codec="utf-8"), min_size=1)

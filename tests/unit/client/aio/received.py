@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from orbitmq.client.aio.listener_failures import ListenerFailures
-from orbitmq.client.aio.listeners import Finished, Listener, ListenerCall, Run
-from orbitmq.client.core.inflight_window import InflightWindow
-from orbitmq.client.core.received_message import ReceivedMessage, received_messages
+from orbitmq.client.aio.push.listener_failures import ListenerFailures
+from orbitmq.client.aio.push.listeners import Finished, Listener, ListenerCall, Run
+from orbitmq.client.core.consuming.inflight_window import InflightWindow
+from orbitmq.client.core.consuming.received_message import ReceivedMessage, received_messages
 from orbitmq.clock import Clock, ManualClock, SystemClock
 from orbitmq.model.queues import MessageQueue
 from orbitmq.record.properties import encode_properties

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from orbitmq import java_json
-from orbitmq.client.aio.client_instance import ClientInstance
+from orbitmq.client.aio.instance.client_instance import ClientInstance
 from orbitmq.client.options import ClientOptions
 from orbitmq.clock import SystemClock
 from orbitmq.model.queues import MessageQueue, QueueOffset

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orbitmq.client.aio.staged_writer import new_write_id
+from orbitmq.client.aio.sending.staged_writer import new_write_id
 from orbitmq.client.sync.staged_writer import StagedWriter
 from orbitmq.embedded import Cluster
 from orbitmq.errors import StateError

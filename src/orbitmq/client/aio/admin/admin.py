@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Unpack
 
-from orbitmq.client.aio import instances
 from orbitmq.client.aio.admin.brokers import Brokers
 from orbitmq.client.aio.admin.groups import Groups
 from orbitmq.client.aio.admin.key_values import KeyValues
@@ -21,7 +20,8 @@ from orbitmq.client.aio.admin.offsets import Offsets
 from orbitmq.client.aio.admin.reach import Reach
 from orbitmq.client.aio.admin.topics import Topics
 from orbitmq.client.aio.admin.traffic import Traffic
-from orbitmq.client.aio.client_life import ClientLife
+from orbitmq.client.aio.instance import instances
+from orbitmq.client.aio.instance.client_life import ClientLife
 from orbitmq.client.keywords import ClientKeywords, options_of
 from orbitmq.client.options import ClientOptions
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from orbitmq import java_json
-from orbitmq.client.aio.brokers import place_of
+from orbitmq.client.aio.instance.brokers import place_of
 from orbitmq.errors import RemoteError, RouteNotFoundError
 from orbitmq.model.groups import GroupConfig
 from orbitmq.model.names import check_group, dead_letter_topic, retry_topic
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from orbitmq.client.aio.admin.reach import Reach
     from orbitmq.client.aio.admin.topics import Topics
-    from orbitmq.client.core.received_message import ReceivedMessage
+    from orbitmq.client.core.consuming.received_message import ReceivedMessage
     from orbitmq.model.queues import MessageQueue
 
 # Brokers wait up to 10 s for a consumer; they are given a little more.

@@ -14,9 +14,9 @@ from orbitmq.protocol.command import Command
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from orbitmq.client.aio.brokers import Brokers
-    from orbitmq.client.aio.client_instance import ClientInstance
-    from orbitmq.client.aio.name_servers import NameServers
+    from orbitmq.client.aio.instance.brokers import Brokers
+    from orbitmq.client.aio.instance.client_instance import ClientInstance
+    from orbitmq.client.aio.instance.name_servers import NameServers
     from orbitmq.model.routes import ClusterView, TopicRoute
     from orbitmq.protocol.headers import Header
 

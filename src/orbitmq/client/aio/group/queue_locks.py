@@ -1,0 +1,109 @@
+"""Locks of queues that an ordered consumer holds at their brokers.
+
+Threads: belongs to the event loop of its consumer; brokers are asked about locks one step at a
+time, so that a renewal never overtakes an unlocking.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Iterable
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING, Protocol
+
+from orbitmq.errors import OrbitError
+from orbitmq.model.queues import MessageQueue, by_broker
+
+if TYPE_CHECKING:
+    from orbitmq.client.core.consuming.assignment import Membership
+
+log = logging.getLogger(__name__)
+
+
+class LockCalls(Protocol):
+    """Calls to brokers about locks."""
+
+    async def lock(
+        self, broker_name: str, group: str, client_id: str, queues: Iterable[MessageQueue]
+    ) -> set[MessageQueue]:
+        """Lock queues, or keep them locked; gives those that the client now has."""
+
+    async def unlock(
+        self, broker_name: str, group: str, client_id: str, queues: Iterable[MessageQueue]
+    ) -> None:
+        """Give queues back."""
+
+
+class QueueLocks:
+    """The locks of one consumer."""
+
+    def __init__(self, member: Membership, calls: LockCalls) -> None:
+        self._member = member
+        self._calls = calls
+        self._held: set[MessageQueue] = set()
+        self._one_step = asyncio.Lock()
+
+    @property
+    def held(self) -> AbstractSet[MessageQueue]:
+        """The queues that are locked, as far as is known."""
+        return frozenset(self._held)
+
+    async def lock(self, queues: Collection[MessageQueue]) -> None:
+        """Lock queues, as far as no other client has them."""
+        async with self._one_step:
+            given, _refused = await self._ask(queues)
+            self._held |= given
+
+    async def renew(self) -> tuple[AbstractSet[MessageQueue], AbstractSet[MessageQueue]]:
+        """Renew all locks; gives those renewed and those that are with another client by now.
+
+        A broker that does not answer does neither: its locks may be held still.
+        """
+        async with self._one_step:
+            renewed, lost = await self._ask(self._held)
+            self._held -= lost
+            return renewed, lost
+
+    async def unlock(self, queues: AbstractSet[MessageQueue]) -> None:
+        """Give back those of these queues that are locked."""
+        member = self._member
+        async with self._one_step:
+            for broker_name, part in by_broker(queues & self._held).items():
+                try:
+                    await self._calls.unlock(broker_name, member.group, member.client_id, part)
+                except OrbitError as error:
+                    # The broker lets them expire.
+                    self._warn("queues not unlocked", broker_name, len(part), error)
+            self._held -= queues
+
+    async def _ask(
+        self, queues: Collection[MessageQueue]
+    ) -> tuple[set[MessageQueue], set[MessageQueue]]:
+        answers = await asyncio.gather(
+            *(self._ask_broker(name, part) for name, part in by_broker(queues).items())
+        )
+        given = {queue for answer in answers for queue in answer[0]}
+        refused = {queue for answer in answers for queue in answer[1]}
+        return given, refused
+
+    async def _ask_broker(
+        self, broker_name: str, queues: list[MessageQueue]
+    ) -> tuple[set[MessageQueue], set[MessageQueue]]:
+        member, asked = self._member, set(queues)
+        try:
+            given = await self._calls.lock(broker_name, member.group, member.client_id, queues)
+        except OrbitError as error:
+            self._warn("queues not locked", broker_name, len(queues), error)
+            return set(), set()
+        return asked & given, asked - given
+
+    def _warn(self, what: str, broker_name: str, count: int, error: OrbitError) -> None:
+        log.warning(
+            "%s group=%s broker=%s queues=%d reason=%s",
+            what,
+            self._member.group,
+            broker_name,
+            count,
+            error,
+        )

@@ -1,0 +1,307 @@
+"""Rebalancing: takes and gives up queues as members of the group come and go.
+
+A round asks for the queues and the members of each topic, plans, drops, locks, and adds. Rounds
+come every 20 s, soon after `soon()` (a broker tells that members changed), and every second while
+something is left to do: a queue that its owner before has locked still, a listener that runs on.
+
+An ordered consumer holds the lock of a queue from before it asks for the committed offset until its
+last listener has ended, so that no two members ever consume a queue at once.
+
+Threads: belongs to the event loop of its consumer; one round runs at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from orbitmq.client.aio.group.group_views import GroupViews, MemberCalls, ReadingRoutes
+from orbitmq.client.aio.group.queue_locks import LockCalls, QueueLocks
+from orbitmq.client.core.consuming.allocation import allocation_name
+from orbitmq.client.core.consuming.assignment import (
+    NOTHING,
+    GroupView,
+    Holding,
+    Membership,
+    Plan,
+    plan,
+)
+from orbitmq.errors import OrbitError
+from orbitmq.lifecycle import Periodic, RunOnce, cancelled
+from orbitmq.model.queues import MessageQueue
+
+if TYPE_CHECKING:
+    from orbitmq.client.aio.group.offset_stores import OffsetStore
+    from orbitmq.client.aio.group.start_offsets import StartOffsets
+    from orbitmq.clock import Clock
+
+log = logging.getLogger(__name__)
+
+INTERVAL_MS: Final = 20_000
+LOCK_INTERVAL_MS: Final = 20_000
+# Until the next round while something is left to do.
+UNBALANCED_MS: Final = 1_000
+# Between two rounds, however often brokers tell that members changed.
+GAP_MS: Final = 100
+STOP_TIMEOUT_MS: Final = 30_000
+# Queues that are added at a time: each asks its broker for an offset or two.
+ADDED_AT_ONCE_MAX: Final = 32
+
+
+class QueueOwner(Protocol):
+    """A consumer, as rebalancing sees it."""
+
+    async def add_queue(self, queue: MessageQueue, start_offset: int) -> None:
+        """Begin to consume a queue."""
+
+    async def drop_queue(self, queue: MessageQueue) -> bool:
+        """Stop consuming a queue; False as long as it must not go to another member yet.
+
+        Nothing of the queue is recorded in the offset store after True. Asked again until it is
+        True, about once a second and after `soon()`; a queue that is gone already is True.
+        """
+
+    async def queues_changed(
+        self, topic: str, queues: Sequence[MessageQueue], own: AbstractSet[MessageQueue]
+    ) -> None:
+        """Hear that this consumer now has `own` of all `queues` of a topic."""
+
+
+class GroupCalls(MemberCalls, LockCalls, Protocol):
+    """Calls to brokers about a group."""
+
+
+class RebalancingInstance(Protocol):
+    """What rebalancing needs of a client instance."""
+
+    @property
+    def routes(self) -> ReadingRoutes:
+        """Where topics are."""
+
+    @property
+    def brokers(self) -> GroupCalls:
+        """Calls to brokers."""
+
+    @property
+    def clock(self) -> Clock:
+        """The time."""
+
+
+class Rebalancing:
+    """Keeps the queues of one consumer what they should be."""
+
+    def __init__(
+        self,
+        member: Membership,
+        owner: QueueOwner,
+        instance: RebalancingInstance,
+        *,
+        topics: Callable[[], Collection[str]],
+        offsets: OffsetStore,
+        starts: StartOffsets,
+        interval_ms: float = INTERVAL_MS,
+        on_lock: Callable[[MessageQueue], None] = lambda _queue: None,
+    ) -> None:
+        """Take the parts of a consumer.
+
+        `topics` gives those that are subscribed to now; `on_lock` hears of each renewed lock.
+        """
+        self._member = member
+        self._owner = owner
+        self._views = GroupViews(member, instance.routes, instance.brokers)
+        self._locks = QueueLocks(member, instance.brokers)
+        self._topics = topics
+        self._offsets = offsets
+        self._starts = starts
+        self._clock = instance.clock
+        self._interval_ms = interval_ms
+        self._on_lock = on_lock
+        self._state = RunOnce(f"rebalancing of group {member.group!r}")
+        self._held: set[MessageQueue] = set()
+        self._leaving: set[MessageQueue] = set()
+        self._wake = asyncio.Event()
+        self._one_round = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+        self._renewals = Periodic(
+            "renew queue locks", LOCK_INTERVAL_MS, self.renew_locks, self._clock
+        )
+
+    @property
+    def queues(self) -> AbstractSet[MessageQueue]:
+        """The queues this consumer has and is not giving up."""
+        return self._held - self._leaving
+
+    def start(self) -> None:
+        """Begin, with a round at once."""
+        self._state.begin()
+        self._task = asyncio.get_running_loop().create_task(
+            self._run(), name=f"rebalance {self._member.group}"
+        )
+        if self._member.needs_locks:
+            self._renewals.start()
+
+    def soon(self) -> None:
+        """Begin the next round now, or as soon as the present one has ended."""
+        self._wake.set()
+
+    def renew(self, queue: MessageQueue) -> None:
+        """Give a queue up and take it again, from where the store says it is then."""
+        if queue in self._held:
+            self._leaving.add(queue)
+            self.soon()
+
+    async def stop(self, *, timeout_ms: float = STOP_TIMEOUT_MS) -> None:
+        """Give all queues up, keeping their offsets; waits for those that cannot go yet."""
+        if not await self._state.begin_stop():
+            return
+        try:
+            if self._task is not None:
+                await cancelled(self._task)
+            await self._give_up_all(timeout_ms)
+        finally:
+            await self._renewals.stop()
+            self._state.end_stop()
+
+    async def rebalance(self) -> bool:
+        """Do one round now; False when something is left to do."""
+        async with self._one_round:
+            view, is_complete = await self._views.look(list(self._topics()))
+            before = self.queues
+            await self._drop(self._plan(view).drop)
+            if self._member.needs_locks:
+                await self._lock(self._plan(view))
+            made = self._plan(view, self._locks.held)
+            all_added = await self._add(made.add)
+            await self._tell_changes(view, self.queues ^ before)
+            return is_complete and made.balanced and all_added
+
+    async def renew_locks(self) -> None:
+        """Renew all locks; a queue whose lock is with another client by now is given up."""
+        renewed, lost = await self._locks.renew()
+        for queue in renewed:
+            self._on_lock(queue)
+        for queue in lost & self._held:
+            log.warning("queue lock lost group=%s queue=%s", self._member.group, queue)
+            # The other client goes on from what was committed before.
+            self._offsets.disown(queue)
+            self.renew(queue)
+
+    async def _run(self) -> None:
+        while True:
+            self._wake.clear()
+            try:
+                is_balanced = await self.rebalance()
+            except Exception:
+                log.exception("rebalancing failed group=%s", self._member.group)
+                is_balanced = False
+            await self._clock.sleep_ms(GAP_MS)
+            await self._woken_within(self._interval_ms if is_balanced else UNBALANCED_MS)
+
+    async def _woken_within(self, delay_ms: float) -> None:
+        timer = self._clock.call_later(delay_ms, self._wake.set)
+        try:
+            await self._wake.wait()
+        finally:
+            timer.cancel()
+
+    def _plan(self, view: GroupView, locked: AbstractSet[MessageQueue] = NOTHING) -> Plan:
+        return plan(
+            self._member, view, Holding(held=self._held, leaving=self._leaving), locked=locked
+        )
+
+    async def _lock(self, made: Plan) -> None:
+        """Lock what is to be added; give back what was locked, never added, and is not wanted."""
+        await self._locks.unlock(self._locks.held - self._held - set(made.lock))
+        await self._locks.lock(made.lock)
+
+    async def _add(self, queues: Sequence[MessageQueue]) -> bool:
+        """Begin with queues where the group has come to; False when one has to wait."""
+        some = asyncio.Semaphore(ADDED_AT_ONCE_MAX)
+
+        async def add(queue: MessageQueue) -> bool:
+            async with some:
+                return await self._add_one(queue)
+
+        return all(await _all_done(map(add, queues)))
+
+    async def _add_one(self, queue: MessageQueue) -> bool:
+        # What was left in memory may be older than what another member has committed since.
+        self._offsets.remove(queue)
+        try:
+            start_offset = await self._starts.of(queue)
+        except OrbitError as error:
+            log.warning(
+                "queue has to wait: where to start is unknown group=%s queue=%s reason=%s",
+                self._member.group,
+                queue,
+                error,
+            )
+            return False
+        # Held before it is added: whoever stops meanwhile drops it.
+        self._held.add(queue)
+        try:
+            await self._owner.add_queue(queue, start_offset)
+        except Exception:
+            self._held.discard(queue)
+            raise
+        return True
+
+    async def _drop(self, queues: Collection[MessageQueue]) -> None:
+        """Give queues up, as far as their owner lets them go."""
+        self._leaving.update(queues)
+        answers = await _all_done(map(self._owner.drop_queue, queues))
+        gone = {queue for queue, is_gone in zip(queues, answers, strict=True) if is_gone}
+        await self._offsets.persist(queues)
+        for queue in gone:
+            self._offsets.remove(queue)
+        await self._locks.unlock(gone)
+        self._held -= gone
+        self._leaving -= gone
+
+    async def _give_up_all(self, timeout_ms: float) -> None:
+        async with self._one_round:
+            end_ms = self._clock.monotonic_ms() + timeout_ms
+            while self._held:
+                self._wake.clear()
+                # Not under the time limit: what is finished is committed in any case.
+                await self._drop(set(self._held))
+                left_ms = end_ms - self._clock.monotonic_ms()
+                if not self._held or left_ms <= 0:
+                    break
+                await self._woken_within(min(left_ms, UNBALANCED_MS))
+            if self._held:
+                log.warning(
+                    "stopped before listeners ended group=%s queues=%d timeout_ms=%d",
+                    self._member.group,
+                    len(self._held),
+                    timeout_ms,
+                )
+            # The broker lets the locks of those expire whose listeners run on.
+            await self._locks.unlock(self._locks.held - self._held)
+
+    async def _tell_changes(self, view: GroupView, changed: AbstractSet[MessageQueue]) -> None:
+        for topic in sorted({queue.topic for queue in changed}):
+            queues = view.queues.get(topic, ())
+            own = {queue for queue in self.queues if queue.topic == topic}
+            log.info(
+                "queues changed group=%s topic=%s own=%d all=%d members=%d allocation=%s",
+                self._member.group,
+                topic,
+                len(own),
+                len(queues),
+                len(view.client_ids.get(topic, ())),
+                allocation_name(self._member.allocation),
+            )
+            await self._owner.queues_changed(topic, queues, own)
+
+
+async def _all_done(work: Iterable[Coroutine[Any, Any, bool]]) -> list[bool]:
+    """Wait for all, also when one fails, so that none runs on into the next round."""
+    outcomes = await asyncio.gather(*work, return_exceptions=True)
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
+    return [outcome is True for outcome in outcomes]

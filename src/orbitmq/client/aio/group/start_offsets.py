@@ -1,0 +1,82 @@
+"""Finds where a consumer starts to read a queue it has just taken."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol, assert_never
+
+from orbitmq.client.core.consuming.start_offsets import CONSUME_FROM, StartPoint, start_point
+from orbitmq.model.queues import MessageQueue
+from orbitmq.model.subscriptions import ConsumeFrom
+
+if TYPE_CHECKING:
+    from orbitmq.client.aio.group.offset_stores import OffsetStore
+    from orbitmq.client.aio.instance.client_instance import ClientInstance
+    from orbitmq.client.options import MemberOptions
+
+# How far back a group begins by timestamp when no time is set.
+BACK_MS: Final = 30 * 60 * 1000
+
+
+class BoundCalls(Protocol):
+    """Calls to brokers about the bounds of queues."""
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        """Ask for the offset of the oldest message."""
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """Ask for the offset that the next message will have."""
+
+    async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """Ask for the offset of the first message stored at a time or later."""
+
+
+class StartOffsets:
+    """The committed offset of a queue; without one, where the consumer is set to start."""
+
+    def __init__(
+        self,
+        offsets: OffsetStore,
+        calls: BoundCalls,
+        *,
+        consume_from: ConsumeFrom,
+        timestamp_ms: int,
+    ) -> None:
+        self._offsets = offsets
+        self._calls = calls
+        self._consume_from = consume_from
+        self._timestamp_ms = timestamp_ms
+
+    async def of(self, queue: MessageQueue) -> int:
+        """Find where to start; what cannot be asked for is raised, and nothing is guessed."""
+        committed = await self._offsets.read(queue)
+        if committed is not None:
+            return committed
+        start = await self._uncommitted(queue)
+        # Committed even before a message comes: after a restart the group goes on from here, and
+        # does not skip what came meanwhile.
+        self._offsets.update(queue, start)
+        return start
+
+    async def _uncommitted(self, queue: MessageQueue) -> int:
+        point = start_point(queue.topic, self._consume_from)
+        match point:
+            case StartPoint.START:
+                return await self._calls.min_offset(queue)
+            case StartPoint.END:
+                return await self._calls.max_offset(queue)
+            case StartPoint.TIME:
+                return await self._calls.offset_at(queue, self._timestamp_ms)
+            case _:
+                assert_never(point)
+
+
+def start_offsets_of(
+    instance: ClientInstance, offsets: OffsetStore, options: MemberOptions
+) -> StartOffsets:
+    """Make what finds the starts of a consumer that starts now."""
+    return StartOffsets(
+        offsets,
+        instance.brokers,
+        consume_from=CONSUME_FROM[options.consume_from],
+        timestamp_ms=options.consume_timestamp_ms or instance.clock.now_ms() - BACK_MS,
+    )

@@ -1,0 +1,1 @@
+"""What all clients of one loop share: connections, routes, heartbeats."""

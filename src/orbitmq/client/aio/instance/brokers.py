@@ -1,0 +1,442 @@
+"""Calls to brokers, typed: a method a question, with Java's time limits."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from orbitmq import java_json
+from orbitmq.errors import BrokerUnknownError, ProtocolError, RemoteError
+from orbitmq.model.queues import MessageQueue
+from orbitmq.model.routes import MASTER_ID
+from orbitmq.protocol.codes import ResponseCode
+from orbitmq.protocol.command import request
+from orbitmq.protocol.failures import raise_for_failure
+from orbitmq.protocol.headers import Long
+from orbitmq.protocol.requests.clients import (
+    CheckSubscription,
+    GroupMembers,
+    ListGroupMembers,
+    SubscriptionToCheck,
+    UnregisterClient,
+)
+from orbitmq.protocol.requests.locking import (
+    LockedQueues,
+    LockQueues,
+    QueuesToLock,
+    UnlockQueues,
+)
+from orbitmq.protocol.requests.offsets import (
+    CommitOffset,
+    GetCommittedOffset,
+    GetMaxOffset,
+    GetMinOffset,
+    GetOldestTime,
+    OffsetReply,
+    OldestTimeReply,
+    SearchOffset,
+)
+from orbitmq.protocol.requests.queries import FindMessages, ReadMessage
+from orbitmq.protocol.requests.retries import SendBack
+from orbitmq.record.message_id import decode_message_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from orbitmq.client.aio.instance.routes import Routes
+    from orbitmq.model.subscriptions import Subscription
+    from orbitmq.protocol.command import Command
+    from orbitmq.protocol.headers import Header
+    from orbitmq.protocol.requests.pulling import PullMessages
+    from orbitmq.transport.rpc_client import RpcClient
+
+CALL_TIMEOUT_MS: Final = 3_000
+OFFSET_TIMEOUT_MS: Final = 5_000
+SEND_BACK_TIMEOUT_MS: Final = 5_000
+LOCK_TIMEOUT_MS: Final = 1_000
+PULL_TIMEOUT_MS: Final = 30_000
+
+
+class PullStatus(Enum):
+    """How a pull ended."""
+
+    FOUND = "found"
+    NO_NEW = "nothing new"
+    NO_MATCH = "nothing that the filter takes"
+    OFFSET_ILLEGAL = "an offset outside the queue"
+
+
+_PULL_STATUSES: Final[dict[int, PullStatus]] = {
+    ResponseCode.SUCCESS: PullStatus.FOUND,
+    ResponseCode.PULL_NOT_FOUND: PullStatus.NO_NEW,
+    ResponseCode.PULL_RETRY_IMMEDIATELY: PullStatus.NO_MATCH,
+    ResponseCode.PULL_OFFSET_MOVED: PullStatus.OFFSET_ILLEGAL,
+}
+
+
+class Pulled(NamedTuple):
+    """What a pull gave; the body is records, back to back."""
+
+    status: PullStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    suggested_broker_id: int
+    body: bytes
+
+
+class FailedMessage(Protocol):
+    """What must be known of a received message to hand it back."""
+
+    @property
+    def topic(self) -> str:
+        """Its topic, as the listener saw it."""
+
+    @property
+    def message_id(self) -> str:
+        """Its unique id."""
+
+    @property
+    def stored_queue(self) -> MessageQueue:
+        """Where it was read, as brokers know it."""
+
+    @property
+    def physical_offset(self) -> int:
+        """Where it lies in the commit log."""
+
+
+class Brokers:
+    """The brokers that routes tell of."""
+
+    def __init__(
+        self,
+        rpc: RpcClient,
+        routes: Routes,
+        *,
+        client_id: str,
+        vip_channel: bool,
+        call_timeout_ms: float = CALL_TIMEOUT_MS,
+    ) -> None:
+        """Reach them; `call_timeout_ms` is for calls that are given no time of their own."""
+        self._rpc = rpc
+        self._routes = routes
+        self._client_id = client_id
+        self._vip_channel = vip_channel
+        self._call_timeout_ms = call_timeout_ms
+
+    def sending_address(self, address: str) -> str:
+        """Give the address that sends and small calls go to: with the VIP channel, port - 2."""
+        if not self._vip_channel:
+            return address
+        host, _, port = address.rpartition(":")
+        return f"{host}:{int(port) - 2}"
+
+    # --- messages -----------------------------------------------------------------------------
+
+    async def pull(
+        self, address: str, header: PullMessages, *, timeout_ms: float = PULL_TIMEOUT_MS
+    ) -> Pulled:
+        """Read messages of a queue; an offset outside it is an answer, not an error."""
+        asked = request(header)
+        reply = await self._rpc.invoke(address, asked, timeout_ms=timeout_ms)
+        status = _PULL_STATUSES.get(reply.code)
+        if status is None:
+            raise_for_failure(asked, reply, address)
+            raise AssertionError("success is a status")
+        fields = reply.fields
+        try:
+            # Perf: four fields read in place; a header object for them would cost more than they.
+            return Pulled(
+                status,
+                int(fields["nextBeginOffset"]),
+                int(fields["minOffset"]),
+                int(fields["maxOffset"]),
+                int(fields["suggestWhichBrokerId"]),
+                reply.body,
+            )
+        except (KeyError, ValueError) as error:
+            raise ProtocolError(f"{address} answered a pull with the fields {fields!r}") from error
+
+    async def send_back(
+        self,
+        message: FailedMessage,
+        group: str,
+        *,
+        delay_level: int,
+        retries_max: int,
+        timeout_ms: float = SEND_BACK_TIMEOUT_MS,
+    ) -> None:
+        """Hand a message back that a consumer failed on: the broker delivers it later."""
+        header = SendBack(
+            physical_offset=Long(message.physical_offset),
+            group=group,
+            delay_level=delay_level,
+            original_message_id=message.message_id,
+            original_topic=message.topic,
+            retries_max=retries_max,
+            broker_name=message.stored_queue.broker_name,
+        )
+        await self._call(await self._master(message.stored_queue), header, timeout_ms=timeout_ms)
+
+    async def view_message(
+        self,
+        offset_message_id: str,
+        *,
+        topic: str | None = None,
+        timeout_ms: float | None = None,
+    ) -> bytes:
+        """Read the record of the message whose id tells where it lies."""
+        address, physical_offset = place_of(offset_message_id)
+        header = ReadMessage(physical_offset=Long(physical_offset), topic=topic)
+        return (await self._call(address, header, timeout_ms=timeout_ms)).body
+
+    async def query(
+        self,
+        address: str,
+        topic: str,
+        key: str,
+        *,
+        messages_max: int,
+        begin_ms: int,
+        end_ms: int,
+        by_unique_key: bool = False,
+        timeout_ms: float | None = None,
+    ) -> bytes:
+        """Find messages of one broker by a key; gives their records, back to back."""
+        header = FindMessages(
+            topic=topic,
+            key=key,
+            messages_max=messages_max,
+            begin_ms=Long(begin_ms),
+            end_ms=Long(end_ms),
+            by_unique_key=by_unique_key,
+        )
+        try:
+            return (await self._call(address, header, timeout_ms=timeout_ms)).body
+        except RemoteError as error:
+            if error.code == ResponseCode.QUERY_NOT_FOUND:
+                return b""
+            raise
+
+    # --- offsets ------------------------------------------------------------------------------
+
+    async def committed_offset(
+        self, queue: MessageQueue, group: str, *, timeout_ms: float = OFFSET_TIMEOUT_MS
+    ) -> int | None:
+        """Say how far a group has come in a queue; None when it has committed nothing."""
+        header = GetCommittedOffset(
+            consumer_group=group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            broker_name=queue.broker_name,
+        )
+        address = await self._any_of(queue)
+        try:
+            reply = await self._call(address, header, timeout_ms=timeout_ms)
+        except RemoteError as error:
+            if error.code == ResponseCode.QUERY_NOT_FOUND:
+                return None
+            raise
+        return OffsetReply.decode(reply.fields).offset
+
+    async def commit_offset(
+        self,
+        queue: MessageQueue,
+        group: str,
+        offset: int,
+        *,
+        oneway: bool = True,
+        timeout_ms: float = OFFSET_TIMEOUT_MS,
+    ) -> None:
+        """Say how far a group has come in a queue."""
+        header = CommitOffset(
+            consumer_group=group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            commit_offset=Long(offset),
+            broker_name=queue.broker_name,
+        )
+        address = await self._any_of(queue)
+        if oneway:
+            await self._tell(address, header, timeout_ms=timeout_ms)
+        else:
+            await self._call(address, header, timeout_ms=timeout_ms)
+
+    async def max_offset(self, queue: MessageQueue, *, timeout_ms: float | None = None) -> int:
+        """Give the offset that the next message of a queue will have."""
+        header = GetMaxOffset(
+            topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name
+        )
+        return await self._offset(queue, header, timeout_ms)
+
+    async def min_offset(self, queue: MessageQueue, *, timeout_ms: float | None = None) -> int:
+        """Give the offset of the oldest message of a queue."""
+        header = GetMinOffset(
+            topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name
+        )
+        return await self._offset(queue, header, timeout_ms)
+
+    async def offset_at(
+        self, queue: MessageQueue, timestamp_ms: int, *, timeout_ms: float | None = None
+    ) -> int:
+        """Give the offset of the first message stored at a time or later."""
+        header = SearchOffset(
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            timestamp_ms=Long(timestamp_ms),
+            broker_name=queue.broker_name,
+        )
+        return await self._offset(queue, header, timeout_ms)
+
+    async def oldest_ms(
+        self, queue: MessageQueue, *, timeout_ms: float | None = None
+    ) -> int | None:
+        """Say when the oldest message of a queue was stored; None when there is none."""
+        header = GetOldestTime(
+            topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name
+        )
+        reply = await self._call(await self._master(queue), header, timeout_ms=timeout_ms)
+        stored_ms = OldestTimeReply.decode(reply.fields).timestamp_ms
+        return None if stored_ms < 0 else stored_ms
+
+    # --- groups -------------------------------------------------------------------------------
+
+    async def group_members(
+        self, topic: str, group: str, *, timeout_ms: float | None = None
+    ) -> list[str]:
+        """Name the clients of a group that consumes a topic, as one of its brokers knows them."""
+        address = self._routes.broker_of_topic(topic)
+        if address is None:
+            await self._routes.refresh(topic)
+            address = self._routes.broker_of_topic(topic)
+        if address is None:
+            raise BrokerUnknownError("any", topic=topic)
+        header = ListGroupMembers(consumer_group=group)
+        reply = await self._call(address, header, timeout_ms=timeout_ms)
+        return java_json.decode(reply.body, GroupMembers).client_ids
+
+    async def lock(
+        self,
+        broker_name: str,
+        group: str,
+        client_id: str,
+        queues: Iterable[MessageQueue],
+        *,
+        timeout_ms: float = LOCK_TIMEOUT_MS,
+    ) -> set[MessageQueue]:
+        """Lock queues of one broker for a client, or keep them locked; gives those it now has."""
+        wanted = QueuesToLock(client_id=client_id, consumer_group=group, queues=list(queues))
+        address = self._locking_address(broker_name, wanted.queues)
+        reply = await self._call(
+            address, LockQueues(), java_json.encode(wanted), timeout_ms=timeout_ms
+        )
+        return set(java_json.decode(reply.body, LockedQueues).queues)
+
+    async def unlock(
+        self,
+        broker_name: str,
+        group: str,
+        client_id: str,
+        queues: Iterable[MessageQueue],
+        *,
+        oneway: bool = False,
+        timeout_ms: float = LOCK_TIMEOUT_MS,
+    ) -> None:
+        """Give queues of one broker back."""
+        given = QueuesToLock(client_id=client_id, consumer_group=group, queues=list(queues))
+        address = self._locking_address(broker_name, given.queues)
+        body = java_json.encode(given)
+        if oneway:
+            await self._tell(address, UnlockQueues(), body, timeout_ms=timeout_ms)
+        else:
+            await self._call(address, UnlockQueues(), body, timeout_ms=timeout_ms)
+
+    async def check_subscription(
+        self,
+        group: str,
+        subscription: Subscription,
+        *,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Let one broker of the topic say whether it takes a filter; raises what it refuses."""
+        topic = subscription.topic
+        address = self._routes.broker_of_topic(topic)
+        if address is None:
+            return
+        body = SubscriptionToCheck(
+            client_id=self._client_id, group=group, subscription=subscription
+        )
+        await self._call(
+            address, CheckSubscription(), java_json.encode(body), timeout_ms=timeout_ms
+        )
+
+    async def unregister(
+        self,
+        address: str,
+        client_id: str,
+        *,
+        producer_group: str | None = None,
+        consumer_group: str | None = None,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Tell one broker that a client leaves a group."""
+        header = UnregisterClient(
+            client_id=client_id, producer_group=producer_group, consumer_group=consumer_group
+        )
+        # The connection that heartbeats came by is the one that counts.
+        await self._rpc.call(address, header, timeout_ms=self._limit(timeout_ms))
+
+    # --- inside -------------------------------------------------------------------------------
+
+    async def _call(
+        self, address: str, header: Header, body: bytes = b"", *, timeout_ms: float | None
+    ) -> Command:
+        return await self._rpc.call(
+            self.sending_address(address), header, body, timeout_ms=self._limit(timeout_ms)
+        )
+
+    async def _tell(
+        self, address: str, header: Header, body: bytes = b"", *, timeout_ms: float
+    ) -> None:
+        await self._rpc.invoke_oneway(
+            self.sending_address(address), request(header, body), timeout_ms=timeout_ms
+        )
+
+    def _limit(self, timeout_ms: float | None) -> float:
+        return self._call_timeout_ms if timeout_ms is None else timeout_ms
+
+    async def _offset(self, queue: MessageQueue, header: Header, timeout_ms: float | None) -> int:
+        reply = await self._call(await self._master(queue), header, timeout_ms=timeout_ms)
+        return OffsetReply.decode(reply.fields).offset
+
+    async def _master(self, queue: MessageQueue) -> str:
+        """Give the address of a queue's master, asking for the route if it is not known."""
+        address = self._routes.master_of(queue.broker_name)
+        if address is None:
+            await self._routes.refresh(queue.topic)
+            address = self._routes.master_of(queue.broker_name)
+        if address is None:
+            raise BrokerUnknownError(queue.broker_name, topic=queue.topic)
+        return address
+
+    async def _any_of(self, queue: MessageQueue) -> str:
+        """Give the address of a queue's master, or of a slave while there is none."""
+        found = self._routes.address_of(queue.broker_name, MASTER_ID)
+        if found is None:
+            await self._routes.refresh(queue.topic)
+            found = self._routes.address_of(queue.broker_name, MASTER_ID)
+        if found is None:
+            raise BrokerUnknownError(queue.broker_name, topic=queue.topic)
+        return found[0]
+
+    def _locking_address(self, broker_name: str, queues: list[MessageQueue]) -> str:
+        address = self._routes.master_of(broker_name)
+        if address is None:
+            raise BrokerUnknownError(broker_name, topic=queues[0].topic if queues else "")
+        return address
+
+
+def place_of(offset_message_id: str) -> tuple[str, int]:
+    """Read what such an id tells: the address of the broker, and where in its log the message is."""
+    host, port, physical_offset = decode_message_id(offset_message_id)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}", physical_offset

@@ -1,0 +1,361 @@
+"""The client instance: what producers and consumers of one client id share.
+
+It owns the connections, the routes, the heartbeats and the periodic work; producers and consumers
+are its members. `instances.py` hands instances out.
+
+Threads: one event loop, the one it was started on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from orbitmq.client.aio.instance.address_server import AddressServer
+from orbitmq.client.aio.instance.awaited_answers import AwaitedAnswers
+from orbitmq.client.aio.instance.brokers import Brokers
+from orbitmq.client.aio.instance.heartbeats import Heartbeats
+from orbitmq.client.aio.instance.name_servers import NameServers
+from orbitmq.client.aio.instance.routes import Routes
+from orbitmq.client.aio.instance.server_calls import ServerCalls
+from orbitmq.client.aio.instance.signing import signing_of
+from orbitmq.errors import (
+    AddressServerError,
+    OrbitError,
+    RouteNotFoundError,
+    SettingsError,
+    StateError,
+)
+from orbitmq.lifecycle import Periodic, RunOnce
+from orbitmq.model.unique_ids import UniqueIds
+from orbitmq.protocol.requests.clients import HeartbeatBody, ProducerGroup
+from orbitmq.transport.addresses import parse_addresses
+from orbitmq.transport.config import ClientConfig, TlsClientConfig
+from orbitmq.transport.rpc_client import RpcClient
+
+if TYPE_CHECKING:
+    from orbitmq.client.aio.instance.members import ConsumerMember, ProducerMember
+    from orbitmq.client.options import ClientOptions
+    from orbitmq.clock import Clock
+    from orbitmq.transport.connection import Connection
+    from orbitmq.transport.hooks import RpcHook
+
+log = logging.getLogger(__name__)
+
+# The group of the producer that an instance has for itself; brokers hear of it in each heartbeat.
+INNER_PRODUCER: Final = "CLIENT_INNER_PRODUCER"
+
+
+class InnerProducer(Protocol):
+    """A producer that belongs to an instance, not to a user."""
+
+    async def stop(self) -> None:
+        """End."""
+
+
+P = TypeVar("P", bound=InnerProducer)
+
+
+class ClientInstance:
+    """Started once, stopped once; shared in between."""
+
+    def __init__(
+        self,
+        client_id: str,
+        options: ClientOptions,
+        *,
+        address: str,
+        clock: Clock,
+        rpc_hooks: Sequence[RpcHook] = (),
+    ) -> None:
+        self.client_id = client_id
+        self.options = options
+        self.clock = clock
+        self.unique_ids = UniqueIds(address, clock.now_ms)
+        self.answers = AwaitedAnswers()
+        self._state = RunOnce(f"the client {client_id}")
+        self._producers: dict[str, ProducerMember] = {}
+        self._consumers: dict[str, ConsumerMember] = {}
+        self._inner_producer: InnerProducer | None = None
+        self._making_inner_producer = asyncio.Lock()
+        calls = ServerCalls(
+            producers=self._producers,
+            consumers=self._consumers,
+            answers=self.answers,
+            name_servers=lambda: self.name_servers.addresses,
+            clock=clock,
+        )
+        self.rpc = RpcClient(
+            config=ClientConfig(connect_timeout_ms=options.connect_timeout_ms),
+            tls=_tls_of(options),
+            clock=clock,
+            handlers=calls.by_code(),
+            hooks=[*rpc_hooks, *signing_of(options)],
+            listener=_OpenedConnections(self._connection_opened),
+        )
+        # Until `start` has asked the address server there may be none.
+        self.name_servers = NameServers(
+            _shuffled(parse_addresses(options.namesrv)),
+            self.rpc,
+            clock=clock,
+            call_timeout_ms=options.call_timeout_ms,
+        )
+        self.routes = Routes(
+            self.name_servers,
+            clock=clock,
+            call_timeout_ms=options.call_timeout_ms,
+            on_change=self._route_changed,
+        )
+        self.brokers = Brokers(
+            self.rpc,
+            self.routes,
+            client_id=client_id,
+            vip_channel=options.vip_channel,
+            call_timeout_ms=options.call_timeout_ms,
+        )
+        self._heartbeats = Heartbeats(
+            self.rpc,
+            self.routes,
+            content=self._heartbeat_content,
+            on_reconnect=self._rebalance_all,
+            timeout_ms=options.call_timeout_ms,
+        )
+        self._address_server = AddressServer(options, clock) if not options.namesrv else None
+        self._periodic = [
+            Periodic("routes", options.route_interval_ms, self._renew_routes, clock),
+            Periodic("heartbeats", options.heartbeat_interval_ms, self.heartbeat_now, clock),
+            Periodic("offsets", options.persist_interval_ms, self._persist_offsets, clock),
+        ]
+        if self._address_server is not None:
+            self._periodic.append(
+                Periodic(
+                    "name servers", options.namesrv_interval_ms, self._renew_name_servers, clock
+                )
+            )
+
+    # --- life ---------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Find the name servers and begin the periodic work."""
+        self._state.begin()
+        if self._address_server is not None:
+            await self._find_name_servers(self._address_server)
+        await self.rpc.start()
+        for work in self._periodic:
+            work.start()
+        log.info(
+            "client started id=%s name_servers=%s",
+            self.client_id,
+            ";".join(self.name_servers.addresses),
+        )
+
+    async def stop(self) -> None:
+        """End the periodic work and close every connection."""
+        if not await self._state.begin_stop():
+            return
+        try:
+            inner, self._inner_producer = self._inner_producer, None
+            if inner is not None:
+                await inner.stop()
+            for work in self._periodic:
+                await work.stop()
+            await self._heartbeats.stop()
+            await self.routes.stop()
+            self.answers.forget_all()
+        finally:
+            await self.rpc.stop()
+            self._state.end_stop()
+            log.info("client stopped id=%s", self.client_id)
+
+    # --- members ------------------------------------------------------------------------------
+
+    async def add_producer(self, member: ProducerMember) -> None:
+        """Let a producer in; brokers that are known already hear of it at once."""
+        self._enter(self._producers, "producer", member.group, member)
+        await self._settle_in(self.heartbeat_now(), self._producers, member)
+
+    async def remove_producer(self, member: ProducerMember) -> None:
+        """Let a producer go, and tell the brokers."""
+        if self._producers.get(member.group) is member:
+            del self._producers[member.group]
+            await self._unregister(producer_group=member.group)
+
+    async def add_consumer(self, member: ConsumerMember) -> None:
+        """Let a consumer in: find its topics, then tell their brokers of it."""
+        self._enter(self._consumers, "consumer", member.group, member)
+        await self._settle_in(self._introduce(member), self._consumers, member)
+
+    async def remove_consumer(self, member: ConsumerMember) -> None:
+        """Let a consumer go, and tell the brokers, which tell the rest of its group."""
+        if self._consumers.get(member.group) is member:
+            del self._consumers[member.group]
+            await self._unregister(consumer_group=member.group)
+
+    async def heartbeat_now(self) -> None:
+        """Tell all brokers what this client produces and consumes."""
+        if self._producers or self._consumers:
+            await self._heartbeats.send_to_all()
+
+    async def inner_producer(self, make: Callable[[ClientInstance], Coroutine[Any, Any, P]]) -> P:
+        """Give the producer of this instance, made now if there is none."""
+        self._state.check_not_stopped()
+        async with self._making_inner_producer:
+            if self._inner_producer is None:
+                self._inner_producer = await make(self)
+        # There is one class of producers; who makes it knows it.
+        return self._inner_producer  # type: ignore[return-value]  # as `make` made it
+
+    def broker_version(self, address: str) -> int:
+        """Give the version a broker named in its last answer to a heartbeat; 0 if unknown."""
+        return self._heartbeats.broker_versions.get(address, 0)
+
+    # --- inside -------------------------------------------------------------------------------
+
+    def _enter(self, members: dict[str, Any], kind: str, group: str, member: object) -> None:
+        self._state.check_not_stopped()
+        if group in members:
+            raise StateError(
+                f"the client {self.client_id} has a {kind} of the group {group!r} already",
+                hint="use that one, or give this one another group or instance_name",
+            )
+        members[group] = member
+
+    async def _settle_in(
+        self,
+        work: Coroutine[Any, Any, None],
+        members: dict[str, Any],
+        member: ProducerMember | ConsumerMember,
+    ) -> None:
+        try:
+            await work
+        except BaseException:
+            members.pop(member.group, None)
+            raise
+
+    async def _introduce(self, member: ConsumerMember) -> None:
+        for topic in list(member.topics()):
+            try:
+                await self.routes.refresh(topic)
+            except RouteNotFoundError as error:
+                log.info("consumer waits for a topic topic=%s reason=%s", topic, error)
+        await self.heartbeat_now()
+
+    async def _unregister(
+        self, *, producer_group: str | None = None, consumer_group: str | None = None
+    ) -> None:
+        # A broker without a connection to this client has forgotten it already.
+        connected = self.rpc.connected
+        known = {broker.address for broker in self.routes.addresses()}
+        await asyncio.gather(
+            *(
+                self._unregister_at(address, producer_group, consumer_group)
+                for address in known & connected
+            )
+        )
+
+    async def _unregister_at(
+        self, address: str, producer_group: str | None, consumer_group: str | None
+    ) -> None:
+        try:
+            await self.brokers.unregister(
+                address,
+                self.client_id,
+                producer_group=producer_group,
+                consumer_group=consumer_group,
+                timeout_ms=self.options.call_timeout_ms,
+            )
+        except OrbitError as error:
+            log.warning("broker not told of leaving address=%s reason=%s", address, error)
+
+    def _heartbeat_content(self) -> HeartbeatBody:
+        groups = dict.fromkeys((INNER_PRODUCER, *self._producers))
+        return HeartbeatBody(
+            client_id=self.client_id,
+            consumers=[member.heartbeat() for member in self._consumers.values()],
+            producers=[ProducerGroup(group=group) for group in groups],
+        )
+
+    def _connection_opened(self, address: str) -> None:
+        if (self._producers or self._consumers) and not self._state.stopping:
+            self._heartbeats.connection_opened(address)
+
+    def _rebalance_all(self) -> None:
+        for member in list(self._consumers.values()):
+            member.rebalance_soon()
+
+    def _route_changed(self, topic: str) -> None:
+        for member in list(self._consumers.values()):
+            if topic in member.topics():
+                member.route_changed(topic)
+
+    async def _renew_routes(self) -> None:
+        topics: set[str] = set()
+        for producer in self._producers.values():
+            topics.update(producer.topics())
+        for consumer in self._consumers.values():
+            topics.update(consumer.topics())
+        await self.routes.renew(topics)
+
+    async def _persist_offsets(self) -> None:
+        for member in list(self._consumers.values()):
+            try:
+                await member.persist_offsets()
+            except OrbitError as error:
+                log.warning("offsets not committed group=%s reason=%s", member.group, error)
+            except Exception:
+                # A fault of one consumer must not keep the offsets of the others back.
+                log.exception("offsets not committed group=%s", member.group)
+
+    async def _find_name_servers(self, server: AddressServer) -> None:
+        if not self.options.namesrv_domain:
+            raise SettingsError(
+                "no name server is given",
+                hint="pass namesrv='host:9876', or set NAMESRV_ADDR",
+            )
+        self.name_servers.update(_shuffled(await server.name_servers()))
+
+    async def _renew_name_servers(self) -> None:
+        assert self._address_server is not None
+        try:
+            found = await self._address_server.name_servers()
+        except AddressServerError as error:
+            log.warning("name servers not renewed reason=%s", error)
+            return
+        if set(found) != set(self.name_servers.addresses):
+            log.info("name servers changed to=%s", ";".join(found))
+            self.name_servers.update(_shuffled(found))
+
+
+class _OpenedConnections:
+    """Listens for connections that open."""
+
+    def __init__(self, on_address: Callable[[str], None]) -> None:
+        self._on_address = on_address
+
+    def on_open(self, connection: Connection) -> None:
+        self._on_address(connection.address)
+
+    def on_idle(self, connection: Connection) -> None:
+        """Nothing: the next call connects anew."""
+
+    def on_close(self, connection: Connection, error: Exception | None) -> None:
+        """Nothing: the next call connects anew."""
+
+
+def _shuffled(addresses: list[str]) -> list[str]:
+    """Spread clients over the name servers, since each stays with the first that answers."""
+    return random.sample(addresses, len(addresses))
+
+
+def _tls_of(options: ClientOptions) -> TlsClientConfig:
+    return TlsClientConfig(
+        enable=options.tls,
+        verify_server=options.tls_verify_server,
+        trusted_path=options.tls_trusted_path,
+        certificate_path=options.tls_certificate_path,
+        key_path=options.tls_key_path,
+        key_password=options.tls_key_password,
+    )

@@ -1,0 +1,100 @@
+"""The life of a client: started once, stopped once, whatever comes in between.
+
+A stop ends a start that is under way, and a start that fails leaves nothing running.
+
+Threads: one event loop, the one it was started on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from orbitmq.client.aio.instance import instances
+from orbitmq.errors import StateError
+from orbitmq.lifecycle import RunOnce, cancelled, to_the_end
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from orbitmq.client.aio.instance.client_instance import ClientInstance
+
+
+class ClientLife(ABC):
+    """What all clients on asyncio have in common; best used in an `async with` block."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._state = RunOnce(what)
+        self._starting: asyncio.Task[None] | None = None
+        # Set by `_open`; let go by the stop.
+        self._instance: ClientInstance | None = None
+
+    @abstractmethod
+    async def _open(self) -> None:
+        """Make ready."""
+
+    @abstractmethod
+    async def _close(self) -> None:
+        """End what `_open` began, however far it came."""
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Begin, and return once the client can be used."""
+        self._state.begin()
+        # In a task of its own, so that a stop can end it without harm to whoever started it.
+        starting = asyncio.get_running_loop().create_task(
+            self._open(), name=f"start of {self._what}"
+        )
+        self._starting = starting
+        try:
+            await asyncio.wait({starting})
+            self._check_started(starting)
+        except BaseException:
+            # What could not be started is of no use any more.
+            await to_the_end(self._stop(), name=f"stop of {self._what}")
+            raise
+
+    def _check_started(self, starting: asyncio.Task[None]) -> None:
+        failure = None if starting.cancelled() else starting.exception()
+        if self._state.stopping:
+            raise StateError(f"{self._what} was stopped while it started") from failure
+        if failure is not None:
+            raise failure
+
+    async def stop(self) -> None:
+        """End, and return once nothing of the client runs any more; stopped twice is stopped."""
+        await to_the_end(self._stop(), name=f"stop of {self._what}")
+
+    async def _stop(self) -> None:
+        if not await self._state.begin_stop():
+            return
+        try:
+            if self._starting is not None:
+                await cancelled(self._starting)
+            await self._close()
+        finally:
+            try:
+                if self._instance is not None:
+                    await instances.release(self._instance)
+            finally:
+                self._state.end_stop()
+
+    @property
+    def client_id(self) -> str:
+        """The id that brokers know this client by, once it is started."""
+        return self._running().client_id
+
+    def _running(self) -> ClientInstance:
+        """Give the instance; raises unless the client is started, and not stopped."""
+        self._state.check_running()
+        if self._instance is None or self._starting is None or not self._starting.done():
+            raise StateError(f"{self._what} is still starting", hint="await start() first")
+        return self._instance

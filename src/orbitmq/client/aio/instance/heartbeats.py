@@ -1,0 +1,106 @@
+"""Heartbeats: tells brokers what this client produces and consumes.
+
+A broker knows a client by the connection its heartbeat came on, so that each new connection needs
+one at once. Of one broker's heartbeats only one is under way at a time: a later one must not be
+overtaken by an earlier one that says less.
+
+Threads: one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from orbitmq import java_json
+from orbitmq.errors import OrbitError
+from orbitmq.lifecycle import OwnedTasks
+from orbitmq.model.routes import MASTER_ID
+from orbitmq.protocol.requests.clients import Heartbeat
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from orbitmq.client.aio.instance.routes import Routes
+    from orbitmq.protocol.requests.clients import HeartbeatBody
+    from orbitmq.transport.rpc_client import RpcClient
+
+log = logging.getLogger(__name__)
+
+
+class Heartbeats:
+    """The heartbeats of one client to all brokers it knows."""
+
+    def __init__(
+        self,
+        rpc: RpcClient,
+        routes: Routes,
+        *,
+        content: Callable[[], HeartbeatBody],
+        on_reconnect: Callable[[], None],
+        timeout_ms: float,
+    ) -> None:
+        self._rpc = rpc
+        self._routes = routes
+        self._content = content
+        self._on_reconnect = on_reconnect
+        self._timeout_ms = timeout_ms
+        self._round = asyncio.Lock()
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._tasks = OwnedTasks()
+        # The version each broker named in its last answer, by address.
+        self.broker_versions: dict[str, int] = {}
+
+    async def send_to_all(self) -> None:
+        """Send one to every broker: to masters only when this client consumes nothing."""
+        async with self._round:
+            masters_only = not self._content().consumers
+            targets = {
+                broker.address
+                for broker in self._routes.addresses()
+                if broker.broker_id == MASTER_ID or not masters_only
+            }
+            self._let_go(targets)
+            await asyncio.gather(*(self._send(address) for address in targets))
+
+    def connection_opened(self, address: str) -> None:
+        """Send one to a broker that a connection was just made to."""
+        if not self._routes.is_broker(address):
+            return
+        lock = self._locks.get(address)
+        if lock is not None and lock.locked():
+            # The connection was made for a heartbeat.
+            return
+        self._tasks.start(self._send_after_connect(address), name=f"heartbeat to {address}")
+
+    async def stop(self) -> None:
+        """Give up what is under way."""
+        await self._tasks.cancel()
+
+    async def _send_after_connect(self, address: str) -> None:
+        # A connection that breaks again at once is told of by whoever it was made for.
+        if await self._send(address, warning_level=logging.DEBUG):
+            self._on_reconnect()
+
+    async def _send(self, address: str, *, warning_level: int = logging.WARNING) -> bool:
+        """Send one; False when it was not answered."""
+        lock = self._locks.setdefault(address, asyncio.Lock())
+        async with lock:
+            body = java_json.encode(self._content())
+            try:
+                reply = await self._rpc.call(
+                    address, Heartbeat(), body, timeout_ms=self._timeout_ms
+                )
+            except OrbitError as error:
+                log.log(warning_level, "heartbeat failed broker=%s reason=%s", address, error)
+                return False
+            self.broker_versions[address] = reply.version
+            return True
+
+    def _let_go(self, targets: set[str]) -> None:
+        """Forget brokers that no route tells of any more."""
+        for address in [*self._locks]:
+            if address not in targets and not self._locks[address].locked():
+                del self._locks[address]
+                self.broker_versions.pop(address, None)

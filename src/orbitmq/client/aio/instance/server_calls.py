@@ -1,0 +1,182 @@
+"""What brokers ask their clients, answered as Java's client answers it.
+
+39   what became of a transaction          no answer; the producer reports by a call of its own
+40   members of a group came or left       no answer
+220  go on at other offsets                no answer
+221  how far has a consumer come           offsets, none for a group that is not here
+307  what is a consumer doing              its state, an error for a group that is not here
+309  consume this message now              how that went, an error without a push consumer
+326  the answer to a message that asked    taken
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from orbitmq import java_json
+from orbitmq.client.aio.instance.awaited_answers import PushedAnswer
+from orbitmq.errors import OrbitError
+from orbitmq.java_json import ObjectKeyed
+from orbitmq.model import property_names
+from orbitmq.model.versions import OUR_VERSION, version_name
+from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.protocol.requests.answers import PushAnswer
+from orbitmq.protocol.requests.clients import NotifyMembersChanged
+from orbitmq.protocol.requests.offsets import QueueOffsets, ResetConsumerOffsets
+from orbitmq.protocol.requests.relays import (
+    ConsumeDirectly,
+    ConsumerOffsets,
+    GetConsumerOffsets,
+    GetRunningConsumer,
+)
+from orbitmq.protocol.requests.transactions import CheckTransaction
+from orbitmq.record.decode import decode_records
+from orbitmq.record.properties import decode_properties
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from orbitmq.client.aio.instance.awaited_answers import AwaitedAnswers
+    from orbitmq.client.aio.instance.members import ConsumerMember, ProducerMember
+    from orbitmq.clock import Clock
+    from orbitmq.protocol.command import Command
+    from orbitmq.transport.connection import Connection
+    from orbitmq.transport.request_loop import Handler
+
+log = logging.getLogger(__name__)
+
+# Names that RocketMQ's tools look for in the state of a consumer.
+_NAME_SERVERS: Final = "PROP_NAMESERVER_ADDR"
+_CONSUME_TYPE: Final = "PROP_CONSUME_TYPE"
+_CLIENT_VERSION: Final = "PROP_CLIENT_VERSION"
+
+
+class ServerCalls:
+    """Passes what brokers ask on to the producer or consumer it is meant for."""
+
+    def __init__(
+        self,
+        *,
+        producers: Mapping[str, ProducerMember],
+        consumers: Mapping[str, ConsumerMember],
+        answers: AwaitedAnswers,
+        name_servers: Callable[[], Sequence[str]],
+        clock: Clock,
+    ) -> None:
+        self._producers = producers
+        self._consumers = consumers
+        self._answers = answers
+        self._name_servers = name_servers
+        self._clock = clock
+
+    def by_code(self) -> Mapping[int, Handler]:
+        """Give the handler of each request code."""
+        return {
+            RequestCode.CHECK_TRANSACTION_STATE: self.check_transaction,
+            RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self.members_changed,
+            RequestCode.RESET_CONSUMER_CLIENT_OFFSET: self.reset_offsets,
+            RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT: self.show_offsets,
+            RequestCode.GET_CONSUMER_RUNNING_INFO: self.show_running,
+            RequestCode.CONSUME_MESSAGE_DIRECTLY: self.consume_directly,
+            RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: self.take_answer,
+        }
+
+    async def check_transaction(self, connection: Connection, request: Command) -> None:
+        """Let the producer of a half message tell what became of its transaction."""
+        check = CheckTransaction.decode(request.fields)
+        records = decode_records(request.body)
+        group = records[0].properties.get(property_names.PRODUCER_GROUP) if records else None
+        producer = self._producers.get(group or "")
+        if producer is None:
+            log.warning(
+                "transaction check for no producer here group=%s broker=%s",
+                group,
+                connection.address,
+            )
+            return
+        await producer.check_transaction(connection.address, check, request.body)
+
+    def members_changed(self, connection: Connection, request: Command) -> None:
+        """Let every consumer look again at which queues are its own."""
+        group = NotifyMembersChanged.decode(request.fields).consumer_group
+        log.info("members changed group=%s told_by=%s", group, connection.address)
+        for consumer in list(self._consumers.values()):
+            consumer.rebalance_soon()
+
+    async def reset_offsets(self, connection: Connection, request: Command) -> None:
+        """Let a consumer go on at other offsets."""
+        reset = ResetConsumerOffsets.decode(request.fields)
+        offsets = java_json.decode(request.body, QueueOffsets).offsets if request.body else {}
+        log.info(
+            "offsets reset group=%s topic=%s queues=%d told_by=%s",
+            reset.group,
+            reset.topic,
+            len(offsets),
+            connection.address,
+        )
+        consumer = self._consumers.get(reset.group)
+        if consumer is None:
+            log.warning("offsets reset for no consumer here group=%s", reset.group)
+            return
+        await consumer.reset_offsets(reset.topic, dict(offsets))
+
+    def show_offsets(self, _: Connection, request: Command) -> Command:
+        """Say how far a consumer has come in a topic."""
+        asked = GetConsumerOffsets.decode(request.fields)
+        consumer = self._consumers.get(asked.group)
+        offsets = {} if consumer is None else consumer.offsets(asked.topic)
+        return request.reply(body=java_json.encode(ConsumerOffsets(queues=ObjectKeyed(offsets))))
+
+    def show_running(self, _: Connection, request: Command) -> Command:
+        """Say what a consumer is doing."""
+        asked = GetRunningConsumer.decode(request.fields)
+        consumer = self._consumers.get(asked.consumer_group)
+        running = None if consumer is None else consumer.running(with_stacks=asked.with_stacks)
+        if consumer is None or running is None:
+            return _not_here(request, asked.consumer_group)
+        running.properties = running.properties | {
+            # Compat: Java writes a semicolon behind each, the last one too.
+            _NAME_SERVERS: "".join(f"{address};" for address in self._name_servers()),
+            _CONSUME_TYPE: str(consumer.heartbeat().consume_type),
+            _CLIENT_VERSION: version_name(OUR_VERSION),
+        }
+        return request.reply(body=java_json.encode(running))
+
+    async def consume_directly(self, _: Connection, request: Command) -> Command:
+        """Let the listener of a push consumer have a message now."""
+        asked = ConsumeDirectly.decode(request.fields)
+        consumer = self._consumers.get(asked.consumer_group)
+        if consumer is None:
+            return _not_here(request, asked.consumer_group)
+        result = await consumer.consume_directly(request.body, asked.broker_name or "")
+        if result is None:
+            return _not_here(request, asked.consumer_group)
+        return request.reply(body=java_json.encode(result))
+
+    def take_answer(self, connection: Connection, request: Command) -> Command:
+        """Hand the answer to a message to whoever asked by it."""
+        try:
+            header = PushAnswer.decode(request.fields)
+            properties = decode_properties((header.properties or "").encode())
+        except OrbitError as error:
+            log.warning("answer not taken told_by=%s reason=%s", connection.address, error)
+            return request.reply(
+                code=ResponseCode.SYSTEM_ERROR, remark="process reply message fail"
+            )
+        correlation_id = properties.get(property_names.CORRELATION_ID, "")
+        answer = PushedAnswer(header, request.body, self._clock.now_ms())
+        if not self._answers.deliver(correlation_id, answer):
+            log.warning(
+                "answer that nobody waits for correlation=%s from=%s",
+                correlation_id,
+                header.born_host,
+            )
+        return request.reply()
+
+
+def _not_here(request: Command, group: str) -> Command:
+    return request.reply(
+        code=ResponseCode.SYSTEM_ERROR,
+        remark=f"The Consumer Group <{group}> not exist in this consumer",
+    )

@@ -1,0 +1,1 @@
+"""Pull consumers: messages are polled, or asked for queue by queue."""

@@ -1,0 +1,304 @@
+"""The lite pull consumer: reads ahead, and hands out messages when it is asked to.
+
+    async with LitePullConsumer("billing", namesrv="127.0.0.1:9876") as consumer:
+        consumer.subscribe("orders", "paid || shipped")
+        async for message in consumer:
+            print(message.body)
+
+It subscribes to topics, whose queues the members of a group share, or is assigned queues, and
+shares with nobody.
+
+Asking for more says that what was returned before is done. With `auto_commit` offsets up to there
+are committed every few seconds and when the consumer stops; what the last `poll` returned is not
+among them until the next one, so that a program that fails on a message gets it again. `commit`
+commits everything that was returned.
+
+Threads: one event loop, the one it was started on; one task polls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from orbitmq.client.aio.instance.instances import acquire, with_own_instance
+from orbitmq.client.aio.pull.lite_pull_member import LitePullMember, QueuesListener
+from orbitmq.client.aio.pull.queue_lookups import QueueLookups
+from orbitmq.client.core.argument_checks import check_function
+from orbitmq.client.core.consuming.allocation import Allocation, averagely
+from orbitmq.client.core.namespaces import unwrap, wrap
+from orbitmq.client.core.subscriptions import Expression, Subscriptions
+from orbitmq.client.keywords import LitePullKeywords, options_of
+from orbitmq.client.options import LitePullOptions
+from orbitmq.clock import SystemClock, time_limit
+from orbitmq.errors import OffsetRefusedError, SettingsError, StateError
+from orbitmq.model.names import check_group
+from orbitmq.model.subscriptions import BROADCASTING, EVERYTHING
+
+if TYPE_CHECKING:
+    from typing import Self, Unpack
+
+    from orbitmq.client.core.consuming.received_message import ReceivedMessage
+    from orbitmq.clock import Clock
+    from orbitmq.model.queues import MessageQueue
+    from orbitmq.transport.hooks import RpcHook
+
+
+class LitePullConsumer(QueueLookups):
+    """Hands out messages of subscribed topics or assigned queues."""
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        allocation: Allocation = averagely,
+        on_assigned: QueuesListener | None = None,
+        rpc_hooks: Sequence[RpcHook] = (),
+        clock: Clock | None = None,
+        **options: Unpack[LitePullKeywords],
+    ) -> None:
+        """Make a consumer; `start` connects it.
+
+        Args:
+            group: the consumer group.
+            allocation: how the members of the group share the queues of a topic; all members
+                must have the same.
+            on_assigned: called with a topic and the queues of it that are this consumer's own,
+                each time these change; a function or a coroutine function.
+            rpc_hooks: called before and after each request.
+            clock: where the time comes from.
+            options: see `LitePullOptions`.
+        """
+        check_group(group)
+        super().__init__(f"the lite pull consumer of the group {group!r}")
+        check_function("allocation", allocation)
+        if on_assigned is not None:
+            check_function("on_assigned", on_assigned)
+        self._clock = clock or SystemClock()
+        self._options = options_of(LitePullOptions, options)
+        if self._options.message_model != BROADCASTING:
+            self._options = with_own_instance(self._options, self._clock)
+        self._namespace = self._options.namespace
+        self._group = wrap(self._namespace, group)
+        self._allocation = allocation
+        self._on_assigned = on_assigned
+        self._rpc_hooks = tuple(rpc_hooks)
+        self._subscriptions = Subscriptions(self._clock)
+        self._filters = Subscriptions(self._clock)
+        # None as long as it is not said whether topics are subscribed to or queues assigned.
+        self._is_assigned: bool | None = None
+        self._assigned: list[MessageQueue] = []
+        self._listeners: dict[str, QueuesListener] = {}
+        self._member: LitePullMember | None = None
+
+    # --- life ---------------------------------------------------------------------------------
+
+    async def _open(self) -> None:
+        """Join the group and begin to read ahead."""
+        self._instance = await acquire(self._options, rpc_hooks=self._rpc_hooks, clock=self._clock)
+        member = LitePullMember(
+            self._instance,
+            self._group,
+            self._options,
+            subscriptions=self._subscriptions,
+            filters=self._filters,
+            allocation=self._allocation,
+            on_assigned=self._outward(self._on_assigned) if self._on_assigned else None,
+            listeners=self._listeners,
+        )
+        await member.start()
+        self._member = member
+        if self._is_assigned:
+            member.read(self._assigned)
+        elif self._is_assigned is False:
+            member.share()
+
+    async def _close(self) -> None:
+        """Commit what is done, if that is done at all by itself, and leave the group."""
+        member, self._member = self._member, None
+        if member is not None:
+            # Whoever waits for a message is not kept waiting.
+            member.prefetching.wake()
+            await member.stop()
+
+    def _running_member(self) -> LitePullMember:
+        self._running()
+        assert self._member is not None
+        return self._member
+
+    # --- what to read -------------------------------------------------------------------------
+
+    def subscribe(self, topic: str, expression: Expression = EVERYTHING) -> None:
+        """Share the messages of a topic with the other members of the group."""
+        self._state.check_not_stopped()
+        self._choose(is_assigned=False)
+        self._subscriptions.add(wrap(self._namespace, topic), expression)
+        if self._member is not None:
+            self._member.subscriptions_changed()
+
+    def unsubscribe(self, topic: str) -> None:
+        """Read a topic no more."""
+        self._state.check_not_stopped()
+        self._choose(is_assigned=False)
+        self._subscriptions.remove(wrap(self._namespace, topic))
+        if self._member is not None:
+            self._member.subscriptions_changed()
+
+    def assign(self, queues: Iterable[MessageQueue], expression: Expression = EVERYTHING) -> None:
+        """Read these queues, whoever else reads them, and no others."""
+        self._state.check_not_stopped()
+        chosen = [self._inner(queue) for queue in queues]
+        if not chosen:
+            raise SettingsError("no queue is assigned", hint="queues(topic) lists those there are")
+        self._choose(is_assigned=True)
+        topics = {queue.topic for queue in chosen}
+        for topic in topics:
+            self._filters.add(topic, expression)
+        for topic in set(self._filters.topics()) - topics:
+            self._filters.remove(topic)
+        self._assigned = chosen
+        if self._member is not None:
+            self._member.read(chosen)
+
+    def assignment(self) -> list[MessageQueue]:
+        """List the queues that are read at present."""
+        return [self._outer(queue) for queue in self._running_member().buffer.queues]
+
+    async def on_queues_changed(self, topic: str, listener: QueuesListener) -> None:
+        """Call a function with the queues of a topic whenever it has other ones than before."""
+        wrapped = wrap(self._namespace, topic)
+        self._state.check_not_stopped()
+        self._listeners[wrapped] = self._outward(listener)
+        if self._member is not None:
+            await self._member.watch(wrapped)
+
+    def _choose(self, *, is_assigned: bool) -> None:
+        if self._is_assigned is not None and self._is_assigned != is_assigned:
+            raise StateError(
+                f"the lite pull consumer of the group {self._group!r} "
+                f"{'has queues assigned' if self._is_assigned else 'subscribes to topics'}",
+                hint="a consumer does one or the other; make a second one",
+            )
+        self._is_assigned = is_assigned
+
+    def _outward(self, listener: QueuesListener) -> QueuesListener:
+        """Let a listener have names as the user knows them."""
+        if not self._namespace:
+            return listener
+
+        def call(topic: str, queues: list[MessageQueue]) -> object:
+            return listener(unwrap(self._namespace, topic), [self._outer(q) for q in queues])
+
+        return call  # type: ignore[return-value]  # whatever the listener returns
+
+    # --- messages -----------------------------------------------------------------------------
+
+    async def poll(
+        self, timeout_ms: int | None = None, *, max_messages: int | None = None
+    ) -> list[ReceivedMessage]:
+        """Return messages that are there, or wait for some; an empty list when the time is over.
+
+        What earlier polls returned counts as done from now on. Messages of a queue come in their
+        order; queues take turns.
+        """
+        member = self._running_member()
+        if self._is_assigned is None:
+            raise StateError(
+                "there is nothing to poll", hint="subscribe to a topic or assign queues first"
+            )
+        buffer = member.buffer
+        buffer.finish()
+        if not buffer.is_ready:
+            left_ms = self._options.poll_timeout_ms if timeout_ms is None else timeout_ms
+            await self._wait(member, left_ms)
+            if self._state.stopping:
+                return []
+        messages = buffer.take(
+            self._options.pull_batch_size if max_messages is None else max_messages
+        )
+        if messages:
+            member.prefetching.room_made()
+        return messages
+
+    async def _wait(self, member: LitePullMember, timeout_ms: float) -> None:
+        """Return once there is a message, the time is over, or the consumer stops."""
+        try:
+            async with time_limit(self._clock, timeout_ms):
+                while not member.buffer.is_ready and not self._state.stopping:
+                    await member.prefetching.arrival()
+        except TimeoutError:
+            pass
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ReceivedMessage:
+        """Return one message, however long it takes; ends when the consumer is stopped."""
+        while not self._state.stopping:
+            for message in await self.poll(max_messages=1):
+                return message
+        raise StopAsyncIteration
+
+    # --- offsets ------------------------------------------------------------------------------
+
+    async def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Go on reading a queue at an offset; no message from elsewhere is returned afterwards."""
+        member = self._running_member()
+        inner = self._inner(queue)
+        # Refuses queues of others, before a broker is asked.
+        member.buffer.position(inner)
+        first, end = await self.min_offset(queue), await self.max_offset(queue)
+        if not first <= offset <= end:
+            raise OffsetRefusedError(
+                f"offset {offset} is not in queue {queue.queue_id} of topic {queue.topic!r} "
+                f"at {queue.broker_name}, which has {first} to {end}",
+                hint="seek_to_begin() and seek_to_end() lead to these",
+            )
+        await member.seek(inner, offset)
+
+    async def seek_to_begin(self, queue: MessageQueue) -> None:
+        """Go on with the oldest message of a queue."""
+        await self._running_member().seek(self._inner(queue), await self.min_offset(queue))
+
+    async def seek_to_end(self, queue: MessageQueue) -> None:
+        """Go on with the next message that comes into a queue."""
+        await self._running_member().seek(self._inner(queue), await self.max_offset(queue))
+
+    def position(self, queue: MessageQueue) -> int | None:
+        """Give the offset of the next message to be returned; None as long as it is not known."""
+        return self._running_member().buffer.position(self._inner(queue))
+
+    async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
+        """Commit everything that was returned, or these offsets; returns once that is kept.
+
+        An offset is that of the first message that is not done.
+        """
+        member = self._running_member()
+        if offsets is None:
+            member.buffer.finish()
+            chosen = member.buffer.committable()
+        else:
+            chosen = {self._inner(queue): offset for queue, offset in offsets.items()}
+            for queue, offset in chosen.items():
+                member.buffer.position(queue)
+                if offset < 0:
+                    raise OffsetRefusedError(
+                        f"offset {offset} cannot be committed", hint="the first one is 0"
+                    )
+        await member.offset_store.commit(chosen)
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """Say how far the group has committed in a queue; None for not at all."""
+        return await self._running_member().offset_store.read(self._inner(queue))
+
+    # --- control ------------------------------------------------------------------------------
+
+    def pause(self, queues: Iterable[MessageQueue]) -> None:
+        """Return no more messages of these queues, and pull none, until they are resumed."""
+        self._running_member().buffer.pause([self._inner(queue) for queue in queues])
+
+    def resume(self, queues: Iterable[MessageQueue]) -> None:
+        """Go on with queues that were paused."""
+        member = self._running_member()
+        member.buffer.resume([self._inner(queue) for queue in queues])
+        member.prefetching.wake()

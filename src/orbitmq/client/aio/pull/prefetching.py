@@ -1,0 +1,198 @@
+"""Prefetching: fills the buffer of a pull consumer, with one pull for each queue.
+
+Threads: one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from orbitmq.client.aio.instance.brokers import PullStatus
+from orbitmq.errors import BusyError, OrbitError, TransportError
+from orbitmq.lifecycle import cancelled
+
+if TYPE_CHECKING:
+    from orbitmq.client.aio.pull.queue_reads import PullResult, QueueReads
+    from orbitmq.client.core.consuming.poll_buffer import PollBuffer, Wanted
+    from orbitmq.clock import Clock
+    from orbitmq.model.queues import MessageQueue
+    from orbitmq.model.subscriptions import Subscription
+
+log = logging.getLogger(__name__)
+
+# Compat: Java pauses as long after a busy broker's answer.
+_BUSY_PAUSE_MS: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullPace:
+    """How a queue is pulled."""
+
+    batch_max: int
+    hold_ms: int
+    timeout_ms: int
+    retry_ms: int
+
+
+class Prefetching:
+    """The pulls of a consumer's queues."""
+
+    def __init__(
+        self,
+        buffer: PollBuffer,
+        reads: QueueReads,
+        pace: PullPace,
+        *,
+        subscription_of: Callable[[str], Subscription],
+        start_offset: Callable[[MessageQueue], Awaitable[int]],
+        clock: Clock,
+    ) -> None:
+        self._buffer = buffer
+        self._reads = reads
+        self._pace = pace
+        self._subscription_of = subscription_of
+        self._start_offset = start_offset
+        self._clock = clock
+        self._tasks: dict[MessageQueue, asyncio.Task[None]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        # The last trouble of each queue, so that it is told once and not once a second.
+        self._troubles: dict[MessageQueue, str] = {}
+        self._stopped = False
+        self._room = asyncio.Event()
+        self._arrival = asyncio.Event()
+
+    async def arrival(self) -> None:
+        """Return once something was pulled, or `wake` was called."""
+        self._arrival.clear()
+        await self._arrival.wait()
+
+    def wake(self) -> None:
+        """Let whoever waits look again, at what there is and at what there is room for."""
+        self._arrival.set()
+        self._room.set()
+
+    def room_made(self) -> None:
+        """Let queues be pulled that waited for room."""
+        self._room.set()
+
+    def start(self, queue: MessageQueue, offset: int | None = None) -> None:
+        """Pull a queue from now on; from where the group begins, unless an offset is given."""
+        self._buffer.add(queue, offset)
+        if queue not in self._tasks:
+            self._begin(queue)
+
+    async def restart(self, queue: MessageQueue) -> None:
+        """Give up the pull under way, which may be held for long, and pull what is wanted now."""
+        task = self._tasks.pop(queue, None)
+        if task is not None:
+            try:
+                await cancelled(task)
+            finally:
+                # Also when whoever asked has given up: the queue is read on.
+                if queue in self._buffer and queue not in self._tasks and not self._stopped:
+                    self._begin(queue)
+
+    def drop(self, queue: MessageQueue) -> None:
+        """Pull a queue no more, and forget what is buffered of it."""
+        self._buffer.remove(queue)
+        self._reads.forget(queue)
+        self._troubles.pop(queue, None)
+        task = self._tasks.pop(queue, None)
+        if task is not None:
+            task.cancel()
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+        self._room.set()
+
+    async def stop_all(self) -> None:
+        """Pull nothing more; what is buffered stays."""
+        self._stopped = True
+        tasks, self._tasks = self._tasks, {}
+        for task in (*tasks.values(), *self._ending):
+            await cancelled(task)
+        self.wake()
+
+    def _begin(self, queue: MessageQueue) -> None:
+        self._tasks[queue] = asyncio.get_running_loop().create_task(
+            self._run(queue), name=f"pull {queue.topic} {queue.broker_name} {queue.queue_id}"
+        )
+
+    async def _run(self, queue: MessageQueue) -> None:
+        while queue in self._buffer:
+            wanted = self._buffer.wanted(queue, self._pace.batch_max)
+            if wanted is None:
+                self._room.clear()
+                await self._room.wait()
+                continue
+            try:
+                pause_ms = await self._step(queue, wanted)
+            except OrbitError as error:
+                self._tell(queue, error)
+                if isinstance(error, TransportError):
+                    # The broker that was suggested may be gone; the master knows another.
+                    self._reads.forget(queue)
+                pause_ms = _BUSY_PAUSE_MS if isinstance(error, BusyError) else self._pace.retry_ms
+            except Exception:
+                # A fault of our own must not silently end the reading of a queue.
+                log.exception("pull failed queue=%s", queue)
+                pause_ms = self._pace.retry_ms
+            else:
+                self._troubles.pop(queue, None)
+            if pause_ms:
+                await self._clock.sleep_ms(pause_ms)
+
+    async def _step(self, queue: MessageQueue, wanted: Wanted) -> float:
+        """Find the start of a queue, or pull it once; gives the pause to make before the next."""
+        if wanted.offset is None:
+            offset = await self._start_offset(queue)
+            self._buffer.start_at(queue, wanted.generation, offset)
+            return 0
+        result = await self._reads.read(
+            queue,
+            self._subscription_of(queue.topic),
+            wanted.offset,
+            messages_max=wanted.messages_max,
+            hold_ms=self._pace.hold_ms,
+            timeout_ms=self._pace.timeout_ms,
+        )
+        is_current = self._buffer.pulled(
+            queue, wanted.generation, result.messages, result.next_offset
+        )
+        if is_current and result.messages:
+            self._arrival.set()
+        if is_current and result.status is PullStatus.OFFSET_ILLEGAL:
+            return self._moved(queue, wanted.offset, result)
+        return 0
+
+    def _moved(self, queue: MessageQueue, offset: int, result: PullResult) -> float:
+        if result.min_offset <= offset <= result.max_offset:
+            # An operator has reset the group: what is buffered comes from before.
+            self._buffer.seek(queue, result.next_offset)
+        log.warning(
+            "broker moves a consumer topic=%s broker=%s queue=%d offset=%d min=%d max=%d next=%d",
+            queue.topic,
+            queue.broker_name,
+            queue.queue_id,
+            offset,
+            result.min_offset,
+            result.max_offset,
+            result.next_offset,
+        )
+        # A broker that sends us back to where we were must not be asked without end.
+        return self._pace.retry_ms if result.next_offset == offset else 0
+
+    def _tell(self, queue: MessageQueue, error: OrbitError) -> None:
+        trouble = str(error)
+        if self._troubles.get(queue) != trouble:
+            self._troubles[queue] = trouble
+            log.warning(
+                "pull failed topic=%s broker=%s queue=%d reason=%s",
+                queue.topic,
+                queue.broker_name,
+                queue.queue_id,
+                trouble,
+            )

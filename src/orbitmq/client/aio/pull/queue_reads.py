@@ -1,0 +1,150 @@
+"""One read of a queue: from which of its brokers, and under which code.
+
+Lite consumers of RocketMQ 5 pull under a code of their own, so that operators can tell them apart.
+Brokers of 4.9 do not know it: each is asked once, and under the older code from then on.
+
+Threads: one event loop.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from orbitmq.client.aio.instance.brokers import PullStatus
+from orbitmq.client.core.consuming.received_message import ReceivedMessage, received_messages
+from orbitmq.client.core.subscriptions import tag_check
+from orbitmq.errors import BrokerUnknownError, NotSupportedError
+from orbitmq.model.routes import MASTER_ID
+from orbitmq.protocol.headers import Long
+from orbitmq.protocol.requests.pulling import LitePullMessages, PullFlag, PullMessages
+
+if TYPE_CHECKING:
+    from orbitmq.client.aio.instance.brokers import Pulled
+    from orbitmq.client.aio.instance.client_instance import ClientInstance
+    from orbitmq.model.queues import MessageQueue
+    from orbitmq.model.subscriptions import Subscription
+
+log = logging.getLogger(__name__)
+
+_CODES: Final = {False: PullMessages, True: LitePullMessages}
+
+
+class PullResult(NamedTuple):
+    """What a pull of a queue gave."""
+
+    status: PullStatus
+    messages: list[ReceivedMessage]
+    # Where to read on: behind the messages, and behind those that the filter left out.
+    next_offset: int
+    # Of the queue: its oldest message, and the offset that the next one will have.
+    min_offset: int
+    max_offset: int
+
+
+class QueueReads:
+    """Reads queues in the name of a group."""
+
+    def __init__(
+        self, instance: ClientInstance, group: str, *, namespace: str = "", lite: bool = False
+    ) -> None:
+        self._instance = instance
+        self._group = group
+        self._namespace = namespace
+        self._lite = lite
+        # Brokers that do not know the code of lite pulls, by address.
+        self._older: set[str] = set()
+        # Which broker of its group a queue is to be read from, as the last answer said.
+        self._suggested: dict[MessageQueue, int] = {}
+
+    def forget(self, queue: MessageQueue) -> None:
+        """Read the queue from its master next, whatever was suggested."""
+        self._suggested.pop(queue, None)
+
+    async def read(
+        self,
+        queue: MessageQueue,
+        subscription: Subscription,
+        offset: int,
+        *,
+        messages_max: int,
+        hold_ms: int = 0,
+        timeout_ms: float,
+    ) -> PullResult:
+        """Read from an offset on; where there is nothing, the broker may wait up to `hold_ms`."""
+        address = await self._address(queue)
+        try:
+            pulled = await self._pull(
+                address, queue, subscription, offset, messages_max, hold_ms, timeout_ms
+            )
+        except NotSupportedError:
+            if not self._lite or address in self._older:
+                raise
+            log.info("broker does not know lite pulls address=%s", address)
+            self._older.add(address)
+            pulled = await self._pull(
+                address, queue, subscription, offset, messages_max, hold_ms, timeout_ms
+            )
+        self._suggested[queue] = pulled.suggested_broker_id
+        return PullResult(
+            pulled.status,
+            self._messages(queue, subscription, pulled),
+            pulled.next_offset,
+            pulled.min_offset,
+            pulled.max_offset,
+        )
+
+    async def _pull(
+        self,
+        address: str,
+        queue: MessageQueue,
+        subscription: Subscription,
+        offset: int,
+        messages_max: int,
+        hold_ms: int,
+        timeout_ms: float,
+    ) -> Pulled:
+        flag = PullFlag.SUBSCRIPTION
+        if hold_ms:
+            flag |= PullFlag.SUSPEND
+        if self._lite:
+            flag |= PullFlag.LITE_PULL
+        header = _CODES[self._lite and address not in self._older](
+            consumer_group=self._group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=Long(offset),
+            messages_max=messages_max,
+            system_flag=int(flag),
+            commit_offset=Long(0),
+            suspend_timeout_ms=Long(hold_ms),
+            expression=subscription.expression,
+            # Compat: brokers compile the tags of each such request; only conditions are looked up.
+            subscription_version=Long(0 if subscription.is_by_tag else subscription.version),
+            expression_type=subscription.expression_type,
+            broker_name=queue.broker_name,
+        )
+        return await self._instance.brokers.pull(address, header, timeout_ms=timeout_ms)
+
+    async def _address(self, queue: MessageQueue) -> str:
+        broker_id = self._suggested.get(queue, MASTER_ID)
+        routes = self._instance.routes
+        found = routes.address_of(queue.broker_name, broker_id)
+        if found is None:
+            await routes.refresh(queue.topic)
+            found = routes.address_of(queue.broker_name, broker_id)
+        if found is None:
+            raise BrokerUnknownError(queue.broker_name, topic=queue.topic)
+        return found[0]
+
+    def _messages(
+        self, queue: MessageQueue, subscription: Subscription, pulled: Pulled
+    ) -> list[ReceivedMessage]:
+        if pulled.status is not PullStatus.FOUND:
+            return []
+        found = received_messages(pulled.body, queue.broker_name, namespace=self._namespace)
+        if not subscription.tags:
+            return found
+        # The broker goes by the hash of a tag, which two tags may share.
+        is_wanted = tag_check(subscription)
+        return [message for message in found if is_wanted(message.tags)]

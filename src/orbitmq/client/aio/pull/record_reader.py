@@ -1,0 +1,354 @@
+"""Reads whole stretches of queues as stored records, for who takes them in bulk.
+
+    async with RecordReader(namesrv="127.0.0.1:9876") as reader:
+        for queue in await reader.queues("orders"):
+            end = await reader.max_offset(queue)
+            async for run in reader.read([(queue, 0, end)]):
+                ...  # run.records: bytes as the store keeps them, back to back
+
+It joins no group, commits nothing and waits for no message: it reads up to ends that the
+caller knows. Several pulls are under way at a time; what they bring comes in order.
+
+Threads: one event loop, the one it was started on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from orbitmq import java_json
+from orbitmq.client.aio.instance.brokers import PULL_TIMEOUT_MS, PullStatus
+from orbitmq.client.aio.instance.instances import acquire, with_own_instance
+from orbitmq.client.aio.pull.queue_lookups import QueueLookups
+from orbitmq.client.core.consuming.read_pace import ReadPace
+from orbitmq.client.core.namespaces import unwrap, wrap
+from orbitmq.client.core.subscriptions import Expression, subscription_of
+from orbitmq.client.keywords import ClientKeywords, options_of
+from orbitmq.client.options import ClientOptions
+from orbitmq.clock import SystemClock
+from orbitmq.errors import BrokerUnknownError, OrbitError, ProtocolError, QueueReadError
+from orbitmq.model.names import TOOLS_GROUP, check_group
+from orbitmq.model.routes import MASTER_ID
+from orbitmq.model.subscriptions import EVERYTHING
+from orbitmq.protocol.headers import Long
+from orbitmq.protocol.requests.pulling import PullFlag, PullMessages
+from orbitmq.protocol.requests.routing import ListTopics, TopicList
+from orbitmq.record.layout import QUEUE_OFFSET_AT
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from orbitmq.client.aio.instance.brokers import Pulled
+    from orbitmq.client.aio.instance.client_instance import ClientInstance
+    from orbitmq.clock import Clock
+    from orbitmq.model.queues import MessageQueue
+    from orbitmq.model.subscriptions import Subscription
+
+log = logging.getLogger(__name__)
+
+PULL_BYTES_MAX: Final = 2 * 1024 * 1024
+PULLS_AHEAD: Final = 4
+RETRIES: Final = 5
+RETRY_PAUSE_MS: Final = 1_000
+# Compat: RocketMQ's brokers make room for as many as they are asked for.
+_MESSAGES_MAX: Final = 1_024
+_ASKED_AT_ONCE: Final = 64
+
+_SIZE: Final = struct.Struct(">I")
+_QUEUE_OFFSET: Final = struct.Struct(">q")
+
+Range = tuple["MessageQueue", int, int]
+
+
+class RecordRun(NamedTuple):
+    """A part of what was asked for: what one pull brought, or that it is gone."""
+
+    queue: MessageQueue
+    # The offsets looked at: from `start` on, up to but without `end`.
+    start: int
+    end: int
+    # Back to back; fewer than offsets where a filter left some out.
+    records: bytes
+    # Whether all of them were deleted, or lie behind the end of the queue.
+    is_lost: bool = False
+
+
+@dataclass(slots=True)
+class _Window:
+    """A part of a range whose pull is under way."""
+
+    queue: MessageQueue
+    end: int
+    pull: asyncio.Task[RecordRun]
+
+
+class RecordReader(QueueLookups):
+    """Reads ranges of queues in bulk."""
+
+    def __init__(
+        self,
+        *,
+        group: str = TOOLS_GROUP,
+        pull_bytes_max: int = PULL_BYTES_MAX,
+        pulls_ahead: int = PULLS_AHEAD,
+        pull_timeout_ms: float = PULL_TIMEOUT_MS,
+        retries: int = RETRIES,
+        retry_pause_ms: float = RETRY_PAUSE_MS,
+        clock: Clock | None = None,
+        **options: Unpack[ClientKeywords],
+    ) -> None:
+        """Make a reader; `start` connects it.
+
+        Args:
+            group: in whose name is read, for clusters that look at it. One of users' own would get
+                what admins mean for its consumers: an offset that was reset is told to the first
+                who pulls.
+            pull_bytes_max: bytes that a pull asks OrbitMQ's brokers for; others have their own
+                limits.
+            pulls_ahead: large replies that are under way or wait to be taken, at most.
+            pull_timeout_ms: longest wait for a reply.
+            retries: how often a pull that failed is made again.
+            retry_pause_ms: pause before that.
+            clock: where the time comes from.
+            options: see `ClientOptions`.
+        """
+        super().__init__("the record reader")
+        check_group(group)
+        self._clock = clock or SystemClock()
+        self._options = with_own_instance(options_of(ClientOptions, options), self._clock)
+        self._namespace = self._options.namespace
+        self._group = group
+        self._pull_bytes_max = pull_bytes_max
+        self._pulls_ahead = pulls_ahead
+        self._pull_timeout_ms = pull_timeout_ms
+        self._retries = retries
+        self._retry_pause_ms = retry_pause_ms
+        # Which broker of its group a queue is to be read from, as the last answer said.
+        self._suggested: dict[MessageQueue, int] = {}
+
+    # --- life ---------------------------------------------------------------------------------
+
+    async def _open(self) -> None:
+        # Servers are asked when there is something to ask.
+        self._instance = await acquire(self._options, clock=self._clock)
+
+    async def _close(self) -> None:
+        """Nothing runs by itself; reads under way fail."""
+
+    # --- questions ----------------------------------------------------------------------------
+
+    async def topics(self) -> list[str]:
+        """Name every topic of the cluster, those of the system too."""
+        reply = await self._running().name_servers.ask(
+            ListTopics(), timeout_ms=self._options.call_timeout_ms
+        )
+        found = java_json.decode(reply.body, TopicList).topics
+        if self._namespace:
+            # Only those of the namespace change when its name is taken away.
+            outer = {name: unwrap(self._namespace, name) for name in found}
+            return sorted(name for inner, name in outer.items() if name != inner)
+        return sorted(found)
+
+    async def server_names(self) -> set[str]:
+        """Name all clusters and brokers; topics with these names are the brokers' own."""
+        view = await self._running().name_servers.cluster_view()
+        return {*view.brokers, *view.clusters}
+
+    async def present_queues(self, topic: str) -> list[MessageQueue]:
+        """List the queues of a topic, as name servers tell of them now."""
+        await self._running().routes.refresh(wrap(self._namespace, topic))
+        return await self.queues(topic)
+
+    async def min_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        """Give the offset of the oldest message of each queue."""
+        return await _for_each(queues, self.min_offset)
+
+    async def max_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        """Give the offset that the next message of each queue will have."""
+        return await _for_each(queues, self.max_offset)
+
+    async def offsets_for_times(
+        self, times_ms: Mapping[MessageQueue, int]
+    ) -> dict[MessageQueue, int]:
+        """Give for each queue the offset of the first message stored at its time or later."""
+        return await _for_each(times_ms, lambda queue: self.offset_for_time(queue, times_ms[queue]))
+
+    # --- reading ------------------------------------------------------------------------------
+
+    async def read(
+        self, ranges: Iterable[Range], expression: Expression = EVERYTHING
+    ) -> AsyncGenerator[RecordRun, None]:
+        """Read ranges of queues, one after the other; their ends must have been there before.
+
+        The broker passes messages by the hash of their tag, which two tags may share: whoever asks
+        for tags has to look at them again.
+        """
+        self._running()
+        todo = deque((queue, start, end) for queue, start, end in ranges if start < end)
+        pace = ReadPace(
+            pulls_ahead=self._pulls_ahead,
+            pull_bytes_max=self._pull_bytes_max,
+            is_filtered=expression != EVERYTHING,
+        )
+        pending: deque[_Window] = deque()
+        try:
+            while todo or pending:
+                while todo and len(pending) < pace.pulls:
+                    queue, start, end = todo.popleft()
+                    window_end = min(end, start + pace.window)
+                    if window_end < end:
+                        todo.appendleft((queue, window_end, end))
+                    pending.append(self._begin(queue, start, window_end, expression))
+                window = pending[0]
+                run = await window.pull
+                pending.popleft()
+                pace.note(
+                    asked=window.end - run.start,
+                    covered=run.end - run.start,
+                    reply_bytes=len(run.records),
+                )
+                if run.end < window.end:
+                    if pending:
+                        pending.appendleft(
+                            self._begin(window.queue, run.end, window.end, expression)
+                        )
+                    else:
+                        todo.appendleft((window.queue, run.end, window.end))
+                yield run
+        finally:
+            for window in pending:
+                window.pull.cancel()
+            await asyncio.gather(*(window.pull for window in pending), return_exceptions=True)
+
+    def _begin(self, queue: MessageQueue, start: int, end: int, expression: Expression) -> _Window:
+        pull = self._pull(queue, start, end, expression)
+        name = f"pull of {queue.topic}"
+        return _Window(queue, end, asyncio.get_running_loop().create_task(pull, name=name))
+
+    async def _pull(
+        self, queue: MessageQueue, start: int, end: int, expression: Expression
+    ) -> RecordRun:
+        """Read what one reply holds of a window, at the broker that answers."""
+        inner = self._inner(queue)
+        subscription = subscription_of(inner.topic, expression, version_ms=self._clock.now_ms())
+        left = self._retries
+        while True:
+            try:
+                pulled = await self._ask(inner, subscription, start, end)
+            except OrbitError as error:
+                if not error.retryable or left == 0:
+                    raise self._failure(
+                        queue, start, error, tries=self._retries - left + 1
+                    ) from error
+                log.warning("pull failed queue=%s offset=%d reason=%s", queue, start, error)
+            else:
+                run = _run_of(queue, start, end, pulled, is_filtered=expression != EVERYTHING)
+                # A slave may lag, and a broker that starts may not see its end yet.
+                if run is not None and (not run.is_lost or pulled.min_offset > start or left == 0):
+                    return run
+                if left == 0:
+                    stuck = ProtocolError(f"its answers lead to offset {pulled.next_offset} again")
+                    raise self._failure(queue, start, stuck, tries=self._retries + 1)
+            left -= 1
+            self._suggested.pop(inner, None)
+            await self._clock.sleep_ms(self._retry_pause_ms)
+            with suppress(OrbitError):
+                await self._running().routes.refresh(inner.topic)
+
+    async def _ask(
+        self, queue: MessageQueue, subscription: Subscription, start: int, end: int
+    ) -> Pulled:
+        header = PullMessages(
+            consumer_group=self._group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=Long(start),
+            messages_max=min(end - start, _MESSAGES_MAX),
+            system_flag=int(PullFlag.SUBSCRIPTION),
+            commit_offset=Long(0),
+            suspend_timeout_ms=Long(0),
+            expression=subscription.expression,
+            # Compat: brokers compile the tags of each such request; only conditions are looked up.
+            subscription_version=Long(0 if subscription.is_by_tag else subscription.version),
+            expression_type=subscription.expression_type,
+            broker_name=queue.broker_name,
+            bulk_count=end - start,
+            bulk_bytes=self._pull_bytes_max,
+        )
+        instance = self._running()
+        pulled = await instance.brokers.pull(
+            await self._address(instance, queue), header, timeout_ms=self._pull_timeout_ms
+        )
+        self._suggested[queue] = pulled.suggested_broker_id
+        return pulled
+
+    async def _address(self, instance: ClientInstance, queue: MessageQueue) -> str:
+        broker_id = self._suggested.get(queue, MASTER_ID)
+        found = instance.routes.address_of(queue.broker_name, broker_id)
+        if found is None:
+            await instance.routes.refresh(queue.topic)
+            found = instance.routes.address_of(queue.broker_name, broker_id)
+        if found is None:
+            raise BrokerUnknownError(queue.broker_name, topic=queue.topic)
+        return found[0]
+
+    def _failure(
+        self, queue: MessageQueue, offset: int, error: OrbitError, *, tries: int
+    ) -> QueueReadError:
+        times = "1 try" if tries == 1 else f"{tries} tries"
+        return QueueReadError(
+            queue.topic, queue.broker_name, queue.queue_id, offset=offset, why=f"{error} ({times})"
+        )
+
+
+async def _for_each(
+    queues: Iterable[MessageQueue], ask: Callable[[MessageQueue], Coroutine[Any, Any, int]]
+) -> dict[MessageQueue, int]:
+    """Ask the same of many queues, some at a time."""
+    ordered = list(queues)
+    found: dict[MessageQueue, int] = {}
+    for start in range(0, len(ordered), _ASKED_AT_ONCE):
+        part = ordered[start : start + _ASKED_AT_ONCE]
+        found |= zip(part, await asyncio.gather(*map(ask, part)), strict=True)
+    return found
+
+
+def _run_of(
+    queue: MessageQueue, start: int, end: int, pulled: Pulled, *, is_filtered: bool
+) -> RecordRun | None:
+    """Say what a reply means for a window; None when it has to be asked for again."""
+    if pulled.status is PullStatus.FOUND:
+        if pulled.next_offset <= start:
+            return None
+        records = pulled.body
+        if pulled.next_offset > end:
+            records = _before(records, end)
+        return RecordRun(queue, start, min(pulled.next_offset, end), records)
+    if pulled.status is PullStatus.OFFSET_ILLEGAL:
+        lost_to = min(pulled.min_offset, end) if pulled.min_offset > start else end
+        return RecordRun(queue, start, lost_to, b"", is_lost=True)
+    if pulled.next_offset > start:
+        # Without a filter, messages were passed over that are deleted or cannot be read.
+        is_lost = not is_filtered or pulled.status is PullStatus.NO_NEW
+        return RecordRun(queue, start, min(pulled.next_offset, end), b"", is_lost=is_lost)
+    if pulled.status is PullStatus.NO_NEW:
+        return RecordRun(queue, start, end, b"", is_lost=True)
+    return None
+
+
+def _before(records: bytes, end: int) -> bytes:
+    """Cut off the records from a queue offset on; a filter let the broker look farther."""
+    at = 0
+    while at < len(records):
+        (queue_offset,) = _QUEUE_OFFSET.unpack_from(records, at + QUEUE_OFFSET_AT)
+        if queue_offset >= end:
+            break
+        at += _SIZE.unpack_from(records, at)[0]
+    return records[:at]

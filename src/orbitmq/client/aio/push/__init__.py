@@ -1,0 +1,1 @@
+"""Push consumers: messages are pulled and handed to a listener."""

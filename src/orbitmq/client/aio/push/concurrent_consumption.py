@@ -1,0 +1,250 @@
+"""Concurrent consumption: messages in any order, failed ones handed back.
+
+A message leaves its window when the listener is done with it, or when the broker has taken it back
+to deliver it again. Until then the offset of the queue cannot pass it.
+
+Threads: one event loop; the listener runs where its pool runs it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from orbitmq.client.aio.push.listeners import Finished, Run
+from orbitmq.client.core.consuming.consume_results import RetryLater
+from orbitmq.clock import time_limit
+from orbitmq.lifecycle import OwnedTasks, Periodic
+
+if TYPE_CHECKING:
+    from orbitmq.client.aio.push.consumption import HandsBack, KeepsOffsets
+    from orbitmq.client.aio.push.listeners import ListenerPool, OnFinished
+    from orbitmq.client.core.consuming.consume_speeds import ConsumeSpeeds
+    from orbitmq.client.core.consuming.inflight_window import InflightWindow
+    from orbitmq.client.core.consuming.received_message import ReceivedMessage
+    from orbitmq.clock import Clock
+    from orbitmq.model.queues import MessageQueue
+
+    Window = InflightWindow[ReceivedMessage]
+
+log = logging.getLogger(__name__)
+
+# What nobody took back is consumed again after this.
+AGAIN_MS: Final = 5_000
+# Compat: the delay of a message whose listener takes too long.
+_OVERDUE_DELAY_LEVEL: Final = 3
+_LOOK_MS_MAX: Final = 60_000
+# How many batches are handed back at a time; the others wait.
+_HANDED_BACK_MAX: Final = 16
+
+
+class _Done:
+    """What was finished of one window in one round."""
+
+    __slots__ = ("calls", "failed", "messages", "queue", "spent_ms", "window")
+
+    def __init__(self, run: Run) -> None:
+        self.queue = run.queue
+        self.window = run.window
+        self.messages: list[ReceivedMessage] = []
+        self.calls = 0
+        self.failed = 0
+        self.spent_ms = 0.0
+
+
+class ConcurrentConsumption:
+    """Brings messages to the listener, and acts on what it says."""
+
+    def __init__(
+        self,
+        make_pool: Callable[[OnFinished], ListenerPool],
+        *,
+        batch_size: int,
+        timeout_ms: float,
+        offsets: KeepsOffsets,
+        speeds: ConsumeSpeeds,
+        send_backs: HandsBack | None,
+        on_room: Callable[[MessageQueue], None],
+        clock: Clock,
+    ) -> None:
+        """Make ready.
+
+        Args:
+            make_pool: makes what calls the listener.
+            batch_size: how many messages it gets at once, at most.
+            timeout_ms: how long it may take for one batch.
+            offsets: gets the offsets that may be committed.
+            speeds: gets the counts.
+            send_backs: takes failed messages; None drops them, as broadcasting does.
+            on_room: is told of a queue whose messages were finished.
+            clock: the time.
+        """
+        self.pool = make_pool(self.finished)
+        self._batch_size = batch_size
+        self._timeout_ms = timeout_ms
+        self._offsets = offsets
+        self._speeds = speeds
+        self._send_backs = send_backs
+        self._on_room = on_room
+        self._clock = clock
+        self._handing_back = OwnedTasks()
+        self._coming_again = OwnedTasks()
+        self._hand_back_limit = asyncio.Semaphore(_HANDED_BACK_MAX)
+        self._overdue = Periodic(
+            "overdue messages", min(timeout_ms, _LOOK_MS_MAX), self.hand_back_overdue, clock
+        )
+
+    def start(self) -> None:
+        """Begin to look for listeners that take too long."""
+        self._overdue.start()
+
+    async def stop(self, grace_ms: float) -> None:
+        """Let listeners under way end, and failed messages be handed back, within the grace."""
+        end_ms = self._clock.monotonic_ms() + grace_ms
+        await self._overdue.stop()
+        await self._coming_again.cancel()
+        for worker in await self.pool.stop(grace_ms):
+            log.warning(
+                "stopped while a listener was at work; its messages come again message=%r",
+                worker.messages[0],
+            )
+        try:
+            async with time_limit(self._clock, max(0.0, end_ms - self._clock.monotonic_ms())):
+                await self._handing_back.all_done()
+        except TimeoutError:
+            log.warning("stopped before all failed messages were handed back; they come again")
+        await self._handing_back.cancel()
+        await self._coming_again.cancel()
+
+    def take(
+        self, queue: MessageQueue, window: Window, messages: Sequence[ReceivedMessage]
+    ) -> None:
+        """Take messages that were pulled; they are in the window already."""
+        size = self._batch_size
+        if size == 1:
+            self.pool.submit([Run(queue, window, ([one],)) for one in messages])
+        else:
+            self.pool.submit(
+                Run(queue, window, (list(messages[at : at + size]),))
+                for at in range(0, len(messages), size)
+            )
+
+    def release(self, queue: MessageQueue, window: Window) -> bool:  # noqa: ARG002 - of all queues
+        """Give a queue up: what is under way ends, and comes again elsewhere."""
+        window.drop()
+        return True
+
+    # --- what the listener said -----------------------------------------------------------------
+
+    def finished(self, finished: Sequence[Finished]) -> None:
+        """Act on what came of some batches."""
+        by_window: dict[Window, _Done] = {}
+        for run, messages, result, spent_ms in finished:
+            done = by_window.get(run.window)
+            if done is None:
+                done = by_window[run.window] = _Done(run)
+            done.calls += 1
+            done.spent_ms += spent_ms
+            if not isinstance(result, RetryLater):
+                done.messages += messages
+                continue
+            done.messages += messages[: result.succeeded]
+            failed = messages[result.succeeded :]
+            done.failed += len(failed)
+            if self._send_backs is None:
+                self._drop(failed)
+                done.messages += failed
+            elif failed and not run.window.dropped:
+                self._handing_back.start(
+                    self._hand_back(run, failed, result.delay_level, self._send_backs),
+                    name="hand back",
+                )
+        for done in by_window.values():
+            self._speeds.consumed(
+                done.queue.topic,
+                calls=done.calls,
+                done=len(done.messages),
+                failed=done.failed,
+                spent_ms=done.spent_ms,
+            )
+            self._leave(done.queue, done.window, done.messages)
+
+    def _leave(
+        self, queue: MessageQueue, window: Window, messages: Sequence[ReceivedMessage]
+    ) -> None:
+        if messages and not window.dropped:
+            window.finish(messages)
+            self._offsets.record(queue, window)
+            self._on_room(queue)
+
+    def _drop(self, messages: Sequence[ReceivedMessage]) -> None:
+        for message in messages:
+            log.warning("message failed and is dropped, as broadcasting does message=%r", message)
+
+    async def _hand_back(
+        self,
+        run: Run,
+        messages: Sequence[ReceivedMessage],
+        delay_level: int,
+        send_backs: HandsBack,
+    ) -> None:
+        window = run.window
+        taken: list[ReceivedMessage] = []
+        kept: list[ReceivedMessage] = []
+        async with self._hand_back_limit:
+            for message in messages:
+                # It may have been handed back because the listener took too long, or the queue
+                # may belong to another member by now, who gets the message anyhow.
+                if window.dropped or message not in window:
+                    continue
+                if await self._taken_back(message, delay_level, send_backs):
+                    taken.append(message)
+                else:
+                    message.count_retry()
+                    kept.append(message)
+        self._leave(run.queue, window, taken)
+        if kept:
+            self._coming_again.start(
+                self._come_again(run.queue, window, kept), name="consume again"
+            )
+
+    async def _taken_back(
+        self, message: ReceivedMessage, delay_level: int, send_backs: HandsBack
+    ) -> bool:
+        try:
+            return await send_backs.send_back(message, delay_level)
+        except Exception:
+            # Whatever it was, the message is not lost: it stays here.
+            log.exception("message could not be handed back message=%r", message)
+            return False
+
+    async def _come_again(
+        self, queue: MessageQueue, window: Window, messages: list[ReceivedMessage]
+    ) -> None:
+        await self._clock.sleep_ms(AGAIN_MS)
+        if not window.dropped:
+            self.take(queue, window, messages)
+
+    # --- listeners that take too long -----------------------------------------------------------
+
+    async def hand_back_overdue(self) -> None:
+        """Hand back messages whose listener takes too long; what it says later counts no more."""
+        if self._send_backs is None:
+            return
+        late_ms = self._clock.monotonic_ms() - self._timeout_ms
+        for worker in list(self.pool.workers):
+            run, messages = worker.run, worker.messages
+            if run is None or worker.begun_ms > late_ms or run.window.dropped:
+                continue
+            for message in messages:
+                if message in run.window and await self._taken_back(
+                    message, _OVERDUE_DELAY_LEVEL, self._send_backs
+                ):
+                    log.warning(
+                        "listener takes too long, message handed back after_ms=%d message=%r",
+                        self._timeout_ms,
+                        message,
+                    )
+                    self._leave(run.queue, run.window, [message])

@@ -1,0 +1,73 @@
+"""Hooks around the calls of a listener: tracing, measuring, tests.
+
+A hook runs where the listener runs, in its thread or on the loop, so it must not block the loop of
+an async listener. What a hook raises is logged and changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from orbitmq.client.core.consuming.consume_results import ConsumeResult
+    from orbitmq.client.core.consuming.received_message import ReceivedMessage
+    from orbitmq.model.queues import MessageQueue
+
+log = logging.getLogger(__name__)
+
+
+class CallOutcome(Enum):
+    """How a call of a listener ended; the values are Java's words, which traces carry."""
+
+    SUCCESS = "SUCCESS"
+    FAILED = "FAILED"
+    RAISED = "EXCEPTION"
+    TOO_SLOW = "TIME_OUT"
+
+
+@dataclass(slots=True, kw_only=True)
+class ConsumeContext:
+    """One call of a listener; the part behind `notes` is filled in when it has ended."""
+
+    group: str
+    queue: MessageQueue
+    messages: Sequence[ReceivedMessage]
+    ordered: bool
+    # For hooks that want to keep something from `before` to `after`.
+    notes: dict[str, object] = field(default_factory=dict)
+    result: ConsumeResult | None = None
+    outcome: CallOutcome | None = None
+    spent_ms: float = 0.0
+
+
+class ConsumeHook(Protocol):
+    """Something that wants to know of every call of a listener."""
+
+    def before_consume(self, context: ConsumeContext) -> None:
+        """Hear that the listener is about to be called."""
+
+    def after_consume(self, context: ConsumeContext) -> None:
+        """Hear how it ended."""
+
+
+def tell_before(hooks: Sequence[ConsumeHook], context: ConsumeContext) -> None:
+    """Tell every hook that a call begins."""
+    for hook in hooks:
+        _tell(hook.before_consume, context)
+
+
+def tell_after(hooks: Sequence[ConsumeHook], context: ConsumeContext) -> None:
+    """Tell every hook how a call ended."""
+    for hook in hooks:
+        _tell(hook.after_consume, context)
+
+
+def _tell(listen: Callable[[ConsumeContext], None], context: ConsumeContext) -> None:
+    try:
+        listen(context)
+    except Exception:
+        log.exception("consume hook failed hook=%s group=%s", listen, context.group)

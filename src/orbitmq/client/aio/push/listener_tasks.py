@@ -1,0 +1,118 @@
+"""Async listeners, called on the loop: one task, or many when they wait.
+
+A task takes from the backlog until nothing is left. The next one is started only if something is
+left once the first gives way, that is, when the listener waits for something.
+
+Threads: one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from orbitmq.client.aio.push.listeners import (
+    Finished,
+    ListenerCall,
+    ListenerPool,
+    OnFinished,
+    Worker,
+)
+from orbitmq.client.core.consuming.consume_results import SUCCESS, Success
+from orbitmq.clock import settle
+
+# A task that never waits lets the others of the loop have their turn after this.
+_TURN_MS: Final = 5.0
+# How long a listener may go on after its cancellation.
+_CANCEL_SECONDS: Final = 1.0
+
+
+class ListenerTasks(ListenerPool):
+    """Calls an async listener in up to `concurrency` tasks at a time."""
+
+    def __init__(
+        self,
+        call: ListenerCall,
+        *,
+        concurrency: int,
+        on_finished: OnFinished,
+        name: str,
+    ) -> None:
+        super().__init__(call, concurrency=concurrency, on_finished=on_finished)
+        self._name = name
+        self._finished: list[Finished] = []
+        self._spreading = False
+
+    async def stop(self, grace_ms: float) -> Sequence[Worker]:
+        """Begin no more calls, wait for those under way, then cancel them.
+
+        Returns the workers that were still in a call and had to be cancelled.
+        """
+        self._stopping = True
+        self._backlog.clear()
+        under_way = {worker.task for worker in self._workers if worker.task is not None}
+        if under_way:
+            await asyncio.wait(under_way, timeout=grace_ms / 1000)
+        left = tuple(worker for worker in self._workers if worker.run is not None)
+        still = {worker.task for worker in self._workers if worker.task is not None}
+        for task in still:
+            task.cancel()
+        if still:
+            await asyncio.wait(still, timeout=_CANCEL_SECONDS)
+        self._collect()
+        return left
+
+    def _wake(self) -> None:
+        if self._backlog and not self._spreading:
+            self._spreading = True
+            self._loop.call_soon(self._spread)
+
+    def _spread(self) -> None:
+        """Start one task; the loop comes back here after its first step."""
+        if not self._backlog or self._stopping or len(self._workers) >= self._concurrency:
+            self._spreading = False
+            return
+        worker = Worker()
+        worker.task = self._loop.create_task(self._drain(worker), name=f"{self._name} listener")
+        self._workers.append(worker)
+        self._loop.call_soon(self._spread)
+
+    async def _drain(self, worker: Worker) -> None:
+        backlog = self._backlog
+        worker.begun_ms = turn_ms = self._call.now_ms()
+        try:
+            while backlog and len(self._workers) <= self._concurrency:
+                if worker.begun_ms - turn_ms > _TURN_MS:
+                    await settle(1)
+                    worker.begun_ms = turn_ms = self._call.now_ms()
+                    continue
+                run = backlog.popleft()
+                for messages in run.batches:
+                    if self._stopping or run.window.dropped:
+                        break
+                    if run.may_begin is not None and not run.may_begin():
+                        break
+                    worker.run, worker.messages = run, messages
+                    finished = await self._call.awaited(run, messages, worker)
+                    worker.run = None
+                    self._tell(finished)
+                    if not isinstance(finished.result, Success):
+                        break
+                if run.tells_end:
+                    self._tell(Finished(run, [], SUCCESS, 0.0))
+        finally:
+            worker.run = None
+            self._workers.remove(worker)
+            self._wake()
+
+    def _tell(self, finished: Finished) -> None:
+        self._finished.append(finished)
+        if not self._told:
+            self._told = True
+            self._loop.call_soon(self._collect)
+
+    def _collect(self) -> None:
+        self._told = False
+        finished, self._finished = self._finished, []
+        self._tell_of(finished)

@@ -1,0 +1,312 @@
+"""Listeners: what users write to get messages, and one call of it.
+
+A listener takes one message or a list of them, and is a plain function, which runs in a thread, or
+an async one, which runs on the loop. It returns nothing when the messages are done, or says
+otherwise (`consume_results.py`); what it raises means "not done".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from orbitmq.client.aio.push.consume_hooks import (
+    CallOutcome,
+    ConsumeContext,
+    ConsumeHook,
+    tell_after,
+    tell_before,
+)
+from orbitmq.client.core.consuming.consume_results import (
+    RETRY_LATER,
+    SUCCESS,
+    SUSPEND,
+    ConsumeResult,
+    Success,
+    concurrent_result,
+    ordered_result,
+)
+from orbitmq.client.core.consuming.received_message import ReceivedMessage
+from orbitmq.errors import SettingsError
+
+if TYPE_CHECKING:
+    from orbitmq.client.aio.push.listener_failures import ListenerFailures
+    from orbitmq.client.core.consuming.inflight_window import InflightWindow
+    from orbitmq.clock import Clock
+    from orbitmq.model.queues import MessageQueue
+
+    Window = InflightWindow[ReceivedMessage]
+
+log = logging.getLogger(__name__)
+
+Returned = ConsumeResult | None
+OnMessage = Callable[[ReceivedMessage], Returned | Awaitable[Returned]]
+OnMessages = Callable[[list[ReceivedMessage]], Returned | Awaitable[Returned]]
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """What a user gave to be called: with one message or with a list, plain or async."""
+
+    function: Callable[..., object]
+    takes_lists: bool
+    is_async: bool
+
+
+def listener_of(on_message: OnMessage | None, on_messages: OnMessages | None) -> Listener:
+    """Take the one function of the two that was given."""
+    if (on_message is None) == (on_messages is None):
+        given = "both were" if on_message is not None else "none was"
+        raise SettingsError(
+            f"a push consumer takes one listener, and {given} given",
+            hint="give on_message=, called with one message, or on_messages=, with a list",
+        )
+    function = on_message if on_message is not None else on_messages
+    if not callable(function):
+        name = "on_message" if on_message is not None else "on_messages"
+        raise SettingsError(
+            f"{name} is {function!r}, which cannot be called", hint="give a function"
+        )
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise SettingsError(
+            f"the listener {function!r} has a yield, so that a call of it would do nothing",
+            hint="return nothing when the messages are done",
+        )
+    return Listener(function, on_messages is not None, _is_async(function))
+
+
+def _is_async(function: Callable[..., object]) -> bool:
+    while isinstance(function, partial):
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004 - an object whose call is async
+    )
+
+
+class Run:
+    """Messages of one queue for one worker, batch after batch, until one is not done.
+
+    Before each batch the worker looks whether the window was dropped and asks `may_begin`, from its
+    own thread. Who wants to know when a run has ended, done or not, gets a last `Finished` without
+    messages.
+    """
+
+    __slots__ = ("batches", "may_begin", "queue", "tells_end", "window")
+
+    def __init__(
+        self,
+        queue: MessageQueue,
+        window: Window,
+        batches: Sequence[list[ReceivedMessage]],
+        may_begin: Callable[[], bool] | None = None,
+        *,
+        tells_end: bool = False,
+    ) -> None:
+        self.queue = queue
+        self.window = window
+        self.batches = batches
+        self.may_begin = may_begin
+        self.tells_end = tells_end
+
+
+class Finished(NamedTuple):
+    """What came of one batch of a run; without messages: the run has ended."""
+
+    run: Run
+    messages: list[ReceivedMessage]
+    result: ConsumeResult
+    spent_ms: float
+
+
+class Worker:
+    """A thread or task that calls the listener, and what it is at."""
+
+    __slots__ = ("begun_ms", "messages", "run", "task", "thread_id")
+
+    def __init__(self) -> None:
+        self.run: Run | None = None
+        # Count while there is a run.
+        self.messages: list[ReceivedMessage] = []
+        # When the call began, which is when the one before it ended.
+        self.begun_ms = 0.0
+        self.thread_id: int | None = None
+        self.task: asyncio.Task[None] | None = None
+
+
+OnFinished = Callable[[Sequence[Finished]], None]
+
+
+class ListenerPool(ABC):
+    """Calls a listener for many runs, some of them at a time."""
+
+    def __init__(self, call: ListenerCall, *, concurrency: int, on_finished: OnFinished) -> None:
+        self._call = call
+        self._concurrency = concurrency
+        self._on_finished = on_finished
+        self._loop = asyncio.get_running_loop()
+        self._backlog: deque[Run] = deque()
+        self._workers: list[Worker] = []
+        # Whether somebody is about to tell of what is finished: one call tells of many batches.
+        self._told = False
+        self._stopping = False
+
+    @property
+    def concurrency(self) -> int:
+        """How many calls may be under way at a time."""
+        return self._concurrency
+
+    @concurrency.setter
+    def concurrency(self, concurrency: int) -> None:
+        self._concurrency = concurrency
+        self._wake()
+
+    @property
+    def waiting(self) -> int:
+        """How many runs nobody has begun."""
+        return len(self._backlog)
+
+    @property
+    def workers(self) -> Sequence[Worker]:
+        """The workers that are awake."""
+        return self._workers
+
+    def submit(self, runs: Iterable[Run]) -> None:
+        """Have runs done, as soon as a worker is free."""
+        if not self._stopping:
+            self._backlog.extend(runs)
+            self._wake()
+
+    @abstractmethod
+    async def stop(self, grace_ms: float) -> Sequence[Worker]:
+        """Begin no more calls, wait for those under way; returns the workers still in one."""
+
+    @abstractmethod
+    def _wake(self) -> None:
+        """Have workers look at what waits, soon."""
+
+    def _tell_of(self, finished: list[Finished]) -> None:
+        if not finished:
+            return
+        try:
+            self._on_finished(finished)
+        except Exception:
+            log.exception("finished messages could not be taken note of")
+
+
+class ListenerCall:
+    """Calls one listener with one batch, and reads what it says."""
+
+    def __init__(
+        self,
+        listener: Listener,
+        *,
+        group: str,
+        ordered: bool,
+        slow_ms: float,
+        failures: ListenerFailures,
+        hooks: Sequence[ConsumeHook],
+        clock: Clock,
+    ) -> None:
+        self.is_async = listener.is_async
+        self.ordered = ordered
+        self._function = listener.function
+        self._takes_lists = listener.takes_lists
+        self._read = ordered_result if ordered else concurrent_result
+        self._failed: ConsumeResult = SUSPEND if ordered else RETRY_LATER
+        self._group = group
+        self._slow_ms = slow_ms
+        self._failures = failures
+        self._hooks = tuple(hooks)
+        self._clock = clock
+
+    def __call__(self, run: Run, messages: list[ReceivedMessage], worker: Worker) -> Finished:
+        """Call a plain listener."""
+        context = self._before(run, messages) if self._hooks else None
+        try:
+            returned = self._function(messages if self._takes_lists else messages[0])
+            result = SUCCESS if returned is None else self._read(returned)
+        except BaseException as error:  # noqa: BLE001 - whatever a listener raises
+            return self._raised(run, messages, worker, context, error)
+        if context is not None:
+            self._after(context, worker, result)
+        return self._finished(run, messages, worker, result)
+
+    async def awaited(self, run: Run, messages: list[ReceivedMessage], worker: Worker) -> Finished:
+        """Call an async listener; only the cancellation of the caller goes through."""
+        context = self._before(run, messages) if self._hooks else None
+        try:
+            called = self._function(messages if self._takes_lists else messages[0])
+            returned = await called  # type: ignore[misc]  # an async function gave it
+            result = SUCCESS if returned is None else self._read(returned)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            # Something inside the listener was cancelled, not the listener.
+            return self._raised(run, messages, worker, context, error)
+        except (KeyboardInterrupt, SystemExit):
+            # They end the loop, as they do from any other task of it.
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever a listener raises
+            return self._raised(run, messages, worker, context, error)
+        if context is not None:
+            self._after(context, worker, result)
+        return self._finished(run, messages, worker, result)
+
+    def now_ms(self) -> float:
+        """The time that `Worker.begun_ms` is in."""
+        return self._clock.monotonic_ms()
+
+    def _before(self, run: Run, messages: list[ReceivedMessage]) -> ConsumeContext:
+        context = ConsumeContext(
+            group=self._group, queue=run.queue, messages=messages, ordered=self.ordered
+        )
+        tell_before(self._hooks, context)
+        return context
+
+    def _after(
+        self,
+        context: ConsumeContext,
+        worker: Worker,
+        result: ConsumeResult,
+        *,
+        raised: bool = False,
+    ) -> None:
+        context.result = result
+        context.spent_ms = self._clock.monotonic_ms() - worker.begun_ms
+        context.outcome = self._outcome(result, context.spent_ms, raised=raised)
+        tell_after(self._hooks, context)
+
+    def _raised(
+        self,
+        run: Run,
+        messages: list[ReceivedMessage],
+        worker: Worker,
+        context: ConsumeContext | None,
+        error: BaseException,
+    ) -> Finished:
+        self._failures.add(error, messages[0])
+        if context is not None:
+            self._after(context, worker, self._failed, raised=True)
+        return self._finished(run, messages, worker, self._failed)
+
+    def _finished(
+        self, run: Run, messages: list[ReceivedMessage], worker: Worker, result: ConsumeResult
+    ) -> Finished:
+        # Perf: the end of a call is the beginning of the next, so that the clock is read once.
+        begun_ms, worker.begun_ms = worker.begun_ms, self._clock.monotonic_ms()
+        return Finished(run, messages, result, worker.begun_ms - begun_ms)
+
+    def _outcome(self, result: ConsumeResult, spent_ms: float, *, raised: bool) -> CallOutcome:
+        if raised:
+            return CallOutcome.RAISED
+        if spent_ms >= self._slow_ms:
+            return CallOutcome.TOO_SLOW
+        return CallOutcome.SUCCESS if isinstance(result, Success) else CallOutcome.FAILED

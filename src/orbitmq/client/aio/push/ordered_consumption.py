@@ -1,0 +1,287 @@
+"""Ordered consumption: one batch of a queue after the other, with its lock.
+
+A batch that fails comes again, after a pause, before any message behind it. One that has failed as
+often as allowed goes to the retry topic, from where brokers move it to the dead letters.
+
+Invariant: of one queue, no more than one run is under way, whichever window it came from; and no
+batch begins without the lock of the queue.
+Threads: one event loop; the listener runs where its pool runs it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from orbitmq.client.aio.push.listeners import Finished, Run
+from orbitmq.client.core.consuming.consume_results import SUSPEND_MS_MAX, SUSPEND_MS_MIN, Suspend
+from orbitmq.clock import time_limit
+from orbitmq.lifecycle import OwnedTasks
+
+if TYPE_CHECKING:
+    from orbitmq.client.aio.push.consumption import HandsBack, KeepsOffsets
+    from orbitmq.client.aio.push.listeners import ListenerPool, OnFinished
+    from orbitmq.client.core.consuming.consume_speeds import ConsumeSpeeds
+    from orbitmq.client.core.consuming.inflight_window import InflightWindow
+    from orbitmq.client.core.consuming.received_message import ReceivedMessage
+    from orbitmq.clock import Clock, TimerHandle
+    from orbitmq.model.queues import MessageQueue
+
+    Window = InflightWindow[ReceivedMessage]
+
+log = logging.getLogger(__name__)
+
+# How many messages a worker gets at once; then another queue has its turn.
+RUN_MESSAGES_MAX: Final = 64
+# Pauses before a lock is asked for, and after: got, and not got.
+_ASK_LOCK_MS: Final = 100
+_LOCK_DENIED_MS: Final = 3_000
+
+
+class OrderedConsumption:
+    """Brings messages to the listener in order, and acts on what it says."""
+
+    def __init__(  # noqa: PLR0913 - by name
+        self,
+        make_pool: Callable[[OnFinished], ListenerPool],
+        *,
+        batch_size: int,
+        suspend_ms: int,
+        retries_max: int | None,
+        offsets: KeepsOffsets,
+        speeds: ConsumeSpeeds,
+        send_backs: HandsBack,
+        lock: Callable[[MessageQueue], Awaitable[bool]] | None,
+        on_room: Callable[[MessageQueue], None],
+        on_idle: Callable[[MessageQueue], None],
+        clock: Clock,
+    ) -> None:
+        """Make ready.
+
+        Args:
+            make_pool: makes what calls the listener.
+            batch_size: how many messages it gets at once, at most.
+            suspend_ms: how long a queue stands still after a failure that does not say.
+            retries_max: how often a batch comes again; None for ever.
+            offsets: gets the offsets that may be committed.
+            speeds: gets the counts.
+            send_backs: takes what has failed too often.
+            lock: asks the broker for the lock of a queue; None when none is needed.
+            on_room: is told of a queue whose messages were finished.
+            on_idle: is told of a queue that `release` had to keep, and that can go now.
+            clock: the time.
+        """
+        self.pool = make_pool(self.finished)
+        self._batch_size = batch_size
+        self._suspend_ms = suspend_ms
+        self._retries_max = retries_max
+        self._offsets = offsets
+        self._speeds = speeds
+        self._send_backs = send_backs
+        self._lock = lock
+        self._on_room = on_room
+        self._on_idle = on_idle
+        self._clock = clock
+        # The window of each queue that has something to consume.
+        self._windows: dict[MessageQueue, Window] = {}
+        self._under_way: dict[MessageQueue, Run] = {}
+        self._failed: dict[MessageQueue, Finished] = {}
+        self._suspended: dict[MessageQueue, TimerHandle] = {}
+        # Queues whose failed batch is looked after, or whose lock is asked for.
+        self._settling: set[MessageQueue] = set()
+        # Windows in which nothing more may begin, as their queues are given up.
+        self._closing: dict[MessageQueue, Window] = {}
+        self._tasks = OwnedTasks()
+        self._stopping = False
+
+    def start(self) -> None:
+        """Begin; there is nothing to do before messages come."""
+
+    async def stop(self, grace_ms: float) -> None:
+        """Let listeners under way end, within the grace."""
+        end_ms = self._clock.monotonic_ms() + grace_ms
+        self._stopping = True
+        for timer in self._suspended.values():
+            timer.cancel()
+        self._suspended.clear()
+        left = await self.pool.stop(grace_ms)
+        for worker in left:
+            log.warning(
+                "stopped while a listener was at work; its messages come again message=%r",
+                worker.messages[0],
+            )
+        # Runs that nobody began, or whose listener was cancelled, do not end any more.
+        at_work = {worker.run for worker in left}
+        self._under_way = {queue: run for queue, run in self._under_way.items() if run in at_work}
+        try:
+            async with time_limit(self._clock, max(0.0, end_ms - self._clock.monotonic_ms())):
+                await self._tasks.all_done()
+        except TimeoutError:
+            log.warning("stopped before all failed messages were settled; they come again")
+        await self._tasks.cancel()
+
+    def take(
+        self, queue: MessageQueue, window: Window, messages: Sequence[ReceivedMessage]
+    ) -> None:
+        """Take messages that were pulled; they are in the window already."""
+        if messages:
+            self._windows[queue] = window
+            self._go_on(queue)
+
+    def release(self, queue: MessageQueue, window: Window) -> bool:
+        """Give a queue up; False while a listener is at work on it, whose result still counts."""
+        if queue in self._under_way or queue in self._settling:
+            self._closing[queue] = window
+            return False
+        self._closing.pop(queue, None)
+        if (timer := self._suspended.pop(queue, None)) is not None:
+            timer.cancel()
+        self._windows.pop(queue, None)
+        window.drop()
+        return True
+
+    # --- one queue ------------------------------------------------------------------------------
+
+    def _go_on(self, queue: MessageQueue) -> None:
+        """Give the next messages of a queue to a worker, unless it has some or must wait."""
+        window = self._windows.get(queue)
+        if window is None or self._stopping or self._closing.get(queue) is window:
+            return
+        if window.dropped:
+            del self._windows[queue]
+            return
+        if queue in self._suspended or queue in self._under_way or queue in self._settling:
+            return
+        if self._lock is not None and not window.locked:
+            self._suspend(queue, _ASK_LOCK_MS, self._ask_lock)
+            return
+        messages = window.take(RUN_MESSAGES_MAX)
+        if not messages:
+            return
+        size = self._batch_size
+        batches = [messages[at : at + size] for at in range(0, len(messages), size)]
+        run = Run(queue, window, batches, self._permission(queue, window), tells_end=True)
+        self._under_way[queue] = run
+        self.pool.submit([run])
+
+    def _permission(self, queue: MessageQueue, window: Window) -> Callable[[], bool]:
+        """What a worker asks before each batch, from its thread."""
+        needs_lock, closing = self._lock is not None, self._closing
+
+        def may_begin() -> bool:
+            return closing.get(queue) is not window and (window.locked or not needs_lock)
+
+        return may_begin
+
+    def finished(self, finished: Sequence[Finished]) -> None:
+        """Act on what came of some batches, and go on with the queues whose runs have ended."""
+        for item in finished:
+            run, messages, result, spent_ms = item
+            queue, window = run.queue, run.window
+            if not messages:
+                self._end(run)
+                continue
+            failed = isinstance(result, Suspend)
+            self._speeds.consumed(
+                queue.topic,
+                calls=1,
+                done=0 if failed else len(messages),
+                failed=len(messages) if failed else 0,
+                spent_ms=spent_ms,
+            )
+            if failed:
+                self._failed[queue] = item
+            elif not window.dropped:
+                window.commit(len(messages))
+                self._offsets.record(queue, window)
+                self._on_room(queue)
+
+    def _end(self, run: Run) -> None:
+        queue, window = run.queue, run.window
+        self._under_way.pop(queue, None)
+        failed = self._failed.pop(queue, None)
+        if not window.dropped:
+            window.roll_back()
+            if failed is not None:
+                self._settling.add(queue)
+                self._tasks.start(self._settle(failed), name="failed batch")
+                return
+        self._now_idle(queue)
+        self._go_on(queue)
+
+    def _now_idle(self, queue: MessageQueue) -> None:
+        if queue in self._closing:
+            self._on_idle(queue)
+
+    # --- failures -------------------------------------------------------------------------------
+
+    async def _settle(self, failed: Finished) -> None:
+        """Send a batch away that has failed too often, or let it come again after a pause."""
+        queue, window = failed.run.queue, failed.run.window
+        comes_again = True
+        try:
+            comes_again = await self._comes_again(failed.messages)
+        finally:
+            self._settling.discard(queue)
+            if not window.dropped:
+                if comes_again:
+                    self._suspend(queue, self._pause_ms(failed), self._go_on)
+                else:
+                    window.take(len(failed.messages))
+                    window.commit()
+                    self._offsets.record(queue, window)
+                    self._on_room(queue)
+            self._now_idle(queue)
+        self._go_on(queue)
+
+    async def _comes_again(self, messages: Sequence[ReceivedMessage]) -> bool:
+        again = False
+        for message in messages:
+            given_up = (
+                self._retries_max is not None and message.reconsume_times >= self._retries_max
+            )
+            if not given_up or not await self._send_backs.send_copy(message):
+                again = True
+                message.count_retry()
+        return again
+
+    def _pause_ms(self, failed: Finished) -> int:
+        asked = failed.result.pause_ms if isinstance(failed.result, Suspend) else None
+        pause_ms = self._suspend_ms if asked is None else asked
+        return min(max(pause_ms, SUSPEND_MS_MIN), SUSPEND_MS_MAX)
+
+    def _suspend(
+        self, queue: MessageQueue, pause_ms: float, then: Callable[[MessageQueue], None]
+    ) -> None:
+        if self._stopping:
+            return
+        if (before := self._suspended.pop(queue, None)) is not None:
+            before.cancel()
+
+        def wake() -> None:
+            self._suspended.pop(queue, None)
+            then(queue)
+
+        self._suspended[queue] = self._clock.call_later(pause_ms, wake)
+
+    # --- locks ----------------------------------------------------------------------------------
+
+    def _ask_lock(self, queue: MessageQueue) -> None:
+        window = self._windows.get(queue)
+        if window is not None and not window.dropped and not self._stopping:
+            self._settling.add(queue)
+            self._tasks.start(self._lock_and_go_on(queue, window), name="lock queue")
+
+    async def _lock_and_go_on(self, queue: MessageQueue, window: Window) -> None:
+        assert self._lock is not None
+        got = False
+        try:
+            got = window.locked or await self._lock(queue)
+        finally:
+            self._settling.discard(queue)
+            self._now_idle(queue)
+        if got:
+            self._go_on(queue)
+        else:
+            self._suspend(queue, _LOCK_DENIED_MS, self._go_on)

@@ -1,0 +1,335 @@
+"""Pulling: one request under way for each queue, held until there is something.
+
+A queue is pulled by a task of its own, from the offset its window says, for as long as the window
+is not dropped. It waits while the consumer is paused, while too much is unfinished, and, for
+ordered consumption, while the lock of the queue is missing.
+
+Threads: one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+from orbitmq.client.aio.instance.brokers import PullStatus
+from orbitmq.client.core.consuming.received_message import ReceivedMessage, received_messages
+from orbitmq.errors import BrokerUnknownError, OrbitError, RemoteError
+from orbitmq.lifecycle import cancelled
+from orbitmq.model.names import is_retry_topic
+from orbitmq.model.routes import MASTER_ID
+from orbitmq.protocol.codes import ResponseCode
+from orbitmq.protocol.headers import Long
+from orbitmq.protocol.requests.pulling import PullFlag, PullMessages
+
+if TYPE_CHECKING:
+    from orbitmq.client.aio.group.offset_stores import OffsetStore
+    from orbitmq.client.aio.instance.brokers import Pulled
+    from orbitmq.client.aio.instance.client_instance import ClientInstance
+    from orbitmq.client.core.consuming.consume_speeds import ConsumeSpeeds
+    from orbitmq.client.core.consuming.flow_control import FlowControl
+    from orbitmq.client.core.consuming.inflight_window import InflightWindow
+    from orbitmq.client.core.subscriptions import Subscriptions
+    from orbitmq.client.options import PushOptions
+    from orbitmq.model.queues import MessageQueue
+
+    Window = InflightWindow[ReceivedMessage]
+
+log = logging.getLogger(__name__)
+
+HOLD_MS: Final = 15_000
+PULL_TIMEOUT_MS: Final = 30_000
+# Longest pauses before another look, as long as there is no reason for an earlier one.
+FULL_MS: Final = 50
+PAUSED_MS: Final = 1_000
+BROKER_BUSY_MS: Final = 20
+# A queue whose pulls keep failing is told of no more often than this.
+_REPEAT_MS: Final = 60_000
+
+_COMMIT: Final = int(PullFlag.COMMIT_OFFSET | PullFlag.SUSPEND)
+_HOLD: Final = int(PullFlag.SUSPEND)
+# The broker has not heard of the subscription, or of an older one: it is told again at once.
+_SUBSCRIPTION_UNKNOWN: Final = frozenset(
+    {
+        ResponseCode.SUBSCRIPTION_NOT_EXIST,
+        ResponseCode.SUBSCRIPTION_NOT_LATEST,
+        ResponseCode.FILTER_DATA_NOT_EXIST,
+        ResponseCode.FILTER_DATA_NOT_LATEST,
+    }
+)
+
+
+class Pulling:
+    """Pulls the queues of one consumer."""
+
+    def __init__(  # noqa: PLR0913 - by name
+        self,
+        instance: ClientInstance,
+        group: str,
+        options: PushOptions,
+        *,
+        subscriptions: Subscriptions,
+        offsets: OffsetStore,
+        flow: FlowControl,
+        speeds: ConsumeSpeeds,
+        needs_locks: bool,
+        commits: bool,
+        on_messages: Callable[[MessageQueue, Window, list[ReceivedMessage]], None],
+        on_moved: Callable[[MessageQueue, Window, int], Awaitable[None]],
+    ) -> None:
+        """Make ready.
+
+        Args:
+            instance: whose connections are used.
+            group: the group, as brokers know it.
+            options: how many messages, and how fast.
+            subscriptions: what of each topic is wanted.
+            offsets: what pulls tell the broker on the way, if `commits`.
+            flow: when to pause.
+            speeds: where pulls are counted.
+            needs_locks: whether a queue is pulled only with its lock.
+            commits: whether pulls carry offsets to commit.
+            on_messages: takes the messages of one pull.
+            on_moved: is told the offset to go on at when the broker has not the one asked for.
+        """
+        self._instance = instance
+        self._group = group
+        self._options = options
+        self._subscriptions = subscriptions
+        self._offsets = offsets
+        self._flow = flow
+        self._speeds = speeds
+        self._needs_locks = needs_locks
+        self._commits = commits
+        self._on_messages = on_messages
+        self._on_moved = on_moved
+        self._tasks: dict[MessageQueue, asyncio.Task[None]] = {}
+        self._windows: dict[MessageQueue, Window] = {}
+        self._waits: dict[MessageQueue, asyncio.Event] = {}
+        # Which broker of a group had a queue's messages in memory when it answered last.
+        self._broker_ids: dict[MessageQueue, int] = {}
+        self._warned_ms: dict[MessageQueue, float] = {}
+        self.paused = False
+
+    # --- queues -------------------------------------------------------------------------------
+
+    def start(self, queue: MessageQueue, window: Window) -> None:
+        """Pull a queue from now on."""
+        self.stop(queue)
+        self._windows[queue] = window
+        self._waits[queue] = asyncio.Event()
+        self._tasks[queue] = asyncio.get_running_loop().create_task(
+            self._pull_on(queue, window), name=f"pull {queue.topic} {queue.queue_id}"
+        )
+        self._flow.set_queue_count(len(self._tasks))
+
+    def stop(self, queue: MessageQueue) -> None:
+        """Pull a queue no more."""
+        task = self._tasks.pop(queue, None)
+        if task is None:
+            return
+        # Whoever gave the queue up may be this very task, which ends by itself then.
+        if task is not asyncio.current_task():
+            task.cancel()
+        self._windows.pop(queue, None)
+        self._waits.pop(queue, None)
+        self._broker_ids.pop(queue, None)
+        self._warned_ms.pop(queue, None)
+        self._flow.set_queue_count(len(self._tasks))
+
+    def begin_anew(self, topic: str) -> None:
+        """Give up the pulls under way, which are held with the subscription of before."""
+        for queue, window in list(self._windows.items()):
+            if queue.topic == topic:
+                self.start(queue, window)
+
+    async def stop_all(self) -> None:
+        """Pull nothing more; returns once no pull is under way."""
+        tasks = list(self._tasks.values())
+        for queue in list(self._tasks):
+            self.stop(queue)
+        for task in tasks:
+            await cancelled(task)
+
+    def look_again(self, queue: MessageQueue) -> None:
+        """Note that a reason to wait may be gone: messages were finished, or a lock was got."""
+        wait = self._waits.get(queue)
+        if wait is not None:
+            wait.set()
+
+    def look_at_all(self) -> None:
+        """The same for all queues."""
+        for wait in self._waits.values():
+            wait.set()
+
+    # --- one queue ----------------------------------------------------------------------------
+
+    async def _pull_on(self, queue: MessageQueue, window: Window) -> None:
+        while not window.dropped:
+            try:
+                await self._pull_once(queue, window)
+            except OrbitError as error:
+                await self._failed(queue, error)
+            except Exception:
+                log.exception(
+                    "pull failed topic=%s broker=%s queue=%d",
+                    queue.topic,
+                    queue.broker_name,
+                    queue.queue_id,
+                )
+                await self._instance.clock.sleep_ms(self._options.pull_retry_ms)
+
+    async def _pull_once(self, queue: MessageQueue, window: Window) -> None:
+        """Pull if nothing is against it, else wait a while."""
+        window.note_pull()
+        if self.paused:
+            await self._wait(queue, PAUSED_MS)
+        elif (pause := self._flow.pause(queue, window)) is not None:
+            if pause.warn:
+                log.warning("pulling waits: %s group=%s", pause.reason, self._group)
+            await self._wait(queue, FULL_MS)
+        elif queue.topic not in self._subscriptions or (self._needs_locks and not window.locked):
+            # Unsubscribed: the queue is about to be given up.
+            await self._wait(queue, self._options.pull_retry_ms)
+        else:
+            begun_ms = self._instance.clock.monotonic_ms()
+            pulled = await self._ask(queue, window.next_offset)
+            spent_ms = self._instance.clock.monotonic_ms() - begun_ms
+            self._broker_ids[queue] = pulled.suggested_broker_id
+            if self._warned_ms.pop(queue, None) is not None:
+                log.info("pulls succeed again group=%s queue=%s", self._group, queue)
+            if window.dropped:
+                return
+            if pulled.status is PullStatus.OFFSET_ILLEGAL:
+                await self._move(queue, window, pulled)
+            elif self._take(queue, window, pulled, spent_ms) and self._options.pull_interval_ms:
+                await self._instance.clock.sleep_ms(self._options.pull_interval_ms)
+
+    async def _ask(self, queue: MessageQueue, offset: int) -> Pulled:
+        address, is_slave = await self._address(queue)
+        subscription = self._subscriptions.of(queue.topic)
+        committed = (self._offsets.cached(queue) or 0) if self._commits and not is_slave else 0
+        header = PullMessages(
+            consumer_group=self._group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=Long(offset),
+            messages_max=self._options.pull_batch_size,
+            system_flag=_COMMIT if committed > 0 else _HOLD,
+            commit_offset=Long(committed),
+            suspend_timeout_ms=Long(HOLD_MS),
+            subscription_version=Long(subscription.version),
+            expression_type=subscription.expression_type,
+            bytes_max=self._options.pull_batch_bytes,
+            broker_name=queue.broker_name,
+        )
+        return await self._instance.brokers.pull(address, header, timeout_ms=PULL_TIMEOUT_MS)
+
+    async def _address(self, queue: MessageQueue) -> tuple[str, bool]:
+        routes = self._instance.routes
+        broker_id = self._broker_ids.get(queue, MASTER_ID)
+        found = routes.address_of(queue.broker_name, broker_id)
+        if found is None:
+            await routes.refresh(queue.topic)
+            found = routes.address_of(queue.broker_name, broker_id)
+        if found is None:
+            raise BrokerUnknownError(queue.broker_name, topic=queue.topic)
+        return found
+
+    def _take(self, queue: MessageQueue, window: Window, pulled: Pulled, spent_ms: float) -> bool:
+        """Take in what a pull brought; says whether there was something for the listener."""
+        messages: list[ReceivedMessage] = []
+        if pulled.body:
+            messages = received_messages(
+                pulled.body, queue.broker_name, namespace=self._instance.options.namespace
+            )
+            self._speeds.pulled(queue.topic, len(messages), spent_ms)
+            # The broker compares hashes of tags, and different tags may share one.
+            if self._subscriptions.of(queue.topic).tags:
+                wants, topic = self._subscriptions.wants, queue.topic
+                messages = [message for message in messages if wants(topic, message.tags)]
+        added = window.add(messages, next_offset=pulled.next_offset)
+        if added:
+            self._on_messages(queue, window, added)
+            return True
+        # Everything may have been skipped by the filter: that is progress, too.
+        self._offsets.record(queue, window)
+        return False
+
+    async def _move(self, queue: MessageQueue, window: Window, pulled: Pulled) -> None:
+        next_offset = pulled.next_offset
+        first = window.first_offset
+        if first is not None and window.next_offset < pulled.min_offset:
+            # The messages that are here are there no more: nobody else could consume them.
+            await self._instance.clock.sleep_ms(self._options.pull_retry_ms)
+            return
+        if first is not None and window.next_offset > pulled.max_offset:
+            # The broker has lost the end of the queue; what is unfinished before it comes again.
+            next_offset = min(next_offset, max(first, pulled.min_offset))
+        log.warning(
+            "offset is outside the queue, going on elsewhere group=%s topic=%s broker=%s queue=%d "
+            "offset=%d from=%d to=%d next=%d",
+            self._group,
+            queue.topic,
+            queue.broker_name,
+            queue.queue_id,
+            window.next_offset,
+            pulled.min_offset,
+            pulled.max_offset,
+            next_offset,
+        )
+        window.drop()
+        await self._on_moved(queue, window, next_offset)
+
+    async def _failed(self, queue: MessageQueue, error: OrbitError) -> None:
+        if isinstance(error, RemoteError) and error.code == ResponseCode.FLOW_CONTROL:
+            await self._instance.clock.sleep_ms(BROKER_BUSY_MS)
+            return
+        self._warn(queue, error)
+        if isinstance(error, RemoteError):
+            if error.code in _SUBSCRIPTION_UNKNOWN:
+                await self._tell_subscription()
+        else:
+            # The broker may be gone, and another one in its place.
+            self._broker_ids.pop(queue, None)
+        await self._instance.clock.sleep_ms(self._options.pull_retry_ms)
+
+    async def _tell_subscription(self) -> None:
+        try:
+            await self._instance.heartbeat_now()
+        except OrbitError as error:
+            log.debug("subscription not told group=%s reason=%s", self._group, error)
+
+    def _warn(self, queue: MessageQueue, error: OrbitError) -> None:
+        now_ms = self._instance.clock.monotonic_ms()
+        if is_retry_topic(queue.topic):
+            # Compat: it is made when the first member of the group is heard of; that takes a while.
+            log.debug("pull failed queue=%s reason=%s", queue, error)
+            return
+        warned_ms = self._warned_ms.get(queue)
+        if warned_ms is None or now_ms - warned_ms >= _REPEAT_MS:
+            self._warned_ms[queue] = now_ms
+            log.warning(
+                "pull failed, tried again every %d ms group=%s topic=%s broker=%s queue=%d "
+                "reason=%s",
+                self._options.pull_retry_ms,
+                self._group,
+                queue.topic,
+                queue.broker_name,
+                queue.queue_id,
+                error,
+            )
+
+    async def _wait(self, queue: MessageQueue, delay_ms: float) -> None:
+        """Wait, but no longer than until `look_again`."""
+        wait = self._waits.get(queue)
+        if wait is None:
+            return
+        wait.clear()
+        timer = self._instance.clock.call_later(delay_ms, wait.set)
+        try:
+            await wait.wait()
+        finally:
+            timer.cancel()

@@ -1,0 +1,95 @@
+"""Messages a listener failed on, handed to the broker to be delivered again later.
+
+The broker is asked to make the copy itself. If it cannot, the client sends a copy to the retry
+topic of the group. If that fails too, the message stays with the consumer: it is never lost.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+from orbitmq.errors import OrbitError
+from orbitmq.model import property_names
+from orbitmq.model.messages import Message
+from orbitmq.model.names import retry_topic
+
+if TYPE_CHECKING:
+    from orbitmq.client.aio.instance.brokers import Brokers
+    from orbitmq.client.core.consuming.received_message import ReceivedMessage
+
+log = logging.getLogger(__name__)
+
+# Compat: the first delay of a copy that a client sends; each further one is the next level.
+_FIRST_DELAY_LEVEL: Final = 3
+
+
+class SendBacks:
+    """Hands messages of one group back; `send` is how the client sends a message itself."""
+
+    def __init__(
+        self,
+        brokers: Brokers,
+        group: str,
+        *,
+        retries_max: int,
+        send: Callable[[Message], Awaitable[object]],
+    ) -> None:
+        self._brokers = brokers
+        self._group = group
+        self._retries_max = retries_max
+        self._send = send
+
+    async def send_back(self, message: ReceivedMessage, delay_level: int) -> bool:
+        """Have a message delivered again; False when nobody took it, and it must be kept."""
+        try:
+            await self._brokers.send_back(
+                message,
+                self._group,
+                delay_level=delay_level,
+                retries_max=self._retries_max,
+            )
+        except OrbitError as error:
+            log.warning(
+                "message not taken back, the client sends a copy group=%s broker=%s message=%s "
+                "reason=%s",
+                self._group,
+                message.broker_name,
+                message.message_id,
+                error,
+            )
+            return await self.send_copy(message)
+        return True
+
+    async def send_copy(self, message: ReceivedMessage) -> bool:
+        """Send a copy to the retry topic; brokers make a dead letter of one tried too often."""
+        try:
+            await self._send(retry_copy(message, self._group, retries_max=self._retries_max))
+        except OrbitError as error:
+            log.warning(
+                "copy not sent, the message stays here group=%s message=%s reason=%s",
+                self._group,
+                message.message_id,
+                error,
+            )
+            return False
+        return True
+
+
+def retry_copy(message: ReceivedMessage, group: str, *, retries_max: int) -> Message:
+    """Make the message that a client sends to the retry topic of its group."""
+    retries = message.reconsume_times
+    properties = dict(message.properties)
+    properties.pop(property_names.HALF_MESSAGE, None)
+    origin = properties.get(property_names.ORIGIN_MESSAGE_ID) or message.offset_message_id
+    properties |= {
+        property_names.ORIGIN_MESSAGE_ID: origin,
+        property_names.RETRY_TOPIC: (
+            properties.get(property_names.RETRY_TOPIC) or message.stored_queue.topic
+        ),
+        property_names.RETRIES: str(retries + 1),
+        property_names.RETRIES_MAX: str(retries_max),
+        property_names.DELAY_LEVEL: str(_FIRST_DELAY_LEVEL + retries),
+    }
+    return Message(retry_topic(group), message.body, flag=message.flag).with_reserved(properties)

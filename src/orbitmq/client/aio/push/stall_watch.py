@@ -1,0 +1,129 @@
+"""Stall detection: which listener is stuck, on what message, and where it stands.
+
+A queue cannot be committed past a message whose listener does not return; the line names the
+message and the place in the code.
+
+Threads: one event loop; it looks at the stacks of the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import TYPE_CHECKING, Final
+
+from orbitmq.lifecycle import Periodic
+
+if TYPE_CHECKING:
+    from orbitmq.client.aio.push.listeners import Worker
+    from orbitmq.client.core.consuming.received_message import ReceivedMessage
+    from orbitmq.clock import Clock
+
+log = logging.getLogger(__name__)
+
+_LOOK_MS_MAX: Final = 10_000
+# How many places, from the innermost outwards, one line names.
+_PLACES_MAX: Final = 3
+
+
+class StallWatch:
+    """Looks for listeners that have been at one batch for too long."""
+
+    def __init__(
+        self,
+        group: str,
+        workers: Callable[[], Sequence[Worker]],
+        *,
+        limit_ms: float,
+        clock: Clock,
+    ) -> None:
+        self._group = group
+        self._workers = workers
+        self._limit_ms = limit_ms
+        self._clock = clock
+        # The batch each worker was told of last, and when to tell of it again.
+        self._told: dict[Worker, tuple[list[ReceivedMessage], float]] = {}
+        self._periodic = Periodic("stalls", min(limit_ms / 2, _LOOK_MS_MAX), self.look, clock)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._periodic.start()
+
+    async def stop(self) -> None:
+        """Look no more."""
+        await self._periodic.stop()
+
+    def look(self) -> None:
+        """Write a line for each listener that is stuck: once, then after twice the time again."""
+        now_ms = self._clock.monotonic_ms()
+        told: dict[Worker, tuple[list[ReceivedMessage], float]] = {}
+        for worker in list(self._workers()):
+            run, messages, begun_ms = worker.run, worker.messages, worker.begun_ms
+            if run is None or now_ms - begun_ms < self._limit_ms:
+                continue
+            before = self._told.get(worker)
+            if before is None or before[0] is not messages or now_ms >= before[1]:
+                self._warn(worker, messages, now_ms - begun_ms)
+                told[worker] = messages, begun_ms + 2 * (now_ms - begun_ms)
+            else:
+                told[worker] = before
+        self._told = told
+
+    def _warn(self, worker: Worker, messages: Sequence[ReceivedMessage], for_ms: float) -> None:
+        first = messages[0]
+        log.warning(
+            "listener stalled group=%s topic=%s broker=%s queue=%d offset=%d message=%s "
+            "messages=%d seconds=%d at=%s",
+            self._group,
+            first.topic,
+            first.broker_name,
+            first.queue_id,
+            first.queue_offset,
+            first.message_id,
+            len(messages),
+            for_ms // 1000,
+            where(worker),
+        )
+
+
+def where(worker: Worker) -> str:
+    """Say where a worker stands, the innermost place first."""
+    if worker.task is not None:
+        frames = _awaited_frames(worker.task)
+    else:
+        frame = sys._current_frames().get(worker.thread_id or 0)
+        frames = []
+        while frame is not None and len(frames) < _PLACES_MAX:
+            frames.append(frame)
+            frame = frame.f_back
+    return " < ".join(map(_place, frames[:_PLACES_MAX])) or "unknown"
+
+
+def _awaited_frames(task: asyncio.Task[None]) -> list[FrameType]:
+    """Follow what a task awaits down to the innermost coroutine."""
+    frames: list[FrameType] = []
+    awaited: object = task.get_coro()
+    while awaited is not None:
+        frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "gi_frame", None)
+        if isinstance(frame, FrameType):
+            frames.append(frame)
+        awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "gi_yieldfrom", None)
+    frames.reverse()
+    return frames
+
+
+def _place(frame: FrameType) -> str:
+    return f"{frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_qualname}"
+
+
+def stacks() -> str:
+    """The stacks of all threads of this process, as tools show them that ask a consumer."""
+    parts = [
+        f"thread {thread_id}\n{''.join(traceback.format_stack(frame))}"
+        for thread_id, frame in sys._current_frames().items()
+    ]
+    return "\n".join(parts)

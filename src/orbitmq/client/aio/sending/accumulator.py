@@ -1,0 +1,123 @@
+"""Sends small messages in batches: each waits a few milliseconds for others.
+
+Every caller gets the result of its own message. What cannot go into a batch is sent at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+
+from orbitmq.client.core.sending.accumulating import Accumulating, BatchKey, WaitingBatch
+from orbitmq.client.core.sending.send_results import SendResult
+from orbitmq.clock import Clock
+from orbitmq.errors import MessageError, StateError
+from orbitmq.lifecycle import OwnedTasks
+from orbitmq.model.messages import Message
+from orbitmq.model.queues import MessageQueue
+
+# Sends one message or a batch, to the queue if one is given, within so many milliseconds.
+Send = Callable[
+    [Message | Sequence[Message], MessageQueue | None, float | None], Awaitable[SendResult]
+]
+
+_Waiting = asyncio.Future[SendResult]
+
+
+class Accumulator:
+    """Gathers messages of one producer and sends them together."""
+
+    def __init__(
+        self,
+        send: Send,
+        clock: Clock,
+        *,
+        delay_ms: float = 10,
+        batch_bytes_max: int = 32 * 1024,
+        held_bytes_max: int = 32 * 1024 * 1024,
+    ) -> None:
+        self._send = send
+        self._clock = clock
+        self._delay_ms = delay_ms
+        self._accumulating: Accumulating[_Waiting] = Accumulating(
+            batch_bytes_max=batch_bytes_max, held_bytes_max=held_bytes_max
+        )
+        self._sends = OwnedTasks()
+        self._stopped = False
+
+    async def add(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        timeout_ms: float | None = None,
+    ) -> SendResult:
+        """Send a message together with others; whoever is cancelled meanwhile takes it back."""
+        if self._stopped:
+            raise StateError("the producer is stopped", hint="make a new one")
+        if not self._accumulating.takes(message):
+            return await self._send(message, queue, timeout_ms)
+        waiting: _Waiting = asyncio.get_running_loop().create_future()
+        key = BatchKey(message.topic, queue, message.wait_store_ok, timeout_ms)
+        batch = self._accumulating.add(key, message, waiting)
+        if self._accumulating.is_full(batch):
+            self._begin_send(batch)
+        elif len(batch.messages) == 1:
+            # Perf: no timer is taken back; one that fires late finds its batch closed.
+            self._clock.call_later(self._delay_ms, partial(self._begin_send, batch))
+        return await waiting
+
+    async def stop(self) -> None:
+        """Send what waits, and return once all of it was answered."""
+        self._stopped = True
+        for batch in self._accumulating.open_batches():
+            self._begin_send(batch)
+        await self._sends.all_done()
+
+    def _begin_send(self, batch: WaitingBatch[_Waiting]) -> None:
+        if self._accumulating.close(batch):
+            self._sends.start(self._send_batch(batch), name="send accumulated messages")
+
+    async def _send_batch(self, batch: WaitingBatch[_Waiting]) -> None:
+        wanted = [
+            (message, waiting)
+            for message, waiting in zip(batch.messages, batch.waiting, strict=True)
+            if not waiting.done()
+        ]
+        try:
+            await self._send_together(batch.key, wanted)
+        finally:
+            self._accumulating.release(batch)
+
+    async def _send_together(self, key: BatchKey, wanted: list[tuple[Message, _Waiting]]) -> None:
+        if not wanted:
+            return
+        messages = [message for message, _ in wanted]
+        try:
+            result = await self._send(
+                messages if len(messages) > 1 else messages[0], key.queue, self._left_ms(key)
+            )
+        except MessageError as error:
+            if len(wanted) == 1:
+                _fail(wanted, error)
+                return
+            # One of them cannot be sent; the others must not suffer for it.
+            for each in wanted:
+                await self._send_together(key, [each])
+        except Exception as error:  # noqa: BLE001  # it belongs to those who wait
+            _fail(wanted, error)
+        else:
+            for (_, waiting), own in zip(wanted, result.each(len(wanted)), strict=True):
+                if not waiting.done():
+                    waiting.set_result(own)
+
+    def _left_ms(self, key: BatchKey) -> float | None:
+        """What is left of the time of a send that waited here."""
+        return None if key.timeout_ms is None else max(1, key.timeout_ms - self._delay_ms)
+
+
+def _fail(wanted: list[tuple[Message, _Waiting]], error: Exception) -> None:
+    for _, waiting in wanted:
+        if not waiting.done():
+            waiting.set_exception(error)

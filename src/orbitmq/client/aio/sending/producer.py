@@ -1,0 +1,338 @@
+"""The producer on asyncio: every form of send.
+
+    send            awaited: returns the result; tries other brokers when one fails
+    send_async      returns a future at once, and calls back; has a retry count of its own
+    send_oneway     nobody answers: fast, and without any promise
+
+Each takes a message or a batch, to any queue, to a chosen one, or to one that a selector chooses.
+
+Threads: one event loop, the one it was started on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Unpack
+
+from orbitmq.client.aio.instance import instances
+from orbitmq.client.aio.instance.client_instance import INNER_PRODUCER, ClientInstance
+from orbitmq.client.aio.instance.client_life import ClientLife
+from orbitmq.client.aio.sending.accumulator import Accumulator
+from orbitmq.client.aio.sending.attempts import Asked
+from orbitmq.client.aio.sending.send_hooks import CheckForbiddenHook, SendHook, SendHooks
+from orbitmq.client.aio.sending.sender import Sender
+from orbitmq.client.core import namespaces
+from orbitmq.client.core.sending.encoded_messages import EncodedMessages
+from orbitmq.client.core.sending.send_plan import SendMode
+from orbitmq.client.keywords import ProducerKeywords, options_of
+from orbitmq.client.options import ClientOptions, ProducerOptions
+from orbitmq.clock import SystemClock
+from orbitmq.errors import MessageError, MessageTypeError
+from orbitmq.lifecycle import OwnedTasks
+from orbitmq.model.messages import Message
+from orbitmq.model.names import check_group
+
+if TYPE_CHECKING:
+    from orbitmq.client.core.sending.queue_selectors import Selector
+    from orbitmq.client.core.sending.send_results import SendResult
+    from orbitmq.clock import Clock
+    from orbitmq.model.queues import MessageQueue
+    from orbitmq.protocol.requests.transactions import CheckTransaction
+    from orbitmq.transport.hooks import RpcHook
+
+log = logging.getLogger(__name__)
+
+Messages = Message | Sequence[Message] | EncodedMessages
+OnSuccess = Callable[["SendResult"], object]
+OnFailure = Callable[[BaseException], object]
+
+
+class Producer(ClientLife):
+    """Sends messages; started once, stopped once, best in an `async with` block."""
+
+    def __init__(
+        self,
+        group: str = "DEFAULT_PRODUCER",
+        *,
+        hooks: Sequence[SendHook | CheckForbiddenHook] = (),
+        rpc_hooks: Sequence[RpcHook] = (),
+        clock: Clock | None = None,
+        **options: Unpack[ProducerKeywords],
+    ) -> None:
+        """Make a producer.
+
+        Args:
+            group: the name that brokers know producers of one kind by.
+            hooks: run before and after each try of a send, or forbid it.
+            rpc_hooks: see every request and its answer.
+            clock: where the time comes from; tests give their own.
+            options: see `ProducerOptions`.
+        """
+        self._take(
+            group,
+            options_of(ProducerOptions, options),
+            SendHooks(hooks),
+            clock or SystemClock(),
+            tuple(rpc_hooks),
+        )
+
+    def _take(
+        self,
+        group: str,
+        options: ProducerOptions,
+        hooks: SendHooks,
+        clock: Clock,
+        rpc_hooks: tuple[RpcHook, ...] = (),
+    ) -> None:
+        check_group(group)
+        super().__init__(f"the producer of group {group!r}")
+        self._group = namespaces.wrap(options.namespace, group)
+        self._options = options
+        self._hooks = hooks
+        self._clock = clock
+        self._slow_sends = OwnedTasks()
+        self._rpc_hooks = rpc_hooks
+        # Whose inner producer this is; others have an instance of their own, or share one.
+        self._owner: ClientInstance | None = None
+        self._sender: Sender | None = None
+        self._accumulator: Accumulator | None = None
+
+    # --- life ---------------------------------------------------------------------------------
+
+    async def stop(self) -> None:
+        """Let the sends under way end, each within its time, then leave the brokers."""
+        # Whoever gives up waiting gives up the sends.
+        await self._stop()
+
+    # --- sends --------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        message: Messages,
+        *,
+        timeout_ms: float | None = None,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        argument: Any = None,
+    ) -> SendResult:
+        """Send a message, or a list of messages as one batch, and return where it was stored.
+
+        Args:
+            message: what to send; a list or tuple is sent as one batch, to one queue.
+            timeout_ms: time for all tries together; unless given, that of the producer.
+            queue: the queue to send to; one of `queues(topic)`.
+            selector: chooses the queue: a function of the queues, the message and `argument`.
+            argument: what the selector chooses by.
+
+        Raises:
+            SendError: no broker acknowledged it; the error lists what was tried.
+            MessageError: it cannot be sent as it is.
+            RouteNotFoundError: no broker has the topic.
+        """
+        sender = self._running_sender()
+        asked = Asked(message, SendMode.AWAITED, self._time(timeout_ms), queue, selector, argument)
+        if self._accumulator is not None and selector is None and isinstance(message, Message):
+            return await self._accumulator.add(message, queue=queue, timeout_ms=asked.timeout_ms)
+        return await _send(sender, asked)
+
+    def send_async(
+        self,
+        message: Messages,
+        *,
+        on_success: OnSuccess | None = None,
+        on_failure: OnFailure | None = None,
+        timeout_ms: float | None = None,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        argument: Any = None,
+    ) -> asyncio.Future[SendResult]:
+        """Begin to send, and return a future of the result at once; arguments as of `send`.
+
+        Failures of any kind come through the future, and to `on_failure` if it is given; the
+        callbacks run on the event loop.
+        """
+        done: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
+        if on_success is not None or on_failure is not None:
+            done.add_done_callback(_calling(on_success, on_failure))
+        try:
+            sender = self._running_sender()
+            asked = Asked(
+                message, SendMode.ASYNC, self._time(timeout_ms), queue, selector, argument
+            )
+            if sender.begin(asked, done) is None:
+                self._slow_sends.start(
+                    _begin_slowly(sender, asked, done),
+                    name="first send to a topic, or of a large message",
+                )
+        except Exception as error:  # noqa: BLE001  # it belongs to whoever waits for the future
+            done.set_exception(error)
+        return done
+
+    async def send_oneway(
+        self,
+        message: Messages,
+        *,
+        timeout_ms: float | None = None,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        argument: Any = None,
+    ) -> None:
+        """Send without an answer, once; arguments as of `send`.
+
+        Returns when the request is on its way: it may still be lost, and nobody would tell.
+        """
+        await self._running_sender().send_oneway(
+            Asked(message, SendMode.ONEWAY, self._time(timeout_ms), queue, selector, argument)
+        )
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """Give the queues of a topic that take messages."""
+        target = await self._running_sender().targets.find(
+            namespaces.wrap(self._options.namespace, topic),
+            timeout_ms=self._options.send_timeout_ms,
+        )
+        return list(target.shown)
+
+    # --- as a member of its client instance -----------------------------------------------------
+
+    @property
+    def group(self) -> str:
+        """Its group, as brokers know it."""
+        return self._group
+
+    def topics(self) -> Iterable[str]:
+        """Name the topics it sends to, whose routes are kept fresh."""
+        return () if self._sender is None else self._sender.targets.topics
+
+    async def check_transaction(self, address: str, check: CheckTransaction, record: bytes) -> None:
+        """Leave a half message as it is: this producer sends none, so another must answer."""
+        del record
+        log.warning(
+            "asked for the fate of a half message that is not ours group=%s peer=%s id=%s",
+            self._group,
+            address,
+            check.message_id,
+        )
+
+    # --- inside -------------------------------------------------------------------------------
+
+    async def _open(self) -> None:
+        """Join the client instance; connections are made by the first send."""
+        options = self._options
+        instance = self._owner
+        if instance is None:
+            instance = self._instance = await instances.acquire(
+                instances.with_own_instance(options, self._clock),
+                rpc_hooks=self._rpc_hooks,
+                clock=self._clock,
+            )
+        sender = Sender(instance, group=self._group, options=options, hooks=self._hooks)
+        if options.accumulate:
+            self._accumulator = Accumulator(
+                self._send_accumulated,
+                self._clock,
+                delay_ms=options.accumulate_delay_ms,
+                batch_bytes_max=options.accumulate_batch_bytes,
+                held_bytes_max=options.accumulate_held_bytes,
+            )
+        if self._owner is None:
+            await instance.add_producer(self)
+        self._sender = sender
+
+    async def _close(self) -> None:
+        try:
+            if self._accumulator is not None:
+                await self._accumulator.stop()
+            await self._slow_sends.all_done()
+            if self._sender is not None:
+                await self._sender.all_ended()
+        finally:
+            await self._slow_sends.cancel()
+            if self._sender is not None:
+                await self._sender.stop()
+            if self._instance is not None:
+                await self._instance.remove_producer(self)
+
+    def _running_sender(self) -> Sender:
+        if self._sender is None or self._state.stopping:
+            self._running()
+            raise AssertionError("a producer that runs has a sender")
+        return self._sender
+
+    def _time(self, timeout_ms: float | None) -> float:
+        if timeout_ms is None:
+            return self._options.send_timeout_ms
+        if type(timeout_ms) not in (int, float):
+            raise MessageTypeError("timeout_ms", timeout_ms, takes="a number of milliseconds")
+        if not timeout_ms > 0:
+            raise MessageError(
+                f"timeout_ms cannot be {timeout_ms}", hint="give a send some milliseconds"
+            )
+        return timeout_ms
+
+    async def _send_accumulated(
+        self, message: Messages, queue: MessageQueue | None, timeout_ms: float | None
+    ) -> SendResult:
+        # Also while it stops: what waits is sent before the producer leaves.
+        assert self._sender is not None
+        asked = Asked(message, SendMode.AWAITED, self._time(timeout_ms), queue, None, None)
+        return await _send(self._sender, asked)
+
+
+async def inner_producer(instance: ClientInstance) -> Producer:
+    """Make the producer that an instance has for itself."""
+    shared = {
+        row.name: getattr(instance.options, row.name) for row in dataclasses.fields(ClientOptions)
+    }
+    producer = Producer.__new__(Producer)
+    producer._take(INNER_PRODUCER, ProducerOptions(**shared), SendHooks(()), instance.clock)
+    producer._owner = instance
+    await producer.start()
+    return producer
+
+
+async def _send(sender: Sender, asked: Asked) -> SendResult:
+    done: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
+    sending = sender.begin(asked, done)
+    if sending is None:
+        sending = await sender.begin_slowly(asked, done)
+    try:
+        return await done
+    except asyncio.CancelledError:
+        sending.give_up()
+        raise
+
+
+async def _begin_slowly(sender: Sender, asked: Asked, done: asyncio.Future[SendResult]) -> None:
+    try:
+        await sender.begin_slowly(asked, done)
+    except asyncio.CancelledError:
+        done.cancel()
+        raise
+    except Exception as error:  # noqa: BLE001  # it belongs to whoever waits for the future
+        if not done.done():
+            done.set_exception(error)
+
+
+def _calling(
+    on_success: OnSuccess | None, on_failure: OnFailure | None
+) -> Callable[[asyncio.Future[SendResult]], None]:
+    def call(done: asyncio.Future[SendResult]) -> None:
+        if done.cancelled():
+            return
+        error = done.exception()
+        try:
+            if error is None:
+                if on_success is not None:
+                    on_success(done.result())
+            elif on_failure is not None:
+                on_failure(error)
+            else:
+                log.warning("send failed, and there is no on_failure reason=%s", error)
+        except Exception:
+            log.exception("callback of a send failed")
+
+    return call

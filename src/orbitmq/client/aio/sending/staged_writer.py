@@ -1,0 +1,306 @@
+"""The staged writer: rows that count once their batch is decided.
+
+    async with StagedWriter(namesrv="127.0.0.1:9876") as writer:
+        staged = await writer.stage(queue, packed_rows, write_id=new_write_id(), first_sequence=0)
+        ...
+        await writer.commit(Decision(query=…, batch=…, parts=…))
+
+Needs OrbitMQ brokers; how it works stands in docs/decisions/0004.
+
+Threads: one event loop, the one it was started on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import msgspec
+
+from orbitmq.client.aio.admin.key_values import KeyValues
+from orbitmq.client.aio.admin.reach import Reach
+from orbitmq.client.aio.instance.client_life import ClientLife
+from orbitmq.client.aio.instance.instances import acquire, with_own_instance
+from orbitmq.client.keywords import ClientKeywords, options_of
+from orbitmq.client.options import ClientOptions
+from orbitmq.clock import SystemClock
+from orbitmq.errors import (
+    BrokerUnknownError,
+    ClusterMissingError,
+    CommitError,
+    NotSupportedError,
+    OrbitError,
+    RemoteError,
+    RouteNotFoundError,
+)
+from orbitmq.lifecycle import OwnedTasks
+from orbitmq.model.names import TEMPLATE_TOPIC
+from orbitmq.protocol.codes import ResponseCode
+from orbitmq.protocol.headers import Long
+from orbitmq.protocol.requests.staged_writes import (
+    AppointCoordinator,
+    CoordinatorReply,
+    DecideWrites,
+    StagedReply,
+    StageRows,
+    Standing,
+)
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from orbitmq.clock import Clock
+    from orbitmq.model.queues import MessageQueue
+    from orbitmq.protocol.requests.staged_writes import Decision
+
+T = TypeVar("T")
+
+STAGE_TIMEOUT_MS: Final = 60_000
+COMMIT_TIMEOUT_MS: Final = 120_000
+# As long as one request may take, and pause before the next one.
+_CALL_MS_MAX: Final = 15_000
+_PAUSE_MS: Final = 200
+# A broker that waits for others answers so long before whoever asked gives up.
+_ANSWER_MS: Final = 500
+_TEMPLATE_QUEUES: Final = 4
+# Where name servers keep which broker decides for a query.
+COORDINATORS: Final = "ORBITMQ_COORDINATORS"
+_GROUP: Final = "ORBITMQ_STAGED_WRITES"
+_AGAIN_CODES: Final = frozenset(
+    {
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.FLUSH_DISK_TIMEOUT,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+    }
+)
+
+
+def new_write_id() -> str:
+    """Make the id of a write, which no other write has."""
+    return uuid.uuid4().hex
+
+
+class StagedWriter(ClientLife):
+    """Stages rows at the brokers of their queues, and commits batches of them."""
+
+    def __init__(self, *, clock: Clock | None = None, **options: Unpack[ClientKeywords]) -> None:
+        super().__init__("the staged writer")
+        self._options = options_of(ClientOptions, options)
+        self._clock = clock or SystemClock()
+        self._staging = OwnedTasks()
+
+    async def _open(self) -> None:
+        # Servers are asked by the calls that need them.
+        options = with_own_instance(self._options, self._clock)
+        self._instance = await acquire(options, clock=self._clock)
+
+    async def _close(self) -> None:
+        await self._staging.cancel()
+
+    async def stage(
+        self,
+        queue: MessageQueue,
+        packed_rows: bytes,
+        *,
+        write_id: str,
+        first_sequence: int,
+        system_flag: int = 0,
+        timeout_ms: float = STAGE_TIMEOUT_MS,
+    ) -> StagedReply:
+        """Stage rows, packed like a batch, for a queue; tried at its broker only.
+
+        Returns where they lie in the staging queue of the broker. Rows that were staged by a try
+        whose answer was lost lie there twice, which does no harm.
+        """
+        header = StageRows(
+            producer_group=_GROUP,
+            topic=queue.topic,
+            template_topic=TEMPLATE_TOPIC,
+            template_queues=_TEMPLATE_QUEUES,
+            queue_id=queue.queue_id,
+            system_flag=system_flag,
+            born_timestamp_ms=Long(self._clock.now_ms()),
+            flag=0,
+            batch=True,
+            broker_name=queue.broker_name,
+            write_id=write_id,
+            first_sequence=Long(first_sequence),
+        )
+
+        async def ask(left_ms: float) -> StagedReply:
+            address = await self._master(queue)
+            reply = await self._running().rpc.call(address, header, packed_rows, timeout_ms=left_ms)
+            return StagedReply.decode(reply.fields)
+
+        return await self._again(ask, self._clock.monotonic_ms() + timeout_ms)
+
+    def begin_stage(
+        self,
+        queue: MessageQueue,
+        packed_rows: bytes,
+        *,
+        write_id: str,
+        first_sequence: int,
+        timeout_ms: float = STAGE_TIMEOUT_MS,
+    ) -> asyncio.Future[StagedReply]:
+        """Begin to stage rows; arguments as of `stage`. What is under way ends with `stop`."""
+        done: asyncio.Future[StagedReply] = asyncio.get_running_loop().create_future()
+        work = self.stage(
+            queue,
+            packed_rows,
+            write_id=write_id,
+            first_sequence=first_sequence,
+            timeout_ms=timeout_ms,
+        )
+        self._staging.start(_into(done, work), name=f"stage rows at {queue.broker_name}")
+        return done
+
+    async def commit(
+        self, decision: Decision, *, timeout_ms: float = COMMIT_TIMEOUT_MS
+    ) -> Standing:
+        """Have the rows of a batch moved to their queues; returns when all are there.
+
+        Of several commits of one batch the first counts: the others wait for it, and their rows
+        are dropped. A commit that fails has not undone anything: the same one, or that of a
+        repeated batch, completes it.
+        """
+        end_ms = self._clock.monotonic_ms() + timeout_ms
+        what = f"batch {decision.batch} of query {decision.query!r}"
+        try:
+            standing = await self._complete(decision, end_ms)
+        except OrbitError as error:
+            if not _may_change(error):
+                raise
+            raise CommitError(
+                f"{what} cannot be committed: {error}",
+                hint="nothing is lost; start the query again when the brokers are back",
+            ) from error
+        if not standing.complete:
+            waiting = "; ".join(f"{name}: {why}" for name, why in standing.problems.items())
+            raise CommitError(
+                f"{what} is decided, but not complete after {timeout_ms:.0f} ms: "
+                f"{waiting or 'brokers are still moving its rows'}",
+                hint="the brokers go on with it; start the query again",
+            )
+        return standing
+
+    async def _complete(self, decision: Decision, end_ms: float) -> Standing:
+        """Commit, and wait until that is complete or the time is over."""
+        reach = Reach(self._running)
+        coordinator = await self._again(lambda _: self._coordinator(reach, decision), end_ms)
+        body = msgspec.json.encode(decision)
+
+        async def ask(left_ms: float) -> Standing:
+            address = await reach.broker(coordinator)
+            header = DecideWrites(wait_ms=int(max(left_ms - _ANSWER_MS, 0)))
+            reply = await reach.ask(address, header, body, timeout_ms=left_ms)
+            return msgspec.json.decode(reply.body, type=Standing)
+
+        while True:
+            standing = await self._again(ask, end_ms)
+            if standing.complete or self._clock.monotonic_ms() >= end_ms - _ANSWER_MS:
+                return standing
+            await self._clock.sleep_ms(_PAUSE_MS)
+
+    async def _coordinator(self, reach: Reach, decision: Decision) -> str:
+        """Find who decides for a query; at its first batch, have a broker appointed."""
+        masters = await reach.masters()
+        known: dict[str, str | None] = {}
+        for name, address in masters.items():
+            try:
+                known[name] = await self._appoint(reach, address, decision.query, None)
+            except NotSupportedError:
+                # A RocketMQ broker among ours; none of its queues can be written so.
+                if name in decision.parts:
+                    raise
+        if not known:
+            raise CommitError(
+                "no OrbitMQ broker is there",
+                hint="exactly-once writes need OrbitMQ brokers; start one",
+            )
+        # A broker that is down now may have been appointed: name servers remember it, too.
+        key_values = KeyValues(reach)
+        remembered = await _remembered(key_values, decision.query)
+        appointed = {name for name in (remembered, *known.values()) if name is not None}
+        if len(appointed) > 1:
+            raise CommitError(
+                f"brokers name several coordinators of query {decision.query!r}: "
+                f"{', '.join(sorted(appointed))}",
+                hint="two first runs of one query met; start it with a new checkpoint",
+            )
+        coordinator = next(iter(appointed), None) or min(known)
+        if remembered is None:
+            await key_values.put(COORDINATORS, decision.query, coordinator)
+        # Invariant: every driver asks in the order of names, so that of two that appoint at the
+        # same time one is the first everywhere.
+        for name in sorted(known):
+            if known[name] is None:
+                kept = await self._appoint(reach, masters[name], decision.query, coordinator)
+                assert kept is not None
+                coordinator = kept
+        return coordinator
+
+    async def _appoint(
+        self, reach: Reach, address: str, query: str, candidate: str | None
+    ) -> str | None:
+        reply = await reach.ask(address, AppointCoordinator(query=query, candidate=candidate))
+        return CoordinatorReply.decode(reply.fields).coordinator
+
+    async def _master(self, queue: MessageQueue) -> str:
+        routes = self._running().routes
+        address = routes.master_of(queue.broker_name)
+        if address is None:
+            try:
+                await routes.refresh(queue.topic)
+            except RouteNotFoundError:
+                # The first rows make the topic, where the template is.
+                await routes.publishing(queue.topic, timeout_ms=_CALL_MS_MAX)
+            address = routes.master_of(queue.broker_name)
+        if address is None:
+            raise BrokerUnknownError(queue.broker_name, topic=queue.topic)
+        return address
+
+    async def _again(self, ask: Callable[[float], Awaitable[T]], end_ms: float) -> T:
+        """Ask until there is an answer; raises a failure that will not change, or the last one."""
+        while True:
+            left_ms = max(end_ms - self._clock.monotonic_ms(), 1.0)
+            try:
+                return await ask(min(left_ms, _CALL_MS_MAX))
+            except OrbitError as error:
+                if not _may_change(error) or self._clock.monotonic_ms() + _PAUSE_MS >= end_ms:
+                    raise
+            await self._clock.sleep_ms(_PAUSE_MS)
+
+
+async def _into(done: asyncio.Future[T], work: Awaitable[T]) -> None:
+    """Do work, and tell whoever waits what came of it."""
+    try:
+        result = await work
+    except Exception as error:  # noqa: BLE001  # it belongs to whoever waits
+        if not done.done():
+            done.set_exception(error)
+    except asyncio.CancelledError:
+        done.cancel()
+        raise
+    else:
+        if not done.done():
+            done.set_result(result)
+
+
+async def _remembered(key_values: KeyValues, query: str) -> str | None:
+    """The coordinator of a query, as the name servers have it."""
+    try:
+        return await key_values.get(COORDINATORS, query)
+    except RemoteError as error:
+        if error.code != ResponseCode.QUERY_NOT_FOUND:
+            raise
+        return None
+
+
+def _may_change(error: OrbitError) -> bool:
+    """Whether asking again may end otherwise: a broker that is gone may come back."""
+    if isinstance(error, RemoteError):
+        return error.retryable or error.code in _AGAIN_CODES
+    return error.retryable or isinstance(error, ClusterMissingError)

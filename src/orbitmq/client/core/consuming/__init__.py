@@ -1,0 +1,1 @@
+"""Decisions about consuming: allocation, windows, offsets, flow control."""

@@ -1,0 +1,1 @@
+"""Decisions about sending: checks, queue choice, retries, results."""

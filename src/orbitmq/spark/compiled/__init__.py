@@ -1,1 +1,0 @@
-"""Rows and messages, compiled: Cython sources that never run as Python."""

@@ -1,0 +1,1 @@
+"""Reading topics: planning on the driver, fetching in the tasks."""

@@ -1,0 +1,80 @@
+"""The reader of a batch: what each task reads, fixed when the query is planned.
+
+Two classes, since Spark refuses every read by a reader that can take filters unless its conf
+`spark.sql.python.filterPushdown.enabled` is on: which one is made depends on who asks. And on the
+user: Spark keeps the partitions that pushed filters left beside the DataFrame, not the query, and
+gives them to later queries of the same DataFrame that push none.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from orbitmq.spark.reading.cluster_view import ClusterView
+from orbitmq.spark.reading.filters import Pruning, is_pushing_worker, pruning_of
+from orbitmq.spark.reading.partitions import QueuePartition
+from orbitmq.spark.reading.planning import pack
+from orbitmq.spark.reading.positions import batch_ranges, without_lost
+from orbitmq.spark.reading.queue_fetch import read_partition
+from orbitmq.spark.sessions.worker_process import spare_collections
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from orbitmq.spark.options.read_options import ReadOptions
+    from orbitmq.spark.rows.schema import Projection
+
+
+def reader_for(options: ReadOptions, projection: Projection) -> DataSourceReader:
+    """Make the reader that Spark can use in this process."""
+    if options.push_filters and is_pushing_worker():
+        return PushingReader(options, projection)
+    return BatchReader(options, projection)
+
+
+class BatchReader(DataSourceReader):
+    """Reads topics from a start to an end."""
+
+    def __init__(self, options: ReadOptions, projection: Projection) -> None:
+        self._options = options
+        self._projection = projection
+        self._pruning = Pruning()
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """What each task reads."""
+        spare_collections()
+        options = self._options
+        with ClusterView(options) as view:
+            ranges = self._pruning.narrowed(
+                batch_ranges(options, view), namespace=options.namespace
+            )
+            ranges = without_lost(self._pruning.between(ranges, view.at_times), options, view)
+        return pack(
+            ranges,
+            parallelism=os.cpu_count() or 1,
+            min_partitions=options.min_partitions,
+            max_records=options.max_records_per_partition,
+        )
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read what a task was given; runs at an executor."""
+        # Spark makes a task also where there is nothing to read.
+        if isinstance(partition, QueuePartition):
+            yield from read_partition(partition, self._options, self._projection)
+
+
+class PushingReader(BatchReader):
+    """The same, told by Spark which rows a query needs."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # Spark's name
+        """Use filters to read less; Spark checks every row again, so all are given back."""
+        self._pruning = pruning_of(filters)
+        expression = self._pruning.expression
+        if expression is not None and not self._options.tags and not self._options.sql:
+            self._options = replace(self._options, tags=expression)
+        return filters

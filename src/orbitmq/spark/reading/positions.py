@@ -1,0 +1,188 @@
+"""Where a read begins and ends in each queue; what becomes of messages gone."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from orbitmq.errors import DataLossError, SettingsError
+from orbitmq.spark.options.queue_texts import parse_numbers, queue_text
+from orbitmq.spark.options.read_options import EARLIEST, EARLIEST_NUMBER, LATEST, LATEST_NUMBER
+from orbitmq.spark.reading.partitions import QueueRange
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from orbitmq.model.queues import MessageQueue
+    from orbitmq.spark.options.read_options import ReadOptions
+    from orbitmq.spark.reading.offsets import Offsets
+
+log = logging.getLogger(__name__)
+
+_HINT = "with failOnDataLoss=false the query goes on without them"
+
+
+class QueueBounds(Protocol):
+    """What must be known of queues; `ClusterView` tells it."""
+
+    def queues(self) -> list[MessageQueue]:
+        """List the queues to read."""
+
+    def earliest(self, queues: Iterable[MessageQueue], /) -> Offsets:
+        """The oldest message of each queue."""
+
+    def latest(self, queues: Iterable[MessageQueue], /) -> Offsets:
+        """Behind the newest message of each queue."""
+
+    def at_times(self, times_ms: Mapping[MessageQueue, int], /) -> dict[MessageQueue, int | None]:
+        """The first message of each queue stored at its time or later; None without one."""
+
+
+# --- where ----------------------------------------------------------------------------------------
+
+
+def starting_offsets(options: ReadOptions, view: QueueBounds) -> Offsets:
+    """Where a read begins, as the options say it; earliest if they do not."""
+    queues = view.queues()
+    if options.starting_timestamp is not None:
+        return _begin_at(dict.fromkeys(queues, options.starting_timestamp), options, view)
+    if options.starting_offsets_by_timestamp:
+        name = "startingOffsetsByTimestamp"
+        times_ms = parse_numbers(options.starting_offsets_by_timestamp, name=name, low=0)
+        _check_same(times_ms, queues, name)
+        return _begin_at(times_ms, options, view)
+    text = options.starting_offsets.lower()
+    if text == LATEST:
+        return view.latest(queues)
+    if text in {"", EARLIEST}:
+        return view.earliest(queues)
+    name = "startingOffsets"
+    asked = parse_numbers(options.starting_offsets, name=name, low=EARLIEST_NUMBER)
+    _check_same(asked, queues, name)
+    return _chosen(asked, options, view, name)
+
+
+def ending_offsets(options: ReadOptions, view: QueueBounds) -> Offsets:
+    """Where a batch ends, as the options say it; at the present end if they do not."""
+    queues = view.queues()
+    latest = view.latest(queues)
+    if options.ending_timestamp is not None:
+        found = view.at_times(dict.fromkeys(queues, options.ending_timestamp))
+        return _or_else(found, latest)
+    if options.ending_offsets_by_timestamp:
+        name = "endingOffsetsByTimestamp"
+        times_ms = parse_numbers(options.ending_offsets_by_timestamp, name=name, low=0)
+        _check_same(times_ms, queues, name)
+        return _or_else(view.at_times(times_ms), latest)
+    if options.ending_offsets.lower() in {"", LATEST}:
+        return latest
+    name = "endingOffsets"
+    asked = parse_numbers(options.ending_offsets, name=name, low=LATEST_NUMBER)
+    _check_same(asked, queues, name)
+    return _chosen(asked, options, view, name)
+
+
+def batch_ranges(options: ReadOptions, view: QueueBounds) -> list[QueueRange]:
+    """What a batch reads; both ends are as at this moment."""
+    start = starting_offsets(options, view)
+    end = ending_offsets(options, view)
+    ranges: list[QueueRange] = []
+    for queue in sorted(start.keys() & end.keys()):
+        if start[queue] > end[queue] and options.starting_offsets and options.ending_offsets:
+            raise SettingsError(
+                f"{queue_text(queue)} is to be read from {start[queue]} to {end[queue]}",
+                hint="endingOffsets lies before startingOffsets",
+            )
+        ranges.append(QueueRange(queue, start[queue], max(start[queue], end[queue])))
+    return ranges
+
+
+def _begin_at(
+    times_ms: Mapping[MessageQueue, int], options: ReadOptions, view: QueueBounds
+) -> Offsets:
+    found = view.at_times(times_ms)
+    without = sorted(queue for queue, offset in found.items() if offset is None)
+    if without and options.starting_offsets_by_timestamp_strategy == "error":
+        raise SettingsError(
+            f"{queue_text(without[0])} has no message stored at {times_ms[without[0]]} or later"
+            + (f", nor do {len(without) - 1} more have one" if len(without) > 1 else ""),
+            hint="startingOffsetsByTimestampStrategy=latest reads such queues from their end",
+        )
+    return _or_else(found, view.latest(without))
+
+
+def _or_else(found: Mapping[MessageQueue, int | None], instead: Offsets) -> Offsets:
+    return {queue: instead[queue] if offset is None else offset for queue, offset in found.items()}
+
+
+def _chosen(asked: Offsets, options: ReadOptions, view: QueueBounds, name: str) -> Offsets:
+    """Turn -2 and -1 into offsets, and refuse offsets that the queues do not have."""
+    earliest, latest = view.earliest(asked), view.latest(asked)
+    chosen: Offsets = {}
+    for queue, number in asked.items():
+        offset = {EARLIEST_NUMBER: earliest[queue], LATEST_NUMBER: latest[queue]}.get(
+            number, number
+        )
+        if offset > latest[queue]:
+            report_loss(
+                options,
+                f"{name} says {offset} for {queue_text(queue)}, which ends at {latest[queue]}",
+            )
+            offset = latest[queue]
+        chosen[queue] = offset
+    return chosen
+
+
+def _check_same(named: Iterable[MessageQueue], queues: Sequence[MessageQueue], name: str) -> None:
+    """Refuse an option that names other queues than those that are read."""
+    unknown = sorted(set(named) - set(queues))
+    if unknown:
+        raise SettingsError(
+            f"{name} names {queue_text(unknown[0])}, which is not read",
+            hint="it names each queue that is read, and no other",
+        )
+    missing = sorted(set(queues) - set(named))
+    if missing:
+        raise SettingsError(
+            f"{name} does not name {queue_text(missing[0])}",
+            hint="it names each queue that is read: -2 is earliest, -1 is latest",
+        )
+
+
+# --- messages that are gone -----------------------------------------------------------------------
+
+
+def report_loss(options: ReadOptions, text: str) -> None:
+    """Fail because of messages that are gone, or only tell of them, as the options say."""
+    if options.fail_on_data_loss:
+        raise DataLossError(text, hint=_HINT)
+    log.warning("data loss: %s", text)
+
+
+def lost_text(queue: MessageQueue, start: int, end: int) -> str:
+    """Say which messages are gone."""
+    which = f"message {start}" if end == start + 1 else f"messages {start} to {end - 1}"
+    verb = "is" if end == start + 1 else "are"
+    return f"{which} of {queue_text(queue)} {verb} gone: deleted, or lost with its broker"
+
+
+def without_lost(
+    ranges: Sequence[QueueRange], options: ReadOptions, view: QueueBounds
+) -> list[QueueRange]:
+    """Take from ranges what is not there any more, and report it."""
+    asked = sorted({part.queue for part in ranges if part.rows > 0})
+    earliest, latest = view.earliest(asked), view.latest(asked)
+    left: list[QueueRange] = []
+    for part in ranges:
+        if part.rows <= 0:
+            continue
+        queue = part.queue
+        start = min(max(part.start, earliest[queue]), part.end)
+        end = max(start, min(part.end, latest[queue]))
+        if start > part.start:
+            report_loss(options, lost_text(queue, part.start, start))
+        if end < part.end:
+            report_loss(options, lost_text(queue, end, part.end))
+        left.append(QueueRange(queue, start, end))
+    return left

@@ -1,0 +1,150 @@
+"""What a task does: pulls of its ranges, as batches of rows.
+
+Replies of a broker become one batch until there are enough rows for it: small batches cost more
+to hand over than to make. While one is decoded, the next replies are on their way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import StructField, StructType
+
+from orbitmq.filtering.tags import parse_tags
+from orbitmq.model.subscriptions import EVERYTHING
+from orbitmq.record.layout import QUEUE_OFFSET_AT
+from orbitmq.spark.reading.positions import lost_text, report_loss
+from orbitmq.spark.rows.row_batches import row_batches
+from orbitmq.spark.rows.row_decoder import RowDecoder, record_positions
+from orbitmq.spark.rows.schema import Projection, default_projection
+from orbitmq.spark.sessions.reader_pool import pooled_reader
+from orbitmq.spark.sessions.worker_process import keep_freed_memory, spare_collections
+
+if TYPE_CHECKING:
+    from orbitmq.client.aio.pull.record_reader import RecordRun
+    from orbitmq.spark.options.read_options import ReadOptions
+    from orbitmq.spark.reading.partitions import QueuePartition
+
+# A batch is handed over once it has so many rows or bytes.
+BATCH_ROWS: Final = 5_000
+BATCH_BYTES: Final = 1024 * 1024
+
+_TAGS: Final = "tags"
+
+
+def read_partition(
+    partition: QueuePartition, options: ReadOptions, projection: Projection
+) -> Iterator[pa.RecordBatch]:
+    """Read what a task was given; runs at an executor."""
+    spare_collections()
+    keep_freed_memory()
+    tags = parse_tags(options.tags).tags if options.tags else None
+    decoder = RowDecoder(_with_tags(projection) if tags is not None else projection)
+    ranges = [(part.queue, part.start, part.end) for part in partition.ranges]
+    with pooled_reader(options) as reader:
+        runs = reader.read(ranges, options.expression)
+        for piece in _pieces(_checked(runs, options)):
+            for rows in row_batches(
+                decoder,
+                piece.records,
+                piece.positions,
+                piece.broker_name,
+                fail_on_data_loss=options.fail_on_data_loss,
+            ):
+                yield rows if tags is None else _with_one_of(rows, tags, projection)
+
+
+@dataclass(slots=True)
+class _Piece:
+    """Records of one broker, back to back, and where each begins."""
+
+    broker_name: str
+    records: bytes
+    positions: npt.NDArray[np.int64]
+
+
+def _checked(runs: Iterable[RecordRun], options: ReadOptions) -> Iterator[_Piece]:
+    """Find where records begin, and whether there are as many as there must be."""
+    is_whole = options.expression == EVERYTHING
+    for run in runs:
+        if run.is_lost:
+            report_loss(options, lost_text(run.queue, run.start, run.end))
+            continue
+        positions = record_positions(run.records)
+        if is_whole and len(positions) < run.end - run.start:
+            start, end = first_gap(queue_offsets(run.records, positions), run.start, run.end)
+            report_loss(options, lost_text(run.queue, start, end))
+        if len(positions):
+            yield _Piece(run.queue.broker_name, run.records, positions)
+
+
+def queue_offsets(records: bytes, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Read the number of each record in its queue."""
+    octets = np.frombuffer(records, np.uint8)
+    at = positions[:, None] + np.arange(QUEUE_OFFSET_AT, QUEUE_OFFSET_AT + 8)
+    numbers: npt.NDArray[np.int64] = octets[at].view(">i8").ravel().astype(np.int64)
+    return numbers
+
+
+def first_gap(present: npt.NDArray[np.int64], start: int, end: int) -> tuple[int, int]:
+    """Find the first numbers from `start` to `end` that are missing; there are some."""
+    missing = np.setdiff1d(np.arange(start, end), present)
+    breaks = np.flatnonzero(np.diff(missing) > 1)
+    last = missing[breaks[0]] if len(breaks) else missing[-1]
+    return int(missing[0]), int(last) + 1
+
+
+def _pieces(parts: Iterable[_Piece]) -> Iterator[_Piece]:
+    """Join what is small, as long as it is of one broker."""
+    held: list[_Piece] = []
+    rows = size = 0
+    for part in parts:
+        if held and held[0].broker_name != part.broker_name:
+            yield _joined(held)
+            held, rows, size = [], 0, 0
+        held.append(part)
+        rows += len(part.positions)
+        size += len(part.records)
+        if rows >= BATCH_ROWS or size >= BATCH_BYTES:
+            yield _joined(held)
+            held, rows, size = [], 0, 0
+    if held:
+        yield _joined(held)
+
+
+def _joined(parts: list[_Piece]) -> _Piece:
+    if len(parts) == 1:
+        return parts[0]
+    starts = np.cumsum([0, *(len(part.records) for part in parts[:-1])])
+    return replace(
+        parts[0],
+        records=b"".join([part.records for part in parts]),
+        positions=np.concatenate(
+            [part.positions + start for part, start in zip(parts, starts, strict=True)]
+        ),
+    )
+
+
+# --- tags -----------------------------------------------------------------------------------------
+
+
+def _with_tags(projection: Projection) -> Projection:
+    """Have the tags decoded, too, if they are not asked for."""
+    if _TAGS in projection.names:
+        return projection
+    tags: StructField = default_projection().spark_schema[_TAGS]
+    return Projection(StructType([*projection.spark_schema.fields, tags]))
+
+
+def _with_one_of(
+    rows: pa.RecordBatch, tags: frozenset[str], projection: Projection
+) -> pa.RecordBatch:
+    """Keep rows whose tag was asked for: the broker went by hashes, which two tags may share."""
+    is_wanted = pc.is_in(rows.column(_TAGS), value_set=pa.array(sorted(tags), pa.string()))
+    return rows.filter(is_wanted).select(list(projection.names))

@@ -1,0 +1,1 @@
+"""From stored records to rows: schema, columns and decoders."""

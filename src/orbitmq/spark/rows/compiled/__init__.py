@@ -1,0 +1,1 @@
+"""Rows, compiled: Cython sources that never run as Python."""

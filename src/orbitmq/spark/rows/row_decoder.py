@@ -1,0 +1,113 @@
+"""Stored records as rows of Arrow: the one decoder of pull replies and log files.
+
+The compiled form reads what it can, where it is there (`compiled_rows.py`), and the plain form all
+else (`plain_rows.py`): other records, and whatever is damaged, which is an error there. Rows keep
+the order of their records.
+
+A batch copies what it holds, so that the bytes it was made of may go. One batch should have 5,000
+to 10,000 rows or 1 to 5 MB of records, whichever is reached first: that is where Spark takes them
+fastest. None of its columns can hold 2 GiB, and bodies of several rows may not decompress to more
+than 64 MiB: both are errors. Only `row_batches.py` splits batches.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from orbitmq.errors import BatchTooLargeError
+from orbitmq.record.decode import examine
+from orbitmq.spark.rows import fast_forms
+from orbitmq.spark.rows.plain_rows import COLUMN_BYTES_MAX, PlainRows, Positions, unreadable
+from orbitmq.spark.rows.schema import Projection
+
+_SIZE: Final = struct.Struct(">I")
+
+
+def record_positions(records: bytes, *, broker_name: str = "") -> Positions:
+    """Where the records start that are back to back, as in the reply to a pull."""
+    starts, at = fast_forms.record_starts(records)
+    end = len(records)
+    if at != end:
+        wrong_at = at if at < end else int(starts[-1])
+        found = examine(records, wrong_at, end, check_body=False)
+        reason = f"at byte {wrong_at} of {end} lies {found.verdict.value}: {found.reason}"
+        raise unreadable(records, wrong_at, broker_name, reason)
+    return starts
+
+
+class RowDecoder:
+    """Makes rows of records."""
+
+    def __init__(self, projection: Projection, *, check_bodies: bool = False) -> None:
+        """Decode to the columns of the projection; with `check_bodies`, check their CRC."""
+        self._schema = projection.arrow_schema
+        self._plain = PlainRows(projection, check_bodies=check_bodies)
+        self._compiled = None
+        if fast_forms.fast_rows is not None:
+            self._compiled = fast_forms.fast_rows(projection, check_bodies=check_bodies)
+
+    def decode(
+        self, buffer: bytes | memoryview | mmap.mmap, positions: Positions, broker_name: str
+    ) -> pa.RecordBatch:
+        """Read the records that start at the positions, which ascend; one row each, in order.
+
+        Raises ProtocolError at a record that cannot be read, or whose body does not fit its
+        checksum if that is checked, and BatchTooLargeError if a column would take 2 GiB or
+        bodies decompress to too much for one batch.
+        """
+        if not len(positions):
+            return pa.RecordBatch.from_pylist([], schema=self._schema)
+        base, end = _span(buffer, positions)
+        batch, left = None, np.arange(len(positions))
+        if self._compiled is not None:
+            content = pa.py_buffer(buffer).slice(base, end - base)
+            places = positions - base if base else positions
+            batch, is_left = self._compiled.decode(content, places, broker_name)
+            # Perf: what follows takes as long as the rows themselves.
+            if batch is not None and batch.num_rows == len(positions):
+                return batch
+            left = np.flatnonzero(is_left)
+        _check_positions(positions, len(buffer))
+        bytes_like = buffer if isinstance(buffer, bytes) else memoryview(buffer)
+        others = self._plain.decode(bytes_like, positions[left].tolist(), broker_name)
+        return others if batch is None else _in_order(batch, others, left)
+
+
+def _check_positions(positions: Positions, buffer_bytes: int) -> None:
+    if positions[0] < 0 or positions[-1] >= buffer_bytes or (np.diff(positions) <= 0).any():
+        raise ValueError(
+            f"{len(positions)} positions from {positions[0]} to {positions[-1]} do not ascend "
+            f"within {buffer_bytes} bytes"
+        )
+
+
+def _span(buffer: bytes | memoryview | mmap.mmap, positions: Positions) -> tuple[int, int]:
+    """The part of the buffer that has the records; what Arrow's offsets cannot count is refused."""
+    if len(buffer) <= COLUMN_BYTES_MAX:
+        return 0, len(buffer)
+    _check_positions(positions, len(buffer))
+    first, last = int(positions[0]), int(positions[-1])
+    end = len(buffer)
+    if end - last >= _SIZE.size:
+        end = min(end, last + _SIZE.unpack_from(buffer, last)[0])
+    if end - first > COLUMN_BYTES_MAX:
+        raise BatchTooLargeError(len(positions), bytes_max=COLUMN_BYTES_MAX)
+    return first, end
+
+
+def _in_order(
+    batch: pa.RecordBatch, others: pa.RecordBatch, other_rows: Positions
+) -> pa.RecordBatch:
+    """One batch of two, with the rows of the second at their places."""
+    rows = batch.num_rows + others.num_rows
+    if batch.nbytes + others.nbytes > COLUMN_BYTES_MAX:
+        raise BatchTooLargeError(rows, bytes_max=COLUMN_BYTES_MAX)
+    order = np.empty(rows, np.int64)
+    order[other_rows] = np.arange(batch.num_rows, rows)
+    order[np.delete(np.arange(rows), other_rows)] = np.arange(batch.num_rows)
+    return pa.concat_batches([batch, others]).take(pa.array(order))

@@ -1,0 +1,154 @@
+"""The entries of several queues, in the order of the log.
+
+Each queue's entries are in that order already, so a window of each is enough to know which come
+next. Entries that a tag filter leaves out are dropped here, before their records are touched.
+
+Threads: one. Memory: the entries of a window, whatever the queues hold.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from orbitmq.errors import StoreDamagedError
+from orbitmq.model.names import SCHEDULE_TOPIC
+from orbitmq.record.layout import FIXED_BYTES
+from orbitmq.spark.scan.store_partitions import QueueSlice
+
+log = logging.getLogger(__name__)
+
+# Perf: entries of all queues that are in memory at a time; 2.6 MB, so that sorting stays in the
+# processor's cache (benchmarks/spark_store_scan.py, decoding alone).
+WINDOW_ENTRIES: Final = 128 * 1024
+_CHUNK_ENTRIES_MIN: Final = 64
+_INT_LOW: Final = -(2**31)
+_INT_HIGH: Final = 2**31 - 1
+
+_ENTRY: Final = np.dtype([("physical_offset", ">i8"), ("record_bytes", ">i4"), ("tag_hash", ">i8")])
+
+Offsets = npt.NDArray[np.int64]
+
+# Reads entries `first` to `end` of a slice, or some of them; says which is the first that it read,
+# or where to go on when those before are gone.
+ReadEntries = Callable[[QueueSlice, int, int], tuple[int, bytes]]
+
+
+class Window(NamedTuple):
+    """Records that follow one another in the log: where they begin and how large they are."""
+
+    physical_offsets: Offsets
+    record_bytes: Offsets
+
+
+class _Cursor:
+    """How far the entries of one slice were taken."""
+
+    def __init__(self, one: QueueSlice, read: ReadEntries, chunk_entries: int) -> None:
+        self._slice = one
+        self._read = read
+        self._chunk_entries = chunk_entries
+        self._next = one.first
+        self._last_offset = -1
+        self.physical_offsets: Offsets = np.empty(0, np.int64)
+        self._record_bytes: Offsets = self.physical_offsets
+        self._tag_hashes: Offsets = self.physical_offsets
+
+    @property
+    def has_more(self) -> bool:
+        """Whether entries are left to be read."""
+        return self._next < self._slice.end
+
+    def fill(self) -> None:
+        """Read on when little of what was read is left."""
+        while self.physical_offsets.size <= self._chunk_entries // 2 and self.has_more:
+            end = min(self._next + self._chunk_entries, self._slice.end)
+            self._next, content = self._read(self._slice, self._next, end)
+            entries = np.frombuffer(content, _ENTRY)
+            offsets = entries["physical_offset"].astype(np.int64)
+            record_bytes = entries["record_bytes"].astype(np.int64)
+            self._check(offsets, record_bytes)
+            tag_hashes = entries["tag_hash"].astype(np.int64)
+            self.physical_offsets = np.concatenate((self.physical_offsets, offsets))
+            self._record_bytes = np.concatenate((self._record_bytes, record_bytes))
+            self._tag_hashes = np.concatenate((self._tag_hashes, tag_hashes))
+            self._next += offsets.size
+
+    def _check(self, offsets: Offsets, record_bytes: Offsets) -> None:
+        """Refuse entries that lead to no record, or back in the log."""
+        before = np.concatenate(([self._last_offset], offsets[:-1]))
+        wrong = np.flatnonzero((record_bytes < FIXED_BYTES) | (offsets <= before))
+        if wrong.size:
+            raise StoreDamagedError(
+                f"entry {self._next + int(wrong[0])} of queue {self._slice.queue_id} of topic "
+                f"{self._slice.topic!r} leads to no record: offset {int(offsets[wrong[0]])}, "
+                f"{int(record_bytes[wrong[0]])} bytes",
+                hint="run: orbitmq store verify; orbitmq store rebuild makes queues anew",
+            )
+        if offsets.size:
+            self._last_offset = int(offsets[-1])
+
+    def take(self, until: int | None, tag_hashes: Sequence[int] | None) -> Window:
+        """Take the entries up to a physical offset, or all."""
+        offsets = self.physical_offsets
+        count = offsets.size if until is None else int(np.searchsorted(offsets, until, "right"))
+        taken = Window(offsets[:count], self._record_bytes[:count])
+        if tag_hashes is not None and self._slice.topic != SCHEDULE_TOPIC:
+            wanted = _may_have(self._tag_hashes[:count], tag_hashes)
+            if not wanted.all():
+                taken = Window(taken.physical_offsets[wanted], taken.record_bytes[wanted])
+        self.physical_offsets = offsets[count:]
+        self._record_bytes = self._record_bytes[count:]
+        self._tag_hashes = self._tag_hashes[count:]
+        return taken
+
+
+def _may_have(found: Offsets, tag_hashes: Sequence[int]) -> npt.NDArray[np.bool_]:
+    """Which entries may be of wanted tags; those that do not tell may."""
+    # Compat: with the extension of queues the field holds an address, below every hash.
+    may = (found < _INT_LOW) | (found > _INT_HIGH)
+    for tag_hash in tag_hashes:
+        may |= found == tag_hash
+    return may
+
+
+def merged(
+    slices: Sequence[QueueSlice],
+    read: ReadEntries,
+    *,
+    tag_hashes: Sequence[int] | None = None,
+    window_entries: int = WINDOW_ENTRIES,
+) -> Iterator[Window]:
+    """Yield the entries of all slices in the order of the log, some at a time."""
+    total = sum(one.count for one in slices)
+    cursors = [
+        # In proportion, so that all queues are read through at about the same time.
+        _Cursor(one, read, max(_CHUNK_ENTRIES_MIN, window_entries * one.count // max(1, total)))
+        for one in slices
+    ]
+    while cursors:
+        for cursor in cursors:
+            cursor.fill()
+        cursors = [cursor for cursor in cursors if cursor.physical_offsets.size]
+        # Invariant: what is not read yet of a queue lies behind what was read of it.
+        ends = [int(cursor.physical_offsets[-1]) for cursor in cursors if cursor.has_more]
+        until = min(ends) if ends else None
+        taken = [cursor.take(until, tag_hashes) for cursor in cursors]
+        window = _in_order([one for one in taken if one.physical_offsets.size])
+        if window.physical_offsets.size:
+            yield window
+
+
+def _in_order(parts: Sequence[Window]) -> Window:
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return Window(np.empty(0, np.int64), np.empty(0, np.int64))
+    offsets = np.concatenate([part.physical_offsets for part in parts])
+    # Perf: a stable sort merges what is in order already.
+    order = np.argsort(offsets, kind="stable")
+    return Window(offsets[order], np.concatenate([part.record_bytes for part in parts])[order])

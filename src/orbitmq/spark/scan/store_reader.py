@@ -1,0 +1,169 @@
+"""Reads store directories in batches: planning at the driver, rows in the tasks."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StringType, StructField, StructType
+
+from orbitmq.errors import SettingsError, TopicMissingError
+from orbitmq.java_hash import java_hash
+from orbitmq.spark.reading.filters import Pruning, is_pushing_worker, pruning_of
+from orbitmq.spark.rows.row_batches import row_batches
+from orbitmq.spark.rows.row_decoder import RowDecoder
+from orbitmq.spark.rows.schema import Projection
+from orbitmq.spark.scan.file_fetch import RecordFetch
+from orbitmq.spark.scan.store_partitions import StorePartition
+from orbitmq.spark.scan.store_paths import find_places, topics_of_broker
+from orbitmq.spark.scan.store_survey import StoreSurvey, Wanted, plan, survey_store
+from orbitmq.spark.sessions.worker_process import keep_freed_memory, spare_collections
+from orbitmq.store.readonly.readonly_store import SHARED_RECORDS
+
+if TYPE_CHECKING:
+    from orbitmq.spark.options.store_options import StoreOptions
+
+
+def reader_for(options: StoreOptions, projection: Projection) -> DataSourceReader:
+    """Make the reader that Spark can use in this process."""
+    # Spark keeps what pushed filters left for later queries of the same DataFrame.
+    if options.push_filters and is_pushing_worker():
+        return PushingStoreReader(options, projection)
+    return StoreReader(options, projection)
+
+
+class StoreReader(DataSourceReader):
+    """One scan of store directories."""
+
+    def __init__(self, options: StoreOptions, projection: Projection) -> None:
+        self._options = options
+        self._projection = projection
+        self._pruning = Pruning()
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Look into the stores, and cut what is wanted into tasks."""
+        spare_collections()
+        options = self._options
+        wanted = wanted_by(options, self._pruning)
+        surveys = [
+            survey_store(place, wanted, fail_on_data_loss=options.fail_on_data_loss)
+            for place in find_places(options)
+        ]
+        check_topics(options.topics, surveys)
+        return plan(
+            surveys,
+            parallelism=os.cpu_count() or 1,
+            min_partitions=options.min_partitions,
+            records_max=options.max_records_per_partition,
+        )
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Give the rows of one task."""
+        # Spark makes a partition of its own when there is none.
+        if not isinstance(partition, StorePartition):
+            return
+        spare_collections()
+        keep_freed_memory()
+        tags = self._options.tag_filter.tags
+        projection = self._projection if tags is None else with_tags(self._projection)
+        decoder = RowDecoder(projection, check_bodies=self._options.check_crc)
+        place = partition.place
+        with RecordFetch(place, fail_on_data_loss=self._options.fail_on_data_loss) as fetch:
+            for records in fetch.batches(partition.slices, tag_hashes=self._tag_hashes()):
+                batches = row_batches(
+                    decoder,
+                    records.buffer,
+                    records.positions,
+                    place.broker_name,
+                    fail_on_data_loss=self._options.fail_on_data_loss,
+                )
+                yield from self._rows(batches, tags)
+
+    def _rows(
+        self, batches: Iterator[pa.RecordBatch], tags: frozenset[str] | None
+    ) -> Iterator[pa.RecordBatch]:
+        for decoded in batches:
+            batch = decoded
+            if tags is not None:
+                batch = tagged(decoded, tags).select(list(self._projection.names))
+            if batch.num_rows:
+                yield batch
+
+    def _tag_hashes(self) -> list[int] | None:
+        """The hashes that entries of wanted messages may have."""
+        asked = self._options.tag_filter
+        # Spark itself looks at the tags that conditions ask for.
+        pruned = self._pruning.tags
+        if pruned is None:
+            return None if asked.tags is None else sorted(asked.hashes)
+        hashes = {java_hash(tag) for tag in pruned}
+        return sorted(hashes if asked.tags is None else hashes & asked.hashes)
+
+
+class PushingStoreReader(StoreReader):
+    """The same, told by Spark which rows a query needs."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # Spark's name
+        """Use filters to read less; Spark checks every row again, so all are given back."""
+        self._pruning = pruning_of(filters)
+        return filters
+
+
+def wanted_by(options: StoreOptions, pruning: Pruning) -> Wanted:
+    """What options and conditions ask of stores."""
+    queues = {(one.topic, one.broker_name, one.queue_id) for one in options.assigned_queues}
+    return Wanted(
+        topics=frozenset(options.topics) or None,
+        topic_pattern=options.subscribe_pattern or None,
+        queues=frozenset(queues) or None,
+        with_system_topics=options.include_system_topics,
+        start_ms=options.starting_timestamp,
+        end_ms=options.ending_timestamp,
+        pruning=pruning,
+    )
+
+
+def check_topics(asked: Sequence[str], surveys: Sequence[StoreSurvey]) -> None:
+    """Refuse topics that no store has, and such whose messages are those of others."""
+    there = {topic for survey in surveys for topic in survey.topics}
+    for topic in asked:
+        if topic.startswith(SHARED_RECORDS):
+            raise SettingsError(
+                f"topic {topic!r} has no messages of its own: its queues lead to those of others",
+                hint="read the topics that they were sent to",
+            )
+        if topic in there or any(topic in topics_of_broker(_root(one)) for one in surveys):
+            continue
+        nearest = difflib.get_close_matches(topic, there, n=1)
+        raise TopicMissingError(
+            f"topic {topic!r} is not in {', '.join(one.place.root for one in surveys)}",
+            hint=f"did you mean {nearest[0]}?" if nearest else _there_are(there),
+        )
+
+
+def _root(survey: StoreSurvey) -> Path:
+    return Path(survey.place.root)
+
+
+def _there_are(topics: set[str]) -> str:
+    shown = sorted(topics)[:10]
+    return f"there are {', '.join(shown)}{' …' if len(topics) > 10 else ''}" if shown else ""
+
+
+def with_tags(projection: Projection) -> Projection:
+    """The same columns, and the one by which rows are told apart."""
+    if "tags" in projection.names:
+        return projection
+    return Projection(StructType([*projection.spark_schema, StructField("tags", StringType())]))
+
+
+def tagged(batch: pa.RecordBatch, tags: frozenset[str]) -> pa.RecordBatch:
+    """The rows with one of some tags: entries of queues tell only the hash."""
+    wanted = pc.is_in(batch.column("tags"), value_set=pa.array(sorted(tags), pa.string()))
+    return batch if pc.all(wanted).as_py() else batch.filter(wanted)

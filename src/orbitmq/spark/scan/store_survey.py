@@ -1,0 +1,338 @@
+"""What a store holds of what is wanted, found out once, when a scan is planned.
+
+Topics, queues, times and offsets become ranges of queue entries here, so that tasks touch no
+record that they do not give. All ranges end at the visible end that the store has now; what a
+live broker writes afterwards is not in them.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from orbitmq.errors import RecordsDeletedError, StoreDamagedError, StoreError, StoreFormatError
+from orbitmq.model.names import is_group_topic, is_system_topic
+from orbitmq.record.layout import MAGIC_V1, MAGIC_V2
+from orbitmq.spark.reading.filters import Pruning
+from orbitmq.spark.scan.queue_gaps import Gap, find_gaps
+from orbitmq.spark.scan.store_partitions import QueueSlice, StorePartition, StorePlace
+from orbitmq.spark.scan.store_paths import topics_of_broker
+from orbitmq.spark.scan.store_planning import (
+    EntryRange,
+    part_count,
+    row_count,
+    sample,
+    shares,
+    split,
+    total_bytes,
+)
+from orbitmq.store.index.consume_queue import ENTRY_BYTES
+from orbitmq.store.opening.parts import CHECKPOINT_NAME, OWN_FOLDER, log_folders
+from orbitmq.store.readonly.queue_files import Entry
+from orbitmq.store.readonly.readonly_store import SHARED_RECORDS, ReadOnlyStore
+from orbitmq.store.readonly.visible_queue import VisibleQueue
+
+log = logging.getLogger(__name__)
+
+_TRIES: Final = 3
+_WHOLE: Final = Pruning()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is asked of stores; None where everything is."""
+
+    topics: frozenset[str] | None = None
+    topic_pattern: str | None = None
+    # Topic, broker and queue id.
+    queues: frozenset[tuple[str, str, int]] | None = None
+    with_system_topics: bool = False
+    # Store times at or after `start_ms` and before `end_ms`.
+    start_ms: int | None = None
+    end_ms: int | None = None
+    # What the conditions of the query leave of it.
+    pruning: Pruning = _WHOLE
+
+    def takes_topic(self, topic: str) -> bool:
+        """Whether messages of a topic are wanted."""
+        if topic.startswith(SHARED_RECORDS):
+            # Compat: its entries lead to records that other queues have already.
+            return False
+        if self.topics is not None:
+            return topic in self.topics
+        if self.queues is not None:
+            return any(topic == name for name, _, _ in self.queues)
+        if not self.with_system_topics and (is_system_topic(topic) or is_group_topic(topic)):
+            return False
+        return self.topic_pattern is None or bool(re.fullmatch(self.topic_pattern, topic))
+
+    def takes_queue(self, topic: str, broker_name: str, queue_id: int) -> bool:
+        """Whether messages of a queue are wanted."""
+        pruning = self.pruning
+        return (
+            self.takes_topic(topic)
+            and (self.queues is None or (topic, broker_name, queue_id) in self.queues)
+            and (pruning.topics is None or topic in pruning.topics)
+            and (pruning.brokers is None or broker_name in pruning.brokers)
+            and (pruning.queue_ids is None or queue_id in pruning.queue_ids)
+        )
+
+    @property
+    def bounds_ms(self) -> tuple[int | None, int | None]:
+        """The store times, as options and conditions together have them."""
+        starts = [ms for ms in (self.start_ms, self.pruning.first_ms) if ms is not None]
+        ends = [ms for ms in (self.end_ms, self.pruning.end_ms) if ms is not None]
+        return max(starts, default=None), min(ends, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundQueue:
+    """A queue of which something is wanted, as it was when the scan was planned."""
+
+    topic: str
+    queue_id: int
+    queue: VisibleQueue
+
+
+class StoreSurvey:
+    """One store: the wanted queues, and the ranges of their entries."""
+
+    def __init__(
+        self, place: StorePlace, store: ReadOnlyStore, wanted: Wanted, *, fail_on_data_loss: bool
+    ) -> None:
+        self.place = place
+        self._store = store
+        self._fail_on_data_loss = fail_on_data_loss
+        _check_is_store(Path(place.root), place.log_path, store)
+        self._check_is_whole()
+        self.topics = store.topics()
+        self.queues: list[FoundQueue] = []
+        self.ranges: list[EntryRange] = []
+        for topic, queue_id in store.queue_keys():
+            if wanted.takes_queue(topic, place.broker_name, queue_id):
+                self._take(topic, queue_id, wanted)
+        gaps = find_gaps(
+            store,
+            lambda topic, queue_id: wanted.takes_queue(topic, place.broker_name, queue_id),
+            configured_topics=topics_of_broker(Path(place.root)),
+        )
+        if gaps:
+            self._tell_gaps(gaps)
+        self._tell_deleted()
+        self._samples = sample(self.ranges, self.entry_of)
+        self.row_bytes = total_bytes(self._samples)
+
+    @property
+    def rows(self) -> int:
+        """How many messages are wanted, those of other tags included."""
+        return row_count(self.ranges)
+
+    def entry_of(self, queue: int, number: int) -> Entry:
+        """One entry of one of the wanted queues."""
+        return self.queues[queue].queue.entry(number)
+
+    def partitions(self, parts: int, records_max: int | None) -> list[StorePartition]:
+        """Cut what is wanted into tasks."""
+        found = split(
+            self.ranges,
+            self.entry_of,
+            parts=parts,
+            records_max=records_max,
+            samples=self._samples,
+        )
+        return [StorePartition(self.place, [self._slice(one) for one in part]) for part in found]
+
+    def _slice(self, one: EntryRange) -> QueueSlice:
+        found = self.queues[one.queue]
+        disk_end = int(found.queue.disk_end)
+        base = max(one.first, disk_end)
+        at, end = (base - disk_end) * ENTRY_BYTES, (one.end - disk_end) * ENTRY_BYTES
+        return QueueSlice(
+            topic=found.topic,
+            queue_id=found.queue_id,
+            first=one.first,
+            end=one.end,
+            disk_end=disk_end,
+            file_bytes=found.queue.on_disk.file_bytes,
+            tail=found.queue.tail[at:end] if end > at else b"",
+        )
+
+    # --- which entries ------------------------------------------------------------------------
+
+    def _take(self, topic: str, queue_id: int, wanted: Wanted) -> None:
+        queue = self._store.queue(topic, queue_id)
+        first, end = int(queue.start), int(queue.end)
+        if wanted.pruning.first_offset is not None:
+            first = max(first, wanted.pruning.first_offset)
+        if wanted.pruning.end_offset is not None:
+            end = min(end, wanted.pruning.end_offset)
+        # Store times never fall in a queue.
+        start_ms, end_ms = wanted.bounds_ms
+        if start_ms is not None and first < end:
+            first = max(first, self._store.offset_at(topic, queue_id, start_ms))
+        if end_ms is not None and first < end:
+            end = min(end, self._store.offset_at(topic, queue_id, end_ms))
+        number = len(self.queues)
+        self.queues.append(FoundQueue(topic, queue_id, queue))
+        for hole, behind in self._store.log.missing():
+            low, high = queue.first_from(hole), queue.first_from(behind)
+            if max(first, low) < min(end, high):
+                self._lose(topic, queue_id, max(first, low), min(end, high))
+            if first < min(end, low):
+                self.ranges.append(EntryRange(number, first, min(end, low)))
+            first = max(first, high)
+        if first < end:
+            self.ranges.append(EntryRange(number, first, end))
+
+    # --- what is not there --------------------------------------------------------------------
+
+    def _lose(self, topic: str, queue_id: int, first: int, end: int) -> None:
+        message = (
+            f"messages {first} to {end - 1} of queue {queue_id} of topic {topic!r} of broker "
+            f"{self.place.broker_name!r} are gone: files of the log of {self.place.root} are "
+            "missing among others"
+        )
+        if self._fail_on_data_loss:
+            raise RecordsDeletedError(
+                message,
+                start=end,
+                hint="restore them from a copy or a replica; the option failOnDataLoss=false reads "
+                "what is left",
+            )
+        log.warning("%s", message)
+
+    def _check_is_whole(self) -> None:
+        """Tell of a log that ends before what the store says of it, as one copied in part does."""
+        store = self._store
+        watermark = store.state.watermark
+        problem = ""
+        if watermark is not None and watermark > store.log.room_end and store.log.files:
+            problem = f"its broker had shown messages up to offset {watermark}"
+        elif store.log.unfinished is not None and _begins_with_record(store):
+            problem = (
+                f"{store.log.unfinished.path.name} has {store.log.unfinished.file_bytes} bytes "
+                f"of {store.log.file_bytes}"
+            )
+        if not problem:
+            return
+        message = f"the log of {self.place.root} ends at offset {store.log.room_end}, but {problem}"
+        if self._fail_on_data_loss:
+            raise StoreDamagedError(
+                message,
+                hint="copy the whole store; the option failOnDataLoss=false reads what is there",
+            )
+        log.warning("%s", message)
+
+    def _tell_gaps(self, gaps: Sequence[Gap]) -> None:
+        gap = gaps[0]
+        has = f"entries {gap.start} to {gap.end - 1}" if gap.end > gap.start else "no entries"
+        message = (
+            f"the log of {self.place.root} has messages that its queues lack: message {gap.first} "
+            f"of queue {gap.queue_id} of topic {gap.topic!r} lies at offset {gap.physical_offset}, "
+            f"but the queue has {has}; queues that lack some: {len(gaps)}"
+        )
+        if self._fail_on_data_loss:
+            raise StoreDamagedError(
+                message,
+                hint="copy consumequeue whole, or make queues anew from the log by orbitmq store "
+                "rebuild; the option failOnDataLoss=false reads what queues have, as is right for "
+                "a topic that was deleted and made again",
+            )
+        log.warning("%s", message)
+
+    def _tell_deleted(self) -> None:
+        begun = [found for found in self.queues if found.queue.start > 0]
+        if begun:
+            log.warning(
+                "store scan begins after deleted messages broker=%s store=%s queues=%d messages=%d",
+                self.place.broker_name,
+                self.place.root,
+                len(begun),
+                sum(found.queue.start for found in begun),
+            )
+
+
+def plan(
+    surveys: Sequence[StoreSurvey],
+    *,
+    parallelism: int,
+    min_partitions: int | None,
+    records_max: int | None,
+) -> list[StorePartition]:
+    """Cut what is wanted of stores into tasks of about the same size."""
+    weights = [survey.row_bytes for survey in surveys]
+    parts = part_count(
+        sum(survey.rows for survey in surveys),
+        sum(weights),
+        parallelism=parallelism,
+        min_partitions=min_partitions,
+    )
+    partitions: list[StorePartition] = []
+    for survey, share in zip(surveys, shares(weights, parts), strict=True):
+        if survey.rows:
+            partitions += survey.partitions(share, records_max)
+    return partitions
+
+
+def _check_is_store(root: Path, log_path: str, store: ReadOnlyStore) -> None:
+    folders = log_folders(root, log_path)
+    # A store in which nothing was ever put has no log.
+    signs = (*folders, root / OWN_FOLDER, root / CHECKPOINT_NAME)
+    if not any(sign.exists() for sign in signs):
+        inside = sorted(path.parent for path in root.glob("*/commitlog"))
+        inside += sorted(path.parent for path in root.glob("*/*/commitlog"))
+        raise StoreFormatError(
+            f"{root} is no store: {folders[0]} is not there",
+            hint=f"did you mean {inside[0]}?"
+            if inside
+            else "name the storePathRootDir of a broker; storePathCommitLog if its log is elsewhere",
+        )
+    queues = root / "consumequeue"
+    if not queues.is_dir() and store.entries_known_until > store.start:
+        raise StoreFormatError(
+            f"{root} has a log and no queues: {queues} is not there",
+            hint="copy it too; orbitmq store rebuild makes queues anew from the log",
+        )
+    if not store.log.files and any(queues.glob("*/*/*")):
+        raise StoreFormatError(
+            f"{root} has queues and no log: {folders[0]} holds no files",
+            hint="copy it too; storePathCommitLog says where it is if it is elsewhere",
+        )
+
+
+def _begins_with_record(store: ReadOnlyStore) -> bool:
+    """Whether a last file that is too short was written already."""
+    assert store.log.unfinished is not None
+    try:
+        with store.log.unfinished.path.open("rb") as file:
+            head = file.read(8)
+    except OSError:
+        return False
+    return int.from_bytes(head[4:8]) in {MAGIC_V1, MAGIC_V2}
+
+
+def survey_store(place: StorePlace, wanted: Wanted, *, fail_on_data_loss: bool) -> StoreSurvey:
+    """Look into one store."""
+    if not Path(place.root).is_dir():
+        raise StoreError(
+            f"{place.root} is not a folder", hint="name the storePathRootDir of a broker"
+        )
+    if not os.access(place.root, os.R_OK | os.X_OK):
+        raise StoreError(
+            f"{place.root} may not be read by this user",
+            hint="give the user that runs Spark the right to read the store",
+        )
+    for tries_left in reversed(range(_TRIES)):
+        store = ReadOnlyStore(place.root, log_path=place.log_path)
+        try:
+            return StoreSurvey(place, store, wanted, fail_on_data_loss=fail_on_data_loss)
+        except StoreError:
+            # Retention of a live broker deletes files while they are looked at.
+            if store.state.is_clean or not tries_left:
+                raise
+    raise AssertionError("the last try returns or raises")

@@ -1,0 +1,17 @@
+"""The daemon that a session's Python workers are forked from: Spark's, but quiet.
+
+    python -m orbitmq.spark.sessions.worker_daemon pyspark.worker
+
+Spark plans queries in processes of its own daemon, whatever it is told to take: those that read
+topics become quiet when they import `orbitmq.spark`.
+"""
+
+from __future__ import annotations
+
+from pyspark import daemon
+
+from orbitmq.spark.sessions.worker_process import end_quietly
+
+if __name__ == "__main__":
+    end_quietly(daemon)
+    daemon.manager()

@@ -1,0 +1,1 @@
+"""Writing rows to topics: columns checked, messages encoded and sent."""

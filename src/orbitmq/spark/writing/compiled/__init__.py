@@ -1,0 +1,1 @@
+"""Messages, compiled: Cython sources that never run as Python."""

@@ -1,0 +1,237 @@
+"""Parcels: which rows are sent together, in one request.
+
+A parcel holds rows of one place, in their order, up to a number and a size; one that is delayed,
+compressed or larger than that goes by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from orbitmq.client.core.sending.encoded_messages import EncodedMessages
+from orbitmq.spark.writing.message_parts import HEAD_BYTES, LENGTH_BYTES
+from orbitmq.spark.writing.property_texts import offsets_of
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from orbitmq.spark.writing.message_rows import EncodedRows
+    from orbitmq.spark.writing.queue_places import Place, Places
+
+# Perf: OrbitMQ's brokers read larger batches by their slower way (protocol/plain_sends.py).
+ROWS_MAX: Final = 4000
+# Brokers look at each row that is staged by itself, and others wait meanwhile.
+STAGED_ROWS_MAX: Final = 1000
+# Rows of a batch that may go anywhere make at least so many parcels, unless those would be smaller
+# than this: queues take parcels in turn, and few rows shall not all be in one queue.
+_PARCELS_MIN: Final = 4
+_ROWS_MIN: Final = 16
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SentRows:
+    """Rows of one Arrow batch in the order in which they are sent."""
+
+    content: memoryview
+    # Where in `content` each begins, and the last ends.
+    offsets: npt.NDArray[np.int64]
+    body_bytes: npt.NDArray[np.int64]
+    # The place of each in `rows`; None when that is the same.
+    order: npt.NDArray[np.int64] | None
+    # What errors name rows by: the batch, or what is left of it.
+    rows: pa.RecordBatch
+    # How many rows of the task came before the batch; or before each row.
+    first_sequence: int
+    sequences: npt.NDArray[np.int64] | None = None
+
+    @property
+    def held_bytes(self) -> int:
+        """The memory that it keeps, about, however few of its rows are still needed."""
+        arrays = (self.offsets, self.body_bytes, self.order, self.sequences)
+        return (
+            self.content.nbytes
+            + sum(array.nbytes for array in arrays if array is not None)
+            + int(self.rows.get_total_buffer_size())
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """Rows that are sent in one request."""
+
+    place: Place
+    sent: SentRows
+    start: int
+    stop: int
+    is_batch: bool
+    # How many rows of the task are sent before it.
+    sequence: int
+
+    @property
+    def count(self) -> int:
+        """How many rows it has."""
+        return self.stop - self.start
+
+    @property
+    def size(self) -> int:
+        """How many bytes it has."""
+        return int(self.sent.offsets[self.stop] - self.sent.offsets[self.start])
+
+    def messages(self) -> EncodedMessages:
+        """What is sent."""
+        if self.is_batch:
+            return EncodedMessages(self.place.topic, self.packed())
+        sent = self.sent
+        begin, end = int(sent.offsets[self.start]), int(sent.offsets[self.stop])
+        body_at = begin + HEAD_BYTES
+        body_end = body_at + int(sent.body_bytes[self.start])
+        return EncodedMessages(
+            self.place.topic,
+            bytes(sent.content[body_at:body_end]),
+            str(sent.content[body_end + LENGTH_BYTES : end], "utf-8"),
+            int.from_bytes(sent.content[begin + 12 : begin + 16], signed=True),
+            is_batch=False,
+        )
+
+    def packed(self) -> bytes:
+        """Its rows as a batch, also where it is one that would be sent by itself."""
+        begin, end = self.sent.offsets[[self.start, self.stop]]
+        return bytes(self.sent.content[begin:end])
+
+    def halves(self) -> tuple[Parcel, Parcel]:
+        """Two parcels with its rows; it has more than one."""
+        middle = (self.start + self.stop) // 2
+        second_sequence = self.sequence + middle - self.start
+        return (
+            replace(self, stop=middle, is_batch=True),
+            replace(self, start=middle, is_batch=True, sequence=second_sequence),
+        )
+
+    def row(self) -> tuple[int, pa.RecordBatch, int]:
+        """Its first row: the place in a batch, the batch, and how many rows came before that."""
+        sent = self.sent
+        row = self.start if sent.order is None else int(sent.order[self.start])
+        if sent.sequences is None:
+            return row, sent.rows, sent.first_sequence
+        return row, sent.rows, int(sent.sequences[self.start]) - row
+
+
+def copied(parcels: Sequence[Parcel]) -> list[Parcel]:
+    """Copy parcels of one batch, so that they keep no more of it than they need."""
+    sent = parcels[0].sent
+    places = np.concatenate([np.arange(each.start, each.stop) for each in parcels])
+    rows = places if sent.order is None else sent.order[places]
+    sequences = sent.first_sequence + rows if sent.sequences is None else sent.sequences[places]
+    # Errors name the topic by the parcel, so that keys are all they need of a row.
+    named_by = [name for name in ("keys",) if name in sent.rows.schema.names]
+    copy = SentRows(
+        memoryview(b"".join(each.packed() for each in parcels)),
+        np.concatenate([[0], np.cumsum(np.diff(sent.offsets)[places])]),
+        sent.body_bytes[places],
+        None,
+        sent.rows.select(named_by).take(pa.array(rows)),
+        sent.first_sequence,
+        sequences,
+    )
+    starts = np.cumsum([0, *(each.count for each in parcels)]).tolist()
+    return [
+        replace(each, sent=copy, start=start, stop=start + each.count)
+        for each, start in zip(parcels, starts, strict=False)
+    ]
+
+
+class Packing:
+    """Puts the rows of one task into parcels."""
+
+    def __init__(
+        self,
+        *,
+        batch_bytes_max: int,
+        compress_above_bytes: int | None,
+        rows_max: int = ROWS_MAX,
+    ) -> None:
+        """Make it.
+
+        Args:
+            batch_bytes_max: how many bytes go into a parcel of many rows.
+            rows_max: how many rows go into one.
+            compress_above_bytes: bodies of at least so many bytes are compressed; None for none.
+        """
+        self._batch_bytes_max = batch_bytes_max
+        self._rows_max = rows_max
+        self._compress_above_bytes = compress_above_bytes
+
+    def pack(
+        self, encoded: EncodedRows, places: Places, rows: pa.RecordBatch, first_sequence: int
+    ) -> Iterator[Parcel]:
+        """Give all rows of a batch in parcels; those of one place in their order."""
+        alone = self._alone(encoded)
+        messages, body_bytes = encoded.messages, encoded.body_bytes
+        order = None
+        bounds = [0, len(rows)]
+        if places.of_rows is not None:
+            order = np.argsort(places.of_rows, kind="stable")
+            messages = messages.take(pa.array(order))
+            body_bytes = body_bytes[order]
+            alone = None if alone is None else alone[order]
+            counts = np.bincount(places.of_rows, minlength=len(places.places))
+            bounds = [0, *np.cumsum(counts).tolist()]
+        offsets = offsets_of(messages).astype(np.int64)
+        sent = SentRows(
+            memoryview(messages.buffers()[2] or b""),
+            offsets,
+            body_bytes,
+            order,
+            rows,
+            first_sequence,
+        )
+        for place, start, stop in zip(places.places, bounds, bounds[1:], strict=False):
+            yield from self._of_place(place, sent, start, stop, alone)
+
+    def _alone(self, encoded: EncodedRows) -> npt.NDArray[np.bool_] | None:
+        """Which rows go by themselves; None when none does."""
+        sizes = np.diff(offsets_of(encoded.messages))
+        alone = sizes > self._batch_bytes_max
+        if encoded.delayed is not None:
+            alone |= encoded.delayed
+        if self._compress_above_bytes is not None:
+            alone |= encoded.body_bytes >= self._compress_above_bytes
+        return alone if alone.any() else None
+
+    def _of_place(
+        self,
+        place: Place,
+        sent: SentRows,
+        start: int,
+        stop: int,
+        alone: npt.NDArray[np.bool_] | None,
+    ) -> Iterator[Parcel]:
+        singles = [] if alone is None else (np.flatnonzero(alone[start:stop]) + start).tolist()
+        for single in singles:
+            yield from self._batches(place, sent, start, single)
+            yield self._parcel(place, sent, single, single + 1, is_batch=False)
+            start = single + 1
+        yield from self._batches(place, sent, start, stop)
+
+    def _batches(self, place: Place, sent: SentRows, start: int, stop: int) -> Iterator[Parcel]:
+        offsets = sent.offsets
+        rows_max = self._rows_max
+        if place.queue is None:
+            rows_max = min(rows_max, max(_ROWS_MIN, -(-(stop - start) // _PARCELS_MIN)))
+        while start < stop:
+            fitting = int(
+                np.searchsorted(offsets, offsets[start] + self._batch_bytes_max, side="right")
+            )
+            end = min(fitting - 1, start + rows_max, stop)
+            yield self._parcel(place, sent, start, end, is_batch=True)
+            start = end
+
+    @staticmethod
+    def _parcel(place: Place, sent: SentRows, start: int, stop: int, *, is_batch: bool) -> Parcel:
+        sequence = sent.first_sequence + start
+        return Parcel(place, sent, start, stop, is_batch=is_batch, sequence=sequence)

@@ -1,0 +1,239 @@
+"""Where rows go: the topic of each, and the queue if it matters.
+
+A row with a broker name and a queue id goes to that queue, one with a sharding key to the queue
+that Java's producers choose for it, any other wherever there is room. A queue that the topic does
+not have gives way to one of those it has, always the same: rows that come from one queue of
+another topic stay together and in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from orbitmq.client.core.sending.queue_selectors import queue_by_hash
+from orbitmq.errors import OrbitError
+from orbitmq.model.names import is_retry_topic
+from orbitmq.spark.writing.row_errors import RowRefused
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from orbitmq.model.queues import MessageQueue
+    from orbitmq.spark.writing.write_columns import WriteColumns
+
+QueuesOf = Callable[[str], Sequence["MessageQueue"]]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where some rows go."""
+
+    topic: str
+    # None: to any queue.
+    queue: MessageQueue | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The places of all rows of a batch."""
+
+    places: Sequence[Place]
+    # Which of them each row has; None when all rows have the first.
+    of_rows: npt.NDArray[np.int64] | None = None
+
+
+class Placing:
+    """Finds the places of the rows of one task."""
+
+    def __init__(
+        self,
+        columns: WriteColumns,
+        *,
+        topic: str,
+        queues_of: QueuesOf,
+        check_topic: Callable[[str], None],
+        replaces_missing: bool = True,
+    ) -> None:
+        """Make it.
+
+        Args:
+            columns: what rows have.
+            topic: where all rows go; empty when their column says it.
+            queues_of: asks for the queues of a topic that take messages.
+            check_topic: raises for a topic that nobody may send to.
+            replaces_missing: whether a queue that a topic does not have gives way to another.
+        """
+        self._topic = topic
+        self._queues_of = queues_of
+        self._check_topic = check_topic
+        self._replaces_missing = replaces_missing
+        self._by_column = "queueId" in columns
+        self._by_key = "shardingKey" in columns
+        self._checked: set[str] = set()
+
+    def places_of(self, rows: pa.RecordBatch) -> Places:
+        """Find where each row goes; raises RowRefused for one that cannot go anywhere."""
+        topics, topic_of_rows = self._topics(rows)
+        wanted = self._wanted(rows)
+        if wanted is None:
+            return Places([Place(topic) for topic in topics], topic_of_rows)
+        wishes, wish_of_rows = wanted
+        if topic_of_rows is None:
+            topic_of_rows = np.zeros(len(rows), np.int64)
+        pairs, first_rows, of_rows = np.unique(
+            topic_of_rows * len(wishes) + wish_of_rows, return_index=True, return_inverse=True
+        )
+        queues: dict[str, Sequence[MessageQueue]] = {}
+        places: list[Place] = []
+        for pair, row in zip(pairs.tolist(), first_rows.tolist(), strict=True):
+            topic = topics[pair // len(wishes)]
+            if topic not in queues:
+                queues[topic] = self._queues(topic, row)
+            places.append(self._place(topic, wishes[pair % len(wishes)], queues[topic], row))
+        # Rows with different keys may go to the same queue.
+        distinct = list(dict.fromkeys(places))
+        if len(distinct) < len(places):
+            renumbered = {place: number for number, place in enumerate(distinct)}
+            of_rows = np.array([renumbered[place] for place in places])[of_rows]
+        return Places(distinct, of_rows if len(distinct) > 1 else None)
+
+    def _queues(self, topic: str, row: int) -> Sequence[MessageQueue]:
+        try:
+            return self._queues_of(topic)
+        except OrbitError as error:
+            raise RowRefused(row, str(error)) from error
+
+    def _topics(self, rows: pa.RecordBatch) -> tuple[list[str], npt.NDArray[np.int64] | None]:
+        if self._topic:
+            self._check(self._topic, 0)
+            return [self._topic], None
+        column = rows["topic"]
+        if column.null_count:
+            raise RowRefused(
+                pc.index(column.is_null(), True).as_py(),
+                "its topic is null",
+                hint="the option topic says it for all rows",
+            )
+        numbered = column.dictionary_encode()
+        topics = _texts(numbered.dictionary, "topic", numbered.indices)
+        for number, topic in enumerate(topics):
+            self._check(topic, pc.index(numbered.indices, number).as_py())
+        if len(topics) == 1:
+            return topics, None
+        return topics, numbered.indices.to_numpy().astype(np.int64)
+
+    def _check(self, topic: str, row: int) -> None:
+        if topic in self._checked:
+            return
+        if is_retry_topic(topic):
+            raise RowRefused(
+                row,
+                f"its topic {topic!r} holds what a group tries again, which only brokers write",
+                hint="send to the topic itself",
+            )
+        try:
+            self._check_topic(topic)
+        except OrbitError as error:
+            raise RowRefused(row, str(error)) from error
+        self._checked.add(topic)
+
+    def _wanted(
+        self, rows: pa.RecordBatch
+    ) -> tuple[list[str | tuple[str, int] | None], npt.NDArray[np.int64]] | None:
+        """The distinct wishes of rows: a queue, a sharding key or nothing; and whose each is."""
+        has_queue = has_key = None
+        if self._by_column:
+            has_queue = pc.and_(rows["queueId"].is_valid(), rows["brokerName"].is_valid())
+            has_queue = has_queue.to_numpy(zero_copy_only=False)
+        if self._by_key:
+            has_key = pc.greater(pc.binary_length(rows["shardingKey"].fill_null("")), 0)
+            has_key = has_key.to_numpy(zero_copy_only=False)
+        nothing = np.zeros(len(rows), np.bool_)
+        has_queue = nothing if has_queue is None else has_queue
+        has_key = nothing if has_key is None else has_key & ~has_queue
+        if not (has_queue | has_key).any():
+            return None
+        wishes: list[str | tuple[str, int] | None] = [None]
+        wish_of_rows = np.zeros(len(rows), np.int64)
+        if has_key.any():
+            numbered = rows["shardingKey"].filter(pa.array(has_key)).dictionary_encode()
+            wish_of_rows[has_key] = numbered.indices.to_numpy() + len(wishes)
+            wishes += _texts(numbered.dictionary, "shardingKey", numbered.indices, has_key)
+        if has_queue.any():
+            chosen = pa.array(has_queue)
+            brokers = rows["brokerName"].filter(chosen).dictionary_encode()
+            names = _texts(brokers.dictionary, "brokerName", brokers.indices, has_queue)
+            ids = rows["queueId"].filter(chosen).to_numpy().astype(np.int64)
+            pairs, of_rows = np.unique(
+                np.stack([brokers.indices.to_numpy(), ids]), axis=1, return_inverse=True
+            )
+            wish_of_rows[has_queue] = of_rows + len(wishes)
+            wishes += [(names[broker], queue_id) for broker, queue_id in pairs.T.tolist()]
+        return wishes, wish_of_rows
+
+    def _place(
+        self,
+        topic: str,
+        wish: str | tuple[str, int] | None,
+        queues: Sequence[MessageQueue],
+        row: int,
+    ) -> Place:
+        if wish is None:
+            return Place(topic)
+        if isinstance(wish, str):
+            return Place(topic, queue_by_hash(queues, wish))
+        broker_name, queue_id = wish
+        for queue in queues:
+            if queue.broker_name == broker_name and queue.queue_id == queue_id:
+                return Place(topic, queue)
+        if not self._replaces_missing:
+            known = ", ".join(f"{queue.broker_name}:{queue.queue_id}" for queue in queues[:20])
+            raise RowRefused(
+                row,
+                f"topic {topic!r} has no queue {broker_name}:{queue_id} that takes messages; "
+                f"it has {known}",
+                hint="name one of these, or leave missingQueues=replace",
+            )
+        return Place(topic, queue_by_hash(queues, f"{broker_name}:{queue_id}"))
+
+
+def _texts(
+    distinct: pa.Array,
+    column: str,
+    indices: pa.Array,
+    chosen: npt.NDArray[np.bool_] | None = None,
+) -> list[str]:
+    """The distinct values of a column; raises RowRefused for one that is no text.
+
+    Args:
+        distinct: the values.
+        column: where they stand.
+        indices: which of them each row has.
+        chosen: the rows that these are of; None for all.
+    """
+    try:
+        texts: list[str] = distinct.to_pylist()
+    except UnicodeDecodeError:
+        octets = distinct.cast(pa.binary()).to_pylist()
+        number = next(number for number, each in enumerate(octets) if not _is_utf8(each))
+        row = int(pc.index(indices, number).as_py())
+        raise RowRefused(
+            row if chosen is None else int(np.flatnonzero(chosen)[row]),
+            f"its {column} {octets[number]!r:.100} is not UTF-8",
+            hint=f"make a text of it, or leave the column {column} out",
+        ) from None
+    return texts
+
+
+def _is_utf8(octets: bytes) -> bool:
+    try:
+        octets.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,202 @@
+"""Parcels under way: so many rows at most, those of one queue one by one.
+
+A parcel to a queue that its rows name, or that their sharding key chooses, is sent once the one
+before it is stored, so that a retry cannot change the order. All others go at the same time. A
+parcel that a broker finds unlawful (too large, for example) is sent in halves: in the end the row
+at fault is known, and a broker with lower limits gets what it takes.
+
+A parcel keeps the Arrow batch of its rows. Where a broker does not answer for a while, a few parcels
+of many batches would keep them all: what is left of old batches is copied then.
+
+Threads: one fills the window; answers come on the event loop of the clients.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError, Future
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from orbitmq.errors import RemoteError, SendRefusedError
+from orbitmq.protocol.codes import ResponseCode
+from orbitmq.spark.writing.parcels import Parcel, SentRows, copied
+
+if TYPE_CHECKING:
+    from orbitmq.model.queues import MessageQueue
+
+# Perf: batches may take so many times the bytes of the window before parcels are copied. A batch
+# takes twice what is sent of it, and the window ends in the midst of one: with bodies that the
+# window holds more than one batch of, nothing is ever copied.
+_HELD_FACTOR: Final = 4
+
+Send = Callable[["Parcel"], Future[Any]]
+
+
+class ParcelError(Exception):
+    """A parcel that could not be sent; whoever knows its rows makes an error of it."""
+
+    def __init__(self, parcel: Parcel, error: BaseException) -> None:
+        super().__init__(str(error))
+        self.parcel = parcel
+        self.error = error
+
+
+class SendWindow:
+    """The parcels of one task that are under way."""
+
+    def __init__(self, send: Send, *, rows_max: int, bytes_max: int, in_order: bool = True) -> None:
+        """Make it.
+
+        Args:
+            send: begins to send a parcel.
+            rows_max: rows that are under way, at most.
+            bytes_max: bytes that are under way, at most.
+            in_order: whether parcels of one queue go one by one.
+        """
+        self._send_parcel = send
+        self._in_order = in_order
+        self._rows_max = rows_max
+        self._bytes_max = bytes_max
+        self._changed = threading.Condition()
+        self._rows = 0
+        self._bytes = 0
+        # All that are not stored, by numbers given here, so that a copy can take their place.
+        self._parcels: dict[int, Parcel] = {}
+        self._next_number = 0
+        self._newest: SentRows | None = None
+        # What batches would take if none had been let go since this was last counted.
+        self._held_bytes_max = 0
+        # What waits behind a parcel to the same queue; there while that one is under way.
+        self._queues: dict[MessageQueue, deque[int]] = {}
+        self._failure: ParcelError | None = None
+
+    @property
+    def held_bytes(self) -> int:
+        """The memory that parcels keep, about."""
+        with self._changed:
+            return self._find_held_bytes()
+
+    def add(self, parcel: Parcel) -> None:
+        """Send a parcel once there is room; raises what became of an earlier one that failed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._failure is not None or self._has_room(parcel))
+            self._check()
+            if parcel.sent is not self._newest:
+                self._begin_batch(parcel.sent)
+            self._rows += parcel.count
+            self._bytes += parcel.size
+            number = self._enter(parcel)
+            queue = self._queue_of(parcel)
+            if queue is not None:
+                if queue in self._queues:
+                    self._queues[queue].append(number)
+                    return
+                self._queues[queue] = deque()
+        self._send(number)
+
+    def flush(self) -> None:
+        """Wait until everything is stored; raises what became of a parcel that failed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._failure is not None or not self._rows)
+            self._check()
+
+    def _has_room(self, parcel: Parcel) -> bool:
+        # A parcel that is larger than the window goes when nothing else is under way.
+        return not self._rows or (
+            self._rows + parcel.count <= self._rows_max
+            and self._bytes + parcel.size <= self._bytes_max
+        )
+
+    def _enter(self, parcel: Parcel) -> int:
+        self._next_number += 1
+        self._parcels[self._next_number] = parcel
+        return self._next_number
+
+    def _begin_batch(self, sent: SentRows) -> None:
+        if self._held_bytes_max > _HELD_FACTOR * self._bytes_max:
+            self._let_batches_go()
+            self._held_bytes_max = self._find_held_bytes()
+        self._held_bytes_max += sent.held_bytes
+        self._newest = sent
+
+    def _let_batches_go(self) -> None:
+        """Copy what is left of batches of which little is."""
+        by_batch: dict[SentRows, list[int]] = {}
+        for number, parcel in self._parcels.items():
+            by_batch.setdefault(parcel.sent, []).append(number)
+        for sent, numbers in by_batch.items():
+            parcels = [self._parcels[number] for number in numbers]
+            if 2 * sum(parcel.size for parcel in parcels) < sent.held_bytes:
+                self._parcels.update(zip(numbers, copied(parcels), strict=True))
+
+    def _find_held_bytes(self) -> int:
+        return sum(sent.held_bytes for sent in {each.sent for each in self._parcels.values()})
+
+    def _queue_of(self, parcel: Parcel) -> MessageQueue | None:
+        """The queue in which a parcel has to wait for its turn."""
+        return parcel.place.queue if self._in_order else None
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _send(self, number: int) -> None:
+        try:
+            future = self._send_parcel(self._parcels[number])
+        except Exception as error:  # noqa: BLE001  # it belongs to whoever fills the window
+            self._ended(number, error)
+        else:
+            future.add_done_callback(partial(self._answered, number))
+
+    def _answered(self, number: int, future: Future[Any]) -> None:
+        try:
+            self._ended(number, future.exception())
+        except CancelledError as cancelled:
+            self._ended(number, cancelled)
+
+    def _ended(self, number: int, error: BaseException | None) -> None:
+        with self._changed:
+            parcel = self._parcels.pop(number)
+            if error is not None and _is_divisible(parcel, error) and self._failure is None:
+                following = self._halves(parcel)
+            else:
+                self._rows -= parcel.count
+                self._bytes -= parcel.size
+                if error is not None and self._failure is None:
+                    self._failure = ParcelError(parcel, error)
+                following = self._waiting_for(parcel)
+            self._changed.notify_all()
+        for each in following:
+            self._send(each)
+
+    def _halves(self, parcel: Parcel) -> Sequence[int]:
+        first, second = map(self._enter, parcel.halves())
+        queue = self._queue_of(parcel)
+        if queue is None:
+            return first, second
+        self._queues[queue].appendleft(second)
+        return (first,)
+
+    def _waiting_for(self, parcel: Parcel) -> Sequence[int]:
+        """What waited for a parcel that is stored."""
+        queue = self._queue_of(parcel)
+        if queue is None or self._failure is not None:
+            return ()
+        waiting = self._queues[queue]
+        if waiting:
+            return (waiting.popleft(),)
+        del self._queues[queue]
+        return ()
+
+
+def _is_divisible(parcel: Parcel, error: BaseException) -> bool:
+    """Whether a part of the parcel may be stored though all of it was refused."""
+    answer = error.__cause__ if isinstance(error, SendRefusedError) else error
+    return (
+        parcel.count > 1
+        and isinstance(answer, RemoteError)
+        and answer.code == ResponseCode.MESSAGE_ILLEGAL
+    )

@@ -1,0 +1,140 @@
+"""Rows that are kept aside until their batch is decided: `delivery=exactlyOnce`.
+
+A write is one call of `write`, with a random id. Its rows are staged at the brokers of their
+queues, numbered in the order in which they are sent; what a task tells the driver is where they
+lie. The driver's `commit` names the writes that count, once for a batch of a query, and returns
+when the brokers have moved their rows. How it works, and why each row appears once, stands in
+docs/decisions/0004.
+
+Threads: one fills the window; answers come on the event loop of the clients.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark.sql.datasource import WriterCommitMessage
+
+from orbitmq.client.core import namespaces
+from orbitmq.model.queues import MessageQueue
+from orbitmq.protocol.requests.staged_writes import Decision, Part
+
+if TYPE_CHECKING:
+    from orbitmq.client.sync.staged_writer import StagedWriter
+    from orbitmq.protocol.requests.staged_writes import StagedReply
+    from orbitmq.spark.writing.parcels import Parcel
+    from orbitmq.spark.writing.queue_places import QueuesOf
+
+
+class StagedAt(NamedTuple):
+    """What one write has at one broker: so many rows, between two offsets of the staging queue."""
+
+    rows: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Staged(WriterCommitMessage):
+    """What a task tells the driver: where the rows of its write lie, by broker."""
+
+    query: str
+    write_id: str
+    at: dict[str, StagedAt]
+
+    @property
+    def rows(self) -> int:
+        """How many rows the write has."""
+        return sum(each.rows for each in self.at.values())
+
+
+class Staging:
+    """One write: stages parcels, and keeps where they are."""
+
+    def __init__(
+        self,
+        writer: StagedWriter,
+        write_id: str,
+        *,
+        queues_of: QueuesOf,
+        namespace: str,
+        timeout_ms: float,
+    ) -> None:
+        self._writer = writer
+        self._write_id = write_id
+        self._queues_of = queues_of
+        self._namespace = namespace
+        self._timeout_ms = timeout_ms
+        self._queues: dict[str, Sequence[MessageQueue]] = {}
+        # Which queue rows that may go anywhere go to next; not all tasks begin with the same.
+        self._turn = random.getrandbits(16)  # any start does
+        self._guard = threading.Lock()
+        self._at: dict[str, StagedAt] = {}
+
+    def send(self, parcel: Parcel) -> Future[StagedReply]:
+        """Begin to stage a parcel."""
+        queue = parcel.place.queue or self._next_queue(parcel.place.topic)
+        wrapped = MessageQueue(
+            broker_name=queue.broker_name,
+            queue_id=queue.queue_id,
+            topic=namespaces.wrap(self._namespace, queue.topic),
+        )
+        future = self._writer.stage_async(
+            wrapped,
+            parcel.packed(),
+            write_id=self._write_id,
+            first_sequence=parcel.sequence,
+            timeout_ms=self._timeout_ms,
+        )
+
+        # The parcel itself would keep the batch that it is of.
+        count = parcel.count
+
+        def note(staged: Future[StagedReply]) -> None:
+            if not staged.cancelled() and staged.exception() is None:
+                self._note(queue.broker_name, count, staged.result())
+
+        # Before whoever waits for the parcel hears of its end.
+        future.add_done_callback(note)
+        return future
+
+    def staged(self, query: str) -> Staged:
+        """What was staged, once all of it is."""
+        with self._guard:
+            return Staged(query, self._write_id, dict(self._at))
+
+    def _next_queue(self, topic: str) -> MessageQueue:
+        queues = self._queues.get(topic)
+        if queues is None:
+            queues = self._queues[topic] = self._queues_of(topic)
+        self._turn += 1
+        return queues[self._turn % len(queues)]
+
+    def _note(self, broker_name: str, rows: int, reply: StagedReply) -> None:
+        with self._guard:
+            before = self._at.get(broker_name)
+            if before is None:
+                self._at[broker_name] = StagedAt(rows, reply.start, reply.end)
+            else:
+                self._at[broker_name] = StagedAt(
+                    before.rows + rows, min(before.start, reply.start), max(before.end, reply.end)
+                )
+
+
+def decision_of(writes: Sequence[Staged], batch: int) -> Decision:
+    """Say that these writes count for a batch; rows are moved in their order."""
+    parts: dict[str, Part] = {}
+    for write in writes:
+        for broker_name, (rows, start, end) in write.at.items():
+            part = parts.get(broker_name)
+            parts[broker_name] = Part(
+                writes={**(part.writes if part else {}), write.write_id: rows},
+                start=min(part.start, start) if part else start,
+                end=max(part.end, end) if part else end,
+            )
+    return Decision(query=writes[0].query, batch=batch, parts=parts)

@@ -1,0 +1,151 @@
+"""The columns that rows to be written may have, checked before the write.
+
+| column | type | what it becomes |
+|---|---|---|
+| body | BINARY or STRING | the content; must be there, and not empty |
+| topic | STRING | where the row goes, unless the option `topic` says it for all rows |
+| keys | STRING or ARRAY<STRING> | what the message is found by |
+| tags | STRING | what consumers select by |
+| flag | a whole number | the producer's own number |
+| properties | MAP<STRING, STRING>, or STRING as a source gives it | the user's own properties |
+| brokerName, queueId | STRING, a whole number | the queue, both together |
+| shardingKey | STRING | rows with the same one go to the same queue, in their order |
+| delayLevel | a whole number | which of the broker's delays passes before consumers see it |
+
+A row without a value (null) has nothing of the kind. Columns that a source gives and no sender can
+set are ignored, so that what was read can be written as it is: a copy gets an id, times and places
+of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    ByteType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructType,
+)
+
+from orbitmq.errors import SettingsError
+from orbitmq.spark.options.column_names import nearest_column
+from orbitmq.spark.rows.schema import COLUMN_NAMES
+
+if TYPE_CHECKING:
+    from orbitmq.spark.options.write_options import WriteOptions
+
+_TEXT: Final = "STRING"
+_NUMBER: Final = "a whole number"
+# What each column takes, in words.
+_TAKES: Final = {
+    "topic": _TEXT,
+    "body": "BINARY or STRING",
+    "keys": "STRING or ARRAY<STRING>",
+    "tags": _TEXT,
+    "flag": _NUMBER,
+    "properties": "MAP<STRING, STRING> or STRING",
+    "brokerName": _TEXT,
+    "queueId": _NUMBER,
+    "shardingKey": _TEXT,
+    "delayLevel": _NUMBER,
+}
+# What a source gives, and a broker or the sink itself says of every message anew.
+IGNORED: Final = frozenset(COLUMN_NAMES) - frozenset(_TAKES)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteColumns:
+    """The columns of rows to be written that count; travels to the tasks."""
+
+    names: frozenset[str]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.names
+
+
+def write_columns(schema: StructType, options: WriteOptions) -> WriteColumns:
+    """Check the columns of rows to be written."""
+    for field in schema:
+        if field.name in IGNORED:
+            continue
+        if field.name not in _TAKES:
+            raise _unknown(field.name)
+        if not _fits(field.name, field.dataType):
+            raise SettingsError(
+                f"column {field.name!r} cannot be {field.dataType.simpleString().upper()}",
+                hint=f"it takes {_TAKES[field.name]}: {_advice(field.name)}",
+            )
+    repeated = {name for name in schema.names if schema.names.count(name) > 1}
+    if repeated:
+        raise SettingsError(f"there is more than one column {min(repeated)!r}")
+    names = frozenset(schema.names) & frozenset(_TAKES)
+    if "body" not in names:
+        raise SettingsError(
+            f"there is no column 'body' among {_listed(schema.names)}",
+            hint='name the content so, as in df.selectExpr("to_json(struct(*)) AS body")',
+        )
+    if not options.topic and "topic" not in names:
+        raise SettingsError(
+            "nothing says which topic the rows go to",
+            hint='.option("topic", "orders") says it for all rows, a column topic for each',
+        )
+    if "queueId" in names and "brokerName" not in names:
+        raise SettingsError(
+            "there is a column 'queueId' and no 'brokerName'",
+            hint="queues are numbered by broker: give both, or a shardingKey, or neither",
+        )
+    if "delayLevel" in names and options.is_exactly_once:
+        raise SettingsError(
+            "rows with a delayLevel cannot be written exactly once",
+            hint="drop the column, or write with delivery=atLeastOnce",
+        )
+    return WriteColumns(names)
+
+
+def _fits(name: str, kind: DataType) -> bool:
+    match name:
+        case "body":
+            return isinstance(kind, (BinaryType, StringType))
+        case "keys":
+            return isinstance(kind, StringType) or (
+                isinstance(kind, ArrayType) and isinstance(kind.elementType, StringType)
+            )
+        case "properties":
+            return isinstance(kind, StringType) or (
+                isinstance(kind, MapType)
+                and isinstance(kind.keyType, StringType)
+                and isinstance(kind.valueType, StringType)
+            )
+        case "flag" | "queueId" | "delayLevel":
+            return isinstance(kind, (ByteType, ShortType, IntegerType, LongType))
+        case _:
+            return isinstance(kind, StringType)
+
+
+def _advice(name: str) -> str:
+    if name == "body":
+        return "make one of it, for example with to_json or CAST"
+    return "cast it before the write"
+
+
+def _unknown(name: str) -> SettingsError:
+    nearest = nearest_column(name, _TAKES)
+    return SettingsError(
+        f"column {name!r} has no place in a message",
+        hint=f"did you mean {nearest}?"
+        if nearest
+        else f"drop it, or put it into the body or the properties; there are {_listed(_TAKES)}",
+    )
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names)

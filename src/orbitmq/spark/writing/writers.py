@@ -1,0 +1,282 @@
+"""Writers: how Spark's tasks send their rows, in batches and as streams.
+
+A task encodes its rows batch by batch, keeps a bounded number of them under way, and returns when
+all are stored. A row that cannot be stored fails the task, with an error that names the row.
+
+`delivery=atLeastOnce`: rows are visible as soon as they are stored; a task that Spark tries again
+sends its rows of before once more. `delivery=exactlyOnce`: rows are staged, and `commit` has those
+of the tasks that count moved to their queues (`staging.py`).
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from orbitmq.client.aio.sending.staged_writer import new_write_id
+from orbitmq.client.core import namespaces
+from orbitmq.client.core.sending.message_checks import check_send_topic
+from orbitmq.clock import SystemClock
+from orbitmq.errors import SettingsError
+from orbitmq.model.unique_ids import UniqueIdRanges
+from orbitmq.spark.options.write_options import BATCH_PREFIX
+from orbitmq.spark.sessions.producers import pooled_producer, pooled_staged_writer
+from orbitmq.spark.sessions.worker_process import keep_freed_memory, spare_collections
+from orbitmq.spark.writing.delivery_marks import TaskMark
+from orbitmq.spark.writing.message_rows import RowEncoder
+from orbitmq.spark.writing.parcels import ROWS_MAX, STAGED_ROWS_MAX, Packing
+from orbitmq.spark.writing.queue_places import Placing
+from orbitmq.spark.writing.row_errors import RowRefused, not_sent, refused
+from orbitmq.spark.writing.send_window import ParcelError, SendWindow
+from orbitmq.spark.writing.staging import Staged, Staging, decision_of
+from orbitmq.spark.writing.write_columns import WriteColumns, write_columns
+from orbitmq.transport.own_machine import own_address
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from orbitmq.protocol.requests.staged_writes import Standing
+    from orbitmq.spark.options.write_options import WriteOptions
+    from orbitmq.spark.writing.queue_places import QueuesOf
+
+log = logging.getLogger(__name__)
+
+# Rows and bytes that are encoded at once, so that positions in them fit 32 bits.
+_CHUNK_ROWS_MAX: Final = 20_000
+_CHUNK_BYTES_MAX: Final = 64 * 1024 * 1024
+_BATCH_PROPERTY: Final = "streaming.sql.batchId"
+_QUERY_PROPERTY: Final = "sql.streaming.queryId"
+
+
+@dataclass(frozen=True, slots=True)
+class Written(WriterCommitMessage):
+    """What a task tells the driver: how many rows it wrote."""
+
+    rows: int
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Writes the rows of a batch."""
+
+    def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
+        if overwrite:
+            raise SettingsError("a topic cannot be overwritten", hint='write with .mode("append")')
+        if options.is_exactly_once and not options.write_id:
+            raise SettingsError(
+                "a batch that is written exactly once needs the option writeId",
+                hint="a name of your choice: of all batches written under it, the first counts",
+            )
+        self._options = options
+        self._columns = write_columns(schema, options)
+        # A batch has no query: this names the write in the marks of its messages.
+        self._mark_id = uuid.uuid4().hex
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Send the rows of one task."""
+        spare_collections()
+        keep_freed_memory()
+        task = _task_mark(self._mark_id, 0)
+        if self._options.is_exactly_once:
+            query = f"{BATCH_PREFIX}{self._options.write_id}"
+            return stage_rows(iterator, self._options, self._columns, task, query)
+        return write_rows(iterator, self._options, self._columns, task)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Have staged rows moved to their queues."""
+        standing = commit_staged(messages, 0, self._options)
+        if standing is not None and not standing.counts:
+            log.warning(
+                "nothing was written: another batch had this writeId before, and its rows stand "
+                "writeId=%s rows_dropped=%d; rows that are new need a writeId of their own",
+                self._options.write_id,
+                sum(each.rows for each in _staged(messages)),
+            )
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Writes the rows of a stream's micro-batches."""
+
+    def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
+        if overwrite:
+            raise SettingsError(
+                "a topic cannot be overwritten, so that output mode complete cannot be written",
+                hint='use .outputMode("append") or "update"',
+            )
+        if options.write_id:
+            raise SettingsError(
+                "writeId is for batches, and this is a stream",
+                hint="a stream is known by its checkpoint",
+            )
+        self._options = options
+        self._columns = write_columns(schema, options)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Send the rows of one task of a micro-batch."""
+        spare_collections()
+        keep_freed_memory()
+        context = _task_context()
+        query = context.getLocalProperty(_QUERY_PROPERTY)
+        batch = context.getLocalProperty(_BATCH_PROPERTY)
+        # Invariant: Spark sets both for every task of a stream (tests/spark/test_writing.py).
+        assert query is not None
+        assert batch is not None
+        task = _task_mark(query.replace("-", ""), int(batch))
+        if self._options.is_exactly_once:
+            return stage_rows(iterator, self._options, self._columns, task, query)
+        return write_rows(iterator, self._options, self._columns, task)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's
+        """Have the staged rows of a micro-batch moved to their queues."""
+        commit_staged(messages, batchId, self._options)
+
+
+def write_rows(
+    batches: Iterator[pa.RecordBatch], options: WriteOptions, columns: WriteColumns, task: TaskMark
+) -> Written:
+    """Send all rows of a task, and return once they are stored."""
+    with pooled_producer(options) as producer:
+        window = SendWindow(
+            lambda parcel: producer.send_async(parcel.messages(), queue=parcel.place.queue),
+            rows_max=options.max_in_flight_messages,
+            bytes_max=options.max_in_flight_bytes,
+        )
+        return Written(_fill(window, batches, options, columns, task, producer.queues))
+
+
+def stage_rows(
+    batches: Iterator[pa.RecordBatch],
+    options: WriteOptions,
+    columns: WriteColumns,
+    task: TaskMark,
+    query: str,
+) -> Staged:
+    """Stage all rows of a task, and return where they lie once they are safe there."""
+    with pooled_producer(options) as producer, pooled_staged_writer(options) as writer:
+        staging = Staging(
+            writer,
+            new_write_id(),
+            queues_of=producer.queues,
+            namespace=options.namespace,
+            timeout_ms=options.send_timeout_ms,
+        )
+        # Rows are moved in the order of their numbers, in whatever order they are staged.
+        window = SendWindow(
+            staging.send,
+            rows_max=options.max_in_flight_messages,
+            bytes_max=options.max_in_flight_bytes,
+            in_order=False,
+        )
+        rows = _fill(window, batches, options, columns, task, producer.queues)
+    staged = staging.staged(query)
+    assert staged.rows == rows
+    return staged
+
+
+def commit_staged(
+    messages: Sequence[WriterCommitMessage | None], batch: int, options: WriteOptions
+) -> Standing | None:
+    """Commit what tasks staged, and say what became of it; None for rows that were sent."""
+    writes = _staged(messages)
+    if not writes:
+        return None
+    with pooled_staged_writer(options) as writer:
+        return writer.commit(decision_of(writes, batch), timeout_ms=options.commit_timeout_ms)
+
+
+def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
+    return [message for message in messages if isinstance(message, Staged)]
+
+
+def _fill(
+    window: SendWindow,
+    batches: Iterator[pa.RecordBatch],
+    options: WriteOptions,
+    columns: WriteColumns,
+    task: TaskMark,
+    queues_of: QueuesOf,
+) -> int:
+    """Put all rows through the window; returns how many, once all are stored."""
+    encoder = RowEncoder(
+        columns,
+        task,
+        UniqueIdRanges(own_address(), SystemClock().now_ms),
+        body_bytes_max=options.max_message_bytes,
+        namespace=options.namespace,
+    )
+    placing = Placing(
+        columns,
+        topic=options.topic,
+        queues_of=queues_of,
+        check_topic=lambda topic: check_send_topic(namespaces.wrap(options.namespace, topic)),
+        replaces_missing=options.missing_queues == "replace",
+    )
+    packing = Packing(
+        batch_bytes_max=options.batch_bytes,
+        compress_above_bytes=options.compress_above_bytes if options.compresses else None,
+        rows_max=STAGED_ROWS_MAX if options.is_exactly_once else ROWS_MAX,
+    )
+    sequence = 0
+    try:
+        for batch in batches:
+            for rows in _chunks(batch):
+                try:
+                    places = placing.places_of(rows)
+                    encoded = encoder.encode(rows, sequence)
+                except RowRefused as error:
+                    raise refused(error, task, rows, sequence) from error.__cause__
+                for parcel in packing.pack(encoded, places, rows, sequence):
+                    window.add(parcel)
+                sequence += len(rows)
+        window.flush()
+    except ParcelError as failed:
+        parcel = failed.parcel
+        row, rows, first_sequence = parcel.row()
+        raise not_sent(
+            failed.error,
+            task,
+            rows,
+            row,
+            first_sequence,
+            topic=parcel.place.topic,
+            count=parcel.count,
+        ) from failed.error
+    return sequence
+
+
+def _chunks(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    rows = len(batch)
+    if not rows:
+        return
+    if rows > 1 and (rows > _CHUNK_ROWS_MAX or batch.nbytes > _CHUNK_BYTES_MAX):
+        yield from _chunks(batch.slice(0, rows // 2))
+        yield from _chunks(batch.slice(rows // 2))
+    else:
+        yield batch
+
+
+def _task_context() -> TaskContext:
+    context = TaskContext.get()
+    # Invariant: Spark calls `write` in its tasks only.
+    assert context is not None
+    return context
+
+
+def _task_mark(query: str, batch: int) -> TaskMark:
+    context = _task_context()
+    return TaskMark(
+        query=query,
+        batch=batch,
+        partition=context.partitionId(),
+        attempt=context.attemptNumber(),
+    )

@@ -1,1 +1,0 @@
-"""Parts of the store, compiled: Cython sources that never run as Python."""

@@ -1,0 +1,1 @@
+"""Files of a store: opened, mapped, named and checked."""

@@ -1,0 +1,94 @@
+"""Files kept open because they were used last: many queues, few descriptors.
+
+Threads: any; reading and writing happen outside the lock.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from pathlib import Path
+
+from orbitmq.store.files.descriptor import Descriptor, write_failure
+
+
+class OpenFiles:
+    """A bounded set of open files; the one unused for longest is let go first."""
+
+    def __init__(self, count_max: int, *, writable: bool) -> None:
+        self._count_max = count_max
+        self._flags = os.O_RDWR if writable else os.O_RDONLY
+        self._open: OrderedDict[Path, Descriptor] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def pread(self, path: Path, count: int, at: int) -> bytes:
+        """Read from a file; empty when it is not there."""
+        try:
+            return self._descriptor(path).pread(count, at)
+        except FileNotFoundError:
+            return b""
+
+    def pread_into(self, path: Path, room: memoryview, at: int) -> int:
+        """Read from a file into memory that is there; 0 when the file is not."""
+        try:
+            return self._descriptor(path).pread_into(room, at)
+        except FileNotFoundError:
+            return 0
+
+    def pwrite(self, path: Path, content: bytes, at: int, *, file_bytes: int) -> bool:
+        """Write into a file, made with its full size, sparse, when it is not there.
+
+        Returns whether it was made.
+        """
+        made = False
+        try:
+            try:
+                descriptor = self._descriptor(path)
+            except FileNotFoundError:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                descriptor = self._descriptor(path, os.O_CREAT)
+                made = True
+            if made:
+                os.ftruncate(descriptor.number, file_bytes)
+            descriptor.pwrite(content, at)
+        except OSError as error:
+            raise write_failure(path, error, what=f"{len(content)} bytes") from error
+        return made
+
+    def clear(self, path: Path, start: int, end: int) -> None:
+        """Make a range of a file zero."""
+        self._descriptor(path).clear(start, end)
+
+    def sync(self, path: Path) -> None:
+        """Put a file on disk; one that is not there has nothing to sync."""
+        try:
+            descriptor = self._descriptor(path)
+        except FileNotFoundError:
+            return
+        descriptor.sync()
+
+    def forget(self, path: Path) -> None:
+        """Let a file go that is about to be deleted."""
+        with self._lock:
+            self._open.pop(path, None)
+
+    def close(self) -> None:
+        """Let all go."""
+        with self._lock:
+            self._open.clear()
+
+    def _descriptor(self, path: Path, more_flags: int = 0) -> Descriptor:
+        with self._lock:
+            descriptor = self._open.get(path)
+            if descriptor is None:
+                descriptor = Descriptor(path, self._flags | more_flags)
+                while len(self._open) >= self._count_max:
+                    self._open.popitem(last=False)
+                self._open[path] = descriptor
+            else:
+                self._open.move_to_end(path)
+            return descriptor

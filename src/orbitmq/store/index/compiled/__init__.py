@@ -1,0 +1,1 @@
+"""The key index, compiled: Cython sources that never run as Python."""

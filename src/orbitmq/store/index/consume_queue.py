@@ -1,0 +1,362 @@
+"""One queue of one topic: entries that point into the commit log.
+
+File layout, big-endian, entry n at byte n * 20 of the queue:
+    8  physical offset   where the record starts in the commit log
+    4  record bytes      size of the record
+    8  tag hash          to filter before the record is read; a due time in delay queues
+
+Files have one size, are named by the queue byte they begin with, and are sparse at full size.
+
+Threads: `append` by the dispatcher, under the memory lock of `ConsumeQueues`; everything that
+writes to disk under its disk lock; any number of readers, without a lock.
+Crash: no checksum; entries of records beyond a known point are cut on load and built again.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from orbitmq.errors import StoreFormatError
+from orbitmq.model.queues import PhysicalOffset, QueueOffset
+from orbitmq.store.files.file_names import file_name, is_unfinished, offset_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from threading import RLock
+
+    from orbitmq.store.files.open_files import OpenFiles
+
+ENTRY: Final = struct.Struct(">qiq")
+ENTRY_BYTES: Final = ENTRY.size
+# Compat: entries before the first real one of a queue that does not begin at 0.
+_FILLER_BYTES: Final = 0x7FFFFFFF
+FILLER: Final = ENTRY.pack(0, _FILLER_BYTES, 0)
+
+
+def decode_entry(content: bytes) -> tuple[int, int, int] | None:
+    """Read an entry: physical offset, record bytes, tag hash; None when there are no bytes."""
+    if not content:
+        return None
+    physical_offset, record_bytes, tag_hash = ENTRY.unpack(content)
+    return physical_offset, record_bytes, tag_hash
+
+
+class ConsumeQueue:
+    """The entries of one queue: those on disk, and the newest ones still in memory."""
+
+    __slots__ = (
+        "_file_bytes",
+        "_files",
+        "_filled_from",
+        "_first_file",
+        "_folder",
+        "_last_path",
+        "_lock",
+        "_tail",
+        "_unsynced",
+        "_unsynced_names",
+        "end",
+        "max_physical_end",
+        "queue_id",
+        "start",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        queue_id: int,
+        folder: Path,
+        file_bytes: int,
+        files: OpenFiles,
+        lock: RLock,
+    ) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self._folder = folder
+        self._last_path = -1, folder
+        self._file_bytes = file_bytes
+        self._files = files
+        self._lock = lock
+        # Invariant: start <= end, and the tail ends at `end`.
+        self.start = QueueOffset(0)
+        self.end = QueueOffset(0)
+        self.max_physical_end = PhysicalOffset(0)
+        # The newest entries, and the number of the first of them: replaced together, so that a
+        # reader in another thread always sees a pair that fits.
+        self._tail = (0, bytearray())
+        # Where fillers begin that were not written yet; None when there are none.
+        self._filled_from: int | None = None
+        self._unsynced: set[int] = set()
+        self._unsynced_names = False
+        self._first_file = 0
+
+    @property
+    def entries_per_file(self) -> int:
+        """How many entries a file holds."""
+        return self._file_bytes // ENTRY_BYTES
+
+    # --- loading ------------------------------------------------------------------------------
+
+    def load(self, good_until: PhysicalOffset | None = None) -> str:
+        """Find the last entry on disk; returns why the files are in doubt, empty when not.
+
+        With `good_until`, only entries of records below it are taken for written, and whatever
+        lies behind them is cleared.
+        """
+        firsts, doubt = self._file_offsets()
+        if doubt or not firsts:
+            return doubt
+        self._first_file = firsts[0]
+        low = firsts[0] // ENTRY_BYTES
+
+        def is_good(number: int) -> bool:
+            physical_offset, record_bytes, _ = self._raw(number)
+            if record_bytes <= 0 or physical_offset < 0:
+                return False
+            return (
+                good_until is None
+                or record_bytes == _FILLER_BYTES
+                or physical_offset + record_bytes <= good_until
+            )
+
+        # Invariant: entries are written in order, and those of one sync are all there, so the
+        # good ones come first.
+        end = _first_not(is_good, low, (firsts[-1] + self._file_bytes) // ENTRY_BYTES)
+        first = _first_not(lambda number: self._raw(number)[1] == _FILLER_BYTES, low, end)
+        self._set_range(first, end)
+        if good_until is not None:
+            self._clear_behind(end, firsts)
+        return ""
+
+    def _set_range(self, start: int, end: int) -> None:
+        self.start, self.end = QueueOffset(start), QueueOffset(end)
+        self._tail = (end, bytearray())
+        last = self._raw(end - 1) if end > start else (0, 0, 0)
+        self.max_physical_end = PhysicalOffset(last[0] + last[1])
+
+    def _file_offsets(self) -> tuple[list[int], str]:
+        """List where the files begin; and say what is odd about them."""
+        found: list[int] = []
+        paths = sorted(self._folder.iterdir()) if self._folder.is_dir() else []
+        for path in paths:
+            offset = offset_of(path)
+            if offset is None:
+                raise StoreFormatError(
+                    f"{path} is not a file of a consume queue", hint="move it away"
+                )
+            size = path.stat().st_size
+            if size < self._file_bytes and is_unfinished(path, self._file_bytes):
+                if path != paths[-1]:
+                    return found, f"{path} was never finished"
+                # Its creation was cut short, so nothing in it was ever synced.
+                self._delete_file(offset)
+                continue
+            if size != self._file_bytes or offset % self._file_bytes:
+                raise StoreFormatError(
+                    f"{path} has {size} bytes, not {self._file_bytes}",
+                    hint="open the store with the mappedFileSizeConsumeQueue it was written with",
+                )
+            if found and offset != found[-1] + self._file_bytes:
+                return found, f"a file is missing before {path}"
+            found.append(offset)
+        return found, ""
+
+    def _path(self, first: int) -> Path:
+        """The file whose first byte is `first`."""
+        # Perf: a path made and hashed anew takes 7 us, half of what finding an entry takes
+        # (benchmarks/broker_pull.py); readers stay with one file for long.
+        known, path = self._last_path
+        if known != first:
+            path = self._folder / file_name(first)
+            self._last_path = first, path
+        return path
+
+    def _raw(self, number: int) -> tuple[int, int, int]:
+        """Read an entry from disk, wherever the queue ends."""
+        at = number * ENTRY_BYTES
+        first = at // self._file_bytes * self._file_bytes
+        content = self._files.pread(self._path(first), ENTRY_BYTES, at - first)
+        if len(content) < ENTRY_BYTES:
+            return 0, 0, 0
+        physical_offset, record_bytes, tag_hash = ENTRY.unpack(content)
+        return physical_offset, record_bytes, tag_hash
+
+    def _clear_behind(self, end: int, firsts: list[int]) -> None:
+        for first in firsts:
+            if first + self._file_bytes <= end * ENTRY_BYTES:
+                continue
+            if first >= end * ENTRY_BYTES and first != firsts[0]:
+                self._delete_file(first)
+                continue
+            at = max(0, end * ENTRY_BYTES - first)
+            self._files.clear(self._path(first), at, self._file_bytes)
+            self._unsynced.add(first)
+
+    # --- writing ------------------------------------------------------------------------------
+
+    def append(self, first: QueueOffset, entries: bytes | bytearray) -> int:
+        """Add entries whose first has number `first`; return how many were new.
+
+        Entries of records that are there already are skipped, by physical offset: a record is
+        never hidden because of its number. A gap is not represented, as in RocketMQ: a queue
+        without entries begins where the first one says, any other goes on at its end.
+        """
+        known = self.max_physical_end
+        last_offset, last_bytes, _ = ENTRY.unpack_from(entries, len(entries) - ENTRY_BYTES)
+        if last_offset < known:
+            return 0
+        if ENTRY.unpack_from(entries)[0] < known:
+            skipped = _first_not(
+                lambda number: ENTRY.unpack_from(entries, number * ENTRY_BYTES)[0] < known,
+                0,
+                len(entries) // ENTRY_BYTES,
+            )
+            entries = entries[skipped * ENTRY_BYTES :]
+            first = QueueOffset(first + skipped)
+        if self.end == 0 and first > 0:
+            self._begin_at(first)
+        self._tail[1].extend(entries)
+        self.max_physical_end = PhysicalOffset(last_offset + last_bytes)
+        count = len(entries) // ENTRY_BYTES
+        # Invariant: readers look at `end` first, so it moves after the entries are there.
+        self.end = QueueOffset(self.end + count)
+        return count
+
+    def _begin_at(self, first: QueueOffset) -> None:
+        at = first * ENTRY_BYTES
+        self._first_file = at // self._file_bytes * self._file_bytes
+        self._filled_from = self._first_file if at > self._first_file else None
+        self._tail = (first, bytearray())
+        self.start = self.end = first
+
+    @property
+    def unwritten_bytes(self) -> int:
+        """How much is in memory only."""
+        return len(self._tail[1])
+
+    def write(self) -> None:
+        """Hand the entries in memory to the system; they stay readable all the while."""
+        first, tail = self._tail
+        content = bytes(tail)
+        if not content:
+            return
+        if self._filled_from is not None:
+            fillers = first - self._filled_from // ENTRY_BYTES
+            self._write(self._filled_from, FILLER * fillers)
+            self._filled_from = None
+        self._write(first * ENTRY_BYTES, content)
+        with self._lock:
+            self._tail = (first + len(content) // ENTRY_BYTES, tail[len(content) :])
+
+    def sync(self) -> bool:
+        """Put what was written on disk; returns whether names in the folder need a sync too."""
+        while self._unsynced:
+            first = next(iter(self._unsynced))
+            self._files.sync(self._path(first))
+            self._unsynced.discard(first)
+        names, self._unsynced_names = self._unsynced_names, False
+        return names
+
+    def doubt_names(self) -> None:
+        """Have the names of the files synced with the next sync."""
+        self._unsynced_names = True
+
+    @property
+    def needs_sync(self) -> bool:
+        """Whether a sync has something to do."""
+        return bool(self._unsynced) or self._unsynced_names
+
+    @property
+    def folder(self) -> Path:
+        """Where the files are."""
+        return self._folder
+
+    def _write(self, at: int, content: bytes) -> None:
+        while content:
+            first = at // self._file_bytes * self._file_bytes
+            room = first + self._file_bytes - at
+            part, content = content[:room], content[room:]
+            path = self._path(first)
+            made = self._files.pwrite(path, part, at - first, file_bytes=self._file_bytes)
+            self._unsynced_names = self._unsynced_names or made
+            self._unsynced.add(first)
+            at += len(part)
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def entry(self, number: QueueOffset) -> tuple[int, int, int] | None:
+        """Read one entry: physical offset, record bytes, tag hash; None when it is not there."""
+        return decode_entry(self.entries(number, 1))
+
+    def entries(self, first: QueueOffset, count: int) -> bytes:
+        """Read up to `count` entries from `first`, within one file and below the end."""
+        count = min(count, self.end - first, self.entries_per_file - first % self.entries_per_file)
+        if count <= 0 or first < self.start:
+            return b""
+        tail_first, tail = self._tail
+        if first >= tail_first:
+            at = (first - tail_first) * ENTRY_BYTES
+            return bytes(tail[at : at + count * ENTRY_BYTES])
+        at = first * ENTRY_BYTES
+        file_first = at // self._file_bytes * self._file_bytes
+        on_disk = min(count, tail_first - first)
+        path = self._path(file_first)
+        content = self._files.pread(path, on_disk * ENTRY_BYTES, at - file_first)
+        if on_disk < count and len(content) == on_disk * ENTRY_BYTES:
+            content += tail[: (count - on_disk) * ENTRY_BYTES]
+        return content
+
+    # --- recovery and retention ---------------------------------------------------------------
+
+    def raise_start(self, log_start: PhysicalOffset) -> None:
+        """Move the start past entries whose records were deleted, and delete emptied files.
+
+        The queue keeps its end, even when nothing is left.
+        """
+
+        def is_deleted(number: int) -> bool:
+            found = self.entry(QueueOffset(number))
+            return found is None or found[0] < log_start
+
+        self.start = QueueOffset(_first_not(is_deleted, self.start, self.end))
+        last_file = max(0, self.end * ENTRY_BYTES - 1) // self._file_bytes * self._file_bytes
+        while (
+            self._first_file + self._file_bytes <= self.start * ENTRY_BYTES
+            and self._first_file < last_file
+            and self._first_file + self._file_bytes <= self._tail[0] * ENTRY_BYTES
+        ):
+            self._delete_file(self._first_file)
+            self._first_file += self._file_bytes
+
+    def delete(self) -> None:
+        """Remove the queue's files and forget its entries."""
+        for path in list(self._folder.iterdir()) if self._folder.is_dir() else ():
+            offset = offset_of(path)
+            if offset is not None:
+                self._delete_file(offset)
+        self.start = self.end = QueueOffset(0)
+        self._tail = (0, bytearray())
+        self._filled_from = None
+        self.max_physical_end = PhysicalOffset(0)
+        self._first_file = 0
+
+    def _delete_file(self, first: int) -> None:
+        path = self._path(first)
+        self._files.forget(path)
+        self._unsynced.discard(first)
+        self._unsynced_names = True
+        path.unlink(missing_ok=True)
+
+
+def _first_not(holds: Callable[[int], bool], low: int, high: int) -> int:
+    """Find by halving the first number for which something no longer holds."""
+    while low < high:
+        middle = (low + high) // 2
+        if holds(middle):
+            low = middle + 1
+        else:
+            high = middle
+    return low

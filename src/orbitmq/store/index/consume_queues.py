@@ -1,0 +1,191 @@
+"""All consume queues of a store, by topic and queue id.
+
+Threads: two locks. `lock` is held for changes in memory, by the dispatcher, and never while the
+disk is waited for; the disk lock is held by whoever writes, syncs or deletes files, and is taken
+first. Readers take none.
+Crash: see `consume_queue`; names of new and deleted files are synced with the files.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orbitmq.errors import StoreFormatError
+from orbitmq.store.files.descriptor import sync_folder
+from orbitmq.store.files.open_files import OpenFiles
+from orbitmq.store.index.consume_queue import ENTRY_BYTES, ConsumeQueue
+
+if TYPE_CHECKING:
+    from orbitmq.model.queues import PhysicalOffset, QueueOffset
+
+log = logging.getLogger(__name__)
+
+
+class ConsumeQueues:
+    """The queues, made when they are first needed."""
+
+    def __init__(
+        self, folder: Path, file_bytes: int, *, open_files_max: int = 512, writable: bool = True
+    ) -> None:
+        self._folder = folder
+        self._file_bytes = -(-file_bytes // ENTRY_BYTES) * ENTRY_BYTES
+        self._files = OpenFiles(open_files_max, writable=writable)
+        self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+        self._unwritten: set[ConsumeQueue] = set()
+        self._unsynced: set[ConsumeQueue] = set()
+        self._unsynced_folders: set[Path] = set()
+        self._disk_lock = threading.RLock()
+        self.lock = threading.RLock()
+
+    def __iter__(self) -> Iterator[ConsumeQueue]:
+        return iter(list(self._queues.values()))
+
+    def __len__(self) -> int:
+        return len(self._queues)
+
+    def load(self, good_until: PhysicalOffset | None = None, *, names_synced: bool = True) -> int:
+        """Open the queues that are on disk; returns how many were in doubt and deleted.
+
+        With `good_until`, entries of records above it are cut off, to be built again. A process
+        that was killed may have left files whose names it had no time to sync.
+        """
+        doubtful = 0
+        for topic_folder in sorted(self._folder.iterdir()) if self._folder.is_dir() else ():
+            if not topic_folder.is_dir():
+                raise StoreFormatError(
+                    f"{topic_folder} is a file among the folders of consume queues",
+                    hint="move it away",
+                )
+            for queue_folder in sorted(topic_folder.iterdir()):
+                name = queue_folder.name
+                if not (name.isascii() and name.isdigit() and queue_folder.is_dir()):
+                    raise StoreFormatError(
+                        f"{queue_folder} is not named by a queue id", hint="move it away"
+                    )
+                queue = self.queue(topic_folder.name, int(name))
+                doubt = queue.load(good_until)
+                if not names_synced:
+                    queue.doubt_names()
+                if doubt:
+                    doubtful += 1
+                    self._drop(queue, doubt)
+                elif queue.needs_sync:
+                    self._unsynced.add(queue)
+        return doubtful
+
+    def drop_false(self, is_true: Callable[[ConsumeQueue], bool]) -> int:
+        """Delete queues whose newest entry is not true, to build them again; returns how many."""
+        false = [queue for queue in self if queue.end > queue.start and not is_true(queue)]
+        for queue in false:
+            self._drop(queue, "its newest entry leads to no record of it")
+        return len(false)
+
+    def _drop(self, queue: ConsumeQueue, doubt: str) -> None:
+        log.warning(
+            "queue is built again topic=%s queue=%d reason=%s", queue.topic, queue.queue_id, doubt
+        )
+        queue.delete()
+        self._unsynced.add(queue)
+
+    def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """Find a queue; None when nothing was ever put in it."""
+        return self._queues.get((topic, queue_id))
+
+    def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """Find a queue, or make it."""
+        key = (topic, queue_id)
+        queue = self._queues.get(key)
+        if queue is None:
+            with self.lock:
+                folder = self._folder / topic / str(queue_id)
+                queue = self._queues.setdefault(
+                    key,
+                    ConsumeQueue(topic, queue_id, folder, self._file_bytes, self._files, self.lock),
+                )
+        return queue
+
+    def append(
+        self, topic: str, queue_id: int, first: QueueOffset, entries: bytes | bytearray
+    ) -> ConsumeQueue | None:
+        """Add entries to a queue, in memory; the caller holds the lock. None when none was new."""
+        queue = self._queues.get((topic, queue_id)) or self.queue(topic, queue_id)
+        if not queue.append(first, entries):
+            return None
+        self._unwritten.add(queue)
+        return queue
+
+    @property
+    def count(self) -> int:
+        """How many queues have or had entries."""
+        return sum(1 for queue in self if queue.end > 0)
+
+    @property
+    def unsynced_count(self) -> int:
+        """How many queues a sync would have to touch."""
+        return len(self._unsynced | self._unwritten)
+
+    def write(self) -> None:
+        """Hand every entry in memory to the system; what cannot be written stays in memory."""
+        with self._disk_lock:
+            with self.lock:
+                unwritten, self._unwritten = self._unwritten, set()
+            try:
+                while unwritten:
+                    queue = next(iter(unwritten))
+                    queue.write()
+                    self._unsynced.add(queue)
+                    unwritten.discard(queue)
+            finally:
+                with self.lock:
+                    self._unwritten |= unwritten
+
+    def sync(self) -> None:
+        """Write every entry, and return once all are on disk."""
+        with self._disk_lock:
+            self.write()
+            while self._unsynced:
+                queue = next(iter(self._unsynced))
+                if queue.sync():
+                    folders = (queue.folder, queue.folder.parent, self._folder)
+                    self._unsynced_folders.update((*folders, self._folder.parent))
+                self._unsynced.discard(queue)
+            for folder in sorted(self._unsynced_folders, reverse=True):
+                if folder.is_dir():
+                    sync_folder(folder)
+            self._unsynced_folders.clear()
+
+    def raise_starts(self, log_start: PhysicalOffset) -> None:
+        """Move the start of every queue past records that were deleted."""
+        for queue in self:
+            with self._disk_lock:
+                queue.raise_start(log_start)
+                if queue.needs_sync:
+                    self._unsynced.add(queue)
+
+    def delete_topic(self, topic: str) -> None:
+        """Remove every queue of a topic; its records age out with the log."""
+        with self._disk_lock, self.lock:
+            for key in [key for key in self._queues if key[0] == topic]:
+                queue = self._queues.pop(key)
+                self._unwritten.discard(queue)
+                self._unsynced.discard(queue)
+                queue.delete()
+                if queue.folder.is_dir():
+                    queue.folder.rmdir()
+            topic_folder = self._folder / topic
+            if topic_folder.is_dir():
+                topic_folder.rmdir()
+                self._unsynced_folders.add(self._folder)
+
+    def delete_all(self) -> None:
+        """Remove every queue, to build them again from the log."""
+        for topic in {topic for topic, _ in self._queues}:
+            self.delete_topic(topic)
+
+    def close(self) -> None:
+        """Let the files go."""
+        self._files.close()

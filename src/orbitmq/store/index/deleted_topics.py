@@ -1,0 +1,53 @@
+"""Topics that were deleted, so that no rebuild brings their old records back.
+
+File layout of `<root>/orbitmq/deleted_topics`: a line for each topic, the physical offset at which
+it was deleted, a space, and the topic. A topic that is made again counts from 0 behind it.
+
+Threads: one at a time; the dispatcher reads while others note.
+Crash: the file is replaced as a whole and on disk before a queue is deleted.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from orbitmq.disk import replace_file
+from orbitmq.store.index.consume_queue import ENTRY, ENTRY_BYTES
+
+if TYPE_CHECKING:
+    from orbitmq.model.queues import PhysicalOffset
+
+FILE_NAME: Final = "deleted_topics"
+
+
+class DeletedTopics:
+    """Where in the log each deleted topic ends."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / FILE_NAME
+        self._ends: dict[bytes, int] = {}
+        lines = self._path.read_bytes().splitlines() if self._path.is_file() else []
+        for line in lines:
+            end, _, topic = line.partition(b" ")
+            if end.isdigit() and topic:
+                self._ends[topic] = int(end)
+
+    def note(self, topic: str, end: PhysicalOffset, *, log_start: PhysicalOffset) -> None:
+        """Note that records of a topic below `end` are deleted; on disk when this returns."""
+        kept = {name: at for name, at in self._ends.items() if at > log_start}
+        self._ends = kept | {topic.encode(): end}
+        lines = [b"%d %b\n" % (at, name) for name, at in self._ends.items()]
+        replace_file(self._path, b"".join(lines))
+
+    def count_deleted(self, topic: bytes, entries: bytes | bytearray) -> int:
+        """How many of a run of queue entries belong to records that are deleted."""
+        end = self._ends.get(topic)
+        if end is None:
+            return 0
+        count = 0
+        for at in range(0, len(entries), ENTRY_BYTES):
+            if ENTRY.unpack_from(entries, at)[0] >= end:
+                break
+            count += 1
+        return count

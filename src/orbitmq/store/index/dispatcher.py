@@ -1,0 +1,145 @@
+"""From the log to its indexes: feeds queues and key index from new records.
+
+Threads: any; `advance` holds a lock, so that records are fed in their order.
+Crash: it begins again at a mark that lags; queues and index skip what they have.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from orbitmq.errors import StoreDamagedError
+from orbitmq.model.queues import PhysicalOffset, QueueOffset
+from orbitmq.record.codec import walk
+from orbitmq.record.decode import Verdict
+from orbitmq.record.layout import BLANK_BYTES_MIN
+from orbitmq.store.index.consume_queue import ENTRY_BYTES
+
+if TYPE_CHECKING:
+    from orbitmq.clock import Clock
+    from orbitmq.record.scan import Run
+    from orbitmq.store.index.consume_queue import ConsumeQueue
+    from orbitmq.store.index.consume_queues import ConsumeQueues
+    from orbitmq.store.index.deleted_topics import DeletedTopics
+    from orbitmq.store.index.key_indexes import KeyIndexes
+    from orbitmq.store.log.commit_log import CommitLog
+
+# The name of an index that there is none of, since it is switched off.
+NO_INDEX = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispatched:
+    """How far queues and index follow the log."""
+
+    position: PhysicalOffset
+    last_store_ms: int
+    index_name: int
+    index_next: int
+    queue_count: int
+
+
+class Dispatcher:
+    """Knows how far the indexes follow the log."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        queues: ConsumeQueues,
+        indexes: KeyIndexes | None,
+        *,
+        deleted_topics: DeletedTopics,
+        delay_levels_ms: tuple[int, ...],
+        clock: Clock,
+    ) -> None:
+        self._log = log
+        self._queues = queues
+        self._indexes = indexes
+        self._deleted_topics = deleted_topics
+        self._delay_levels_ms = delay_levels_ms
+        self._clock = clock
+        self._lock = threading.Lock()
+        # Invariant: every record below is in its queue and in the index.
+        self.position = PhysicalOffset(0)
+        self.last_store_ms = 0
+
+    def advance(self, end: PhysicalOffset) -> set[ConsumeQueue]:
+        """Feed the records below `end`; returns the queues that grew."""
+        grown: set[ConsumeQueue] = set()
+        with self._lock:
+            while self.position < end:
+                before = self.position
+                self._advance_in_file(end, grown)
+                # Invariant: every turn moves on, or it would never end.
+                assert self.position > before
+        return grown
+
+    def snapshot(self) -> Dispatched:
+        """Say how far queues and index are, at one moment."""
+        with self._lock:
+            newest = self._indexes.newest if self._indexes is not None else None
+            return Dispatched(
+                position=self.position,
+                last_store_ms=self.last_store_ms,
+                index_name=newest.name if newest else 0 if self._indexes is not None else NO_INDEX,
+                index_next=newest.next if newest else 0,
+                queue_count=self._queues.count,
+            )
+
+    def _advance_in_file(self, end: PhysicalOffset, grown: set[ConsumeQueue]) -> None:
+        file = self._log.file_at(self.position)
+        if file is None:
+            # Retention was faster; what is gone needs no index.
+            assert self._log.start > self.position
+            self.position = self._log.start
+            return
+        first_offset, file_end = file.first_offset, file.end_offset
+        if file_end - self.position < BLANK_BYTES_MIN:
+            self.position = PhysicalOffset(file_end)
+            return
+        walk_end = min(end, file_end)
+        found = walk(
+            file.view,
+            self.position - first_offset,
+            walk_end - first_offset,
+            first_offset,
+            check_body=False,
+            delay_levels_ms=self._delay_levels_ms,
+            with_keys=self._indexes is not None,
+            check_places=True,
+        )
+        self._feed_queues(found.runs, grown)
+        if self._indexes is not None and found.keys:
+            self._indexes.put(found.keys, now_ms=self._clock.now_ms)
+        self.last_store_ms = max(found.last_store_ms, self.last_store_ms)
+        stopped_at = PhysicalOffset(first_offset + found.position)
+        if stopped_at < walk_end:
+            if found.stopped_by.verdict is not Verdict.BLANK:
+                self.position = stopped_at
+                raise StoreDamagedError(
+                    f"at {stopped_at} in {file.path} lies {found.stopped_by.verdict.value}: "
+                    f"{found.stopped_by.reason}",
+                    hint="run: orbitmq store verify",
+                )
+            stopped_at = PhysicalOffset(file_end)
+        self.position = stopped_at
+
+    def _feed_queues(
+        self, found: dict[tuple[bytes, int], list[Run]], grown: set[ConsumeQueue]
+    ) -> None:
+        append, count_deleted = self._queues.append, self._deleted_topics.count_deleted
+        with self._queues.lock:
+            for (name, queue_id), runs in found.items():
+                topic = name.decode(errors="replace")
+                for run in runs:
+                    first, entries = run.first, run.entries
+                    deleted = count_deleted(name, entries)
+                    if deleted:
+                        first, entries = first + deleted, entries[deleted * ENTRY_BYTES :]
+                        if not entries:
+                            continue
+                    queue = append(topic, queue_id, QueueOffset(first), entries)
+                    if queue is not None:
+                        grown.add(queue)

@@ -1,0 +1,231 @@
+"""One file of the key index: keys of messages, and where these lie in the log.
+
+`key_table` tells the layout. Only hashes are kept: whoever asks must compare the keys of what is
+found. The header, where it is mapped, is the only place that says how far the file is filled.
+
+Threads: one writer (the dispatcher); readers any time, since an entry is complete before its slot
+points at it.
+Crash: no checksum. Entries are only ever added, so those that were synced are there, and header
+and slots are made again from them; a file of which that is not known is deleted and built again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from orbitmq.errors import StoreFormatError
+from orbitmq.record.scan import hash_key
+from orbitmq.store.files.mapped_file import MappedFile
+from orbitmq.store.index.fast_forms import chain_entries, put_keys
+from orbitmq.store.index.key_table import (
+    ENTRY,
+    ENTRY_BYTES,
+    HEADER,
+    HEADER_BYTES,
+    SLOT,
+    SLOT_BYTES,
+    next_entry,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Header(NamedTuple):
+    """What the header of a file says."""
+
+    begin_ms: int
+    end_ms: int
+    begin_offset: int
+    end_offset: int
+    slots_used: int
+    # As it is written; see `next_entry`.
+    written_next: int
+
+    def overlaps(self, begin_ms: int, end_ms: int) -> bool:
+        """Whether messages of the time range may be in the file."""
+        return self.begin_ms <= end_ms and self.end_ms >= begin_ms
+
+
+def key_hash(topic: str, key: str) -> int:
+    """Hash a key of a topic as RocketMQ does; never negative."""
+    return hash_key(topic.encode(), key.encode(errors="surrogatepass"))
+
+
+class KeyIndex:
+    """One file of the index."""
+
+    def __init__(self, file: MappedFile, slots: int, entries_max: int) -> None:
+        self._file = file
+        self._view = file.view
+        self._slots = slots
+        self._entries_max = entries_max
+        self._entries_at = HEADER_BYTES + slots * SLOT_BYTES
+
+    @staticmethod
+    def file_bytes(slots: int, entries_max: int) -> int:
+        """How large a file of so many slots and entries is."""
+        return HEADER_BYTES + slots * SLOT_BYTES + entries_max * ENTRY_BYTES
+
+    @classmethod
+    def create(cls, path: Path, slots: int, entries_max: int) -> KeyIndex:
+        """Make an empty file."""
+        file = MappedFile.create(path, 0, cls.file_bytes(slots, entries_max))
+        return cls(file, slots, entries_max)
+
+    @classmethod
+    def open(cls, path: Path, slots: int, entries_max: int) -> KeyIndex:
+        """Open a file that is there."""
+        wanted = cls.file_bytes(slots, entries_max)
+        size = path.stat().st_size
+        if size != wanted:
+            raise StoreFormatError(
+                f"{path} has {size} bytes, not {wanted}",
+                hint="open the store with the maxHashSlotNum and maxIndexNum it was written with",
+            )
+        file = MappedFile(path, 0, wanted)
+        file.allocate()
+        return cls(file, slots, entries_max)
+
+    @property
+    def path(self) -> Path:
+        """Where the file is."""
+        return self._file.path
+
+    @property
+    def name(self) -> int:
+        """The name as a number; newer files have higher ones."""
+        return int(self._file.path.name)
+
+    @property
+    def header(self) -> Header:
+        """How far the file is filled; a file that was let go says what it said last."""
+        return Header._make(HEADER.unpack_from(self._view))
+
+    @property
+    def begin_ms(self) -> int:
+        """When the first message was stored."""
+        return self.header.begin_ms
+
+    @property
+    def end_ms(self) -> int:
+        """When the last message was stored."""
+        return self.header.end_ms
+
+    @property
+    def end_offset(self) -> int:
+        """Where the last message lies."""
+        return self.header.end_offset
+
+    @property
+    def next(self) -> int:
+        """The number of the next entry."""
+        return next_entry(self.header.written_next, self._entries_max)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether another entry needs another file."""
+        return self.next >= self._entries_max
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was put yet."""
+        return self.next <= 1
+
+    # --- writing ------------------------------------------------------------------------------
+
+    def continue_from(self, previous: KeyIndex) -> None:
+        """Begin where the file before ended."""
+        before = previous.header
+        self._write_header(
+            Header(
+                begin_ms=before.end_ms,
+                end_ms=before.end_ms,
+                begin_offset=before.end_offset,
+                end_offset=before.end_offset,
+                slots_used=0,
+                written_next=1,
+            )
+        )
+
+    def put(self, keys: bytes | bytearray, at: int) -> int:
+        """Add packed keys from byte `at` on, but for those of messages that are known.
+
+        Returns the position of the first that has no room, or the end of them.
+        """
+        return put_keys(self._view, self._slots, self._entries_max, keys, at)
+
+    def _write_header(self, header: Header) -> None:
+        HEADER.pack_into(self._view, 0, *header)
+
+    # --- recovery -----------------------------------------------------------------------------
+
+    def restore(self, end: int, store_ms_at: Callable[[int], int | None]) -> bool:
+        """Make header and slots again from the entries below number `end`, all known on disk.
+
+        Returns False when they do not look it; the file must then be built again from the log.
+        """
+        used = chain_entries(self._view, self._slots, self._entries_max, end)
+        if used is None:
+            return False
+        first_offset, last_offset = self._entry(1)[1], self._entry(end - 1)[1]
+        begin_ms, end_ms = store_ms_at(first_offset), store_ms_at(last_offset)
+        # Records may be deleted already; then the header, synced with them, must do.
+        begin_ms = begin_ms if begin_ms is not None else self.begin_ms
+        if end_ms is None:
+            end_ms = begin_ms + self._entry(end - 1)[2] * 1000 + 999
+        self._write_header(Header(begin_ms, end_ms, first_offset, last_offset, used, end))
+        return True
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def find(self, hashed: int, begin_ms: int, end_ms: int) -> Iterator[int]:
+        """Find physical offsets by key hash and time, newest first; times are whole seconds."""
+        view = self._view
+        if len(view) == HEADER_BYTES:
+            return  # The file was let go.
+        (number,) = SLOT.unpack_from(view, HEADER_BYTES + hashed % self._slots * SLOT_BYTES)
+        if number <= 0:
+            return
+        # Read after the slot, so that at most the newest entry is not counted yet, though complete.
+        filled = self.header
+        newest = min(next_entry(filled.written_next, self._entries_max), self._entries_max - 1)
+        # The chain of a slot is finite: each entry points at an older one.
+        while 0 < number <= newest:
+            entry_hash, offset, seconds, previous = ENTRY.unpack_from(
+                view, self._entries_at + number * ENTRY_BYTES
+            )
+            # Compat: the first entry's seconds count from the end of the file before.
+            entry_ms = filled.begin_ms + (seconds * 1000 if number > 1 else 0)
+            if seconds < 0 or entry_ms + 999 < begin_ms:
+                return
+            if entry_hash == hashed and entry_ms <= end_ms:
+                yield offset
+            if previous >= number:
+                return
+            number = previous
+
+    def sync(self) -> None:
+        """Put the file on disk."""
+        self._file.sync()
+
+    def close(self) -> None:
+        """Let the file go; its header can still be asked."""
+        self._keep_header()
+        self._file.close()
+
+    def delete(self) -> None:
+        """Remove the file; who reads it now reads on."""
+        self._keep_header()
+        self._file.delete()
+
+    def _keep_header(self) -> None:
+        self._view = memoryview(bytes(self._view[:HEADER_BYTES]))
+
+    def _entry(self, number: int) -> tuple[int, int, int, int]:
+        hashed, offset, seconds, previous = ENTRY.unpack_from(
+            self._view, self._entries_at + number * ENTRY_BYTES
+        )
+        return hashed, offset, seconds, previous

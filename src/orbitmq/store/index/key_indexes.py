@@ -1,0 +1,176 @@
+"""All files of the key index: the newest is written, all are asked.
+
+Threads: one writer (the dispatcher); `sync` and `delete_before` from any thread; readers any time.
+Crash: a file is known on disk up to the entry that the marks name; see `key_index`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from orbitmq.errors import StoreFormatError
+from orbitmq.model.queues import PhysicalOffset
+from orbitmq.store.files.descriptor import make_folder, sync_folder
+from orbitmq.store.files.file_names import is_unfinished
+from orbitmq.store.index.key_index import KeyIndex, key_hash
+
+log = logging.getLogger(__name__)
+
+_NAME_DIGITS: Final = 17
+
+
+class KeyIndexes:
+    """The files of the index, oldest first."""
+
+    def __init__(self, folder: Path, *, slots: int, entries_max: int) -> None:
+        self._folder = folder
+        self._slots = slots
+        self._entries_max = entries_max
+        # Replaced as a whole, since readers go over it while files come and go.
+        self._files: tuple[KeyIndex, ...] = ()
+        self._unsynced: set[KeyIndex] = set()
+        self._lock = threading.Lock()
+        # The end time of the newest full file that is on disk, for the checkpoint.
+        self.full_until_ms = 0
+
+    # --- opening ------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Open the files that are there."""
+        paths = sorted(self._folder.iterdir()) if self._folder.is_dir() else []
+        for path in paths:
+            if len(path.name) != _NAME_DIGITS or not (path.name.isascii() and path.name.isdigit()):
+                raise StoreFormatError(
+                    f"{path} is not a file of the key index", hint="move it away"
+                )
+            wanted = KeyIndex.file_bytes(self._slots, self._entries_max)
+            if path == paths[-1] and is_unfinished(path, wanted):
+                path.unlink()
+                continue
+            opened = KeyIndex.open(path, self._slots, self._entries_max)
+            self._files = (*self._files, opened)
+
+    def restore(self, name: int, next_entry: int, store_ms_at: Callable[[int], int | None]) -> bool:
+        """Go back to what the marks say is on disk; False when the files do not fit them."""
+        for file in self._files:
+            if file.name > name:
+                self._drop(file)
+        if name == 0:
+            return True
+        newest = self._files[-1] if self._files else None
+        if newest is None or newest.name != name:
+            return False
+        if newest.is_empty and next_entry == 1:
+            return True
+        self._unsynced.add(newest)
+        return newest.restore(next_entry, store_ms_at)
+
+    def keep_full(self, until_ms: int) -> None:
+        """Keep only the files that a checkpoint says were full and on disk."""
+        for file in self._files:
+            same_end = [other for other in self._files if other.end_ms == file.end_ms]
+            if not file.is_full or file.end_ms > until_ms or len(same_end) > 1:
+                self._drop(file)
+
+    @property
+    def newest(self) -> KeyIndex | None:
+        """The file that is written."""
+        files = self._files
+        return files[-1] if files else None
+
+    @property
+    def end_offset(self) -> PhysicalOffset:
+        """Messages below this physical offset are in the index already."""
+        newest = self.newest
+        return PhysicalOffset(newest.end_offset if newest is not None else 0)
+
+    # --- writing ------------------------------------------------------------------------------
+
+    def put(self, keys: bytes | bytearray, *, now_ms: Callable[[], int]) -> None:
+        """Add keys, packed as `KEY`; those of messages below `end_offset` are known already."""
+        file = self._files[-1] if self._files else None
+        at = file.put(keys, 0) if file is not None else 0
+        while at < len(keys):
+            file = self._next_file(file, now_ms())
+            at = file.put(keys, at)
+        # Only a full file ever leaves the set, so one that is in it and not full stays.
+        if file is not None and file not in self._unsynced:
+            with self._lock:
+                self._unsynced.add(file)
+
+    def _next_file(self, previous: KeyIndex | None, now_ms: int) -> KeyIndex:
+        make_folder(self._folder)
+        path = self._next_path(previous, now_ms)
+        file = KeyIndex.create(path, self._slots, self._entries_max)
+        if previous is not None:
+            file.continue_from(previous)
+        with self._lock:
+            if previous is not None:
+                self._unsynced.add(previous)
+            self._files = (*self._files, file)
+        return file
+
+    def _next_path(self, previous: KeyIndex | None, now_ms: int) -> Path:
+        # Compat: Java names the file by its local time.
+        made = datetime.datetime.fromtimestamp(now_ms / 1000).astimezone()
+        name = int(f"{made:%Y%m%d%H%M%S}{now_ms % 1000:03d}")
+        if previous is not None:
+            # Files are sorted by name, and local time goes back once a year.
+            name = max(name, previous.name + 1)
+        return self._folder / f"{name:0{_NAME_DIGITS}d}"
+
+    def sync(self) -> None:
+        """Put on disk what was written; a full file then counts for the checkpoint."""
+        with self._lock:
+            unsynced = sorted(self._unsynced, key=lambda file: file.name)
+        for file in unsynced:
+            # Invariant: a file that was full before its sync is on disk as a whole after it.
+            full = file.is_full
+            file.sync()
+            if full:
+                self.full_until_ms = max(self.full_until_ms, file.end_ms)
+                with self._lock:
+                    self._unsynced.discard(file)
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def find(self, topic: str, key: str, *, begin_ms: int, end_ms: int) -> Iterator[int]:
+        """Find physical offsets of messages that may have the key, newest first."""
+        hashed = key_hash(topic, key)
+        for file in reversed(self._files):
+            filled = file.header
+            if filled.overlaps(begin_ms, end_ms):
+                yield from file.find(hashed, begin_ms, end_ms)
+            if filled.begin_ms < begin_ms:
+                return
+
+    # --- deleting -----------------------------------------------------------------------------
+
+    def delete_before(self, log_start: PhysicalOffset) -> None:
+        """Delete files whose messages were all deleted, but never the newest."""
+        while len(self._files) > 1 and self._files[0].end_offset < log_start:
+            self._drop(self._files[0])
+
+    def delete_all(self) -> None:
+        """Remove every file, to build the index again from the log."""
+        for file in self._files:
+            self._drop(file)
+        if self._folder.is_dir():
+            sync_folder(self._folder)
+
+    def close(self) -> None:
+        """Let the files go."""
+        for file in self._files:
+            file.close()
+        self._files = ()
+
+    def _drop(self, dropped: KeyIndex) -> None:
+        with self._lock:
+            self._files = tuple(file for file in self._files if file is not dropped)
+            self._unsynced.discard(dropped)
+        dropped.delete()

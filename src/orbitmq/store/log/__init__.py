@@ -1,0 +1,1 @@
+"""The commit log: messages are appended and flushed here."""

@@ -1,0 +1,304 @@
+"""The commit log: all messages of all topics, one after the other.
+
+Files of one size, named by the offset of their first byte; a record never crosses a file, and a
+file's unused end is marked by a blank record. Only the newest files are mapped, so that a log of
+any length needs few descriptors and mappings.
+
+Threads: one at a time asks for `room`, writes there and moves `end` (`Appender`, under its lock);
+readers read below `end` at any time; `sync` from one thread; `make_ready`, `touch_ahead` and
+`delete_first` from any.
+Crash: recovery finds the true end; everything behind it is zero bytes once the log is open.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from orbitmq.errors import MessageError, StateError
+from orbitmq.model.queues import PhysicalOffset
+from orbitmq.record.encode import encode_blank
+from orbitmq.record.layout import BLANK_BYTES_MIN
+from orbitmq.store.files.descriptor import make_folder, sync_folder
+from orbitmq.store.files.file_names import file_name, list_files, unfinished_file
+from orbitmq.store.files.mapped_file import MappedFile
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# Pages this far ahead of the writer are brought into memory off its thread.
+TOUCH_AHEAD_BYTES: Final = 16 * 1024 * 1024
+# Files kept open and mapped: those being written, and the ones read last.
+_AWAKE_FILES_MAX: Final = 8
+
+
+class CommitLog:
+    """The files of the log, and where it ends."""
+
+    def __init__(
+        self,
+        folders: list[Path],
+        file_bytes: int,
+        *,
+        read_only_folders: Sequence[Path] = (),
+        synced_often: bool = False,
+    ) -> None:
+        self._writable_folders = [folder for folder in folders if folder not in read_only_folders]
+        self._folders = sorted({*folders, *read_only_folders})
+        # Of the writable folders, those that get new files only when all are full.
+        self.full_folders: frozenset[Path] = frozenset()
+        self.file_bytes = file_bytes
+        # Perf: a sync after every message wrote 2 MiB to the disk each time, 5 KiB with pages apart
+        # (benchmarks/broker_send.py, 1 sync producer).
+        self._pages_apart = synced_often
+        # Replaced as a whole, so that readers in other threads always see neighbours.
+        self._files: tuple[MappedFile, ...] = ()
+        self._awake: OrderedDict[MappedFile, None] = OrderedDict()
+        self._awake_lock = threading.Lock()
+        self._ready: MappedFile | None = None
+        # Held while the list of files changes, or a file is being made.
+        self._files_lock = threading.Lock()
+        self._touched = 0
+        self._closed = False
+        # Invariant: flushed <= end, and both only grow once the log is recovered.
+        self.end = PhysicalOffset(0)
+        self.flushed = PhysicalOffset(0)
+
+    # --- opening ------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Find the files that are there; `end` counts them all as full until recovery."""
+        self._files = tuple(
+            MappedFile(path, first_offset, self.file_bytes)
+            for first_offset, path in list_files(self._folders, self.file_bytes)
+        )
+        if self._files:
+            self.end = PhysicalOffset(self._files[-1].end_offset)
+        self.flushed = self.end
+
+    def close(self) -> None:
+        """Let the files go; a file made ahead is deleted."""
+        self._closed = True
+        self.drop_ready()
+        for file in self._files:
+            file.close()
+        self._files = ()
+
+    @property
+    def start(self) -> PhysicalOffset:
+        """The offset of the oldest byte there is."""
+        files = self._files
+        return PhysicalOffset(files[0].first_offset if files else self.end)
+
+    @property
+    def files(self) -> list[MappedFile]:
+        """The files, oldest first."""
+        return list(self._files)
+
+    # --- writing ------------------------------------------------------------------------------
+
+    def room(self, size: int) -> MappedFile:
+        """Find the file that has room for `size` bytes at `end`; makes one if need be.
+
+        Whoever asked writes there, and then moves `end`: until then nothing was added.
+        """
+        if size + BLANK_BYTES_MIN > self.file_bytes:
+            raise MessageError(
+                f"{size} bytes do not fit a log file of {self.file_bytes}",
+                hint="send smaller messages or batches, or use larger log files",
+            )
+        if self._closed:
+            raise StateError("the log is closed")
+        return self._file_with_room(size)
+
+    @property
+    def wants_upkeep(self) -> bool:
+        """Whether the next file should be made, or pages ahead of the writer touched."""
+        if not self._files:
+            return False
+        file = self._files[-1]
+        at = self.end - file.first_offset
+        return (self._ready is None and at * 2 >= self.file_bytes) or (
+            self._touched < min(self.end + TOUCH_AHEAD_BYTES // 2, file.end_offset)
+        )
+
+    def make_ready(self) -> None:
+        """Make the next file before it is needed; for a thread that may wait for the disk."""
+        with self._files_lock:
+            if self._closed or not self._files or self._ready is not None:
+                return
+            file = self._files[-1]
+            if (self.end - file.first_offset) * 2 >= self.file_bytes:
+                ready = self._create(file.end_offset)
+                ready.touch(0, TOUCH_AHEAD_BYTES)
+                self._ready = ready
+
+    def touch_ahead(self) -> None:
+        """Bring the pages to be written next into memory; for a thread that may wait."""
+        if not self._files:
+            return
+        file = self._files[-1]
+        start = max(self._touched, self.end, file.first_offset)
+        end = min(self.end + TOUCH_AHEAD_BYTES, file.end_offset)
+        if start < end:
+            file.touch(start - file.first_offset, end - file.first_offset)
+            self._touched = end
+
+    def drop_ready(self) -> None:
+        """Delete the file made ahead."""
+        with self._files_lock:
+            ready, self._ready = self._ready, None
+            if ready is not None:
+                ready.delete()
+
+    def _file_with_room(self, size: int) -> MappedFile:
+        if not self._files:
+            with self._files_lock:
+                self._files = (self._create(self.end),)
+            return self._files[-1]
+        file = self._files[-1]
+        left = file.end_offset - self.end
+        if size + BLANK_BYTES_MIN <= left:
+            return file
+        with self._files_lock:
+            following, self._ready = self._ready, None
+            if following is None:
+                following = self._create(file.end_offset)
+            assert following.first_offset == file.end_offset
+            if left >= BLANK_BYTES_MIN:
+                encode_blank(file.view, self.end - file.first_offset, left)
+            self._files = (*self._files, following)
+            self.end = PhysicalOffset(file.end_offset)
+        self._keep_awake(file)
+        return following
+
+    def _create(self, first_offset: int) -> MappedFile:
+        # Compat: with several folders, Java places file i in folder i modulo their number.
+        folders = [f for f in self._writable_folders if f not in self.full_folders]
+        folders = folders or self._writable_folders
+        folder = folders[first_offset // self.file_bytes % len(folders)]
+        make_folder(folder)
+        file = MappedFile.create(folder / file_name(first_offset), first_offset, self.file_bytes)
+        if self._pages_apart:
+            file.keep_pages_apart(0)
+        return file
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def file_at(self, offset: int) -> MappedFile | None:
+        """Find the file that holds an offset; None when it was deleted or is not written yet."""
+        files = self._files
+        index = (offset - files[0].first_offset) // self.file_bytes if files else -1
+        if not 0 <= index < len(files):
+            return None
+        file = files[index]
+        if index < len(files) - 1:
+            self._keep_awake(file)
+        return file
+
+    def newest_view(self) -> tuple[memoryview | None, int]:
+        """The bytes of the newest file, if it is mapped, and the offset of the first of them.
+
+        For reads near the end: no page has to be waited for, and no call is made per read.
+        """
+        file = self._files[-1] if self._files else None
+        if file is None or not file.is_mapped:
+            return None, 0
+        return file.view, file.first_offset
+
+    def pread(self, offset: int, size: int) -> bytes | None:
+        """Read bytes past the mapping; None when they are not there."""
+        file = self._file_holding(offset, size)
+        if file is None:
+            return None
+        content = file.pread(offset - file.first_offset, size)
+        return content if len(content) == size else None
+
+    def pread_at_once(self, offset: int, size: int) -> bytearray | None:
+        """Read bytes as `pread` does; BlockingIOError when the disk has to be waited for."""
+        file = self._file_holding(offset, size)
+        return file.pread_at_once(offset - file.first_offset, size) if file is not None else None
+
+    def _file_holding(self, offset: int, size: int) -> MappedFile | None:
+        if offset + size > self.end:
+            return None
+        file = self.file_at(offset)
+        return file if file is not None and offset + size <= file.end_offset else None
+
+    def _keep_awake(self, file: MappedFile) -> None:
+        """Note that a file is used, and let the one used longest ago rest."""
+        with self._awake_lock:
+            self._awake[file] = None
+            self._awake.move_to_end(file)
+            for other in list(self._awake)[: max(0, len(self._awake) - _AWAKE_FILES_MAX)]:
+                # A file with bytes not yet on disk keeps its descriptor, to hear of failures.
+                if other.end_offset <= self.flushed:
+                    del self._awake[other]
+                    other.rest()
+
+    # --- durability ---------------------------------------------------------------------------
+
+    def sync(self) -> PhysicalOffset:
+        """Put everything appended before this call on disk; return how far that is."""
+        end = self.end
+        if end > self.flushed:
+            for file in self._files_between(self.flushed, end):
+                file.sync()
+            self.flushed = end
+        return self.flushed
+
+    def _files_between(self, low: int, high: int) -> list[MappedFile]:
+        return [file for file in self._files if file.end_offset > low and file.first_offset < high]
+
+    # --- recovery and retention ---------------------------------------------------------------
+
+    def cut(self, end: PhysicalOffset, *, flushed: PhysicalOffset) -> None:
+        """Make `end` the end: zero the rest of its file, sync, and delete the files behind it.
+
+        A stale record lies at its own old position with a valid checksum; if it stayed, it could
+        line up with what is appended next and come back to life after another crash. What lies
+        above `flushed` is written again first, since the system may wrongly take it for written.
+        """
+        kept, dropped = list(self._files), list[MappedFile]()
+        # A file that begins at the end is empty: one made ahead by a broker that was killed.
+        while len(kept) > 1 and kept[-1].first_offset >= end:
+            dropped.append(kept.pop())
+        if kept:
+            kept[-1].allocate()
+            kept[-1].clear(end - kept[-1].first_offset)
+            if self._pages_apart:
+                kept[-1].keep_pages_apart(end - kept[-1].first_offset)
+        for file in kept:
+            if file.end_offset > flushed:
+                first = file.first_offset
+                file.rewrite(max(flushed - first, 0), min(end - first, self.file_bytes))
+                file.sync()
+        unfinished = unfinished_file(self._folders, self.file_bytes)
+        for file in dropped:
+            file.delete()
+        if unfinished is not None:
+            unfinished.unlink()
+        # A process that was killed may have had no time to sync the name of a file it made.
+        for folder in self._folders:
+            if folder.is_dir():
+                sync_folder(folder)
+                sync_folder(folder.parent)
+        self._files = tuple(kept)
+        self.end = self.flushed = end
+
+    def delete_first(self) -> PhysicalOffset:
+        """Delete the oldest file; returns where the log begins now. Never the last one."""
+        with self._files_lock:
+            if len(self._files) < 2:
+                raise StateError("the only file of a log is never deleted")
+            file, *others = self._files
+            # Invariant: files go in their order also for the disk, and one that cannot go stays:
+            # a gap would look like a lost file.
+            file.delete()
+            sync_folder(file.path.parent)
+            self._files = tuple(others)
+        with self._awake_lock:
+            self._awake.pop(file, None)
+        return self.start

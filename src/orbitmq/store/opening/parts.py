@@ -1,0 +1,328 @@
+"""Opening a store directory: every part loaded, recovered and put together.
+
+Threads: none run yet; whoever opens is alone with the directory.
+Crash: everything is read and judged before anything is changed. The first change is the file
+`abort`, on disk before the next one, so that a crash while recovering is seen as a crash.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from orbitmq.errors import SettingsError, StoreFormatError
+from orbitmq.model.queues import PhysicalOffset
+from orbitmq.store.config import FlushMode
+from orbitmq.store.delay_levels import parse_delay_levels
+from orbitmq.store.files.descriptor import Descriptor, sync_folder, write_failure
+from orbitmq.store.files.record_checks import (
+    HEAD_BYTES,
+    damage_of,
+    queue_offset_of,
+    store_ms_of,
+)
+from orbitmq.store.index.consume_queues import ConsumeQueues
+from orbitmq.store.index.deleted_topics import DeletedTopics
+from orbitmq.store.index.dispatcher import Dispatcher
+from orbitmq.store.index.key_indexes import KeyIndexes
+from orbitmq.store.index.watermark import Watermark
+from orbitmq.store.log.commit_log import CommitLog
+from orbitmq.store.opening.checkpoint import Checkpoint
+from orbitmq.store.opening.directory_lock import DirectoryLock
+from orbitmq.store.opening.marks import Marks
+from orbitmq.store.opening.progress import Progress
+from orbitmq.store.opening.recovery import (
+    Known,
+    Recovered,
+    find_end,
+    known_by_checkpoint,
+    known_by_mark,
+)
+from orbitmq.store.opening.refusals import refuse_foreign_kinds
+from orbitmq.store.reading.reserved_offsets import ReservedOffsets
+
+if TYPE_CHECKING:
+    from orbitmq.clock import Clock
+    from orbitmq.store.config import StoreConfig
+    from orbitmq.store.index.consume_queue import ConsumeQueue
+
+log = logging.getLogger(__name__)
+
+OWN_FOLDER: Final = "orbitmq"
+ABORT_NAME: Final = "abort"
+CHECKPOINT_NAME: Final = "checkpoint"
+# Compat: entries of these queues lead to records of other topics.
+_SHARED_RECORDS: Final = "%LMQ%"
+
+
+def log_folders(root: Path, log_path: str) -> list[Path]:
+    """The folders of the commit log."""
+    return _folders(log_path) or [root / "commitlog"]
+
+
+def _folders(paths: str) -> list[Path]:
+    parts = filter(None, (part.strip() for part in paths.split(",")))
+    # Compat: Java sorts the texts, and the order decides where a file is made.
+    return sorted({Path(part).expanduser() for part in parts}, key=str)
+
+
+def _commit_log(root: Path, config: StoreConfig) -> CommitLog:
+    folders, read_only = log_folders(root, config.log_path), _folders(config.read_only_log_path)
+    if not set(folders) - set(read_only):
+        raise SettingsError(
+            f"readOnlyCommitLogStorePaths {config.read_only_log_path!r} leaves no folder for new "
+            "files of the log",
+            hint="name another folder in storePathCommitLog",
+        )
+    return CommitLog(
+        folders,
+        config.log_file_bytes,
+        read_only_folders=read_only,
+        synced_often=config.flush_mode is FlushMode.SYNC,
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class Parts:
+    """The parts of an open store, recovered and in line with one another."""
+
+    root: Path
+    log: CommitLog
+    queues: ConsumeQueues
+    indexes: KeyIndexes | None
+    deleted_topics: DeletedTopics
+    reserved_offsets: ReservedOffsets
+    dispatcher: Dispatcher
+    marks: Marks
+    progress: Progress
+    watermark: Watermark
+    last_store_ms: int
+    # Lets go of everything, the lock last.
+    resources: ExitStack
+
+    def mark_clean(self) -> None:
+        """Take away the sign of an unclean stop; everything is on disk."""
+        (self.root / ABORT_NAME).unlink(missing_ok=True)
+        sync_folder(self.root)
+
+
+def open_parts(config: StoreConfig, clock: Clock) -> Parts:
+    """Open a store; when that fails, nothing is held any more."""
+    root = config.root.expanduser()
+    with ExitStack() as resources:
+        resources.callback(DirectoryLock(root).release)
+        refuse_foreign_kinds(root)
+        parts = _Opening(root, config, clock, resources).run()
+        parts.resources = resources.pop_all()
+        return parts
+
+
+class _Opening:
+    """One opening."""
+
+    def __init__(self, root: Path, config: StoreConfig, clock: Clock, resources: ExitStack) -> None:
+        self._root = root
+        self._resources = resources
+        self._clean = not (root / ABORT_NAME).exists()
+        self._checkpoint = Checkpoint.read(root / CHECKPOINT_NAME)
+        self._marks = Marks(root / OWN_FOLDER)
+        resources.callback(self._marks.close)
+        self._check_bodies = config.check_bodies
+        self._log = _commit_log(root, config)
+        resources.callback(self._log.close)
+        self._queues = ConsumeQueues(
+            root / "consumequeue", config.queue_file_bytes, open_files_max=config.open_files_max
+        )
+        resources.callback(self._queues.close)
+        self._indexes: KeyIndexes | None = None
+        if config.index_enable:
+            self._indexes = KeyIndexes(
+                root / "index", slots=config.index_slots, entries_max=config.index_entries
+            )
+            resources.callback(self._indexes.close)
+        self._deleted_topics = DeletedTopics(root / OWN_FOLDER)
+        self._reserved_offsets = ReservedOffsets(root / OWN_FOLDER)
+        self._dispatcher = Dispatcher(
+            self._log,
+            self._queues,
+            self._indexes,
+            deleted_topics=self._deleted_topics,
+            delay_levels_ms=parse_delay_levels(config.delay_levels),
+            clock=clock,
+        )
+        self._ours = self._marks.is_present and self._marks.mark.knows(self._checkpoint)
+
+    def run(self) -> Parts:
+        self._log.load()
+        known = self._known()
+        recovered = (
+            find_end(self._log, known, check_bodies=self._check_bodies)
+            if self._log.files
+            else Recovered(end=PhysicalOffset(0), records=0, last_store_ms=0, torn_reason="")
+        )
+        if not self._clean or recovered.torn_reason:
+            log.info(
+                "log recovered end=%d records walked=%d tail=%s",
+                recovered.end,
+                recovered.records,
+                recovered.torn_reason or "whole",
+            )
+        self._write_abort()
+        self._log.cut(recovered.end, flushed=self._flushed(known, recovered))
+        self._dispatcher.last_store_ms = max(self._checkpoint.log_ms, recovered.last_store_ms)
+        try:
+            self._dispatcher.position = self._dispatch_from(known)
+        except StoreFormatError:
+            # Opened with other sizes than it was written with: it stays as clean as it was.
+            if self._clean:
+                (self._root / ABORT_NAME).unlink(missing_ok=True)
+            raise
+        self._feed(recovered.end)
+        progress = Progress(
+            dispatcher=self._dispatcher,
+            queues=self._queues,
+            indexes=self._indexes,
+            marks=self._marks,
+            checkpoint=self._checkpoint,
+            checkpoint_path=self._root / CHECKPOINT_NAME,
+        )
+        progress.save(lambda _: recovered.end)
+        watermark = Watermark(self._root / OWN_FOLDER, recovered.end)
+        self._resources.callback(watermark.close)
+        return Parts(
+            root=self._root,
+            log=self._log,
+            queues=self._queues,
+            indexes=self._indexes,
+            deleted_topics=self._deleted_topics,
+            reserved_offsets=self._reserved_offsets,
+            dispatcher=self._dispatcher,
+            marks=self._marks,
+            progress=progress,
+            watermark=watermark,
+            last_store_ms=self._dispatcher.last_store_ms,
+            resources=self._resources,
+        )
+
+    def _known(self) -> Known:
+        if self._ours:
+            return known_by_mark(self._log, self._marks.mark, clean=self._clean)
+        if not self._log.files:
+            return Known(walk_from=PhysicalOffset(0))
+        return known_by_checkpoint(self._log, self._checkpoint, clean=self._clean)
+
+    def _flushed(self, known: Known, recovered: Recovered) -> PhysicalOffset:
+        """How far the log is on disk for sure."""
+        if self._ours:
+            return known.flushed
+        # Another broker that stopped cleanly flushed everything.
+        return recovered.end if self._clean else known.walk_from
+
+    def _write_abort(self) -> None:
+        path = self._root / ABORT_NAME
+        try:
+            descriptor = Descriptor(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+            descriptor.pwrite(str(os.getpid()).encode(), 0)
+            os.fsync(descriptor.number)
+            sync_folder(self._root)
+        except OSError as error:
+            raise write_failure(path, error, what="the sign of a running broker") from error
+
+    # --- queues and index ---------------------------------------------------------------------
+
+    def _dispatch_from(self, known: Known) -> PhysicalOffset:
+        """Bring queues and index to a known state; returns where they must be fed from.
+
+        Feeding again what they have does no harm, so any doubt means from the beginning.
+        """
+        start, end = self._log.start, self._log.end
+        good_until = end if known.queued_until is None else min(known.queued_until, end)
+        doubtful = self._queues.load(good_until, names_synced=self._ours and self._clean)
+        doubtful += self._queues.drop_false(self._is_true)
+        if self._ours and not doubtful and self._queues.count < self._marks.mark.queue_count:
+            log.warning(
+                "queues are missing and built again found=%d expected=%d",
+                self._queues.count,
+                self._marks.mark.queue_count,
+            )
+            doubtful += 1
+        if known.queued_until is None:
+            # Another broker stopped cleanly: its queues follow the log up to their newest entry.
+            good_until = max((queue.max_physical_end for queue in self._queues), default=start)
+        if doubtful or not self._queues.count:
+            good_until = start
+        self._queues.raise_starts(start)
+        return max(start, min(good_until, self._index_until()))
+
+    def _index_until(self) -> PhysicalOffset:
+        """Open the index, drop what is in doubt; returns up to where it follows the log."""
+        indexes, end = self._indexes, self._log.end
+        if indexes is None:
+            return end
+        indexes.load()
+        mark = self._marks.mark
+        newest = indexes.newest
+        if self._ours and self._clean:
+            found = (newest.name, newest.next) if newest is not None else (0, 0)
+            trusted = found == (mark.index_name, mark.index_next)
+        elif self._ours:
+            trusted = indexes.restore(mark.index_name, mark.index_next, self._store_ms_at)
+        elif self._clean:
+            trusted = newest is not None
+        else:
+            indexes.keep_full(self._checkpoint.index_ms)
+            return min(indexes.end_offset, end)
+        if trusted:
+            return end
+        if newest is not None:
+            log.warning("key index is built again newest file=%s", newest.path)
+        indexes.delete_all()
+        return PhysicalOffset(0)
+
+    def _feed(self, end: PhysicalOffset) -> None:
+        """Feed a file at a time, so that queues of a long log need no memory for all of it."""
+        while self._dispatcher.position < end:
+            position = self._dispatcher.position
+            file_end = (position // self._log.file_bytes + 1) * self._log.file_bytes
+            self._dispatcher.advance(PhysicalOffset(min(file_end, end)))
+            self._queues.write()
+
+    def _is_true(self, queue: ConsumeQueue) -> bool:
+        """Whether the newest entry of a queue leads to a record that says so too."""
+        entry = queue.entry(type(queue.end)(queue.end - 1))
+        if entry is None:
+            return False
+        physical_offset, record_bytes, _ = entry
+        if physical_offset < self._log.start or queue.topic.startswith(_SHARED_RECORDS):
+            return True
+        record = self._log.pread(physical_offset, record_bytes)
+        if record is None or self._damage(queue, physical_offset, record, named=False):
+            return False
+        named = not self._damage(queue, physical_offset, record, named=True)
+        numbered = queue_offset_of(record) == queue.end - 1
+        if self._ours:
+            # Entries and records that our marks cover were true. A record that has the number and
+            # another name is damaged, which reading it reports: a queue that is built again would
+            # believe the record, and end before it.
+            return named or numbered
+        # Java leaves stale entries behind a cut, which may lead to records of the same queue.
+        return named and numbered
+
+    def _damage(
+        self, queue: ConsumeQueue, physical_offset: int, record: bytes, *, named: bool
+    ) -> str:
+        return damage_of(
+            record,
+            physical_offset,
+            topic=queue.topic.encode() if named else None,
+            queue_id=queue.queue_id,
+            check_body=False,
+        )
+
+    def _store_ms_at(self, physical_offset: int) -> int | None:
+        head = self._log.pread(physical_offset, HEAD_BYTES)
+        return store_ms_of(head) if head is not None else None

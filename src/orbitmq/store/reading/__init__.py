@@ -1,0 +1,1 @@
+"""Reading messages: by queue, in bulk, by time, and from memory."""

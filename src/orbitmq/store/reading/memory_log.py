@@ -1,0 +1,160 @@
+"""The memory log: records of topics that are not kept on disk, the newest ones.
+
+Records are the bytes that the commit log would hold, so that a reply carries them unchanged. Their
+physical offsets lie in a range of their own, above those of any commit log. The log is bounded;
+to make room the oldest records go, whatever their queue is, and the starts of queues rise.
+
+Threads: one writer at a time; any number of readers. A lock keeps both apart, never for long.
+Crash: every record is lost, as after a stop; `reserved_offsets` keeps numbers from falling.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Collection
+from typing import Final
+
+from orbitmq.errors import MessageError
+from orbitmq.model.queues import PhysicalOffset, QueueOffset
+from orbitmq.store.index.consume_queue import ENTRY, ENTRY_BYTES, decode_entry
+
+FIRST_OFFSET: Final = PhysicalOffset(2**62)
+# What a record takes beside its bytes: its place in the tables, its number, its queue entry.
+RECORD_OVERHEAD_BYTES: Final = 320
+
+
+class MemoryQueue:
+    """One queue of one topic: entries that point into the memory log."""
+
+    __slots__ = ("_entries", "_lock", "end", "queue_id", "start", "topic")
+
+    # A read that misses an entry, since it went a moment ago, goes on at the next one.
+    entries_per_file: Final = 1
+
+    def __init__(self, topic: str, queue_id: int, first: QueueOffset, lock: threading.Lock) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self._lock = lock
+        # Invariant: the entries are those from `start` to `end`.
+        self.start = first
+        self.end = first
+        self._entries = bytearray()
+
+    def entry(self, number: QueueOffset) -> tuple[int, int, int] | None:
+        """Read one entry: physical offset, record bytes, tag hash; None when it is not there."""
+        return decode_entry(self.entries(number, 1))
+
+    def entries(self, first: QueueOffset, count: int) -> bytes:
+        """Read up to `count` entries from `first`; none when that one is not there."""
+        with self._lock:
+            at = (first - self.start) * ENTRY_BYTES
+            return bytes(self._entries[at : at + count * ENTRY_BYTES]) if at >= 0 else b""
+
+    def all_entries(self) -> bytes:
+        """Every entry, at one moment."""
+        with self._lock:
+            return bytes(self._entries)
+
+    # By the log, which holds the lock:
+
+    def add(self, physical_offset: int, record_bytes: int, tag_hash: int) -> None:
+        """Add the entry of a record."""
+        self._entries += ENTRY.pack(physical_offset, record_bytes, tag_hash)
+        self.end = QueueOffset(self.end + 1)
+
+    def drop(self, count: int) -> None:
+        """Forget the oldest entries."""
+        del self._entries[: count * ENTRY_BYTES]
+        self.start = QueueOffset(self.start + count)
+
+
+class MemoryLog:
+    """The records of all queues in memory, in the order in which they came."""
+
+    # A reader that misses a record skips the rest of its file; here each record goes by itself.
+    file_bytes: Final = 1
+
+    def __init__(self, bytes_max: int, first_offset: PhysicalOffset = FIRST_OFFSET) -> None:
+        self._bytes_max = bytes_max
+        self._lock = threading.Lock()
+        self._records: dict[int, bytes] = {}
+        # Where each record begins and whose it is, oldest first. Perf: two deques of what is there
+        # anyway; a pair for each record would be one object more for every garbage collection.
+        self._offsets: deque[int] = deque()
+        self._owners: deque[MemoryQueue] = deque()
+        self.end = first_offset
+        # What the records take, with their overhead; never above the bound.
+        self.used_bytes = 0
+
+    def queue(self, topic: str, queue_id: int, first: QueueOffset) -> MemoryQueue:
+        """Make a queue without records, whose first one will have the number `first`."""
+        return MemoryQueue(topic, queue_id, first, self._lock)
+
+    def check_fits(self, record_sizes: Collection[int]) -> None:
+        """Raise MessageError when records cannot be in the log together."""
+        wanted = sum(record_sizes) + len(record_sizes) * RECORD_OVERHEAD_BYTES
+        if wanted > self._bytes_max:
+            raise MessageError(
+                f"{len(record_sizes)} messages of {wanted} bytes do not fit the memory log of "
+                f"{self._bytes_max}",
+                hint="send less at once, or raise memoryLogBytesMax",
+            )
+
+    def append(self, queue: MemoryQueue, records: Collection[tuple[bytes, int]]) -> None:
+        """Add records with their tag hashes, written for the end of the log and of the queue.
+
+        Oldest records go to make room.
+        """
+        sizes = [len(record) for record, _ in records]
+        self.check_fits(sizes)
+        wanted = sum(sizes) + len(sizes) * RECORD_OVERHEAD_BYTES
+        with self._lock:
+            while self.used_bytes + wanted > self._bytes_max:
+                self._owners.popleft().drop(1)
+                self._let_go(self._offsets.popleft())
+            self.used_bytes += wanted
+            for record, tag_hash in records:
+                self._records[self.end] = record
+                self._offsets.append(self.end)
+                self._owners.append(queue)
+                queue.add(self.end, len(record), tag_hash)
+                self.end = PhysicalOffset(self.end + len(record))
+
+    def clear(self, queues: Collection[MemoryQueue]) -> None:
+        """Forget the records of some queues; their ends stay."""
+        gone = set(queues)
+        with self._lock:
+            for _ in range(len(self._offsets)):
+                physical_offset, owner = self._offsets.popleft(), self._owners.popleft()
+                if owner in gone:
+                    self._let_go(physical_offset)
+                else:
+                    self._offsets.append(physical_offset)
+                    self._owners.append(owner)
+            for queue in gone:
+                queue.drop(queue.end - queue.start)
+
+    def _let_go(self, physical_offset: int) -> None:
+        self.used_bytes -= len(self._records.pop(physical_offset)) + RECORD_OVERHEAD_BYTES
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def record_at(self, physical_offset: int) -> bytes | None:
+        """The record that begins at a physical offset; None when none does, or it has gone."""
+        return self._records.get(physical_offset)
+
+    def pread(self, physical_offset: int, record_bytes: int) -> bytes | None:
+        """Read the first bytes of a record, as from the commit log; None when it has gone."""
+        record = self._records.get(physical_offset)
+        return record[:record_bytes] if record is not None else None
+
+    # Nothing in memory is waited for.
+    pread_at_once = pread
+
+    def newest_view(self) -> tuple[None, int]:
+        """Records do not lie side by side, so there is no view of several."""
+        return None, 0
+
+    def file_at(self, _physical_offset: int) -> None:
+        """No file holds a record."""

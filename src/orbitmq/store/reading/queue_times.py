@@ -1,0 +1,46 @@
+"""Times of queues: which message a store time means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from orbitmq.model.queues import QueueOffset
+
+if TYPE_CHECKING:
+    from orbitmq.store.reading.queue_reader import ReadableQueue
+
+
+class Boundary(Enum):
+    """Which message a time between two messages means."""
+
+    LOWER = "the first at or after it"
+    UPPER = "the last at or before it"
+
+
+def offset_at_time(
+    queue: ReadableQueue,
+    time_ms: int,
+    store_ms_at: Callable[[int], int | None],
+    boundary: Boundary = Boundary.LOWER,
+) -> QueueOffset:
+    """Find the queue offset at a store time, by halving: store times never fall in a queue."""
+    start, end = queue.start, queue.end
+
+    def is_before(number: int) -> bool:
+        entry = queue.entry(QueueOffset(number))
+        store_ms = store_ms_at(entry[0]) if entry else None
+        # What was deleted is older than everything that is left.
+        if store_ms is None:
+            return True
+        return store_ms < time_ms if boundary is Boundary.LOWER else store_ms <= time_ms
+
+    low, high = start, end
+    while low < high:
+        middle = QueueOffset((low + high) // 2)
+        if is_before(middle):
+            low = QueueOffset(middle + 1)
+        else:
+            high = middle
+    return low if boundary is Boundary.LOWER else max(QueueOffset(low - 1), start)

@@ -1,0 +1,111 @@
+"""Reserved offsets: numbers that queues in memory may use, noted on disk before.
+
+A message in memory is gone after a restart; its number must not come again, or a consumer that
+has read it would pass over another message. So numbers are handed out only below a bound that is
+on disk. After a crash a queue goes on at its bound, after a clean stop where it ended.
+
+File layout of `<root>/orbitmq/reserved_offsets`, two lines: a JSON document, and its CRC-32 in
+eight hexadecimal digits.
+
+Threads: one at a time, under the store's append lock.
+Crash: the file is replaced as a whole, and on disk before a number below a new bound is used.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Set
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from orbitmq.disk import replace_file
+from orbitmq.errors import StoreDamagedError
+from orbitmq.model.queues import PhysicalOffset, QueueOffset
+from orbitmq.store.files.descriptor import write_failure
+from orbitmq.store.reading.memory_log import FIRST_OFFSET
+
+if TYPE_CHECKING:
+    from orbitmq.store.reading.memory_log import MemoryQueue
+
+FILE_NAME: Final = "reserved_offsets"
+# Numbers of a queue, and bytes of the memory log, reserved by one write; what a crash wastes.
+STEP: Final = 100_000
+BYTES_STEP: Final = 2**40
+
+QueueKey = tuple[str, int]
+
+
+class _Queue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    topic: str
+    queue_id: int
+    bound: int
+
+
+class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    physical_bound: int
+    queues: list[_Queue]
+    # Topics that are kept on disk again and have yet to go on there at these bounds.
+    on_disk: list[str]
+
+
+class ReservedOffsets:
+    """The bounds of one store."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / FILE_NAME
+        found = _read(self._path)
+        # Numbers below are taken, or may be.
+        self.bounds: Mapping[QueueKey, QueueOffset] = {
+            (queue.topic, queue.queue_id): QueueOffset(queue.bound) for queue in found.queues
+        }
+        self.physical_bound = PhysicalOffset(found.physical_bound)
+        self.on_disk: Set[str] = frozenset(found.on_disk)
+
+    def has(self, queue: MemoryQueue, count: int, physical_end: int) -> bool:
+        """Whether a queue may use its next `count` numbers, and the log the bytes below an end."""
+        bound = self.bounds.get((queue.topic, queue.queue_id), 0)
+        return queue.end + count <= bound and physical_end <= self.physical_bound
+
+    def write(
+        self,
+        bounds: Mapping[QueueKey, QueueOffset],
+        physical_bound: PhysicalOffset,
+        on_disk: Set[str] = frozenset(),
+    ) -> None:
+        """Put these in place of all bounds, and return once they are on disk."""
+        if (bounds, physical_bound, on_disk) == (self.bounds, self.physical_bound, self.on_disk):
+            return
+        document = _Document(
+            physical_bound=physical_bound,
+            queues=[_Queue(topic, queue_id, end) for (topic, queue_id), end in bounds.items()],
+            on_disk=sorted(on_disk),
+        )
+        content = msgspec.json.encode(document)
+        try:
+            replace_file(self._path, b"%b\n%08x\n" % (content, zlib.crc32(content)))
+        except OSError as error:
+            raise write_failure(self._path, error, what="reserved offsets") from error
+        self.bounds = dict(bounds)
+        self.physical_bound = physical_bound
+        self.on_disk = frozenset(on_disk)
+
+
+def _read(path: Path) -> _Document:
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return _Document(FIRST_OFFSET, [], [])
+    document, _, checksum = content.partition(b"\n")
+    try:
+        if int(checksum, 16) == zlib.crc32(document):
+            return msgspec.json.decode(document, type=_Document)
+        reason = f"its checksum is {zlib.crc32(document):08x}, stored {checksum.decode().strip()}"
+    except (ValueError, msgspec.DecodeError) as error:
+        reason = str(error)
+    raise StoreDamagedError(
+        f"{path} is damaged: {reason}",
+        hint="restore it; or delete it and reset the consumers of topics in memory, whose messages "
+        "then count from 0",
+    )

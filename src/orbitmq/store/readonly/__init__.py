@@ -1,0 +1,1 @@
+"""Store directories read without changing anything, beside a broker or not."""

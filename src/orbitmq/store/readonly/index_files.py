@@ -1,0 +1,113 @@
+"""The files of the key index, read without changing anything.
+
+See `key_table` for their layout. The size of a file tells slots and entries only together, so they are taken as told, or one to four
+as in RocketMQ's own defaults.
+
+Threads: any. Crash: nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from orbitmq.errors import StoreFormatError
+from orbitmq.store.index.key_table import ENTRY, ENTRY_BYTES, HEADER, HEADER_BYTES, SLOT_BYTES
+
+_NAME_DIGITS: Final = 17
+_READ_ENTRIES: Final = 50_000
+_ENTRIES_PER_SLOT: Final = 4
+
+
+class IndexEntry(NamedTuple):
+    """One key of one message."""
+
+    key_hash: int
+    physical_offset: int
+    seconds: int
+    previous: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOnlyIndexFile:
+    """One file as its header was when it was opened."""
+
+    path: Path
+    file_bytes: int
+    begin_ms: int
+    end_ms: int
+    begin_offset: int
+    end_offset: int
+    slots_used: int
+    # The number of the next entry; the first has number 1.
+    next_number: int
+
+    @classmethod
+    def open(cls, path: Path) -> ReadOnlyIndexFile:
+        """Read the header."""
+        with path.open("rb") as file:
+            header = file.read(HEADER_BYTES)
+        if len(header) < HEADER_BYTES:
+            raise StoreFormatError(f"{path} is too short for an index file of {HEADER_BYTES} bytes")
+        begin_ms, end_ms, begin_offset, end_offset, slots_used, next_number = HEADER.unpack(header)
+        return cls(
+            path=path,
+            file_bytes=path.stat().st_size,
+            begin_ms=begin_ms,
+            end_ms=end_ms,
+            begin_offset=begin_offset,
+            end_offset=end_offset,
+            slots_used=slots_used,
+            # Compat: a fresh file says 0 and means 1.
+            next_number=max(next_number, 1),
+        )
+
+    def slot_count(self, told: int | None) -> int:
+        """How many slots there are; `told` by the operator, None to take one to four entries."""
+        room = self.file_bytes - HEADER_BYTES
+        slots = told or room // (SLOT_BYTES + _ENTRIES_PER_SLOT * ENTRY_BYTES)
+        left = room - slots * SLOT_BYTES
+        fits = left >= self.next_number * ENTRY_BYTES and left % ENTRY_BYTES == 0
+        if not fits or (told is None and left != slots * _ENTRIES_PER_SLOT * ENTRY_BYTES):
+            raise StoreFormatError(
+                f"{self.path} of {self.file_bytes} bytes does not have "
+                f"{told or 'one slot for each four entries'}{' slots' if told else ''}",
+                hint="say how many slots it has, the maxHashSlotNum it was written with: "
+                "--index-slots",
+            )
+        return slots
+
+    def entries(self, slots: int) -> Iterator[IndexEntry]:
+        """The entries in the order they were put."""
+        at = HEADER_BYTES + slots * SLOT_BYTES + ENTRY_BYTES
+        left = self.next_number - 1
+        with self.path.open("rb") as file:
+            file.seek(at)
+            while left > 0:
+                content = file.read(min(left, _READ_ENTRIES) * ENTRY_BYTES)
+                count = len(content) // ENTRY_BYTES
+                if not count:
+                    raise StoreFormatError(f"{self.path} is shorter than its header says")
+                left -= count
+                for fields in ENTRY.iter_unpack(content[: count * ENTRY_BYTES]):
+                    yield IndexEntry(*fields)
+
+    def slot_table(self, slots: int) -> bytes:
+        """The number of the newest entry of each slot, four bytes each."""
+        with self.path.open("rb") as file:
+            file.seek(HEADER_BYTES)
+            return file.read(slots * SLOT_BYTES)
+
+
+def list_index_files(folder: Path) -> tuple[list[Path], list[Path]]:
+    """The files of an index, oldest first, and what else lies among them."""
+    paths = sorted(folder.iterdir()) if folder.is_dir() else []
+    ours = [path for path in paths if is_index_name(path.name)]
+    return ours, [path for path in paths if path not in set(ours)]
+
+
+def is_index_name(name: str) -> bool:
+    """Whether a file is named as the files of the index are."""
+    return len(name) == _NAME_DIGITS and name.isascii() and name.isdigit()

@@ -1,0 +1,1 @@
+"""Tools for stores: inspect, verify, rebuild, and accept a loss."""

@@ -1,0 +1,143 @@
+"""Whether the key index agrees with the log, and its entries can be found.
+
+Keys are put in the order of the log, so log and index are compared side by side, in one pass over
+each. Whether an entry can be found is told by its chain: it must name the entry before it in its
+slot, and the slot the newest one.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from orbitmq.errors import StoreFormatError
+from orbitmq.record.scan import KEY
+from orbitmq.store.readonly.index_files import IndexEntry, ReadOnlyIndexFile, list_index_files
+from orbitmq.store.tools.findings import Finding, Findings, Kind, Scope
+
+_END: Final = 1 << 62
+_NOTHING: Final = IndexEntry(0, _END, 0, 0)
+# Problems of one kind kept apart; the others are counted.
+_KEPT_MAX: Final = 100
+
+
+class IndexAgreement:
+    """Compares the index with the log as it is walked over."""
+
+    def __init__(
+        self,
+        folder: Path,
+        findings: Findings,
+        *,
+        scope: Scope,
+        slots: int | None,
+        is_clean: bool,
+        is_expected: bool,
+    ) -> None:
+        """Keys of records must be in the index, if there is one; `is_expected` says there is."""
+        self._findings = findings
+        self._scope = scope
+        self._slots = slots
+        self._is_clean = is_clean
+        paths, strangers = list_index_files(folder)
+        for path in strangers:
+            findings.add(
+                Finding(kind=Kind.STRANGE_FILE, text="not a file of the key index", file=str(path))
+            )
+        self._files: list[ReadOnlyIndexFile] = []
+        for path in paths:
+            try:
+                self._files.append(ReadOnlyIndexFile.open(path))
+            except StoreFormatError as error:
+                self._bad_file(path, str(error))
+        self.is_present = bool(self._files)
+        if not self.is_present:
+            if is_expected:
+                self._bad_file(folder, "the key index is gone")
+            else:
+                findings.note("there is no key index")
+        self._entries = self._all_entries()
+        self._next = next(self._entries, _NOTHING)
+        self._kept = 0
+        self.keys = 0
+
+    def take(self, keys: bytes | bytearray) -> None:
+        """Compare the keys of records, packed as `KEY`, with the entries that come next."""
+        if not self.is_present:
+            return
+        here = -1
+        hashes: set[int] = set()
+        for hashed, offset, _ in KEY.iter_unpack(keys):
+            self.keys += 1
+            if offset != here:
+                here = offset
+                self._skip_to(offset)
+                hashes = self._hashes_at(offset)
+            if hashed not in hashes and offset < self._scope.required_until:
+                self._trouble(Kind.MISSING_KEY, "a key of a record is not in the index", offset)
+
+    def finish(self) -> None:
+        """Look at the entries that no record led to."""
+        self._skip_to(_END)
+
+    def _skip_to(self, offset: int) -> None:
+        while self._next.physical_offset < offset:
+            found = self._next.physical_offset
+            scope = self._scope
+            if scope.log_start <= found < scope.log_end and not scope.is_lost(found):
+                self._trouble(Kind.STRAY_KEY, "an index entry leads to no record with keys", found)
+            self._next = next(self._entries, _NOTHING)
+
+    def _hashes_at(self, offset: int) -> set[int]:
+        hashes: set[int] = set()
+        while self._next.physical_offset == offset:
+            hashes.add(self._next.key_hash)
+            self._next = next(self._entries, _NOTHING)
+        return hashes
+
+    def _all_entries(self) -> Iterator[IndexEntry]:
+        for file in self._files:
+            try:
+                yield from self._chained_entries(file)
+            except StoreFormatError as error:
+                self._bad_file(file.path, str(error))
+
+    def _chained_entries(self, file: ReadOnlyIndexFile) -> Iterator[IndexEntry]:
+        """The entries of one file, its chains checked on the way."""
+        slots = file.slot_count(self._slots)
+        newest = array("i", bytes(4 * slots))
+        number = 1
+        broken = 0
+        last_offset = -1
+        for entry in file.entries(slots):
+            slot = entry.key_hash % slots
+            broken += entry.previous != newest[slot] or entry.physical_offset < last_offset
+            newest[slot] = number
+            last_offset = entry.physical_offset
+            number += 1
+            yield entry
+        there = array("i", file.slot_table(slots))
+        there.byteswap()
+        if self._is_clean:
+            broken += sum(1 for here, found in zip(newest, there, strict=False) if here != found)
+        else:
+            # A broker that has it open may have put more since its header was read.
+            broken += sum(1 for here, found in zip(newest, there, strict=False) if here > found)
+        if broken:
+            self._bad_file(file.path, f"{broken} links of its chains lead elsewhere")
+        if number > 1 and self._is_clean and last_offset != file.end_offset:
+            self._bad_file(
+                file.path, f"its header ends at {file.end_offset}, its entries at {last_offset}"
+            )
+
+    def _trouble(self, kind: Kind, text: str, offset: int) -> None:
+        self._kept += 1
+        if self._kept <= _KEPT_MAX:
+            self._findings.add(Finding(kind=kind, text=text, offset=offset))
+        else:
+            self._findings.counts[kind] += 1
+
+    def _bad_file(self, path: Path, text: str) -> None:
+        self._findings.add(Finding(kind=Kind.BAD_INDEX_FILE, text=text, file=str(path)))

@@ -1,0 +1,238 @@
+"""Whether consume queues agree with the log, entry by record.
+
+Records come in the order of the log, as runs of entries with consecutive numbers. An entry must
+be what its record makes it, at the number that the record says. Entries without a record are right
+only as fillers, for records deleted by retention, and beyond the end of what was examined.
+
+A topic that was deleted and made again begins again at number 0 while its old records are still in
+the log; entries are then right for the newer ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from orbitmq.errors import StoreDamagedError, StoreFormatError
+from orbitmq.record.scan import Run
+from orbitmq.store.index.consume_queue import ENTRY, ENTRY_BYTES
+from orbitmq.store.readonly.queue_files import FILLER_RECORD_BYTES, Entry, ReadOnlyQueue
+from orbitmq.store.readonly.readonly_store import SHARED_RECORDS, QueueKey
+from orbitmq.store.tools.findings import Finding, Findings, Kind, Scope
+
+# Compat: a tag hash below this is an address in the queue's extension, whose content is advisory.
+_EXTENSION_BELOW: Final = -(2**31)
+# Problems of one queue kept apart; the others are counted with the last one.
+_RANGES_MAX: Final = 100
+
+
+@dataclass(slots=True)
+class _Trouble:
+    """Consecutive entries with one problem."""
+
+    kind: Kind
+    text: str
+    offset: int
+    first: int
+    last: int
+    count: int = 1
+
+
+@dataclass(slots=True)
+class _State:
+    on_disk: ReadOnlyQueue | None
+    # The number that the next record should have; None before the first record.
+    next_number: int | None = None
+    records: int = 0
+    troubles: list[_Trouble] = field(default_factory=list)
+
+    def trouble(self, kind: Kind, text: str, offset: int, number: int) -> None:
+        last = self.troubles[-1] if self.troubles else None
+        if last and last.kind is kind and last.text == text and last.last + 1 == number:
+            last.last = number
+            last.count += 1
+        elif last and len(self.troubles) >= _RANGES_MAX:
+            last.last = max(last.last, number)
+            last.count += 1
+        else:
+            self.troubles.append(_Trouble(kind, text, offset, number, number))
+
+
+class QueueAgreement:
+    """Compares queues with the log as it is walked over."""
+
+    def __init__(
+        self,
+        open_queue: Callable[[str, int], ReadOnlyQueue],
+        findings: Findings,
+        *,
+        scope: Scope,
+        topics: frozenset[str] | None,
+    ) -> None:
+        """`topics` are those that the broker has, None where that is not known."""
+        self._open_queue = open_queue
+        self._findings = findings
+        self._scope = scope
+        self._topics = topics
+        self._states: dict[QueueKey, _State] = {}
+        self.entries = 0
+
+    def take(self, topic: str, queue_id: int, run: Run) -> None:
+        """Compare entries that records make with those on disk."""
+        state = self._state(topic, queue_id)
+        count = len(run.entries) // ENTRY_BYTES
+        state.records += count
+        expected = state.next_number
+        if expected is not None and run.first < expected:
+            # Made again: what was found for the earlier ones says nothing.
+            state.troubles = [trouble for trouble in state.troubles if trouble.last < run.first]
+        elif state.on_disk is not None:
+            first = self._first_left(state.on_disk) if expected is None else expected
+            self._check_unmatched(state, first, run.first)
+        self._compare(state, run)
+        state.next_number = run.first + count
+
+    def finish(self, keys: list[QueueKey]) -> None:
+        """Look at what no record led to: the ends of queues, and queues without any record."""
+        for topic, queue_id in keys:
+            if not topic.startswith(SHARED_RECORDS):
+                self._state(topic, queue_id)
+        for (topic, queue_id), state in sorted(self._states.items(), key=lambda item: item[0]):
+            if state.on_disk is not None:
+                first = state.next_number
+                if first is None:
+                    first = self._first_left(state.on_disk)
+                self._check_unmatched(state, first, state.on_disk.end)
+            self._report(topic, queue_id, state)
+
+    def _state(self, topic: str, queue_id: int) -> _State:
+        key = (topic, queue_id)
+        state = self._states.get(key)
+        if state is None:
+            try:
+                on_disk: ReadOnlyQueue | None = self._open_queue(topic, queue_id)
+            except StoreFormatError as error:
+                on_disk = None
+                self._findings.add(
+                    Finding(
+                        kind=Kind.BAD_QUEUE_FILES, text=str(error), topic=topic, queue_id=queue_id
+                    )
+                )
+            state = self._states[key] = _State(on_disk)
+            for path in on_disk.strangers if on_disk is not None else ():
+                self._findings.add(
+                    Finding(kind=Kind.STRANGE_FILE, text="not a file of a queue", file=str(path))
+                )
+        return state
+
+    def _first_left(self, on_disk: ReadOnlyQueue) -> int:
+        """The first entry of a record that is left; those of deleted ones need no look."""
+        try:
+            return on_disk.first_from(self._scope.log_start)
+        except StoreDamagedError:
+            return on_disk.first
+
+    def _compare(self, state: _State, run: Run) -> None:
+        on_disk = state.on_disk
+        if on_disk is None:
+            return
+        count = len(run.entries) // ENTRY_BYTES
+        self.entries += count
+        at = 0
+        while at < count:
+            there = self._entries(on_disk, run.first + at, count - at)
+            wanted = run.entries[at * ENTRY_BYTES : at * ENTRY_BYTES + max(len(there), ENTRY_BYTES)]
+            if there != wanted:
+                self._compare_each(state, run.first + at, bytes(wanted), there)
+            at += len(wanted) // ENTRY_BYTES
+
+    def _compare_each(self, state: _State, number: int, wanted: bytes, there: bytes) -> None:
+        entries: Iterator[Entry] = ENTRY.iter_unpack(there)
+        for record in ENTRY.iter_unpack(wanted):
+            entry = next(entries, None)
+            if entry is None or entry[1] == 0:
+                if record[0] < self._scope.required_until:
+                    state.trouble(Kind.MISSING_ENTRY, "records have no entry", record[0], number)
+            elif entry[:2] != record[:2]:
+                state.trouble(
+                    Kind.WRONG_ENTRY,
+                    "entries lead elsewhere than to their record",
+                    record[0],
+                    number,
+                )
+            elif (
+                entry[2] != record[2]
+                and entry[2] >= _EXTENSION_BELOW
+                # A record in the place of a lost one has no tag.
+                and not self._scope.is_lost(record[0])
+            ):
+                state.trouble(
+                    Kind.WRONG_ENTRY,
+                    "entries have another tag hash than their record",
+                    record[0],
+                    number,
+                )
+            number += 1
+
+    def _entries(self, on_disk: ReadOnlyQueue, first: int, count: int) -> bytes:
+        """Entries from `first` on; nothing where there are none."""
+        if first < on_disk.first:
+            return b""
+        try:
+            return on_disk.entries(first, count)
+        except StoreDamagedError:
+            return b""
+
+    def _check_unmatched(self, state: _State, first: int, end: int) -> None:
+        on_disk = state.on_disk
+        assert on_disk is not None
+        first = max(first, on_disk.first)
+        end = min(end, on_disk.end)
+        while first < end:
+            content = self._entries(on_disk, first, end - first)
+            if not content:
+                state.trouble(Kind.MISSING_ENTRY, "a file is missing in the queue", -1, first)
+                return
+            for offset, record_bytes, _ in ENTRY.iter_unpack(content):
+                if self._is_stray(offset, record_bytes):
+                    if self._scope.is_lost(offset):
+                        text = "messages are lost in the damaged part of the log"
+                        state.trouble(Kind.LOST_RECORDS, text, offset, first)
+                    else:
+                        text = "entries lead to no record of this queue"
+                        state.trouble(Kind.STRAY_ENTRY, text, offset, first)
+                first += 1
+
+    def _is_stray(self, offset: int, record_bytes: int) -> bool:
+        is_filler = offset == 0 and record_bytes == FILLER_RECORD_BYTES
+        return not is_filler and self._scope.log_start <= offset < self._scope.log_end
+
+    def _report(self, topic: str, queue_id: int, state: _State) -> None:
+        on_disk = state.on_disk
+        if (
+            state.troubles
+            and on_disk is not None
+            and not on_disk.folder.is_dir()
+            and self._topics is not None
+            and topic not in self._topics
+        ):
+            self._findings.note(
+                f"queue {queue_id} of topic {topic!r} was deleted; {state.records} of its records "
+                "are still in the log"
+            )
+            return
+        for trouble in state.troubles:
+            self._findings.add(
+                Finding(
+                    kind=trouble.kind,
+                    text=trouble.text,
+                    file=str(on_disk.folder) if on_disk is not None else "",
+                    offset=trouble.offset,
+                    topic=topic,
+                    queue_id=queue_id,
+                    first_number=trouble.first,
+                    last_number=trouble.last,
+                    count=trouble.count,
+                )
+            )

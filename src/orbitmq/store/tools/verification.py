@@ -1,0 +1,289 @@
+"""Verification: is every record whole, do queues and index agree with the log.
+
+One pass over the log, beside which queues and index are read. Damage is passed by: the next record
+that says of itself that it lies where it lies is searched for, and everything from there on is
+verified too. What is examined ends where readers stop, so a store may be verified while a broker
+writes it; what the broker has not put on disk yet is then no problem.
+
+Nothing is changed and no lock is taken.
+"""
+
+from __future__ import annotations
+
+import bisect
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from orbitmq import java_json
+from orbitmq.errors import ProtocolError, RecordsDeletedError
+from orbitmq.model.queues import PhysicalOffset
+from orbitmq.record.decode import Found, Places, locate
+from orbitmq.record.layout import CRC_MASK
+from orbitmq.store.config import StoreConfig
+from orbitmq.store.delay_levels import parse_delay_levels
+from orbitmq.store.files.file_names import file_name
+from orbitmq.store.files.record_checks import locate_whole
+from orbitmq.store.log.stand_ins import LOST_FOLDER, is_stand_in
+from orbitmq.store.opening.parts import OWN_FOLDER
+from orbitmq.store.readonly.log_files import Stretch
+from orbitmq.store.readonly.readonly_store import ReadOnlyStore
+from orbitmq.store.readonly.visible_end import Writer
+from orbitmq.store.tools.findings import Finding, Findings, Kind, Scope
+from orbitmq.store.tools.index_agreement import IndexAgreement
+from orbitmq.store.tools.queue_agreement import QueueAgreement
+from orbitmq.store.tools.record_search import next_record
+
+# Compat: the optional checksum of a whole record, the last property: name, digits, separator.
+_RECORD_CRC_NAME: Final = b"__CRC32#\x01"
+_RECORD_CRC_BYTES: Final = 20
+
+OnProgress = Callable[[int, int], None]
+
+
+@dataclass(kw_only=True)
+class Verification:
+    """What was examined and what was found."""
+
+    start: int
+    end: int
+    records: int = 0
+    record_bytes: int = 0
+    queues: int = 0
+    entries: int = 0
+    keys: int = 0
+    findings: Findings = field(default_factory=Findings)
+
+    @property
+    def is_fine(self) -> bool:
+        """Whether there are no problems."""
+        return not self.findings.counts
+
+
+def verify(
+    store: ReadOnlyStore,
+    *,
+    delay_levels: str | None = None,
+    index_slots: int | None = None,
+    on_progress: OnProgress = lambda _done, _total: None,
+) -> Verification:
+    """Verify a store; `delay_levels` as messageDelayLevel, `index_slots` as maxHashSlotNum."""
+    return _Pass(store, delay_levels, index_slots, on_progress).run()
+
+
+class _Pass:
+    """One pass over a store."""
+
+    def __init__(
+        self,
+        store: ReadOnlyStore,
+        delay_levels: str | None,
+        index_slots: int | None,
+        on_progress: OnProgress,
+    ) -> None:
+        self._store = store
+        self._log = store.log
+        self._on_progress = on_progress
+        self._result = Verification(start=store.start, end=store.end)
+        self._findings = self._result.findings
+        self._delay_levels_ms = parse_delay_levels(
+            StoreConfig().delay_levels if delay_levels is None else delay_levels
+        )
+        # Damaged ranges of the log, in its order.
+        self._lost: list[tuple[int, int]] = []
+        # Records in the place of lost ones.
+        self._stand_ins = 0
+        scope = Scope(
+            log_start=store.start,
+            log_end=store.end,
+            required_until=store.entries_known_until,
+            is_lost=self._is_lost,
+        )
+        self._queues = QueueAgreement(
+            store.on_disk, self._findings, scope=scope, topics=_known_topics(store.root)
+        )
+        state = store.state
+        self._index = IndexAgreement(
+            store.root / "index",
+            self._findings,
+            scope=scope,
+            slots=index_slots,
+            is_clean=state.is_clean,
+            is_expected=state.written_by is Writer.ORBITMQ
+            and state.mark is not None
+            and state.mark.index_name > 0,
+        )
+
+    def run(self) -> Verification:
+        for path in self._log.strangers:
+            self._findings.add(
+                Finding(kind=Kind.STRANGE_FILE, text="not a file of the log", file=str(path))
+            )
+        for start, end in self._segments():
+            self._verify_segment(start, end)
+        keys = self._store.folder_keys()
+        self._queues.finish(keys)
+        self._index.finish()
+        self._note_rest()
+        result = self._result
+        result.queues = len(keys)
+        result.entries = self._queues.entries
+        result.keys = self._index.keys
+        return result
+
+    def _segments(self) -> Iterator[tuple[PhysicalOffset, PhysicalOffset]]:
+        """Ranges of the log without a missing file between."""
+        end = self._store.end
+        start = self._log.start
+        position = start
+        for file in self._log.files:
+            if file.first_offset > position:
+                yield start, position
+                self._lose(position, min(file.first_offset, end))
+                self._findings.add(
+                    Finding(
+                        kind=Kind.MISSING_LOG_FILE,
+                        text=f"files from {file_name(position)} to {file.path.name} are missing",
+                        file=str(file.path.parent / file_name(position)),
+                        offset=position,
+                    )
+                )
+                start = file.first_offset
+            position = file.end_offset
+            if position >= end:
+                break
+        yield start, min(position, end)
+
+    def _verify_segment(self, start: PhysicalOffset, end: PhysicalOffset) -> None:
+        position = start
+        while position < end:
+            try:
+                for stretch in self._log.walk(
+                    position,
+                    end,
+                    with_keys=True,
+                    delay_levels_ms=self._delay_levels_ms,
+                    on_damage=self._pass_by,
+                ):
+                    self._verify_stretch(stretch)
+            except RecordsDeletedError as error:
+                self._findings.note(
+                    f"retention deleted what lay before {error.start} while it was verified"
+                )
+                position = PhysicalOffset(max(error.start, position + 1))
+            else:
+                return
+
+    def _verify_stretch(self, stretch: Stretch) -> None:
+        found = stretch.found
+        at = 0
+        while at < found.position:
+            places = locate_whole(stretch.content, at, found.position, stretch.offset + at)
+            if isinstance(places, Places):
+                reason = _record_crc_problem(stretch.content, places)
+                size = places.end - at
+            else:
+                reason = f"{places.verdict.value}: {places.reason}"
+                size = places.size
+            if reason:
+                self._add_bad_record(stretch, at, reason)
+            elif is_stand_in(stretch.content, at):
+                # Queues and index may still lead to what was there.
+                self._lose(stretch.offset + at, stretch.offset + at + size)
+                self._stand_ins += 1
+            at += size
+        self._result.records += found.records
+        self._result.record_bytes += found.position
+        for (topic, queue_id), runs in found.runs.items():
+            for run in runs:
+                self._queues.take(topic.decode(errors="replace"), queue_id, run)
+        self._index.take(found.keys)
+        done = stretch.offset + found.position - self._result.start
+        self._on_progress(done, self._result.end - self._result.start)
+
+    def _add_bad_record(self, stretch: Stretch, at: int, reason: str) -> None:
+        offset = stretch.offset + at
+        file = self._log.file_at(offset)
+        places = locate(stretch.content, at, stretch.found.position, check_body=False)
+        assert isinstance(places, Places)
+        topic = bytes(stretch.content[places.topic_at : places.topic_end])
+        queue_id = int.from_bytes(stretch.content[at + 12 : at + 16], signed=True)
+        number = int.from_bytes(stretch.content[at + 20 : at + 28], signed=True)
+        self._findings.add(
+            Finding(
+                kind=Kind.BAD_RECORD,
+                text=reason,
+                file=str(file.path),
+                position=offset - file.first_offset,
+                offset=offset,
+                topic=topic.decode(errors="replace"),
+                queue_id=queue_id,
+                first_number=number,
+                last_number=number,
+            )
+        )
+
+    # --- damage -------------------------------------------------------------------------------
+
+    def _pass_by(self, offset: PhysicalOffset, found: Found) -> PhysicalOffset:
+        """Note bytes that are no record, and find the next record."""
+        file = self._log.file_at(offset)
+        end = self._store.end
+        go_on = PhysicalOffset(min(next_record(self._log, file, offset + 1), max(end, offset + 1)))
+        self._lose(offset, go_on)
+        self._findings.add(
+            Finding(
+                kind=Kind.LOST_RECORDS,
+                text=f"{go_on - offset} bytes are no records; first "
+                + f"{found.verdict.value} {found.reason}".rstrip(),
+                file=str(file.path),
+                position=offset - file.first_offset,
+                offset=offset,
+            )
+        )
+        return go_on
+
+    def _lose(self, start: int, end: int) -> None:
+        self._lost.append((start, end))
+
+    def _is_lost(self, offset: int) -> bool:
+        index = bisect.bisect_right(self._lost, (offset, 1 << 63)) - 1
+        return index >= 0 and offset < self._lost[index][1]
+
+    def _note_rest(self) -> None:
+        if self._stand_ins:
+            self._findings.note(
+                f"{self._stand_ins} records stand for bytes whose loss was accepted; "
+                f"{self._store.root / OWN_FOLDER / LOST_FOLDER} tells what was there"
+            )
+        state = self._store.state
+        if not state.is_clean:
+            self._findings.note(
+                "the store is open, or was not stopped cleanly: records behind offset "
+                f"{self._store.end} were not looked at; opening it recovers them"
+            )
+
+
+def _record_crc_problem(content: bytes, places: Places) -> str:
+    """Check the optional checksum of a whole record; empty when it is right or not there."""
+    at = places.end - _RECORD_CRC_BYTES
+    if at < places.properties_at or not content.startswith(_RECORD_CRC_NAME, at):
+        return ""
+    digits = content[at + len(_RECORD_CRC_NAME) : places.end - 1]
+    crc = zlib.crc32(content[places.at : at]) & CRC_MASK
+    # Compat: the digits come last first.
+    if not digits.isdigit() or int(digits[::-1]) != crc:
+        return f"a record that does not fit its own checksum: it is {crc}"
+    return ""
+
+
+def _known_topics(root: Path) -> frozenset[str] | None:
+    """The topics that the broker has; None when that cannot be told."""
+    try:
+        content = (root / "config" / "topics.json").read_bytes()
+        table: Any = java_json.decode(content, dict[str, Any]).get("topicConfigTable")
+    except (OSError, ProtocolError):
+        return None
+    return frozenset(table) if isinstance(table, dict) else None

@@ -1,0 +1,88 @@
+"""Looking at topics and members, with some of them out of reach."""
+
+from __future__ import annotations
+
+import pytest
+
+from orbitmq.client.aio.group.group_views import GroupViews
+from orbitmq.client.core.consuming.allocation import averagely
+from orbitmq.client.core.consuming.assignment import Membership
+from orbitmq.model.names import retry_topic
+from orbitmq.model.subscriptions import BROADCASTING, CLUSTERING, MessageModel
+from tests.unit.client.aio.simulated_brokers import SimulatedBrokers, queues
+
+
+@pytest.fixture
+def brokers() -> SimulatedBrokers:
+    return SimulatedBrokers(orders=queues(2), returns=queues(1, "returns", broker_name="broker-b"))
+
+
+def views(brokers: SimulatedBrokers, model: MessageModel = CLUSTERING) -> GroupViews:
+    member = Membership(group="shippers", client_id="c1", allocation=averagely, model=model)
+    return GroupViews(member, brokers, brokers)
+
+
+async def test_queues_and_members_of_all_topics_are_seen(brokers: SimulatedBrokers) -> None:
+    view, is_complete = await views(brokers).look(["orders", "returns"])
+
+    assert is_complete
+    assert view.subscribed == ["orders", "returns"]
+    assert view.queues == brokers.topics
+    assert view.client_ids == {"orders": ["c1"], "returns": ["c1"]}
+
+
+async def test_a_broadcasting_consumer_asks_for_no_members(brokers: SimulatedBrokers) -> None:
+    _, is_complete = await views(brokers, BROADCASTING).look(["orders"])
+
+    assert is_complete
+    assert brokers.calls == []
+
+
+async def test_a_topic_that_is_not_there_is_told_of_once_and_need_not_be_asked_for_soon(
+    brokers: SimulatedBrokers, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen = views(brokers)
+
+    await seen.look(["absent", "orders"])
+    view, is_complete = await seen.look(["absent", "orders"])
+
+    assert is_complete
+    assert view.queues["absent"] == []
+    assert view.client_ids["orders"] == ["c1"]
+    assert caplog.text.count("topic=absent") == 1
+
+
+async def test_the_topic_of_retries_may_be_missing_without_a_word(
+    brokers: SimulatedBrokers, caplog: pytest.LogCaptureFixture
+) -> None:
+    await views(brokers).look([retry_topic("shippers")])
+
+    assert caplog.text == ""
+
+
+async def test_members_that_cannot_be_asked_for_leave_the_view_incomplete(
+    brokers: SimulatedBrokers, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen = views(brokers)
+    brokers.down.add("broker-b")
+
+    view, is_complete = await seen.look(["orders", "returns"])
+    assert not is_complete
+    assert view.client_ids == {"orders": ["c1"], "returns": []}
+
+    brokers.down.clear()
+    assert (await seen.look(["orders", "returns"]))[1]
+    brokers.down.add("broker-b")
+    await seen.look(["orders", "returns"])
+    assert caplog.text.count("topic=returns") == 2
+
+
+async def test_a_name_server_that_is_down_leaves_the_view_incomplete(
+    brokers: SimulatedBrokers,
+) -> None:
+    brokers.down.add("name server")
+
+    view, is_complete = await views(brokers).look(["orders"])
+
+    assert not is_complete
+    assert view.queues == {"orders": []}

@@ -1,0 +1,85 @@
+"""Locks of queues: taken, renewed, lost and given back."""
+
+from __future__ import annotations
+
+import pytest
+
+from orbitmq.client.aio.group.queue_locks import QueueLocks
+from orbitmq.client.core.consuming.allocation import averagely
+from orbitmq.client.core.consuming.assignment import Membership
+from tests.unit.client.aio.simulated_brokers import SimulatedBrokers, queue, queues
+
+MEMBER = Membership(group="shippers", client_id="c1", allocation=averagely, ordered=True)
+ELSEWHERE = queue(0, broker_name="broker-b")
+
+
+@pytest.fixture
+def brokers() -> SimulatedBrokers:
+    return SimulatedBrokers()
+
+
+@pytest.fixture
+def locks(brokers: SimulatedBrokers) -> QueueLocks:
+    return QueueLocks(MEMBER, brokers)
+
+
+async def test_only_free_queues_are_locked(locks: QueueLocks, brokers: SimulatedBrokers) -> None:
+    brokers.locks[queue(1)] = "c2"
+
+    await locks.lock(queues(3))
+
+    assert locks.held == {queue(0), queue(2)}
+
+
+async def test_a_broker_is_asked_for_all_its_queues_at_once(
+    locks: QueueLocks, brokers: SimulatedBrokers
+) -> None:
+    await locks.lock([*queues(3), ELSEWHERE])
+
+    assert brokers.calls == ["lock", "lock"]
+
+
+async def test_a_renewal_tells_which_locks_are_with_another_client(
+    locks: QueueLocks, brokers: SimulatedBrokers
+) -> None:
+    await locks.lock(queues(2))
+    brokers.locks[queue(1)] = "c2"
+
+    renewed, lost = await locks.renew()
+
+    assert (renewed, lost) == ({queue(0)}, {queue(1)})
+    assert locks.held == {queue(0)}
+
+
+async def test_locks_at_a_broker_that_does_not_answer_are_not_lost(
+    locks: QueueLocks, brokers: SimulatedBrokers, caplog: pytest.LogCaptureFixture
+) -> None:
+    await locks.lock([queue(0), ELSEWHERE])
+    brokers.down.add("broker-b")
+
+    renewed, lost = await locks.renew()
+
+    assert (renewed, lost) == ({queue(0)}, set())
+    assert locks.held == {queue(0), ELSEWHERE}
+    assert "queues not locked group=shippers broker=broker-b queues=1" in caplog.text
+
+
+async def test_locks_are_given_back(locks: QueueLocks, brokers: SimulatedBrokers) -> None:
+    await locks.lock(queues(2))
+
+    await locks.unlock({queue(0), queue(7)})
+
+    assert brokers.locks == {queue(1): "c1"}
+    assert locks.held == {queue(1)}
+
+
+async def test_a_lock_that_cannot_be_given_back_is_forgotten(
+    locks: QueueLocks, brokers: SimulatedBrokers, caplog: pytest.LogCaptureFixture
+) -> None:
+    await locks.lock([queue(0)])
+    brokers.down.add("broker-a")
+
+    await locks.unlock({queue(0)})
+
+    assert locks.held == set()
+    assert "queues not unlocked" in caplog.text

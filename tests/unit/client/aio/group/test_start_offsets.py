@@ -1,0 +1,91 @@
+"""Where a consumer starts in a queue it has just taken."""
+
+from __future__ import annotations
+
+import pytest
+
+from orbitmq.client.aio.group.offset_stores import BrokerOffsets
+from orbitmq.client.aio.group.start_offsets import StartOffsets, start_offsets_of
+from orbitmq.client.aio.instance.client_instance import ClientInstance
+from orbitmq.client.options import ClientOptions, MemberOptions
+from orbitmq.clock import ManualClock
+from orbitmq.errors import ConnectError
+from orbitmq.model.subscriptions import (
+    FROM_FIRST_OFFSET,
+    FROM_LAST_OFFSET,
+    FROM_TIMESTAMP,
+    ConsumeFrom,
+)
+from tests.unit.client.aio.simulated_brokers import SimulatedBrokers, queue
+
+
+@pytest.fixture
+def brokers() -> SimulatedBrokers:
+    return SimulatedBrokers()
+
+
+@pytest.fixture
+def offsets(brokers: SimulatedBrokers) -> BrokerOffsets:
+    return BrokerOffsets("shippers", brokers, ManualClock())
+
+
+def starts(
+    offsets: BrokerOffsets, brokers: SimulatedBrokers, consume_from: ConsumeFrom = FROM_LAST_OFFSET
+) -> StartOffsets:
+    return StartOffsets(offsets, brokers, consume_from=consume_from, timestamp_ms=55_000)
+
+
+async def test_a_committed_offset_comes_before_anything_else(
+    offsets: BrokerOffsets, brokers: SimulatedBrokers
+) -> None:
+    brokers.committed[queue(0)] = 42
+
+    assert await starts(offsets, brokers, FROM_FIRST_OFFSET).of(queue(0)) == 42
+    assert brokers.calls == ["committed"]
+
+
+@pytest.mark.parametrize(
+    ("consume_from", "expected"),
+    [(FROM_FIRST_OFFSET, 10), (FROM_LAST_OFFSET, 90), (FROM_TIMESTAMP, 55)],
+)
+async def test_without_one_the_broker_is_asked_for_the_place(
+    offsets: BrokerOffsets, brokers: SimulatedBrokers, consume_from: ConsumeFrom, expected: int
+) -> None:
+    assert await starts(offsets, brokers, consume_from).of(queue(0)) == expected
+
+
+async def test_the_start_is_committed_even_before_a_message_comes(
+    offsets: BrokerOffsets, brokers: SimulatedBrokers
+) -> None:
+    await starts(offsets, brokers).of(queue(0))
+
+    await offsets.persist_all()
+
+    assert brokers.committed == {queue(0): 90}
+
+
+async def test_a_broker_that_does_not_answer_is_not_guessed_for(
+    offsets: BrokerOffsets, brokers: SimulatedBrokers
+) -> None:
+    brokers.down.add("broker-a")
+
+    with pytest.raises(ConnectError):
+        await starts(offsets, brokers).of(queue(0))
+    assert offsets.cached(queue(0)) is None
+
+
+async def test_a_consumer_starts_as_its_options_say_and_by_default_half_an_hour_ago() -> None:
+    clock = ManualClock()
+    instance = ClientInstance("c1", ClientOptions(), address="127.0.0.1", clock=clock)
+    offsets = BrokerOffsets("shippers", instance.brokers, clock)
+
+    made = start_offsets_of(instance, offsets, MemberOptions(consume_from="timestamp"))
+    exact = start_offsets_of(
+        instance, offsets, MemberOptions(consume_from="first", consume_timestamp_ms=5)
+    )
+
+    assert (made._consume_from, made._timestamp_ms) == (
+        FROM_TIMESTAMP,
+        clock.now_ms() - 30 * 60_000,
+    )
+    assert (exact._consume_from, exact._timestamp_ms) == (FROM_FIRST_OFFSET, 5)

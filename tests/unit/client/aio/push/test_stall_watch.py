@@ -1,0 +1,119 @@
+"""Listeners that are stuck: one clear line."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from orbitmq.client.aio.push.listener_tasks import ListenerTasks
+from orbitmq.client.aio.push.listener_threads import ListenerThreads
+from orbitmq.client.aio.push.listeners import Worker, listener_of
+from orbitmq.client.aio.push.stall_watch import StallWatch, stacks, where
+from orbitmq.client.core.consuming.received_message import ReceivedMessage
+from orbitmq.clock import ManualClock, settle
+from tests.unit.client.aio.received import call_of, received, run_of, several
+
+
+def _ignore(_finished: object) -> None:
+    """Nobody asks."""
+
+
+def worker_at(offset: int, begun_ms: float) -> Worker:
+    worker = Worker()
+    worker.messages = [received(offset)]
+    worker.run = run_of(worker.messages)
+    worker.begun_ms = begun_ms
+    worker.thread_id = threading.get_ident()
+    return worker
+
+
+async def test_a_listener_that_is_stuck_is_named_once_and_again_after_twice_the_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = ManualClock()
+    worker = worker_at(7, clock.monotonic_ms())
+    quick = Worker()
+    watch = StallWatch("billing", lambda: [worker, quick], limit_ms=10_000, clock=clock)
+    watch.start()
+
+    await clock.advance(9_000)
+    assert caplog.records == []
+    await clock.advance(2_000)
+    assert len(caplog.records) == 1
+    assert (
+        "listener stalled group=billing topic=orders broker=broker-a queue=1 offset=7 "
+        "message=id-7 messages=1 seconds=10 at=" in caplog.text
+    )
+
+    await clock.advance(8_000)
+    assert len(caplog.records) == 1
+    await clock.advance(5_000)
+    assert len(caplog.records) == 2
+
+    worker.messages = [received(8)]
+    worker.begun_ms = clock.monotonic_ms()
+    await clock.advance(15_000)
+    assert "offset=8" in caplog.records[-1].getMessage()
+    worker.run = None
+    await clock.advance(100_000)
+    assert len(caplog.records) == 3
+    await watch.stop()
+
+
+async def test_it_is_said_where_a_thread_stands() -> None:
+    begun = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    # A lock, not an event: its frames would hide where the listener stands.
+    go_on = threading.Lock()
+    go_on.acquire()
+
+    def stuck_in_here(_message: ReceivedMessage) -> None:
+        loop.call_soon_threadsafe(begun.set)
+        go_on.acquire(timeout=60)
+
+    pool = ListenerThreads(
+        call_of(listener_of(stuck_in_here, None)),
+        concurrency=1,
+        on_finished=_ignore,
+        name="billing",
+    )
+    pool.submit([run_of(several(0, 1))])
+    await begun.wait()
+
+    place = where(pool.workers[0])
+    everything = stacks()
+    go_on.release()
+    await pool.stop(60_000)
+
+    assert "stuck_in_here" in place
+    assert f"{__file__}:" in place
+    assert "stuck_in_here" in everything
+
+
+async def test_it_is_said_where_a_task_stands() -> None:
+    async def waits_for_ever() -> None:
+        await asyncio.Event().wait()
+
+    async def stuck_in_here(_message: ReceivedMessage) -> None:
+        await waits_for_ever()
+
+    pool = ListenerTasks(
+        call_of(listener_of(stuck_in_here, None)),
+        concurrency=1,
+        on_finished=_ignore,
+        name="billing",
+    )
+    pool.submit([run_of(several(0, 1))])
+    await settle()
+
+    place = where(pool.workers[0])
+    await pool.stop(0)
+
+    assert "waits_for_ever" in place
+    assert "stuck_in_here" in place
+
+
+def test_a_worker_without_a_place_is_no_error() -> None:
+    assert where(Worker()) == "unknown"

@@ -1,0 +1,208 @@
+"""The accumulator: who is sent with whom, when, and what each caller gets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from orbitmq.client.aio.sending.accumulator import Accumulator
+from orbitmq.client.core.sending.send_results import SendResult, SendStatus
+from orbitmq.clock import ManualClock, settle
+from orbitmq.errors import ConnectError, MessageError, StateError
+from orbitmq.model.messages import Message
+from orbitmq.model.queues import MessageQueue
+
+QUEUE = MessageQueue(topic="orders", queue_id=3, broker_name="broker-a")
+
+
+class Sends:
+    """Answers sends, and notes them."""
+
+    def __init__(self) -> None:
+        self.bodies: list[bytes | list[bytes]] = []
+        self.queues: list[MessageQueue | None] = []
+        self.timeouts_ms: list[float | None] = []
+        self.error: Exception | None = None
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+
+    async def __call__(
+        self,
+        message: Message | Sequence[Message],
+        queue: MessageQueue | None,
+        timeout_ms: float | None,
+    ) -> SendResult:
+        messages = [message] if isinstance(message, Message) else list(message)
+        bodies = [each.body for each in messages]
+        self.bodies.append(bodies[0] if isinstance(message, Message) else bodies)
+        self.queues.append(queue)
+        self.timeouts_ms.append(timeout_ms)
+        await self.may_answer.wait()
+        if b"bad" in bodies:
+            raise MessageError("a bad message")
+        if self.error is not None:
+            raise self.error
+        return SendResult(
+            status=SendStatus.OK,
+            message_id=",".join(f"id-{body.decode()}" for body in bodies),
+            offset_message_id=",".join(f"at-{body.decode()}" for body in bodies),
+            queue=queue or QUEUE,
+            queue_offset=100,
+        )
+
+
+def _accumulator(sends: Sends, clock: ManualClock, **limits: int) -> Accumulator:
+    return Accumulator(sends, clock, **limits)
+
+
+async def test_messages_of_a_topic_are_sent_together_when_the_time_is_over() -> None:
+    sends, clock = Sends(), ManualClock()
+    accumulator = _accumulator(sends, clock)
+    first = asyncio.create_task(accumulator.add(Message("orders", b"one")))
+    second = asyncio.create_task(accumulator.add(Message("orders", b"two")))
+
+    await clock.advance(9)
+    assert sends.bodies == []
+    await clock.advance(1)
+
+    assert sends.bodies == [[b"one", b"two"]]
+    one, two = await first, await second
+    assert (one.message_id, one.offset_message_id, one.queue_offset) == ("id-one", "at-one", 100)
+    assert (two.message_id, two.offset_message_id, two.queue_offset) == ("id-two", "at-two", 101)
+
+
+async def test_a_full_batch_is_sent_at_once() -> None:
+    sends, clock = Sends(), ManualClock()
+    accumulator = _accumulator(sends, clock, batch_bytes_max=1000)
+    tasks = [
+        asyncio.create_task(accumulator.add(Message("orders", b"%d" % number * 400)))
+        for number in range(3)
+    ]
+
+    await asyncio.gather(*tasks[:2])
+
+    assert [len(bodies) for bodies in sends.bodies] == [2]
+    await clock.advance(10)
+    assert (await tasks[2]).queue_offset == 100
+    assert len(sends.bodies) == 2
+
+
+async def test_messages_of_other_queues_and_topics_are_sent_apart() -> None:
+    sends, clock = Sends(), ManualClock()
+    accumulator = _accumulator(sends, clock)
+    tasks = [
+        asyncio.create_task(accumulator.add(Message("orders", b"1"))),
+        asyncio.create_task(accumulator.add(Message("orders", b"2"), queue=QUEUE)),
+        asyncio.create_task(accumulator.add(Message("bills", b"3"))),
+        asyncio.create_task(accumulator.add(Message("orders", b"4", wait_store_ok=False))),
+        asyncio.create_task(accumulator.add(Message("orders", b"5"), timeout_ms=500)),
+    ]
+
+    await clock.advance(10)
+    await asyncio.gather(*tasks)
+
+    assert sends.bodies == [b"1", b"2", b"3", b"4", b"5"]
+    assert sends.queues == [None, QUEUE, None, None, None]
+    assert sends.timeouts_ms == [None, None, None, None, 490]
+
+
+async def test_a_message_that_no_batch_takes_is_sent_at_once() -> None:
+    sends = Sends()
+    accumulator = _accumulator(sends, ManualClock())
+
+    result = await accumulator.add(Message("orders", b"late", delay_level=2), timeout_ms=700)
+
+    assert result.message_id == "id-late"
+    assert sends.bodies == [b"late"]
+    assert sends.timeouts_ms == [700]
+
+
+async def test_beyond_the_bound_messages_are_sent_at_once() -> None:
+    sends, clock = Sends(), ManualClock()
+    accumulator = _accumulator(sends, clock, held_bytes_max=100)
+    waiting = asyncio.create_task(accumulator.add(Message("orders", b"one")))
+    await settle()
+
+    await accumulator.add(Message("orders", b"two"))
+
+    assert sends.bodies == [b"two"]
+    await clock.advance(10)
+    await waiting
+    third = asyncio.create_task(accumulator.add(Message("orders", b"three")))
+    await settle()
+    assert sends.bodies == [b"two", b"one"]
+    await clock.advance(10)
+    await third
+
+
+async def test_an_error_of_the_send_reaches_everybody() -> None:
+    sends, clock = Sends(), ManualClock()
+    sends.error = ConnectError("127.0.0.1:1", "refused")
+    accumulator = _accumulator(sends, clock)
+    tasks = [asyncio.create_task(accumulator.add(Message("orders", b"%d" % n))) for n in range(2)]
+
+    await clock.advance(10)
+
+    for task in tasks:
+        with pytest.raises(ConnectError, match="refused"):
+            await task
+
+
+async def test_a_message_that_cannot_be_sent_does_not_take_others_with_it() -> None:
+    sends, clock = Sends(), ManualClock()
+    accumulator = _accumulator(sends, clock)
+    good = asyncio.create_task(accumulator.add(Message("orders", b"good")))
+    bad = asyncio.create_task(accumulator.add(Message("orders", b"bad")))
+
+    await clock.advance(10)
+
+    assert (await good).message_id == "id-good"
+    with pytest.raises(MessageError, match="a bad message"):
+        await bad
+    assert sends.bodies == [[b"good", b"bad"], b"good", b"bad"]
+
+
+async def test_a_message_is_taken_back_when_its_caller_is_cancelled() -> None:
+    sends, clock = Sends(), ManualClock()
+    accumulator = _accumulator(sends, clock)
+    kept = asyncio.create_task(accumulator.add(Message("orders", b"kept")))
+    dropped = asyncio.create_task(accumulator.add(Message("orders", b"dropped")))
+    alone = asyncio.create_task(accumulator.add(Message("bills", b"alone")))
+    await settle()
+
+    dropped.cancel()
+    alone.cancel()
+    await clock.advance(10)
+
+    assert (await kept).message_id == "id-kept"
+    assert sends.bodies == [b"kept"]
+
+
+async def test_whoever_is_cancelled_during_the_send_does_not_disturb_it() -> None:
+    sends, clock = Sends(), ManualClock()
+    sends.may_answer.clear()
+    accumulator = _accumulator(sends, clock)
+    kept = asyncio.create_task(accumulator.add(Message("orders", b"kept")))
+    dropped = asyncio.create_task(accumulator.add(Message("orders", b"dropped")))
+    await clock.advance(10)
+
+    dropped.cancel()
+    await settle()
+    sends.may_answer.set()
+
+    assert (await kept).message_id == "id-kept"
+
+
+async def test_stop_sends_what_waits_and_refuses_more() -> None:
+    sends = Sends()
+    accumulator = _accumulator(sends, ManualClock())
+    waiting = asyncio.create_task(accumulator.add(Message("orders", b"one")))
+    await settle()
+
+    await accumulator.stop()
+
+    assert (await waiting).message_id == "id-one"
+    with pytest.raises(StateError, match="the producer is stopped"):
+        await accumulator.add(Message("orders", b"two"))

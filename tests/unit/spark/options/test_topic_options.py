@@ -1,0 +1,81 @@
+"""Options that reading a cluster and scanning stores share."""
+
+from __future__ import annotations
+
+import pickle  # noqa: TID251  # Spark pickles options
+from typing import Protocol
+
+import pytest
+
+from orbitmq.errors import OrbitError
+from orbitmq.model.queues import MessageQueue
+from orbitmq.spark.options.read_options import ReadOptions
+from orbitmq.spark.options.store_options import StoreOptions
+from orbitmq.spark.options.topic_options import TopicOptions
+
+
+class Made(Protocol):
+    def __call__(self, **given: str) -> TopicOptions: ...
+
+
+def of_a_cluster(**given: str) -> TopicOptions:
+    return ReadOptions.from_spark({"namesrvAddr": "a:9876", **given})
+
+
+def of_a_store(**given: str) -> TopicOptions:
+    return StoreOptions.from_spark({"path": "/data/store", **given})
+
+
+both = pytest.mark.parametrize("made", [of_a_cluster, of_a_store])
+
+
+@both
+def test_topics_are_named(made: Made) -> None:
+    options = made(subscribe="orders, payments,")
+
+    assert options.topics == ("orders", "payments")
+    assert options.assigned_queues == ()
+
+
+@both
+def test_queues_are_assigned_by_broker(made: Made) -> None:
+    options = made(assign='{"orders": {"broker-a": [1]}}')
+
+    assert options.topics == ()
+    assert options.assigned_queues == (
+        MessageQueue(topic="orders", broker_name="broker-a", queue_id=1),
+    )
+
+
+@both
+def test_rows_come_as_the_options_say(made: Made) -> None:
+    assert made(subscribe="orders").properties_form == "string"
+    assert made(subscribe="orders", properties="map").properties_form == "map"
+
+
+@both
+def test_options_can_be_pickled(made: Made) -> None:
+    options = made(subscribe="orders", tags="A", minPartitions="7")
+
+    assert pickle.loads(pickle.dumps(options)) == options
+
+
+@both
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"subscribe": "a", "assign": "{}"}, "subscribe and assign are given together"),
+        ({"subscribe": ","}, "subscribe names no topic"),
+        ({"subscribe": "no topic"}, "contains ' '"),
+        ({"subscribePattern": "("}, "no regular expression"),
+        ({"subscribePattern": "a{99999999999}"}, "no regular expression"),
+        ({"subscribePattern": "(" * 5_000 + ")" * 5_000}, "no regular expression"),
+        ({"assign": "[]"}, "assign cannot be read"),
+        ({"subscribe": "a", "tags": "||"}, "expected tags"),
+        ({"subscribe": "a", "properties": "json"}, "properties cannot be 'json'"),
+        ({"subscribe": "a", "minPartitions": "0"}, "minPartitions"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(made: Made, given: dict[str, str], message: str) -> None:
+    with pytest.raises(OrbitError, match=message):
+        made(**given)

@@ -1,0 +1,165 @@
+"""The columns of topics as tables."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from pyspark.serializers import CloudPickleSerializer
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    BinaryType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+)
+
+from orbitmq.errors import SettingsError
+from orbitmq.spark.rows.schema import COLUMN_NAMES, Projection, default_projection, projection_of
+
+PROPERTIES_MAP = MapType(StringType(), StringType())
+
+
+def _schema(**types: object) -> StructType:
+    return StructType([StructField(name, kind) for name, kind in types.items()])  # type: ignore[arg-type]  # by name
+
+
+def test_without_a_schema_all_columns_come_with_properties_as_text() -> None:
+    projection = default_projection()
+
+    assert projection.names == COLUMN_NAMES
+    assert projection.properties == "string"
+    assert projection.arrow_schema.field("properties").type == pa.string()
+    assert projection.arrow_schema.field("storeTimestamp").type == pa.timestamp("us", tz="UTC")
+
+
+def test_properties_come_as_a_map_when_asked_for() -> None:
+    projection = default_projection(properties="map")
+
+    assert projection.properties == "map"
+    assert projection.arrow_schema.field("properties").type == pa.map_(pa.string(), pa.string())
+
+
+def test_properties_and_body_can_be_left_out() -> None:
+    projection = default_projection(properties="none", include_body=False)
+
+    assert set(COLUMN_NAMES) - set(projection.names) == {"properties", "body"}
+
+
+def test_columns_of_properties_tell_that_properties_must_be_read() -> None:
+    text, maps = default_projection(), default_projection(properties="map")
+
+    assert (text.has_maps, text.has_entries) == (False, True)
+    assert (maps.has_maps, maps.has_entries) == (True, True)
+    assert projection_of(_schema(properties=PROPERTIES_MAP)).has_entries
+    assert not projection_of(_schema(properties=StringType(), body=BinaryType())).has_entries
+    assert not projection_of(_schema(body=BinaryType())).has_maps
+
+
+def test_only_what_a_message_may_lack_is_nullable() -> None:
+    schema = default_projection().spark_schema
+
+    assert [field.name for field in schema if field.nullable] == ["keys", "tags"]
+
+
+@pytest.mark.parametrize(
+    "projection",
+    [
+        default_projection(),
+        default_projection(properties="map"),
+        projection_of(StructType([StructField("body", BinaryType(), nullable=False)])),
+        projection_of(
+            StructType(
+                [
+                    StructField("properties", MapType(StringType(), StringType(), False)),
+                    StructField("topic", StringType(), nullable=False, metadata={"comment": "t"}),
+                ]
+            )
+        ),
+    ],
+)
+def test_batches_look_as_spark_expects_them(projection: Projection) -> None:
+    expected = to_arrow_schema(projection.spark_schema, timezone="UTC")
+
+    assert expected.equals(projection.arrow_schema)
+
+
+def test_a_projection_travels_to_tasks() -> None:
+    projection = default_projection(properties="map")
+    assert projection.arrow_schema is not None
+
+    pickles = CloudPickleSerializer()
+    arrived = pickles.loads(pickles.dumps(projection))
+
+    assert arrived == projection
+    assert arrived.arrow_schema == projection.arrow_schema
+
+
+def test_a_users_schema_may_name_any_columns_in_any_order() -> None:
+    schema = _schema(body=BinaryType(), queueOffset=LongType(), properties=PROPERTIES_MAP)
+
+    projection = projection_of(schema)
+
+    assert projection.names == ("body", "queueOffset", "properties")
+    assert projection.properties == "map"
+    assert projection.spark_schema == schema
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("queueid", "did you mean queueId?"),
+        ("bodyBytes", "did you mean body?"),
+        ("storetime", "did you mean storeTimestamp?"),
+        ("zzz", "there are topic, brokerName, queueId"),
+    ],
+)
+def test_an_unknown_column_is_refused_with_the_nearest_name(name: str, advice: str) -> None:
+    with pytest.raises(
+        SettingsError, match=f"column '{name}', which messages do not have"
+    ) as error:
+        projection_of(StructType([StructField(name, StringType())]))
+
+    assert advice in error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (StructField("queueId", LongType()), "'queueId' cannot be BIGINT (it is INT;"),
+        (StructField("body", StringType()), "'body' cannot be STRING (it is BINARY;"),
+        (
+            StructField("bornTimestamp", TimestampNTZType()),
+            "'bornTimestamp' cannot be TIMESTAMP_NT",
+        ),
+        (StructField("topic", PROPERTIES_MAP), "'topic' cannot be MAP<STRING,STRING>"),
+        (StructField("properties", MapType(StringType(), LongType())), "STRING or MAP<STRING, STR"),
+        (StructField("properties", IntegerType()), "STRING or MAP<STRING, STRING>"),
+    ],
+)
+def test_a_column_of_another_type_is_refused(column: StructField, message: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        projection_of(StructType([column]))
+
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["keys", "tags"])
+def test_what_a_message_may_lack_must_be_nullable(name: str) -> None:
+    with pytest.raises(SettingsError, match=f"'{name}' cannot be NOT NULL"):
+        projection_of(StructType([StructField(name, StringType(), nullable=False)]))
+
+
+def test_a_schema_without_columns_is_refused() -> None:
+    with pytest.raises(SettingsError, match="no columns"):
+        projection_of(StructType([]))
+
+
+def test_a_column_named_twice_is_refused() -> None:
+    field = StructField("topic", StringType())
+
+    with pytest.raises(SettingsError, match="'topic' more than once"):
+        projection_of(StructType([field, field]))

