@@ -335,12 +335,21 @@ async def test_both_sides_call_each_other_and_defer_over_tls() -> None:
         assert len((await client.invoke(address_of(server), large)).body) == 16_000_000
 
 
+async def _slow_reader(server: RpcServer) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect by TLS with a receive buffer that does not grow: what is unread fills the server's.
+
+    A buffer of the system's own choice may grow until it holds all that a test has sent.
+    """
+    peer = await RawPeer.connect(server.port, receive_buffer_bytes=65536)
+    return await asyncio.open_connection(
+        sock=peer.socket, ssl=trusting_nothing(), server_hostname="localhost", limit=1024
+    )
+
+
 async def test_a_slow_reader_over_tls_holds_the_server_back_and_gets_everything() -> None:
     config = ServerConfig(write_high_water_bytes=65536)
     async with serving(config=config) as server:
-        reader, writer = await asyncio.open_connection(
-            "127.0.0.1", server.port, ssl=trusting_nothing(), limit=1024
-        )
+        reader, writer = await _slow_reader(server)
         request = Command(code=LARGE, fields={"bytes": "300000"})
         for opaque in range(100):
             request.opaque = opaque
@@ -364,9 +373,7 @@ async def test_a_slow_reader_over_tls_is_cut_when_idle_and_at_a_stop() -> None:
     clock = ManualClock()
     async with serving(clock=clock) as server:
         for stop in (False, True):
-            _, writer = await asyncio.open_connection(
-                "127.0.0.1", server.port, ssl=trusting_nothing(), limit=1024
-            )
+            _, writer = await _slow_reader(server)
             for _ in range(10):
                 writer.write(Command(code=LARGE, fields={"bytes": "1000000"}).encode())
             await until(lambda: any(c.writing_paused for c in server.connections))
