@@ -98,5 +98,5 @@ def test_without_pyspark_it_is_said_what_to_install(statement: str) -> None:
 
 
 def test_a_name_that_the_package_does_not_have_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'sesion'"):
-        _ = orbitmq.spark.sesion  # type: ignore[attr-defined]  # what is tested
+    with pytest.raises(AttributeError, match="no attribute 'spark_session'"):
+        _ = orbitmq.spark.spark_session  # type: ignore[attr-defined]  # what is tested
