@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from typer.testing import CliRunner
 
 from orbitmq.cli.main import command_for
-from orbitmq.cli.mqadmin_names import as_our_command
+from orbitmq.cli.mqadmin.names import as_our_command
 from orbitmq.clock import SystemClock
 from tests.interop.drivers import JavaDriver
 from tests.interop.python_trials import PATIENCE_MS, Trial, beside

@@ -1,25 +1,27 @@
-"""`orbitmq broker`: run a broker, or administer those that run."""
+"""`orbitmq broker`: administer running brokers, or run one."""
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
+import difflib
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 
-from orbitmq.broker.app import Broker, load_settings
-from orbitmq.cli import brokers
-from orbitmq.cli.logs import LogLevel
-from orbitmq.cli.serving import (
-    Host,
-    LogLevelFlag,
-    OtherOptions,
-    PrintOptions,
-    flags_of,
-    print_settings,
-    run,
-)
+from orbitmq.cli.administering import NameServers, Yes, administer, confirm
+from orbitmq.cli.cluster import list_brokers
+from orbitmq.cli.output import AsJson, show_json, show_one, show_rows, time_text
+from orbitmq.cli.servers.broker_process import run_broker
+from orbitmq.cli.servers.serving import flags_of
+from orbitmq.client.aio.admin import Admin
+from orbitmq.client.aio.admin.groups import behind
+from orbitmq.errors import SettingsError
+from orbitmq.model.versions import version_name
+
+Broker = Annotated[str, typer.Argument(metavar="BROKER", help="Its name, or its address.")]
+Brokers = Annotated[
+    str, typer.Argument(metavar="BROKER", help="Its name, its address, or a cluster: all in it.")
+]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -27,54 +29,202 @@ def add_to(app: typer.Typer) -> None:
     group = typer.Typer(
         help="Run a broker, or administer those that run.", invoke_without_command=True
     )
-    group.callback()(broker)
-    brokers.add_to(group)
     app.add_typer(group, name="broker")
+    group.callback()(run_broker)
+    group.command("list")(list_brokers)
+    group.command("status")(status)
+    group.command("config")(config)
+    group.command("set")(set_options)
+    group.command("topics")(topics)
+    group.command("producers")(producers)
+    group.command("lag")(lag)
+    group.command("clean")(clean)
+    group.command("forbid-writing")(forbid_writing)
+    group.command("allow-writing")(allow_writing)
 
 
-def broker(  # noqa: PLR0913  # a parameter a flag
-    context: typer.Context,
+def status(broker: Brokers, *, namesrv: NameServers = None, as_json: AsJson = False) -> None:
+    """Show the state of a broker, or of all in a cluster."""
+
+    async def ask(admin: Admin) -> dict[str, dict[str, str]]:
+        return {one: await admin.brokers.runtime(one) for one in await targets(admin, broker)}
+
+    show_each(administer(namesrv, ask), as_json=as_json)
+
+
+def config(
+    broker: Brokers,
+    names: Annotated[list[str] | None, typer.Argument(metavar="[OPTION]…")] = None,
     *,
-    config: Annotated[
-        Path | None,
-        typer.Option("-c", "--config", help="Properties file, as RocketMQ's broker.conf."),
-    ] = None,
-    name_servers: Annotated[
-        str | None,
-        typer.Option("-n", "--namesrv", help="Name servers, as host:port;host:port."),
-    ] = None,
-    print_options: PrintOptions = False,
-    host: Host = None,
-    port: Annotated[
-        int | None,
-        typer.Option(help="Port to listen on; 0 finds a free one.", show_default="10911"),
-    ] = None,
-    store: Annotated[
-        Path | None, typer.Option(help="Folder of the store.", show_default="~/store")
-    ] = None,
-    options: OtherOptions = None,
-    log_level: LogLevelFlag = LogLevel.INFO,
-    until_input_ends: Annotated[
-        bool, typer.Option("--until-input-ends", hidden=True, help="End with who started it.")
-    ] = False,
+    namesrv: NameServers = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Run a broker until it is told to stop by SIGTERM, SIGINT or SIGHUP."""
-    if context.invoked_subcommand is not None:
-        return
-    flags = flags_of(
-        options,
-        bindAddress=host,
-        listenPort=port,
-        namesrvAddr=name_servers,
-        storePathRootDir=store,
-    )
-    settings = load_settings(file=config, environment=os.environ, flags=flags)
-    if print_options:
-        print_settings(settings)
-        return
-    run(
-        settings,
-        lambda: Broker(settings, config_file=config),
-        log_level,
-        until_input_ends=until_input_ends,
-    )
+    """Show the options of a broker, or some of them."""
+
+    async def ask(admin: Admin) -> dict[str, dict[str, str]]:
+        return {
+            one: some_options(await admin.brokers.options(one), names)
+            for one in await targets(admin, broker)
+        }
+
+    show_each(administer(namesrv, ask), as_json=as_json)
+
+
+def set_options(
+    broker: Brokers,
+    options: Annotated[list[str], typer.Argument(metavar="NAME=VALUE…")],
+    *,
+    yes: Yes = False,
+    namesrv: NameServers = None,
+) -> None:
+    """Change options of a running broker."""
+    wanted = flags_of(options)
+    listed = ", ".join(f"{name}={value}" for name, value in wanted.items())
+    confirm(f"set {listed} on {broker}?", yes=yes)
+
+    async def ask(admin: Admin) -> list[str]:
+        changed = await targets(admin, broker)
+        for one in changed:
+            await admin.brokers.set_options(one, wanted)
+        return changed
+
+    for one in administer(namesrv, ask):
+        typer.echo(f"{one} runs with {listed}")
+
+
+async def targets(admin: Admin, named: str) -> list[str]:
+    """The broker that is named; where a cluster is, all its masters."""
+    view = await admin.brokers.clusters()
+    if named in view.brokers or named not in view.clusters:
+        return [named]
+    return list(await admin.brokers.addresses(cluster=named))
+
+
+def some_options(found: dict[str, str], names: list[str] | None) -> dict[str, str]:
+    """The options asked for; all without names. A typo in a name is explained."""
+    for name in names or []:
+        if name not in found:
+            nearest = difflib.get_close_matches(name, found, n=1)
+            hint = f"did you mean {nearest[0]}?" if nearest else "without a name, all are shown"
+            raise SettingsError(f"there is no option {name!r}", hint=hint)
+    return {name: found[name] for name in names or sorted(found)}
+
+
+def show_each(found: dict[str, dict[str, str]], *, as_json: bool) -> None:
+    """Print what each server says; one alone without its name."""
+    if len(found) == 1:
+        show_one(dict(sorted(next(iter(found.values())).items())), as_json=as_json)
+    elif as_json:
+        show_json(found)
+    else:
+        for name, values in found.items():
+            typer.secho(name, bold=True)
+            show_one(dict(sorted(values.items())), as_json=False)
+
+
+def topics(broker: Broker, *, namesrv: NameServers = None, as_json: AsJson = False) -> None:
+    """List the topics that a broker holds."""
+    found = administer(namesrv, lambda admin: admin.topics.configs(broker))
+    rows = [
+        {"topic": name, "read_queues": one.read_queues, "write_queues": one.write_queues}
+        for name, one in sorted(found.items())
+    ]
+    show_rows(rows, as_json=as_json)
+
+
+def producers(broker: Broker, *, namesrv: NameServers = None, as_json: AsJson = False) -> None:
+    """List the producers that are connected to a broker."""
+    found = administer(namesrv, lambda admin: admin.brokers.producers(broker))
+    rows = [
+        {
+            "group": group,
+            "client_id": one.client_id,
+            "host": one.host,
+            "language": one.language,
+            "version": version_name(one.version),
+            "last_heard": time_text(one.last_heard_ms),
+        }
+        for group, clients in found.items()
+        for one in clients
+    ]
+    show_rows(rows, as_json=as_json, empty="no producer is connected")
+
+
+def lag(
+    broker: Broker,
+    *,
+    level: Annotated[int, typer.Option(min=0, help="Only queues further behind.")] = 0,
+    namesrv: NameServers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show how far behind every group is at a broker, queue by queue."""
+    found = administer(namesrv, lambda admin: admin.brokers.progress(broker))
+    places = [
+        (queue, group, one)
+        for groups in found.groups
+        for group, topics in groups.items()
+        for stats in topics
+        for queue, one in stats.queues.items()
+        if behind(one) >= level
+    ]
+    places.sort(key=lambda place: (place[0].topic, place[1], place[0]))
+    rows = [
+        {
+            "topic": queue.topic,
+            "group": group,
+            "broker": queue.broker_name,
+            "queue": queue.queue_id,
+            "end": one.broker_offset,
+            "consumed": one.consumer_offset,
+            "lag": behind(one),
+            "last_consumed_stored": time_text(one.last_timestamp_ms),
+        }
+        for queue, group, one in places
+    ]
+    show_rows(rows, as_json=as_json, empty="no group is so far behind")
+
+
+class Leftover(StrEnum):
+    """What a broker deletes when it is told to clean up."""
+
+    LOGS = "logs"
+    QUEUES = "queues"
+    TOPICS = "topics"
+
+
+def clean(
+    broker: Brokers,
+    *,
+    only: Annotated[Leftover | None, typer.Option(help="Only one kind of these.")] = None,
+    namesrv: NameServers = None,
+    yes: Yes = False,
+) -> None:
+    """Delete now what has expired: log files, files of queues, queues of deleted topics."""
+    confirm(f"delete expired {only or 'files'} of {broker} now?", yes=yes)
+
+    async def ask(admin: Admin) -> list[str]:
+        cleaned = await targets(admin, broker)
+        for one in cleaned:
+            if only in {None, Leftover.LOGS}:
+                await admin.brokers.delete_expired_logs(one)
+            if only in {None, Leftover.QUEUES}:
+                await admin.brokers.clean_expired_queues(one)
+            if only in {None, Leftover.TOPICS}:
+                await admin.brokers.clean_unused_topics(one)
+        return cleaned
+
+    for one in administer(namesrv, ask):
+        typer.echo(f"{one} has cleaned up")
+
+
+def forbid_writing(broker: Broker, *, yes: Yes = False, namesrv: NameServers = None) -> None:
+    """Have clients send nothing more to a broker, before it is taken out of service."""
+    confirm(f"have no client send to {broker} any more?", yes=yes)
+    count = administer(namesrv, lambda admin: admin.brokers.forbid_writing(broker))
+    typer.echo(f"{count} topics of {broker} are read-only")
+
+
+def allow_writing(broker: Broker, *, namesrv: NameServers = None) -> None:
+    """Have clients send to a broker again."""
+    count = administer(namesrv, lambda admin: admin.brokers.allow_writing(broker))
+    typer.echo(f"{count} topics of {broker} can be sent to")

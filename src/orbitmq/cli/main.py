@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from orbitmq import __version__
-from orbitmq.cli.mqadmin_names import as_our_command, nearest_command
+from orbitmq.cli.mqadmin.names import as_our_command, nearest_command
 from orbitmq.cli.own_command import own_command
 from orbitmq.errors import (
     ClusterMissingError,

@@ -1,25 +1,16 @@
-"""`orbitmq namesrv`: run a name server, or administer those that run."""
+"""`orbitmq namesrv`: administer running name servers, or run one."""
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from orbitmq.cli import name_servers
-from orbitmq.cli.logs import LogLevel
-from orbitmq.cli.serving import (
-    Host,
-    LogLevelFlag,
-    OtherOptions,
-    PrintOptions,
-    flags_of,
-    print_settings,
-    run,
-)
-from orbitmq.nameserver.app import NameServer, load_settings
+from orbitmq.cli.administering import NameServers, Yes, administer, confirm
+from orbitmq.cli.broker import show_each, some_options
+from orbitmq.cli.output import AsJson
+from orbitmq.cli.servers.name_server_process import run_name_server
+from orbitmq.cli.servers.serving import flags_of
 
 
 def add_to(app: typer.Typer) -> None:
@@ -27,32 +18,35 @@ def add_to(app: typer.Typer) -> None:
     group = typer.Typer(
         help="Run a name server, or administer those that run.", invoke_without_command=True
     )
-    group.callback()(namesrv)
-    name_servers.add_to(group)
     app.add_typer(group, name="namesrv")
+    group.callback()(run_name_server)
+    group.command("config")(config)
+    group.command("set")(set_options)
 
 
-def namesrv(
-    context: typer.Context,
+def config(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[OPTION]…")] = None,
     *,
-    config: Annotated[
-        Path | None,
-        typer.Option("-c", "--config", help="Properties file, as RocketMQ's namesrv.conf."),
-    ] = None,
-    print_options: PrintOptions = False,
-    host: Host = None,
-    port: Annotated[
-        int | None, typer.Option(help="Port to listen on.", show_default="9876")
-    ] = None,
-    options: OtherOptions = None,
-    log_level: LogLevelFlag = LogLevel.INFO,
+    namesrv: NameServers = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Run a name server until it is told to stop by SIGTERM, SIGINT or SIGHUP."""
-    if context.invoked_subcommand is not None:
-        return
-    flags = flags_of(options, bindAddress=host, listenPort=port)
-    settings = load_settings(file=config, environment=os.environ, flags=flags)
-    if print_options:
-        print_settings(settings)
-        return
-    run(settings, lambda: NameServer(settings, config_file=config), log_level)
+    """Show the options of the name servers, or some of them."""
+    found = administer(namesrv, lambda admin: admin.name_servers.options())
+    show_each(
+        {address: some_options(options, names) for address, options in found.items()},
+        as_json=as_json,
+    )
+
+
+def set_options(
+    options: Annotated[list[str], typer.Argument(metavar="NAME=VALUE…")],
+    *,
+    yes: Yes = False,
+    namesrv: NameServers = None,
+) -> None:
+    """Change options of all name servers that --namesrv lists."""
+    wanted = flags_of(options)
+    listed = ", ".join(f"{name}={value}" for name, value in wanted.items())
+    confirm(f"set {listed} on the name servers?", yes=yes)
+    administer(namesrv, lambda admin: admin.name_servers.set_options(wanted))
+    typer.echo(f"the name servers run with {listed}")

@@ -13,17 +13,17 @@ import typer
 
 from orbitmq.broker.app import Broker
 from orbitmq.broker.app import load_settings as load_broker_settings
-from orbitmq.cli.logs import LogLevel
 from orbitmq.cli.own_command import own_command
-from orbitmq.cli.serving import LogLevelFlag, flags_of, serve
-from orbitmq.cli.site_plan import (
+from orbitmq.cli.servers.logs import LogLevel
+from orbitmq.cli.servers.serving import LogLevelFlag, flags_of, serve
+from orbitmq.cli.servers.site_plan import (
     check_ports,
     near_host,
     plan_brokers,
     shown_host,
     shows_metrics,
 )
-from orbitmq.cli.supervisor import WatchedProcess
+from orbitmq.cli.servers.supervisor import WatchedProcess
 from orbitmq.clock import SystemClock, time_limit
 from orbitmq.errors import SettingsError, StoreLockedError
 from orbitmq.nameserver.app import NameServer

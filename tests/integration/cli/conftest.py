@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from orbitmq.cli.main import check_command, command_for, exit_code_of
-from orbitmq.cli.mqadmin_names import as_our_command
+from orbitmq.cli.mqadmin.names import as_our_command
 from orbitmq.embedded import Cluster
 from orbitmq.errors import OrbitError
 

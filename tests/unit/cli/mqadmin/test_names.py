@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orbitmq.cli.main import NOUNS
-from orbitmq.cli.mqadmin_names import ALIASES, MISSING, as_our_command, nearest_command
+from orbitmq.cli.mqadmin.names import ALIASES, MISSING, as_our_command, nearest_command
 from orbitmq.errors import CommandError
 
 # What mqadmin 5.5.0 lists without an argument, and what 4.9.8 and 5.3 had besides.

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from orbitmq.cli import site_plan
-from orbitmq.cli.site_plan import check_ports, near_host, plan_brokers, shown_host
+from orbitmq.cli.servers import site_plan
+from orbitmq.cli.servers.site_plan import check_ports, near_host, plan_brokers, shown_host
 from orbitmq.errors import SettingsError
 from orbitmq.transport.own_machine import own_address
 

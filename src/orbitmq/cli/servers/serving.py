@@ -11,7 +11,7 @@ from typing import Annotated, Protocol
 
 import typer
 
-from orbitmq.cli.logs import LogLevel, log_to_stderr
+from orbitmq.cli.servers.logs import LogLevel, log_to_stderr
 from orbitmq.errors import SettingsError
 from orbitmq.settings import Settings
 from orbitmq.transport import event_loop

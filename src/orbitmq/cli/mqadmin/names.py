@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 from typing import Final
 
-from orbitmq.cli.alias import Alias
+from orbitmq.cli.mqadmin.alias import Alias
 from orbitmq.errors import CommandError
 
 _CLUSTER: Final = {"-c": "--cluster"}

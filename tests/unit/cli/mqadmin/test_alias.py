@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orbitmq.cli.alias import Alias
+from orbitmq.cli.mqadmin.alias import Alias
 
 FORM = Alias(
     ours="thing do",

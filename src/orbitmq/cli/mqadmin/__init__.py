@@ -1,0 +1,1 @@
+"""The names of mqadmin's commands, as aliases of ours."""
