@@ -76,6 +76,7 @@ wheel: setup  ## Build the wheel and the source package into dist/
 bench: setup  ## Run every benchmark; those of servers short
 	$(BIN)/python -m benchmarks.append
 	$(BIN)/python -m benchmarks.scan
+	$(BIN)/python -m benchmarks.read_send
 	$(BIN)/python -m benchmarks.arrow_decode
 	$(BIN)/python -m benchmarks.arrow_encode
 	$(BIN)/python -m benchmarks.store_append
