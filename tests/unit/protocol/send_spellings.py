@@ -70,10 +70,16 @@ def like_go(code: int, fields: dict[str, str], body: bytes) -> bytes:
 
 
 def like_cpp(code: int, fields: dict[str, str], body: bytes) -> bytes:
-    """C++ writes sorted members, escapes in lower case, and ends its header with a line."""
+    """C++ sorts all members, leaves some numbers bare, and ends its header with a line break."""
+    bare = ("defaultTopicQueueNums", "queueId", "sysFlag", "flag")
+    values: dict[str, Any] = {
+        name: int(text) if name in bare and text.lstrip("-").isdigit() else text
+        for name, text in fields.items()
+    }
+    signed = {"AccessKey": "", "OnsChannel": "", "Signature": ""}
     members = {
-        "code": code, "extFields": dict(sorted(named(code, fields).items())), "flag": 0,
-        "language": "CPP", "opaque": 77, "serializeTypeCurrentRPC": "JSON", "version": 64,
+        "code": code, "extFields": dict(sorted({**named(code, values), **signed}.items())),
+        "flag": 0, "language": "CPP", "opaque": 77, "remark": "", "version": 64,
     }  # fmt: skip
     return _json_frame(json.dumps(members, separators=(",", ":")) + "\n", body)
 
