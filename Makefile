@@ -10,7 +10,7 @@ WORKERS ?= 6
 # Where crash tests make their stores: in memory if possible, since they simulate the disk.
 SHARED_MEMORY := $(firstword $(wildcard /dev/shm) /tmp)
 # Benchmarks that CI runs for one short round, so that none rots.
-SMOKE := $(addprefix smoke-,append scan store_append store_read store_query arrow_decode arrow_encode \
+SMOKE := $(addprefix smoke-,append scan read_send store_append store_read store_query arrow_decode arrow_encode \
 	rpc_round_trip client_send client_consume)
 # What the compiled forms of the hot path are made of; setup.py says how they are found.
 COMPILED := $(wildcard $(addsuffix /*.p*,$(wildcard src/orbitmq/*/compiled src/orbitmq/*/*/compiled)))
