@@ -30,6 +30,8 @@ LONGEST: Final = (
     "tests/interop/test_clients.py",
     "tests/interop/test_java_store_in_ours.py",
     "tests/spark/test_demo.py",
+    "tests/integration/broker/test_without_compiled_code.py",
+    "tests/unit/broker/test_fast_and_ordinary_sends.py",
     "tests/integration/docs/test_first_steps.py",
     "tests/integration/client/test_chaos_producer.py",
     "tests/integration/client/test_chaos_consumers.py",

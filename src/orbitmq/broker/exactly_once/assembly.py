@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from orbitmq.broker.exactly_once.broker_addresses import BrokerAddresses
+from orbitmq import java_json
 from orbitmq.broker.exactly_once.deciding import Deciding
 from orbitmq.broker.exactly_once.moving import Moving
 from orbitmq.broker.exactly_once.query_states import QueryStates
 from orbitmq.disk import off_loop
+from orbitmq.errors import OrbitError, RequestRefusedError
 from orbitmq.lifecycle import Periodic
+from orbitmq.model.routes import MASTER_ID, ClusterView
+from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.headers import Long
+from orbitmq.protocol.requests.routing import GetClusterView
 from orbitmq.protocol.requests.staged_writes import MoveRows
 
 if TYPE_CHECKING:
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
 _CARRY_INTERVAL_MS: Final = 10_000
 # A broker may have millions of rows to move.
 _MOVE_TIMEOUT_MS: Final = 300_000
+_CLUSTER_VIEW_TIMEOUT_MS: Final = 3_000
 
 
 class ExactlyOnce:
@@ -45,7 +50,7 @@ class ExactlyOnce:
     ) -> None:
         self._broker_name = broker_name
         self._rpc = rpc
-        self._addresses = BrokerAddresses(rpc, name_servers)
+        self._addresses = _BrokerAddresses(rpc, name_servers)
         self.states = QueryStates(store, storing, clock=clock)
         store.keep(self.states.needed_from)
         self.moving = Moving(store, self.states, on_moved=on_moved)
@@ -69,4 +74,35 @@ class ExactlyOnce:
             MoveRows(query=query, batch=Long(batch), coordinator=own),
             msgspec.json.encode(part),
             timeout_ms=_MOVE_TIMEOUT_MS,
+        )
+
+
+class _BrokerAddresses:
+    """Finds other brokers by name, as the name servers know them."""
+
+    def __init__(self, rpc: RpcClient, name_servers: Callable[[], list[str]]) -> None:
+        self._rpc = rpc
+        self._name_servers = name_servers
+
+    async def master_of(self, name: str) -> str:
+        """The address of the master of a broker group, asked for anew."""
+        failure: OrbitError | None = None
+        for name_server in self._name_servers():
+            try:
+                reply = await self._rpc.call(
+                    name_server, GetClusterView(), timeout_ms=_CLUSTER_VIEW_TIMEOUT_MS
+                )
+            except OrbitError as error:
+                failure = error
+                continue
+            view = java_json.decode(reply.body, ClusterView)
+            group = view.brokers.get(name)
+            if group is not None and MASTER_ID in group.addresses:
+                return group.addresses[MASTER_ID]
+        if failure is not None:
+            raise failure
+        raise RequestRefusedError(
+            ResponseCode.BROKER_NOT_EXIST,
+            f"no name server tells where broker {name!r} is",
+            hint="it is down, or has left the cluster",
         )

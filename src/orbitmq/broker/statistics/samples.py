@@ -5,6 +5,7 @@ Threads: the event loop's.
 
 from __future__ import annotations
 
+import datetime
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +13,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from orbitmq.broker.statistics.counters import Counter
-from orbitmq.broker.statistics.days import Days, Totals
 from orbitmq.broker.statistics.windows import Grown, Tracks, Windows
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 SAMPLE_INTERVAL_MS: Final = 10_000
 _RATE_SPANS_MS: Final = (10_000, 60_000, 600_000)
+_ONE_DAY: Final = datetime.timedelta(days=1)
 
 # A topic, or a topic and a group.
 Key = str | tuple[str, str]
@@ -54,6 +55,38 @@ class Calls:
     def pulls(self) -> int:
         """All pulls, those without messages included."""
         return self.found_pulls + self.missed_pulls
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """Messages sent and read since the broker began, without those of system topics."""
+
+    puts: int = 0
+    reads: int = 0
+
+
+class Days:
+    """Remembers the totals of the last two midnights, local time."""
+
+    def __init__(self, now_ms: int, *, zone: datetime.tzinfo | None = None) -> None:
+        self._zone = zone
+        self._today = self._date(now_ms)
+        self.this_morning = Totals()
+        self.yesterday_morning = Totals()
+
+    def note(self, now_ms: int, totals: Totals) -> None:
+        """Keep the totals when a day has begun since the last call."""
+        today = self._date(now_ms)
+        if today <= self._today:
+            return
+        is_next = today - self._today == _ONE_DAY
+        self.yesterday_morning = self.this_morning if is_next else totals
+        self.this_morning = totals
+        self._today = today
+
+    def _date(self, now_ms: int) -> datetime.date:
+        moment = datetime.datetime.fromtimestamp(now_ms / 1000, tz=datetime.UTC)
+        return moment.astimezone(self._zone).date()
 
 
 class Samples:

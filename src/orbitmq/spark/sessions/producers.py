@@ -1,4 +1,8 @@
-"""Producers and staged writers, kept from task to task."""
+"""Producers and staged writers, kept from task to task.
+
+Apart from the readers (reader_pool.py): Spark waits for the process that starts a stream, which
+must not import what only writers need.
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 
-from orbitmq.broker.statistics.days import Days, Totals
+from orbitmq.broker.statistics.samples import Days, Totals
 
 ZONE = datetime.timezone(datetime.timedelta(hours=8))
 
