@@ -30,6 +30,7 @@ RERUN_SECONDS_MAX: Final = 180
 UNSTEADY_MAX: Final = 5
 _GOODBYE_SECONDS: Final = 10
 KNOWN_FILE: Final = Path(__file__).with_suffix(".md")
+_ROOT: Final = KNOWN_FILE.parents[1]
 UNSTEADY: Final = "unsteady"
 
 # What a report says of a failure, on its way from a worker to the controlling process.
@@ -96,8 +97,6 @@ def dead_process(report: pytest.TestReport, name: str) -> None:
 
 
 def _why_final(item: pytest.Item, failure: pytest.ExceptionInfo[BaseException]) -> str:
-    if item.nodeid.startswith(_CRASH_TESTS):
-        return "a crash test"
     if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
         return "a property test"
     if not failure.errisinstance(AssertionError):
@@ -173,8 +172,8 @@ def _candidates(
         said = dict(getattr(report, "user_properties", ()))
         if isinstance(report, pytest.CollectReport):
             final[report.nodeid] = "it was not collected"
-        elif _FINAL in said:
-            final[report.nodeid] = str(said[_FINAL])
+        elif reason := said.get(_FINAL) or _why_final_by_name(report):
+            final[report.nodeid] = str(reason)
         elif report.nodeid.partition("[")[0] in known:
             final[report.nodeid] = f"{KNOWN_FILE.name} lists it without a fix"
         else:
@@ -187,6 +186,16 @@ def _candidates(
         for cause, reports in groups.items()
     }
     return {cause: reports for cause, reports in kept.items() if reports}
+
+
+def _why_final_by_name(report: pytest.TestReport) -> str:
+    """Judge a test whose worker died with it, before it could say anything of the failure."""
+    file = report.nodeid.partition("::")[0]
+    if file.startswith(_CRASH_TESTS):
+        return "a crash test"
+    died = report.when not in {"setup", "call", "teardown"}
+    # Which tests of the file are property tests is known to the worker only.
+    return "a property test" if died and "hypothesis" in (_ROOT / file).read_text() else ""
 
 
 def _passes_alone(root: Path, nodeids: list[str], seconds: float) -> bool:

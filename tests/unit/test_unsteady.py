@@ -127,6 +127,18 @@ def test_a_failure_that_is_the_products_is_final(project: Project) -> None:
         assert f"not run again: {name} ({reason})" in run.stdout
 
 
+def test_a_crash_or_property_test_that_kills_its_worker_is_final(project: Project) -> None:
+    kill = "import os, signal\ndef {}(): os.kill(os.getpid(), signal.SIGKILL)\n"
+    project.write("tests/crash/test_kill.py", kill.format("test_kill"))
+    project.write("tests/test_property.py", "import hypothesis\n" + kill.format("test_property"))
+
+    run = project.run("-p", "xdist", "-n1")
+
+    assert run.returncode == 1
+    assert "not run again: tests/crash/test_kill.py::test_kill (a crash test)" in run.stdout
+    assert "not run again: tests/test_property.py::test_property (a property test)" in run.stdout
+
+
 def test_tests_that_fail_by_one_dead_process_count_as_one_and_too_many_fail_the_run(
     project: Project,
 ) -> None:
