@@ -1,7 +1,8 @@
 """How benchmarks of brokers measure and report: slices in shuffled rounds, ratios within a round.
 
 All brokers run at once and are loaded one at a time. A ratio compares ours with the official one
-that flushes the same way, in the same round, where the machine was in the same mood.
+that flushes the same way, in the same round, where the machine was in the same mood. `--before`
+takes the `orbitmq` command of another checkout, and compares ours with its broker instead.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ async def measure(
 
 
 def summary(measured: Sequence[Measured]) -> list[dict[str, Any]]:
-    """One row per workload, way to flush and server: figures, and ratios to the official one."""
+    """One row per workload, way to flush and server: figures, and ratios to the peer's."""
     slices = {
         (entry.workload, entry.flush, entry.server, entry.round): entry.figures
         for entry in measured
@@ -136,8 +137,8 @@ def summary(measured: Sequence[Measured]) -> list[dict[str, Any]]:
             "figures": {name: spread([part[name] for part in own]) for name in own[0]},
             "ratios": {},
         }
-        official = {key[2] for key in slices if key[:2] == (workload, flush)} - {brokers.OURS}
-        for reference in official if server == brokers.OURS else ():
+        peers = {key[2] for key in slices if key[:2] == (workload, flush)} - {brokers.OURS}
+        for reference in peers if server == brokers.OURS else ():
             theirs = [slices[workload, flush, reference, number] for number in rounds]
             row["ratios"] = {
                 name: spread([a[name] / b[name] for a, b in zip(own, theirs, strict=True)])
@@ -185,13 +186,20 @@ def facts_of(line: str | None) -> dict[str, Any]:
 
 def options(description: str, name: str, *, rounds: int, seconds: float) -> argparse.Namespace:
     """Read the command line."""
-    return plan_options(
+    parser = plan_options(
         description,
         rounds=rounds,
         seconds=seconds,
         java_warm_up_seconds=60.0,
         output=RESULTS / f"{name}.json",
-    ).parse_args()
+    )
+    parser.add_argument(
+        "--before",
+        type=Path,
+        metavar="COMMAND",
+        help="compare with the broker of this `orbitmq`, instead of the official one",
+    )
+    return parser.parse_args()
 
 
 def ask(
@@ -202,15 +210,17 @@ def ask(
     columns: Sequence[Column],
 ) -> None:
     """Measure, print the table and keep the results."""
-    line = brokers.newest_line(without=chosen.no_java or chosen.smoke)
+    line = brokers.newest_line(without=chosen.no_java or chosen.smoke or chosen.before)
     plan = plan_of(chosen, SMOKE)
     facts = facts_of(line)
     with tempfile.TemporaryDirectory(prefix="broker-benchmark-") as folder:
         question = question_in(Path(folder))
-        with running_brokers(line, flushes, Path(folder), question.topics) as under_load:
+        with running_brokers(
+            line, flushes, Path(folder), question.topics, before=chosen.before
+        ) as under_load:
             measured = asyncio.run(measure(under_load, question, plan))
     rows = summary(measured)
     print("\nIt works; slices this short say nothing.\n" if chosen.smoke else "")
     print(table(rows, columns))
-    if not chosen.smoke:
+    if not (chosen.smoke or chosen.before):
         keep_slices(chosen.output, facts, plan, rows, measured)

@@ -15,6 +15,8 @@ from tests.interop.ours import OrbitBroker, OrbitNameServer
 from tests.interop.waiting import wait_until
 
 OURS: Final = "OrbitMQ"
+# Ours as it was: run by the `orbitmq` command of another checkout.
+BEFORE: Final = "OrbitMQ before"
 ASYNC: Final = "ASYNC_FLUSH"
 SYNC: Final = "SYNC_FLUSH"
 QUEUES: Final = 8
@@ -46,7 +48,7 @@ class BrokerUnderLoad:
     @property
     def is_official(self) -> bool:
         """Whether it is RocketMQ's."""
-        return self.server != OURS
+        return self.server not in (OURS, BEFORE)
 
     @property
     def address(self) -> str:
@@ -101,12 +103,14 @@ def newest_line(*, without: bool = False) -> str | None:
     return lines[0]
 
 
-def our_broker(folder: Path, name_server: str, flush: str) -> BrokerUnderLoad:
-    """Our broker, as `orbitmq broker` starts it."""
-    broker = OrbitBroker(
-        f"ours-{flush}", folder, [name_server], {**FILE_SIZES, "flushDiskType": flush}
-    )
-    return BrokerUnderLoad(OURS, flush, broker)
+def our_broker(
+    folder: Path, name_server: str, flush: str, *, before: Path | None = None
+) -> BrokerUnderLoad:
+    """Our broker, as `orbitmq broker` starts it; with `before`, that of another checkout."""
+    broker = OrbitBroker(folder.name, folder, [name_server], {**FILE_SIZES, "flushDiskType": flush})
+    if before is not None:
+        broker.process.command = [str(before), *broker.process.command[1:]]
+    return BrokerUnderLoad(BEFORE if before else OURS, flush, broker)
 
 
 def official_broker(
@@ -143,11 +147,17 @@ def running_brokers(
     folder: Path,
     topics: Sequence[str],
     *,
+    before: Path | None = None,
     official_settings: Mapping[str, str] | None = None,
 ) -> Iterator[list[BrokerUnderLoad]]:
-    """Our brokers and the official ones, one for each way to flush, each with these topics."""
+    """Brokers of each kind, one for each way to flush, each with these topics."""
     with running_name_server(folder / "name-server") as name_server:
         brokers = [our_broker(folder / f"ours-{flush}", name_server, flush) for flush in flushes]
+        if before is not None:
+            brokers += [
+                our_broker(folder / f"before-{flush}", name_server, flush, before=before)
+                for flush in flushes
+            ]
         if line is not None:
             brokers += [
                 official_broker(
