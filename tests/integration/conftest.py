@@ -10,7 +10,7 @@ import pytest
 from orbitmq.broker import registration
 from orbitmq.broker.handlers import relays
 from orbitmq.client.aio.admin import groups
-from orbitmq.client.aio.instance.brokers import Brokers
+from orbitmq.client.aio.instance.broker_calls import BrokerCalls
 from orbitmq.client.aio.instance.name_servers import NameServers
 from orbitmq.client.keywords import options_of
 from orbitmq.client.options import ProducerOptions, PullOptions
@@ -64,7 +64,7 @@ def patience() -> Iterator[None]:
             patch.setattr(module, name, PATIENCE_MS)
         for limit, most in _DEFAULTS:
             patch.setitem(_keyword_defaults(ClientConfig), limit, most)
-        for calls in (RpcClient, Brokers, NameServers):
+        for calls in (RpcClient, BrokerCalls, NameServers):
             for method in vars(calls).values():
                 defaults = getattr(method, "__kwdefaults__", None) or {}
                 if "timeout_ms" in defaults:

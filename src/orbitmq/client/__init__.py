@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from orbitmq.lazy_names import LazyNames
 
 if TYPE_CHECKING:
-    from orbitmq.client.aio.instance.brokers import PullStatus
+    from orbitmq.client.aio.instance.broker_calls import PullStatus
     from orbitmq.client.aio.pull.queue_reads import PullResult
     from orbitmq.client.core.consuming import allocation
     from orbitmq.client.core.consuming.consume_results import (
@@ -63,7 +63,7 @@ _names = LazyNames(
         "Producer": "orbitmq.client.sync.producer",
         "PullConsumer": "orbitmq.client.sync.pull_consumer",
         "PullResult": "orbitmq.client.aio.pull.queue_reads",
-        "PullStatus": "orbitmq.client.aio.instance.brokers",
+        "PullStatus": "orbitmq.client.aio.instance.broker_calls",
         "PushConsumer": "orbitmq.client.sync.push_consumer",
         "RETRY_LATER": "orbitmq.client.core.consuming.consume_results",
         "ReceivedMessage": "orbitmq.client.core.consuming.received_message",

@@ -146,13 +146,26 @@ async def test_a_broker_that_is_down_does_not_keep_the_other_waiting() -> None:
 async def test_every_request_is_signed_with_the_keys_of_the_client() -> None:
     async with (
         pair() as servers,
-        instance_of(servers.addresses[MASTER], access_key="ak", secret_key="sk") as instance,
+        instance_of(
+            servers.addresses[MASTER], access_key="ak", secret_key="sk", security_token="token"
+        ) as instance,
     ):
         await instance.add_consumer(NotingConsumer("g", ["T"]))
 
         assert len(servers.requests) >= 3
         for request in servers.requests:
             verify(request.fields, request.body, "sk")
+            assert request.fields["AccessKey"] == "ak"
+            assert request.fields["SecurityToken"] == "token"
+
+
+async def test_a_client_without_keys_does_not_sign() -> None:
+    async with pair() as servers, instance_of(servers.addresses[MASTER]) as instance:
+        await instance.add_consumer(NotingConsumer("g", ["T"]))
+
+        assert len(servers.requests) >= 3
+        for request in servers.requests:
+            assert not {"AccessKey", "SecurityToken", "Signature"} & request.fields.keys()
 
 
 async def test_a_client_with_tls_connects_with_it() -> None:

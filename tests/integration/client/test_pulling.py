@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from orbitmq.client.aio.instance.brokers import Brokers, Pulled
+from orbitmq.client.aio.instance.broker_calls import BrokerCalls, Pulled
 from orbitmq.client.aio.instance.routes import Routes
 from orbitmq.errors import RemoteError
 from orbitmq.protocol.codes import ResponseCode
@@ -22,10 +22,10 @@ class Pulls:
         self.headers: list[PullMessages] = []
         self.suggested: int | None = None
         self.refusals: list[int] = []
-        pull = Brokers.pull
+        pull = BrokerCalls.pull
 
         async def through(
-            brokers: Brokers, address: str, header: PullMessages, **options: Any
+            brokers: BrokerCalls, address: str, header: PullMessages, **options: Any
         ) -> Pulled:
             self.headers.append(header)
             if self.refusals:
@@ -37,7 +37,7 @@ class Pulls:
                 return pulled
             return pulled._replace(suggested_broker_id=self.suggested)
 
-        monkeypatch.setattr(Brokers, "pull", through)
+        monkeypatch.setattr(BrokerCalls, "pull", through)
 
 
 @pytest.fixture

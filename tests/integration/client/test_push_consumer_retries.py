@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orbitmq.client.aio.instance.brokers import Brokers
+from orbitmq.client.aio.instance.broker_calls import BrokerCalls
 from orbitmq.client.aio.push import concurrent_consumption
 from orbitmq.client.aio.sending.producer import Producer
 from orbitmq.client.core.consuming.consume_results import RetryLater, Suspend
@@ -155,7 +155,7 @@ async def test_the_client_sends_a_copy_when_the_broker_does_not_take_a_message_b
     async def refused(*_: Any, **__: Any) -> None:
         raise ConnectionLostError("broker-a", "cut by the test")
 
-    monkeypatch.setattr(Brokers, "send_back", refused)
+    monkeypatch.setattr(BrokerCalls, "send_back", refused)
     await hasty.make_topic(topic, queues=1)
     seen = Seen()
     failing = Failing(seen, {b"once": 1, b"never": 100})
@@ -181,7 +181,7 @@ async def test_what_nobody_takes_is_consumed_again_here_and_never_lost(
     async def refused(*_: Any, **__: Any) -> None:
         raise ConnectionLostError("broker-a", "cut by the test")
 
-    monkeypatch.setattr(Brokers, "send_back", refused)
+    monkeypatch.setattr(BrokerCalls, "send_back", refused)
     monkeypatch.setattr(concurrent_consumption, "AGAIN_MS", 100)
     await cluster.make_topic(topic, queues=1)
     seen = Seen()

@@ -6,7 +6,7 @@ from orbitmq.lazy_names import LazyNames
 
 if TYPE_CHECKING:
     from orbitmq.client.aio.admin.admin import Admin
-    from orbitmq.client.aio.instance.brokers import PullStatus
+    from orbitmq.client.aio.instance.broker_calls import PullStatus
     from orbitmq.client.aio.pull.lite_pull_consumer import LitePullConsumer
     from orbitmq.client.aio.pull.pull_consumer import PullConsumer
     from orbitmq.client.aio.pull.queue_reads import PullResult
@@ -32,7 +32,7 @@ _names = LazyNames(
         "Producer": "orbitmq.client.aio.sending.producer",
         "PullConsumer": "orbitmq.client.aio.pull.pull_consumer",
         "PullResult": "orbitmq.client.aio.pull.queue_reads",
-        "PullStatus": "orbitmq.client.aio.instance.brokers",
+        "PullStatus": "orbitmq.client.aio.instance.broker_calls",
         "PushConsumer": "orbitmq.client.aio.push.push_consumer",
     },
 )

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from orbitmq.client.aio.instance.brokers import PULL_TIMEOUT_MS
+from orbitmq.client.aio.instance.broker_calls import PULL_TIMEOUT_MS
 from orbitmq.client.aio.pull.record_reader import (
     PULL_BYTES_MAX,
     PULLS_AHEAD,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from orbitmq import java_json
-from orbitmq.client.aio.instance.brokers import place_of
+from orbitmq.client.aio.instance.broker_calls import place_of
 from orbitmq.errors import RemoteError, RouteNotFoundError
 from orbitmq.model.groups import GroupConfig
 from orbitmq.model.names import check_group, dead_letter_topic, retry_topic

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from orbitmq.client.aio.instance.brokers import place_of
+from orbitmq.client.aio.instance.broker_calls import place_of
 from orbitmq.client.core.consuming.received_message import ReceivedMessage, received_messages
 from orbitmq.errors import MessageNotFoundError, ProtocolError, RemoteError
 from orbitmq.model.names import TOOLS_GROUP

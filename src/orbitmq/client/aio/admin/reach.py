@@ -14,7 +14,7 @@ from orbitmq.protocol.command import Command
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from orbitmq.client.aio.instance.brokers import Brokers
+    from orbitmq.client.aio.instance.broker_calls import BrokerCalls
     from orbitmq.client.aio.instance.client_instance import ClientInstance
     from orbitmq.client.aio.instance.name_servers import NameServers
     from orbitmq.model.routes import ClusterView, TopicRoute
@@ -36,7 +36,7 @@ class Reach:
         return self._running().name_servers
 
     @property
-    def calls(self) -> Brokers:
+    def calls(self) -> BrokerCalls:
         """The requests that brokers answer."""
         return self._running().brokers
 

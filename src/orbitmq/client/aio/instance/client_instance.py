@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from orbitmq.client.aio.instance.address_server import AddressServer
 from orbitmq.client.aio.instance.awaited_answers import AwaitedAnswers
-from orbitmq.client.aio.instance.brokers import Brokers
+from orbitmq.client.aio.instance.broker_calls import BrokerCalls
 from orbitmq.client.aio.instance.heartbeats import Heartbeats
 from orbitmq.client.aio.instance.name_servers import NameServers
 from orbitmq.client.aio.instance.routes import Routes
 from orbitmq.client.aio.instance.server_calls import ServerCalls
-from orbitmq.client.aio.instance.signing import signing_of
 from orbitmq.errors import (
     AddressServerError,
     OrbitError,
@@ -32,6 +31,7 @@ from orbitmq.errors import (
 from orbitmq.lifecycle import Periodic, RunOnce
 from orbitmq.model.unique_ids import UniqueIds
 from orbitmq.protocol.requests.clients import HeartbeatBody, ProducerGroup
+from orbitmq.protocol.signing import Credentials, signed_fields
 from orbitmq.transport.addresses import parse_addresses
 from orbitmq.transport.config import ClientConfig, TlsClientConfig
 from orbitmq.transport.rpc_client import RpcClient
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from orbitmq.client.aio.instance.members import ConsumerMember, ProducerMember
     from orbitmq.client.options import ClientOptions
     from orbitmq.clock import Clock
+    from orbitmq.protocol.command import Command
     from orbitmq.transport.connection import Connection
     from orbitmq.transport.hooks import RpcHook
 
@@ -93,7 +94,7 @@ class ClientInstance:
             tls=_tls_of(options),
             clock=clock,
             handlers=calls.by_code(),
-            hooks=[*rpc_hooks, *signing_of(options)],
+            hooks=[*rpc_hooks, *_signing_hooks(options)],
             listener=_OpenedConnections(self._connection_opened),
         )
         # Until `start` has asked the address server there may be none.
@@ -109,7 +110,7 @@ class ClientInstance:
             call_timeout_ms=options.call_timeout_ms,
             on_change=self._route_changed,
         )
-        self.brokers = Brokers(
+        self.brokers = BrokerCalls(
             self.rpc,
             self.routes,
             client_id=client_id,
@@ -343,6 +344,33 @@ class _OpenedConnections:
 
     def on_close(self, connection: Connection, error: Exception | None) -> None:
         """Nothing: the next call connects anew."""
+
+
+class _Signing:
+    """An RPC hook that signs every request; it runs last, since other hooks may add fields."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
+
+    def before_request(self, _address: str, request: Command) -> None:
+        request.fields = signed_fields(request.fields, request.body, self._credentials)
+
+    def after_response(self, address: str, request: Command, response: Command | None) -> None:
+        """Nothing: servers do not sign replies."""
+
+
+def _signing_hooks(options: ClientOptions) -> list[_Signing]:
+    if not options.access_key:
+        return []
+    return [
+        _Signing(
+            Credentials(
+                access_key=options.access_key,
+                secret_key=options.secret_key,
+                security_token=options.security_token,
+            )
+        )
+    ]
 
 
 def _shuffled(addresses: list[str]) -> list[str]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 O = TypeVar("O", bound=ClientOptions)  # noqa: E741  # reads as "the options class"
 
 
-class _Entry:
+class _SharedInstance:
     """An instance, who is starting it, and how many use it."""
 
     def __init__(self, instance: ClientInstance) -> None:
@@ -36,7 +36,7 @@ class _Entry:
         self.users = 0
 
 
-_entries: dict[tuple[asyncio.AbstractEventLoop, str], _Entry] = {}
+_entries: dict[tuple[asyncio.AbstractEventLoop, str], _SharedInstance] = {}
 _guard = threading.Lock()
 _numbers: Final = itertools.count()
 
@@ -84,7 +84,7 @@ async def acquire(
                 clock=clock or SystemClock(),
                 rpc_hooks=rpc_hooks,
             )
-            entry = _entries[key] = _Entry(instance)
+            entry = _entries[key] = _SharedInstance(instance)
         else:
             _check_same_servers(entry.instance, options)
         entry.users += 1
@@ -113,7 +113,7 @@ async def release(instance: ClientInstance) -> None:
     await instance.stop()
 
 
-async def _start(key: tuple[asyncio.AbstractEventLoop, str], entry: _Entry) -> None:
+async def _start(key: tuple[asyncio.AbstractEventLoop, str], entry: _SharedInstance) -> None:
     try:
         await entry.instance.start()
     except BaseException as error:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from orbitmq.client.aio.instance.brokers import PullStatus
+from orbitmq.client.aio.instance.broker_calls import PullStatus
 from orbitmq.errors import BusyError, OrbitError, TransportError
 from orbitmq.lifecycle import cancelled
 

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from orbitmq.client.aio.group.offset_stores import offset_store_of
-from orbitmq.client.aio.instance.brokers import PullStatus
+from orbitmq.client.aio.instance.broker_calls import PullStatus
 from orbitmq.client.aio.instance.instances import acquire, with_own_instance
 from orbitmq.client.aio.pull.queue_lookups import QueueLookups
 from orbitmq.client.aio.pull.queue_reads import PullResult, QueueReads

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from orbitmq.client.aio.instance.brokers import PullStatus
+from orbitmq.client.aio.instance.broker_calls import PullStatus
 from orbitmq.client.core.consuming.received_message import ReceivedMessage, received_messages
 from orbitmq.client.core.subscriptions import tag_check
 from orbitmq.errors import BrokerUnknownError, NotSupportedError
@@ -20,7 +20,7 @@ from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.pulling import LitePullMessages, PullFlag, PullMessages
 
 if TYPE_CHECKING:
-    from orbitmq.client.aio.instance.brokers import Pulled
+    from orbitmq.client.aio.instance.broker_calls import Pulled
     from orbitmq.client.aio.instance.client_instance import ClientInstance
     from orbitmq.model.queues import MessageQueue
     from orbitmq.model.subscriptions import Subscription

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from orbitmq import java_json
-from orbitmq.client.aio.instance.brokers import PULL_TIMEOUT_MS, PullStatus
+from orbitmq.client.aio.instance.broker_calls import PULL_TIMEOUT_MS, PullStatus
 from orbitmq.client.aio.instance.instances import acquire, with_own_instance
 from orbitmq.client.aio.pull.queue_lookups import QueueLookups
 from orbitmq.client.core.consuming.read_pace import ReadPace
@@ -45,7 +45,7 @@ from orbitmq.record.layout import QUEUE_OFFSET_AT
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from orbitmq.client.aio.instance.brokers import Pulled
+    from orbitmq.client.aio.instance.broker_calls import Pulled
     from orbitmq.client.aio.instance.client_instance import ClientInstance
     from orbitmq.clock import Clock
     from orbitmq.model.queues import MessageQueue

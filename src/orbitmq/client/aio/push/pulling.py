@@ -14,7 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
-from orbitmq.client.aio.instance.brokers import PullStatus
+from orbitmq.client.aio.instance.broker_calls import PullStatus
 from orbitmq.client.core.consuming.received_message import ReceivedMessage, received_messages
 from orbitmq.errors import BrokerUnknownError, OrbitError, RemoteError
 from orbitmq.lifecycle import cancelled
@@ -26,7 +26,7 @@ from orbitmq.protocol.requests.pulling import PullFlag, PullMessages
 
 if TYPE_CHECKING:
     from orbitmq.client.aio.group.offset_stores import OffsetStore
-    from orbitmq.client.aio.instance.brokers import Pulled
+    from orbitmq.client.aio.instance.broker_calls import Pulled
     from orbitmq.client.aio.instance.client_instance import ClientInstance
     from orbitmq.client.core.consuming.consume_speeds import ConsumeSpeeds
     from orbitmq.client.core.consuming.flow_control import FlowControl

@@ -16,7 +16,7 @@ from orbitmq.model.messages import Message
 from orbitmq.model.names import retry_topic
 
 if TYPE_CHECKING:
-    from orbitmq.client.aio.instance.brokers import Brokers
+    from orbitmq.client.aio.instance.broker_calls import BrokerCalls
     from orbitmq.client.core.consuming.received_message import ReceivedMessage
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ class SendBacks:
 
     def __init__(
         self,
-        brokers: Brokers,
+        brokers: BrokerCalls,
         group: str,
         *,
         retries_max: int,

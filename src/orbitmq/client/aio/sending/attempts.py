@@ -112,7 +112,7 @@ class SendParts:
             await asyncio.shield(self._all_ended)
 
 
-class Sending:
+class PendingSend:
     """One send; `done` gets its result or its error."""
 
     __slots__ = (

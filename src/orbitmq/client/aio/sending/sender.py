@@ -8,7 +8,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from orbitmq.client.aio.sending.attempts import Asked, Sending, SendParts, command_of, new_context
+from orbitmq.client.aio.sending.attempts import (
+    Asked,
+    PendingSend,
+    SendParts,
+    command_of,
+    new_context,
+)
 from orbitmq.client.aio.sending.send_targets import SendTargets, Target, Way
 from orbitmq.client.core.sending import send_plan
 from orbitmq.client.core.sending.encoded_messages import EncodedMessages
@@ -54,7 +60,7 @@ class Sender:
 
     # --- how a send begins --------------------------------------------------------------------
 
-    def begin(self, asked: Asked, done: asyncio.Future[SendResult]) -> Sending | None:
+    def begin(self, asked: Asked, done: asyncio.Future[SendResult]) -> PendingSend | None:
         """Make the first try at once; None when something has to be waited for before."""
         if self._preparing.takes_long(asked.message):
             return None
@@ -68,17 +74,17 @@ class Sender:
             if way is None:
                 return None
         now_ms = self._parts.clock.monotonic_ms()
-        sending = Sending(
+        sending = PendingSend(
             self._parts, asked, outgoing, target, way, now_ms + asked.timeout_ms, done
         )
         sending.begin(now_ms)
         return sending
 
-    async def begin_slowly(self, asked: Asked, done: asyncio.Future[SendResult]) -> Sending:
+    async def begin_slowly(self, asked: Asked, done: asyncio.Future[SendResult]) -> PendingSend:
         """Wait for what the first try needs, and make it."""
         deadline_ms = self._parts.clock.monotonic_ms() + asked.timeout_ms
         outgoing, target, way = await self._prepare(asked, deadline_ms)
-        sending = Sending(self._parts, asked, outgoing, target, way, deadline_ms, done)
+        sending = PendingSend(self._parts, asked, outgoing, target, way, deadline_ms, done)
         sending.begin(self._parts.clock.monotonic_ms())
         return sending
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orbitmq.client.aio.instance.brokers import PullStatus
+from orbitmq.client.aio.instance.broker_calls import PullStatus
 from orbitmq.client.aio.pull.queue_reads import PullResult, QueueReads
 from orbitmq.client.core.subscriptions import by_sql, subscription_of
 from orbitmq.errors import BrokerUnknownError, NotSupportedError, RemoteError

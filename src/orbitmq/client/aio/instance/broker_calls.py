@@ -105,7 +105,7 @@ class FailedMessage(Protocol):
         """Where it lies in the commit log."""
 
 
-class Brokers:
+class BrokerCalls:
     """The brokers that routes tell of."""
 
     def __init__(

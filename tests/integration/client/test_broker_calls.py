@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orbitmq.client.aio.instance.brokers import Brokers, PullStatus
+from orbitmq.client.aio.instance.broker_calls import BrokerCalls, PullStatus
 from orbitmq.client.aio.instance.client_instance import ClientInstance
 from orbitmq.client.core.consuming.received_message import ReceivedMessage, received_messages
 from orbitmq.errors import BrokerUnknownError, ProtocolError, RemoteError
@@ -37,7 +37,7 @@ class Scene:
     group: str
 
     @property
-    def brokers(self) -> Brokers:
+    def brokers(self) -> BrokerCalls:
         return self.instance.brokers
 
     async def send(self, body: bytes = b"body", **properties: Any) -> SendReply:
