@@ -61,7 +61,7 @@ from orbitmq.model import property_names
 from orbitmq.model.unique_ids import UniqueIds
 from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.registration import RegisterBroker
-from orbitmq.settings import Role, Settings
+from orbitmq.settings import ServerRole, Settings
 from orbitmq.store.config import StoreConfig
 from orbitmq.store.delay_levels import parse_delay_levels
 from orbitmq.store.message_store import MessageStore
@@ -107,7 +107,7 @@ def load_settings(
         file=file,
         environment=environment,
         flags=flags,
-        role=Role.BROKER,
+        role=ServerRole.BROKER,
     )
 
 

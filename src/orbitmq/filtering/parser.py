@@ -88,7 +88,7 @@ class Parsed:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _Operand:
     """A node, the column where it begins, and how many nodes lie below one another in it."""
 
     node: Node
@@ -153,7 +153,7 @@ class _Parser:
 
     # --- Operators -------------------------------------------------------------------------------
 
-    def _operation(self, lowest: _Level) -> _Part:
+    def _operation(self, lowest: _Level) -> _Operand:
         """Read operators that bind at least as strongly as `lowest`, and what they stand between."""
         left = self._unary()
         highest = _Level.COMPARISON
@@ -163,7 +163,7 @@ class _Parser:
             left = self._operator(level, left)
         return left
 
-    def _operator(self, level: _Level, left: _Part) -> _Part:
+    def _operator(self, level: _Level, left: _Operand) -> _Operand:
         if level is _Level.OR:
             return self._joined(TokenKind.OR, Or, _Level.AND, left)
         if level is _Level.AND:
@@ -173,8 +173,8 @@ class _Parser:
         return self._comparison(left)
 
     def _joined(
-        self, kind: TokenKind, join: type[Or | And], next_level: _Level, first: _Part
-    ) -> _Part:
+        self, kind: TokenKind, join: type[Or | And], next_level: _Level, first: _Operand
+    ) -> _Operand:
         """Read a whole chain into one node: long chains must not become deep ones."""
         parts = [self._condition(first)]
         while self._take_if(kind):
@@ -184,21 +184,21 @@ class _Parser:
             terms.extend(part.node.terms if isinstance(part.node, join) else [part.node])
         return self._made(join(tuple(terms)), *parts)
 
-    def _equality(self, left: _Part) -> _Part:
+    def _equality(self, left: _Operand) -> _Operand:
         operator = self._take().kind
         if operator is TokenKind.IS:
             negated = self._take_if(TokenKind.NOT)
             self._expect(TokenKind.NULL)
-            return self._equal(left, _Part(_NULL, left.column), negated=negated)
+            return self._equal(left, _Operand(_NULL, left.column), negated=negated)
         right = self._operation(_Level.COMPARISON)
         self._check_equality(left, right)
         return self._equal(left, right, negated=operator is TokenKind.NOT_EQUAL)
 
-    def _equal(self, left: _Part, right: _Part, *, negated: bool) -> _Part:
+    def _equal(self, left: _Operand, right: _Operand, *, negated: bool) -> _Operand:
         made = self._made(Equal(left.node, right.node), left, right)
         return self._made(Not(made.node), made) if negated else made
 
-    def _comparison(self, left: _Part) -> _Part:
+    def _comparison(self, left: _Operand) -> _Operand:
         negated = self._take_if(TokenKind.NOT)
         kind = self._token.kind
         if kind in _PLACES:
@@ -214,12 +214,12 @@ class _Parser:
         self._take()
         return self._ordered(_ORDERINGS[kind], left, self._unary())
 
-    def _ordered(self, ordering: Ordering, left: _Part, right: _Part) -> _Part:
+    def _ordered(self, ordering: Ordering, left: _Operand, right: _Operand) -> _Operand:
         self._check_ordered(left)
         self._check_ordered(right)
         return self._made(Ordered(ordering, left.node, right.node), left, right)
 
-    def _between(self, value: _Part, *, negated: bool) -> _Part:
+    def _between(self, value: _Operand, *, negated: bool) -> _Operand:
         self._take()
         low = self._unary()
         self._expect(TokenKind.AND)
@@ -237,7 +237,7 @@ class _Parser:
         self._check_bounds(low, high)
         return self._made(And(tuple(side.node for side in sides)), *sides)
 
-    def _one_of(self, left: _Part, *, negated: bool) -> _Part:
+    def _one_of(self, left: _Operand, *, negated: bool) -> _Operand:
         operator = self._take()
         if not isinstance(left.node, Property):
             self._refuse(left.column, f"expected a property before {operator.text}")
@@ -252,7 +252,7 @@ class _Parser:
 
     # --- Operands --------------------------------------------------------------------------------
 
-    def _unary(self) -> _Part:
+    def _unary(self) -> _Operand:
         column = self._token.column
         if self._take_if(TokenKind.PLUS):
             return self._nested(self._unary)
@@ -268,7 +268,7 @@ class _Parser:
             return inner
         return self._value()
 
-    def _nested(self, read: Callable[[], _Part]) -> _Part:
+    def _nested(self, read: Callable[[], _Operand]) -> _Operand:
         self._nesting += 1
         if self._nesting > NESTING_MAX:
             self._refuse_nesting()
@@ -276,13 +276,13 @@ class _Parser:
         self._nesting -= 1
         return part
 
-    def _value(self) -> _Part:
+    def _value(self) -> _Operand:
         token = self._token
         if token.kind is TokenKind.NAME:
             self._properties.add(token.text)
             node: Node = Property(token.text)
         elif token.kind is TokenKind.TEXT:
-            return _Part(Literal(self._text()), token.column)
+            return _Operand(Literal(self._text()), token.column)
         elif token.kind is TokenKind.WHOLE:
             node = Literal(self._whole(token))
         elif token.kind is TokenKind.DECIMAL:
@@ -292,7 +292,7 @@ class _Parser:
         else:
             self._refuse_token("a property, a value, NOT or (")
         self._take()
-        return _Part(node, token.column)
+        return _Operand(node, token.column)
 
     def _text(self) -> str:
         return self._expect(TokenKind.TEXT).text[1:-1].replace("''", "'")
@@ -315,7 +315,7 @@ class _Parser:
 
     # --- Checks ----------------------------------------------------------------------------------
 
-    def _condition(self, part: _Part) -> _Part:
+    def _condition(self, part: _Operand) -> _Operand:
         """Take a part as a condition, which values other than properties cannot be."""
         if isinstance(part.node, Property):
             return self._made(Truth(part.node), part)
@@ -323,7 +323,7 @@ class _Parser:
             self._refuse(part.column, "expected a condition, found a value")
         return part
 
-    def _check_equality(self, left: _Part, right: _Part) -> None:
+    def _check_equality(self, left: _Operand, right: _Operand) -> None:
         for part in (left, right):
             if part.node == _NULL:
                 self._refuse(part.column, "NULL equals nothing; write IS NULL or IS NOT NULL")
@@ -332,25 +332,25 @@ class _Parser:
             case Literal(bool()), Literal(value) if not isinstance(value, bool):
                 self._refuse(left.column, "TRUE and FALSE cannot be compared with another value")
 
-    def _check_ordered(self, part: _Part) -> None:
+    def _check_ordered(self, part: _Operand) -> None:
         node = part.node
         is_number = isinstance(node, Literal) and isinstance(node.value, Number)
         if _is_condition(node) or (isinstance(node, Literal) and not is_number):
             self._refuse(part.column, "expected a number or a property to compare by size")
 
-    def _check_bounds(self, low: _Part, high: _Part) -> None:
+    def _check_bounds(self, low: _Operand, high: _Operand) -> None:
         match low.node, high.node:
             case Literal(Number(least)), Literal(Number(most)) if _is_below(most, least):
                 self._refuse(low.column, f"BETWEEN {least} AND {most} holds nothing; swap them")
 
     # --- Height ----------------------------------------------------------------------------------
 
-    def _made(self, node: Node, *parts: _Part, column: int | None = None) -> _Part:
+    def _made(self, node: Node, *parts: _Operand, column: int | None = None) -> _Operand:
         """Put a new node above its parts, unless they are too many to be asked one by the other."""
         height = 1 + max(part.height for part in parts)
         if height > NESTING_MAX:
             self._refuse_nesting()
-        return _Part(node, parts[0].column if column is None else column, height)
+        return _Operand(node, parts[0].column if column is None else column, height)
 
     def _refuse_nesting(self) -> NoReturn:
         self._refuse(self._token.column, f"nested more than {NESTING_MAX} levels deep")

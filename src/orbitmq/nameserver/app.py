@@ -13,7 +13,7 @@ from orbitmq.nameserver.handlers import Handlers
 from orbitmq.nameserver.key_values import KeyValues
 from orbitmq.nameserver.liveness import Liveness
 from orbitmq.nameserver.route_view import RouteView
-from orbitmq.settings import Role, Settings
+from orbitmq.settings import ServerRole, Settings
 from orbitmq.transport.addresses import format_address
 from orbitmq.transport.config import ServerConfig, TlsServerConfig
 from orbitmq.transport.rpc_server import RpcServer
@@ -43,7 +43,7 @@ def load_settings(
         file=file,
         environment=environment,
         flags=flags,
-        role=Role.NAME_SERVER,
+        role=ServerRole.NAME_SERVER,
     )
 
 

@@ -25,14 +25,14 @@ from orbitmq.lazy_names import LazyNames
 from orbitmq.settings.option import Option, check_limits, describe, option
 
 if TYPE_CHECKING:
-    from orbitmq.settings.rocketmq_options import Role
+    from orbitmq.settings.rocketmq_options import ServerRole
     from orbitmq.settings.settings import Changed, OptionChange, Settings
 
 __all__ = [
     "Changed",
     "Option",
     "OptionChange",
-    "Role",
+    "ServerRole",
     "Settings",
     "check_limits",
     "describe",
@@ -45,7 +45,7 @@ _names = LazyNames(
     {
         "Changed": "orbitmq.settings.settings",
         "OptionChange": "orbitmq.settings.settings",
-        "Role": "orbitmq.settings.rocketmq_options",
+        "ServerRole": "orbitmq.settings.rocketmq_options",
         "Settings": "orbitmq.settings.settings",
     },
 )

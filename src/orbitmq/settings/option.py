@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from orbitmq.errors import OptionValueError
-from orbitmq.settings.option_kinds import Kind, kind_of
+from orbitmq.settings.option_kinds import OptionKind, kind_of
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -55,7 +55,7 @@ class Option:
     owner: type[object]
     field: str  # in the config class, and as a flag
     name: str  # in files, on the wire, after ORBITMQ_ and as a flag
-    kind: Kind
+    kind: OptionKind
     default: object
     doc: str
     low: float | None

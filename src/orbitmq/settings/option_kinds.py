@@ -19,7 +19,7 @@ WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class OptionKind:
     """One type: its name for readers, what it takes, and both directions."""
 
     name: str
@@ -90,53 +90,53 @@ def _is_list(value: object) -> bool:
     return isinstance(value, tuple) and all(isinstance(item, str) for item in value)
 
 
-KINDS: Final[dict[object, Kind]] = {
-    bool: Kind(
+KINDS: Final[dict[object, OptionKind]] = {
+    bool: OptionKind(
         name="boolean",
         takes="true or false",
         parse=_parse_bool,
         write=_write_bool,
         holds=lambda value: isinstance(value, bool),
     ),
-    int: Kind(
+    int: OptionKind(
         name="whole number", takes="a whole number", parse=_parse_int, write=str, holds=_is_int
     ),
-    int | None: Kind(
+    int | None: OptionKind(
         name="whole number",
         takes="a whole number, or nothing",
         parse=_parse_optional_int,
         write=_write_optional,
         holds=lambda value: value is None or _is_int(value),
     ),
-    float: Kind(
+    float: OptionKind(
         name="number",
         takes="a number",
         parse=_parse_float,
         write=str,
         holds=lambda value: isinstance(value, float) or _is_int(value),
     ),
-    str: Kind(
+    str: OptionKind(
         name="text",
         takes="any text",
         parse=str,
         write=str,
         holds=lambda value: isinstance(value, str),
     ),
-    Path: Kind(
+    Path: OptionKind(
         name="path",
         takes="a path",
         parse=_parse_path,
         write=str,
         holds=lambda value: isinstance(value, Path),
     ),
-    Path | None: Kind(
+    Path | None: OptionKind(
         name="path",
         takes="a path, or nothing",
         parse=_parse_optional_path,
         write=_write_optional,
         holds=lambda value: value is None or isinstance(value, Path),
     ),
-    tuple[str, ...]: Kind(
+    tuple[str, ...]: OptionKind(
         name="list",
         takes="texts separated by ';'",
         parse=_parse_list,
@@ -146,7 +146,7 @@ KINDS: Final[dict[object, Kind]] = {
 }
 
 
-def kind_of(annotation: object) -> Kind:
+def kind_of(annotation: object) -> OptionKind:
     """Find the kind of a field from its annotation."""
     try:
         return KINDS[annotation]
@@ -156,7 +156,7 @@ def kind_of(annotation: object) -> Kind:
         raise TypeError(f"an option cannot have the type {annotation!r}") from None
 
 
-def _kind_of_enum(members: type[enum.StrEnum]) -> Kind:
+def _kind_of_enum(members: type[enum.StrEnum]) -> OptionKind:
     """Build the kind of a closed set; letter case does not matter when it is read."""
     by_lowered = {member.value.lower(): member for member in members}
 
@@ -166,7 +166,7 @@ def _kind_of_enum(members: type[enum.StrEnum]) -> Kind:
         except KeyError:
             raise ValueError(text) from None
 
-    return Kind(
+    return OptionKind(
         name="choice",
         takes="one of " + ", ".join(members),
         parse=parse,

@@ -21,7 +21,7 @@ from orbitmq.errors import (
     UnsupportedOptionError,
 )
 from orbitmq.settings.option import Option, describe
-from orbitmq.settings.rocketmq_options import ROCKETMQ_OPTIONS, RocketMQOption, Role
+from orbitmq.settings.rocketmq_options import ROCKETMQ_OPTIONS, RocketMQOption, ServerRole
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -69,7 +69,7 @@ class OptionTable:
     """The options of some config classes, by name."""
 
     def __init__(
-        self, config_classes: Iterable[type[DataclassInstance]], *, role: Role | None
+        self, config_classes: Iterable[type[DataclassInstance]], *, role: ServerRole | None
     ) -> None:
         self.role = role
         rows = describe(*config_classes)

@@ -29,7 +29,7 @@ _TO_ESCAPE: Final = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Property:
+class PropertyLine:
     """One name and its value, and the natural lines it lies on."""
 
     name: str
@@ -43,7 +43,7 @@ class PropertiesFile:
     """The text of a properties file and what it says."""
 
     lines: tuple[tuple[str, str], ...]  # natural lines: text, line end
-    properties: tuple[Property, ...]
+    properties: tuple[PropertyLine, ...]
     problems: tuple[PropertiesError, ...]
 
     @classmethod
@@ -53,7 +53,7 @@ class PropertiesFile:
         lines = tuple(
             (match[1], match[2]) for match in _NATURAL_LINE.finditer(text) if match.group()
         )
-        properties: list[Property] = []
+        properties: list[PropertyLine] = []
         problems: list[PropertiesError] = []
         index = 0
         while index < len(lines):
@@ -65,7 +65,7 @@ class PropertiesFile:
             assert match is not None, "every line has a name, if only an empty one"
             try:
                 properties.append(
-                    Property(
+                    PropertyLine(
                         name=_unescape(match[1]),
                         value=_unescape(match[2]),
                         line=first + 1,

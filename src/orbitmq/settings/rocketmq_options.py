@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 
-class Role(enum.StrEnum):
+class ServerRole(enum.StrEnum):
     """What a process is; one file may feed several."""
 
     NAME_SERVER = "name server"
@@ -38,19 +38,19 @@ class Reader(enum.StrEnum):
     CONTROLLER = "ControllerConfig"
 
     @property
-    def roles(self) -> frozenset[Role]:
+    def roles(self) -> frozenset[ServerRole]:
         """The roles that have such a class."""
         return _ROLES[self]
 
 
-_ROLES: Final[dict[Reader, frozenset[Role]]] = {
-    Reader.NAME_SERVER: frozenset({Role.NAME_SERVER}),
-    Reader.SERVER: frozenset(Role),
-    Reader.CLIENT: frozenset(Role),
-    Reader.BROKER: frozenset({Role.BROKER}),
-    Reader.STORE: frozenset({Role.BROKER}),
-    Reader.ACCESS: frozenset({Role.BROKER}),
-    Reader.CONTROLLER: frozenset({Role.CONTROLLER}),
+_ROLES: Final[dict[Reader, frozenset[ServerRole]]] = {
+    Reader.NAME_SERVER: frozenset({ServerRole.NAME_SERVER}),
+    Reader.SERVER: frozenset(ServerRole),
+    Reader.CLIENT: frozenset(ServerRole),
+    Reader.BROKER: frozenset({ServerRole.BROKER}),
+    Reader.STORE: frozenset({ServerRole.BROKER}),
+    Reader.ACCESS: frozenset({ServerRole.BROKER}),
+    Reader.CONTROLLER: frozenset({ServerRole.CONTROLLER}),
 }
 
 
@@ -65,11 +65,11 @@ class RocketMQOption:
     harmless: str | None = None  # of a refused option: the only value that is taken
 
     @property
-    def roles(self) -> frozenset[Role]:
+    def roles(self) -> frozenset[ServerRole]:
         """The roles that read it in RocketMQ."""
         return frozenset().union(*(reader.roles for reader in self.readers))
 
-    def why_without_effect(self, role: Role | None) -> str:
+    def why_without_effect(self, role: ServerRole | None) -> str:
         """Say, after the name of the option, why it changes nothing in a process of this role."""
         if role is not None and role not in self.roles:
             readers = " and ".join(sorted(self.roles))

@@ -35,7 +35,7 @@ from orbitmq.settings.properties_file import (
     encoding_of,
     write_property,
 )
-from orbitmq.settings.rocketmq_options import Role
+from orbitmq.settings.rocketmq_options import ServerRole
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -70,7 +70,7 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _State:
+class _Snapshot:
     """All values at one moment."""
 
     configs: dict[type[object], DataclassInstance]
@@ -80,7 +80,7 @@ class _State:
 class Settings:
     """The settings of one process."""
 
-    def __init__(self, table: OptionTable, state: _State, warnings: list[str]) -> None:
+    def __init__(self, table: OptionTable, state: _Snapshot, warnings: list[str]) -> None:
         self.warnings = warnings
         self._table = table
         self._state = state
@@ -95,7 +95,7 @@ class Settings:
         file: Path | None = None,
         environment: Mapping[str, str] | None = None,
         flags: Mapping[str, str] | None = None,
-        role: Role | None = None,
+        role: ServerRole | None = None,
         leave_alone: Iterable[str] = (),
     ) -> Settings:
         """Read all sources; every problem found in them is in the error raised.
@@ -132,7 +132,7 @@ class Settings:
         _raise_if_any([*problems, *reading.problems])
         state = _with_settings(
             table,
-            _State(
+            _Snapshot(
                 configs={type(config): config for config in defaults},
                 settings={},
             ),
@@ -275,7 +275,7 @@ def _value(configs: Mapping[type[object], object], option: Option) -> object:
     return value
 
 
-def _with_settings(table: OptionTable, state: _State, settings: dict[str, Setting]) -> _State:
+def _with_settings(table: OptionTable, state: _Snapshot, settings: dict[str, Setting]) -> _Snapshot:
     """Give the state after some settings; configs check relations between their own options."""
     by_class: dict[type[object], dict[str, object]] = {}
     for name, setting in settings.items():
@@ -289,7 +289,7 @@ def _with_settings(table: OptionTable, state: _State, settings: dict[str, Settin
         except SettingsError as problem:
             problems.append(problem)
     _raise_if_any(problems)
-    return _State(
+    return _Snapshot(
         configs=configs,
         settings=state.settings | settings,
     )

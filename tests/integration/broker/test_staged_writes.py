@@ -16,9 +16,9 @@ from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.staged_writes import (
     AppointCoordinator,
+    BatchDecision,
     CoordinatorReply,
     DecideWrites,
-    Decision,
     MoveRows,
     Part,
     StagedReply,
@@ -78,7 +78,7 @@ async def decide(
     peer: Peer, batch: int, writes: dict[str, int], *, end: int, start: int = 0
 ) -> Standing:
     part = Part(writes=writes, start=start, end=end)
-    decision = Decision(query=QUERY, batch=batch, parts={"broker-a": part})
+    decision = BatchDecision(query=QUERY, batch=batch, parts={"broker-a": part})
     reply = await peer.ask(DecideWrites(wait_ms=20_000), msgspec.json.encode(decision))
     assert reply.code == 0, reply.remark
     return msgspec.json.decode(reply.body, type=Standing)
@@ -183,7 +183,7 @@ async def test_the_first_coordinator_that_a_broker_hears_of_stays(peer: Peer) ->
     assert await appoint(peer, "broker-b") == "broker-b"
     assert await appoint(peer, "broker-a") == "broker-b"
 
-    decision = Decision(query=QUERY, batch=0, parts={})
+    decision = BatchDecision(query=QUERY, batch=0, parts={})
     reply = await peer.ask(DecideWrites(wait_ms=0), msgspec.json.encode(decision))
 
     assert reply.code == ResponseCode.INVALID_PARAMETER
@@ -223,11 +223,11 @@ async def test_the_next_batch_waits_for_the_one_before(site: Site, peer: Peer) -
     await appoint(peer)
     staged = await stage(peer, [b"0"])
     absent = Part(writes={WINNER: 1}, start=0, end=staged.end)
-    decision = Decision(query=QUERY, batch=0, parts={"broker-a": absent, "broker-z": absent})
+    decision = BatchDecision(query=QUERY, batch=0, parts={"broker-a": absent, "broker-z": absent})
     asked = await peer.ask(DecideWrites(wait_ms=0), msgspec.json.encode(decision))
     assert not msgspec.json.decode(asked.body, type=Standing).complete
 
-    following = Decision(query=QUERY, batch=1, parts={})
+    following = BatchDecision(query=QUERY, batch=1, parts={})
     reply = await peer.ask(DecideWrites(wait_ms=0), msgspec.json.encode(following))
 
     assert reply.code == ResponseCode.SYSTEM_BUSY
@@ -393,11 +393,11 @@ async def test_a_part_that_leads_nowhere_is_refused_before_it_is_stored(
         Part(writes={WINNER: 1}, start=2, end=1),
         Part(writes={WINNER: 0}, start=0, end=1),
     ):
-        decision = Decision(query=QUERY, batch=0, parts={"broker-a": part})
+        decision = BatchDecision(query=QUERY, batch=0, parts={"broker-a": part})
         reply = await peer.ask(DecideWrites(wait_ms=0), msgspec.json.encode(decision))
         assert reply.code == ResponseCode.INVALID_PARAMETER
     for batch in (-1, 2**70):
-        decision = Decision(query=QUERY, batch=batch, parts={})
+        decision = BatchDecision(query=QUERY, batch=batch, parts={})
         reply = await peer.ask(DecideWrites(wait_ms=0), msgspec.json.encode(decision))
         assert reply.code == ResponseCode.INVALID_PARAMETER
     missing = Part(writes={WINNER: 1}, start=0, end=1)
@@ -418,7 +418,7 @@ async def test_a_decision_that_no_record_can_hold_is_refused(peer: Peer) -> None
         name: Part(writes=writes, start=0, end=20_000)
         for name in ("broker-a", "broker-b", "broker-c", "broker-d", "broker-e", "broker-f")
     }
-    decision = Decision(query=QUERY, batch=0, parts=parts)
+    decision = BatchDecision(query=QUERY, batch=0, parts=parts)
 
     reply = await peer.ask(DecideWrites(wait_ms=0), msgspec.json.encode(decision))
 

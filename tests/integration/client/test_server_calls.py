@@ -18,7 +18,7 @@ from orbitmq.protocol.command import Command, request
 from orbitmq.protocol.headers import Header, Long
 from orbitmq.protocol.requests.answers import PushAnswer
 from orbitmq.protocol.requests.clients import NotifyMembersChanged
-from orbitmq.protocol.requests.offsets import QueueOffsets, ResetConsumerOffsets
+from orbitmq.protocol.requests.offsets import QueueOffsetTable, ResetConsumerOffsets
 from orbitmq.protocol.requests.relays import (
     ConsumeDirectly,
     ConsumerOffsets,
@@ -106,7 +106,7 @@ async def test_a_consumer_is_set_to_other_offsets(scene: Scene) -> None:
     header = ResetConsumerOffsets(
         topic=scene.topic, group=scene.group, timestamp_ms=Long(0), force=True
     )
-    body = java_json.encode(QueueOffsets(offsets=ObjectKeyed({queue_of(scene): 7})))
+    body = java_json.encode(QueueOffsetTable(offsets=ObjectKeyed({queue_of(scene): 7})))
     elsewhere = ResetConsumerOffsets(
         topic=scene.topic, group="elsewhere", timestamp_ms=Long(0), force=True
     )

@@ -13,7 +13,7 @@ from orbitmq.client.aio.sending.staged_writer import StagedWriter, new_write_id
 from orbitmq.embedded import Cluster
 from orbitmq.errors import CommitError
 from orbitmq.model.queues import MessageQueue
-from orbitmq.protocol.requests.staged_writes import Decision, Part
+from orbitmq.protocol.requests.staged_writes import BatchDecision, Part
 from orbitmq.record.batch import BatchedMessage, encode_batch
 from tests.integration.conftest import PATIENCE_MS
 
@@ -37,7 +37,7 @@ def packed(bodies: Iterable[bytes]) -> bytes:
     return encode_batch(BatchedMessage(0, body, b"") for body in bodies)
 
 
-async def staged_at_both(writer: StagedWriter, batch: int, rows: int) -> Decision:
+async def staged_at_both(writer: StagedWriter, batch: int, rows: int) -> BatchDecision:
     """Stage rows of one write, half of them at each broker."""
     write_id = new_write_id()
     parts: dict[str, Part] = {}
@@ -50,7 +50,7 @@ async def staged_at_both(writer: StagedWriter, batch: int, rows: int) -> Decisio
             first_sequence=index * rows,
         )
         parts[name] = Part(writes={write_id: len(numbers)}, start=reply.start, end=reply.end)
-    return Decision(query="q", batch=batch, parts=parts)
+    return BatchDecision(query="q", batch=batch, parts=parts)
 
 
 async def bodies(cluster: Cluster) -> Counter[bytes]:
@@ -125,14 +125,16 @@ async def test_a_replay_while_other_brokers_are_up_waits_for_the_coordinator(
         first_sequence=0,
     )
     part = Part(writes={write_id: 1}, start=reply.start, end=reply.end)
-    await writer.commit(Decision(query="q", batch=0, parts={"broker-a": part}))
+    await writer.commit(BatchDecision(query="q", batch=0, parts={"broker-a": part}))
     await asyncio.to_thread(cluster.faults.restart_broker, "broker-b")
     await asyncio.to_thread(cluster.faults.kill_broker, "broker-a")
 
     with pytest.raises(CommitError, match="batch 0 of query 'q'"):
-        await writer.commit(Decision(query="q", batch=0, parts={}), timeout_ms=5_000)
+        await writer.commit(BatchDecision(query="q", batch=0, parts={}), timeout_ms=5_000)
     await asyncio.to_thread(cluster.faults.restart_broker, "broker-a")
 
-    standing = await writer.commit(Decision(query="q", batch=0, parts={}), timeout_ms=PATIENCE_MS)
+    standing = await writer.commit(
+        BatchDecision(query="q", batch=0, parts={}), timeout_ms=PATIENCE_MS
+    )
     assert standing.complete
     assert await bodies(cluster) == once(1, 1)

@@ -15,7 +15,7 @@ from orbitmq.clock import ManualClock
 from orbitmq.errors import DiskFullError, SettingsError, StateError
 from orbitmq.record.decode import decode_record
 from orbitmq.settings import Settings
-from orbitmq.settings.rocketmq_options import Role
+from orbitmq.settings.rocketmq_options import ServerRole
 from orbitmq.store.config import FlushMode, StoreConfig
 from orbitmq.store.message_store import MessageStore
 from orbitmq.store.reading.queue_reader import ReadStatus
@@ -277,7 +277,7 @@ destroyMapedFileIntervalForcibly=120000
 def test_options_come_from_a_file_written_for_rocketmq_and_change_live(tmp_path: Path) -> None:
     file = tmp_path / "broker.conf"
     file.write_text(CONF.format(root=tmp_path / "store"))
-    settings = Settings.load(StoreConfig, RetentionConfig, file=file, role=Role.BROKER)
+    settings = Settings.load(StoreConfig, RetentionConfig, file=file, role=ServerRole.BROKER)
     disk = Disk(80)
     store = MessageStore(
         settings.of(StoreConfig),

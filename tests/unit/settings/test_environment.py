@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from orbitmq.settings import Role, option
+from orbitmq.settings import ServerRole, option
 from orbitmq.settings.environment import read_environment
 from orbitmq.settings.option_table import OptionTable
 
@@ -23,7 +23,7 @@ class SampleConfig:
 def read(
     environment: Mapping[str, str],
     *,
-    role: Role | None = Role.NAME_SERVER,
+    role: ServerRole | None = ServerRole.NAME_SERVER,
     leave_alone: tuple[str, ...] = (),
 ) -> tuple[list[tuple[str, str, str]], list[str]]:
     table = OptionTable([SampleConfig], role=role)

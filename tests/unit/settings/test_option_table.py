@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from orbitmq.errors import OptionValueError, UnknownOptionError, UnsupportedOptionError
-from orbitmq.settings import Role, option
+from orbitmq.settings import ServerRole, option
 from orbitmq.settings.option_table import Assignment, OptionTable, Origin
 
 
@@ -23,7 +23,7 @@ class ScanConfig:
     idle_ms: int = option(1, java="scanIdle", doc="Idle.")
 
 
-TABLE = OptionTable([SocketConfig, ScanConfig], role=Role.NAME_SERVER)
+TABLE = OptionTable([SocketConfig, ScanConfig], role=ServerRole.NAME_SERVER)
 
 
 def said(name: str, text: str) -> Assignment:

@@ -13,7 +13,7 @@ from orbitmq.settings.rocketmq_options import (
     WITHOUT_EFFECT,
     Reader,
     RocketMQOption,
-    Role,
+    ServerRole,
 )
 
 
@@ -68,7 +68,7 @@ def test_options_that_promise_what_is_not_built_are_refused(name: str) -> None:
 
 
 def test_an_option_without_effect_says_why() -> None:
-    why = ROCKETMQ_OPTIONS["serverSelectorThreads"].why_without_effect(Role.NAME_SERVER)
+    why = ROCKETMQ_OPTIONS["serverSelectorThreads"].why_without_effect(ServerRole.NAME_SERVER)
 
     assert why == "has no effect: work runs on an event loop, not in thread pools"
 
@@ -76,14 +76,14 @@ def test_an_option_without_effect_says_why() -> None:
 def test_an_option_of_another_role_says_whose_it_is() -> None:
     row = ROCKETMQ_OPTIONS["brokerName"]
 
-    assert row.why_without_effect(Role.NAME_SERVER) == (
+    assert row.why_without_effect(ServerRole.NAME_SERVER) == (
         "is a broker option and has no effect on the name server"
     )
-    assert row.why_without_effect(Role.BROKER) == "has no effect: nothing here depends on it"
+    assert row.why_without_effect(ServerRole.BROKER) == "has no effect: nothing here depends on it"
     assert row.why_without_effect(None) == "has no effect: nothing here depends on it"
 
 
 def test_an_option_of_two_roles_names_both() -> None:
     row = RocketMQOption(name="x", default="", readers=(Reader.BROKER, Reader.CONTROLLER))
 
-    assert "is a broker and controller option" in row.why_without_effect(Role.NAME_SERVER)
+    assert "is a broker and controller option" in row.why_without_effect(ServerRole.NAME_SERVER)

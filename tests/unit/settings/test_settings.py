@@ -18,7 +18,7 @@ from orbitmq.errors import (
     UnknownOptionError,
     UnsupportedOptionError,
 )
-from orbitmq.settings import Changed, OptionChange, Role, Settings, option
+from orbitmq.settings import Changed, OptionChange, ServerRole, Settings, option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ def load(
         file=file,
         environment=environment,
         flags=flags,
-        role=Role.NAME_SERVER,
+        role=ServerRole.NAME_SERVER,
     )
 
 

@@ -23,7 +23,7 @@ from orbitmq.clock import time_limit
 from orbitmq.errors import OrbitError, RequestRefusedError
 from orbitmq.lifecycle import OwnedTasks
 from orbitmq.protocol.codes import ResponseCode
-from orbitmq.protocol.requests.staged_writes import Decision, Part, Standing
+from orbitmq.protocol.requests.staged_writes import BatchDecision, Part, Standing
 
 if TYPE_CHECKING:
     from orbitmq.broker.exactly_once.query_states import QueryStates
@@ -76,7 +76,7 @@ class Deciding:
         assert state is not None
         return state.coordinator
 
-    async def decide(self, decision: Decision, *, wait_ms: float) -> Standing:
+    async def decide(self, decision: BatchDecision, *, wait_ms: float) -> Standing:
         """Store a decision unless there is one; returns what stands, if need be after a while."""
         query, batch = decision.query, decision.batch
         state = await self._states.change(query, lambda state: self._decided(state, decision))
@@ -95,7 +95,7 @@ class Deciding:
             problems=dict(self._problems.get(query, {})),
         )
 
-    def _decided(self, state: QueryState | None, decision: Decision) -> QueryState | None:
+    def _decided(self, state: QueryState | None, decision: BatchDecision) -> QueryState | None:
         if state is None or state.coordinator != self._name():
             coordinator = state.coordinator if state is not None else None
             raise RequestRefusedError(
@@ -186,6 +186,6 @@ class Deciding:
         return True
 
 
-def _digest(decision: Decision) -> str:
+def _digest(decision: BatchDecision) -> str:
     """What tells a decision from others of its batch; the ids of its writes are random."""
     return hashlib.sha256(msgspec.json.encode(decision)).hexdigest()[:_DIGEST_LENGTH]

@@ -20,10 +20,10 @@ from orbitmq.protocol.requests.clients import (
     HeartbeatBody,
     HeartbeatReply,
     ListConsumerConnections,
+    ListedProducer,
     ListGroupMembers,
     ListProducerConnections,
     NotifyMembersChanged,
-    Producer,
     ProducerConnections,
     ProducerTable,
     SubscriptionToCheck,
@@ -221,7 +221,7 @@ class ClientRequests:
         table = ProducerTable(
             groups={
                 group: [
-                    Producer(
+                    ListedProducer(
                         client_id=client.client_id,
                         language=client.language,
                         version=client.version,

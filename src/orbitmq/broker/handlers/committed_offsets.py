@@ -18,7 +18,7 @@ from orbitmq.protocol.requests.offsets import (
     CommitOffset,
     GetCommittedOffset,
     OffsetReply,
-    QueueOffsets,
+    QueueOffsetTable,
     ResetOffsets,
 )
 
@@ -135,7 +135,7 @@ class CommittedOffsetRequests:
             for queue_id, offset in targets.items()
         }
         self._on_reset(offsets)
-        result = QueueOffsets(offsets=ObjectKeyed(offsets))
+        result = QueueOffsetTable(offsets=ObjectKeyed(offsets))
         body = result.as_list() if request.language is Language.CPP else result
         return request.reply(body=java_json.encode(body))
 

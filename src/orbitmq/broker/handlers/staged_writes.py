@@ -13,9 +13,9 @@ from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.staged_writes import (
     AppointCoordinator,
+    BatchDecision,
     CoordinatorReply,
     DecideWrites,
-    Decision,
     MoveRows,
     Part,
     StagedReply,
@@ -109,7 +109,7 @@ class StagedWriteRequests:
         """Store a decision, or give back the one that stands; waits until it is complete."""
         self._check_taken()
         asked = DecideWrites.decode(request.fields)
-        decision = _body(request, Decision)
+        decision = _body(request, BatchDecision)
         if len(decision.parts) > _PARTS_MAX or any(
             len(part.writes) > _WRITES_MAX for part in decision.parts.values()
         ):

@@ -17,7 +17,7 @@ from orbitmq.protocol.requests.statistics import (
     BrokerConsumeStats,
     ConsumeProgress,
     ConsumeStats,
-    Counter,
+    CounterReply,
     CounterWindow,
     GetBrokerConsumeStats,
     GetConsumeStats,
@@ -215,7 +215,9 @@ class StatisticsRequests:
                 f"The stats <{asked.name[:255]}> <{asked.key[:511]}> not exist",
                 hint=f"known are {', '.join(_COUNTERS)}; a key has a counter once it counted",
             )
-        counter = Counter(minute=shown(grown.minute), hour=shown(grown.hour), day=shown(grown.day))
+        counter = CounterReply(
+            minute=shown(grown.minute), hour=shown(grown.hour), day=shown(grown.day)
+        )
         return request.reply(body=java_json.encode(counter))
 
     async def show_runtime(self, _: Connection, request: Command) -> Command:

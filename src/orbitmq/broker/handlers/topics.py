@@ -18,7 +18,7 @@ from orbitmq.protocol.requests.topics import (
     GetTopicStats,
     GroupNames,
     ListTopicConsumers,
-    QueueBounds,
+    QueueStats,
     TopicConfigList,
     TopicConfigTable,
     TopicStats,
@@ -130,15 +130,15 @@ class TopicRequests:
         stats = TopicStats(queues=queues, puts_per_second=self._puts_per_second(topic.name))
         return request.reply(body=java_json.encode(stats))
 
-    def _bounds(self, topic: TopicConfig) -> ObjectKeyed[MessageQueue, QueueBounds]:
+    def _bounds(self, topic: TopicConfig) -> ObjectKeyed[MessageQueue, QueueStats]:
         broker_name = self._config().broker_name
-        bounds: dict[MessageQueue, QueueBounds] = {}
+        bounds: dict[MessageQueue, QueueStats] = {}
         for queue_id in range(max(topic.read_queues, topic.write_queues)):
             start = self._store.start_of(topic.name, queue_id)
             end = self._store.end_of(topic.name, queue_id)
             last_ms = self._store.store_ms_of(topic.name, queue_id, end - 1) if end > start else 0
             queue = MessageQueue(topic=topic.name, broker_name=broker_name, queue_id=queue_id)
-            bounds[queue] = QueueBounds(
+            bounds[queue] = QueueStats(
                 min_offset=start, max_offset=end, last_update_ms=last_ms or 0
             )
         return ObjectKeyed(bounds)

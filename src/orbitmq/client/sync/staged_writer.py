@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from orbitmq.client.keywords import ClientKeywords
     from orbitmq.clock import Clock
     from orbitmq.model.queues import MessageQueue
-    from orbitmq.protocol.requests.staged_writes import Decision, StagedReply, Standing
+    from orbitmq.protocol.requests.staged_writes import BatchDecision, StagedReply, Standing
 
 
 class StagedWriter(BlockingClient[AioStagedWriter]):
@@ -56,7 +56,7 @@ class StagedWriter(BlockingClient[AioStagedWriter]):
 
         return self._running().begin(begin)
 
-    def commit(self, decision: Decision, *, timeout_ms: float = COMMIT_TIMEOUT_MS) -> Standing:
+    def commit(self, decision: BatchDecision, *, timeout_ms: float = COMMIT_TIMEOUT_MS) -> Standing:
         """Have the rows of a batch moved to their queues; returns when all are there.
 
         Of several commits of one batch the first counts: the others wait for it, and their rows

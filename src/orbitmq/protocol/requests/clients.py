@@ -164,7 +164,7 @@ class ListProducers(Header):
     CODE = RequestCode.GET_ALL_PRODUCER_INFO
 
 
-class Producer(msgspec.Struct, frozen=True, kw_only=True):
+class ListedProducer(msgspec.Struct, frozen=True, kw_only=True):
     """One producer, and when it was last heard of."""
 
     client_id: str = msgspec.field(default="", name="clientId")
@@ -177,4 +177,4 @@ class Producer(msgspec.Struct, frozen=True, kw_only=True):
 class ProducerTable(msgspec.Struct, kw_only=True):
     """The producers of every group."""
 
-    groups: dict[str, list[Producer]] = msgspec.field(default_factory=dict, name="data")
+    groups: dict[str, list[ListedProducer]] = msgspec.field(default_factory=dict, name="data")

@@ -117,7 +117,7 @@ class GetDelayProgress(Header):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetOffsets(Header):
-    """Set a group's offsets in a topic to a time or an offset; the reply's body is `QueueOffsets`."""
+    """Set a group's offsets in a topic to a time or an offset; the reply's body is `QueueOffsetTable`."""
 
     CODE = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
     topic: str
@@ -134,12 +134,12 @@ class ResetOffsets(Header):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetConsumerOffsets(ResetOffsets):
-    """The broker tells a consumer, one way, its new offsets: `QueueOffsets`, or a list for C++."""
+    """The broker tells a consumer, one way, its new offsets: `QueueOffsetTable`, or a list for C++."""
 
     CODE = RequestCode.RESET_CONSUMER_CLIENT_OFFSET
 
 
-class QueueOffsets(msgspec.Struct, kw_only=True):
+class QueueOffsetTable(msgspec.Struct, kw_only=True):
     """An offset for each queue.
 
     Compat: write it in the fastjson dialect only. Consumers in Go split the text by hand and lose,

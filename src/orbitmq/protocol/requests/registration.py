@@ -99,7 +99,7 @@ class QueryDataVersionReply(Header):
     changed: bool
 
 
-class TopicTable(msgspec.Struct, kw_only=True):
+class ReportedTopics(msgspec.Struct, kw_only=True):
     """The topics of a broker and how new they are."""
 
     data_version: DataVersion = msgspec.field(default_factory=DataVersion, name="dataVersion")
@@ -119,8 +119,8 @@ class RegisterBody(msgspec.Struct, kw_only=True):
     """What a broker reports of itself."""
 
     filter_servers: list[str] | None = msgspec.field(default=None, name="filterServerList")
-    topic_table: TopicTable = msgspec.field(
-        default_factory=TopicTable, name="topicConfigSerializeWrapper"
+    topic_table: ReportedTopics = msgspec.field(
+        default_factory=ReportedTopics, name="topicConfigSerializeWrapper"
     )
 
     def read_topics(self) -> dict[str, TopicConfig]:
@@ -134,7 +134,7 @@ def decode_register_body(body: bytes, *, compressed: bool, version: int) -> Regi
     if not body:
         return RegisterBody()
     if version < V3_0_11:
-        return RegisterBody(topic_table=java_json.decode(body, TopicTable))
+        return RegisterBody(topic_table=java_json.decode(body, ReportedTopics))
     # Compat: brokers from 5.0 on that are told to compress forget to say so in the header.
     if compressed or body.startswith(_ZLIB_FIRST_BYTE):
         return _decode_pieces(_unpack(body), version)
@@ -254,7 +254,7 @@ def _decode_pieces(content: bytes, version: int) -> RegisterBody:
             mappings[mapping.topic] = mapping
     return _PackedRegisterBody(
         filter_servers=filter_servers,
-        topic_table=TopicTable(data_version=data_version, mappings=mappings),
+        topic_table=ReportedTopics(data_version=data_version, mappings=mappings),
         lines=lines,
     )
 

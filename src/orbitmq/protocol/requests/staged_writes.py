@@ -40,7 +40,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     end: int
 
 
-class Decision(msgspec.Struct, frozen=True, kw_only=True):
+class BatchDecision(msgspec.Struct, frozen=True, kw_only=True):
     """The writes that count for one batch of a query, by the names of the brokers."""
 
     query: str
@@ -50,7 +50,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecideWrites(Header):
-    """Store the `Decision` of the body unless there is one; the reply's body is a `Standing`.
+    """Store the `BatchDecision` of the body unless there is one; the reply's body is a `Standing`.
 
     Answered when the one that stands is complete, or after `wait_ms`.
     """

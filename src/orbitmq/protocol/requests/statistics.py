@@ -70,7 +70,7 @@ class BrokerConsumeStats(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetCounter(Header):
-    """Ask for one counter; the reply's body is a `Counter`."""
+    """Ask for one counter; the reply's body is a `CounterReply`."""
 
     CODE = RequestCode.VIEW_BROKER_STATS_DATA
     name: str = wire("statsName")
@@ -85,7 +85,7 @@ class CounterWindow(msgspec.Struct, frozen=True, kw_only=True):
     per_second: float = msgspec.field(default=0.0, name="tps")
 
 
-class Counter(msgspec.Struct, kw_only=True):
+class CounterReply(msgspec.Struct, kw_only=True):
     """A counter over the last day, hour and minute."""
 
     day: CounterWindow = msgspec.field(default_factory=CounterWindow, name="statsDay")

@@ -107,7 +107,7 @@ class GetTopicStats(Header):
     topic: str
 
 
-class QueueBounds(msgspec.Struct, frozen=True, kw_only=True):
+class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
     """The bounds of a queue, and when its last message was stored."""
 
     last_update_ms: JavaLong = msgspec.field(default=0, name="lastUpdateTimestamp")
@@ -118,7 +118,7 @@ class QueueBounds(msgspec.Struct, frozen=True, kw_only=True):
 class TopicStats(msgspec.Struct, kw_only=True):
     """The bounds of every queue of a topic, and how many messages arrive a second."""
 
-    queues: ObjectKeyed[MessageQueue, QueueBounds] = msgspec.field(
+    queues: ObjectKeyed[MessageQueue, QueueStats] = msgspec.field(
         default_factory=ObjectKeyed, name="offsetTable"
     )
     puts_per_second: float = msgspec.field(default=0.0, name="topicPutTps")

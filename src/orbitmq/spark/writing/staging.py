@@ -22,7 +22,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from orbitmq.client.core import namespaces
 from orbitmq.model.queues import MessageQueue
-from orbitmq.protocol.requests.staged_writes import Decision, Part
+from orbitmq.protocol.requests.staged_writes import BatchDecision, Part
 
 if TYPE_CHECKING:
     from orbitmq.client.sync.staged_writer import StagedWriter
@@ -126,7 +126,7 @@ class Staging:
                 )
 
 
-def decision_of(writes: Sequence[Staged], batch: int) -> Decision:
+def decision_of(writes: Sequence[Staged], batch: int) -> BatchDecision:
     """Say that these writes count for a batch; rows are moved in their order."""
     parts: dict[str, Part] = {}
     for write in writes:
@@ -137,4 +137,4 @@ def decision_of(writes: Sequence[Staged], batch: int) -> Decision:
                 start=min(part.start, start) if part else start,
                 end=max(part.end, end) if part else end,
             )
-    return Decision(query=writes[0].query, batch=batch, parts=parts)
+    return BatchDecision(query=writes[0].query, batch=batch, parts=parts)

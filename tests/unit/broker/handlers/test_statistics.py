@@ -17,7 +17,7 @@ from orbitmq.protocol.requests.routing import TopicList
 from orbitmq.protocol.requests.statistics import (
     BrokerConsumeStats,
     ConsumeStats,
-    Counter,
+    CounterReply,
     GetBrokerConsumeStats,
     GetConsumeStats,
     GetCounter,
@@ -166,7 +166,7 @@ async def test_counters_are_shown_under_the_names_of_rocketmq(tmp_path: Path) ->
 
         def minute(name: str, key: str) -> tuple[int, float, float]:
             reply = handlers.show_counter(TOOL, request(GetCounter(name=name, key=key)))
-            window = java_json.decode(reply.body, Counter).minute
+            window = java_json.decode(reply.body, CounterReply).minute
             return window.sum, window.per_second, window.average
 
         assert minute("TOPIC_PUT_NUMS", "orders") == (20, 2, 1)

@@ -9,7 +9,7 @@ from orbitmq.client.sync.staged_writer import StagedWriter
 from orbitmq.embedded import Cluster
 from orbitmq.errors import StateError
 from orbitmq.model.queues import MessageQueue
-from orbitmq.protocol.requests.staged_writes import Decision, Part
+from orbitmq.protocol.requests.staged_writes import BatchDecision, Part
 from orbitmq.record.batch import BatchedMessage, encode_batch
 
 ROWS = encode_batch(BatchedMessage(0, b"%d" % number, b"") for number in range(3))
@@ -33,7 +33,7 @@ def test_rows_are_staged_and_committed() -> None:
                 end=max(reply.end for reply in replies),
             )
 
-            standing = writer.commit(Decision(query="q", batch=0, parts={"broker-a": part}))
+            standing = writer.commit(BatchDecision(query="q", batch=0, parts={"broker-a": part}))
 
         assert standing.complete
         assert (seen_before, cluster.message_count("orders")) == (0, 6)

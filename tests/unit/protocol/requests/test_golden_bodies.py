@@ -35,7 +35,7 @@ from orbitmq.protocol.requests.clients import (
     ConsumerGroup,
     GroupMembers,
     HeartbeatBody,
-    Producer,
+    ListedProducer,
     ProducerConnections,
     ProducerGroup,
     ProducerTable,
@@ -49,7 +49,7 @@ from orbitmq.protocol.requests.groups import (
 )
 from orbitmq.protocol.requests.key_values import KeyValueTable
 from orbitmq.protocol.requests.locking import LockedQueues, QueuesToLock
-from orbitmq.protocol.requests.offsets import ListedQueueOffset, QueueOffsetList, QueueOffsets
+from orbitmq.protocol.requests.offsets import ListedQueueOffset, QueueOffsetList, QueueOffsetTable
 from orbitmq.protocol.requests.queries import QueueEntries, QueueEntry
 from orbitmq.protocol.requests.relays import (
     ConsumerOffsets,
@@ -61,12 +61,12 @@ from orbitmq.protocol.requests.relays import (
     RunningConsumer,
 )
 from orbitmq.protocol.requests.routing import BrokerGroupReply, BrokerMembers, TopicList
-from orbitmq.protocol.requests.staged_writes import Decision, Part, Standing
+from orbitmq.protocol.requests.staged_writes import BatchDecision, Part, Standing
 from orbitmq.protocol.requests.statistics import (
     BrokerConsumeStats,
     ConsumeProgress,
     ConsumeStats,
-    Counter,
+    CounterReply,
     CounterWindow,
     QueueTimeSpan,
     QueueTimeSpans,
@@ -74,7 +74,7 @@ from orbitmq.protocol.requests.statistics import (
 )
 from orbitmq.protocol.requests.topics import (
     GroupNames,
-    QueueBounds,
+    QueueStats,
     TopicConfigList,
     TopicConfigTable,
     TopicStats,
@@ -182,7 +182,7 @@ CLIENTS: list[Row] = [
         ProducerTable(
             groups={
                 "p": [
-                    Producer(
+                    ListedProducer(
                         client_id="c", language="JAVA", last_heard_ms=7, host="1.2.3.4", version=479
                     )
                 ]
@@ -232,7 +232,7 @@ GROUPS: list[Row] = [
 OFFSETS: list[Row] = [
     # Java and Go read keys that are objects; C++ cannot.
     (
-        QueueOffsets(offsets=ObjectKeyed({QUEUE: 5})),
+        QueueOffsetTable(offsets=ObjectKeyed({QUEUE: 5})),
         b'{"offsetTable":{' + QUEUE_JSON + b":5}}",
         "",
     ),
@@ -338,7 +338,7 @@ STATISTICS: list[Row] = [
         "",
     ),
     (
-        Counter(minute=CounterWindow(average=1.5, sum=3, per_second=0.05)),
+        CounterReply(minute=CounterWindow(average=1.5, sum=3, per_second=0.05)),
         b'{"statsDay":{"avgpt":0.0,"sum":0,"tps":0.0},"statsHour":{"avgpt":0.0,"sum":0,"tps":0.0},'
         b'"statsMinute":{"avgpt":1.5,"sum":3,"tps":0.05}}',
         "",
@@ -388,7 +388,7 @@ TOPICS: list[Row] = [
     ),
     (
         TopicStats(
-            queues=ObjectKeyed({QUEUE: QueueBounds(last_update_ms=7, max_offset=9, min_offset=1)}),
+            queues=ObjectKeyed({QUEUE: QueueStats(last_update_ms=7, max_offset=9, min_offset=1)}),
             puts_per_second=0.5,
         ),
         b'{"offsetTable":{' + QUEUE_JSON + b":"
@@ -403,7 +403,7 @@ ROWS = [*CLIENTS, *GROUPS, *OFFSETS, *RELAYS, *ROUTES, *STATISTICS, *TOPICS]
 # OrbitMQ's own bodies, which no Java peer reads.
 OWN: list[Row] = [
     (
-        Decision(
+        BatchDecision(
             query="q",
             batch=3,
             parts={"broker-a": Part(writes={"a" * 32: 5}, start=1, end=2**40)},
@@ -489,7 +489,7 @@ READ: list[Row] = [
         "a peer that knows no scope means every broker",
     ),
     (
-        QueueOffsets(offsets=ObjectKeyed({QUEUE: 5})),
+        QueueOffsetTable(offsets=ObjectKeyed({QUEUE: 5})),
         rb'{"offsetTable":{"{\"topic\":\"T\",\"brokerName\":\"b\",\"queueId\":0}":5}}',
         "quoted keys",
     ),
@@ -545,7 +545,7 @@ def test_a_heartbeat_must_say_whose_it_is() -> None:
 
 
 def test_offsets_become_a_list_for_consumers_in_cpp() -> None:
-    assert QueueOffsets(offsets=ObjectKeyed({QUEUE: 5})).as_list() == QueueOffsetList(
+    assert QueueOffsetTable(offsets=ObjectKeyed({QUEUE: 5})).as_list() == QueueOffsetList(
         offsets=[ListedQueueOffset(broker_name="b", offset=5, queue_id=0, topic="T")]
     )
 

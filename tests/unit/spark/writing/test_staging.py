@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from orbitmq.model.queues import MessageQueue
 from orbitmq.protocol.headers import Long
-from orbitmq.protocol.requests.staged_writes import Decision, Part, StagedReply
+from orbitmq.protocol.requests.staged_writes import BatchDecision, Part, StagedReply
 from orbitmq.spark.writing.parcels import Parcel, SentRows
 from orbitmq.spark.writing.queue_places import Place
 from orbitmq.spark.writing.staging import Staged, StagedAt, Staging, decision_of
@@ -122,7 +122,7 @@ def test_a_decision_names_the_writes_of_every_broker() -> None:
         Staged("q", "three", {"a": StagedAt(2, 30, 50)}),
     ]
 
-    assert decision_of(writes, 7) == Decision(
+    assert decision_of(writes, 7) == BatchDecision(
         query="q",
         batch=7,
         parts={

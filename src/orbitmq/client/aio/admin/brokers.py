@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from orbitmq.protocol.requests.clients import ListProducers, Producer, ProducerTable
+from orbitmq.protocol.requests.clients import ListedProducer, ListProducers, ProducerTable
 from orbitmq.protocol.requests.configuration import GetBrokerConfig, UpdateBrokerConfig
 from orbitmq.protocol.requests.key_values import KeyValueTable
 from orbitmq.protocol.requests.maintenance import (
@@ -20,7 +20,7 @@ from orbitmq.protocol.requests.routing import (
 )
 from orbitmq.protocol.requests.statistics import (
     BrokerConsumeStats,
-    Counter,
+    CounterReply,
     GetBrokerConsumeStats,
     GetCounter,
     GetRuntime,
@@ -75,12 +75,12 @@ class Brokers:
         body = "\n".join(write_property(*option) for option in options.items()).encode()
         await self._reach.ask(await self._reach.broker(broker), UpdateBrokerConfig(), body)
 
-    async def counter(self, broker: str, name: str, key: str) -> Counter:
+    async def counter(self, broker: str, name: str, key: str) -> CounterReply:
         """Ask a broker for one of its counters, such as TOPIC_PUT_NUMS of a topic."""
         address = await self._reach.broker(broker)
-        return await self._reach.ask_for(address, GetCounter(name=name, key=key), Counter)
+        return await self._reach.ask_for(address, GetCounter(name=name, key=key), CounterReply)
 
-    async def producers(self, broker: str) -> dict[str, list[Producer]]:
+    async def producers(self, broker: str) -> dict[str, list[ListedProducer]]:
         """List the producers that a broker knows, by group."""
         address = await self._reach.broker(broker)
         table = await self._reach.ask_for(address, ListProducers(), ProducerTable)

@@ -16,7 +16,7 @@ from orbitmq.protocol.requests.offsets import (
     CloneOffsets,
     GetCommittedOffset,
     OffsetReply,
-    QueueOffsets,
+    QueueOffsetTable,
     ResetOffsets,
 )
 
@@ -134,7 +134,7 @@ class Offsets:
             try:
                 for request in requests:
                     reply = await self._reach.ask(address, request)
-                    moved.update(java_json.decode(reply.body, QueueOffsets).offsets)
+                    moved.update(java_json.decode(reply.body, QueueOffsetTable).offsets)
             except RemoteError as error:
                 if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
                     raise

@@ -29,7 +29,7 @@ from orbitmq.protocol.requests.topics import (
     GroupNames,
     ListTopicConfigs,
     ListTopicConsumers,
-    QueueBounds,
+    QueueStats,
     TopicConfigTable,
     TopicStats,
     UpdateTopic,
@@ -202,11 +202,11 @@ class Topics:
             table = await self._reach.ask_for(address, ListTopicConfigs(), TopicConfigTable)
             return table.topics[topic]
 
-    async def bounds(self, topic: str) -> dict[MessageQueue, QueueBounds]:
+    async def bounds(self, topic: str) -> dict[MessageQueue, QueueStats]:
         """Say where each queue of a topic begins and ends."""
         masters = await self._reach.masters_of(topic)
         replies = await self._reach.ask_each(masters.values(), GetTopicStats(topic=topic))
-        found: dict[MessageQueue, QueueBounds] = {}
+        found: dict[MessageQueue, QueueStats] = {}
         for reply in replies.values():
             found.update(java_json.decode(reply.body, TopicStats).queues)
         return dict(sorted(found.items()))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from orbitmq.errors import RemoteError
-from orbitmq.protocol.requests.statistics import Counter, GetCounter
+from orbitmq.protocol.requests.statistics import CounterReply, GetCounter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -73,14 +73,14 @@ class Traffic:
         )
         return sum(one.minute.per_second for one in counters), sum(map(_of_the_day, counters))
 
-    async def _counter(self, address: str, name: str, key: str) -> Counter:
+    async def _counter(self, address: str, name: str, key: str) -> CounterReply:
         try:
-            return await self._reach.ask_for(address, GetCounter(name=name, key=key), Counter)
+            return await self._reach.ask_for(address, GetCounter(name=name, key=key), CounterReply)
         except RemoteError:
             # Compat: brokers refuse to tell of what they have not counted yet.
-            return Counter()
+            return CounterReply()
 
 
-def _of_the_day(counter: Counter) -> int:
+def _of_the_day(counter: CounterReply) -> int:
     # Compat: the sums of longer spans are made up at their ends; until then the shorter ones tell.
     return counter.day.sum or counter.hour.sum or counter.minute.sum

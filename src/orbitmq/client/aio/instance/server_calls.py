@@ -23,7 +23,7 @@ from orbitmq.model.versions import OUR_VERSION, version_name
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.requests.answers import PushAnswer
 from orbitmq.protocol.requests.clients import NotifyMembersChanged
-from orbitmq.protocol.requests.offsets import QueueOffsets, ResetConsumerOffsets
+from orbitmq.protocol.requests.offsets import QueueOffsetTable, ResetConsumerOffsets
 from orbitmq.protocol.requests.relays import (
     ConsumeDirectly,
     ConsumerOffsets,
@@ -107,7 +107,7 @@ class ServerCalls:
     async def reset_offsets(self, connection: Connection, request: Command) -> None:
         """Let a consumer go on at other offsets."""
         reset = ResetConsumerOffsets.decode(request.fields)
-        offsets = java_json.decode(request.body, QueueOffsets).offsets if request.body else {}
+        offsets = java_json.decode(request.body, QueueOffsetTable).offsets if request.body else {}
         log.info(
             "offsets reset group=%s topic=%s queues=%d told_by=%s",
             reset.group,

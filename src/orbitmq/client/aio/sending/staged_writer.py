@@ -3,7 +3,7 @@
     async with StagedWriter(namesrv="127.0.0.1:9876") as writer:
         staged = await writer.stage(queue, packed_rows, write_id=new_write_id(), first_sequence=0)
         ...
-        await writer.commit(Decision(query=…, batch=…, parts=…))
+        await writer.commit(BatchDecision(query=…, batch=…, parts=…))
 
 Needs OrbitMQ brokers; how it works stands in docs/decisions/0004.
 
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     from orbitmq.clock import Clock
     from orbitmq.model.queues import MessageQueue
-    from orbitmq.protocol.requests.staged_writes import Decision
+    from orbitmq.protocol.requests.staged_writes import BatchDecision
 
 T = TypeVar("T")
 
@@ -158,7 +158,7 @@ class StagedWriter(ClientLife):
         return done
 
     async def commit(
-        self, decision: Decision, *, timeout_ms: float = COMMIT_TIMEOUT_MS
+        self, decision: BatchDecision, *, timeout_ms: float = COMMIT_TIMEOUT_MS
     ) -> Standing:
         """Have the rows of a batch moved to their queues; returns when all are there.
 
@@ -186,7 +186,7 @@ class StagedWriter(ClientLife):
             )
         return standing
 
-    async def _complete(self, decision: Decision, end_ms: float) -> Standing:
+    async def _complete(self, decision: BatchDecision, end_ms: float) -> Standing:
         """Commit, and wait until that is complete or the time is over."""
         reach = Reach(self._running)
         coordinator = await self._again(lambda _: self._coordinator(reach, decision), end_ms)
@@ -204,7 +204,7 @@ class StagedWriter(ClientLife):
                 return standing
             await self._clock.sleep_ms(_PAUSE_MS)
 
-    async def _coordinator(self, reach: Reach, decision: Decision) -> str:
+    async def _coordinator(self, reach: Reach, decision: BatchDecision) -> str:
         """Find who decides for a query; at its first batch, have a broker appointed."""
         masters = await reach.masters()
         known: dict[str, str | None] = {}

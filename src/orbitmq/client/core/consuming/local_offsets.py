@@ -16,7 +16,7 @@ from orbitmq import java_json
 from orbitmq.errors import LocalOffsetsError, ProtocolError, SettingsError
 from orbitmq.java_json import ObjectKeyed
 from orbitmq.model.queues import MessageQueue
-from orbitmq.protocol.requests.offsets import QueueOffsets
+from orbitmq.protocol.requests.offsets import QueueOffsetTable
 
 log = logging.getLogger(__name__)
 
@@ -34,12 +34,12 @@ def offsets_path(directory: Path, client_id: str, group: str) -> Path:
 
 def encode_offsets(offsets: dict[MessageQueue, int]) -> bytes:
     """Write the content of the file."""
-    return java_json.encode(QueueOffsets(offsets=ObjectKeyed(offsets)))
+    return java_json.encode(QueueOffsetTable(offsets=ObjectKeyed(offsets)))
 
 
 def decode_offsets(content: bytes) -> dict[MessageQueue, int]:
     """Read the content of the file; raises ProtocolError when it is damaged."""
-    return dict(java_json.decode(content, QueueOffsets).offsets)
+    return dict(java_json.decode(content, QueueOffsetTable).offsets)
 
 
 class FoundOffsets(NamedTuple):
