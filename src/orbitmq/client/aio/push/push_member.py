@@ -4,7 +4,7 @@
     pulling      messages of each queue          ->  its window
     consumption  from the window to the listener ->  offsets that may be committed
 
-Threads: one event loop; the listener runs in threads or on the loop (`listener_pools.py`).
+Threads: one event loop; a plain listener runs in threads, an async one on the loop.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from orbitmq.client.aio.group.start_offsets import start_offsets_of
 from orbitmq.client.aio.push.concurrent_consumption import ConcurrentConsumption
 from orbitmq.client.aio.push.consumption import Consumption
 from orbitmq.client.aio.push.listener_failures import ListenerFailures
-from orbitmq.client.aio.push.listener_pools import listener_pool
-from orbitmq.client.aio.push.listeners import Listener, ListenerCall
+from orbitmq.client.aio.push.listener_tasks import ListenerTasks
+from orbitmq.client.aio.push.listener_threads import ListenerThreads
+from orbitmq.client.aio.push.listeners import Listener, ListenerCall, ListenerPool, OnFinished
 from orbitmq.client.aio.push.ordered_consumption import OrderedConsumption
 from orbitmq.client.aio.push.pulling import Pulling
 from orbitmq.client.aio.push.running import consume_directly, running_consumer
@@ -409,6 +410,22 @@ class PushMember:
     async def _send(self, message: Message) -> None:
         producer = await self._instance.inner_producer(inner_producer)
         await producer.send(message)
+
+
+def listener_pool(
+    call: ListenerCall,
+    on_finished: OnFinished,
+    *,
+    concurrency: int,
+    name: str,
+    executor: Executor | None = None,
+) -> ListenerPool:
+    """Make the pool that calls the listener: plain ones in threads, async ones on the loop."""
+    if call.is_async:
+        return ListenerTasks(call, concurrency=concurrency, on_finished=on_finished, name=name)
+    return ListenerThreads(
+        call, concurrency=concurrency, on_finished=on_finished, name=name, executor=executor
+    )
 
 
 def _flow_limits(options: PushOptions, *, ordered: bool) -> FlowLimits:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orbitmq.client.aio.group.group_views import GroupViews
+from orbitmq.client.aio.group.rebalancing import GroupViews
 from orbitmq.client.core.consuming.allocation import averagely
 from orbitmq.client.core.consuming.assignment import Membership
 from orbitmq.model.names import retry_topic

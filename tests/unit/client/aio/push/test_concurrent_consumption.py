@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from orbitmq.client.aio.push.concurrent_consumption import AGAIN_MS, ConcurrentConsumption
-from orbitmq.client.aio.push.listener_pools import listener_pool
 from orbitmq.client.aio.push.listeners import listener_of
+from orbitmq.client.aio.push.push_member import listener_pool
 from orbitmq.client.core.consuming.consume_results import RetryLater
 from orbitmq.client.core.consuming.consume_speeds import ConsumeSpeeds
 from orbitmq.client.core.consuming.inflight_window import InflightWindow

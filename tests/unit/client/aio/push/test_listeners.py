@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 
 from orbitmq.client.aio.push.consume_hooks import CallOutcome, ConsumeContext
+from orbitmq.client.aio.push.listener_tasks import ListenerTasks
+from orbitmq.client.aio.push.listener_threads import ListenerThreads
 from orbitmq.client.aio.push.listeners import Worker, listener_of
+from orbitmq.client.aio.push.push_member import listener_pool
 from orbitmq.client.core.consuming.consume_results import (
     RETRY_LATER,
     SUCCESS,
@@ -52,6 +55,16 @@ def test_async_listeners_are_told_from_plain_ones(function: Any, *, is_async: bo
 
     assert (listener.is_async, listener.takes_lists) == (is_async, False)
     assert listener_of(None, function).takes_lists
+
+
+async def test_plain_listeners_run_in_threads_and_async_ones_in_tasks() -> None:
+    made = [
+        listener_pool(call_of(listener_of(function, None)), print, concurrency=3, name="billing")
+        for function in (plain, awaited)
+    ]
+
+    assert [type(pool) for pool in made] == [ListenerThreads, ListenerTasks]
+    assert [pool.concurrency for pool in made] == [3, 3]
 
 
 def test_one_listener_is_needed() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from orbitmq.client.aio.push.listener_pools import listener_pool
 from orbitmq.client.aio.push.listeners import listener_of
 from orbitmq.client.aio.push.ordered_consumption import OrderedConsumption
+from orbitmq.client.aio.push.push_member import listener_pool
 from orbitmq.client.core.consuming.consume_results import SUSPEND, Suspend
 from orbitmq.client.core.consuming.consume_speeds import ConsumeSpeeds
 from orbitmq.client.core.consuming.inflight_window import LOCK_LIFE_MS, InflightWindow
