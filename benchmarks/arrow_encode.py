@@ -27,7 +27,7 @@ from orbitmq.client.core.sending.outgoing import Preparing
 from orbitmq.clock import SystemClock
 from orbitmq.model.unique_ids import UniqueIdRanges, UniqueIds
 from orbitmq.spark.options.write_options import WriteOptions
-from orbitmq.spark.sessions import producers
+from orbitmq.spark.writing import writers
 from orbitmq.spark.writing.delivery_marks import MARK, TaskMark
 from orbitmq.spark.writing.message_rows import RowEncoder
 from orbitmq.spark.writing.write_columns import WriteColumns
@@ -153,7 +153,7 @@ def main() -> None:
         under_load.broker.wait_ready()
         under_load.create_topic(TOPIC)
         producer = opened.enter_context(Producer("benchmark", namesrv=name_server))
-        opened.callback(producers.stop_all)
+        opened.callback(writers.stop_clients)
         for body_bytes in BODY_BYTES:
             rows = rows_of(ROWS // 20 if chosen.smoke else ROWS, body_bytes)
             workload = f"{body_bytes} B"

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from orbitmq.spark.sessions import producers, reader_pool
+from orbitmq.spark.sessions import reader_pool
+from orbitmq.spark.writing import writers
 from tests.leftovers import no_threads_since, threads
 
 
@@ -15,6 +16,6 @@ def _clients_are_stopped() -> Iterator[None]:
     """Workers keep clients for their next task; here the next file of tests finds none."""
     before = threads("orbitmq-loop")
     yield
-    producers.stop_all()
+    writers.stop_clients()
     reader_pool.stop_all()
     no_threads_since(before, "orbitmq-loop")

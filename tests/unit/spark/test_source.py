@@ -66,7 +66,7 @@ import sys
 from orbitmq.spark.source import RocketMQSource
 source = RocketMQSource({"namesrvaddr": "127.0.0.1:1", "subscribe": "t"})
 source.streamReader(source.schema())
-import orbitmq.spark.reading.cluster_view
+import orbitmq.spark.reading.queue_view
 print(*sys.modules)
 """
 

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from orbitmq.spark.reading.cluster_view import ClusterView
 from orbitmq.spark.reading.filters import Pruning, is_pushing_worker, pruning_of
 from orbitmq.spark.reading.partitions import QueuePartition
 from orbitmq.spark.reading.planning import pack
 from orbitmq.spark.reading.positions import batch_ranges, without_lost
 from orbitmq.spark.reading.queue_fetch import read_partition
+from orbitmq.spark.reading.queue_view import QueueView
 from orbitmq.spark.sessions.worker_process import spare_collections
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class BatchReader(DataSourceReader):
         """What each task reads."""
         spare_collections()
         options = self._options
-        with ClusterView(options) as view:
+        with QueueView(options) as view:
             ranges = self._pruning.narrowed(
                 batch_ranges(options, view), namespace=options.namespace
             )

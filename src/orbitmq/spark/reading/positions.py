@@ -23,8 +23,8 @@ log = logging.getLogger(__name__)
 _HINT = "with failOnDataLoss=false the query goes on without them"
 
 
-class QueueBounds(Protocol):
-    """What must be known of queues; `ClusterView` tells it."""
+class OffsetLookup(Protocol):
+    """What must be known of queues; `QueueView` tells it."""
 
     def queues(self) -> list[MessageQueue]:
         """List the queues to read."""
@@ -42,7 +42,7 @@ class QueueBounds(Protocol):
 # --- where ----------------------------------------------------------------------------------------
 
 
-def starting_offsets(options: ReadOptions, view: QueueBounds) -> Offsets:
+def starting_offsets(options: ReadOptions, view: OffsetLookup) -> Offsets:
     """Where a read begins, as the options say it; earliest if they do not."""
     queues = view.queues()
     if options.starting_timestamp is not None:
@@ -63,7 +63,7 @@ def starting_offsets(options: ReadOptions, view: QueueBounds) -> Offsets:
     return _chosen(asked, options, view, name)
 
 
-def ending_offsets(options: ReadOptions, view: QueueBounds) -> Offsets:
+def ending_offsets(options: ReadOptions, view: OffsetLookup) -> Offsets:
     """Where a batch ends, as the options say it; at the present end if they do not."""
     queues = view.queues()
     latest = view.latest(queues)
@@ -83,7 +83,7 @@ def ending_offsets(options: ReadOptions, view: QueueBounds) -> Offsets:
     return _chosen(asked, options, view, name)
 
 
-def batch_ranges(options: ReadOptions, view: QueueBounds) -> list[QueueRange]:
+def batch_ranges(options: ReadOptions, view: OffsetLookup) -> list[QueueRange]:
     """What a batch reads; both ends are as at this moment."""
     start = starting_offsets(options, view)
     end = ending_offsets(options, view)
@@ -99,7 +99,7 @@ def batch_ranges(options: ReadOptions, view: QueueBounds) -> list[QueueRange]:
 
 
 def _begin_at(
-    times_ms: Mapping[MessageQueue, int], options: ReadOptions, view: QueueBounds
+    times_ms: Mapping[MessageQueue, int], options: ReadOptions, view: OffsetLookup
 ) -> Offsets:
     found = view.at_times(times_ms)
     without = sorted(queue for queue, offset in found.items() if offset is None)
@@ -116,7 +116,7 @@ def _or_else(found: Mapping[MessageQueue, int | None], instead: Offsets) -> Offs
     return {queue: instead[queue] if offset is None else offset for queue, offset in found.items()}
 
 
-def _chosen(asked: Offsets, options: ReadOptions, view: QueueBounds, name: str) -> Offsets:
+def _chosen(asked: Offsets, options: ReadOptions, view: OffsetLookup, name: str) -> Offsets:
     """Turn -2 and -1 into offsets, and refuse offsets that the queues do not have."""
     earliest, latest = view.earliest(asked), view.latest(asked)
     chosen: Offsets = {}
@@ -168,7 +168,7 @@ def lost_text(queue: MessageQueue, start: int, end: int) -> str:
 
 
 def without_lost(
-    ranges: Sequence[QueueRange], options: ReadOptions, view: QueueBounds
+    ranges: Sequence[QueueRange], options: ReadOptions, view: OffsetLookup
 ) -> list[QueueRange]:
     """Take from ranges what is not there any more, and report it."""
     asked = sorted({part.queue for part in ranges if part.rows > 0})

@@ -39,7 +39,7 @@ from orbitmq.spark.rows.schema import Projection
 from orbitmq.spark.sessions.worker_process import imports_of_a_worker
 
 if TYPE_CHECKING:
-    from orbitmq.spark.reading.cluster_view import ClusterView
+    from orbitmq.spark.reading.queue_view import QueueView
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             rows_min=options.min_offsets_per_trigger or 0,
             delay_max_ms=options.max_trigger_delay_ms,
         )
-        self._opened: ClusterView | None = None
+        self._opened: QueueView | None = None
         self._initial: dict[str, Any] | None = None
         # Where the queues end, as the last batch saw it.
         self._heads: Offsets | None = None
@@ -225,12 +225,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._opened = None
 
     @property
-    def _view(self) -> ClusterView:
+    def _view(self) -> QueueView:
         if self._opened is None:
             # Tasks and plans do not ask, and clients take a while to import.
             with imports_of_a_worker():
-                from orbitmq.spark.reading.cluster_view import ClusterView
+                from orbitmq.spark.reading.queue_view import QueueView
 
-            self._opened = ClusterView(self._options)
+            self._opened = QueueView(self._options)
             self._opened.__enter__()
         return self._opened

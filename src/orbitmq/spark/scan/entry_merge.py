@@ -38,7 +38,7 @@ Offsets = npt.NDArray[np.int64]
 ReadEntries = Callable[[QueueSlice, int, int], tuple[int, bytes]]
 
 
-class Window(NamedTuple):
+class EntryWindow(NamedTuple):
     """Records that follow one another in the log: where they begin and how large they are."""
 
     physical_offsets: Offsets
@@ -92,15 +92,15 @@ class _Cursor:
         if offsets.size:
             self._last_offset = int(offsets[-1])
 
-    def take(self, until: int | None, tag_hashes: Sequence[int] | None) -> Window:
+    def take(self, until: int | None, tag_hashes: Sequence[int] | None) -> EntryWindow:
         """Take the entries up to a physical offset, or all."""
         offsets = self.physical_offsets
         count = offsets.size if until is None else int(np.searchsorted(offsets, until, "right"))
-        taken = Window(offsets[:count], self._record_bytes[:count])
+        taken = EntryWindow(offsets[:count], self._record_bytes[:count])
         if tag_hashes is not None and self._slice.topic != SCHEDULE_TOPIC:
             wanted = _may_have(self._tag_hashes[:count], tag_hashes)
             if not wanted.all():
-                taken = Window(taken.physical_offsets[wanted], taken.record_bytes[wanted])
+                taken = EntryWindow(taken.physical_offsets[wanted], taken.record_bytes[wanted])
         self.physical_offsets = offsets[count:]
         self._record_bytes = self._record_bytes[count:]
         self._tag_hashes = self._tag_hashes[count:]
@@ -122,7 +122,7 @@ def merged(
     *,
     tag_hashes: Sequence[int] | None = None,
     window_entries: int = WINDOW_ENTRIES,
-) -> Iterator[Window]:
+) -> Iterator[EntryWindow]:
     """Yield the entries of all slices in the order of the log, some at a time."""
     total = sum(one.count for one in slices)
     cursors = [
@@ -143,12 +143,12 @@ def merged(
             yield window
 
 
-def _in_order(parts: Sequence[Window]) -> Window:
+def _in_order(parts: Sequence[EntryWindow]) -> EntryWindow:
     if len(parts) == 1:
         return parts[0]
     if not parts:
-        return Window(np.empty(0, np.int64), np.empty(0, np.int64))
+        return EntryWindow(np.empty(0, np.int64), np.empty(0, np.int64))
     offsets = np.concatenate([part.physical_offsets for part in parts])
     # Perf: a stable sort merges what is in order already.
     order = np.argsort(offsets, kind="stable")
-    return Window(offsets[order], np.concatenate([part.record_bytes for part in parts])[order])
+    return EntryWindow(offsets[order], np.concatenate([part.record_bytes for part in parts])[order])

@@ -22,7 +22,7 @@ import numpy as np
 
 from orbitmq.errors import RecordsDeletedError, StoreDamagedError, StoreError
 from orbitmq.record.layout import LOST_FLAG
-from orbitmq.spark.scan.entry_merge import Offsets, Window, merged
+from orbitmq.spark.scan.entry_merge import EntryWindow, Offsets, merged
 from orbitmq.store.files.file_names import file_name
 from orbitmq.store.files.open_files import OpenFiles
 from orbitmq.store.index.consume_queue import ENTRY_BYTES
@@ -69,7 +69,7 @@ class Records(NamedTuple):
     positions: Offsets
 
 
-class Stretch(NamedTuple):
+class FileRead(NamedTuple):
     """Bytes of one log file that are read together, and where in the buffer they go."""
 
     offset: int
@@ -78,11 +78,11 @@ class Stretch(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Reads:
-    """How a batch of records is read: stretches, of which stretch each record is, and where."""
+class _ReadPlan:
+    """How a batch of records is read: the reads, the read of each record, and its position."""
 
-    stretches: list[Stretch]
-    stretch_of: Offsets
+    reads: list[FileRead]
+    read_of: Offsets
     positions: Offsets
 
 
@@ -168,31 +168,31 @@ class RecordFetch:
 
     # --- records ------------------------------------------------------------------------------
 
-    def _read(self, batch: Window) -> Records:
+    def _read(self, batch: EntryWindow) -> Records:
         self._check_places(batch)
-        reads = plan_reads(batch, self._log.file_bytes or _WITHOUT_FILES)
-        needed = reads.stretches[-1].at + reads.stretches[-1].size
+        plan = plan_reads(batch, self._log.file_bytes or _WITHOUT_FILES)
+        needed = plan.reads[-1].at + plan.reads[-1].size
         if needed > len(self._room):
             self._room = bytearray(needed)
         room = memoryview(self._room)
         gone: list[int] = []
-        for number, stretch in enumerate(reads.stretches):
+        for number, read in enumerate(plan.reads):
             try:
-                self._log.read_into(stretch.offset, room[stretch.at : stretch.at + stretch.size])
+                self._log.read_into(read.offset, room[read.at : read.at + read.size])
             except RecordsDeletedError as error:
                 if self._fail_on_data_loss:
-                    raise self._deleted(stretch, error) from error
+                    raise self._deleted(read, error) from error
                 gone.append(number)
-        positions = reads.positions
+        positions = plan.positions
         if gone:
-            there = ~np.isin(reads.stretch_of, gone)
+            there = ~np.isin(plan.read_of, gone)
             self._lost += int(positions.size - np.count_nonzero(there))
             positions = positions[there]
-            batch = Window(batch.physical_offsets[there], batch.record_bytes[there])
+            batch = EntryWindow(batch.physical_offsets[there], batch.record_bytes[there])
         buffer = room[:needed]
         return Records(buffer, self._checked(buffer, positions, batch))
 
-    def _check_places(self, batch: Window) -> None:
+    def _check_places(self, batch: EntryWindow) -> None:
         """Refuse entries of records that would leave their file, before anything is read."""
         file_bytes = self._log.file_bytes
         if file_bytes:
@@ -200,7 +200,7 @@ class RecordFetch:
             if wrong.any():
                 raise self._no_record(batch, int(np.flatnonzero(wrong)[0]))
 
-    def _checked(self, buffer: memoryview, positions: Offsets, batch: Window) -> Offsets:
+    def _checked(self, buffer: memoryview, positions: Offsets, batch: EntryWindow) -> Offsets:
         """Compare records with their entries, and leave out those that stand for lost ones."""
         if not positions.size:
             return positions
@@ -217,7 +217,7 @@ class RecordFetch:
             positions = np.delete(positions, stand_ins)
         return positions
 
-    def _no_record(self, batch: Window, at: int) -> StoreDamagedError:
+    def _no_record(self, batch: EntryWindow, at: int) -> StoreDamagedError:
         return StoreDamagedError(
             f"a queue of broker {self._place.broker_name!r} says that a record of "
             f"{int(batch.record_bytes[at])} bytes lies "
@@ -225,10 +225,10 @@ class RecordFetch:
             hint="run: orbitmq store verify",
         )
 
-    def _deleted(self, stretch: Stretch, error: RecordsDeletedError) -> RecordsDeletedError:
+    def _deleted(self, lost: FileRead, error: RecordsDeletedError) -> RecordsDeletedError:
         return RecordsDeletedError(
-            f"messages of broker {self._place.broker_name!r} at offsets {stretch.offset} to "
-            f"{stretch.offset + stretch.size} of the log were deleted after the scan was planned: "
+            f"messages of broker {self._place.broker_name!r} at offsets {lost.offset} to "
+            f"{lost.offset + lost.size} of the log were deleted after the scan was planned: "
             f"the log begins at {error.start} now",
             start=error.start,
             hint=_LOSS_HINT,
@@ -239,8 +239,8 @@ _LOSS_HINT: Final = "read again; the option failOnDataLoss=false leaves deleted 
 
 
 def batch_windows(
-    window: Window, *, rows_max: int = BATCH_ROWS, bytes_max: int = BATCH_BYTES
-) -> Iterator[Window]:
+    window: EntryWindow, *, rows_max: int = BATCH_ROWS, bytes_max: int = BATCH_BYTES
+) -> Iterator[EntryWindow]:
     """Cut a window into batches of so many rows and bytes, though of one record at least."""
     offsets, sizes = window
     gaps = np.zeros(offsets.size, np.int64)
@@ -254,7 +254,7 @@ def batch_windows(
         before = int(read[first] - sizes[first])
         end = int(np.searchsorted(read, before + bytes_max, "right"))
         end = min(max(end, first + 1), first + rows_max)
-        yield Window(offsets[first:end], sizes[first:end])
+        yield EntryWindow(offsets[first:end], sizes[first:end])
         first = end
 
 
@@ -267,7 +267,7 @@ def _heads(content: npt.NDArray[np.uint8], positions: Offsets) -> npt.NDArray[np
     return everywhere[positions].view(_HEAD)
 
 
-def plan_reads(batch: Window, file_bytes: int) -> _Reads:
+def plan_reads(batch: EntryWindow, file_bytes: int) -> _ReadPlan:
     """Say which bytes are read for records, and where in the buffer each record lies then."""
     offsets, sizes = batch
     ends = offsets + sizes
@@ -276,16 +276,14 @@ def plan_reads(batch: Window, file_bytes: int) -> _Reads:
         offsets[1:] // file_bytes != offsets[:-1] // file_bytes
     )
     firsts = np.flatnonzero(begins)
-    stretch_offsets = offsets[firsts]
+    read_offsets = offsets[firsts]
     lasts = np.append(firsts[1:], offsets.size) - 1
-    stretch_bytes = ends[lasts] - stretch_offsets
-    places = np.cumsum(stretch_bytes) - stretch_bytes
-    stretch_of = np.cumsum(begins) - 1
-    positions = offsets + (places - stretch_offsets)[stretch_of]
-    stretches = [
-        Stretch(*triple)
-        for triple in zip(
-            stretch_offsets.tolist(), stretch_bytes.tolist(), places.tolist(), strict=True
-        )
+    read_bytes = ends[lasts] - read_offsets
+    starts = np.cumsum(read_bytes) - read_bytes
+    read_of = np.cumsum(begins) - 1
+    positions = offsets + (starts - read_offsets)[read_of]
+    reads = [
+        FileRead(*triple)
+        for triple in zip(read_offsets.tolist(), read_bytes.tolist(), starts.tolist(), strict=True)
     ]
-    return _Reads(stretches, stretch_of, positions)
+    return _ReadPlan(reads, read_of, positions)

@@ -22,7 +22,7 @@ from orbitmq.spark.rows.schema import Projection
 from orbitmq.spark.scan.file_fetch import RecordFetch
 from orbitmq.spark.scan.store_partitions import StorePartition
 from orbitmq.spark.scan.store_paths import find_places, topics_of_broker
-from orbitmq.spark.scan.store_survey import StoreSurvey, Wanted, plan, survey_store
+from orbitmq.spark.scan.store_survey import StoreSelection, StoreSurvey, plan, survey_store
 from orbitmq.spark.sessions.worker_process import keep_freed_memory, spare_collections
 from orbitmq.store.readonly.readonly_store import SHARED_RECORDS
 
@@ -50,9 +50,9 @@ class StoreReader(DataSourceReader):
         """Look into the stores, and cut what is wanted into tasks."""
         spare_collections()
         options = self._options
-        wanted = wanted_by(options, self._pruning)
+        selection = selection_of(options, self._pruning)
         surveys = [
-            survey_store(place, wanted, fail_on_data_loss=options.fail_on_data_loss)
+            survey_store(place, selection, fail_on_data_loss=options.fail_on_data_loss)
             for place in find_places(options)
         ]
         check_topics(options.topics, surveys)
@@ -115,10 +115,10 @@ class PushingStoreReader(StoreReader):
         return filters
 
 
-def wanted_by(options: StoreOptions, pruning: Pruning) -> Wanted:
+def selection_of(options: StoreOptions, pruning: Pruning) -> StoreSelection:
     """What options and conditions ask of stores."""
     queues = {(one.topic, one.broker_name, one.queue_id) for one in options.assigned_queues}
-    return Wanted(
+    return StoreSelection(
         topics=frozenset(options.topics) or None,
         topic_pattern=options.subscribe_pattern or None,
         queues=frozenset(queues) or None,

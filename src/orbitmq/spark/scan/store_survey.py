@@ -44,7 +44,7 @@ _WHOLE: Final = Pruning()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class StoreSelection:
     """What is asked of stores; None where everything is."""
 
     topics: frozenset[str] | None = None
@@ -103,7 +103,12 @@ class StoreSurvey:
     """One store: the wanted queues, and the ranges of their entries."""
 
     def __init__(
-        self, place: StorePlace, store: ReadOnlyStore, wanted: Wanted, *, fail_on_data_loss: bool
+        self,
+        place: StorePlace,
+        store: ReadOnlyStore,
+        selection: StoreSelection,
+        *,
+        fail_on_data_loss: bool,
     ) -> None:
         self.place = place
         self._store = store
@@ -114,11 +119,11 @@ class StoreSurvey:
         self.queues: list[FoundQueue] = []
         self.ranges: list[EntryRange] = []
         for topic, queue_id in store.queue_keys():
-            if wanted.takes_queue(topic, place.broker_name, queue_id):
-                self._take(topic, queue_id, wanted)
+            if selection.takes_queue(topic, place.broker_name, queue_id):
+                self._take(topic, queue_id, selection)
         gaps = find_gaps(
             store,
-            lambda topic, queue_id: wanted.takes_queue(topic, place.broker_name, queue_id),
+            lambda topic, queue_id: selection.takes_queue(topic, place.broker_name, queue_id),
             configured_topics=topics_of_broker(Path(place.root)),
         )
         if gaps:
@@ -164,15 +169,15 @@ class StoreSurvey:
 
     # --- which entries ------------------------------------------------------------------------
 
-    def _take(self, topic: str, queue_id: int, wanted: Wanted) -> None:
+    def _take(self, topic: str, queue_id: int, selection: StoreSelection) -> None:
         queue = self._store.queue(topic, queue_id)
         first, end = int(queue.start), int(queue.end)
-        if wanted.pruning.first_offset is not None:
-            first = max(first, wanted.pruning.first_offset)
-        if wanted.pruning.end_offset is not None:
-            end = min(end, wanted.pruning.end_offset)
+        if selection.pruning.first_offset is not None:
+            first = max(first, selection.pruning.first_offset)
+        if selection.pruning.end_offset is not None:
+            end = min(end, selection.pruning.end_offset)
         # Store times never fall in a queue.
-        start_ms, end_ms = wanted.bounds_ms
+        start_ms, end_ms = selection.bounds_ms
         if start_ms is not None and first < end:
             first = max(first, self._store.offset_at(topic, queue_id, start_ms))
         if end_ms is not None and first < end:
@@ -316,7 +321,9 @@ def _begins_with_record(store: ReadOnlyStore) -> bool:
     return int.from_bytes(head[4:8]) in {MAGIC_V1, MAGIC_V2}
 
 
-def survey_store(place: StorePlace, wanted: Wanted, *, fail_on_data_loss: bool) -> StoreSurvey:
+def survey_store(
+    place: StorePlace, selection: StoreSelection, *, fail_on_data_loss: bool
+) -> StoreSurvey:
     """Look into one store."""
     if not Path(place.root).is_dir():
         raise StoreError(
@@ -330,7 +337,7 @@ def survey_store(place: StorePlace, wanted: Wanted, *, fail_on_data_loss: bool) 
     for tries_left in reversed(range(_TRIES)):
         store = ReadOnlyStore(place.root, log_path=place.log_path)
         try:
-            return StoreSurvey(place, store, wanted, fail_on_data_loss=fail_on_data_loss)
+            return StoreSurvey(place, store, selection, fail_on_data_loss=fail_on_data_loss)
         except StoreError:
             # Retention of a live broker deletes files while they are looked at.
             if store.state.is_clean or not tries_left:

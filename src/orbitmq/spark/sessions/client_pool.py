@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import Generic, ParamSpec, Protocol, TypeVar
 
 
-class Client(Protocol):
+class PooledClient(Protocol):
     """What is started before its first use, and stopped after the last."""
 
     def start(self) -> None:
@@ -28,7 +28,7 @@ class Client(Protocol):
 
 
 P = ParamSpec("P")
-C = TypeVar("C", bound=Client)
+C = TypeVar("C", bound=PooledClient)
 
 
 class _Shared(Generic[C]):

@@ -1,7 +1,7 @@
 """From rows to messages: an Arrow batch as a batch request holds it.
 
 The layout is that of `record.batch`. Nothing is placed yet: which queue a row goes to is
-`queue_places`' concern, which rows go together that of `parcels`.
+`row_targets`' concern, which rows go together that of `parcels`.
 
 Perf: messages are written column by column, without a Python object per row, in a twentieth of the
 time that messages one by one take (benchmarks/arrow_encode.py).

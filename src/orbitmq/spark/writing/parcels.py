@@ -1,6 +1,6 @@
 """Parcels: which rows are sent together, in one request.
 
-A parcel holds rows of one place, in their order, up to a number and a size; one that is delayed,
+A parcel holds rows of one target, in their order, up to a number and a size; one that is delayed,
 compressed or larger than that goes by itself.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from orbitmq.spark.writing.message_rows import EncodedRows
-    from orbitmq.spark.writing.queue_places import Place, Places
+    from orbitmq.spark.writing.row_targets import BatchTargets, RowTarget
 
 # Perf: OrbitMQ's brokers read larger batches by their slower way (protocol/plain_sends.py).
 ROWS_MAX: Final = 4000
@@ -41,7 +41,7 @@ class SentRows:
     # Where in `content` each begins, and the last ends.
     offsets: npt.NDArray[np.int64]
     body_bytes: npt.NDArray[np.int64]
-    # The place of each in `rows`; None when that is the same.
+    # The position of each in `rows`; None when that is the same.
     order: npt.NDArray[np.int64] | None
     # What errors name rows by: the batch, or what is left of it.
     rows: pa.RecordBatch
@@ -64,7 +64,7 @@ class SentRows:
 class Parcel:
     """Rows that are sent in one request."""
 
-    place: Place
+    target: RowTarget
     sent: SentRows
     start: int
     stop: int
@@ -85,13 +85,13 @@ class Parcel:
     def messages(self) -> EncodedMessages:
         """What is sent."""
         if self.is_batch:
-            return EncodedMessages(self.place.topic, self.packed())
+            return EncodedMessages(self.target.topic, self.packed())
         sent = self.sent
         begin, end = int(sent.offsets[self.start]), int(sent.offsets[self.stop])
         body_at = begin + HEAD_BYTES
         body_end = body_at + int(sent.body_bytes[self.start])
         return EncodedMessages(
-            self.place.topic,
+            self.target.topic,
             bytes(sent.content[body_at:body_end]),
             str(sent.content[body_end + LENGTH_BYTES : end], "utf-8"),
             int.from_bytes(sent.content[begin + 12 : begin + 16], signed=True),
@@ -113,7 +113,7 @@ class Parcel:
         )
 
     def row(self) -> tuple[int, pa.RecordBatch, int]:
-        """Its first row: the place in a batch, the batch, and how many rows came before that."""
+        """Its first row: its position in the batch, the batch, and how many rows came before that."""
         sent = self.sent
         row = self.start if sent.order is None else int(sent.order[self.start])
         if sent.sequences is None:
@@ -124,15 +124,15 @@ class Parcel:
 def copied(parcels: Sequence[Parcel]) -> list[Parcel]:
     """Copy parcels of one batch, so that they keep no more of it than they need."""
     sent = parcels[0].sent
-    places = np.concatenate([np.arange(each.start, each.stop) for each in parcels])
-    rows = places if sent.order is None else sent.order[places]
-    sequences = sent.first_sequence + rows if sent.sequences is None else sent.sequences[places]
+    taken = np.concatenate([np.arange(each.start, each.stop) for each in parcels])
+    rows = taken if sent.order is None else sent.order[taken]
+    sequences = sent.first_sequence + rows if sent.sequences is None else sent.sequences[taken]
     # Errors name the topic by the parcel, so that keys are all they need of a row.
     named_by = [name for name in ("keys",) if name in sent.rows.schema.names]
     copy = SentRows(
         memoryview(b"".join(each.packed() for each in parcels)),
-        np.concatenate([[0], np.cumsum(np.diff(sent.offsets)[places])]),
-        sent.body_bytes[places],
+        np.concatenate([[0], np.cumsum(np.diff(sent.offsets)[taken])]),
+        sent.body_bytes[taken],
         None,
         sent.rows.select(named_by).take(pa.array(rows)),
         sent.first_sequence,
@@ -167,19 +167,19 @@ class Packing:
         self._compress_above_bytes = compress_above_bytes
 
     def pack(
-        self, encoded: EncodedRows, places: Places, rows: pa.RecordBatch, first_sequence: int
+        self, encoded: EncodedRows, targets: BatchTargets, rows: pa.RecordBatch, first_sequence: int
     ) -> Iterator[Parcel]:
-        """Give all rows of a batch in parcels; those of one place in their order."""
+        """Give all rows of a batch in parcels; those of one target in their order."""
         alone = self._alone(encoded)
         messages, body_bytes = encoded.messages, encoded.body_bytes
         order = None
         bounds = [0, len(rows)]
-        if places.of_rows is not None:
-            order = np.argsort(places.of_rows, kind="stable")
+        if targets.of_rows is not None:
+            order = np.argsort(targets.of_rows, kind="stable")
             messages = messages.take(pa.array(order))
             body_bytes = body_bytes[order]
             alone = None if alone is None else alone[order]
-            counts = np.bincount(places.of_rows, minlength=len(places.places))
+            counts = np.bincount(targets.of_rows, minlength=len(targets.targets))
             bounds = [0, *np.cumsum(counts).tolist()]
         offsets = offsets_of(messages).astype(np.int64)
         sent = SentRows(
@@ -190,8 +190,8 @@ class Packing:
             rows,
             first_sequence,
         )
-        for place, start, stop in zip(places.places, bounds, bounds[1:], strict=False):
-            yield from self._of_place(place, sent, start, stop, alone)
+        for target, start, stop in zip(targets.targets, bounds, bounds[1:], strict=False):
+            yield from self._of_target(target, sent, start, stop, alone)
 
     def _alone(self, encoded: EncodedRows) -> npt.NDArray[np.bool_] | None:
         """Which rows go by themselves; None when none does."""
@@ -203,9 +203,9 @@ class Packing:
             alone |= encoded.body_bytes >= self._compress_above_bytes
         return alone if alone.any() else None
 
-    def _of_place(
+    def _of_target(
         self,
-        place: Place,
+        target: RowTarget,
         sent: SentRows,
         start: int,
         stop: int,
@@ -213,25 +213,29 @@ class Packing:
     ) -> Iterator[Parcel]:
         singles = [] if alone is None else (np.flatnonzero(alone[start:stop]) + start).tolist()
         for single in singles:
-            yield from self._batches(place, sent, start, single)
-            yield self._parcel(place, sent, single, single + 1, is_batch=False)
+            yield from self._batches(target, sent, start, single)
+            yield self._parcel(target, sent, single, single + 1, is_batch=False)
             start = single + 1
-        yield from self._batches(place, sent, start, stop)
+        yield from self._batches(target, sent, start, stop)
 
-    def _batches(self, place: Place, sent: SentRows, start: int, stop: int) -> Iterator[Parcel]:
+    def _batches(
+        self, target: RowTarget, sent: SentRows, start: int, stop: int
+    ) -> Iterator[Parcel]:
         offsets = sent.offsets
         rows_max = self._rows_max
-        if place.queue is None:
+        if target.queue is None:
             rows_max = min(rows_max, max(_ROWS_MIN, -(-(stop - start) // _PARCELS_MIN)))
         while start < stop:
             fitting = int(
                 np.searchsorted(offsets, offsets[start] + self._batch_bytes_max, side="right")
             )
             end = min(fitting - 1, start + rows_max, stop)
-            yield self._parcel(place, sent, start, end, is_batch=True)
+            yield self._parcel(target, sent, start, end, is_batch=True)
             start = end
 
     @staticmethod
-    def _parcel(place: Place, sent: SentRows, start: int, stop: int, *, is_batch: bool) -> Parcel:
+    def _parcel(
+        target: RowTarget, sent: SentRows, start: int, stop: int, *, is_batch: bool
+    ) -> Parcel:
         sequence = sent.first_sequence + start
-        return Parcel(place, sent, start, stop, is_batch=is_batch, sequence=sequence)
+        return Parcel(target, sent, start, stop, is_batch=is_batch, sequence=sequence)

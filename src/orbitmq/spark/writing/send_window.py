@@ -137,7 +137,7 @@ class SendWindow:
 
     def _queue_of(self, parcel: Parcel) -> MessageQueue | None:
         """The queue in which a parcel has to wait for its turn."""
-        return parcel.place.queue if self._in_order else None
+        return parcel.target.queue if self._in_order else None
 
     def _check(self) -> None:
         if self._failure is not None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from orbitmq.client.sync.staged_writer import StagedWriter
     from orbitmq.protocol.requests.staged_writes import StagedReply
     from orbitmq.spark.writing.parcels import Parcel
-    from orbitmq.spark.writing.queue_places import QueuesOf
+    from orbitmq.spark.writing.row_targets import QueuesOf
 
 
 class StagedAt(NamedTuple):
@@ -78,7 +78,7 @@ class Staging:
 
     def send(self, parcel: Parcel) -> Future[StagedReply]:
         """Begin to stage a parcel."""
-        queue = parcel.place.queue or self._next_queue(parcel.place.topic)
+        queue = parcel.target.queue or self._next_queue(parcel.target.topic)
         wrapped = MessageQueue(
             broker_name=queue.broker_name,
             queue_id=queue.queue_id,

@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -23,20 +24,22 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from orbitmq.client import Producer
 from orbitmq.client.aio.sending.staged_writer import new_write_id
 from orbitmq.client.core import namespaces
 from orbitmq.client.core.sending.message_checks import check_send_topic
+from orbitmq.client.sync.staged_writer import StagedWriter
 from orbitmq.clock import SystemClock
 from orbitmq.errors import SettingsError
 from orbitmq.model.unique_ids import UniqueIdRanges
 from orbitmq.spark.options.write_options import BATCH_PREFIX
-from orbitmq.spark.sessions.producers import pooled_producer, pooled_staged_writer
+from orbitmq.spark.sessions.client_pool import ClientPool
 from orbitmq.spark.sessions.worker_process import keep_freed_memory, spare_collections
 from orbitmq.spark.writing.delivery_marks import TaskMark
 from orbitmq.spark.writing.message_rows import RowEncoder
 from orbitmq.spark.writing.parcels import ROWS_MAX, STAGED_ROWS_MAX, Packing
-from orbitmq.spark.writing.queue_places import Placing
 from orbitmq.spark.writing.row_errors import RowRefused, not_sent, refused
+from orbitmq.spark.writing.row_targets import RowRouter
 from orbitmq.spark.writing.send_window import ParcelError, SendWindow
 from orbitmq.spark.writing.staging import Staged, Staging, decision_of
 from orbitmq.spark.writing.write_columns import WriteColumns, write_columns
@@ -48,7 +51,7 @@ if TYPE_CHECKING:
 
     from orbitmq.protocol.requests.staged_writes import Standing
     from orbitmq.spark.options.write_options import WriteOptions
-    from orbitmq.spark.writing.queue_places import QueuesOf
+    from orbitmq.spark.writing.row_targets import QueuesOf
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +60,11 @@ _CHUNK_ROWS_MAX: Final = 20_000
 _CHUNK_BYTES_MAX: Final = 64 * 1024 * 1024
 _BATCH_PROPERTY: Final = "streaming.sql.batchId"
 _QUERY_PROPERTY: Final = "sql.streaming.queryId"
+# Connections that stay open between tasks; more clusters, or writes with other options, are rare.
+_IDLE_MAX: Final = 4
+
+_producers: Final = ClientPool(Producer, idle_max=_IDLE_MAX)
+_staged_writers: Final = ClientPool(StagedWriter, idle_max=_IDLE_MAX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,13 +149,29 @@ class StreamWriter(DataSourceStreamArrowWriter):
         commit_staged(messages, batchId, self._options)
 
 
+def pooled_producer(options: WriteOptions) -> AbstractContextManager[Producer]:
+    """Lend a running producer with these options."""
+    return _producers.lend(options.group, **options.producer_keywords())
+
+
+def pooled_staged_writer(options: WriteOptions) -> AbstractContextManager[StagedWriter]:
+    """Lend a running staged writer with these options."""
+    return _staged_writers.lend(**options.client_keywords())
+
+
+def stop_clients() -> None:
+    """Stop the clients of this process; the next task gets new ones."""
+    _producers.stop_all()
+    _staged_writers.stop_all()
+
+
 def write_rows(
     batches: Iterator[pa.RecordBatch], options: WriteOptions, columns: WriteColumns, task: TaskMark
 ) -> Written:
     """Send all rows of a task, and return once they are stored."""
     with pooled_producer(options) as producer:
         window = SendWindow(
-            lambda parcel: producer.send_async(parcel.messages(), queue=parcel.place.queue),
+            lambda parcel: producer.send_async(parcel.messages(), queue=parcel.target.queue),
             rows_max=options.max_in_flight_messages,
             bytes_max=options.max_in_flight_bytes,
         )
@@ -214,7 +238,7 @@ def _fill(
         body_bytes_max=options.max_message_bytes,
         namespace=options.namespace,
     )
-    placing = Placing(
+    router = RowRouter(
         columns,
         topic=options.topic,
         queues_of=queues_of,
@@ -231,11 +255,11 @@ def _fill(
         for batch in batches:
             for rows in _chunks(batch):
                 try:
-                    places = placing.places_of(rows)
+                    targets = router.targets_of(rows)
                     encoded = encoder.encode(rows, sequence)
                 except RowRefused as error:
                     raise refused(error, task, rows, sequence) from error.__cause__
-                for parcel in packing.pack(encoded, places, rows, sequence):
+                for parcel in packing.pack(encoded, targets, rows, sequence):
                     window.add(parcel)
                 sequence += len(rows)
         window.flush()
@@ -248,7 +272,7 @@ def _fill(
             rows,
             row,
             first_sequence,
-            topic=parcel.place.topic,
+            topic=parcel.target.topic,
             count=parcel.count,
         ) from failed.error
     return sequence

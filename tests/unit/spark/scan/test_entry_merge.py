@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orbitmq.errors import StoreDamagedError
-from orbitmq.spark.scan.entry_merge import Window, merged
+from orbitmq.spark.scan.entry_merge import EntryWindow, merged
 from orbitmq.spark.scan.store_partitions import QueueSlice
 from orbitmq.store.index.consume_queue import ENTRY, ENTRY_BYTES
 
@@ -29,7 +29,7 @@ class Queues:
         return first, self.content[one.queue_id][first * ENTRY_BYTES : end * ENTRY_BYTES]
 
 
-def all_of(windows: list[Window]) -> list[tuple[int, int]]:
+def all_of(windows: list[EntryWindow]) -> list[tuple[int, int]]:
     return [
         (int(offset), int(size))
         for window in windows

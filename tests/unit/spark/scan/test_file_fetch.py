@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from orbitmq.errors import RecordsDeletedError, StoreDamagedError, StoreError
 from orbitmq.record.decode import StoredMessage, decode_record
-from orbitmq.spark.scan.entry_merge import Window
+from orbitmq.spark.scan.entry_merge import EntryWindow
 from orbitmq.spark.scan.file_fetch import GAP_BYTES_MAX, RecordFetch, batch_windows, plan_reads
 from orbitmq.spark.scan.store_partitions import QueueSlice, StorePlace
 from orbitmq.store.files.file_names import file_name
@@ -167,7 +167,7 @@ def test_records_in_the_place_of_lost_ones_are_no_messages(tmp_path: Path) -> No
 def test_a_record_larger_than_the_buffer_is_read() -> None:
     found = list(
         batch_windows(
-            Window(np.array([0, 9_000_000]), np.array([9_000_000, 100])), bytes_max=4_000_000
+            EntryWindow(np.array([0, 9_000_000]), np.array([9_000_000, 100])), bytes_max=4_000_000
         )
     )
 
@@ -183,21 +183,21 @@ def test_batches_and_reads_cover_every_record_once(steps: list[tuple[int, int]])
             at = (at // LOG_FILE_BYTES + 1) * LOG_FILE_BYTES
         offsets.append(at)
         at += size
-    window = Window(np.array(offsets), np.array([size for _, size in steps]))
+    window = EntryWindow(np.array(offsets), np.array([size for _, size in steps]))
 
     seen: list[int] = []
     for batch in batch_windows(window, rows_max=7, bytes_max=20_000):
-        reads = plan_reads(batch, LOG_FILE_BYTES)
+        plan = plan_reads(batch, LOG_FILE_BYTES)
         assert batch.physical_offsets.size <= 7
-        read_bytes = sum(stretch.size for stretch in reads.stretches)
+        read_bytes = sum(read.size for read in plan.reads)
         assert read_bytes <= 20_000 + batch.record_bytes.max() or batch.physical_offsets.size == 1
-        for stretch in reads.stretches:
-            last = stretch.offset + stretch.size - 1
-            assert stretch.offset // LOG_FILE_BYTES == last // LOG_FILE_BYTES
+        for read in plan.reads:
+            last = read.offset + read.size - 1
+            assert read.offset // LOG_FILE_BYTES == last // LOG_FILE_BYTES
         for offset, position, number in zip(
-            batch.physical_offsets, reads.positions, reads.stretch_of, strict=True
+            batch.physical_offsets, plan.positions, plan.read_of, strict=True
         ):
-            stretch = reads.stretches[number]
-            assert position == stretch.at + offset - stretch.offset
+            read = plan.reads[number]
+            assert position == read.at + offset - read.offset
             seen.append(int(offset))
     assert seen == offsets

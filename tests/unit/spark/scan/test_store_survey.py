@@ -11,7 +11,7 @@ import pytest
 from orbitmq.errors import RecordsDeletedError, StoreDamagedError, StoreError, StoreFormatError
 from orbitmq.spark.reading.filters import Pruning
 from orbitmq.spark.scan.store_partitions import StorePartition, StorePlace
-from orbitmq.spark.scan.store_survey import StoreSurvey, Wanted, plan, survey_store
+from orbitmq.spark.scan.store_survey import StoreSelection, StoreSurvey, plan, survey_store
 from orbitmq.store.files.file_names import file_name
 from orbitmq.store.readonly.readonly_store import ReadOnlyStore
 from tests.unit.store.written_stores import (
@@ -26,7 +26,7 @@ from tests.unit.store.written_stores import (
 
 def survey(root: Path, *, fail_on_data_loss: bool = True, **wanted: Any) -> StoreSurvey:
     place = StorePlace(str(root), "broker-a")
-    return survey_store(place, Wanted(**wanted), fail_on_data_loss=fail_on_data_loss)
+    return survey_store(place, StoreSelection(**wanted), fail_on_data_loss=fail_on_data_loss)
 
 
 def found(root: Path, **wanted: Any) -> dict[tuple[str, int], tuple[int, int]]:
@@ -94,11 +94,11 @@ def test_topics_of_the_system_are_asked_for(
     with_system: bool,
     taken: bool,
 ) -> None:
-    assert Wanted(with_system_topics=with_system).takes_topic(topic) is taken
+    assert StoreSelection(with_system_topics=with_system).takes_topic(topic) is taken
 
 
 def test_a_topic_of_the_system_that_is_named_is_taken() -> None:
-    assert Wanted(topics=frozenset({"%RETRY%group"})).takes_topic("%RETRY%group")
+    assert StoreSelection(topics=frozenset({"%RETRY%group"})).takes_topic("%RETRY%group")
 
 
 def test_times_and_offsets_become_ranges_of_entries(tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_a_log_elsewhere_is_read(tmp_path: Path) -> None:
     shutil.move(tmp_path / "store" / "commitlog", tmp_path / "log")
     place = StorePlace(str(tmp_path / "store"), "broker-a", str(tmp_path / "log"))
 
-    assert survey_store(place, Wanted(), fail_on_data_loss=True).rows == 100
+    assert survey_store(place, StoreSelection(), fail_on_data_loss=True).rows == 100
 
 
 @pytest.mark.parametrize("of_rocketmq", [False, True])

@@ -14,15 +14,15 @@ from orbitmq.record.properties import decode_properties
 from orbitmq.spark.writing.delivery_marks import TaskMark
 from orbitmq.spark.writing.message_rows import RowEncoder
 from orbitmq.spark.writing.parcels import ROWS_MAX, Packing, Parcel, copied
-from orbitmq.spark.writing.queue_places import Place, Places
+from orbitmq.spark.writing.row_targets import BatchTargets, RowTarget
 from orbitmq.spark.writing.write_columns import WriteColumns
 
-ORDERS = Places([Place("orders")])
+ORDERS = BatchTargets([RowTarget("orders")])
 
 
 def _pack(
     columns: dict[str, Any],
-    places: Places = ORDERS,
+    targets: BatchTargets = ORDERS,
     *,
     batch_bytes_max: int = 1_000_000,
     compress_above_bytes: int | None = None,
@@ -40,7 +40,7 @@ def _pack(
         compress_above_bytes=compress_above_bytes,
         rows_max=rows_max,
     )
-    return [*packing.pack(encoder.encode(rows, 100), places, rows, 100)]
+    return [*packing.pack(encoder.encode(rows, 100), targets, rows, 100)]
 
 
 def _bodies(parcel: Parcel) -> list[bytes]:
@@ -53,7 +53,7 @@ def _bodies(parcel: Parcel) -> list[bytes]:
 def test_small_rows_go_together() -> None:
     (parcel,) = _pack({"body": [b"a", b"b", b"c"]})
 
-    assert parcel.place == Place("orders")
+    assert parcel.target == RowTarget("orders")
     assert parcel.count == 3
     assert _bodies(parcel) == [b"a", b"b", b"c"]
     assert parcel.size == len(parcel.messages().body)
@@ -61,8 +61,8 @@ def test_small_rows_go_together() -> None:
 
 def test_a_parcel_has_so_many_rows_and_bytes_at_most() -> None:
     bodies = [b"%d" % number for number in range(2 * ROWS_MAX + 1)]
-    one_queue = Places(
-        [Place("orders", MessageQueue(topic="orders", broker_name="broker-a", queue_id=1))]
+    one_queue = BatchTargets(
+        [RowTarget("orders", MessageQueue(topic="orders", broker_name="broker-a", queue_id=1))]
     )
 
     by_count = _pack({"body": bodies}, one_queue)
@@ -126,12 +126,12 @@ def test_rows_that_are_compressed_go_by_themselves() -> None:
 
 
 def test_rows_of_one_place_go_together_in_their_order() -> None:
-    places = Places([Place("orders"), Place("payments")], np.array([1, 0, 1, 0, 0]))
+    targets = BatchTargets([RowTarget("orders"), RowTarget("payments")], np.array([1, 0, 1, 0, 0]))
 
-    orders, payments = _pack({"body": [b"a", b"b", b"c", b"d", b"e"]}, places)
+    orders, payments = _pack({"body": [b"a", b"b", b"c", b"d", b"e"]}, targets)
 
-    assert (orders.place.topic, _bodies(orders)) == ("orders", [b"b", b"d", b"e"])
-    assert (payments.place.topic, _bodies(payments)) == ("payments", [b"a", b"c"])
+    assert (orders.target.topic, _bodies(orders)) == ("orders", [b"b", b"d", b"e"])
+    assert (payments.target.topic, _bodies(payments)) == ("payments", [b"a", b"c"])
     row, rows, first_sequence = orders.row()
     assert (row, rows["body"][row].as_py(), first_sequence) == (1, b"b", 100)
 
@@ -146,8 +146,8 @@ def test_halves_hold_the_same_rows() -> None:
 
 
 def test_halves_go_on_where_the_rows_before_them_end() -> None:
-    places = Places([Place("orders"), Place("payments")], np.array([1, 0, 1, 0, 0]))
-    orders, payments = _pack({"body": [b"a", b"b", b"c", b"d", b"e"]}, places)
+    targets = BatchTargets([RowTarget("orders"), RowTarget("payments")], np.array([1, 0, 1, 0, 0]))
+    orders, payments = _pack({"body": [b"a", b"b", b"c", b"d", b"e"]}, targets)
 
     first, second = orders.halves()
 
@@ -157,8 +157,8 @@ def test_halves_go_on_where_the_rows_before_them_end() -> None:
 def test_copies_are_sent_and_named_the_same_and_keep_no_more_than_they_need() -> None:
     bodies = [b"%d" % number for number in range(5)] + [b"x" * 2000] + [b"y" * 900] * 100
     columns = {"body": bodies, "keys": [f"k{number}" for number in range(len(bodies))]}
-    places = Places([Place("orders"), Place("payments")], np.arange(len(bodies)) % 2)
-    parcels = _pack(columns, places, batch_bytes_max=1500)
+    targets = BatchTargets([RowTarget("orders"), RowTarget("payments")], np.arange(len(bodies)) % 2)
+    parcels = _pack(columns, targets, batch_bytes_max=1500)
     some = [parcels[0], parcels[-2], next(each for each in parcels if not each.is_batch)]
 
     copies = copied(copied(some))
@@ -166,8 +166,8 @@ def test_copies_are_sent_and_named_the_same_and_keep_no_more_than_they_need() ->
     for before, after in zip(some, copies, strict=True):
         assert after.messages() == before.messages()
         assert after.packed() == before.packed()
-        assert (after.place, after.count, after.sequence) == (
-            before.place,
+        assert (after.target, after.count, after.sequence) == (
+            before.target,
             before.count,
             before.sequence,
         )

@@ -16,7 +16,7 @@ from orbitmq.model.queues import MessageQueue
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.record.batch import BatchedMessage, decode_batch, encode_batch
 from orbitmq.spark.writing.parcels import Parcel, SentRows
-from orbitmq.spark.writing.queue_places import Place
+from orbitmq.spark.writing.row_targets import RowTarget
 from orbitmq.spark.writing.send_window import ParcelError, SendWindow
 
 QUEUE = MessageQueue(broker_name="a", queue_id=1, topic="orders")
@@ -36,7 +36,7 @@ class Producer:
         bodies = b"".join(each.body for each in decode_batch(parcel.messages().body))
         future: Future[None] = Future()
         with self.arrived:
-            self.sent.append((bodies, parcel.place.queue, future))
+            self.sent.append((bodies, parcel.target.queue, future))
             self.arrived.notify_all()
         return future
 
@@ -66,7 +66,7 @@ def _parcel(bodies: str, queue: MessageQueue | None = None) -> Parcel:
         pa.RecordBatch.from_pydict({"body": list(bodies)}),
         0,
     )
-    return Parcel(Place("orders", queue), sent, 0, len(bodies), is_batch=True, sequence=0)
+    return Parcel(RowTarget("orders", queue), sent, 0, len(bodies), is_batch=True, sequence=0)
 
 
 def _window(producer: Producer, **arguments: Any) -> SendWindow:

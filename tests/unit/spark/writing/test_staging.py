@@ -12,7 +12,7 @@ from orbitmq.model.queues import MessageQueue
 from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.staged_writes import BatchDecision, Part, StagedReply
 from orbitmq.spark.writing.parcels import Parcel, SentRows
-from orbitmq.spark.writing.queue_places import Place
+from orbitmq.spark.writing.row_targets import RowTarget
 from orbitmq.spark.writing.staging import Staged, StagedAt, Staging, decision_of
 
 QUEUES = [MessageQueue(broker_name=name, queue_id=0, topic="orders") for name in ("a", "b")]
@@ -53,7 +53,9 @@ def _parcel(start: int, stop: int, queue: MessageQueue | None = None) -> Parcel:
         pa.RecordBatch.from_pydict({"body": list("abcdef")}),
         100,
     )
-    return Parcel(Place("orders", queue), sent, start, stop, is_batch=True, sequence=100 + start)
+    return Parcel(
+        RowTarget("orders", queue), sent, start, stop, is_batch=True, sequence=100 + start
+    )
 
 
 def _reply(start: int, end: int) -> StagedReply:

@@ -14,7 +14,6 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from orbitmq.embedded import Cluster
 from orbitmq.errors import RowError, SettingsError
 from orbitmq.spark.options.write_options import WriteOptions
-from orbitmq.spark.sessions import producers
 from orbitmq.spark.writing import writers
 from orbitmq.spark.writing.delivery_marks import MARK, TaskMark
 from orbitmq.spark.writing.staging import Staged
@@ -37,7 +36,7 @@ BODIES = StructType([StructField("body", BinaryType())])
 def topics() -> Iterator[Topics]:
     with Cluster(brokers=2, in_memory=True) as cluster, Topics(cluster) as topics:
         yield topics
-    producers.stop_all()
+    writers.stop_clients()
 
 
 def _options(topics: Topics, **options: Any) -> WriteOptions:
@@ -182,7 +181,7 @@ def test_a_broker_with_lower_limits_gets_what_it_takes() -> None:
                 options,
                 {"body": [b"a", b"b", b"x" * 30_000, b"c"], "keys": ["k0", "k1", "k2", "k3"]},
             )
-        producers.stop_all()
+        writers.stop_clients()
 
 
 def test_a_task_without_rows_writes_nothing(topics: Topics) -> None:
@@ -229,7 +228,7 @@ def test_a_cluster_that_is_gone_fails_the_task() -> None:
 
         with pytest.raises(RowError, match=r"could not write row 0 .*broker-a"):
             _write(options, {"body": [b"b"]})
-        producers.stop_all()
+        writers.stop_clients()
 
 
 # --- exactly once ---------------------------------------------------------------------------------
@@ -363,7 +362,7 @@ def test_a_row_that_cannot_be_staged_is_named() -> None:
                 options,
                 {"body": [b"a", b"b", b"x" * 30_000, b"c"], "keys": ["k0", "k1", "k2", "k3"]},
             )
-        producers.stop_all()
+        writers.stop_clients()
 
 
 def test_a_task_without_rows_stages_nothing_and_can_be_committed(topics: Topics) -> None:

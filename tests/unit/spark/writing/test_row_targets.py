@@ -10,8 +10,8 @@ import pytest
 from orbitmq.client import Message, queue_selectors
 from orbitmq.client.core.sending.message_checks import check_send_topic
 from orbitmq.model.queues import MessageQueue
-from orbitmq.spark.writing.queue_places import Place, Placing
 from orbitmq.spark.writing.row_errors import RowRefused
+from orbitmq.spark.writing.row_targets import RowRouter, RowTarget
 from orbitmq.spark.writing.write_columns import WriteColumns
 
 
@@ -23,8 +23,8 @@ def _queues(topic: str) -> list[MessageQueue]:
     ]
 
 
-def _places(*, topic: str = "", replaces_missing: bool = True, **columns: Any) -> list[Place]:
-    placing = Placing(
+def _targets(*, topic: str = "", replaces_missing: bool = True, **columns: Any) -> list[RowTarget]:
+    router = RowRouter(
         WriteColumns(frozenset(columns)),
         topic=topic,
         queues_of=_queues,
@@ -32,14 +32,14 @@ def _places(*, topic: str = "", replaces_missing: bool = True, **columns: Any) -
         replaces_missing=replaces_missing,
     )
     rows = pa.RecordBatch.from_pydict(columns)
-    places = placing.places_of(rows)
-    if places.of_rows is None:
-        return [places.places[0]] * len(rows)
-    return [places.places[number] for number in places.of_rows.tolist()]
+    targets = router.targets_of(rows)
+    if targets.of_rows is None:
+        return [targets.targets[0]] * len(rows)
+    return [targets.targets[number] for number in targets.of_rows.tolist()]
 
 
 def test_the_option_says_the_topic_of_all_rows() -> None:
-    assert _places(topic="orders", body=[b"a"] * 2) == [Place("orders")] * 2
+    assert _targets(topic="orders", body=[b"a"] * 2) == [RowTarget("orders")] * 2
 
 
 def test_the_column_says_the_topic_of_each_row() -> None:
@@ -47,24 +47,24 @@ def test_the_column_says_the_topic_of_each_row() -> None:
 
     columns: dict[str, Any] = {"body": [b"a"] * 3, "topic": names}
 
-    assert _place_column(columns) == [Place(name) for name in names]
+    assert _target_column(columns) == [RowTarget(name) for name in names]
 
 
-def _place_column(columns: dict[str, Any]) -> list[Place]:
-    placing = Placing(
+def _target_column(columns: dict[str, Any]) -> list[RowTarget]:
+    router = RowRouter(
         WriteColumns(frozenset(columns)),
         topic="",
         queues_of=_queues,
         check_topic=check_send_topic,
     )
     rows = pa.RecordBatch.from_pydict(columns)
-    places = placing.places_of(rows)
-    assert places.of_rows is not None
-    return [places.places[number] for number in places.of_rows.tolist()]
+    targets = router.targets_of(rows)
+    assert targets.of_rows is not None
+    return [targets.targets[number] for number in targets.of_rows.tolist()]
 
 
 def test_rows_go_to_the_queues_they_name() -> None:
-    places = _places(
+    targets = _targets(
         topic="orders",
         body=[b"a"] * 4,
         brokerName=["a", "b", None, "a"],
@@ -72,29 +72,29 @@ def test_rows_go_to_the_queues_they_name() -> None:
     )
 
     queue = {(each.broker_name, each.queue_id): each for each in _queues("orders")}
-    assert places == [
-        Place("orders", queue["a", 2]),
-        Place("orders", queue["b", 0]),
-        Place("orders"),
-        Place("orders"),
+    assert targets == [
+        RowTarget("orders", queue["a", 2]),
+        RowTarget("orders", queue["b", 0]),
+        RowTarget("orders"),
+        RowTarget("orders"),
     ]
 
 
 def test_a_queue_that_is_not_there_gives_way_to_one_that_is() -> None:
-    places = _places(
+    targets = _targets(
         topic="orders",
         body=[b"a"] * 4,
         brokerName=["a", "gone", "gone", "gone"],
         queueId=[7, 0, 1, 0],
     )
 
-    assert all(place.queue in _queues("orders") for place in places)
-    assert places[1] == places[3]
+    assert all(target.queue in _queues("orders") for target in targets)
+    assert targets[1] == targets[3]
 
 
 def test_or_it_is_refused() -> None:
     with pytest.raises(RowRefused, match=r"'orders' has no queue a:7 .*a:0, a:1") as refused:
-        _places(
+        _targets(
             topic="orders",
             replaces_missing=False,
             body=[b"a"] * 2,
@@ -108,18 +108,20 @@ def test_or_it_is_refused() -> None:
 def test_sharding_keys_choose_queues_as_producers_do() -> None:
     keys = ["one", "two", None, "", "three", "one"]
 
-    places = _places(topic="orders", body=[b"a"] * 6, shardingKey=keys)
+    targets = _targets(topic="orders", body=[b"a"] * 6, shardingKey=keys)
 
     queues = _queues("orders")
     message = Message("orders", b"a")
-    assert places == [
-        Place("orders", queue_selectors.by_hash(queues, message, key)) if key else Place("orders")
+    assert targets == [
+        RowTarget("orders", queue_selectors.by_hash(queues, message, key))
+        if key
+        else RowTarget("orders")
         for key in keys
     ]
 
 
 def test_a_queue_beats_a_sharding_key() -> None:
-    places = _places(
+    targets = _targets(
         topic="orders",
         body=[b"a"] * 2,
         shardingKey=["k", "k"],
@@ -127,8 +129,8 @@ def test_a_queue_beats_a_sharding_key() -> None:
         queueId=[1, 1],
     )
 
-    assert places[0].queue == MessageQueue(broker_name="b", queue_id=1, topic="orders")
-    assert places[1].queue == queue_selectors.queue_by_hash(_queues("orders"), "k")
+    assert targets[0].queue == MessageQueue(broker_name="b", queue_id=1, topic="orders")
+    assert targets[1].queue == queue_selectors.queue_by_hash(_queues("orders"), "k")
 
 
 def test_rows_of_many_topics_go_to_queues_of_their_own() -> None:
@@ -138,13 +140,13 @@ def test_rows_of_many_topics_go_to_queues_of_their_own() -> None:
         "shardingKey": ["k", "k", None],
     }
 
-    orders, payments, any_queue = _place_column(columns)
+    orders, payments, any_queue = _target_column(columns)
 
     assert orders.queue is not None
     assert orders.queue.topic == "orders"
     assert payments.queue is not None
     assert payments.queue.topic == "payments"
-    assert any_queue == Place("orders")
+    assert any_queue == RowTarget("orders")
 
 
 @pytest.mark.parametrize(
@@ -160,7 +162,7 @@ def test_a_row_with_a_topic_that_nobody_may_send_to_is_refused(
     topic: str | None, reason: str
 ) -> None:
     with pytest.raises(RowRefused, match=reason) as refused:
-        _place_column({"body": [b"a"] * 3, "topic": ["orders", "orders", topic]})
+        _target_column({"body": [b"a"] * 3, "topic": ["orders", "orders", topic]})
 
     assert refused.value.row == 2
 
@@ -178,6 +180,6 @@ def test_a_row_whose_place_is_not_utf8_is_named(column: str) -> None:
         columns["queueId"] = pa.array([None, 1, 1], pa.int32())
 
     with pytest.raises(RowRefused, match=rf"its {column} b'\\xff\\xfe' is not UTF-8") as refused:
-        _place_column(columns)
+        _target_column(columns)
 
     assert refused.value.row == 2

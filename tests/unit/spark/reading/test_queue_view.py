@@ -12,7 +12,7 @@ from orbitmq.errors import NameServersUnreachableError, SettingsError, TopicMiss
 from orbitmq.model.queues import MessageQueue
 from orbitmq.model.topics import Permission
 from orbitmq.spark.options.read_options import FIRST_RETRIES, ReadOptions
-from orbitmq.spark.reading.cluster_view import ClusterView
+from orbitmq.spark.reading.queue_view import QueueView
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +28,8 @@ def cluster() -> Iterator[Cluster]:
         yield started
 
 
-def view(cluster: Cluster, **given: str) -> ClusterView:
-    return ClusterView(
+def view(cluster: Cluster, **given: str) -> QueueView:
+    return QueueView(
         ReadOptions.from_spark(
             {"namesrvAddr": cluster.namesrv, "retries": "1", "retryIntervalMs": "1", **given},
             streaming=None,
@@ -113,7 +113,7 @@ def test_a_cluster_that_is_not_there_is_asked_again_and_named() -> None:
         }
     )
     with (
-        ClusterView(options) as seen,
+        QueueView(options) as seen,
         pytest.raises(NameServersUnreachableError, match=r"127\.0\.0\.1:1"),
     ):
         seen.queues()

@@ -1,4 +1,4 @@
-"""Producers kept from task to task."""
+"""Producers and staged writers kept from task to task."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from orbitmq.client import Message
 from orbitmq.embedded import Cluster
 from orbitmq.errors import StateError
 from orbitmq.spark.options.write_options import WriteOptions
-from orbitmq.spark.sessions import producers
-from orbitmq.spark.sessions.producers import pooled_producer, pooled_staged_writer
+from orbitmq.spark.writing import writers
+from orbitmq.spark.writing.writers import pooled_producer, pooled_staged_writer
 
 
 @pytest.fixture(autouse=True)
 def _stop() -> Iterator[None]:
     yield
-    producers.stop_all()
+    writers.stop_clients()
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_both_can_be_stopped(options: WriteOptions) -> None:
     with pooled_producer(options) as producer, pooled_staged_writer(options) as writer:
         pass
 
-    producers.stop_all()
+    writers.stop_clients()
 
     with pytest.raises(StateError, match="stopped"):
         producer.send(Message("orders", b"body"))

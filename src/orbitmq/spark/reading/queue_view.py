@@ -39,7 +39,7 @@ T = TypeVar("T")
 _SAMPLE_ROWS: Final = 32
 
 
-class ClusterView:
+class QueueView:
     """The part of a cluster that some options are about."""
 
     def __init__(self, options: ReadOptions) -> None:

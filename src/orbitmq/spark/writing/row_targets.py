@@ -31,7 +31,7 @@ QueuesOf = Callable[[str], Sequence["MessageQueue"]]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RowTarget:
     """Where some rows go."""
 
     topic: str
@@ -40,16 +40,16 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """The places of all rows of a batch."""
+class BatchTargets:
+    """The targets of all rows of a batch."""
 
-    places: Sequence[Place]
+    targets: Sequence[RowTarget]
     # Which of them each row has; None when all rows have the first.
     of_rows: npt.NDArray[np.int64] | None = None
 
 
-class Placing:
-    """Finds the places of the rows of one task."""
+class RowRouter:
+    """Finds the targets of the rows of one task."""
 
     def __init__(
         self,
@@ -77,12 +77,12 @@ class Placing:
         self._by_key = "shardingKey" in columns
         self._checked: set[str] = set()
 
-    def places_of(self, rows: pa.RecordBatch) -> Places:
+    def targets_of(self, rows: pa.RecordBatch) -> BatchTargets:
         """Find where each row goes; raises RowRefused for one that cannot go anywhere."""
         topics, topic_of_rows = self._topics(rows)
         wanted = self._wanted(rows)
         if wanted is None:
-            return Places([Place(topic) for topic in topics], topic_of_rows)
+            return BatchTargets([RowTarget(topic) for topic in topics], topic_of_rows)
         wishes, wish_of_rows = wanted
         if topic_of_rows is None:
             topic_of_rows = np.zeros(len(rows), np.int64)
@@ -90,18 +90,18 @@ class Placing:
             topic_of_rows * len(wishes) + wish_of_rows, return_index=True, return_inverse=True
         )
         queues: dict[str, Sequence[MessageQueue]] = {}
-        places: list[Place] = []
+        targets: list[RowTarget] = []
         for pair, row in zip(pairs.tolist(), first_rows.tolist(), strict=True):
             topic = topics[pair // len(wishes)]
             if topic not in queues:
                 queues[topic] = self._queues(topic, row)
-            places.append(self._place(topic, wishes[pair % len(wishes)], queues[topic], row))
+            targets.append(self._target(topic, wishes[pair % len(wishes)], queues[topic], row))
         # Rows with different keys may go to the same queue.
-        distinct = list(dict.fromkeys(places))
-        if len(distinct) < len(places):
-            renumbered = {place: number for number, place in enumerate(distinct)}
-            of_rows = np.array([renumbered[place] for place in places])[of_rows]
-        return Places(distinct, of_rows if len(distinct) > 1 else None)
+        distinct = list(dict.fromkeys(targets))
+        if len(distinct) < len(targets):
+            renumbered = {target: number for number, target in enumerate(distinct)}
+            of_rows = np.array([renumbered[target] for target in targets])[of_rows]
+        return BatchTargets(distinct, of_rows if len(distinct) > 1 else None)
 
     def _queues(self, topic: str, row: int) -> Sequence[MessageQueue]:
         try:
@@ -177,21 +177,21 @@ class Placing:
             wishes += [(names[broker], queue_id) for broker, queue_id in pairs.T.tolist()]
         return wishes, wish_of_rows
 
-    def _place(
+    def _target(
         self,
         topic: str,
         wish: str | tuple[str, int] | None,
         queues: Sequence[MessageQueue],
         row: int,
-    ) -> Place:
+    ) -> RowTarget:
         if wish is None:
-            return Place(topic)
+            return RowTarget(topic)
         if isinstance(wish, str):
-            return Place(topic, queue_by_hash(queues, wish))
+            return RowTarget(topic, queue_by_hash(queues, wish))
         broker_name, queue_id = wish
         for queue in queues:
             if queue.broker_name == broker_name and queue.queue_id == queue_id:
-                return Place(topic, queue)
+                return RowTarget(topic, queue)
         if not self._replaces_missing:
             known = ", ".join(f"{queue.broker_name}:{queue.queue_id}" for queue in queues[:20])
             raise RowRefused(
@@ -200,7 +200,7 @@ class Placing:
                 f"it has {known}",
                 hint="name one of these, or leave missingQueues=replace",
             )
-        return Place(topic, queue_by_hash(queues, f"{broker_name}:{queue_id}"))
+        return RowTarget(topic, queue_by_hash(queues, f"{broker_name}:{queue_id}"))
 
 
 def _texts(
