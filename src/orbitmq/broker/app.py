@@ -17,7 +17,6 @@ from orbitmq.broker.delay.progress import DelayProgress
 from orbitmq.broker.delivery.long_polls import LongPolls
 from orbitmq.broker.delivery.pulls import Pulls
 from orbitmq.broker.exactly_once.assembly import ExactlyOnce
-from orbitmq.broker.figures import Figures
 from orbitmq.broker.groups.committed_offsets import CommittedOffsets
 from orbitmq.broker.groups.group_table import GroupTable
 from orbitmq.broker.groups.lock_file import LockFile
@@ -28,13 +27,13 @@ from orbitmq.broker.handlers.committed_offsets import CommittedOffsetRequests
 from orbitmq.broker.handlers.groups import GroupRequests
 from orbitmq.broker.handlers.locks import LockRequests
 from orbitmq.broker.handlers.maintenance import MaintenanceRequests
-from orbitmq.broker.handlers.options import BrokerOptions
-from orbitmq.broker.handlers.pulling import Pulling
-from orbitmq.broker.handlers.queries import Queries
-from orbitmq.broker.handlers.queue_offsets import QueueOffsets
-from orbitmq.broker.handlers.relays import Relays
-from orbitmq.broker.handlers.retries import Retries
-from orbitmq.broker.handlers.sending import Sending
+from orbitmq.broker.handlers.options import BrokerOptionRequests
+from orbitmq.broker.handlers.pulling import PullRequests
+from orbitmq.broker.handlers.queries import QueryRequests
+from orbitmq.broker.handlers.queue_offsets import QueueOffsetRequests
+from orbitmq.broker.handlers.relays import RelayRequests
+from orbitmq.broker.handlers.retries import RetryRequests
+from orbitmq.broker.handlers.sending import SendRequests
 from orbitmq.broker.handlers.staged_writes import StagedWriteRequests
 from orbitmq.broker.handlers.topics import TopicRequests
 from orbitmq.broker.hot_path import HotPath
@@ -42,10 +41,11 @@ from orbitmq.broker.plain_topics import PlainTopics
 from orbitmq.broker.ports import FAST_LANE, REPLICATION, check_port, find_port
 from orbitmq.broker.refusals import code_of
 from orbitmq.broker.registration import Registration
+from orbitmq.broker.reporting import Reporting
 from orbitmq.broker.send_replies import SendReplies
 from orbitmq.broker.statistics.config import MetricsConfig
 from orbitmq.broker.statistics.counters import Counters
-from orbitmq.broker.statistics.group_progress import GroupProgress
+from orbitmq.broker.statistics.group_progress import ProgressMeter
 from orbitmq.broker.statistics.metrics import Tables
 from orbitmq.broker.statistics.prometheus import Prometheus
 from orbitmq.broker.statistics.samples import SAMPLE_INTERVAL_MS, Samples
@@ -308,8 +308,8 @@ class Broker:
         self._make_storing(config)
         self._make_pulls()
         self._make_links(config)
-        figures = self._figures()
-        self.prometheus = figures.prometheus()
+        reporting = self._reporting()
+        self.prometheus = reporting.prometheus()
         clients = ClientRequests(
             config=self._config,
             topics=self.topics,
@@ -319,7 +319,7 @@ class Broker:
             clock=self._clock,
         )
         handlers: dict[int, Handler] = {}
-        for family in (*self._families(), clients, figures.requests()):
+        for family in (*self._families(), clients, reporting.requests()):
             handlers.update(family.by_code())
         self._make_servers(config, handlers, clients)
         self._make_periodics(config, clients)
@@ -400,9 +400,9 @@ class Broker:
             clock=self._clock,
         )
 
-    def _figures(self) -> Figures:
+    def _reporting(self) -> Reporting:
         """Make what tells of the broker."""
-        return Figures(
+        return Reporting(
             settings=self._settings,
             address=self.advertised,
             store=self.store,
@@ -411,7 +411,7 @@ class Broker:
                 groups=self.groups,
                 members=self.members,
                 offsets=self.offsets,
-                progress=GroupProgress(
+                progress=ProgressMeter(
                     broker_name=self._name,
                     store=self.store,
                     members=self.members,
@@ -430,7 +430,7 @@ class Broker:
 
     def _families(self) -> tuple[HandlerFamily, ...]:
         """Make what answers requests, beside what clients and tools say and ask of themselves."""
-        sending = Sending(
+        sending = SendRequests(
             config=self._config,
             why_not=self._admission.why_not,
             topics=self.topics,
@@ -453,9 +453,9 @@ class Broker:
                 moving=self._exactly_once.moving,
                 counters=self.counters,
             ),
-            Pulling(self._pulls),
-            Queries(store=self.store, members=self.members),
-            QueueOffsets(self.store),
+            PullRequests(self._pulls),
+            QueryRequests(store=self.store, members=self.members),
+            QueueOffsetRequests(self.store),
             CommittedOffsetRequests(
                 config=self._config,
                 store=self.store,
@@ -465,7 +465,7 @@ class Broker:
                 offsets=self.offsets,
                 on_reset=self._long_polls.grown,
             ),
-            Retries(
+            RetryRequests(
                 config=self._config,
                 store=self.store,
                 storing=self._storing,
@@ -485,7 +485,7 @@ class Broker:
                 puts_per_second=self.samples.puts_per_second,
             ),
             GroupRequests(groups=self.groups, offsets=self.offsets),
-            Relays(
+            RelayRequests(
                 broker_name=self._name,
                 store=self.store,
                 topics=self.topics,
@@ -493,7 +493,7 @@ class Broker:
                 members=self.members,
             ),
             MaintenanceRequests(store=self.store, topics=self.topics),
-            BrokerOptions(
+            BrokerOptionRequests(
                 self._settings,
                 file=self._options_file,
                 register=self.registration.register_all,

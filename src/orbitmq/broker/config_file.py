@@ -37,7 +37,7 @@ class ConfigFile(Generic[T]):
         self._path = path
         self._document = fresh
         self._unknown: _Tree = {}
-        self._waiting: list[_Change[T]] = []
+        self._waiting: list[_PendingChange[T]] = []
         self._round: asyncio.Task[None] | None = None
         # Told the document before and after every change, once that is on disk.
         self.on_change: Callable[[T, T], None] = lambda _old, _new: None
@@ -69,7 +69,7 @@ class ConfigFile(Generic[T]):
         A `step` that raises changes nothing; one that returns what it was given writes nothing.
         Cancelled, the change is made if its write has begun.
         """
-        change = _Change(step)
+        change = _PendingChange(step)
         self._waiting.append(change)
         try:
             while not change.is_done:
@@ -117,7 +117,7 @@ class ConfigFile(Generic[T]):
 
 
 @dataclass(slots=True, eq=False)
-class _Change(Generic[T]):
+class _PendingChange(Generic[T]):
     """A change on its way to the disk."""
 
     step: Callable[[T], T]

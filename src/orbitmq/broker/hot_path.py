@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from orbitmq.broker.send_replies import SendReply
+from orbitmq.broker.send_replies import PlainSendReply
 from orbitmq.errors import OrbitError, ProtocolError
 from orbitmq.model.queues import PhysicalOffset
 from orbitmq.protocol import fast_forms
@@ -182,7 +182,7 @@ class HotPath:
         topic.counter.add(1, record_bytes)
         if flag & ONEWAY_FLAG:
             return b""
-        reply = SendReply(
+        reply = PlainSendReply(
             opaque,
             encoding,
             self._id_prefix + b"%016X" % offset,
@@ -227,10 +227,12 @@ class HotPath:
         topic.counter.add(batch.message_count, records_bytes)
         if batch.command_flag & ONEWAY_FLAG:
             return b""
-        reply = SendReply(batch.opaque, batch.encoding, ids, batch.queue_id, queue_offset, b"")
+        reply = PlainSendReply(batch.opaque, batch.encoding, ids, batch.queue_id, queue_offset, b"")
         return self._reply(connection, reply, offset + records_bytes, waits=batch.waits)
 
-    def _reply(self, connection: Connection, reply: SendReply, end: int, *, waits: bool) -> bytes:
+    def _reply(
+        self, connection: Connection, reply: PlainSendReply, end: int, *, waits: bool
+    ) -> bytes:
         """Write the reply to what ends at `end` of the log; empty when it waits for the disk."""
         if waits and self._is_sync:
             return self._confirmations.reply_later(

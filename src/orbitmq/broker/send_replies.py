@@ -35,7 +35,7 @@ _UNIQUE_ID: Final = b"\x00\x0dtransactionId"
 _REACHED: Final = b"\x00\x0adurability"
 
 
-class SendReply(NamedTuple):
+class PlainSendReply(NamedTuple):
     """What a reply says; ids are plain letters and digits, those of a batch with commas."""
 
     opaque: int
@@ -79,7 +79,7 @@ class SendReplies:
             + _value(trace.encode())
         )
 
-    def encode(self, durability: Durability | None, reply: SendReply) -> bytes:
+    def encode(self, durability: Durability | None, reply: PlainSendReply) -> bytes:
         """Write the frame of a reply.
 
         Without a durability it says that the message could not be put on disk.

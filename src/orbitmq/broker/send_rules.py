@@ -50,7 +50,7 @@ _VALUE_END: Final = b"\x02"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Destination:
     """Where a message goes."""
 
     topic: str
@@ -81,7 +81,7 @@ def delay_level(properties: Mapping[str, str]) -> int:
         return 0
 
 
-def delay(properties: dict[str, str], place: Place, levels: int) -> Place:
+def delay(properties: dict[str, str], place: Destination, levels: int) -> Destination:
     """Send a message that asks for a delay through the queue of its level.
 
     `properties` is changed to say where it goes afterwards.
@@ -94,7 +94,7 @@ def delay(properties: dict[str, str], place: Place, levels: int) -> Place:
     properties[property_names.DELAY_LEVEL] = str(level)
     properties[property_names.REAL_TOPIC] = place.topic
     properties[property_names.REAL_QUEUE_ID] = str(place.queue_id)
-    return Place(topic=SCHEDULE_TOPIC, queue_id=level - 1)
+    return Destination(topic=SCHEDULE_TOPIC, queue_id=level - 1)
 
 
 def waits_for_store(properties: Mapping[str, str]) -> bool:

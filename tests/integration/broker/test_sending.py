@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orbitmq.broker.handlers.sending import Sending
+from orbitmq.broker.handlers.sending import SendRequests
 from orbitmq.model import property_names
 from orbitmq.protocol import fast_forms
 from orbitmq.protocol.codes import RequestCode, ResponseCode, Role
@@ -150,13 +150,13 @@ async def test_all_ways_through_the_broker_store_and_answer_batches_alike(
     site: Site, monkeypatch: pytest.MonkeyPatch, encoding: Encoding
 ) -> None:
     ordinary_batches: list[int] = []
-    send_ordinary = Sending._send_batch
+    send_ordinary = SendRequests._send_batch
 
     async def counted(*parts: Any) -> Command:
         ordinary_batches.append(parts[2].opaque)
         return await send_ordinary(*parts)
 
-    monkeypatch.setattr(Sending, "_send_batch", counted)
+    monkeypatch.setattr(SendRequests, "_send_batch", counted)
     peer = await site.connect()
     peer.encoding = encoding
     await peer.make_topic("T")

@@ -13,7 +13,7 @@ from orbitmq.broker.groups.committed_offsets import CommittedOffsets
 from orbitmq.broker.groups.group_table import GroupTable
 from orbitmq.broker.groups.members import Members
 from orbitmq.broker.statistics.counters import Counters
-from orbitmq.broker.statistics.group_progress import GroupProgress
+from orbitmq.broker.statistics.group_progress import ProgressMeter
 from orbitmq.broker.statistics.runtime import Runtime
 from orbitmq.broker.statistics.samples import Samples
 from orbitmq.broker.topics.topic_table import TopicTable
@@ -43,8 +43,8 @@ class BrokerParts:
     counters: Counters = field(default_factory=Counters)
 
     @property
-    def progress(self) -> GroupProgress:
-        return GroupProgress(
+    def progress(self) -> ProgressMeter:
+        return ProgressMeter(
             broker_name=lambda: "b",
             store=self.store,
             members=self.members,

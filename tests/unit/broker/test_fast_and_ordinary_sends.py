@@ -17,7 +17,7 @@ from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.confirmations import Confirmations
 from orbitmq.broker.delivery.pulls import Pulls
 from orbitmq.broker.groups.queue_locks import QueueLocks
-from orbitmq.broker.handlers.sending import Sending
+from orbitmq.broker.handlers.sending import SendRequests
 from orbitmq.broker.hot_path import HotPath
 from orbitmq.broker.plain_topics import PlainTopics
 from orbitmq.broker.refusals import code_of
@@ -94,7 +94,7 @@ class Side:
             clock=parts.clock,
         )  # fmt: skip
         parts.store.on_flushed(confirmations.flushed)
-        sending = Sending(
+        sending = SendRequests(
             config=BrokerConfig,
             why_not=lambda: None,
             topics=parts.topics,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orbitmq.broker.send_replies import SendReplies, durability_text
-from orbitmq.broker.send_replies import SendReply as Reply
+from orbitmq.broker.send_replies import PlainSendReply, SendReplies, durability_text
 from orbitmq.model.versions import OUR_VERSION
 from orbitmq.protocol.command import RESPONSE_FLAG, Command, decode_command
 from orbitmq.protocol.frame import Encoding
@@ -22,7 +21,7 @@ def test_a_reply_reads_like_one_written_in_the_ordinary_way(
 
     frame = replies.encode(
         Durability.DISK,
-        Reply(77, encoding, b"7F00000100002A9F0000000000000000", 3, 12, b"ABC"),
+        PlainSendReply(77, encoding, b"7F00000100002A9F0000000000000000", 3, 12, b"ABC"),
     )
 
     reply = decode_command(frame, 0, len(frame))
@@ -60,7 +59,7 @@ def test_a_binary_reply_is_what_the_ordinary_encoder_writes(unique_id: str) -> N
 
     frame = SendReplies(region="région", trace_on=True).encode(
         Durability.DISK_TIMEOUT,
-        Reply(77, Encoding.BINARY, b"7F01,7F02", 12, 9_000_000_000, unique_id.encode()),
+        PlainSendReply(77, Encoding.BINARY, b"7F01,7F02", 12, 9_000_000_000, unique_id.encode()),
     )
 
     assert frame == ordinary.encode()
@@ -69,7 +68,7 @@ def test_a_binary_reply_is_what_the_ordinary_encoder_writes(unique_id: str) -> N
 @pytest.mark.parametrize("encoding", list(Encoding))
 def test_the_reply_to_a_batch_has_no_unique_id(encoding: Encoding) -> None:
     frame = SendReplies(region="r", trace_on=True).encode(
-        Durability.DISK, Reply(1, encoding, b"7F01,7F02", 0, 3, b"")
+        Durability.DISK, PlainSendReply(1, encoding, b"7F01,7F02", 0, 3, b"")
     )
 
     assert decode_command(frame, 0, len(frame)).fields == {
@@ -85,7 +84,7 @@ def test_the_reply_to_a_batch_has_no_unique_id(encoding: Encoding) -> None:
 @pytest.mark.parametrize("encoding", list(Encoding))
 def test_a_message_that_cannot_be_put_on_disk_is_told_so(encoding: Encoding) -> None:
     frame = SendReplies(region="r", trace_on=True).encode(
-        None, Reply(1, encoding, b"7F01", 0, 3, b"")
+        None, PlainSendReply(1, encoding, b"7F01", 0, 3, b"")
     )
 
     reply = decode_command(frame, 0, len(frame))
@@ -101,7 +100,7 @@ def test_a_flush_that_took_too_long_has_a_code_of_its_own(
 ) -> None:
     frame = SendReplies(region="r", trace_on=True).encode(
         durability,
-        Reply(1, Encoding.JSON, b"0", 0, 0, b""),
+        PlainSendReply(1, Encoding.JSON, b"0", 0, 0, b""),
     )
 
     reply = decode_command(frame, 0, len(frame))

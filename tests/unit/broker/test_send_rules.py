@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orbitmq.broker.send_rules import (
-    Place,
+    Destination,
     delay,
     delay_level,
     has_plain_properties,
@@ -14,7 +14,7 @@ from orbitmq.broker.send_rules import (
     with_marks,
 )
 
-_PLACE = Place(topic="orders", queue_id=3)
+_PLACE = Destination(topic="orders", queue_id=3)
 
 
 def test_a_message_without_a_delay_stays_where_it_is() -> None:
@@ -29,7 +29,7 @@ def test_a_delayed_message_goes_to_the_queue_of_its_level_and_knows_the_way_back
 
     place = delay(properties, _PLACE, 18)
 
-    assert place == Place(topic="SCHEDULE_TOPIC_XXXX", queue_id=2)
+    assert place == Destination(topic="SCHEDULE_TOPIC_XXXX", queue_id=2)
     assert properties == {"DELAY": "3", "REAL_TOPIC": "orders", "REAL_QID": "3"}
 
 

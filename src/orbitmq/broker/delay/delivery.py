@@ -1,22 +1,22 @@
 """Delay delivery: moves delayed messages to their real queues once they are due.
 
-A level is one queue whose entries carry the due time of their message. Due times of a level grow
-with its offsets, so that only the first message of each level has to be looked at.
+A level is one queue whose entries hold the due time of their message. Due times of a level grow
+with its offsets, so only the first message of each level has to be checked.
 
-A message that can never be stored in its queue is set aside, with an error that says where it
-lies; while the store takes nothing, its level waits.
+A message that can never be stored in its queue is skipped, with an error in the log that says where
+it is. While the store refuses writes, the level waits.
 
 Threads: the event loop's; records are read off it.
-Crash: progress is saved behind a flush of what was delivered, so that it never leads.
+Crash: progress is saved after what was delivered is on disk, so it never runs ahead.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from orbitmq.broker.delay.due_times import DueTimes
 from orbitmq.disk import off_loop
 from orbitmq.errors import MessageError, OrbitError
 from orbitmq.lifecycle import Periodic
@@ -36,13 +36,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_LOOK_INTERVAL_MS: Final = 100
-# Messages of one level moved before the others, and the clients, get their turn.
+_DELIVERY_INTERVAL_MS: Final = 100
+# Messages of one level moved before other levels, and clients, get their turn.
 _BATCH: Final = 128
 _QUEUE_ID_MAX: Final = 2**31 - 1
 _QUEUE_ID_DIGITS_MAX: Final = 10
-# Compat: what asked for the delay is taken out, or a message passed on would be delayed again.
-_DELAYS: Final = frozenset(
+# An entry dated too far ahead may be late by this fraction of its level's delay; bounds the memory.
+_LATENESS_DIVISOR: Final = 100
+# Compat: properties that ask for a delay are removed, or a forwarded message would be delayed again.
+_DELAY_PROPERTIES: Final = frozenset(
     {
         property_names.DELAY_LEVEL,
         property_names.TIMER_DELIVER_MS,
@@ -52,8 +54,44 @@ _DELAYS: Final = frozenset(
 )
 
 
+class DueTimes:
+    """Decides which entries of one level are due, even if the clock was set back.
+
+    An entry holds its due time by the wall clock at the moment it was stored. If that clock was set
+    back since, or the level had a longer delay then, the due time is further ahead than the level
+    allows. Such an entry waits the level's delay from when it was first seen, by the monotonic
+    clock. It may come late, but never early.
+
+    Threads: one at a time.
+    Crash: what was seen is forgotten, and the wait starts again.
+    """
+
+    def __init__(self, delay_ms: int) -> None:
+        self._delay_ms = delay_ms
+        # Ends of the queue whose last due time was too far ahead, and when each was seen.
+        self._seen: deque[tuple[int, float]] = deque()
+
+    def note(self, end: int, last_due_ms: int, *, now_ms: int, monotonic_ms: float) -> None:
+        """Check the due time of the last entry, which is the latest of all."""
+        if last_due_ms <= now_ms + self._delay_ms:
+            return
+        if self._seen:
+            known_end, seen_ms = self._seen[-1]
+            if end <= known_end or monotonic_ms - seen_ms < self._delay_ms / _LATENESS_DIVISOR:
+                return
+        self._seen.append((end, monotonic_ms))
+
+    def is_due(self, offset: int, due_ms: int, *, now_ms: int, monotonic_ms: float) -> bool:
+        """Whether an entry is due; must be called in the order of offsets."""
+        if due_ms <= now_ms:
+            return True
+        while self._seen and self._seen[0][0] <= offset:
+            self._seen.popleft()
+        return bool(self._seen) and monotonic_ms - self._seen[0][1] >= self._delay_ms
+
+
 class DelayDelivery:
-    """Empties the delay queues."""
+    """Moves messages out of the delay queues."""
 
     def __init__(
         self,
@@ -73,34 +111,38 @@ class DelayDelivery:
         self._on_delivered = on_delivered
         self._clock = clock
         self._offsets: dict[int, QueueOffset] = {}
-        # Levels that wait for the store, so that it is said once and not at every look.
+        # Levels that wait for the store; each is logged once.
         self._waiting: set[int] = set()
-        self._looking = Periodic("delay delivery", _LOOK_INTERVAL_MS, self.deliver_due, clock)
+        self._delivering = Periodic(
+            "delay delivery", _DELIVERY_INTERVAL_MS, self.deliver_due, clock
+        )
         self._saving = Periodic("delay progress", save_interval_ms, self.save, clock)
 
     def start(self) -> None:
-        """Go on where the progress says."""
+        """Resume at the saved progress."""
         for level in self._due_times:
-            self._offsets[level] = self._within(level, self._progress.offset(level))
-        self._looking.start()
+            self._offsets[level] = self._clamp(level, self._progress.offset(level))
+        self._delivering.start()
         self._saving.start()
 
     async def stop(self) -> None:
-        """End, and keep where to go on."""
-        await self._looking.stop()
+        """Stop, and save the progress."""
+        await self._delivering.stop()
         await self._saving.stop()
         try:
             await self.save()
         except OrbitError as error:
-            log.warning("delay progress not saved; some messages come again reason=%s", error)
+            log.warning(
+                "delay progress not saved; some messages will be delivered again reason=%s", error
+            )
 
     @property
     def offsets(self) -> Mapping[int, QueueOffset]:
-        """Where each level goes on."""
+        """The next offset of each level."""
         return self._offsets
 
     async def save(self) -> None:
-        """Keep where the levels go on, once what was delivered is on disk."""
+        """Save the progress, once what was delivered is on disk."""
         offsets = dict(self._offsets)
         if any(self._progress.offset(level) != offset for level, offset in offsets.items()):
             await off_loop(self._store.flush)
@@ -112,11 +154,11 @@ class DelayDelivery:
             try:
                 while await self._deliver_some(level):
                     pass
-            except Exception:  # noqa: BLE001  # the border: the other levels go on
+            except Exception:  # noqa: BLE001  # the border: other levels continue
                 self._wait(level, "see the traceback", exc_info=True)
 
     async def _deliver_some(self, level: int) -> bool:
-        """Move messages of one level; tells whether there may be more that are due."""
+        """Move a batch of one level; returns whether more may be due."""
         offset = self._offsets[level]
         if offset >= self._store.end_of(SCHEDULE_TOPIC, level - 1):
             return False
@@ -136,24 +178,24 @@ class DelayDelivery:
         if lost:
             log.error(
                 "delayed messages lost level=%d count=%d first=%d last=%d reason=their records are "
-                "deleted or damaged hint=look for deleted files above, and run: orbitmq store verify",
+                "deleted or damaged hint=see above for deleted files, and run: orbitmq store verify",
                 level, len(lost), lost[0], lost[-1],
             )  # fmt: skip
         if due and level in self._waiting:
             self._waiting.remove(level)
-            log.info("delayed messages go on level=%d", level)
+            log.info("delayed messages resumed level=%d", level)
         return is_full
 
     def _read_due(
         self, level: int, offset: QueueOffset
     ) -> tuple[list[tuple[QueueOffset, StoredMessage | None]], bool]:
-        """Read messages that are due; None stands for one that is gone."""
+        """Read messages that are due; None for one whose record is gone."""
         due_times = self._due_times[level]
         now_ms, monotonic_ms = self._clock.now_ms(), self._clock.monotonic_ms()
         end = self._store.end_of(SCHEDULE_TOPIC, level - 1)
         for _, _, last_due_ms in self._store.entries(SCHEDULE_TOPIC, level - 1, end - 1, 1):
             due_times.note(end, last_due_ms, now_ms=now_ms, monotonic_ms=monotonic_ms)
-        offset = self._within(level, offset)
+        offset = self._clamp(level, offset)
         due: list[tuple[QueueOffset, StoredMessage | None]] = []
         for physical_offset, _, due_ms in self._store.entries(
             SCHEDULE_TOPIC, level - 1, offset, _BATCH
@@ -165,23 +207,23 @@ class DelayDelivery:
         return due, len(due) == _BATCH
 
     def _deliver(self, level: int, number: QueueOffset, message: StoredMessage) -> None:
-        """Store a message in its real queue; raises when that has to be tried again.
+        """Store a message in its real queue; raises if that must be retried.
 
-        One that cannot be stored, now or later, is set aside.
+        One that can never be stored is skipped.
         """
         try:
-            draft = _as_it_was_sent(message)
+            draft = _original_draft(message)
             self._store.append(draft)
         except MessageError as error:
-            self._set_aside(level, number, message, error)
+            self._skip(level, number, message, error)
         else:
             self._on_delivered(draft)
 
-    def _set_aside(
+    def _skip(
         self, level: int, number: QueueOffset, message: StoredMessage, error: MessageError
     ) -> None:
         log.error(
-            "delayed message set aside topic=%s queue=%d offset=%d id=%s reason=%s "
+            "delayed message skipped topic=%s queue=%d offset=%d id=%s reason=%s "
             "hint=it stays there until its file is deleted; read it with: "
             "mqadmin queryMsgByOffset -t %s -i %d -o %d",
             SCHEDULE_TOPIC, level - 1, number, message.message_id, error,
@@ -192,17 +234,17 @@ class DelayDelivery:
         if level not in self._waiting:
             self._waiting.add(level)
             log.warning(
-                "delayed messages wait level=%d reason=%s", level, reason, exc_info=exc_info
+                "delayed messages waiting level=%d reason=%s", level, reason, exc_info=exc_info
             )
 
-    def _within(self, level: int, offset: QueueOffset) -> QueueOffset:
+    def _clamp(self, level: int, offset: QueueOffset) -> QueueOffset:
         start = self._store.start_of(SCHEDULE_TOPIC, level - 1)
         end = self._store.end_of(SCHEDULE_TOPIC, level - 1)
         return max(start, min(offset, end))
 
 
-def _as_it_was_sent(message: StoredMessage) -> Draft:
-    """Make what goes to the real queue; raises MessageError when there can be none."""
+def _original_draft(message: StoredMessage) -> Draft:
+    """Make the draft for the real queue; raises MessageError if it names no valid queue."""
     properties = message.properties
     topic = properties.get(property_names.REAL_TOPIC, "")
     queue_id = properties.get(property_names.REAL_QUEUE_ID, "")
@@ -213,7 +255,7 @@ def _as_it_was_sent(message: StoredMessage) -> Draft:
         queue_id=int(queue_id),
         body=message.stored_body,
         properties=encode_properties(
-            {name: value for name, value in properties.items() if name not in _DELAYS}
+            {name: value for name, value in properties.items() if name not in _DELAY_PROPERTIES}
         ),
         flag=message.flag,
         system_flag=message.system_flag,

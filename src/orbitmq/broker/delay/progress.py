@@ -1,10 +1,10 @@
-"""How far each delay queue is emptied, kept in `delayOffset.json`.
+"""The next offset of each delay queue, kept in `delayOffset.json`.
 
-File layout, JSON: {"dataVersion": …, "offsetTable": {level: next offset}}, as RocketMQ's
+File layout, JSON: {"dataVersion": …, "offsetTable": {level: next offset}}, as in RocketMQ
 
 Threads: the event loop's.
-Crash: it lags behind what was delivered, never leads: after a crash some messages are delivered
-again, none is lost.
+Crash: it may lag behind what was delivered, but never runs ahead: after a crash some messages are
+delivered again, none is lost.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from orbitmq import java_json
 from orbitmq.broker.config_file import ConfigFile
 from orbitmq.java_json import JavaInt, JavaLong
 from orbitmq.model.queues import QueueOffset
@@ -36,7 +35,7 @@ class DelayDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DelayProgress:
-    """The offset at which each level goes on."""
+    """The next offset of each level."""
 
     def __init__(self, folder: Path, *, clock: Clock) -> None:
         self._file = ConfigFile(folder / FILE_NAME, DelayDocument())
@@ -47,21 +46,17 @@ class DelayProgress:
         await self._file.load()
 
     def offset(self, level: int) -> QueueOffset:
-        """Where a level goes on."""
+        """The next offset of a level."""
         return QueueOffset(self._file.document.offsets.get(level, 0))
 
     async def save(self, offsets: Mapping[int, QueueOffset]) -> None:
-        """Keep where the levels go on."""
+        """Write the next offsets to the file."""
 
-        def whole(document: DelayDocument) -> DelayDocument:
+        def with_offsets(document: DelayDocument) -> DelayDocument:
             changed = document.offsets | dict(offsets)
             if changed == document.offsets:
                 return document
             version = document.data_version.next(self._clock.now_ms())
             return DelayDocument(data_version=version, offsets=changed)
 
-        await self._file.change(whole)
-
-    def as_json(self) -> bytes:
-        """What the file says, for slaves."""
-        return java_json.encode(self._file.document)
+        await self._file.change(with_offsets)

@@ -42,7 +42,7 @@ _NAME_SHOWN_MAX: Final = 127
 
 
 @dataclass(slots=True, eq=False)
-class Client:
+class ConnectedClient:
     """One connection as its heartbeats describe it, and the groups it is in."""
 
     connection: Connection
@@ -58,7 +58,7 @@ class Client:
 class Member:
     """A client in a consumer group."""
 
-    client: Client
+    client: ConnectedClient
     subscriptions: list[Subscription] | None = None  # unknown until a heartbeat tells
     subscribed: Subscribed | None = None
     differs: bool = False
@@ -95,7 +95,9 @@ class ConsumingGroup:
             )
         )
 
-    def hear(self, client: Client, said: ConsumerGroup, *, with_subscriptions: bool) -> bool:
+    def hear(
+        self, client: ConnectedClient, said: ConsumerGroup, *, with_subscriptions: bool
+    ) -> bool:
         """Take in what a heartbeat says of this group; tells whether others must know."""
         member = self.members.get(client.connection)
         changed = member is None

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from orbitmq.broker.groups.consuming_group import Client, ConsumingGroup
+from orbitmq.broker.groups.consuming_group import ConnectedClient, ConsumingGroup
 from orbitmq.errors import (
     GroupRefusedError,
     HeartbeatRefusedError,
@@ -82,19 +82,19 @@ class Members:
         self._silence_ms = silence_ms
         self._groups_max = groups_max
         self._subscriptions_max = subscriptions_max
-        self._clients: dict[Connection, Client] = {}
-        self._producers: dict[str, dict[Connection, Client]] = {}
+        self._clients: dict[Connection, ConnectedClient] = {}
+        self._producers: dict[str, dict[Connection, ConnectedClient]] = {}
         self._groups: dict[str, ConsumingGroup] = {}
 
     # --- asking -------------------------------------------------------------------------------
 
     @property
-    def clients(self) -> Mapping[Connection, Client]:
+    def clients(self) -> Mapping[Connection, ConnectedClient]:
         """All clients by their connection."""
         return self._clients
 
     @property
-    def producers(self) -> Mapping[str, Mapping[Connection, Client]]:
+    def producers(self) -> Mapping[str, Mapping[Connection, ConnectedClient]]:
         """Producers by group."""
         return self._producers
 
@@ -121,7 +121,7 @@ class Members:
         member = found.members.get(connection) if found else None
         return member.client.client_id if member else None
 
-    def find_consumer(self, group: str, client_id: str) -> Client | None:
+    def find_consumer(self, group: str, client_id: str) -> ConnectedClient | None:
         """A member of a group, by its client id."""
         found = self._groups.get(group)
         for member in found.members.values() if found else ():
@@ -189,7 +189,7 @@ class Members:
         now_ms = self._clock.monotonic_ms()
         renamed = client is not None and client.client_id != body.client_id
         if client is None:
-            client = self._clients[connection] = Client(
+            client = self._clients[connection] = ConnectedClient(
                 connection, body.client_id, language, version
             )
         elif renamed:
@@ -209,7 +209,7 @@ class Members:
 
     def _hear_consumer(
         self,
-        client: Client,
+        client: ConnectedClient,
         said: ConsumerGroup,
         body: HeartbeatBody,
         outcome: Outcome,
@@ -305,7 +305,9 @@ class Members:
                 departure.silent.append(client.connection)
         return departure
 
-    def _take_out(self, client: Client, departure: Departure, *, heard_before_ms: float) -> None:
+    def _take_out(
+        self, client: ConnectedClient, departure: Departure, *, heard_before_ms: float
+    ) -> None:
         for group, heard_ms in list(client.produces_ms.items()):
             if heard_ms < heard_before_ms:
                 self._stop_producing(client, group)
@@ -314,13 +316,13 @@ class Members:
                 self._stop_consuming(client, group, departure)
         self._forget_if_idle(client)
 
-    def _stop_producing(self, client: Client, group: str) -> None:
+    def _stop_producing(self, client: ConnectedClient, group: str) -> None:
         client.produces_ms.pop(group, None)
         producers = self._producers.get(group, {})
         if producers.pop(client.connection, None) is not None and not producers:
             del self._producers[group]
 
-    def _stop_consuming(self, client: Client, name: str, departure: Departure) -> None:
+    def _stop_consuming(self, client: ConnectedClient, name: str, departure: Departure) -> None:
         client.consumes_ms.pop(name, None)
         group = self._groups.get(name)
         if group is None or not group.leave(client.connection):
@@ -331,7 +333,7 @@ class Members:
         else:
             del self._groups[name]
 
-    def _forget_if_idle(self, client: Client) -> None:
+    def _forget_if_idle(self, client: ConnectedClient) -> None:
         if not client.produces_ms and not client.consumes_ms:
             del self._clients[client.connection]
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from orbitmq.broker.config import BrokerConfig
-    from orbitmq.broker.groups.consuming_group import Client
+    from orbitmq.broker.groups.consuming_group import ConnectedClient
     from orbitmq.broker.groups.group_table import GroupTable
     from orbitmq.broker.groups.members import Departure, GroupChange, Members
     from orbitmq.broker.groups.queue_locks import QueueLocks
@@ -240,7 +240,7 @@ class ClientRequests:
         return int(self._clock.now_ms() - (self._clock.monotonic_ms() - monotonic_ms))
 
 
-def _shown(client: Client) -> ClientConnection:
+def _shown(client: ConnectedClient) -> ClientConnection:
     return ClientConnection(
         address=client.connection.address,
         client_id=client.client_id,

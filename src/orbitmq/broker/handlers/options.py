@@ -28,7 +28,7 @@ _ALWAYS_FORBIDDEN: Final = frozenset({"brokerConfigPath", "configBlackList", "ro
 _PERMISSION: Final = "brokerPermission"
 
 
-class BrokerOptions:
+class BrokerOptionRequests:
     """Shows and changes options, and says how new they are."""
 
     def __init__(

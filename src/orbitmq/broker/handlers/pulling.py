@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from orbitmq.transport.request_loop import Handler
 
 
-class Pulling:
+class PullRequests:
     """Hands messages to consumers."""
 
     def __init__(self, pulls: Pulls) -> None:

@@ -36,7 +36,7 @@ _ENTRIES_MAX: Final = 1000
 _REPLY_BYTES_MAX: Final = 8 * 1024 * 1024
 
 
-class Queries:
+class QueryRequests:
     """Looks messages up."""
 
     def __init__(self, *, store: MessageStore, members: Members) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from orbitmq.transport.request_loop import Handler
 
 
-class QueueOffsets:
+class QueueOffsetRequests:
     """Answers questions about queues."""
 
     def __init__(self, store: MessageStore) -> None:

@@ -26,7 +26,7 @@ from orbitmq.record.message_id import decode_message_id
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from orbitmq.broker.groups.consuming_group import Client
+    from orbitmq.broker.groups.consuming_group import ConnectedClient
     from orbitmq.broker.groups.group_table import GroupTable
     from orbitmq.broker.groups.members import Members
     from orbitmq.broker.topics.topic_table import TopicTable
@@ -42,7 +42,7 @@ _RELAY_TIMEOUT_MS: Final = 10_000
 _OFFSETS_TIMEOUT_MS: Final = 5_000
 
 
-class Relays:
+class RelayRequests:
     """Passes questions on to consumers, and their answers back."""
 
     def __init__(
@@ -129,7 +129,7 @@ class Relays:
         return request.reply(body=java_json.encode(offsets))
 
     async def _offsets_of(
-        self, client: Client, topic: str, group: str
+        self, client: ConnectedClient, topic: str, group: str
     ) -> ObjectKeyed[MessageQueue, JavaLong] | None:
         """Ask one member; None when it gives no answer that can be read."""
         question = make_request(GetConsumerOffsets(topic=topic, group=group))

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from orbitmq.broker.send_rules import Place, delay
+from orbitmq.broker.send_rules import Destination, delay
 from orbitmq.disk import off_loop
 from orbitmq.errors import RequestRefusedError
 from orbitmq.model import property_names
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _FIRST_LEVEL = 3
 
 
-class Retries:
+class RetryRequests:
     """Takes messages back."""
 
     def __init__(
@@ -118,7 +118,7 @@ class Retries:
         group: GroupConfig,
         message: StoredMessage,
         properties: dict[str, str],
-    ) -> Place:
+    ) -> Destination:
         unit_flag = int(UnitFlag.SUBSCRIBED_BY_UNIT) if asked.unit_mode else 0
         topic = await self._topics.ensure_retry(
             asked.group, queues=group.retry_queues, unit_flag=unit_flag
@@ -130,9 +130,11 @@ class Retries:
         level = asked.delay_level or _FIRST_LEVEL + message.reconsume_times
         properties[property_names.DELAY_LEVEL] = str(level)
         queue_id = random.randrange(group.retry_queues)  # noqa: S311  # any queue will do
-        return delay(properties, Place(topic=topic.name, queue_id=queue_id), self._delay_levels)
+        return delay(
+            properties, Destination(topic=topic.name, queue_id=queue_id), self._delay_levels
+        )
 
-    async def _dead_letter_place(self, group: str, properties: dict[str, str]) -> Place:
+    async def _dead_letter_place(self, group: str, properties: dict[str, str]) -> Destination:
         properties.pop(property_names.DELAY_LEVEL, None)
         topic = await self._topics.ensure_dead_letter(group)
-        return Place(topic=topic.name, queue_id=0)
+        return Destination(topic=topic.name, queue_id=0)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from orbitmq.broker.hot_path import born_host
 from orbitmq.broker.send_replies import durability_text
 from orbitmq.broker.send_rules import (
-    Place,
+    Destination,
     delay,
     has_plain_properties,
     missing_feature,
@@ -64,7 +64,7 @@ _HEADERS: Final[dict[int, type[SendMessage]]] = {
 }
 
 
-class Sending:
+class SendRequests:
     """Takes messages from producers."""
 
     def __init__(  # noqa: PLR0913  # the parts it works on
@@ -185,7 +185,7 @@ class Sending:
             unique_id = properties[property_names.UNIQUE_ID] = self._unique_ids.make()
         properties.update(self._marks)
         waits = waits_for_store(properties)
-        place = Place(topic=topic.name, queue_id=self._queue_id(asked, topic))
+        place = Destination(topic=topic.name, queue_id=self._queue_id(asked, topic))
         requested_queue_id = place.queue_id
         if is_retry_topic(topic.name):
             place = await self._retry_place(request, asked, place, properties)
@@ -219,9 +219,9 @@ class Sending:
         self,
         request: Command,
         asked: SendMessage,
-        place: Place,
+        place: Destination,
         properties: dict[str, str],
-    ) -> Place:
+    ) -> Destination:
         """Give a message that a consumer sends back itself up, when it was tried often enough."""
         group_name = asked.topic.removeprefix(RETRY_PREFIX)
         group = self._groups.require(group_name)
@@ -234,7 +234,7 @@ class Sending:
             return place
         properties.pop(property_names.DELAY_LEVEL, None)
         topic = await self._topics.ensure_dead_letter(group_name)
-        return Place(topic=topic.name, queue_id=0)
+        return Destination(topic=topic.name, queue_id=0)
 
     # --- many messages ------------------------------------------------------------------------
 

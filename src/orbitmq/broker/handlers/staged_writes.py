@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from orbitmq.broker.exactly_once.deciding import Deciding
     from orbitmq.broker.exactly_once.moving import Moving
-    from orbitmq.broker.handlers.sending import Sending
+    from orbitmq.broker.handlers.sending import SendRequests
     from orbitmq.broker.statistics.counters import Counters
     from orbitmq.broker.storing import Storing
     from orbitmq.protocol.command import Command
@@ -49,7 +49,7 @@ class StagedWriteRequests:
         self,
         *,
         why_not: Callable[[], tuple[ResponseCode, str] | None],
-        sending: Sending,
+        sending: SendRequests,
         storing: Storing,
         deciding: Deciding,
         moving: Moving,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from orbitmq import java_json
-from orbitmq.broker.statistics.samples import Kind
+from orbitmq.broker.statistics.samples import CounterKind
 from orbitmq.disk import off_loop
 from orbitmq.errors import RequestRefusedError
 from orbitmq.java_json import ObjectKeyed
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from orbitmq.broker.groups.group_table import GroupTable
     from orbitmq.broker.groups.members import Members
-    from orbitmq.broker.statistics.group_progress import GroupProgress
+    from orbitmq.broker.statistics.group_progress import ProgressMeter
     from orbitmq.broker.statistics.runtime import Runtime
     from orbitmq.broker.statistics.samples import Samples
     from orbitmq.broker.statistics.windows import Growth
@@ -62,18 +62,20 @@ def _bytes(growth: Growth) -> CounterWindow:
 
 
 # What RocketMQ calls the counters; those it keys by the cluster's name have no key here.
-_COUNTERS: Final[dict[str, tuple[Kind, Callable[[Growth], CounterWindow]]]] = {
-    "TOPIC_PUT_NUMS": (Kind.PUTS, _messages),
-    "TOPIC_PUT_SIZE": (Kind.PUTS, _bytes),
-    "GROUP_GET_NUMS": (Kind.READS, _messages),
-    "GROUP_GET_SIZE": (Kind.READS, _bytes),
-    "SNDBCK_PUT_NUMS": (Kind.SEND_BACKS, _messages),
-    "BROKER_PUT_NUMS": (Kind.ALL_PUTS, _messages),
-    "BROKER_GET_NUMS": (Kind.ALL_READS, _messages),
-    "BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC": (Kind.USER_PUTS, _messages),
-    "BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC": (Kind.USER_READS, _messages),
+_COUNTERS: Final[dict[str, tuple[CounterKind, Callable[[Growth], CounterWindow]]]] = {
+    "TOPIC_PUT_NUMS": (CounterKind.PUTS, _messages),
+    "TOPIC_PUT_SIZE": (CounterKind.PUTS, _bytes),
+    "GROUP_GET_NUMS": (CounterKind.READS, _messages),
+    "GROUP_GET_SIZE": (CounterKind.READS, _bytes),
+    "SNDBCK_PUT_NUMS": (CounterKind.SEND_BACKS, _messages),
+    "BROKER_PUT_NUMS": (CounterKind.ALL_PUTS, _messages),
+    "BROKER_GET_NUMS": (CounterKind.ALL_READS, _messages),
+    "BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC": (CounterKind.USER_PUTS, _messages),
+    "BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC": (CounterKind.USER_READS, _messages),
 }
-_WHOLE_BROKER: Final = frozenset({Kind.ALL_PUTS, Kind.ALL_READS, Kind.USER_PUTS, Kind.USER_READS})
+_WHOLE_BROKER: Final = frozenset(
+    {CounterKind.ALL_PUTS, CounterKind.ALL_READS, CounterKind.USER_PUTS, CounterKind.USER_READS}
+)
 
 
 class StatisticsRequests:
@@ -87,7 +89,7 @@ class StatisticsRequests:
         topics: TopicTable,
         groups: GroupTable,
         members: Members,
-        progress: GroupProgress,
+        progress: ProgressMeter,
         samples: Samples,
         runtime: Runtime,
     ) -> None:
@@ -204,7 +206,7 @@ class StatisticsRequests:
         grown = None
         if kind in _WHOLE_BROKER:
             grown = self._samples.grown(kind) if asked.key == self._cluster_name else None
-        elif kind is Kind.PUTS:
+        elif kind is CounterKind.PUTS:
             grown = self._samples.grown(kind, asked.key)
         elif kind is not None:
             topic, _at, group = asked.key.partition("@")

@@ -37,7 +37,7 @@ class Lag:
     queued_ms: int
 
 
-class GroupProgress:
+class ProgressMeter:
     """Compares what groups committed with what there is."""
 
     def __init__(

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from orbitmq.broker.groups.group_table import GroupTable
     from orbitmq.broker.groups.members import Members
     from orbitmq.broker.statistics.counters import Counter, Counters
-    from orbitmq.broker.statistics.group_progress import GroupProgress
+    from orbitmq.broker.statistics.group_progress import ProgressMeter
     from orbitmq.broker.topics.topic_table import TopicTable
     from orbitmq.clock import Clock
     from orbitmq.model.topics import TopicConfig
@@ -87,7 +87,7 @@ class Tables:
     groups: GroupTable
     members: Members
     offsets: CommittedOffsets
-    progress: GroupProgress
+    progress: ProgressMeter
 
     def consumed(self) -> Iterator[tuple[str, TopicConfig]]:
         """The groups with the topics they consume, or consumed when they were online last."""

@@ -29,7 +29,7 @@ _ONE_DAY: Final = datetime.timedelta(days=1)
 Key = str | tuple[str, str]
 
 
-class Kind(StrEnum):
+class CounterKind(StrEnum):
     """What is counted."""
 
     PUTS = "puts"
@@ -107,7 +107,7 @@ class Samples:
         self._knows_group = knows_group
         self._clock = clock
         self._windows = Windows()
-        self._tracks: dict[Kind, dict[Key, Tracks]] = {kind: {} for kind in Kind}
+        self._tracks: dict[CounterKind, dict[Key, Tracks]] = {kind: {} for kind in CounterKind}
         spans = _RATE_SPANS_MS[-1] // SAMPLE_INTERVAL_MS
         self._calls: deque[Calls] = deque([self._calls_now()], maxlen=spans + 2)
         self._last_minute = self._calls[0]
@@ -141,18 +141,18 @@ class Samples:
 
     # --- asking -------------------------------------------------------------------------------
 
-    def grown(self, kind: Kind, key: Key = "") -> Grown | None:
+    def grown(self, kind: CounterKind, key: Key = "") -> Grown | None:
         """How much a counter grew; None when there is none, or no sample of it yet."""
         tracks = self._tracks[kind].get(key)
         return tracks.grown(self._windows) if tracks is not None else None
 
     def puts_per_second(self, topic: str) -> float:
         """How fast messages came to a topic in the last minute."""
-        return self._per_second(Kind.PUTS, topic)
+        return self._per_second(CounterKind.PUTS, topic)
 
     def reads_per_second(self, topic: str, group: str) -> float:
         """How fast a group was handed messages of a topic in the last minute."""
-        return self._per_second(Kind.READS, (topic, group))
+        return self._per_second(CounterKind.READS, (topic, group))
 
     def totals(self) -> Totals:
         """What was sent and read since the start, without system topics."""
@@ -189,21 +189,21 @@ class Samples:
 
     # --- inside -------------------------------------------------------------------------------
 
-    def _per_second(self, kind: Kind, key: Key) -> float:
+    def _per_second(self, kind: CounterKind, key: Key) -> float:
         grown = self.grown(kind, key)
         return grown.minute.messages_per_second if grown is not None else 0.0
 
-    def _tables(self) -> Iterator[tuple[Kind, Mapping[Any, Counter]]]:
+    def _tables(self) -> Iterator[tuple[CounterKind, Mapping[Any, Counter]]]:
         """Every counter by kind and name; those of the whole broker have none."""
         counters, totals = self.counters, self.totals()
-        yield Kind.PUTS, counters.puts
-        yield Kind.READS, counters.reads
-        yield Kind.SEND_BACKS, counters.send_backs
+        yield CounterKind.PUTS, counters.puts
+        yield CounterKind.READS, counters.reads
+        yield CounterKind.SEND_BACKS, counters.send_backs
         for kind, messages in (
-            (Kind.ALL_PUTS, _messages(counters.puts, counters.other_puts)),
-            (Kind.ALL_READS, _messages(counters.reads, counters.other_reads)),
-            (Kind.USER_PUTS, totals.puts),
-            (Kind.USER_READS, totals.reads),
+            (CounterKind.ALL_PUTS, _messages(counters.puts, counters.other_puts)),
+            (CounterKind.ALL_READS, _messages(counters.reads, counters.other_reads)),
+            (CounterKind.USER_PUTS, totals.puts),
+            (CounterKind.USER_READS, totals.reads),
         ):
             whole = Counter()
             whole.add(messages, 0)

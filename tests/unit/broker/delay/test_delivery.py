@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from orbitmq.broker.delay.delivery import DelayDelivery
+from orbitmq.broker.delay.delivery import DelayDelivery, DueTimes
 from orbitmq.broker.delay.progress import DelayProgress
 from orbitmq.clock import ManualClock
 from orbitmq.errors import StoreFencedError
@@ -23,6 +23,7 @@ from tests.unit.store.stores import message, open_store
 
 LEVELS_MS = (1000, 5000)
 WAIT_SECONDS = 60
+DELAY_MS = 10_000
 
 
 class Watched(DelayDelivery):
@@ -160,7 +161,7 @@ async def test_a_message_that_cannot_go_anywhere_is_set_aside_with_a_word(
             await moved(clock, delivery, 2, 0)
 
             assert [draft.body for draft in delivered] == [b"next"]
-    assert caplog.text.count("delayed message set aside") == 1
+    assert caplog.text.count("delayed message skipped") == 1
     assert "-t SCHEDULE_TOPIC_XXXX -i 0 -o 0" in caplog.text
 
 
@@ -253,12 +254,51 @@ async def test_a_message_waits_while_the_store_takes_none(
             with monkeypatch.context() as patch:
                 patch.setattr(store, "append", refuse)
                 async with asyncio.timeout(WAIT_SECONDS):
-                    while "delayed messages wait level=1" not in caplog.text:
+                    while "delayed messages waiting level=1" not in caplog.text:
                         await clock.advance(100)
                         await delivery.at_rest.wait()
                 await clock.advance(1000)
                 assert (delivered, delivery.offsets[1]) == ([], 0)
-            assert caplog.text.count("delayed messages wait") == 1
+            assert caplog.text.count("delayed messages waiting") == 1
 
             await moved(clock, delivery, 1, 0)
             assert len(delivered) == 1
+
+
+def test_an_entry_is_due_at_its_time() -> None:
+    times = DueTimes(DELAY_MS)
+
+    times.note(1, 15_000, now_ms=5000, monotonic_ms=0)
+
+    assert not times.is_due(0, 15_000, now_ms=14_999, monotonic_ms=9999)
+    assert times.is_due(0, 15_000, now_ms=15_000, monotonic_ms=10_000)
+
+
+def test_an_entry_too_far_ahead_waits_the_delay_from_when_it_was_seen() -> None:
+    times = DueTimes(DELAY_MS)
+
+    times.note(1, 999_000, now_ms=5000, monotonic_ms=70)
+
+    assert not times.is_due(0, 999_000, now_ms=15_000, monotonic_ms=10_069)
+    assert times.is_due(0, 999_000, now_ms=15_000, monotonic_ms=10_070)
+    assert not times.is_due(1, 999_000, now_ms=15_000, monotonic_ms=10_070)
+
+
+def test_each_entry_waits_from_its_own_sight_within_a_hundredth_of_the_delay() -> None:
+    times = DueTimes(DELAY_MS)
+
+    times.note(1, 999_000, now_ms=0, monotonic_ms=0)
+    times.note(2, 999_000, now_ms=99, monotonic_ms=99)  # too soon to be noted apart
+    times.note(3, 999_000, now_ms=100, monotonic_ms=100)
+
+    assert times.is_due(0, 999_000, now_ms=10_099, monotonic_ms=10_099)
+    assert not times.is_due(1, 999_000, now_ms=10_099, monotonic_ms=10_099)
+    assert times.is_due(2, 999_000, now_ms=10_100, monotonic_ms=10_100)
+
+
+def test_a_clock_that_is_set_right_again_counts() -> None:
+    times = DueTimes(DELAY_MS)
+
+    times.note(1, 999_000, now_ms=0, monotonic_ms=0)
+
+    assert times.is_due(0, 999_000, now_ms=999_000, monotonic_ms=1)

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from orbitmq.broker.groups.consuming_group import Client, ConsumingGroup
+from orbitmq.broker.groups.consuming_group import ConnectedClient, ConsumingGroup
 from orbitmq.errors import SubscriptionConflictError
 from orbitmq.model.subscriptions import BROADCASTING, CLUSTERING, Subscription
 from tests.unit.broker.groups.clients import consumer, new_connection, subscription
@@ -16,11 +16,11 @@ def new_group(*, reject_differing: bool = False) -> ConsumingGroup:
     return ConsumingGroup("g", reject_differing=reject_differing)
 
 
-def new_client(client_id: str) -> Client:
-    return Client(new_connection(), client_id, "JAVA", 479)
+def new_client(client_id: str) -> ConnectedClient:
+    return ConnectedClient(new_connection(), client_id, "JAVA", 479)
 
 
-def hear(group: ConsumingGroup, client: Client, *subscriptions: Subscription) -> bool:
+def hear(group: ConsumingGroup, client: ConnectedClient, *subscriptions: Subscription) -> bool:
     return group.hear(client, consumer("g", *subscriptions), with_subscriptions=True)
 
 

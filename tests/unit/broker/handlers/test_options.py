@@ -8,7 +8,7 @@ import pytest
 
 from orbitmq import java_json
 from orbitmq.broker.config import BrokerConfig
-from orbitmq.broker.handlers.options import BrokerOptions
+from orbitmq.broker.handlers.options import BrokerOptionRequests
 from orbitmq.clock import ManualClock
 from orbitmq.errors import RequestRefusedError
 from orbitmq.model.versions import DataVersion
@@ -35,8 +35,8 @@ class Registered:
         self.count += 1
 
 
-def _options(settings: Settings, folder: Path, registered: Registered) -> BrokerOptions:
-    return BrokerOptions(
+def _options(settings: Settings, folder: Path, registered: Registered) -> BrokerOptionRequests:
+    return BrokerOptionRequests(
         settings,
         file=folder / "broker.conf",
         register=registered.register_all,

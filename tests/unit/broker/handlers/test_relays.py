@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orbitmq import java_json
-from orbitmq.broker.handlers.relays import Relays
+from orbitmq.broker.handlers.relays import RelayRequests
 from orbitmq.disk import off_loop
 from orbitmq.errors import RequestRefusedError
 from orbitmq.java_json import ObjectKeyed
@@ -31,8 +31,8 @@ BODY = heartbeat("id", consumer("g", subscription("orders")))
 QUEUE = MessageQueue(broker_name="b", queue_id=0, topic="orders")
 
 
-def _relays(parts: BrokerParts) -> Relays:
-    return Relays(
+def _relays(parts: BrokerParts) -> RelayRequests:
+    return RelayRequests(
         broker_name=lambda: "b",
         store=parts.store,
         topics=parts.topics,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class Reporting:
     """Where the figures of a broker come from."""
 
     settings: Settings
