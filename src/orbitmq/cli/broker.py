@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import difflib
+import os
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from orbitmq.broker.app import Broker, load_settings
 from orbitmq.cli.administering import NameServers, Yes, administer, confirm
 from orbitmq.cli.cluster import list_brokers
 from orbitmq.cli.output import AsJson, show_json, show_one, show_rows, time_text
-from orbitmq.cli.servers.broker_process import run_broker
-from orbitmq.cli.servers.serving import flags_of
+from orbitmq.cli.servers.logs import LogLevel
+from orbitmq.cli.servers.serving import (
+    Host,
+    LogLevelFlag,
+    OtherOptions,
+    PrintOptions,
+    flags_of,
+    print_settings,
+    run,
+)
 from orbitmq.client.aio.admin import Admin
 from orbitmq.client.aio.admin.groups import behind
 from orbitmq.errors import SettingsError
 from orbitmq.model.versions import version_name
 
-Broker = Annotated[str, typer.Argument(metavar="BROKER", help="Its name, or its address.")]
-Brokers = Annotated[
+BrokerArgument = Annotated[str, typer.Argument(metavar="BROKER", help="Its name, or its address.")]
+BrokersArgument = Annotated[
     str, typer.Argument(metavar="BROKER", help="Its name, its address, or a cluster: all in it.")
 ]
 
@@ -43,7 +54,57 @@ def add_to(app: typer.Typer) -> None:
     group.command("allow-writing")(allow_writing)
 
 
-def status(broker: Brokers, *, namesrv: NameServers = None, as_json: AsJson = False) -> None:
+def run_broker(  # noqa: PLR0913  # a parameter a flag
+    context: typer.Context,
+    *,
+    config: Annotated[
+        Path | None,
+        typer.Option("-c", "--config", help="Properties file, as RocketMQ's broker.conf."),
+    ] = None,
+    name_servers: Annotated[
+        str | None,
+        typer.Option("-n", "--namesrv", help="Name servers, as host:port;host:port."),
+    ] = None,
+    print_options: PrintOptions = False,
+    host: Host = None,
+    port: Annotated[
+        int | None,
+        typer.Option(help="Port to listen on; 0 finds a free one.", show_default="10911"),
+    ] = None,
+    store: Annotated[
+        Path | None, typer.Option(help="Folder of the store.", show_default="~/store")
+    ] = None,
+    options: OtherOptions = None,
+    log_level: LogLevelFlag = LogLevel.INFO,
+    until_input_ends: Annotated[
+        bool, typer.Option("--until-input-ends", hidden=True, help="End with who started it.")
+    ] = False,
+) -> None:
+    """Run a broker until it is told to stop by SIGTERM, SIGINT or SIGHUP."""
+    if context.invoked_subcommand is not None:
+        return
+    flags = flags_of(
+        options,
+        bindAddress=host,
+        listenPort=port,
+        namesrvAddr=name_servers,
+        storePathRootDir=store,
+    )
+    settings = load_settings(file=config, environment=os.environ, flags=flags)
+    if print_options:
+        print_settings(settings)
+        return
+    run(
+        settings,
+        lambda: Broker(settings, config_file=config),
+        log_level,
+        until_input_ends=until_input_ends,
+    )
+
+
+def status(
+    broker: BrokersArgument, *, namesrv: NameServers = None, as_json: AsJson = False
+) -> None:
     """Show the state of a broker, or of all in a cluster."""
 
     async def ask(admin: Admin) -> dict[str, dict[str, str]]:
@@ -53,7 +114,7 @@ def status(broker: Brokers, *, namesrv: NameServers = None, as_json: AsJson = Fa
 
 
 def config(
-    broker: Brokers,
+    broker: BrokersArgument,
     names: Annotated[list[str] | None, typer.Argument(metavar="[OPTION]…")] = None,
     *,
     namesrv: NameServers = None,
@@ -71,7 +132,7 @@ def config(
 
 
 def set_options(
-    broker: Brokers,
+    broker: BrokersArgument,
     options: Annotated[list[str], typer.Argument(metavar="NAME=VALUE…")],
     *,
     yes: Yes = False,
@@ -122,7 +183,7 @@ def show_each(found: dict[str, dict[str, str]], *, as_json: bool) -> None:
             show_one(dict(sorted(values.items())), as_json=False)
 
 
-def topics(broker: Broker, *, namesrv: NameServers = None, as_json: AsJson = False) -> None:
+def topics(broker: BrokerArgument, *, namesrv: NameServers = None, as_json: AsJson = False) -> None:
     """List the topics that a broker holds."""
     found = administer(namesrv, lambda admin: admin.topics.configs(broker))
     rows = [
@@ -132,7 +193,9 @@ def topics(broker: Broker, *, namesrv: NameServers = None, as_json: AsJson = Fal
     show_rows(rows, as_json=as_json)
 
 
-def producers(broker: Broker, *, namesrv: NameServers = None, as_json: AsJson = False) -> None:
+def producers(
+    broker: BrokerArgument, *, namesrv: NameServers = None, as_json: AsJson = False
+) -> None:
     """List the producers that are connected to a broker."""
     found = administer(namesrv, lambda admin: admin.brokers.producers(broker))
     rows = [
@@ -151,7 +214,7 @@ def producers(broker: Broker, *, namesrv: NameServers = None, as_json: AsJson = 
 
 
 def lag(
-    broker: Broker,
+    broker: BrokerArgument,
     *,
     level: Annotated[int, typer.Option(min=0, help="Only queues further behind.")] = 0,
     namesrv: NameServers = None,
@@ -193,7 +256,7 @@ class Leftover(StrEnum):
 
 
 def clean(
-    broker: Brokers,
+    broker: BrokersArgument,
     *,
     only: Annotated[Leftover | None, typer.Option(help="Only one kind of these.")] = None,
     namesrv: NameServers = None,
@@ -217,14 +280,16 @@ def clean(
         typer.echo(f"{one} has cleaned up")
 
 
-def forbid_writing(broker: Broker, *, yes: Yes = False, namesrv: NameServers = None) -> None:
+def forbid_writing(
+    broker: BrokerArgument, *, yes: Yes = False, namesrv: NameServers = None
+) -> None:
     """Have clients send nothing more to a broker, before it is taken out of service."""
     confirm(f"have no client send to {broker} any more?", yes=yes)
     count = administer(namesrv, lambda admin: admin.brokers.forbid_writing(broker))
     typer.echo(f"{count} topics of {broker} are read-only")
 
 
-def allow_writing(broker: Broker, *, namesrv: NameServers = None) -> None:
+def allow_writing(broker: BrokerArgument, *, namesrv: NameServers = None) -> None:
     """Have clients send to a broker again."""
     count = administer(namesrv, lambda admin: admin.brokers.allow_writing(broker))
     typer.echo(f"{count} topics of {broker} can be sent to")

@@ -13,7 +13,7 @@ from orbitmq.model.routes import TopicRoute
 from orbitmq.model.versions import V4_9_4, DataVersion
 from orbitmq.nameserver.broker_registry import BrokerKey, Report
 from orbitmq.nameserver.config import NameServerConfig
-from orbitmq.nameserver.zones import in_zone
+from orbitmq.nameserver.route_view import in_zone
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.requests.key_values import (
     ORDER_TOPIC_NAMESPACE,

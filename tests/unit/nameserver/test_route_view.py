@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from orbitmq.java_json import Dialect
+from orbitmq.model.routes import BrokerGroup, QueueRoute, TopicRoute
 from orbitmq.model.topics import TopicConfig
 from orbitmq.nameserver.broker_registry import BrokerKey, BrokerRegistry
-from orbitmq.nameserver.route_view import RouteView
+from orbitmq.nameserver.route_view import RouteView, in_zone
 from tests.unit.nameserver.reports import register, report, topics
 
 
@@ -234,3 +235,29 @@ def test_the_kept_cluster_view_follows_a_slave_that_reports_in_another_cluster(
     register(registry, report({}, broker_id=1, cluster="D"))
 
     assert b'"D"' in routes.cluster_view_body()
+
+
+def broker_group(name: str, zone: str | None, addresses: dict[int, str]) -> BrokerGroup:
+    return BrokerGroup(name=name, cluster="C", zone=zone, addresses=addresses)
+
+
+def test_brokers_of_other_zones_are_left_out_with_their_queues() -> None:
+    route = TopicRoute(
+        brokers=[
+            broker_group("here", "East", {0: "10.0.0.1:1"}),
+            broker_group("there", "west", {0: "10.0.0.2:1"}),
+            broker_group("nowhere", None, {0: "10.0.0.3:1"}),
+            broker_group("no master", "west", {1: "10.0.0.4:1"}),
+        ],
+        queues=[
+            QueueRoute(broker_name=name, permission=6, read_queues=1, write_queues=1)
+            for name in ("here", "there", "nowhere", "no master")
+        ],
+        filter_servers={"10.0.0.1:1": ["f"], "10.0.0.2:1": ["g"]},
+    )
+
+    seen = in_zone(route, "east")
+
+    assert [broker.name for broker in seen.brokers] == ["here", "no master"]
+    assert [queue.broker_name for queue in seen.queues] == ["here", "no master"]
+    assert seen.filter_servers == {"10.0.0.1:1": ["f"]}
