@@ -10,7 +10,7 @@ from orbitmq.lifecycle import Periodic
 from orbitmq.nameserver.broker_registry import BrokerRegistry
 from orbitmq.nameserver.config import NameServerConfig
 from orbitmq.nameserver.handlers import Handlers
-from orbitmq.nameserver.key_values import KeyValues
+from orbitmq.nameserver.key_values import KeyValueStore
 from orbitmq.nameserver.liveness import Liveness
 from orbitmq.nameserver.route_view import RouteView
 from orbitmq.settings import ServerRole, Settings
@@ -57,7 +57,7 @@ class NameServer:
         config = settings.of(NameServerConfig)
         registry = BrokerRegistry(brokers_max=config.brokers_max, topics_max=config.topics_max)
         self.routes = RouteView(registry)
-        self.key_values = KeyValues(
+        self.key_values = KeyValueStore(
             config.key_values_path.expanduser(),
             keys_max=config.key_values_max,
             bytes_max=config.key_values_bytes_max,

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
     from orbitmq.clock import Clock
     from orbitmq.nameserver.broker_registry import BrokerRegistry
-    from orbitmq.nameserver.key_values import KeyValues
+    from orbitmq.nameserver.key_values import KeyValueStore
     from orbitmq.nameserver.route_view import RouteView
     from orbitmq.protocol.command import Command
     from orbitmq.settings import Settings
@@ -85,7 +85,7 @@ class Handlers:
         config_path: Path,
         registry: BrokerRegistry,
         routes: RouteView,
-        key_values: KeyValues,
+        key_values: KeyValueStore,
         clock: Clock,
     ) -> None:
         self._settings = settings

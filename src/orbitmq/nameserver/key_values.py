@@ -31,7 +31,7 @@ class _File(msgspec.Struct, kw_only=True):
     table: Table = msgspec.field(default_factory=dict, name="configTable")
 
 
-class KeyValues:
+class KeyValueStore:
     """The keys of every namespace."""
 
     def __init__(
@@ -42,7 +42,7 @@ class KeyValues:
         self._bytes_max = bytes_max
         self._table: Table = {}
         self._content_bytes = 0
-        self._waiting: list[_Change] = []
+        self._waiting: list[_KeyChange] = []
         self._changing = asyncio.Lock()
 
     async def load(self) -> None:
@@ -78,17 +78,17 @@ class KeyValues:
 
     async def put(self, namespace: str, key: str, value: str) -> None:
         """Set one key; returns once it is on disk."""
-        await self._make(_Change(namespace, key, value))
+        await self._make(_KeyChange(namespace, key, value))
         log.info("key set namespace=%s key=%s", namespace, key)
 
     async def delete(self, namespace: str, key: str) -> None:
         """Delete one key; returns once that is on disk."""
         if self.get(namespace, key) is None and not self._waiting:
             return
-        await self._make(_Change(namespace, key, None))
+        await self._make(_KeyChange(namespace, key, None))
         log.info("key deleted namespace=%s key=%s", namespace, key)
 
-    async def _make(self, change: _Change) -> None:
+    async def _make(self, change: _KeyChange) -> None:
         """Make a change together with all that wait, so that one write serves them all."""
         self._waiting.append(change)
         async with self._changing:
@@ -98,7 +98,7 @@ class KeyValues:
         if change.failure is not None:
             raise change.failure
 
-    async def _make_all(self, changes: list[_Change]) -> None:
+    async def _make_all(self, changes: list[_KeyChange]) -> None:
         table = {namespace: dict(keys) for namespace, keys in self._table.items()}
         count = sum(map(len, table.values()))
         content_bytes = self._content_bytes
@@ -147,7 +147,7 @@ class KeyValues:
 
 
 @dataclass(slots=True, eq=False)
-class _Change:
+class _KeyChange:
     """A change on its way to the disk; without a value it deletes."""
 
     namespace: str

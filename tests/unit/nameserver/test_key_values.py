@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from orbitmq.errors import KeyValueError, SettingsError
-from orbitmq.nameserver.key_values import KeyValues
+from orbitmq.nameserver.key_values import KeyValueStore
 from tests.leftovers import is_in
 
 
-async def loaded(path: Path, keys_max: int = 100) -> KeyValues:
-    key_values = KeyValues(path, keys_max=keys_max)
+async def loaded(path: Path, keys_max: int = 100) -> KeyValueStore:
+    key_values = KeyValueStore(path, keys_max=keys_max)
     await key_values.load()
     return key_values
 
@@ -94,7 +94,7 @@ async def test_keys_are_bounded(tmp_path: Path) -> None:
 
 async def test_bytes_are_bounded_so_that_the_file_can_be_read_again(tmp_path: Path) -> None:
     path = tmp_path / "kvConfig.json"
-    key_values = KeyValues(path, bytes_max=100)
+    key_values = KeyValueStore(path, bytes_max=100)
     await key_values.put("N", "k", "v" * 90)
 
     with pytest.raises(KeyValueError, match="raise kvConfigBytesMax"):
@@ -107,7 +107,7 @@ async def test_bytes_are_bounded_so_that_the_file_can_be_read_again(tmp_path: Pa
 
 async def test_one_refused_change_does_not_harm_those_written_with_it(tmp_path: Path) -> None:
     path = tmp_path / "kvConfig.json"
-    key_values = KeyValues(path, keys_max=5)
+    key_values = KeyValueStore(path, keys_max=5)
 
     outcomes = await asyncio.gather(
         *(key_values.put("N", f"k{n}", str(n)) for n in range(8)), return_exceptions=True

@@ -60,7 +60,7 @@ class LogFile:
         return PhysicalOffset(self.first_offset + self.file_bytes)
 
 
-class Stretch(NamedTuple):
+class WalkedChunk(NamedTuple):
     """Bytes of the log that begin with whole records, and what a walk found in them."""
 
     offset: PhysicalOffset
@@ -256,7 +256,7 @@ class ReadOnlyLog:
         with_keys: bool = False,
         delay_levels_ms: tuple[int, ...] = (),
         on_damage: OnDamage | None = None,
-    ) -> Iterator[Stretch]:
+    ) -> Iterator[WalkedChunk]:
         """Walk over the records that begin in `start` to `end`, a chunk at a time.
 
         `start` is where a record or a file begins; `limit`, by default `end`, is where the bytes
@@ -280,7 +280,7 @@ class ReadOnlyLog:
             )
             stop = PhysicalOffset(position + found.position)
             if found.position:
-                yield Stretch(position, content, found)
+                yield WalkedChunk(position, content, found)
             wanted = chunk_bytes
             if stop >= min(end, file.end_offset):
                 position = stop
@@ -316,7 +316,7 @@ class ReadOnlyLog:
         check_body: bool,
         with_keys: bool,
         delay_levels_ms: tuple[int, ...],
-    ) -> Stretch:
+    ) -> WalkedChunk:
         found = walk(
             content,
             0,
@@ -326,7 +326,7 @@ class ReadOnlyLog:
             delay_levels_ms=delay_levels_ms,
             with_keys=with_keys,
         )
-        return Stretch(offset, content, found)
+        return WalkedChunk(offset, content, found)
 
     def refuse(self, offset: PhysicalOffset, found: Found) -> PhysicalOffset:
         """Raise the error for bytes that should be a record and are not."""

@@ -276,8 +276,8 @@ class ReadOnlyStore:
         """
         start = self.start if start is None else start
         end = self.end if end is None else min(end, self.end)
-        for stretch in self.log.walk(start, end, limit=self.end, chunk_bytes=chunk_bytes):
-            yield LogChunk(stretch.offset, stretch.content[: stretch.found.position])
+        for chunk in self.log.walk(start, end, limit=self.end, chunk_bytes=chunk_bytes):
+            yield LogChunk(chunk.offset, chunk.content[: chunk.found.position])
 
     def records(
         self, start: int | None = None, end: int | None = None
@@ -387,8 +387,8 @@ class ReadOnlyStore:
             self._tail, self._tail_firsts = {}, {}
             # Invariant: the end is known before the queues are looked at; see `_open_queue`.
             end = self.end
-            for stretch in self.log.walk(self.entries_known_until, end):
-                for (topic, queue_id), runs in stretch.found.runs.items():
+            for chunk in self.log.walk(self.entries_known_until, end):
+                for (topic, queue_id), runs in chunk.found.runs.items():
                     for run in runs:
                         self._add_to_tail((topic.decode(errors="replace"), queue_id), run)
         return self._tail

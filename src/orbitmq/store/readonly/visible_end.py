@@ -130,19 +130,19 @@ def _walk_to_end(log: ReadOnlyLog, start: PhysicalOffset, until_ms: int | None) 
     def stop(*_: object) -> PhysicalOffset:
         return log.room_end
 
-    for stretch in log.walk(start, log.room_end, on_damage=stop):
+    for chunk in log.walk(start, log.room_end, on_damage=stop):
         at = 0
-        while at < stretch.found.position:
-            store_ms = store_ms_in(stretch.content, at)
-            offset = stretch.offset + at
+        while at < chunk.found.position:
+            store_ms = store_ms_in(chunk.content, at)
+            offset = chunk.offset + at
             if until_ms is not None and store_ms >= until_ms:
                 return end
             # Compat: RocketMQ does not clear the bytes behind the end when it recovers; an old
             # record that lines up there is older than the record before it.
             is_stale = until_ms is None and store_ms < last_ms
-            if is_stale or physical_offset_in(stretch.content, at) != offset:
+            if is_stale or physical_offset_in(chunk.content, at) != offset:
                 return end
             last_ms = store_ms
-            at += int.from_bytes(stretch.content[at : at + 4])
-            end = PhysicalOffset(stretch.offset + at)
+            at += int.from_bytes(chunk.content[at : at + 4])
+            end = PhysicalOffset(chunk.offset + at)
     return end

@@ -212,8 +212,8 @@ class _Acceptance:
     def _runs(self, start: int, end: int) -> Iterator[tuple[tuple[str, int], int, int]]:
         """Numbers of the records in a range: queue, first number, count."""
         start = max(start, self._log.start)
-        for stretch in self._log.walk(start, end, on_damage=self._pass_by):
-            for (topic, queue_id), runs in stretch.found.runs.items():
+        for chunk in self._log.walk(start, end, on_damage=self._pass_by):
+            for (topic, queue_id), runs in chunk.found.runs.items():
                 for run in runs:
                     count = len(run.entries) // ENTRY_BYTES
                     yield (topic.decode(errors="replace"), queue_id), run.first, count

@@ -118,13 +118,13 @@ class _Scan:
         self._walk()
 
     def _walk(self) -> None:
-        for stretch in self._log.walk(
+        for chunk in self._log.walk(
             self._file.first_offset, self._limit, on_damage=self._on_damage
         ):
             at = 0
-            while at < stretch.found.position:
-                offset = stretch.offset + at
-                places = locate_whole(stretch.content, at, stretch.found.position, offset)
+            while at < chunk.found.position:
+                offset = chunk.offset + at
+                places = locate_whole(chunk.content, at, chunk.found.position, offset)
                 if isinstance(places, Places):
                     self.last_good = offset
                     at = places.end

@@ -12,7 +12,7 @@ from typing import Final
 _KEPT_MAX: Final = 1000
 
 
-class Kind(Enum):
+class FindingKind(Enum):
     """Kinds of findings; the value is the word for programs."""
 
     # The log, which is the truth.
@@ -31,16 +31,18 @@ class Kind(Enum):
     STRANGE_FILE = "strange-file"
 
 
-LOG_KINDS: Final = frozenset({Kind.BAD_RECORD, Kind.LOST_RECORDS, Kind.MISSING_LOG_FILE})
+LOG_KINDS: Final = frozenset(
+    {FindingKind.BAD_RECORD, FindingKind.LOST_RECORDS, FindingKind.MISSING_LOG_FILE}
+)
 BUILT_KINDS: Final = frozenset(
     {
-        Kind.MISSING_ENTRY,
-        Kind.WRONG_ENTRY,
-        Kind.STRAY_ENTRY,
-        Kind.BAD_QUEUE_FILES,
-        Kind.MISSING_KEY,
-        Kind.STRAY_KEY,
-        Kind.BAD_INDEX_FILE,
+        FindingKind.MISSING_ENTRY,
+        FindingKind.WRONG_ENTRY,
+        FindingKind.STRAY_ENTRY,
+        FindingKind.BAD_QUEUE_FILES,
+        FindingKind.MISSING_KEY,
+        FindingKind.STRAY_KEY,
+        FindingKind.BAD_INDEX_FILE,
     }
 )
 
@@ -49,7 +51,7 @@ BUILT_KINDS: Final = frozenset(
 class Finding:
     """One problem: what is wrong, and where."""
 
-    kind: Kind
+    kind: FindingKind
     text: str
     file: str = ""
     # The byte in the file, and the physical offset; -1 where there is none.
@@ -81,7 +83,7 @@ class Findings:
 
     def __init__(self) -> None:
         self.problems: list[Finding] = []
-        self.counts: Counter[Kind] = Counter()
+        self.counts: Counter[FindingKind] = Counter()
         self.notes: list[str] = []
 
     def add(self, finding: Finding) -> None:
@@ -97,7 +99,7 @@ class Findings:
 
     def _damages(self) -> list[Finding]:
         """Where in its files the log is damaged."""
-        kinds = (Kind.BAD_RECORD, Kind.LOST_RECORDS)
+        kinds = (FindingKind.BAD_RECORD, FindingKind.LOST_RECORDS)
         return [found for found in self.problems if found.kind in kinds and found.position >= 0]
 
     def advice(self, root: str) -> list[str]:
@@ -115,11 +117,14 @@ class Findings:
             f"{damage.offset}"
             for damage in self._damages()[:1]
         ]
-        if found & BUILT_KINDS and not found & {Kind.LOST_RECORDS, Kind.MISSING_LOG_FILE}:
+        if found & BUILT_KINDS and not found & {
+            FindingKind.LOST_RECORDS,
+            FindingKind.MISSING_LOG_FILE,
+        }:
             lines.append(
                 f"queues and index can be made again: stop the broker, run: orbitmq store rebuild "
                 f"{root}"
             )
-        if Kind.STRANGE_FILE in found:
+        if FindingKind.STRANGE_FILE in found:
             lines.append("move away the files that do not belong to a store; a broker refuses them")
         return lines

@@ -15,7 +15,7 @@ from typing import Final
 from orbitmq.errors import StoreFormatError
 from orbitmq.record.scan import KEY
 from orbitmq.store.readonly.index_files import IndexEntry, ReadOnlyIndexFile, list_index_files
-from orbitmq.store.tools.findings import Finding, Findings, Kind, Scope
+from orbitmq.store.tools.findings import Finding, FindingKind, Findings, Scope
 
 _END: Final = 1 << 62
 _NOTHING: Final = IndexEntry(0, _END, 0, 0)
@@ -44,7 +44,11 @@ class IndexAgreement:
         paths, strangers = list_index_files(folder)
         for path in strangers:
             findings.add(
-                Finding(kind=Kind.STRANGE_FILE, text="not a file of the key index", file=str(path))
+                Finding(
+                    kind=FindingKind.STRANGE_FILE,
+                    text="not a file of the key index",
+                    file=str(path),
+                )
             )
         self._files: list[ReadOnlyIndexFile] = []
         for path in paths:
@@ -76,7 +80,9 @@ class IndexAgreement:
                 self._skip_to(offset)
                 hashes = self._hashes_at(offset)
             if hashed not in hashes and offset < self._scope.required_until:
-                self._trouble(Kind.MISSING_KEY, "a key of a record is not in the index", offset)
+                self._trouble(
+                    FindingKind.MISSING_KEY, "a key of a record is not in the index", offset
+                )
 
     def finish(self) -> None:
         """Look at the entries that no record led to."""
@@ -87,7 +93,9 @@ class IndexAgreement:
             found = self._next.physical_offset
             scope = self._scope
             if scope.log_start <= found < scope.log_end and not scope.is_lost(found):
-                self._trouble(Kind.STRAY_KEY, "an index entry leads to no record with keys", found)
+                self._trouble(
+                    FindingKind.STRAY_KEY, "an index entry leads to no record with keys", found
+                )
             self._next = next(self._entries, _NOTHING)
 
     def _hashes_at(self, offset: int) -> set[int]:
@@ -132,7 +140,7 @@ class IndexAgreement:
                 file.path, f"its header ends at {file.end_offset}, its entries at {last_offset}"
             )
 
-    def _trouble(self, kind: Kind, text: str, offset: int) -> None:
+    def _trouble(self, kind: FindingKind, text: str, offset: int) -> None:
         self._kept += 1
         if self._kept <= _KEPT_MAX:
             self._findings.add(Finding(kind=kind, text=text, offset=offset))
@@ -140,4 +148,4 @@ class IndexAgreement:
             self._findings.counts[kind] += 1
 
     def _bad_file(self, path: Path, text: str) -> None:
-        self._findings.add(Finding(kind=Kind.BAD_INDEX_FILE, text=text, file=str(path)))
+        self._findings.add(Finding(kind=FindingKind.BAD_INDEX_FILE, text=text, file=str(path)))

@@ -309,8 +309,8 @@ def _index_files(
 
 def _count(store: ReadOnlyStore, on_progress: OnProgress) -> Counts:
     counts = Counts()
-    for stretch in store.log.walk(store.start, store.end):
-        found = stretch.found
+    for chunk in store.log.walk(store.start, store.end):
+        found = chunk.found
         counts.records += found.records
         counts.record_bytes += found.position
         queued = 0
@@ -319,5 +319,5 @@ def _count(store: ReadOnlyStore, on_progress: OnProgress) -> Counts:
             counts.queued[topic.decode(errors="replace")] += entries
             queued += entries
         counts.unqueued += found.records - queued
-        on_progress(stretch.offset + found.position - store.start, store.end - store.start)
+        on_progress(chunk.offset + found.position - store.start, store.end - store.start)
     return counts

@@ -19,7 +19,7 @@ from orbitmq.record.scan import Run
 from orbitmq.store.index.consume_queue import ENTRY, ENTRY_BYTES
 from orbitmq.store.readonly.queue_files import FILLER_RECORD_BYTES, Entry, ReadOnlyQueue
 from orbitmq.store.readonly.readonly_store import SHARED_RECORDS, QueueKey
-from orbitmq.store.tools.findings import Finding, Findings, Kind, Scope
+from orbitmq.store.tools.findings import Finding, FindingKind, Findings, Scope
 
 # Compat: a tag hash below this is an address in the queue's extension, whose content is advisory.
 _EXTENSION_BELOW: Final = -(2**31)
@@ -31,7 +31,7 @@ _RANGES_MAX: Final = 100
 class _Trouble:
     """Consecutive entries with one problem."""
 
-    kind: Kind
+    kind: FindingKind
     text: str
     offset: int
     first: int
@@ -40,14 +40,14 @@ class _Trouble:
 
 
 @dataclass(slots=True)
-class _State:
+class _QueueState:
     on_disk: ReadOnlyQueue | None
     # The number that the next record should have; None before the first record.
     next_number: int | None = None
     records: int = 0
     troubles: list[_Trouble] = field(default_factory=list)
 
-    def trouble(self, kind: Kind, text: str, offset: int, number: int) -> None:
+    def trouble(self, kind: FindingKind, text: str, offset: int, number: int) -> None:
         last = self.troubles[-1] if self.troubles else None
         if last and last.kind is kind and last.text == text and last.last + 1 == number:
             last.last = number
@@ -75,7 +75,7 @@ class QueueAgreement:
         self._findings = findings
         self._scope = scope
         self._topics = topics
-        self._states: dict[QueueKey, _State] = {}
+        self._states: dict[QueueKey, _QueueState] = {}
         self.entries = 0
 
     def take(self, topic: str, queue_id: int, run: Run) -> None:
@@ -106,7 +106,7 @@ class QueueAgreement:
                 self._check_unmatched(state, first, state.on_disk.end)
             self._report(topic, queue_id, state)
 
-    def _state(self, topic: str, queue_id: int) -> _State:
+    def _state(self, topic: str, queue_id: int) -> _QueueState:
         key = (topic, queue_id)
         state = self._states.get(key)
         if state is None:
@@ -116,13 +116,18 @@ class QueueAgreement:
                 on_disk = None
                 self._findings.add(
                     Finding(
-                        kind=Kind.BAD_QUEUE_FILES, text=str(error), topic=topic, queue_id=queue_id
+                        kind=FindingKind.BAD_QUEUE_FILES,
+                        text=str(error),
+                        topic=topic,
+                        queue_id=queue_id,
                     )
                 )
-            state = self._states[key] = _State(on_disk)
+            state = self._states[key] = _QueueState(on_disk)
             for path in on_disk.strangers if on_disk is not None else ():
                 self._findings.add(
-                    Finding(kind=Kind.STRANGE_FILE, text="not a file of a queue", file=str(path))
+                    Finding(
+                        kind=FindingKind.STRANGE_FILE, text="not a file of a queue", file=str(path)
+                    )
                 )
         return state
 
@@ -133,7 +138,7 @@ class QueueAgreement:
         except StoreDamagedError:
             return on_disk.first
 
-    def _compare(self, state: _State, run: Run) -> None:
+    def _compare(self, state: _QueueState, run: Run) -> None:
         on_disk = state.on_disk
         if on_disk is None:
             return
@@ -147,16 +152,18 @@ class QueueAgreement:
                 self._compare_each(state, run.first + at, bytes(wanted), there)
             at += len(wanted) // ENTRY_BYTES
 
-    def _compare_each(self, state: _State, number: int, wanted: bytes, there: bytes) -> None:
+    def _compare_each(self, state: _QueueState, number: int, wanted: bytes, there: bytes) -> None:
         entries: Iterator[Entry] = ENTRY.iter_unpack(there)
         for record in ENTRY.iter_unpack(wanted):
             entry = next(entries, None)
             if entry is None or entry[1] == 0:
                 if record[0] < self._scope.required_until:
-                    state.trouble(Kind.MISSING_ENTRY, "records have no entry", record[0], number)
+                    state.trouble(
+                        FindingKind.MISSING_ENTRY, "records have no entry", record[0], number
+                    )
             elif entry[:2] != record[:2]:
                 state.trouble(
-                    Kind.WRONG_ENTRY,
+                    FindingKind.WRONG_ENTRY,
                     "entries lead elsewhere than to their record",
                     record[0],
                     number,
@@ -168,7 +175,7 @@ class QueueAgreement:
                 and not self._scope.is_lost(record[0])
             ):
                 state.trouble(
-                    Kind.WRONG_ENTRY,
+                    FindingKind.WRONG_ENTRY,
                     "entries have another tag hash than their record",
                     record[0],
                     number,
@@ -184,7 +191,7 @@ class QueueAgreement:
         except StoreDamagedError:
             return b""
 
-    def _check_unmatched(self, state: _State, first: int, end: int) -> None:
+    def _check_unmatched(self, state: _QueueState, first: int, end: int) -> None:
         on_disk = state.on_disk
         assert on_disk is not None
         first = max(first, on_disk.first)
@@ -192,23 +199,25 @@ class QueueAgreement:
         while first < end:
             content = self._entries(on_disk, first, end - first)
             if not content:
-                state.trouble(Kind.MISSING_ENTRY, "a file is missing in the queue", -1, first)
+                state.trouble(
+                    FindingKind.MISSING_ENTRY, "a file is missing in the queue", -1, first
+                )
                 return
             for offset, record_bytes, _ in ENTRY.iter_unpack(content):
                 if self._is_stray(offset, record_bytes):
                     if self._scope.is_lost(offset):
                         text = "messages are lost in the damaged part of the log"
-                        state.trouble(Kind.LOST_RECORDS, text, offset, first)
+                        state.trouble(FindingKind.LOST_RECORDS, text, offset, first)
                     else:
                         text = "entries lead to no record of this queue"
-                        state.trouble(Kind.STRAY_ENTRY, text, offset, first)
+                        state.trouble(FindingKind.STRAY_ENTRY, text, offset, first)
                 first += 1
 
     def _is_stray(self, offset: int, record_bytes: int) -> bool:
         is_filler = offset == 0 and record_bytes == FILLER_RECORD_BYTES
         return not is_filler and self._scope.log_start <= offset < self._scope.log_end
 
-    def _report(self, topic: str, queue_id: int, state: _State) -> None:
+    def _report(self, topic: str, queue_id: int, state: _QueueState) -> None:
         on_disk = state.on_disk
         if (
             state.troubles

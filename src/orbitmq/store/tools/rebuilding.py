@@ -172,13 +172,13 @@ class _Rebuild:
     def _feed(self, queues: ConsumeQueues, indexes: KeyIndexes | None) -> None:
         result = self._result
         unwritten_bytes = 0
-        for stretch in self._store.log.walk(
+        for chunk in self._store.log.walk(
             result.start,
             result.end,
             with_keys=indexes is not None,
             delay_levels_ms=self._delay_levels_ms,
         ):
-            found = stretch.found
+            found = chunk.found
             result.records += found.records
             for (topic, queue_id), runs in found.runs.items():
                 for run in runs:
@@ -191,7 +191,7 @@ class _Rebuild:
                 queues.write()
                 unwritten_bytes = 0
             self._on_progress(
-                stretch.offset + found.position - result.start, result.end - result.start
+                chunk.offset + found.position - result.start, result.end - result.start
             )
 
     def _append(self, queues: ConsumeQueues, topic: str, queue_id: int, run: Run) -> None:

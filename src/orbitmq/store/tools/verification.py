@@ -28,10 +28,10 @@ from orbitmq.store.files.file_names import file_name
 from orbitmq.store.files.record_checks import locate_whole
 from orbitmq.store.log.stand_ins import LOST_FOLDER, is_stand_in
 from orbitmq.store.opening.parts import OWN_FOLDER
-from orbitmq.store.readonly.log_files import Stretch
+from orbitmq.store.readonly.log_files import WalkedChunk
 from orbitmq.store.readonly.readonly_store import ReadOnlyStore
 from orbitmq.store.readonly.visible_end import Writer
-from orbitmq.store.tools.findings import Finding, Findings, Kind, Scope
+from orbitmq.store.tools.findings import Finding, FindingKind, Findings, Scope
 from orbitmq.store.tools.index_agreement import IndexAgreement
 from orbitmq.store.tools.queue_agreement import QueueAgreement
 from orbitmq.store.tools.record_search import next_record
@@ -119,7 +119,7 @@ class _Pass:
     def run(self) -> Verification:
         for path in self._log.strangers:
             self._findings.add(
-                Finding(kind=Kind.STRANGE_FILE, text="not a file of the log", file=str(path))
+                Finding(kind=FindingKind.STRANGE_FILE, text="not a file of the log", file=str(path))
             )
         for start, end in self._segments():
             self._verify_segment(start, end)
@@ -144,7 +144,7 @@ class _Pass:
                 self._lose(position, min(file.first_offset, end))
                 self._findings.add(
                     Finding(
-                        kind=Kind.MISSING_LOG_FILE,
+                        kind=FindingKind.MISSING_LOG_FILE,
                         text=f"files from {file_name(position)} to {file.path.name} are missing",
                         file=str(file.path.parent / file_name(position)),
                         offset=position,
@@ -160,14 +160,14 @@ class _Pass:
         position = start
         while position < end:
             try:
-                for stretch in self._log.walk(
+                for chunk in self._log.walk(
                     position,
                     end,
                     with_keys=True,
                     delay_levels_ms=self._delay_levels_ms,
                     on_damage=self._pass_by,
                 ):
-                    self._verify_stretch(stretch)
+                    self._verify_chunk(chunk)
             except RecordsDeletedError as error:
                 self._findings.note(
                     f"retention deleted what lay before {error.start} while it was verified"
@@ -176,22 +176,22 @@ class _Pass:
             else:
                 return
 
-    def _verify_stretch(self, stretch: Stretch) -> None:
-        found = stretch.found
+    def _verify_chunk(self, chunk: WalkedChunk) -> None:
+        found = chunk.found
         at = 0
         while at < found.position:
-            places = locate_whole(stretch.content, at, found.position, stretch.offset + at)
+            places = locate_whole(chunk.content, at, found.position, chunk.offset + at)
             if isinstance(places, Places):
-                reason = _record_crc_problem(stretch.content, places)
+                reason = _record_crc_problem(chunk.content, places)
                 size = places.end - at
             else:
                 reason = f"{places.verdict.value}: {places.reason}"
                 size = places.size
             if reason:
-                self._add_bad_record(stretch, at, reason)
-            elif is_stand_in(stretch.content, at):
+                self._add_bad_record(chunk, at, reason)
+            elif is_stand_in(chunk.content, at):
                 # Queues and index may still lead to what was there.
-                self._lose(stretch.offset + at, stretch.offset + at + size)
+                self._lose(chunk.offset + at, chunk.offset + at + size)
                 self._stand_ins += 1
             at += size
         self._result.records += found.records
@@ -200,20 +200,20 @@ class _Pass:
             for run in runs:
                 self._queues.take(topic.decode(errors="replace"), queue_id, run)
         self._index.take(found.keys)
-        done = stretch.offset + found.position - self._result.start
+        done = chunk.offset + found.position - self._result.start
         self._on_progress(done, self._result.end - self._result.start)
 
-    def _add_bad_record(self, stretch: Stretch, at: int, reason: str) -> None:
-        offset = stretch.offset + at
+    def _add_bad_record(self, chunk: WalkedChunk, at: int, reason: str) -> None:
+        offset = chunk.offset + at
         file = self._log.file_at(offset)
-        places = locate(stretch.content, at, stretch.found.position, check_body=False)
+        places = locate(chunk.content, at, chunk.found.position, check_body=False)
         assert isinstance(places, Places)
-        topic = bytes(stretch.content[places.topic_at : places.topic_end])
-        queue_id = int.from_bytes(stretch.content[at + 12 : at + 16], signed=True)
-        number = int.from_bytes(stretch.content[at + 20 : at + 28], signed=True)
+        topic = bytes(chunk.content[places.topic_at : places.topic_end])
+        queue_id = int.from_bytes(chunk.content[at + 12 : at + 16], signed=True)
+        number = int.from_bytes(chunk.content[at + 20 : at + 28], signed=True)
         self._findings.add(
             Finding(
-                kind=Kind.BAD_RECORD,
+                kind=FindingKind.BAD_RECORD,
                 text=reason,
                 file=str(file.path),
                 position=offset - file.first_offset,
@@ -235,7 +235,7 @@ class _Pass:
         self._lose(offset, go_on)
         self._findings.add(
             Finding(
-                kind=Kind.LOST_RECORDS,
+                kind=FindingKind.LOST_RECORDS,
                 text=f"{go_on - offset} bytes are no records; first "
                 + f"{found.verdict.value} {found.reason}".rstrip(),
                 file=str(file.path),

@@ -27,11 +27,11 @@ def offsets(
     chunk_bytes: int = CHUNK_BYTES,
 ) -> list[int]:
     found: list[int] = []
-    for stretch in log.walk(start, end, limit=limit, chunk_bytes=chunk_bytes):
+    for chunk in log.walk(start, end, limit=limit, chunk_bytes=chunk_bytes):
         at = 0
-        while at < stretch.found.position:
-            found.append(stretch.offset + at)
-            at += int.from_bytes(stretch.content[at : at + 4])
+        while at < chunk.found.position:
+            found.append(chunk.offset + at)
+            at += int.from_bytes(chunk.content[at : at + 4])
     return found
 
 

@@ -34,12 +34,12 @@ def watermark(root: Path) -> int:
 
 def first_stored_from(root: Path, store_ms: int) -> int:
     log = ReadOnlyLog([root / "commitlog"])
-    for stretch in log.walk(0, log.room_end, on_damage=lambda *_: log.room_end):
+    for chunk in log.walk(0, log.room_end, on_damage=lambda *_: log.room_end):
         at = 0
-        while at < stretch.found.position:
-            if log.store_ms(stretch.offset + at) >= store_ms:
-                return stretch.offset + at
-            at += int.from_bytes(stretch.content[at : at + 4])
+        while at < chunk.found.position:
+            if log.store_ms(chunk.offset + at) >= store_ms:
+                return chunk.offset + at
+            at += int.from_bytes(chunk.content[at : at + 4])
     raise AssertionError("nothing is so new")
 
 

@@ -15,11 +15,11 @@ from tests.unit.store.written_stores import LOG_FILE_BYTES, T0, change, fill
 def _records(root: Path) -> list[tuple[int, int]]:
     log = ReadOnlyLog([root / "commitlog"])
     found: list[tuple[int, int]] = []
-    for stretch in log.walk(0, log.room_end, on_damage=lambda *_: log.room_end):
+    for chunk in log.walk(0, log.room_end, on_damage=lambda *_: log.room_end):
         at = 0
-        while at < stretch.found.position:
-            size = int.from_bytes(stretch.content[at : at + 4])
-            found.append((stretch.offset + at, size))
+        while at < chunk.found.position:
+            size = int.from_bytes(chunk.content[at : at + 4])
+            found.append((chunk.offset + at, size))
             at += size
     return found
 

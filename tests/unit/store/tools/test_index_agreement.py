@@ -5,7 +5,7 @@ from pathlib import Path
 
 from orbitmq.record.scan import KEY
 from orbitmq.store.index.key_indexes import KeyIndexes
-from orbitmq.store.tools.findings import Findings, Kind, Scope
+from orbitmq.store.tools.findings import FindingKind, Findings, Scope
 from orbitmq.store.tools.index_agreement import IndexAgreement
 from tests.unit.store.written_stores import change
 
@@ -53,7 +53,7 @@ def agreement(
     )
 
 
-def found(findings: Findings) -> list[tuple[Kind, int]]:
+def found(findings: Findings) -> list[tuple[FindingKind, int]]:
     return [(problem.kind, problem.offset) for problem in findings.problems]
 
 
@@ -82,10 +82,10 @@ def test_missing_and_stray_keys_are_found(tmp_path: Path) -> None:
     compared.finish()
 
     assert found(findings) == [
-        (Kind.MISSING_KEY, 150),
-        (Kind.MISSING_KEY, 150),
-        (Kind.STRAY_KEY, 200),
-        (Kind.STRAY_KEY, 200),
+        (FindingKind.MISSING_KEY, 150),
+        (FindingKind.MISSING_KEY, 150),
+        (FindingKind.STRAY_KEY, 200),
+        (FindingKind.STRAY_KEY, 200),
     ]
 
 
@@ -110,7 +110,7 @@ def test_a_changed_hash_is_found(tmp_path: Path) -> None:
     compared.take(keys(100, 200))
     compared.finish()
 
-    assert (Kind.MISSING_KEY, 100) in found(findings)
+    assert (FindingKind.MISSING_KEY, 100) in found(findings)
 
 
 def test_a_broken_chain_is_found(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_broken_chain_is_found(tmp_path: Path) -> None:
         compared.take(keys(100, 200, 300, 400))
         compared.finish()
 
-        assert [problem.kind for problem in findings.problems] == [Kind.BAD_INDEX_FILE]
+        assert [problem.kind for problem in findings.problems] == [FindingKind.BAD_INDEX_FILE]
         assert f"{findings_expected} links" in findings.problems[0].text
 
 
@@ -147,7 +147,7 @@ def test_an_index_that_should_be_there_is_missed(tmp_path: Path) -> None:
     other = agreement(tmp_path, unexpected, is_expected=False)
     other.take(keys(100))
 
-    assert [problem.kind for problem in expected.problems] == [Kind.BAD_INDEX_FILE]
+    assert [problem.kind for problem in expected.problems] == [FindingKind.BAD_INDEX_FILE]
     assert unexpected.problems == []
     assert unexpected.notes == ["there is no key index"]
 
@@ -165,7 +165,7 @@ def test_files_that_cannot_be_read_and_strange_ones_are_told(tmp_path: Path) -> 
     texts = " ".join(problem.text for problem in findings.problems)
     assert "too short" in texts
     assert "--index-slots" in texts
-    assert Kind.STRANGE_FILE in findings.counts
+    assert FindingKind.STRANGE_FILE in findings.counts
 
 
 def test_many_problems_are_counted(tmp_path: Path) -> None:
@@ -175,5 +175,5 @@ def test_many_problems_are_counted(tmp_path: Path) -> None:
 
     compared.take(keys(*range(1000, 2000)))
 
-    assert findings.counts[Kind.MISSING_KEY] == 2000
+    assert findings.counts[FindingKind.MISSING_KEY] == 2000
     assert len(findings.problems) == 100

@@ -9,7 +9,7 @@ from orbitmq.record.scan import Run
 from orbitmq.store.files.open_files import OpenFiles
 from orbitmq.store.index.consume_queue import ENTRY, FILLER
 from orbitmq.store.readonly.queue_files import ReadOnlyQueue
-from orbitmq.store.tools.findings import Findings, Kind, Scope
+from orbitmq.store.tools.findings import FindingKind, Findings, Scope
 from orbitmq.store.tools.queue_agreement import QueueAgreement
 
 FILE_BYTES = 200
@@ -56,7 +56,7 @@ class Queues:
         )
 
     @property
-    def found(self) -> list[tuple[Kind, int, int]]:
+    def found(self) -> list[tuple[FindingKind, int, int]]:
         return [(p.kind, p.first_number, p.last_number) for p in self.findings.problems]
 
 
@@ -97,8 +97,8 @@ def test_missing_entries_are_found(queues: Queues) -> None:
     agreement.take("t", 7, Run(3, entries(20, 21)))
     agreement.finish([("t", 0)])
 
-    assert queues.found == [(Kind.MISSING_ENTRY, 5, 7), (Kind.MISSING_ENTRY, 3, 4)]
-    assert queues.findings.counts[Kind.MISSING_ENTRY] == 5
+    assert queues.found == [(FindingKind.MISSING_ENTRY, 5, 7), (FindingKind.MISSING_ENTRY, 3, 4)]
+    assert queues.findings.counts[FindingKind.MISSING_ENTRY] == 5
     assert queues.findings.problems[0].offset == 1500
 
 
@@ -109,7 +109,7 @@ def test_entries_that_a_broker_has_not_written_yet_are_not_missing(queues: Queue
     agreement.take("t", 0, Run(0, entries(*range(8))))
     agreement.finish([("t", 0)])
 
-    assert queues.found == [(Kind.MISSING_ENTRY, 5, 5)]
+    assert queues.found == [(FindingKind.MISSING_ENTRY, 5, 5)]
 
 
 def test_wrong_entries_are_found(queues: Queues) -> None:
@@ -125,7 +125,7 @@ def test_wrong_entries_are_found(queues: Queues) -> None:
     agreement.take("t", 0, Run(0, entries(*range(6))))
     agreement.finish([("t", 0)])
 
-    assert queues.found == [(Kind.WRONG_ENTRY, 2, 3), (Kind.WRONG_ENTRY, 4, 4)]
+    assert queues.found == [(FindingKind.WRONG_ENTRY, 2, 3), (FindingKind.WRONG_ENTRY, 4, 4)]
     assert "tag hash" in queues.findings.problems[1].text
 
 
@@ -149,10 +149,10 @@ def test_entries_without_a_record_are_found(queues: Queues) -> None:
     agreement.finish([("t", 0), ("t", 1)])
 
     assert queues.found == [
-        (Kind.STRAY_ENTRY, 0, 1),
-        (Kind.STRAY_ENTRY, 4, 5),
-        (Kind.STRAY_ENTRY, 7, 9),
-        (Kind.STRAY_ENTRY, 0, 1),
+        (FindingKind.STRAY_ENTRY, 0, 1),
+        (FindingKind.STRAY_ENTRY, 4, 5),
+        (FindingKind.STRAY_ENTRY, 7, 9),
+        (FindingKind.STRAY_ENTRY, 0, 1),
     ]
 
 
@@ -164,7 +164,7 @@ def test_entries_of_records_in_a_damaged_part_tell_what_was_lost(queues: Queues)
     agreement.take("t", 0, Run(5, entries(5, 6, 7, 8, 9)))
     agreement.finish([("t", 0)])
 
-    assert queues.found == [(Kind.LOST_RECORDS, 3, 4)]
+    assert queues.found == [(FindingKind.LOST_RECORDS, 3, 4)]
 
 
 def test_a_topic_made_again_is_judged_by_its_newer_records(queues: Queues) -> None:
@@ -188,7 +188,7 @@ def test_a_deleted_topic_is_worth_a_note_when_the_broker_does_not_have_it(queues
     lost = queues.agreement(topics=frozenset({"t"}))
     lost.take("t", 0, Run(0, entries(0, 1)))
     lost.finish([])
-    assert queues.found == [(Kind.MISSING_ENTRY, 0, 1)]
+    assert queues.found == [(FindingKind.MISSING_ENTRY, 0, 1)]
 
 
 def test_a_missing_or_odd_file_of_a_queue_is_found(queues: Queues) -> None:
@@ -204,9 +204,9 @@ def test_a_missing_or_odd_file_of_a_queue_is_found(queues: Queues) -> None:
     agreement.finish([("t", 0), ("t", 1)])
 
     kinds = [kind for kind, _, _ in queues.found]
-    assert (Kind.MISSING_ENTRY, 10, 19) in queues.found
-    assert Kind.BAD_QUEUE_FILES in kinds
-    assert Kind.STRANGE_FILE in kinds
+    assert (FindingKind.MISSING_ENTRY, 10, 19) in queues.found
+    assert FindingKind.BAD_QUEUE_FILES in kinds
+    assert FindingKind.STRANGE_FILE in kinds
 
 
 def test_many_problems_of_one_queue_are_counted_together(queues: Queues) -> None:
@@ -218,7 +218,7 @@ def test_many_problems_of_one_queue_are_counted_together(queues: Queues) -> None
     agreement.finish([("t", 0)])
 
     assert len(queues.found) == 100
-    assert queues.findings.counts[Kind.STRAY_ENTRY] == 500
+    assert queues.findings.counts[FindingKind.STRAY_ENTRY] == 500
 
 
 def test_queues_that_share_records_of_other_topics_are_left_alone(queues: Queues) -> None:

@@ -9,7 +9,7 @@ import pytest
 from orbitmq.record.properties import encode_properties
 from orbitmq.store.log.draft import Draft
 from orbitmq.store.readonly.readonly_store import ReadOnlyStore
-from orbitmq.store.tools.findings import Kind
+from orbitmq.store.tools.findings import FindingKind
 from orbitmq.store.tools.verification import Verification, verify
 from tests.unit.store.written_stores import (
     LOG_FILE_BYTES,
@@ -28,7 +28,7 @@ def verified(root: Path, *, delay_levels: str | None = None) -> Verification:
         return verify(store, delay_levels=delay_levels)
 
 
-def kinds(found: Verification) -> dict[Kind, int]:
+def kinds(found: Verification) -> dict[FindingKind, int]:
     return dict(found.findings.counts)
 
 
@@ -92,7 +92,7 @@ def test_a_changed_body_is_told_with_file_position_and_topic(tmp_path: Path) -> 
     found = verified(tmp_path)
 
     (problem,) = found.findings.problems
-    assert problem.kind is Kind.BAD_RECORD
+    assert problem.kind is FindingKind.BAD_RECORD
     assert problem.file == str(log_file(tmp_path, offset // LOG_FILE_BYTES))
     assert (problem.position, problem.offset) == (offset % LOG_FILE_BYTES, offset)
     assert (problem.topic, problem.queue_id, problem.first_number) == ("topic1", 0, 100)
@@ -119,11 +119,11 @@ def test_damage_is_passed_by_and_what_it_cost_is_told(tmp_path: Path, content: b
     found = verified(tmp_path)
 
     first, *lost = found.findings.problems
-    assert first.kind is Kind.LOST_RECORDS
+    assert first.kind is FindingKind.LOST_RECORDS
     assert f"{offsets[501] - offsets[500]} bytes are no records" in first.text
     assert first.offset == offsets[500]
     assert [(p.kind, p.topic, p.queue_id, p.first_number) for p in lost] == [
-        (Kind.LOST_RECORDS, "topic0", 0, 125)
+        (FindingKind.LOST_RECORDS, "topic0", 0, 125)
     ]
     assert found.records == 999
 
@@ -138,7 +138,7 @@ def test_damage_of_many_records_up_to_the_end_of_a_file_is_one_problem(tmp_path:
 
     in_log = [p for p in found.findings.problems if not p.topic]
     in_queues = [p for p in found.findings.problems if p.topic]
-    assert [(p.kind, p.offset) for p in in_log] == [(Kind.LOST_RECORDS, behind[0])]
+    assert [(p.kind, p.offset) for p in in_log] == [(FindingKind.LOST_RECORDS, behind[0])]
     assert sum(p.count for p in in_queues) == 20
     assert found.records == 980
 
@@ -149,9 +149,9 @@ def test_a_missing_file_of_the_log_is_told(tmp_path: Path) -> None:
 
     found = verified(tmp_path)
 
-    assert kinds(found)[Kind.MISSING_LOG_FILE] == 1
-    assert set(kinds(found)) == {Kind.MISSING_LOG_FILE, Kind.LOST_RECORDS}
-    assert found.records + kinds(found)[Kind.LOST_RECORDS] == 1000
+    assert kinds(found)[FindingKind.MISSING_LOG_FILE] == 1
+    assert set(kinds(found)) == {FindingKind.MISSING_LOG_FILE, FindingKind.LOST_RECORDS}
+    assert found.records + kinds(found)[FindingKind.LOST_RECORDS] == 1000
 
 
 def test_entries_that_are_missing_wrong_or_too_many_are_told(tmp_path: Path) -> None:
@@ -165,9 +165,9 @@ def test_entries_that_are_missing_wrong_or_too_many_are_told(tmp_path: Path) -> 
     found = verified(tmp_path)
 
     assert kinds(found) == {
-        Kind.WRONG_ENTRY: 1,
-        Kind.MISSING_ENTRY: 250,
-        Kind.STRAY_ENTRY: 1,
+        FindingKind.WRONG_ENTRY: 1,
+        FindingKind.MISSING_ENTRY: 250,
+        FindingKind.STRAY_ENTRY: 1,
     }
     assert any("orbitmq store rebuild" in line for line in found.findings.advice("x"))
 
@@ -179,17 +179,17 @@ def test_an_index_that_lost_keys_is_told(tmp_path: Path) -> None:
 
     found = verified(tmp_path)
 
-    assert set(kinds(found)) == {Kind.MISSING_KEY}
+    assert set(kinds(found)) == {FindingKind.MISSING_KEY}
 
     shutil.rmtree(tmp_path / "index")
-    assert kinds(verified(tmp_path)) == {Kind.BAD_INDEX_FILE: 1}
+    assert kinds(verified(tmp_path)) == {FindingKind.BAD_INDEX_FILE: 1}
 
 
 def test_strange_files_are_told(tmp_path: Path) -> None:
     fill(tmp_path, 10)
     (tmp_path / "commitlog" / "notes").write_text("mine")
 
-    assert kinds(verified(tmp_path)) == {Kind.STRANGE_FILE: 1}
+    assert kinds(verified(tmp_path)) == {FindingKind.STRANGE_FILE: 1}
 
 
 def test_a_deleted_topic_is_a_note_where_the_brokers_topics_are_known(tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_a_deleted_topic_is_a_note_where_the_brokers_topics_are_known(tmp_path: 
         for number in range(10):
             store.put(draft(number))
         store.delete_topic("topic1")
-    assert kinds(verified(tmp_path)) == {Kind.MISSING_ENTRY: 5}
+    assert kinds(verified(tmp_path)) == {FindingKind.MISSING_ENTRY: 5}
 
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "topics.json").write_text('{"topicConfigTable":{"topic0":{}}}')
@@ -214,7 +214,7 @@ def test_due_times_of_delayed_messages_are_checked_by_the_levels_told(tmp_path: 
         store.put(Draft(topic="SCHEDULE_TOPIC_XXXX", queue_id=1, body=b"x", properties=properties))
 
     assert verified(tmp_path, delay_levels=levels).is_fine
-    assert kinds(verified(tmp_path)) == {Kind.WRONG_ENTRY: 1}
+    assert kinds(verified(tmp_path)) == {FindingKind.WRONG_ENTRY: 1}
 
 
 @pytest.mark.parametrize("is_right", [True, False])
