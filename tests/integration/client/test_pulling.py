@@ -141,7 +141,7 @@ async def test_pulling_that_ended_unnoticed_begins_anew(
             task.cancel()
             member._windows[queue]._pull_monotonic_ms -= 200_000
         await send(cluster, topic, b"two")
-        member.renew_expired()
+        member.retake_expired()
         await seen.count(2)
 
     assert "pulling had ended, it begins anew" in caplog.text

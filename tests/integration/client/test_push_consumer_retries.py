@@ -296,7 +296,7 @@ async def test_a_message_whose_listener_takes_too_long_is_handed_back(
         consumption = consumer._member._consumption
         assert isinstance(consumption, concurrent_consumption.ConcurrentConsumption)
         consumption._timeout_ms = 0
-        await consumption.hand_back_overdue()
+        await consumption.send_back_overdue()
         await seen.count(2)
         await until_committed(hasty, group, topic, [2])
         go_on.set()

@@ -92,10 +92,10 @@ class Member:
         return self.subscriptions.topics()
 
     def rebalance_soon(self) -> None:
-        self.rebalancing.soon()
+        self.rebalancing.run_soon()
 
     def route_changed(self, _topic: str) -> None:
-        self.rebalancing.soon()
+        self.rebalancing.run_soon()
 
     async def persist_offsets(self) -> None:
         await self.store.persist_all()
@@ -103,7 +103,7 @@ class Member:
     async def reset_offsets(self, _topic: str, offsets: dict[MessageQueue, int]) -> None:
         for queue, offset in offsets.items():
             self.store.reset(queue, offset)
-            self.rebalancing.renew(queue)
+            self.rebalancing.retake(queue)
 
     def offsets(self, topic: str) -> dict[MessageQueue, int]:
         return self.store.offsets(topic)
@@ -212,7 +212,7 @@ async def test_an_ordered_queue_has_one_owner_until_its_listener_has_ended(
 
     first.store.update(kept, 5)
     first.busy.clear()
-    first.rebalancing.soon()
+    first.rebalancing.run_soon()
     await until(lambda: second.starts == {kept: 5})
     assert kept not in first.starts
 
@@ -252,7 +252,7 @@ async def test_a_broker_that_is_away_keeps_its_queues_and_holds_up_no_other(
     await until(lambda: len(member.starts) == 4)
 
     await cluster.kill_broker("broker-b")
-    member.rebalancing.soon()
+    member.rebalancing.run_soon()
     await until(lambda: {one.broker_name for one in member.starts} == {"broker-a"})
 
     await cluster.start_broker("broker-b")
@@ -337,6 +337,6 @@ async def test_the_topic_of_retries_is_shared_too(
     member = await join("c1")
 
     member.subscriptions.add(retry_topic(group))
-    member.rebalancing.soon()
+    member.rebalancing.run_soon()
 
     await until(lambda: {one.topic for one in member.starts} == {topic, retry_topic(group)})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from orbitmq.client.aio.push.listener_failures import ListenerFailures
-from orbitmq.client.aio.push.listeners import Finished, Listener, ListenerCall, Run
+from orbitmq.client.aio.push.listeners import Finished, Listener, ListenerCall, ListenerRun
 from orbitmq.client.core.consuming.inflight_window import InflightWindow
 from orbitmq.client.core.consuming.received_message import ReceivedMessage, received_messages
 from orbitmq.clock import Clock, ManualClock, SystemClock
@@ -47,11 +47,11 @@ def several(first: int, count: int) -> list[ReceivedMessage]:
 
 
 def run_of(
-    *batches: list[ReceivedMessage], window: Window | None = None, tells_end: bool = False
-) -> Run:
+    *batches: list[ReceivedMessage], window: Window | None = None, reports_end: bool = False
+) -> ListenerRun:
     """Make a run that may always begin."""
     window = window or InflightWindow(0, ManualClock())
-    return Run(QUEUE, window, batches, tells_end=tells_end)
+    return ListenerRun(QUEUE, window, batches, reports_end=reports_end)
 
 
 def call_of(

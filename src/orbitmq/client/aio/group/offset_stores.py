@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 # A broker that crashed, or a commit lost on the way: after this long all offsets are told again.
-RETELL_MS: Final = 60_000
+RECOMMIT_MS: Final = 60_000
 # How long a reset is remembered for whoever takes the queue again.
-RESET_MS: Final = 10_000
+RESET_LIFE_MS: Final = 10_000
 
 
 class OffsetCalls(Protocol):
@@ -131,7 +131,7 @@ class BrokerOffsets(_LedgerStore):
         self._group = group
         self._calls = calls
         self._clock = clock
-        self._retold_ms = clock.monotonic_ms()
+        self._recommitted_ms = clock.monotonic_ms()
         self._refused: set[MessageQueue] = set()
         # Compat: official brokers work on commits in many threads, so that an earlier one can
         # overtake a later one and take the group back. Of a queue one is under way at a time.
@@ -142,7 +142,7 @@ class BrokerOffsets(_LedgerStore):
     def reset(self, queue: MessageQueue, offset: int) -> None:
         """Set an offset from outside; whoever takes the queue again here begins with it."""
         super().reset(queue, offset)
-        self._resets[queue] = (offset, self._clock.monotonic_ms() + RESET_MS)
+        self._resets[queue] = (offset, self._clock.monotonic_ms() + RESET_LIFE_MS)
 
     def remove(self, queue: MessageQueue) -> None:
         """Forget a queue that was given up."""
@@ -188,9 +188,9 @@ class BrokerOffsets(_LedgerStore):
     async def persist_all(self) -> None:
         """Commit all offsets that have changed."""
         now_ms = self._clock.monotonic_ms()
-        if now_ms - self._retold_ms >= RETELL_MS:
-            self._retold_ms = now_ms
-            self._ledger.mark_unsure()
+        if now_ms - self._recommitted_ms >= RECOMMIT_MS:
+            self._recommitted_ms = now_ms
+            self._ledger.mark_all_dirty()
         await self._commit(self._ledger.dirty())
 
     async def _commit_in_turn(self, queue: MessageQueue, offset: int | None = None) -> None:
@@ -200,7 +200,7 @@ class BrokerOffsets(_LedgerStore):
                 offset = self._ledger.dirty([queue]).get(queue)
             if offset is not None:
                 await self._calls.commit_offset(queue, self._group, offset, oneway=False)
-                self._ledger.mark_kept(queue, offset)
+                self._ledger.mark_stored(queue, offset)
 
     async def _commit(self, queues: Collection[MessageQueue]) -> None:
         # One broker that does not answer holds up its own queues only.
@@ -289,7 +289,7 @@ class LocalOffsets(_LedgerStore):
                 return
             self._kept = await off_loop(_merge, self._path, dirty)
             for queue, offset in dirty.items():
-                self._ledger.mark_kept(queue, offset)
+                self._ledger.mark_stored(queue, offset)
 
 
 def offset_store_of(instance: ClientInstance, group: str, options: ConsumerOptions) -> OffsetStore:

@@ -1,7 +1,7 @@
 """Rebalancing: takes and gives up queues as members of the group come and go.
 
 A round asks for the queues and the members of each topic, plans, drops, locks, and adds. Rounds
-come every 20 s, soon after `soon()` (a broker tells that members changed), and every second while
+come every 20 s, soon after `run_soon()` (a broker tells that members changed), and every second while
 something is left to do: a queue that its owner before has locked still, a listener that runs on.
 
 An ordered consumer holds the lock of a queue from before it asks for the committed offset until its
@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from orbitmq.client.aio.group.queue_locks import LockCalls, QueueLocks
+from orbitmq.client.aio.group.member_locks import LockCalls, MemberLocks
 from orbitmq.client.core.consuming.allocation import allocation_name
 from orbitmq.client.core.consuming.assignment import (
     NOTHING,
@@ -46,10 +46,10 @@ LOCK_INTERVAL_MS: Final = 20_000
 # Until the next round while something is left to do.
 UNBALANCED_MS: Final = 1_000
 # Between two rounds, however often brokers tell that members changed.
-GAP_MS: Final = 100
+ROUND_GAP_MS: Final = 100
 STOP_TIMEOUT_MS: Final = 30_000
 # Queues that are added at a time: each asks its broker for an offset or two.
-ADDED_AT_ONCE_MAX: Final = 32
+CONCURRENT_ADDS_MAX: Final = 32
 
 
 class QueueOwner(Protocol):
@@ -62,7 +62,7 @@ class QueueOwner(Protocol):
         """Stop consuming a queue; False as long as it must not go to another member yet.
 
         Nothing of the queue is recorded in the offset store after True. Asked again until it is
-        True, about once a second and after `soon()`; a queue that is gone already is True.
+        True, about once a second and after `run_soon()`; a queue that is gone already is True.
         """
 
     async def queues_changed(
@@ -127,7 +127,7 @@ class Rebalancing:
         self._member = member
         self._owner = owner
         self._views = GroupViews(member, instance.routes, instance.brokers)
-        self._locks = QueueLocks(member, instance.brokers)
+        self._locks = MemberLocks(member, instance.brokers)
         self._topics = topics
         self._offsets = offsets
         self._starts = starts
@@ -158,15 +158,15 @@ class Rebalancing:
         if self._member.needs_locks:
             self._renewals.start()
 
-    def soon(self) -> None:
+    def run_soon(self) -> None:
         """Begin the next round now, or as soon as the present one has ended."""
         self._wake.set()
 
-    def renew(self, queue: MessageQueue) -> None:
+    def retake(self, queue: MessageQueue) -> None:
         """Give a queue up and take it again, from where the store says it is then."""
         if queue in self._held:
             self._leaving.add(queue)
-            self.soon()
+            self.run_soon()
 
     async def stop(self, *, timeout_ms: float = STOP_TIMEOUT_MS) -> None:
         """Give all queues up, keeping their offsets; waits for those that cannot go yet."""
@@ -183,14 +183,14 @@ class Rebalancing:
     async def rebalance(self) -> bool:
         """Do one round now; False when something is left to do."""
         async with self._one_round:
-            view, is_complete = await self._views.look(list(self._topics()))
+            view, is_complete = await self._views.fetch(list(self._topics()))
             before = self.queues
             await self._drop(self._plan(view).drop)
             if self._member.needs_locks:
                 await self._lock(self._plan(view))
             made = self._plan(view, self._locks.held)
             all_added = await self._add(made.add)
-            await self._tell_changes(view, self.queues ^ before)
+            await self._report_changes(view, self.queues ^ before)
             return is_complete and made.balanced and all_added
 
     async def renew_locks(self) -> None:
@@ -202,7 +202,7 @@ class Rebalancing:
             log.warning("queue lock lost group=%s queue=%s", self._member.group, queue)
             # The other client goes on from what was committed before.
             self._offsets.disown(queue)
-            self.renew(queue)
+            self.retake(queue)
 
     async def _run(self) -> None:
         while True:
@@ -212,10 +212,10 @@ class Rebalancing:
             except Exception:
                 log.exception("rebalancing failed group=%s", self._member.group)
                 is_balanced = False
-            await self._clock.sleep_ms(GAP_MS)
-            await self._woken_within(self._interval_ms if is_balanced else UNBALANCED_MS)
+            await self._clock.sleep_ms(ROUND_GAP_MS)
+            await self._wait_for_wake(self._interval_ms if is_balanced else UNBALANCED_MS)
 
-    async def _woken_within(self, delay_ms: float) -> None:
+    async def _wait_for_wake(self, delay_ms: float) -> None:
         timer = self._clock.call_later(delay_ms, self._wake.set)
         try:
             await self._wake.wait()
@@ -234,13 +234,13 @@ class Rebalancing:
 
     async def _add(self, queues: Sequence[MessageQueue]) -> bool:
         """Begin with queues where the group has come to; False when one has to wait."""
-        some = asyncio.Semaphore(ADDED_AT_ONCE_MAX)
+        some = asyncio.Semaphore(CONCURRENT_ADDS_MAX)
 
         async def add(queue: MessageQueue) -> bool:
             async with some:
                 return await self._add_one(queue)
 
-        return all(await _all_done(map(add, queues)))
+        return all(await _wait_for_all(map(add, queues)))
 
     async def _add_one(self, queue: MessageQueue) -> bool:
         # What was left in memory may be older than what another member has committed since.
@@ -267,7 +267,7 @@ class Rebalancing:
     async def _drop(self, queues: Collection[MessageQueue]) -> None:
         """Give queues up, as far as their owner lets them go."""
         self._leaving.update(queues)
-        answers = await _all_done(map(self._owner.drop_queue, queues))
+        answers = await _wait_for_all(map(self._owner.drop_queue, queues))
         gone = {queue for queue, is_gone in zip(queues, answers, strict=True) if is_gone}
         await self._offsets.persist(queues)
         for queue in gone:
@@ -286,7 +286,7 @@ class Rebalancing:
                 left_ms = end_ms - self._clock.monotonic_ms()
                 if not self._held or left_ms <= 0:
                     break
-                await self._woken_within(min(left_ms, UNBALANCED_MS))
+                await self._wait_for_wake(min(left_ms, UNBALANCED_MS))
             if self._held:
                 log.warning(
                     "stopped before listeners ended group=%s queues=%d timeout_ms=%d",
@@ -297,7 +297,7 @@ class Rebalancing:
             # The broker lets the locks of those expire whose listeners run on.
             await self._locks.unlock(self._locks.held - self._held)
 
-    async def _tell_changes(self, view: GroupView, changed: AbstractSet[MessageQueue]) -> None:
+    async def _report_changes(self, view: GroupView, changed: AbstractSet[MessageQueue]) -> None:
         for topic in sorted({queue.topic for queue in changed}):
             queues = view.queues.get(topic, ())
             own = {queue for queue in self.queues if queue.topic == topic}
@@ -321,13 +321,13 @@ class GroupViews:
         self._routes = routes
         self._calls = calls
         # Topics of whose trouble the log tells already.
-        self._troubled: set[str] = set()
+        self._warned_topics: set[str] = set()
 
-    async def look(self, topics: Collection[str]) -> tuple[GroupView, bool]:
+    async def fetch(self, topics: Collection[str]) -> tuple[GroupView, bool]:
         """Ask for queues and members of topics; False when one has to be asked about again soon."""
-        looks = await asyncio.gather(*map(self._look_at, topics))
+        looks = await asyncio.gather(*map(self._fetch_topic, topics))
         seen = dict(zip(topics, looks, strict=True))
-        self._troubled &= seen.keys()
+        self._warned_topics &= seen.keys()
         view = GroupView(
             subscribed=topics,
             queues={topic: look.queues for topic, look in seen.items()},
@@ -335,7 +335,7 @@ class GroupViews:
         )
         return view, all(look.is_complete for look in looks)
 
-    async def _look_at(self, topic: str) -> _Look:
+    async def _fetch_topic(self, topic: str) -> _TopicView:
         queues: list[MessageQueue] = []
         client_ids: list[str] = []
         try:
@@ -346,16 +346,16 @@ class GroupViews:
             # Compat: brokers make the topic of retries with the first heartbeat, or later.
             if not is_retry_topic(topic):
                 self._warn_once(topic, error)
-            return _Look([], [], is_complete=True)
+            return _TopicView([], [], is_complete=True)
         except OrbitError as error:
             self._warn_once(topic, error)
-            return _Look(queues, [], is_complete=False)
-        self._troubled.discard(topic)
-        return _Look(queues, client_ids, is_complete=True)
+            return _TopicView(queues, [], is_complete=False)
+        self._warned_topics.discard(topic)
+        return _TopicView(queues, client_ids, is_complete=True)
 
     def _warn_once(self, topic: str, error: OrbitError) -> None:
-        if topic not in self._troubled:
-            self._troubled.add(topic)
+        if topic not in self._warned_topics:
+            self._warned_topics.add(topic)
             log.warning(
                 "queues of topic stay as they are group=%s topic=%s reason=%s",
                 self._member.group,
@@ -364,7 +364,7 @@ class GroupViews:
             )
 
 
-class _Look(NamedTuple):
+class _TopicView(NamedTuple):
     """What could be learned of one topic."""
 
     queues: list[MessageQueue]
@@ -372,7 +372,7 @@ class _Look(NamedTuple):
     is_complete: bool
 
 
-async def _all_done(work: Iterable[Coroutine[Any, Any, bool]]) -> list[bool]:
+async def _wait_for_all(work: Iterable[Coroutine[Any, Any, bool]]) -> list[bool]:
     """Wait for all, also when one fails, so that none runs on into the next round."""
     outcomes = await asyncio.gather(*work, return_exceptions=True)
     for outcome in outcomes:

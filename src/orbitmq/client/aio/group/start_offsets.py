@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from orbitmq.client.options import MemberOptions
 
 # How far back a group begins by timestamp when no time is set.
-BACK_MS: Final = 30 * 60 * 1000
+LOOKBACK_MS: Final = 30 * 60 * 1000
 
 
 class BoundCalls(Protocol):
@@ -78,5 +78,5 @@ def start_offsets_of(
         offsets,
         instance.brokers,
         consume_from=CONSUME_FROM[options.consume_from],
-        timestamp_ms=options.consume_timestamp_ms or instance.clock.now_ms() - BACK_MS,
+        timestamp_ms=options.consume_timestamp_ms or instance.clock.now_ms() - LOOKBACK_MS,
     )

@@ -103,7 +103,7 @@ class LitePullConsumer(QueueLookups):
             subscriptions=self._subscriptions,
             filters=self._filters,
             allocation=self._allocation,
-            on_assigned=self._outward(self._on_assigned) if self._on_assigned else None,
+            on_assigned=self._without_namespaces(self._on_assigned) if self._on_assigned else None,
             listeners=self._listeners,
         )
         await member.start()
@@ -131,7 +131,7 @@ class LitePullConsumer(QueueLookups):
     def subscribe(self, topic: str, expression: Expression = EVERYTHING) -> None:
         """Share the messages of a topic with the other members of the group."""
         self._state.check_not_stopped()
-        self._choose(is_assigned=False)
+        self._set_mode(is_assigned=False)
         self._subscriptions.add(wrap(self._namespace, topic), expression)
         if self._member is not None:
             self._member.subscriptions_changed()
@@ -139,7 +139,7 @@ class LitePullConsumer(QueueLookups):
     def unsubscribe(self, topic: str) -> None:
         """Read a topic no more."""
         self._state.check_not_stopped()
-        self._choose(is_assigned=False)
+        self._set_mode(is_assigned=False)
         self._subscriptions.remove(wrap(self._namespace, topic))
         if self._member is not None:
             self._member.subscriptions_changed()
@@ -147,10 +147,10 @@ class LitePullConsumer(QueueLookups):
     def assign(self, queues: Iterable[MessageQueue], expression: Expression = EVERYTHING) -> None:
         """Read these queues, whoever else reads them, and no others."""
         self._state.check_not_stopped()
-        chosen = [self._inner(queue) for queue in queues]
+        chosen = [self._with_namespace(queue) for queue in queues]
         if not chosen:
             raise SettingsError("no queue is assigned", hint="queues(topic) lists those there are")
-        self._choose(is_assigned=True)
+        self._set_mode(is_assigned=True)
         topics = {queue.topic for queue in chosen}
         for topic in topics:
             self._filters.add(topic, expression)
@@ -162,17 +162,17 @@ class LitePullConsumer(QueueLookups):
 
     def assignment(self) -> list[MessageQueue]:
         """List the queues that are read at present."""
-        return [self._outer(queue) for queue in self._running_member().buffer.queues]
+        return [self._without_namespace(queue) for queue in self._running_member().buffer.queues]
 
     async def on_queues_changed(self, topic: str, listener: QueuesListener) -> None:
         """Call a function with the queues of a topic whenever it has other ones than before."""
         wrapped = wrap(self._namespace, topic)
         self._state.check_not_stopped()
-        self._listeners[wrapped] = self._outward(listener)
+        self._listeners[wrapped] = self._without_namespaces(listener)
         if self._member is not None:
             await self._member.watch(wrapped)
 
-    def _choose(self, *, is_assigned: bool) -> None:
+    def _set_mode(self, *, is_assigned: bool) -> None:
         if self._is_assigned is not None and self._is_assigned != is_assigned:
             raise StateError(
                 f"the lite pull consumer of the group {self._group!r} "
@@ -181,13 +181,15 @@ class LitePullConsumer(QueueLookups):
             )
         self._is_assigned = is_assigned
 
-    def _outward(self, listener: QueuesListener) -> QueuesListener:
+    def _without_namespaces(self, listener: QueuesListener) -> QueuesListener:
         """Let a listener have names as the user knows them."""
         if not self._namespace:
             return listener
 
         def call(topic: str, queues: list[MessageQueue]) -> object:
-            return listener(unwrap(self._namespace, topic), [self._outer(q) for q in queues])
+            return listener(
+                unwrap(self._namespace, topic), [self._without_namespace(q) for q in queues]
+            )
 
         return call  # type: ignore[return-value]  # whatever the listener returns
 
@@ -244,7 +246,7 @@ class LitePullConsumer(QueueLookups):
     async def seek(self, queue: MessageQueue, offset: int) -> None:
         """Go on reading a queue at an offset; no message from elsewhere is returned afterwards."""
         member = self._running_member()
-        inner = self._inner(queue)
+        inner = self._with_namespace(queue)
         # Refuses queues of others, before a broker is asked.
         member.buffer.position(inner)
         first, end = await self.min_offset(queue), await self.max_offset(queue)
@@ -258,15 +260,15 @@ class LitePullConsumer(QueueLookups):
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
         """Go on with the oldest message of a queue."""
-        await self._running_member().seek(self._inner(queue), await self.min_offset(queue))
+        await self._running_member().seek(self._with_namespace(queue), await self.min_offset(queue))
 
     async def seek_to_end(self, queue: MessageQueue) -> None:
         """Go on with the next message that comes into a queue."""
-        await self._running_member().seek(self._inner(queue), await self.max_offset(queue))
+        await self._running_member().seek(self._with_namespace(queue), await self.max_offset(queue))
 
     def position(self, queue: MessageQueue) -> int | None:
         """Give the offset of the next message to be returned; None as long as it is not known."""
-        return self._running_member().buffer.position(self._inner(queue))
+        return self._running_member().buffer.position(self._with_namespace(queue))
 
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
         """Commit everything that was returned, or these offsets; returns once that is kept.
@@ -278,7 +280,7 @@ class LitePullConsumer(QueueLookups):
             member.buffer.finish()
             chosen = member.buffer.committable()
         else:
-            chosen = {self._inner(queue): offset for queue, offset in offsets.items()}
+            chosen = {self._with_namespace(queue): offset for queue, offset in offsets.items()}
             for queue, offset in chosen.items():
                 member.buffer.position(queue)
                 if offset < 0:
@@ -289,16 +291,16 @@ class LitePullConsumer(QueueLookups):
 
     async def committed(self, queue: MessageQueue) -> int | None:
         """Say how far the group has committed in a queue; None for not at all."""
-        return await self._running_member().offset_store.read(self._inner(queue))
+        return await self._running_member().offset_store.read(self._with_namespace(queue))
 
     # --- control ------------------------------------------------------------------------------
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
         """Return no more messages of these queues, and pull none, until they are resumed."""
-        self._running_member().buffer.pause([self._inner(queue) for queue in queues])
+        self._running_member().buffer.pause([self._with_namespace(queue) for queue in queues])
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
         """Go on with queues that were paused."""
         member = self._running_member()
-        member.buffer.resume([self._inner(queue) for queue in queues])
+        member.buffer.resume([self._with_namespace(queue) for queue in queues])
         member.prefetching.wake()

@@ -143,7 +143,7 @@ class LitePullMember:
         """Leave the group, once it is kept how far this consumer has come."""
         await self._auto_commits.stop()
         await self._tasks.cancel()
-        self._note_consumed()
+        self._record_consumed()
         if self._is_sharing:
             await self._rebalancing.stop()
         else:
@@ -158,13 +158,13 @@ class LitePullMember:
 
     def subscriptions_changed(self) -> None:
         """Tell the brokers, then look which queues are this consumer's own."""
-        self._tasks.start(self._tell_subscriptions(), name="tell subscriptions")
+        self._tasks.start(self._announce_subscriptions(), name="tell subscriptions")
 
     def read(self, queues: Collection[MessageQueue]) -> None:
         """Read just these queues, which the user assigns."""
         gone = set(self.buffer.queues) - set(queues)
         if gone:
-            self._note_consumed()
+            self._record_consumed()
             for queue in gone:
                 self.prefetching.drop(queue)
             self._tasks.start(self._forget_offsets(gone), name="commit offsets of dropped queues")
@@ -176,19 +176,19 @@ class LitePullMember:
         for queue in queues - set(self.buffer.queues):
             self.offset_store.remove(queue)
 
-    async def _tell_subscriptions(self) -> None:
-        await self._find_topics()
+    async def _announce_subscriptions(self) -> None:
+        await self._refresh_routes()
         try:
             await self._check_filters()
         except OrbitError as error:
             log.warning("subscription refused group=%s reason=%s", self.group, error)
         await self._instance.heartbeat_now()
         if self._is_sharing:
-            self._rebalancing.soon()
+            self._rebalancing.run_soon()
         else:
             self.share()
 
-    async def _find_topics(self) -> None:
+    async def _refresh_routes(self) -> None:
         """Learn which brokers have new topics: those are to hear of this consumer first."""
         routes = self._instance.routes
         for topic in self._subscriptions.topics():
@@ -211,10 +211,10 @@ class LitePullMember:
         await self.prefetching.restart(queue)
 
     async def _commit_consumed(self) -> None:
-        self._note_consumed()
+        self._record_consumed()
         await self.offset_store.persist_all()
 
-    def _note_consumed(self) -> None:
+    def _record_consumed(self) -> None:
         if self._options.auto_commit:
             for queue, offset in self.buffer.committable().items():
                 # A seek back counts too.
@@ -228,7 +228,7 @@ class LitePullMember:
 
     async def drop_queue(self, queue: MessageQueue) -> bool:
         """Read a queue no more; what was returned and is not done goes to another member."""
-        self._note_consumed()
+        self._record_consumed()
         self.prefetching.drop(queue)
         return True
 
@@ -238,7 +238,7 @@ class LitePullMember:
         """Tell the user which queues are this consumer's own by now."""
         del queues
         if self._on_assigned is not None:
-            await self._call(self._on_assigned, topic, sorted(own))
+            await self._call_listener(self._on_assigned, topic, sorted(own))
 
     # --- as the instance sees it ----------------------------------------------------------------
 
@@ -258,17 +258,18 @@ class LitePullMember:
 
     def rebalance_soon(self) -> None:
         """Look again at which queues are its own."""
-        self._rebalancing.soon()
+        self._rebalancing.run_soon()
 
     def route_changed(self, topic: str) -> None:
         """Look again at the queues of a topic."""
-        self._rebalancing.soon()
+        self._rebalancing.run_soon()
         if topic in self._watched:
             queues = self._instance.routes.cached_reading(topic) or []
             if set(queues) != self._watched[topic]:
                 self._watched[topic] = set(queues)
                 self._tasks.start(
-                    self._call(self._listeners[topic], topic, queues), name="tell of queues"
+                    self._call_listener(self._listeners[topic], topic, queues),
+                    name="tell of queues",
                 )
 
     async def persist_offsets(self) -> None:
@@ -334,7 +335,9 @@ class LitePullMember:
         for topic in self._listeners:
             await self.watch(topic)
 
-    async def _call(self, listener: QueuesListener, topic: str, queues: list[MessageQueue]) -> None:
+    async def _call_listener(
+        self, listener: QueuesListener, topic: str, queues: list[MessageQueue]
+    ) -> None:
         try:
             outcome = listener(topic, queues)
             if inspect.isawaitable(outcome):

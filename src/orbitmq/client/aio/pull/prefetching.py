@@ -17,7 +17,7 @@ from orbitmq.lifecycle import cancelled
 
 if TYPE_CHECKING:
     from orbitmq.client.aio.pull.queue_reads import PullResult, QueueReads
-    from orbitmq.client.core.consuming.poll_buffer import PollBuffer, Wanted
+    from orbitmq.client.core.consuming.poll_buffer import NextPull, PollBuffer
     from orbitmq.clock import Clock
     from orbitmq.model.queues import MessageQueue
     from orbitmq.model.subscriptions import Subscription
@@ -60,7 +60,7 @@ class Prefetching:
         self._tasks: dict[MessageQueue, asyncio.Task[None]] = {}
         self._ending: set[asyncio.Task[None]] = set()
         # The last trouble of each queue, so that it is told once and not once a second.
-        self._troubles: dict[MessageQueue, str] = {}
+        self._last_errors: dict[MessageQueue, str] = {}
         self._stopped = False
         self._room = asyncio.Event()
         self._arrival = asyncio.Event()
@@ -83,7 +83,7 @@ class Prefetching:
         """Pull a queue from now on; from where the group begins, unless an offset is given."""
         self._buffer.add(queue, offset)
         if queue not in self._tasks:
-            self._begin(queue)
+            self._start_task(queue)
 
     async def restart(self, queue: MessageQueue) -> None:
         """Give up the pull under way, which may be held for long, and pull what is wanted now."""
@@ -94,13 +94,13 @@ class Prefetching:
             finally:
                 # Also when whoever asked has given up: the queue is read on.
                 if queue in self._buffer and queue not in self._tasks and not self._stopped:
-                    self._begin(queue)
+                    self._start_task(queue)
 
     def drop(self, queue: MessageQueue) -> None:
         """Pull a queue no more, and forget what is buffered of it."""
         self._buffer.remove(queue)
         self._reads.forget(queue)
-        self._troubles.pop(queue, None)
+        self._last_errors.pop(queue, None)
         task = self._tasks.pop(queue, None)
         if task is not None:
             task.cancel()
@@ -116,7 +116,7 @@ class Prefetching:
             await cancelled(task)
         self.wake()
 
-    def _begin(self, queue: MessageQueue) -> None:
+    def _start_task(self, queue: MessageQueue) -> None:
         self._tasks[queue] = asyncio.get_running_loop().create_task(
             self._run(queue), name=f"pull {queue.topic} {queue.broker_name} {queue.queue_id}"
         )
@@ -131,7 +131,7 @@ class Prefetching:
             try:
                 pause_ms = await self._step(queue, wanted)
             except OrbitError as error:
-                self._tell(queue, error)
+                self._warn_once(queue, error)
                 if isinstance(error, TransportError):
                     # The broker that was suggested may be gone; the master knows another.
                     self._reads.forget(queue)
@@ -141,11 +141,11 @@ class Prefetching:
                 log.exception("pull failed queue=%s", queue)
                 pause_ms = self._pace.retry_ms
             else:
-                self._troubles.pop(queue, None)
+                self._last_errors.pop(queue, None)
             if pause_ms:
                 await self._clock.sleep_ms(pause_ms)
 
-    async def _step(self, queue: MessageQueue, wanted: Wanted) -> float:
+    async def _step(self, queue: MessageQueue, wanted: NextPull) -> float:
         """Find the start of a queue, or pull it once; gives the pause to make before the next."""
         if wanted.offset is None:
             offset = await self._start_offset(queue)
@@ -165,10 +165,10 @@ class Prefetching:
         if is_current and result.messages:
             self._arrival.set()
         if is_current and result.status is PullStatus.OFFSET_ILLEGAL:
-            return self._moved(queue, wanted.offset, result)
+            return self._handle_move(queue, wanted.offset, result)
         return 0
 
-    def _moved(self, queue: MessageQueue, offset: int, result: PullResult) -> float:
+    def _handle_move(self, queue: MessageQueue, offset: int, result: PullResult) -> float:
         if result.min_offset <= offset <= result.max_offset:
             # An operator has reset the group: what is buffered comes from before.
             self._buffer.seek(queue, result.next_offset)
@@ -185,10 +185,10 @@ class Prefetching:
         # A broker that sends us back to where we were must not be asked without end.
         return self._pace.retry_ms if result.next_offset == offset else 0
 
-    def _tell(self, queue: MessageQueue, error: OrbitError) -> None:
+    def _warn_once(self, queue: MessageQueue, error: OrbitError) -> None:
         trouble = str(error)
-        if self._troubles.get(queue) != trouble:
-            self._troubles[queue] = trouble
+        if self._last_errors.get(queue) != trouble:
+            self._last_errors[queue] = trouble
             log.warning(
                 "pull failed topic=%s broker=%s queue=%d reason=%s",
                 queue.topic,

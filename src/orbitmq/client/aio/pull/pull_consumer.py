@@ -146,7 +146,7 @@ class PullConsumer(QueueLookups):
             )
         if count < 1:
             raise SettingsError(f"count {count} is below 1", hint="ask for one message or more")
-        inner = self._inner(queue)
+        inner = self._with_namespace(queue)
         subscription = subscription_of(inner.topic, expression, version_ms=self._clock.now_ms())
         return await member.reads.read(
             inner,
@@ -185,7 +185,7 @@ class PullConsumer(QueueLookups):
     async def committed(self, queue: MessageQueue) -> int | None:
         """Say how far the group has committed in a queue; None for not at all."""
         member = self._running_member()
-        inner = self._inner(queue)
+        inner = self._with_namespace(queue)
         # Others may have committed since.
         member.offset_store.remove(inner)
         return await member.offset_store.read(inner)
@@ -203,7 +203,7 @@ class PullConsumer(QueueLookups):
                     f"{queue.topic!r}",
                     hint="the first one is 0",
                 )
-        chosen = {self._inner(queue): offset for queue, offset in offsets.items()}
+        chosen = {self._with_namespace(queue): offset for queue, offset in offsets.items()}
         await member.offset_store.commit(chosen)
 
 

@@ -53,7 +53,7 @@ class QueueReads:
         self._namespace = namespace
         self._lite = lite
         # Brokers that do not know the code of lite pulls, by address.
-        self._older: set[str] = set()
+        self._older_brokers: set[str] = set()
         # Which broker of its group a queue is to be read from, as the last answer said.
         self._suggested: dict[MessageQueue, int] = {}
 
@@ -78,10 +78,10 @@ class QueueReads:
                 address, queue, subscription, offset, messages_max, hold_ms, timeout_ms
             )
         except NotSupportedError:
-            if not self._lite or address in self._older:
+            if not self._lite or address in self._older_brokers:
                 raise
             log.info("broker does not know lite pulls address=%s", address)
-            self._older.add(address)
+            self._older_brokers.add(address)
             pulled = await self._pull(
                 address, queue, subscription, offset, messages_max, hold_ms, timeout_ms
             )
@@ -109,7 +109,7 @@ class QueueReads:
             flag |= PullFlag.SUSPEND
         if self._lite:
             flag |= PullFlag.LITE_PULL
-        header = _CODES[self._lite and address not in self._older](
+        header = _CODES[self._lite and address not in self._older_brokers](
             consumer_group=self._group,
             topic=queue.topic,
             queue_id=queue.queue_id,

@@ -205,7 +205,7 @@ class RecordReader(QueueLookups):
                     window_end = min(end, start + pace.window)
                     if window_end < end:
                         todo.appendleft((queue, window_end, end))
-                    pending.append(self._begin(queue, start, window_end, expression))
+                    pending.append(self._start_pull(queue, start, window_end, expression))
                 window = pending[0]
                 run = await window.pull
                 pending.popleft()
@@ -217,7 +217,7 @@ class RecordReader(QueueLookups):
                 if run.end < window.end:
                     if pending:
                         pending.appendleft(
-                            self._begin(window.queue, run.end, window.end, expression)
+                            self._start_pull(window.queue, run.end, window.end, expression)
                         )
                     else:
                         todo.appendleft((window.queue, run.end, window.end))
@@ -227,7 +227,9 @@ class RecordReader(QueueLookups):
                 window.pull.cancel()
             await asyncio.gather(*(window.pull for window in pending), return_exceptions=True)
 
-    def _begin(self, queue: MessageQueue, start: int, end: int, expression: Expression) -> _Window:
+    def _start_pull(
+        self, queue: MessageQueue, start: int, end: int, expression: Expression
+    ) -> _Window:
         pull = self._pull(queue, start, end, expression)
         name = f"pull of {queue.topic}"
         return _Window(queue, end, asyncio.get_running_loop().create_task(pull, name=name))
@@ -236,7 +238,7 @@ class RecordReader(QueueLookups):
         self, queue: MessageQueue, start: int, end: int, expression: Expression
     ) -> RecordRun:
         """Read what one reply holds of a window, at the broker that answers."""
-        inner = self._inner(queue)
+        inner = self._with_namespace(queue)
         subscription = subscription_of(inner.topic, expression, version_ms=self._clock.now_ms())
         left = self._retries
         while True:
@@ -329,7 +331,7 @@ def _run_of(
             return None
         records = pulled.body
         if pulled.next_offset > end:
-            records = _before(records, end)
+            records = _records_before(records, end)
         return RecordRun(queue, start, min(pulled.next_offset, end), records)
     if pulled.status is PullStatus.OFFSET_ILLEGAL:
         lost_to = min(pulled.min_offset, end) if pulled.min_offset > start else end
@@ -343,7 +345,7 @@ def _run_of(
     return None
 
 
-def _before(records: bytes, end: int) -> bytes:
+def _records_before(records: bytes, end: int) -> bytes:
     """Cut off the records from a queue offset on; a filter let the broker look farther."""
     at = 0
     while at < len(records):

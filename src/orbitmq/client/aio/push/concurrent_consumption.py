@@ -13,13 +13,13 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from orbitmq.client.aio.push.listeners import Finished, Run
+from orbitmq.client.aio.push.listeners import Finished, ListenerRun
 from orbitmq.client.core.consuming.consume_results import RetryLater
 from orbitmq.clock import time_limit
 from orbitmq.lifecycle import OwnedTasks, Periodic
 
 if TYPE_CHECKING:
-    from orbitmq.client.aio.push.consumption import HandsBack, KeepsOffsets
+    from orbitmq.client.aio.push.consumption import OffsetRecorder, RetrySender
     from orbitmq.client.aio.push.listeners import ListenerPool, OnFinished
     from orbitmq.client.core.consuming.consume_speeds import ConsumeSpeeds
     from orbitmq.client.core.consuming.inflight_window import InflightWindow
@@ -32,20 +32,20 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 # What nobody took back is consumed again after this.
-AGAIN_MS: Final = 5_000
+RETRY_MS: Final = 5_000
 # Compat: the delay of a message whose listener takes too long.
 _OVERDUE_DELAY_LEVEL: Final = 3
-_LOOK_MS_MAX: Final = 60_000
+_CHECK_MS_MAX: Final = 60_000
 # How many batches are handed back at a time; the others wait.
-_HANDED_BACK_MAX: Final = 16
+_SEND_BACKS_MAX: Final = 16
 
 
-class _Done:
+class _WindowResults:
     """What was finished of one window in one round."""
 
     __slots__ = ("calls", "failed", "messages", "queue", "spent_ms", "window")
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: ListenerRun) -> None:
         self.queue = run.queue
         self.window = run.window
         self.messages: list[ReceivedMessage] = []
@@ -63,9 +63,9 @@ class ConcurrentConsumption:
         *,
         batch_size: int,
         timeout_ms: float,
-        offsets: KeepsOffsets,
+        offsets: OffsetRecorder,
         speeds: ConsumeSpeeds,
-        send_backs: HandsBack | None,
+        send_backs: RetrySender | None,
         on_room: Callable[[MessageQueue], None],
         clock: Clock,
     ) -> None:
@@ -89,11 +89,11 @@ class ConcurrentConsumption:
         self._send_backs = send_backs
         self._on_room = on_room
         self._clock = clock
-        self._handing_back = OwnedTasks()
-        self._coming_again = OwnedTasks()
-        self._hand_back_limit = asyncio.Semaphore(_HANDED_BACK_MAX)
+        self._sending_back = OwnedTasks()
+        self._retries = OwnedTasks()
+        self._send_back_limit = asyncio.Semaphore(_SEND_BACKS_MAX)
         self._overdue = Periodic(
-            "overdue messages", min(timeout_ms, _LOOK_MS_MAX), self.hand_back_overdue, clock
+            "overdue messages", min(timeout_ms, _CHECK_MS_MAX), self.send_back_overdue, clock
         )
 
     def start(self) -> None:
@@ -104,7 +104,7 @@ class ConcurrentConsumption:
         """Let listeners under way end, and failed messages be handed back, within the grace."""
         end_ms = self._clock.monotonic_ms() + grace_ms
         await self._overdue.stop()
-        await self._coming_again.cancel()
+        await self._retries.cancel()
         for worker in await self.pool.stop(grace_ms):
             log.warning(
                 "stopped while a listener was at work; its messages come again message=%r",
@@ -112,11 +112,11 @@ class ConcurrentConsumption:
             )
         try:
             async with time_limit(self._clock, max(0.0, end_ms - self._clock.monotonic_ms())):
-                await self._handing_back.all_done()
+                await self._sending_back.all_done()
         except TimeoutError:
             log.warning("stopped before all failed messages were handed back; they come again")
-        await self._handing_back.cancel()
-        await self._coming_again.cancel()
+        await self._sending_back.cancel()
+        await self._retries.cancel()
 
     def take(
         self, queue: MessageQueue, window: Window, messages: Sequence[ReceivedMessage]
@@ -124,10 +124,10 @@ class ConcurrentConsumption:
         """Take messages that were pulled; they are in the window already."""
         size = self._batch_size
         if size == 1:
-            self.pool.submit([Run(queue, window, ([one],)) for one in messages])
+            self.pool.submit([ListenerRun(queue, window, ([one],)) for one in messages])
         else:
             self.pool.submit(
-                Run(queue, window, (list(messages[at : at + size]),))
+                ListenerRun(queue, window, (list(messages[at : at + size]),))
                 for at in range(0, len(messages), size)
             )
 
@@ -140,11 +140,11 @@ class ConcurrentConsumption:
 
     def finished(self, finished: Sequence[Finished]) -> None:
         """Act on what came of some batches."""
-        by_window: dict[Window, _Done] = {}
+        by_window: dict[Window, _WindowResults] = {}
         for run, messages, result, spent_ms in finished:
             done = by_window.get(run.window)
             if done is None:
-                done = by_window[run.window] = _Done(run)
+                done = by_window[run.window] = _WindowResults(run)
             done.calls += 1
             done.spent_ms += spent_ms
             if not isinstance(result, RetryLater):
@@ -157,8 +157,8 @@ class ConcurrentConsumption:
                 self._drop(failed)
                 done.messages += failed
             elif failed and not run.window.dropped:
-                self._handing_back.start(
-                    self._hand_back(run, failed, result.delay_level, self._send_backs),
+                self._sending_back.start(
+                    self._send_back(run, failed, result.delay_level, self._send_backs),
                     name="hand back",
                 )
         for done in by_window.values():
@@ -169,9 +169,9 @@ class ConcurrentConsumption:
                 failed=done.failed,
                 spent_ms=done.spent_ms,
             )
-            self._leave(done.queue, done.window, done.messages)
+            self._finish(done.queue, done.window, done.messages)
 
-    def _leave(
+    def _finish(
         self, queue: MessageQueue, window: Window, messages: Sequence[ReceivedMessage]
     ) -> None:
         if messages and not window.dropped:
@@ -183,35 +183,33 @@ class ConcurrentConsumption:
         for message in messages:
             log.warning("message failed and is dropped, as broadcasting does message=%r", message)
 
-    async def _hand_back(
+    async def _send_back(
         self,
-        run: Run,
+        run: ListenerRun,
         messages: Sequence[ReceivedMessage],
         delay_level: int,
-        send_backs: HandsBack,
+        send_backs: RetrySender,
     ) -> None:
         window = run.window
         taken: list[ReceivedMessage] = []
         kept: list[ReceivedMessage] = []
-        async with self._hand_back_limit:
+        async with self._send_back_limit:
             for message in messages:
                 # It may have been handed back because the listener took too long, or the queue
                 # may belong to another member by now, who gets the message anyhow.
                 if window.dropped or message not in window:
                     continue
-                if await self._taken_back(message, delay_level, send_backs):
+                if await self._try_send_back(message, delay_level, send_backs):
                     taken.append(message)
                 else:
                     message.count_retry()
                     kept.append(message)
-        self._leave(run.queue, window, taken)
+        self._finish(run.queue, window, taken)
         if kept:
-            self._coming_again.start(
-                self._come_again(run.queue, window, kept), name="consume again"
-            )
+            self._retries.start(self._retry_later(run.queue, window, kept), name="consume again")
 
-    async def _taken_back(
-        self, message: ReceivedMessage, delay_level: int, send_backs: HandsBack
+    async def _try_send_back(
+        self, message: ReceivedMessage, delay_level: int, send_backs: RetrySender
     ) -> bool:
         try:
             return await send_backs.send_back(message, delay_level)
@@ -220,26 +218,26 @@ class ConcurrentConsumption:
             log.exception("message could not be handed back message=%r", message)
             return False
 
-    async def _come_again(
+    async def _retry_later(
         self, queue: MessageQueue, window: Window, messages: list[ReceivedMessage]
     ) -> None:
-        await self._clock.sleep_ms(AGAIN_MS)
+        await self._clock.sleep_ms(RETRY_MS)
         if not window.dropped:
             self.take(queue, window, messages)
 
     # --- listeners that take too long -----------------------------------------------------------
 
-    async def hand_back_overdue(self) -> None:
+    async def send_back_overdue(self) -> None:
         """Hand back messages whose listener takes too long; what it says later counts no more."""
         if self._send_backs is None:
             return
         late_ms = self._clock.monotonic_ms() - self._timeout_ms
         for worker in list(self.pool.workers):
             run, messages = worker.run, worker.messages
-            if run is None or worker.begun_ms > late_ms or run.window.dropped:
+            if run is None or worker.started_ms > late_ms or run.window.dropped:
                 continue
             for message in messages:
-                if message in run.window and await self._taken_back(
+                if message in run.window and await self._try_send_back(
                     message, _OVERDUE_DELAY_LEVEL, self._send_backs
                 ):
                     log.warning(
@@ -247,4 +245,4 @@ class ConcurrentConsumption:
                         self._timeout_ms,
                         message,
                     )
-                    self._leave(run.queue, run.window, [message])
+                    self._finish(run.queue, run.window, [message])

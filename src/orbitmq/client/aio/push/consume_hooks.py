@@ -54,20 +54,20 @@ class ConsumeHook(Protocol):
         """Hear how it ended."""
 
 
-def tell_before(hooks: Sequence[ConsumeHook], context: ConsumeContext) -> None:
+def notify_before(hooks: Sequence[ConsumeHook], context: ConsumeContext) -> None:
     """Tell every hook that a call begins."""
     for hook in hooks:
-        _tell(hook.before_consume, context)
+        _notify(hook.before_consume, context)
 
 
-def tell_after(hooks: Sequence[ConsumeHook], context: ConsumeContext) -> None:
+def notify_after(hooks: Sequence[ConsumeHook], context: ConsumeContext) -> None:
     """Tell every hook how a call ended."""
     for hook in hooks:
-        _tell(hook.after_consume, context)
+        _notify(hook.after_consume, context)
 
 
-def _tell(listen: Callable[[ConsumeContext], None], context: ConsumeContext) -> None:
+def _notify(call: Callable[[ConsumeContext], None], context: ConsumeContext) -> None:
     try:
-        listen(context)
+        call(context)
     except Exception:
-        log.exception("consume hook failed hook=%s group=%s", listen, context.group)
+        log.exception("consume hook failed hook=%s group=%s", call, context.group)

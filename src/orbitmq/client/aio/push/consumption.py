@@ -34,14 +34,14 @@ class Consumption(Protocol):
         """Give a queue up; False while it must not go to another member yet."""
 
 
-class KeepsOffsets(Protocol):
+class OffsetRecorder(Protocol):
     """Takes note of how far a queue has been consumed."""
 
     def record(self, queue: MessageQueue, window: Window) -> None:
         """Take over what the window may commit."""
 
 
-class HandsBack(Protocol):
+class RetrySender(Protocol):
     """Gives failed messages away, to be delivered again later."""
 
     async def send_back(self, message: ReceivedMessage, delay_level: int) -> bool:

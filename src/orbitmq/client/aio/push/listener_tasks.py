@@ -80,12 +80,12 @@ class ListenerTasks(ListenerPool):
 
     async def _drain(self, worker: Worker) -> None:
         backlog = self._backlog
-        worker.begun_ms = turn_ms = self._call.now_ms()
+        worker.started_ms = turn_ms = self._call.now_ms()
         try:
             while backlog and len(self._workers) <= self._concurrency:
-                if worker.begun_ms - turn_ms > _TURN_MS:
+                if worker.started_ms - turn_ms > _TURN_MS:
                     await settle(1)
-                    worker.begun_ms = turn_ms = self._call.now_ms()
+                    worker.started_ms = turn_ms = self._call.now_ms()
                     continue
                 run = backlog.popleft()
                 for messages in run.batches:
@@ -96,23 +96,23 @@ class ListenerTasks(ListenerPool):
                     worker.run, worker.messages = run, messages
                     finished = await self._call.awaited(run, messages, worker)
                     worker.run = None
-                    self._tell(finished)
+                    self._add_finished(finished)
                     if not isinstance(finished.result, Success):
                         break
-                if run.tells_end:
-                    self._tell(Finished(run, [], SUCCESS, 0.0))
+                if run.reports_end:
+                    self._add_finished(Finished(run, [], SUCCESS, 0.0))
         finally:
             worker.run = None
             self._workers.remove(worker)
             self._wake()
 
-    def _tell(self, finished: Finished) -> None:
+    def _add_finished(self, finished: Finished) -> None:
         self._finished.append(finished)
-        if not self._told:
-            self._told = True
+        if not self._collect_scheduled:
+            self._collect_scheduled = True
             self._loop.call_soon(self._collect)
 
     def _collect(self) -> None:
-        self._told = False
+        self._collect_scheduled = False
         finished, self._finished = self._finished, []
-        self._tell_of(finished)
+        self._report(finished)

@@ -28,8 +28,8 @@ from orbitmq.client.aio.push.listeners import (
     Finished,
     ListenerCall,
     ListenerPool,
+    ListenerRun,
     OnFinished,
-    Run,
     Worker,
 )
 from orbitmq.client.core.consuming.consume_results import SUCCESS, Success
@@ -42,8 +42,8 @@ log = logging.getLogger(__name__)
 # A worker that is in one call for longer takes nothing more for now.
 QUICK_MS: Final = 1.0
 # The loop looks after the workers so often, and less and less often while nothing changes.
-_LOOK_MS: Final = 1.0
-_LOOK_MS_MAX: Final = 64.0
+_CHECK_MS: Final = 1.0
+_CHECK_MS_MAX: Final = 64.0
 _JOIN_SECONDS: Final = 0.2
 
 
@@ -63,14 +63,14 @@ class ListenerThreads(ListenerPool):
         self._own_threads = DaemonThreads(name)
         self._executor = executor
         self._finished: deque[Finished | Worker] = deque()
-        self._look: asyncio.TimerHandle | None = None
-        self._look_ms = _LOOK_MS
+        self._check_timer: asyncio.TimerHandle | None = None
+        self._check_ms = _CHECK_MS
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def submit(self, runs: Iterable[Run]) -> None:
+    def submit(self, runs: Iterable[ListenerRun]) -> None:
         """Have runs done, as soon as a worker is free."""
-        self._look_ms = _LOOK_MS
+        self._check_ms = _CHECK_MS
         super().submit(runs)
 
     async def stop(self, grace_ms: float) -> Sequence[Worker]:
@@ -83,9 +83,9 @@ class ListenerThreads(ListenerPool):
         except TimeoutError:
             pass
         self._collect()
-        if self._look is not None:
-            self._look.cancel()
-            self._look = None
+        if self._check_timer is not None:
+            self._check_timer.cancel()
+            self._check_timer = None
         # Threads that are stuck in a listener end when it returns.
         self._own_threads.end()
         if not self._workers:
@@ -102,14 +102,14 @@ class ListenerThreads(ListenerPool):
             late_ms = self._call.now_ms() - QUICK_MS
             awake = len(self._workers)
             if all(
-                worker.run is not None and worker.begun_ms < late_ms for worker in self._workers
+                worker.run is not None and worker.started_ms < late_ms for worker in self._workers
             ):
                 # Twice as many each time: few when one is enough, all of them within a moment.
                 more = min(max(awake, 1), self._concurrency - awake, len(self._backlog))
                 for _ in range(more):
                     self._start_worker()
         if self._workers:
-            self._look_later()
+            self._schedule_check()
 
     def _start_worker(self) -> None:
         worker = Worker()
@@ -129,25 +129,25 @@ class ListenerThreads(ListenerPool):
             self._workers.remove(worker)
             self._idle.set()
 
-    def _look_later(self) -> None:
-        if self._look is not None:
-            if self._look_ms > _LOOK_MS:
+    def _schedule_check(self) -> None:
+        if self._check_timer is not None:
+            if self._check_ms > _CHECK_MS:
                 return
-            self._look.cancel()
-        self._look = self._loop.call_later(self._look_ms / 1000, self._look_after)
+            self._check_timer.cancel()
+        self._check_timer = self._loop.call_later(self._check_ms / 1000, self._check_workers)
 
-    def _look_after(self) -> None:
-        self._look = None
+    def _check_workers(self) -> None:
+        self._check_timer = None
         if self._finished:
-            self._look_ms = _LOOK_MS
+            self._check_ms = _CHECK_MS
             self._collect()
         else:
-            self._look_ms = min(self._look_ms * 2, _LOOK_MS_MAX)
+            self._check_ms = min(self._check_ms * 2, _CHECK_MS_MAX)
             self._wake()
 
     def _collect(self) -> None:
         """Take what the workers have finished, and tell of it."""
-        self._told = False
+        self._collect_scheduled = False
         finished: list[Finished] = []
         for _ in range(len(self._finished)):
             item = self._finished.popleft()
@@ -155,7 +155,7 @@ class ListenerThreads(ListenerPool):
                 self._workers.remove(item)
             else:
                 finished.append(item)
-        self._tell_of(finished)
+        self._report(finished)
         self._wake()
         if not self._workers:
             self._idle.set()
@@ -165,21 +165,21 @@ class ListenerThreads(ListenerPool):
     def _drain(self, worker: Worker) -> None:
         backlog = self._backlog
         worker.thread_id = threading.get_ident()
-        worker.begun_ms = told_ms = self._call.now_ms()
+        worker.started_ms = collected_ms = self._call.now_ms()
         # With a lower concurrency than before, a worker ends although work is left.
         while len(self._workers) <= self._concurrency:
             try:
                 run = backlog.popleft()
             except IndexError:
                 break
-            self._do(run, worker)
-            if worker.begun_ms - told_ms > QUICK_MS:
-                told_ms = worker.begun_ms
-                self._tell()
+            self._execute(run, worker)
+            if worker.started_ms - collected_ms > QUICK_MS:
+                collected_ms = worker.started_ms
+                self._schedule_collect()
         self._finished.append(worker)
-        self._tell()
+        self._schedule_collect()
 
-    def _do(self, run: Run, worker: Worker) -> None:
+    def _execute(self, run: ListenerRun, worker: Worker) -> None:
         for messages in run.batches:
             if (
                 self._stopping
@@ -194,13 +194,13 @@ class ListenerThreads(ListenerPool):
             self._finished.append(finished)
             if not isinstance(finished.result, Success):
                 break
-        if run.tells_end:
+        if run.reports_end:
             self._finished.append(Finished(run, [], SUCCESS, 0.0))
 
-    def _tell(self) -> None:
-        if self._told:
+    def _schedule_collect(self) -> None:
+        if self._collect_scheduled:
             return
-        self._told = True
+        self._collect_scheduled = True
         try:
             self._loop.call_soon_threadsafe(self._collect)
         except RuntimeError:

@@ -21,8 +21,8 @@ from orbitmq.client.aio.push.consume_hooks import (
     CallOutcome,
     ConsumeContext,
     ConsumeHook,
-    tell_after,
-    tell_before,
+    notify_after,
+    notify_before,
 )
 from orbitmq.client.core.consuming.consume_results import (
     RETRY_LATER,
@@ -90,7 +90,7 @@ def _is_async(function: Callable[..., object]) -> bool:
     )
 
 
-class Run:
+class ListenerRun:
     """Messages of one queue for one worker, batch after batch, until one is not done.
 
     Before each batch the worker looks whether the window was dropped and asks `may_begin`, from its
@@ -98,7 +98,7 @@ class Run:
     messages.
     """
 
-    __slots__ = ("batches", "may_begin", "queue", "tells_end", "window")
+    __slots__ = ("batches", "may_begin", "queue", "reports_end", "window")
 
     def __init__(
         self,
@@ -107,19 +107,19 @@ class Run:
         batches: Sequence[list[ReceivedMessage]],
         may_begin: Callable[[], bool] | None = None,
         *,
-        tells_end: bool = False,
+        reports_end: bool = False,
     ) -> None:
         self.queue = queue
         self.window = window
         self.batches = batches
         self.may_begin = may_begin
-        self.tells_end = tells_end
+        self.reports_end = reports_end
 
 
 class Finished(NamedTuple):
     """What came of one batch of a run; without messages: the run has ended."""
 
-    run: Run
+    run: ListenerRun
     messages: list[ReceivedMessage]
     result: ConsumeResult
     spent_ms: float
@@ -128,14 +128,14 @@ class Finished(NamedTuple):
 class Worker:
     """A thread or task that calls the listener, and what it is at."""
 
-    __slots__ = ("begun_ms", "messages", "run", "task", "thread_id")
+    __slots__ = ("messages", "run", "started_ms", "task", "thread_id")
 
     def __init__(self) -> None:
-        self.run: Run | None = None
+        self.run: ListenerRun | None = None
         # Count while there is a run.
         self.messages: list[ReceivedMessage] = []
         # When the call began, which is when the one before it ended.
-        self.begun_ms = 0.0
+        self.started_ms = 0.0
         self.thread_id: int | None = None
         self.task: asyncio.Task[None] | None = None
 
@@ -151,10 +151,10 @@ class ListenerPool(ABC):
         self._concurrency = concurrency
         self._on_finished = on_finished
         self._loop = asyncio.get_running_loop()
-        self._backlog: deque[Run] = deque()
+        self._backlog: deque[ListenerRun] = deque()
         self._workers: list[Worker] = []
         # Whether somebody is about to tell of what is finished: one call tells of many batches.
-        self._told = False
+        self._collect_scheduled = False
         self._stopping = False
 
     @property
@@ -177,7 +177,7 @@ class ListenerPool(ABC):
         """The workers that are awake."""
         return self._workers
 
-    def submit(self, runs: Iterable[Run]) -> None:
+    def submit(self, runs: Iterable[ListenerRun]) -> None:
         """Have runs done, as soon as a worker is free."""
         if not self._stopping:
             self._backlog.extend(runs)
@@ -191,7 +191,7 @@ class ListenerPool(ABC):
     def _wake(self) -> None:
         """Have workers look at what waits, soon."""
 
-    def _tell_of(self, finished: list[Finished]) -> None:
+    def _report(self, finished: list[Finished]) -> None:
         if not finished:
             return
         try:
@@ -226,7 +226,9 @@ class ListenerCall:
         self._hooks = tuple(hooks)
         self._clock = clock
 
-    def __call__(self, run: Run, messages: list[ReceivedMessage], worker: Worker) -> Finished:
+    def __call__(
+        self, run: ListenerRun, messages: list[ReceivedMessage], worker: Worker
+    ) -> Finished:
         """Call a plain listener."""
         context = self._before(run, messages) if self._hooks else None
         try:
@@ -238,7 +240,9 @@ class ListenerCall:
             self._after(context, worker, result)
         return self._finished(run, messages, worker, result)
 
-    async def awaited(self, run: Run, messages: list[ReceivedMessage], worker: Worker) -> Finished:
+    async def awaited(
+        self, run: ListenerRun, messages: list[ReceivedMessage], worker: Worker
+    ) -> Finished:
         """Call an async listener; only the cancellation of the caller goes through."""
         context = self._before(run, messages) if self._hooks else None
         try:
@@ -261,14 +265,14 @@ class ListenerCall:
         return self._finished(run, messages, worker, result)
 
     def now_ms(self) -> float:
-        """The time that `Worker.begun_ms` is in."""
+        """The time that `Worker.started_ms` is in."""
         return self._clock.monotonic_ms()
 
-    def _before(self, run: Run, messages: list[ReceivedMessage]) -> ConsumeContext:
+    def _before(self, run: ListenerRun, messages: list[ReceivedMessage]) -> ConsumeContext:
         context = ConsumeContext(
             group=self._group, queue=run.queue, messages=messages, ordered=self.ordered
         )
-        tell_before(self._hooks, context)
+        notify_before(self._hooks, context)
         return context
 
     def _after(
@@ -280,13 +284,13 @@ class ListenerCall:
         raised: bool = False,
     ) -> None:
         context.result = result
-        context.spent_ms = self._clock.monotonic_ms() - worker.begun_ms
+        context.spent_ms = self._clock.monotonic_ms() - worker.started_ms
         context.outcome = self._outcome(result, context.spent_ms, raised=raised)
-        tell_after(self._hooks, context)
+        notify_after(self._hooks, context)
 
     def _raised(
         self,
-        run: Run,
+        run: ListenerRun,
         messages: list[ReceivedMessage],
         worker: Worker,
         context: ConsumeContext | None,
@@ -298,11 +302,15 @@ class ListenerCall:
         return self._finished(run, messages, worker, self._failed)
 
     def _finished(
-        self, run: Run, messages: list[ReceivedMessage], worker: Worker, result: ConsumeResult
+        self,
+        run: ListenerRun,
+        messages: list[ReceivedMessage],
+        worker: Worker,
+        result: ConsumeResult,
     ) -> Finished:
         # Perf: the end of a call is the beginning of the next, so that the clock is read once.
-        begun_ms, worker.begun_ms = worker.begun_ms, self._clock.monotonic_ms()
-        return Finished(run, messages, result, worker.begun_ms - begun_ms)
+        started_ms, worker.started_ms = worker.started_ms, self._clock.monotonic_ms()
+        return Finished(run, messages, result, worker.started_ms - started_ms)
 
     def _outcome(self, result: ConsumeResult, spent_ms: float, *, raised: bool) -> CallOutcome:
         if raised:

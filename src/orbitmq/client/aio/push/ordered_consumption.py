@@ -14,13 +14,13 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from orbitmq.client.aio.push.listeners import Finished, Run
+from orbitmq.client.aio.push.listeners import Finished, ListenerRun
 from orbitmq.client.core.consuming.consume_results import SUSPEND_MS_MAX, SUSPEND_MS_MIN, Suspend
 from orbitmq.clock import time_limit
 from orbitmq.lifecycle import OwnedTasks
 
 if TYPE_CHECKING:
-    from orbitmq.client.aio.push.consumption import HandsBack, KeepsOffsets
+    from orbitmq.client.aio.push.consumption import OffsetRecorder, RetrySender
     from orbitmq.client.aio.push.listeners import ListenerPool, OnFinished
     from orbitmq.client.core.consuming.consume_speeds import ConsumeSpeeds
     from orbitmq.client.core.consuming.inflight_window import InflightWindow
@@ -49,9 +49,9 @@ class OrderedConsumption:
         batch_size: int,
         suspend_ms: int,
         retries_max: int | None,
-        offsets: KeepsOffsets,
+        offsets: OffsetRecorder,
         speeds: ConsumeSpeeds,
-        send_backs: HandsBack,
+        send_backs: RetrySender,
         lock: Callable[[MessageQueue], Awaitable[bool]] | None,
         on_room: Callable[[MessageQueue], None],
         on_idle: Callable[[MessageQueue], None],
@@ -85,7 +85,7 @@ class OrderedConsumption:
         self._clock = clock
         # The window of each queue that has something to consume.
         self._windows: dict[MessageQueue, Window] = {}
-        self._under_way: dict[MessageQueue, Run] = {}
+        self._running: dict[MessageQueue, ListenerRun] = {}
         self._failed: dict[MessageQueue, Finished] = {}
         self._suspended: dict[MessageQueue, TimerHandle] = {}
         # Queues whose failed batch is looked after, or whose lock is asked for.
@@ -113,7 +113,7 @@ class OrderedConsumption:
             )
         # Runs that nobody began, or whose listener was cancelled, do not end any more.
         at_work = {worker.run for worker in left}
-        self._under_way = {queue: run for queue, run in self._under_way.items() if run in at_work}
+        self._running = {queue: run for queue, run in self._running.items() if run in at_work}
         try:
             async with time_limit(self._clock, max(0.0, end_ms - self._clock.monotonic_ms())):
                 await self._tasks.all_done()
@@ -127,11 +127,11 @@ class OrderedConsumption:
         """Take messages that were pulled; they are in the window already."""
         if messages:
             self._windows[queue] = window
-            self._go_on(queue)
+            self._resume(queue)
 
     def release(self, queue: MessageQueue, window: Window) -> bool:
         """Give a queue up; False while a listener is at work on it, whose result still counts."""
-        if queue in self._under_way or queue in self._settling:
+        if queue in self._running or queue in self._settling:
             self._closing[queue] = window
             return False
         self._closing.pop(queue, None)
@@ -143,7 +143,7 @@ class OrderedConsumption:
 
     # --- one queue ------------------------------------------------------------------------------
 
-    def _go_on(self, queue: MessageQueue) -> None:
+    def _resume(self, queue: MessageQueue) -> None:
         """Give the next messages of a queue to a worker, unless it has some or must wait."""
         window = self._windows.get(queue)
         if window is None or self._stopping or self._closing.get(queue) is window:
@@ -151,7 +151,7 @@ class OrderedConsumption:
         if window.dropped:
             del self._windows[queue]
             return
-        if queue in self._suspended or queue in self._under_way or queue in self._settling:
+        if queue in self._suspended or queue in self._running or queue in self._settling:
             return
         if self._lock is not None and not window.locked:
             self._suspend(queue, _ASK_LOCK_MS, self._ask_lock)
@@ -161,8 +161,8 @@ class OrderedConsumption:
             return
         size = self._batch_size
         batches = [messages[at : at + size] for at in range(0, len(messages), size)]
-        run = Run(queue, window, batches, self._permission(queue, window), tells_end=True)
-        self._under_way[queue] = run
+        run = ListenerRun(queue, window, batches, self._permission(queue, window), reports_end=True)
+        self._running[queue] = run
         self.pool.submit([run])
 
     def _permission(self, queue: MessageQueue, window: Window) -> Callable[[], bool]:
@@ -197,9 +197,9 @@ class OrderedConsumption:
                 self._offsets.record(queue, window)
                 self._on_room(queue)
 
-    def _end(self, run: Run) -> None:
+    def _end(self, run: ListenerRun) -> None:
         queue, window = run.queue, run.window
-        self._under_way.pop(queue, None)
+        self._running.pop(queue, None)
         failed = self._failed.pop(queue, None)
         if not window.dropped:
             window.roll_back()
@@ -207,10 +207,10 @@ class OrderedConsumption:
                 self._settling.add(queue)
                 self._tasks.start(self._settle(failed), name="failed batch")
                 return
-        self._now_idle(queue)
-        self._go_on(queue)
+        self._notify_if_idle(queue)
+        self._resume(queue)
 
-    def _now_idle(self, queue: MessageQueue) -> None:
+    def _notify_if_idle(self, queue: MessageQueue) -> None:
         if queue in self._closing:
             self._on_idle(queue)
 
@@ -219,29 +219,29 @@ class OrderedConsumption:
     async def _settle(self, failed: Finished) -> None:
         """Send a batch away that has failed too often, or let it come again after a pause."""
         queue, window = failed.run.queue, failed.run.window
-        comes_again = True
+        needs_retry = True
         try:
-            comes_again = await self._comes_again(failed.messages)
+            needs_retry = await self._needs_retry(failed.messages)
         finally:
             self._settling.discard(queue)
             if not window.dropped:
-                if comes_again:
-                    self._suspend(queue, self._pause_ms(failed), self._go_on)
+                if needs_retry:
+                    self._suspend(queue, self._pause_ms(failed), self._resume)
                 else:
                     window.take(len(failed.messages))
                     window.commit()
                     self._offsets.record(queue, window)
                     self._on_room(queue)
-            self._now_idle(queue)
-        self._go_on(queue)
+            self._notify_if_idle(queue)
+        self._resume(queue)
 
-    async def _comes_again(self, messages: Sequence[ReceivedMessage]) -> bool:
+    async def _needs_retry(self, messages: Sequence[ReceivedMessage]) -> bool:
         again = False
         for message in messages:
-            given_up = (
+            exhausted = (
                 self._retries_max is not None and message.reconsume_times >= self._retries_max
             )
-            if not given_up or not await self._send_backs.send_copy(message):
+            if not exhausted or not await self._send_backs.send_copy(message):
                 again = True
                 message.count_retry()
         return again
@@ -271,17 +271,17 @@ class OrderedConsumption:
         window = self._windows.get(queue)
         if window is not None and not window.dropped and not self._stopping:
             self._settling.add(queue)
-            self._tasks.start(self._lock_and_go_on(queue, window), name="lock queue")
+            self._tasks.start(self._lock_and_resume(queue, window), name="lock queue")
 
-    async def _lock_and_go_on(self, queue: MessageQueue, window: Window) -> None:
+    async def _lock_and_resume(self, queue: MessageQueue, window: Window) -> None:
         assert self._lock is not None
         got = False
         try:
             got = window.locked or await self._lock(queue)
         finally:
             self._settling.discard(queue)
-            self._now_idle(queue)
+            self._notify_if_idle(queue)
         if got:
-            self._go_on(queue)
+            self._resume(queue)
         else:
-            self._suspend(queue, _LOCK_DENIED_MS, self._go_on)
+            self._suspend(queue, _LOCK_DENIED_MS, self._resume)

@@ -61,7 +61,7 @@ _SUBSCRIPTION_UNKNOWN: Final = frozenset(
 )
 
 
-class Pulling:
+class QueuePuller:
     """Pulls the queues of one consumer."""
 
     def __init__(  # noqa: PLR0913 - by name
@@ -121,7 +121,7 @@ class Pulling:
         self._windows[queue] = window
         self._waits[queue] = asyncio.Event()
         self._tasks[queue] = asyncio.get_running_loop().create_task(
-            self._pull_on(queue, window), name=f"pull {queue.topic} {queue.queue_id}"
+            self._pull_loop(queue, window), name=f"pull {queue.topic} {queue.queue_id}"
         )
         self._flow.set_queue_count(len(self._tasks))
 
@@ -139,7 +139,7 @@ class Pulling:
         self._warned_ms.pop(queue, None)
         self._flow.set_queue_count(len(self._tasks))
 
-    def begin_anew(self, topic: str) -> None:
+    def restart_topic(self, topic: str) -> None:
         """Give up the pulls under way, which are held with the subscription of before."""
         for queue, window in list(self._windows.items()):
             if queue.topic == topic:
@@ -153,20 +153,20 @@ class Pulling:
         for task in tasks:
             await cancelled(task)
 
-    def look_again(self, queue: MessageQueue) -> None:
+    def recheck(self, queue: MessageQueue) -> None:
         """Note that a reason to wait may be gone: messages were finished, or a lock was got."""
         wait = self._waits.get(queue)
         if wait is not None:
             wait.set()
 
-    def look_at_all(self) -> None:
+    def recheck_all(self) -> None:
         """The same for all queues."""
         for wait in self._waits.values():
             wait.set()
 
     # --- one queue ----------------------------------------------------------------------------
 
-    async def _pull_on(self, queue: MessageQueue, window: Window) -> None:
+    async def _pull_loop(self, queue: MessageQueue, window: Window) -> None:
         while not window.dropped:
             try:
                 await self._pull_once(queue, window)
@@ -194,20 +194,20 @@ class Pulling:
             # Unsubscribed: the queue is about to be given up.
             await self._wait(queue, self._options.pull_retry_ms)
         else:
-            begun_ms = self._instance.clock.monotonic_ms()
-            pulled = await self._ask(queue, window.next_offset)
-            spent_ms = self._instance.clock.monotonic_ms() - begun_ms
+            started_ms = self._instance.clock.monotonic_ms()
+            pulled = await self._pull(queue, window.next_offset)
+            spent_ms = self._instance.clock.monotonic_ms() - started_ms
             self._broker_ids[queue] = pulled.suggested_broker_id
             if self._warned_ms.pop(queue, None) is not None:
                 log.info("pulls succeed again group=%s queue=%s", self._group, queue)
             if window.dropped:
                 return
             if pulled.status is PullStatus.OFFSET_ILLEGAL:
-                await self._move(queue, window, pulled)
+                await self._move_offset(queue, window, pulled)
             elif self._take(queue, window, pulled, spent_ms) and self._options.pull_interval_ms:
                 await self._instance.clock.sleep_ms(self._options.pull_interval_ms)
 
-    async def _ask(self, queue: MessageQueue, offset: int) -> Pulled:
+    async def _pull(self, queue: MessageQueue, offset: int) -> Pulled:
         address, is_slave = await self._address(queue)
         subscription = self._subscriptions.of(queue.topic)
         committed = (self._offsets.cached(queue) or 0) if self._commits and not is_slave else 0
@@ -258,7 +258,7 @@ class Pulling:
         self._offsets.record(queue, window)
         return False
 
-    async def _move(self, queue: MessageQueue, window: Window, pulled: Pulled) -> None:
+    async def _move_offset(self, queue: MessageQueue, window: Window, pulled: Pulled) -> None:
         next_offset = pulled.next_offset
         first = window.first_offset
         if first is not None and window.next_offset < pulled.min_offset:
@@ -290,13 +290,13 @@ class Pulling:
         self._warn(queue, error)
         if isinstance(error, RemoteError):
             if error.code in _SUBSCRIPTION_UNKNOWN:
-                await self._tell_subscription()
+                await self._announce_subscription()
         else:
             # The broker may be gone, and another one in its place.
             self._broker_ids.pop(queue, None)
         await self._instance.clock.sleep_ms(self._options.pull_retry_ms)
 
-    async def _tell_subscription(self) -> None:
+    async def _announce_subscription(self) -> None:
         try:
             await self._instance.heartbeat_now()
         except OrbitError as error:
@@ -323,7 +323,7 @@ class Pulling:
             )
 
     async def _wait(self, queue: MessageQueue, delay_ms: float) -> None:
-        """Wait, but no longer than until `look_again`."""
+        """Wait, but no longer than until `recheck`."""
         wait = self._waits.get(queue)
         if wait is None:
             return

@@ -27,7 +27,7 @@ from orbitmq.client.aio.push.listener_tasks import ListenerTasks
 from orbitmq.client.aio.push.listener_threads import ListenerThreads
 from orbitmq.client.aio.push.listeners import Listener, ListenerCall, ListenerPool, OnFinished
 from orbitmq.client.aio.push.ordered_consumption import OrderedConsumption
-from orbitmq.client.aio.push.pulling import Pulling
+from orbitmq.client.aio.push.pulling import QueuePuller
 from orbitmq.client.aio.push.running import consume_directly, running_consumer
 from orbitmq.client.aio.push.send_backs import SendBacks
 from orbitmq.client.aio.push.stall_watch import StallWatch
@@ -119,7 +119,7 @@ class PushMember:
             interval_ms=options.rebalance_interval_ms,
             on_lock=self._lock_renewed,
         )
-        self._pulling = Pulling(
+        self._pulling = QueuePuller(
             instance,
             group,
             options,
@@ -129,7 +129,7 @@ class PushMember:
             speeds=self._speeds,
             needs_locks=self._needs_locks,
             commits=self._model != BROADCASTING,
-            on_messages=self._messages_came,
+            on_messages=self._consume,
             on_moved=self._offset_moved,
         )
         self._consumption = self._make_consumption(concurrency, hooks, executor)
@@ -139,7 +139,7 @@ class PushMember:
             limit_ms=options.stall_warning_ms,
             clock=clock,
         )
-        self._expiry = Periodic("expired pulls", _EXPIRY_MS, self.renew_expired, clock)
+        self._expiry = Periodic("expired pulls", _EXPIRY_MS, self.retake_expired, clock)
 
     def _make_consumption(
         self, concurrency: int, hooks: Sequence[ConsumeHook], executor: Executor | None
@@ -172,7 +172,7 @@ class PushMember:
                 speeds=self._speeds,
                 send_backs=self._send_backs(_UNLIMITED if retries_max == -1 else retries_max),
                 lock=self._lock if self._needs_locks else None,
-                on_room=self._pulling.look_again,
+                on_room=self._pulling.recheck,
                 on_idle=self._queue_idle,
                 clock=self._clock,
             )
@@ -186,7 +186,7 @@ class PushMember:
             send_backs=None
             if broadcasts
             else self._send_backs(_RETRIES_MAX if retries_max == -1 else retries_max),
-            on_room=self._pulling.look_again,
+            on_room=self._pulling.recheck,
             clock=self._clock,
         )
 
@@ -235,7 +235,7 @@ class PushMember:
     def paused(self, paused: bool) -> None:
         self._pulling.paused = paused
         if not paused:
-            self._pulling.look_at_all()
+            self._pulling.recheck_all()
 
     @property
     def concurrency(self) -> int:
@@ -261,8 +261,8 @@ class PushMember:
         else:
             self._speeds.forget(topic)
         await self._instance.heartbeat_now()
-        self._pulling.begin_anew(topic)
-        self._rebalancing.soon()
+        self._pulling.restart_topic(topic)
+        self._rebalancing.run_soon()
 
     # --- what the instance asks (ConsumerMember) ------------------------------------------------
 
@@ -287,12 +287,12 @@ class PushMember:
 
     def rebalance_soon(self) -> None:
         """Look again at which queues are its own."""
-        self._rebalancing.soon()
+        self._rebalancing.run_soon()
 
     def route_changed(self, topic: str) -> None:
         """Take note that a topic has other queues, or lies elsewhere."""
         if topic in self._subscriptions:
-            self._rebalancing.soon()
+            self._rebalancing.run_soon()
 
     async def persist_offsets(self) -> None:
         """Commit how far it has come."""
@@ -303,7 +303,7 @@ class PushMember:
         for queue, offset in offsets.items():
             window = self._windows.get(queue)
             if queue.topic == topic and window is not None:
-                await self._go_on_at(queue, window, offset)
+                await self._restart_at(queue, window, offset)
 
     def offsets(self, topic: str) -> dict[MessageQueue, int]:
         """Say how far it has come in the queues of a topic."""
@@ -360,23 +360,23 @@ class PushMember:
         if self._on_queues_changed is None:
             return
         try:
-            told = self._on_queues_changed(topic, queues, own)
-            if inspect.isawaitable(told):
-                await told
+            outcome = self._on_queues_changed(topic, queues, own)
+            if inspect.isawaitable(outcome):
+                await outcome
         except Exception:
             log.exception("on_queues_changed failed group=%s topic=%s", self._group, topic)
 
     # --- between the parts ----------------------------------------------------------------------
 
-    def _messages_came(
+    def _consume(
         self, queue: MessageQueue, window: Window, messages: list[ReceivedMessage]
     ) -> None:
         self._consumption.take(queue, window, messages)
 
     async def _offset_moved(self, queue: MessageQueue, window: Window, offset: int) -> None:
-        await self._go_on_at(queue, window, offset)
+        await self._restart_at(queue, window, offset)
 
-    async def _go_on_at(self, queue: MessageQueue, window: Window, offset: int) -> None:
+    async def _restart_at(self, queue: MessageQueue, window: Window, offset: int) -> None:
         """Give a queue up and take it again, at another offset."""
         window.drop()
         self._offsets.reset(queue, offset)
@@ -384,20 +384,20 @@ class PushMember:
             await self._offsets.persist({queue})
         finally:
             # Also when a changed subscription ends the pull that is here: nobody else would.
-            self._rebalancing.renew(queue)
+            self._rebalancing.retake(queue)
 
-    def renew_expired(self) -> None:
+    def retake_expired(self) -> None:
         """Take queues anew whose pulls have ended without anybody noticing."""
         for queue, window in self._windows.items():
             if window.pull_expired and not window.dropped:
                 log.error("pulling had ended, it begins anew group=%s queue=%s", self._group, queue)
-                self._rebalancing.renew(queue)
+                self._rebalancing.retake(queue)
 
     def _lock_renewed(self, queue: MessageQueue) -> None:
         window = self._windows.get(queue)
         if window is not None:
             window.note_lock()
-            self._pulling.look_again(queue)
+            self._pulling.recheck(queue)
 
     async def _lock(self, queue: MessageQueue) -> bool:
         await self._rebalancing.renew_locks()
@@ -405,7 +405,7 @@ class PushMember:
         return window is not None and window.locked
 
     def _queue_idle(self, _queue: MessageQueue) -> None:
-        self._rebalancing.soon()
+        self._rebalancing.run_soon()
 
     async def _send(self, message: Message) -> None:
         producer = await self._instance.inner_producer(inner_producer)

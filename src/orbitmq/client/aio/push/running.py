@@ -102,7 +102,7 @@ async def consume_directly(
 ) -> DirectResult:
     """Give a message to the listener at once, beside all others; nothing is committed."""
     log.info("message is consumed by order message=%r", message)
-    begun_ms = clock.monotonic_ms()
+    started_ms = clock.monotonic_ms()
     given = [message] if listener.takes_lists else message
     remark = None
     try:
@@ -119,5 +119,5 @@ async def consume_directly(
         outcome=outcome,
         ordered=ordered,
         remark=remark,
-        spent_ms=int(clock.monotonic_ms() - begun_ms),
+        spent_ms=int(clock.monotonic_ms() - started_ms),
     )

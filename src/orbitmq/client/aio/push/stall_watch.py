@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_LOOK_MS_MAX: Final = 10_000
+_CHECK_MS_MAX: Final = 10_000
 # How many places, from the innermost outwards, one line names.
-_PLACES_MAX: Final = 3
+_FRAMES_MAX: Final = 3
 
 
 class StallWatch:
@@ -46,8 +46,8 @@ class StallWatch:
         self._limit_ms = limit_ms
         self._clock = clock
         # The batch each worker was told of last, and when to tell of it again.
-        self._told: dict[Worker, tuple[list[ReceivedMessage], float]] = {}
-        self._periodic = Periodic("stalls", min(limit_ms / 2, _LOOK_MS_MAX), self.look, clock)
+        self._warned: dict[Worker, tuple[list[ReceivedMessage], float]] = {}
+        self._periodic = Periodic("stalls", min(limit_ms / 2, _CHECK_MS_MAX), self.check, clock)
 
     def start(self) -> None:
         """Begin to look."""
@@ -57,21 +57,21 @@ class StallWatch:
         """Look no more."""
         await self._periodic.stop()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Write a line for each listener that is stuck: once, then after twice the time again."""
         now_ms = self._clock.monotonic_ms()
-        told: dict[Worker, tuple[list[ReceivedMessage], float]] = {}
+        warned: dict[Worker, tuple[list[ReceivedMessage], float]] = {}
         for worker in list(self._workers()):
-            run, messages, begun_ms = worker.run, worker.messages, worker.begun_ms
-            if run is None or now_ms - begun_ms < self._limit_ms:
+            run, messages, started_ms = worker.run, worker.messages, worker.started_ms
+            if run is None or now_ms - started_ms < self._limit_ms:
                 continue
-            before = self._told.get(worker)
+            before = self._warned.get(worker)
             if before is None or before[0] is not messages or now_ms >= before[1]:
-                self._warn(worker, messages, now_ms - begun_ms)
-                told[worker] = messages, begun_ms + 2 * (now_ms - begun_ms)
+                self._warn(worker, messages, now_ms - started_ms)
+                warned[worker] = messages, started_ms + 2 * (now_ms - started_ms)
             else:
-                told[worker] = before
-        self._told = told
+                warned[worker] = before
+        self._warned = warned
 
     def _warn(self, worker: Worker, messages: Sequence[ReceivedMessage], for_ms: float) -> None:
         first = messages[0]
@@ -86,21 +86,21 @@ class StallWatch:
             first.message_id,
             len(messages),
             for_ms // 1000,
-            where(worker),
+            location_of(worker),
         )
 
 
-def where(worker: Worker) -> str:
+def location_of(worker: Worker) -> str:
     """Say where a worker stands, the innermost place first."""
     if worker.task is not None:
         frames = _awaited_frames(worker.task)
     else:
         frame = sys._current_frames().get(worker.thread_id or 0)
         frames = []
-        while frame is not None and len(frames) < _PLACES_MAX:
+        while frame is not None and len(frames) < _FRAMES_MAX:
             frames.append(frame)
             frame = frame.f_back
-    return " < ".join(map(_place, frames[:_PLACES_MAX])) or "unknown"
+    return " < ".join(map(_describe, frames[:_FRAMES_MAX])) or "unknown"
 
 
 def _awaited_frames(task: asyncio.Task[None]) -> list[FrameType]:
@@ -116,7 +116,7 @@ def _awaited_frames(task: asyncio.Task[None]) -> list[FrameType]:
     return frames
 
 
-def _place(frame: FrameType) -> str:
+def _describe(frame: FrameType) -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_qualname}"
 
 

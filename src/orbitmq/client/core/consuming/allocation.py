@@ -43,13 +43,13 @@ def sorted_queues(queues: Iterable[MessageQueue]) -> list[MessageQueue]:
     """Sort queues as every member does."""
     return sorted(
         queues,
-        key=lambda queue: (_units(queue.topic), _units(queue.broker_name), queue.queue_id),
+        key=lambda queue: (_utf16(queue.topic), _utf16(queue.broker_name), queue.queue_id),
     )
 
 
 def sorted_client_ids(client_ids: Iterable[str]) -> list[str]:
     """Sort client ids as every member does."""
-    return sorted(client_ids, key=_units)
+    return sorted(client_ids, key=_utf16)
 
 
 def allocation_name(allocation: Allocation) -> str:
@@ -128,7 +128,7 @@ def machine_room_nearby(
         own: list[MessageQueue] = []
         if near := queues_by_room.pop(own_room, None):
             own += allocation(group, client_id, near, clients_by_room[own_room])
-        for room in sorted(queues_by_room, key=_units):
+        for room in sorted(queues_by_room, key=_utf16):
             if room not in clients_by_room:
                 own += allocation(group, client_id, queues_by_room[room], client_ids)
         return own
@@ -164,7 +164,7 @@ def consistent_hash(virtual_nodes: int = VIRTUAL_NODES) -> Allocation:
     return consistent_hash
 
 
-def _units(text: str) -> bytes:
+def _utf16(text: str) -> bytes:
     return text.encode("utf-16-be", "surrogatepass")
 
 

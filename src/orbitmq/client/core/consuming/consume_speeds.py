@@ -13,17 +13,16 @@ from orbitmq.protocol.requests.relays import ConsumeSpeed
 if TYPE_CHECKING:
     from orbitmq.clock import Clock
 
-_PART_MS: Final = 10_000
-_MINUTE_PARTS: Final = 6
+_INTERVAL_MS: Final = 10_000
+_MINUTE_INTERVALS: Final = 6
 # Compat: failed messages are counted over an hour, all else over a minute.
-_HOUR_PARTS: Final = 360
+_HOUR_INTERVALS: Final = 360
 
 
-class _Part:
+class _Interval:
     """What happened in ten seconds."""
 
     __slots__ = (
-        "begun_ms",
         "calls",
         "consume_ms",
         "consumed",
@@ -31,10 +30,11 @@ class _Part:
         "pull_ms",
         "pulled",
         "pulls",
+        "started_ms",
     )
 
-    def __init__(self, begun_ms: float) -> None:
-        self.begun_ms = begun_ms
+    def __init__(self, started_ms: float) -> None:
+        self.started_ms = started_ms
         self.calls = self.consumed = self.failed = self.pulls = self.pulled = 0
         self.consume_ms = self.pull_ms = 0.0
 
@@ -44,51 +44,61 @@ class ConsumeSpeeds:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._parts: dict[str, deque[_Part]] = {}
+        self._intervals: dict[str, deque[_Interval]] = {}
 
     def pulled(self, topic: str, messages: int, spent_ms: float) -> None:
         """Count a pull that brought messages."""
-        part = self._part(topic)
-        part.pulls += 1
-        part.pulled += messages
-        part.pull_ms += spent_ms
+        interval = self._interval(topic)
+        interval.pulls += 1
+        interval.pulled += messages
+        interval.pull_ms += spent_ms
 
     def consumed(self, topic: str, *, calls: int, done: int, failed: int, spent_ms: float) -> None:
         """Count calls of the listener, and what became of their messages."""
-        part = self._part(topic)
-        part.calls += calls
-        part.consumed += done
-        part.failed += failed
-        part.consume_ms += spent_ms
+        interval = self._interval(topic)
+        interval.calls += calls
+        interval.consumed += done
+        interval.failed += failed
+        interval.consume_ms += spent_ms
 
     def of(self, topic: str) -> ConsumeSpeed:
         """Say how fast a topic is consumed."""
         now_ms = self._clock.monotonic_ms()
-        parts = self._parts.get(topic, ())
-        minute = [part for part in parts if now_ms - part.begun_ms < _MINUTE_PARTS * _PART_MS]
-        hour = [part for part in parts if now_ms - part.begun_ms < _HOUR_PARTS * _PART_MS]
+        intervals = self._intervals.get(topic, ())
+        minute = [
+            interval
+            for interval in intervals
+            if now_ms - interval.started_ms < _MINUTE_INTERVALS * _INTERVAL_MS
+        ]
+        hour = [
+            interval
+            for interval in intervals
+            if now_ms - interval.started_ms < _HOUR_INTERVALS * _INTERVAL_MS
+        ]
         # Of a consumer that has just begun, the time there was.
-        seconds = max((now_ms - min((part.begun_ms for part in minute), default=now_ms)) / 1000, 1)
-        calls = sum(part.calls for part in minute)
-        pulls = sum(part.pulls for part in minute)
+        seconds = max(
+            (now_ms - min((interval.started_ms for interval in minute), default=now_ms)) / 1000, 1
+        )
+        calls = sum(interval.calls for interval in minute)
+        pulls = sum(interval.pulls for interval in minute)
         return ConsumeSpeed(
-            failed_messages=sum(part.failed for part in hour),
-            failed_per_second=sum(part.failed for part in minute) / seconds,
-            consumed_per_second=sum(part.consumed for part in minute) / seconds,
-            consume_ms=sum(part.consume_ms for part in minute) / calls if calls else 0.0,
-            pull_ms=sum(part.pull_ms for part in minute) / pulls if pulls else 0.0,
-            pulled_per_second=sum(part.pulled for part in minute) / seconds,
+            failed_messages=sum(interval.failed for interval in hour),
+            failed_per_second=sum(interval.failed for interval in minute) / seconds,
+            consumed_per_second=sum(interval.consumed for interval in minute) / seconds,
+            consume_ms=sum(interval.consume_ms for interval in minute) / calls if calls else 0.0,
+            pull_ms=sum(interval.pull_ms for interval in minute) / pulls if pulls else 0.0,
+            pulled_per_second=sum(interval.pulled for interval in minute) / seconds,
         )
 
     def forget(self, topic: str) -> None:
         """Drop what is known of a topic that is no longer consumed."""
-        self._parts.pop(topic, None)
+        self._intervals.pop(topic, None)
 
-    def _part(self, topic: str) -> _Part:
+    def _interval(self, topic: str) -> _Interval:
         now_ms = self._clock.monotonic_ms()
-        parts = self._parts.get(topic)
-        if parts is None:
-            parts = self._parts[topic] = deque(maxlen=_HOUR_PARTS)
-        if not parts or now_ms - parts[-1].begun_ms >= _PART_MS:
-            parts.append(_Part(now_ms))
-        return parts[-1]
+        intervals = self._intervals.get(topic)
+        if intervals is None:
+            intervals = self._intervals[topic] = deque(maxlen=_HOUR_INTERVALS)
+        if not intervals or now_ms - intervals[-1].started_ms >= _INTERVAL_MS:
+            intervals.append(_Interval(now_ms))
+        return intervals[-1]

@@ -27,7 +27,7 @@ class CommittableWindow(Protocol):
 
 
 @dataclass(slots=True)
-class _Entry:
+class _LedgerEntry:
     offset: int
     kept: int | None  # what the store has, as far as is known
     is_reset: bool = False
@@ -37,7 +37,7 @@ class OffsetLedger:
     """The offsets of one consumer."""
 
     def __init__(self) -> None:
-        self._entries: dict[MessageQueue, _Entry] = {}
+        self._entries: dict[MessageQueue, _LedgerEntry] = {}
         self._disowned: set[MessageQueue] = set()
 
     def __contains__(self, queue: MessageQueue) -> bool:
@@ -51,7 +51,7 @@ class OffsetLedger:
     def load(self, queue: MessageQueue, offset: int) -> None:
         """Take over the offset that the store has."""
         self._disowned.discard(queue)
-        self._entries[queue] = _Entry(offset, kept=offset)
+        self._entries[queue] = _LedgerEntry(offset, kept=offset)
 
     def record(self, queue: MessageQueue, window: CommittableWindow) -> None:
         """Take over what the present window of a queue may commit."""
@@ -64,7 +64,7 @@ class OffsetLedger:
         if queue in self._disowned:
             return
         if entry is None:
-            self._entries[queue] = _Entry(offset, kept=None)
+            self._entries[queue] = _LedgerEntry(offset, kept=None)
         elif not entry.is_reset and (offset > entry.offset or not increase_only):
             entry.offset = offset
 
@@ -76,7 +76,7 @@ class OffsetLedger:
         if queue in self._disowned:
             return
         kept = self._entries[queue].kept if queue in self._entries else None
-        self._entries[queue] = _Entry(offset, kept=kept, is_reset=True)
+        self._entries[queue] = _LedgerEntry(offset, kept=kept, is_reset=True)
 
     def disown(self, queue: MessageQueue) -> None:
         """Keep nothing more of a queue that is another client's by now, until it is removed."""
@@ -104,13 +104,13 @@ class OffsetLedger:
             if entry.offset != entry.kept and (queues is None or queue in queues)
         }
 
-    def mark_kept(self, queue: MessageQueue, offset: int) -> None:
+    def mark_stored(self, queue: MessageQueue, offset: int) -> None:
         """Note that the store has this offset now."""
         entry = self._entries.get(queue)
         if entry is not None:
             entry.kept = offset
 
-    def mark_unsure(self) -> None:
+    def mark_all_dirty(self) -> None:
         """Note that the store may have lost what it was told: all offsets are to be kept again."""
         for entry in self._entries.values():
             entry.kept = None

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from orbitmq.model.queues import MessageQueue
 
 
-class Wanted(NamedTuple):
+class NextPull(NamedTuple):
     """What to pull next of a queue."""
 
     generation: int
@@ -52,7 +52,7 @@ class _BufferedQueue:
     def position(self) -> int | None:
         return self.messages[0].queue_offset if self.messages else self.next_offset
 
-    def place(self, offset: int) -> None:
+    def reset_to(self, offset: int) -> None:
         self.messages.clear()
         self.bytes = 0
         self.next_offset = self.consumed = offset
@@ -89,7 +89,7 @@ class PollBuffer:
         if queue not in self._queues:
             known = self._queues[queue] = _BufferedQueue(self._next_generation())
             if offset is not None:
-                known.place(offset)
+                known.reset_to(offset)
 
     def remove(self, queue: MessageQueue) -> None:
         """Read a queue no more, and forget what is buffered of it."""
@@ -99,19 +99,19 @@ class PollBuffer:
 
     # --- pulling --------------------------------------------------------------------------------
 
-    def wanted(self, queue: MessageQueue, count: int) -> Wanted | None:
+    def wanted(self, queue: MessageQueue, count: int) -> NextPull | None:
         """Say what to pull next, `count` messages at most; None while there is no room for any."""
         known = self._queues.get(queue)
         if known is None or known.paused or known.bytes >= self._queue_bytes_max:
             return None
         room = min(count, self._queue_count_max - len(known.messages), self._count_max - self.count)
-        return Wanted(known.generation, known.next_offset, room) if room > 0 else None
+        return NextPull(known.generation, known.next_offset, room) if room > 0 else None
 
     def start_at(self, queue: MessageQueue, generation: int, offset: int) -> None:
         """Begin to read a queue here, unless somebody has sought an offset in it meanwhile."""
         known = self._current(queue, generation)
         if known is not None and known.next_offset is None:
-            known.place(offset)
+            known.reset_to(offset)
 
     def pulled(
         self,
@@ -190,7 +190,7 @@ class PollBuffer:
         known = self._known(queue)
         self._forget_messages(queue, known)
         known.generation = self._next_generation()
-        known.place(offset)
+        known.reset_to(offset)
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
         """Neither pull these queues nor hand out what is buffered of them."""

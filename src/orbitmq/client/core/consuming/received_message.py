@@ -108,8 +108,8 @@ class ReceivedMessage:
             start = self._body_at(head)
             stored = self._buffer[start : start + head[12]]
             # Compat: as in Java, an empty body is never unpacked, whatever the flag says.
-            is_packed = head[5] & COMPRESSED and stored
-            self._body = decompress(stored, head[5]) if is_packed else stored
+            is_compressed = head[5] & COMPRESSED and stored
+            self._body = decompress(stored, head[5]) if is_compressed else stored
         return self._body
 
     @property
@@ -269,7 +269,7 @@ def received_messages(
         stored_queue = MessageQueue(
             topic=topic.decode(errors="replace"), queue_id=queue_id, broker_name=broker_name
         )
-        queue = _shown(stored_queue, namespace)
+        queue = _without_namespace(stored_queue, namespace)
         in_order = in_order and not messages
         for run in runs:
             queue_offset = run.first
@@ -289,7 +289,7 @@ def _position(message: ReceivedMessage) -> int:
     return message._at
 
 
-def _shown(queue: MessageQueue, namespace: str) -> MessageQueue:
+def _without_namespace(queue: MessageQueue, namespace: str) -> MessageQueue:
     """Name a queue as users of the namespace know it."""
     if not namespace:
         return queue
@@ -305,7 +305,7 @@ def _with_unqueued(body: bytes, broker_name: str, namespace: str) -> list[Receiv
         stored_queue = MessageQueue(
             topic=stored.topic, queue_id=stored.queue_id, broker_name=broker_name
         )
-        queue = _shown(stored_queue, namespace)
+        queue = _without_namespace(stored_queue, namespace)
         messages.append(
             ReceivedMessage(
                 body, at, stored.size, queue, stored.queue_offset, namespace, stored_queue

@@ -23,7 +23,7 @@ def views(brokers: SimulatedBrokers, model: MessageModel = CLUSTERING) -> GroupV
 
 
 async def test_queues_and_members_of_all_topics_are_seen(brokers: SimulatedBrokers) -> None:
-    view, is_complete = await views(brokers).look(["orders", "returns"])
+    view, is_complete = await views(brokers).fetch(["orders", "returns"])
 
     assert is_complete
     assert view.subscribed == ["orders", "returns"]
@@ -32,7 +32,7 @@ async def test_queues_and_members_of_all_topics_are_seen(brokers: SimulatedBroke
 
 
 async def test_a_broadcasting_consumer_asks_for_no_members(brokers: SimulatedBrokers) -> None:
-    _, is_complete = await views(brokers, BROADCASTING).look(["orders"])
+    _, is_complete = await views(brokers, BROADCASTING).fetch(["orders"])
 
     assert is_complete
     assert brokers.calls == []
@@ -43,8 +43,8 @@ async def test_a_topic_that_is_not_there_is_told_of_once_and_need_not_be_asked_f
 ) -> None:
     seen = views(brokers)
 
-    await seen.look(["absent", "orders"])
-    view, is_complete = await seen.look(["absent", "orders"])
+    await seen.fetch(["absent", "orders"])
+    view, is_complete = await seen.fetch(["absent", "orders"])
 
     assert is_complete
     assert view.queues["absent"] == []
@@ -55,7 +55,7 @@ async def test_a_topic_that_is_not_there_is_told_of_once_and_need_not_be_asked_f
 async def test_the_topic_of_retries_may_be_missing_without_a_word(
     brokers: SimulatedBrokers, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await views(brokers).look([retry_topic("shippers")])
+    await views(brokers).fetch([retry_topic("shippers")])
 
     assert caplog.text == ""
 
@@ -66,14 +66,14 @@ async def test_members_that_cannot_be_asked_for_leave_the_view_incomplete(
     seen = views(brokers)
     brokers.down.add("broker-b")
 
-    view, is_complete = await seen.look(["orders", "returns"])
+    view, is_complete = await seen.fetch(["orders", "returns"])
     assert not is_complete
     assert view.client_ids == {"orders": ["c1"], "returns": []}
 
     brokers.down.clear()
-    assert (await seen.look(["orders", "returns"]))[1]
+    assert (await seen.fetch(["orders", "returns"]))[1]
     brokers.down.add("broker-b")
-    await seen.look(["orders", "returns"])
+    await seen.fetch(["orders", "returns"])
     assert caplog.text.count("topic=returns") == 2
 
 
@@ -82,7 +82,7 @@ async def test_a_name_server_that_is_down_leaves_the_view_incomplete(
 ) -> None:
     brokers.down.add("name server")
 
-    view, is_complete = await views(brokers).look(["orders"])
+    view, is_complete = await views(brokers).fetch(["orders"])
 
     assert not is_complete
     assert view.queues == {"orders": []}

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from orbitmq.client.aio.group.offset_stores import (
-    RESET_MS,
-    RETELL_MS,
+    RECOMMIT_MS,
+    RESET_LIFE_MS,
     BrokerOffsets,
     LocalOffsets,
     OffsetStore,
@@ -137,7 +137,7 @@ async def test_what_did_not_change_is_told_again_only_after_a_while(
     assert brokers.calls == ["commit"]
 
     brokers.committed.clear()
-    await clock.advance(RETELL_MS)
+    await clock.advance(RECOMMIT_MS)
     await at_brokers.persist_all()
 
     assert brokers.committed == {FIRST: 5}
@@ -157,7 +157,7 @@ async def test_a_reset_holds_for_whoever_takes_the_queue_again_though_a_pull_ove
 
     at_brokers.reset(FIRST, 1)
     at_brokers.remove(FIRST)
-    await clock.advance(RESET_MS)
+    await clock.advance(RESET_LIFE_MS)
     assert await at_brokers.read(FIRST) == 2
 
 

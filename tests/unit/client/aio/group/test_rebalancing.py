@@ -169,12 +169,12 @@ async def test_a_notice_brings_a_round_at_once_and_many_bring_few(
     await clock.advance(5_000)
     brokers.calls.clear()
 
-    client.rebalancing.soon()
+    client.rebalancing.run_soon()
     await clock.advance(0)
     assert brokers.calls == ["members"]
 
     for _ in range(10):
-        client.rebalancing.soon()
+        client.rebalancing.run_soon()
         await clock.advance(10)
     assert brokers.calls == ["members"] * 2
 
@@ -187,7 +187,7 @@ async def test_members_share_the_queues_and_hand_over_what_was_committed(
     first.offsets.update(queue(3), 123)
 
     second = started("c2")
-    first.rebalancing.soon()
+    first.rebalancing.run_soon()
     await clock.advance(0)
 
     assert (first.queue_ids, second.queue_ids) == ([0, 1], [2, 3])
@@ -205,7 +205,7 @@ async def test_the_others_take_over_when_a_member_leaves(
 
     await second.rebalancing.stop()
     brokers.client_ids.remove("c2")
-    first.rebalancing.soon()
+    first.rebalancing.run_soon()
     await clock.advance(0)
 
     assert second.queue_ids == []
@@ -219,7 +219,7 @@ async def test_members_that_cannot_be_asked_for_leave_all_as_it_is_and_are_asked
     client = started()
     await clock.advance(0)
     brokers.down.add("broker-a")
-    client.rebalancing.soon()
+    client.rebalancing.run_soon()
     await clock.advance(1_000)
     assert client.queue_ids == [0, 1, 2, 3]
 
@@ -251,7 +251,7 @@ async def test_a_topic_no_longer_subscribed_is_given_up(started: Start, clock: M
     await clock.advance(1_000)
 
     client.topics.clear()
-    client.rebalancing.soon()
+    client.rebalancing.run_soon()
     await clock.advance(0)
 
     assert client.queue_ids == []
@@ -266,8 +266,8 @@ async def test_a_queue_that_is_renewed_starts_where_the_store_says(
     client.owner.events.clear()
 
     client.offsets.reset(queue(1), 7)
-    client.rebalancing.renew(queue(1))
-    client.rebalancing.renew(queue(77))
+    client.rebalancing.retake(queue(1))
+    client.rebalancing.retake(queue(77))
     assert queue(1) not in client.rebalancing.queues
     await clock.advance(0)
 
@@ -322,14 +322,14 @@ async def test_an_ordered_queue_is_handed_over_only_after_its_listener_has_ended
     first.offsets.update(queue(3), 100)
 
     second = started("c2", ordered=True)
-    first.rebalancing.soon()
+    first.rebalancing.run_soon()
     await clock.advance(5_000)
     assert second.queue_ids == [2]
     assert brokers.locks[queue(3)] == "c1"
 
     first.offsets.update(queue(3), 101)
     first.owner.busy.clear()
-    first.rebalancing.soon()
+    first.rebalancing.run_soon()
     await clock.advance(1_200)
 
     assert (first.queue_ids, second.queue_ids) == ([0, 1], [2, 3])
@@ -344,7 +344,7 @@ async def test_locks_are_renewed_also_while_a_listener_keeps_a_queue(
     await clock.advance(1_000)
     client.owner.busy = {queue(3)}
     brokers.client_ids.append("c2")
-    client.rebalancing.soon()
+    client.rebalancing.run_soon()
     await clock.advance(0)
     brokers.locks.clear()
 
@@ -429,7 +429,7 @@ async def test_a_stop_waits_for_listeners_and_then_goes_on_at_once(
     assert brokers.locks == {queue(0): "c1"}
 
     client.owner.busy.clear()
-    client.rebalancing.soon()
+    client.rebalancing.run_soon()
     await stopping
 
     assert brokers.locks == {}
@@ -507,7 +507,7 @@ class Group:
             await client.rebalancing.stop(timeout_ms=0)
             self.brokers.client_ids.remove(client_id)
         elif client is not None:
-            client.rebalancing.soon()
+            client.rebalancing.run_soon()
 
     def befall(self, event: str, number: int) -> None:
         one = self.brokers.topics["orders"][number]
@@ -517,7 +517,7 @@ class Group:
             elif event == "free":
                 client.owner.busy.clear()
             elif event == "notice":
-                client.rebalancing.soon()
+                client.rebalancing.run_soon()
         if event == "away":
             self.brokers.down.add(["broker-a", "broker-b", "name server"][number % 3])
         elif event == "back":

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from orbitmq.client.aio.push.concurrent_consumption import AGAIN_MS, ConcurrentConsumption
+from orbitmq.client.aio.push.concurrent_consumption import RETRY_MS, ConcurrentConsumption
 from orbitmq.client.aio.push.listeners import listener_of
 from orbitmq.client.aio.push.push_member import listener_pool
 from orbitmq.client.core.consuming.consume_results import RetryLater
@@ -190,11 +190,11 @@ async def test_what_nobody_takes_back_is_consumed_again_here(
     await settle()
     assert (consumer.committable, consumer.window.count) == (1, 1)
 
-    await consumer.clock.advance(AGAIN_MS - 1)
+    await consumer.clock.advance(RETRY_MS - 1)
     assert len(seen) == 3
     await consumer.clock.advance(1)
     assert seen[3:] == [(1, 1)]
-    await consumer.clock.advance(AGAIN_MS)
+    await consumer.clock.advance(RETRY_MS)
     assert seen[4:] == [(1, 2)]
     assert (consumer.committable, consumer.window.count) == (3, 0)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orbitmq.client.aio.push.consume_hooks import ConsumeContext, tell_after, tell_before
+from orbitmq.client.aio.push.consume_hooks import ConsumeContext, notify_after, notify_before
 from tests.unit.client.aio.received import QUEUE, several
 
 
@@ -27,8 +27,8 @@ def test_every_hook_hears_even_if_one_fails(caplog: pytest.LogCaptureFixture) ->
     hooks = [Recorder("first", heard), Recorder("second", heard)]
     context = ConsumeContext(group="billing", queue=QUEUE, messages=several(0, 1), ordered=True)
 
-    tell_before(hooks, context)
-    tell_after(hooks, context)
+    notify_before(hooks, context)
+    notify_after(hooks, context)
 
     assert heard == ["before first", "before second", "after first", "after second"]
     assert "the first hook fails" in caplog.text

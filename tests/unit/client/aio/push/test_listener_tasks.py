@@ -108,7 +108,7 @@ async def test_a_run_ends_with_the_first_batch_that_is_not_done() -> None:
         return RETRY_LATER if message.queue_offset == 2 else None
 
     pool = pool_of(listener, finished)
-    pool.submit([run_of(*([one] for one in several(0, 5)), tells_end=True)])
+    pool.submit([run_of(*([one] for one in several(0, 5)), reports_end=True)])
     await settle()
 
     assert offsets_of(finished) == [0, 1, 2]

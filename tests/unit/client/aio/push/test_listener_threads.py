@@ -169,7 +169,7 @@ async def test_a_run_ends_with_the_first_batch_that_is_not_done() -> None:
     collected = Collected()
     pool = pool_of(lambda message: RETRY_LATER if message.queue_offset == 2 else None, collected)
 
-    pool.submit([run_of(*([one] for one in several(0, 5)), tells_end=True)])
+    pool.submit([run_of(*([one] for one in several(0, 5)), reports_end=True)])
     await collected.messages(3)
     await pool.stop(GRACE_MS)
 
@@ -180,7 +180,7 @@ async def test_a_run_ends_with_the_first_batch_that_is_not_done() -> None:
 async def test_nothing_begins_that_may_not() -> None:
     collected = Collected()
     pool = pool_of(lambda _message: None, collected)
-    run = run_of(several(0, 1), tells_end=True)
+    run = run_of(several(0, 1), reports_end=True)
     run.window.drop()
 
     pool.submit([run])

@@ -195,7 +195,7 @@ async def test_hooks_hear_of_each_call_and_how_it_ended(caplog: pytest.LogCaptur
         listener_of(listener, None), clock=clock, slow_ms=1000, hooks=(BrokenHook(), hook)
     )
     worker = Worker()
-    worker.begun_ms = clock.monotonic_ms()
+    worker.started_ms = clock.monotonic_ms()
     for body in (b"fine", b"fail", b"later", b"slow"):
         await call.awaited(run_of([]), [received(0, body)], worker)
 

@@ -10,7 +10,7 @@ import pytest
 from orbitmq.client.aio.push.listener_tasks import ListenerTasks
 from orbitmq.client.aio.push.listener_threads import ListenerThreads
 from orbitmq.client.aio.push.listeners import Worker, listener_of
-from orbitmq.client.aio.push.stall_watch import StallWatch, stacks, where
+from orbitmq.client.aio.push.stall_watch import StallWatch, location_of, stacks
 from orbitmq.client.core.consuming.received_message import ReceivedMessage
 from orbitmq.clock import ManualClock, settle
 from tests.unit.client.aio.received import call_of, received, run_of, several
@@ -20,11 +20,11 @@ def _ignore(_finished: object) -> None:
     """Nobody asks."""
 
 
-def worker_at(offset: int, begun_ms: float) -> Worker:
+def worker_at(offset: int, started_ms: float) -> Worker:
     worker = Worker()
     worker.messages = [received(offset)]
     worker.run = run_of(worker.messages)
-    worker.begun_ms = begun_ms
+    worker.started_ms = started_ms
     worker.thread_id = threading.get_ident()
     return worker
 
@@ -53,7 +53,7 @@ async def test_a_listener_that_is_stuck_is_named_once_and_again_after_twice_the_
     assert len(caplog.records) == 2
 
     worker.messages = [received(8)]
-    worker.begun_ms = clock.monotonic_ms()
+    worker.started_ms = clock.monotonic_ms()
     await clock.advance(15_000)
     assert "offset=8" in caplog.records[-1].getMessage()
     worker.run = None
@@ -82,13 +82,13 @@ async def test_it_is_said_where_a_thread_stands() -> None:
     pool.submit([run_of(several(0, 1))])
     await begun.wait()
 
-    place = where(pool.workers[0])
+    location = location_of(pool.workers[0])
     everything = stacks()
     go_on.release()
     await pool.stop(60_000)
 
-    assert "stuck_in_here" in place
-    assert f"{__file__}:" in place
+    assert "stuck_in_here" in location
+    assert f"{__file__}:" in location
     assert "stuck_in_here" in everything
 
 
@@ -108,12 +108,12 @@ async def test_it_is_said_where_a_task_stands() -> None:
     pool.submit([run_of(several(0, 1))])
     await settle()
 
-    place = where(pool.workers[0])
+    location = location_of(pool.workers[0])
     await pool.stop(0)
 
-    assert "waits_for_ever" in place
-    assert "stuck_in_here" in place
+    assert "waits_for_ever" in location
+    assert "stuck_in_here" in location
 
 
 def test_a_worker_without_a_place_is_no_error() -> None:
-    assert where(Worker()) == "unknown"
+    assert location_of(Worker()) == "unknown"

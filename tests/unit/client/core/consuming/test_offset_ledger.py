@@ -65,17 +65,17 @@ def test_an_offset_is_dirty_until_the_store_has_just_that(ledger: OffsetLedger) 
     sent = ledger.dirty()[FIRST]
     ledger.update(FIRST, 6)
 
-    ledger.mark_kept(FIRST, sent)
+    ledger.mark_stored(FIRST, sent)
     assert ledger.dirty() == {FIRST: 6}
 
-    ledger.mark_kept(FIRST, 6)
+    ledger.mark_stored(FIRST, 6)
     assert ledger.dirty() == {}
 
 
 def test_everything_is_dirty_when_the_store_may_have_lost_it(ledger: OffsetLedger) -> None:
     ledger.load(FIRST, 5)
 
-    ledger.mark_unsure()
+    ledger.mark_all_dirty()
 
     assert ledger.dirty() == {FIRST: 5}
 
@@ -124,7 +124,7 @@ def test_a_queue_of_another_client_moves_no_more_until_it_comes_back(ledger: Off
     ledger.disown(FIRST)
     ledger.update(FIRST, 6)
     ledger.reset(FIRST, 1)
-    ledger.mark_unsure()
+    ledger.mark_all_dirty()
     assert ledger.dirty() == ledger.offsets() == {}
 
     ledger.load(FIRST, 9)
@@ -142,7 +142,7 @@ def test_removed_queues_are_forgotten(ledger: OffsetLedger) -> None:
 
     ledger.remove(FIRST)
     ledger.remove(FIRST)
-    ledger.mark_kept(FIRST, 5)
+    ledger.mark_stored(FIRST, 5)
 
     assert ledger.offsets() == {}
 
@@ -193,7 +193,7 @@ class LedgerAndWindow(RuleBasedStateMachine):
         for queue, offset in self.ledger.dirty().items():
             assert queue == FIRST
             self.stored = offset
-            self.ledger.mark_kept(queue, offset)
+            self.ledger.mark_stored(queue, offset)
 
     @rule()
     def lose_and_gain_the_queue(self) -> None:

@@ -5,7 +5,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from orbitmq.client.core.consuming.poll_buffer import PollBuffer, Wanted
+from orbitmq.client.core.consuming.poll_buffer import NextPull, PollBuffer
 from orbitmq.client.core.consuming.received_message import ReceivedMessage
 from orbitmq.errors import StateError
 from orbitmq.model.queues import MessageQueue
@@ -139,7 +139,7 @@ def test_a_pull_asks_for_what_there_is_room_for() -> None:
 
     wanted = polled.wanted(FIRST, 32)
 
-    assert wanted == Wanted(generation(polled, FIRST), 12, 1)
+    assert wanted == NextPull(generation(polled, FIRST), 12, 1)
 
 
 def test_a_full_queue_is_not_pulled_until_messages_are_taken() -> None:
@@ -167,7 +167,7 @@ def test_all_queues_wait_when_they_hold_too_much_together() -> None:
 
     assert polled.wanted(SECOND, 32) is None
     polled.take(1)
-    assert polled.wanted(SECOND, 32) == Wanted(generation(polled, SECOND), 10, 1)
+    assert polled.wanted(SECOND, 32) == NextPull(generation(polled, SECOND), 10, 1)
 
 
 # --- seeking, pausing, coming and going -----------------------------------------------------------
@@ -301,7 +301,7 @@ class BufferMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.polled = PollBuffer(queue_count_max=6, queue_bytes_max=6 * SIZE, count_max=9)
-        self.on_the_way: list[tuple[MessageQueue, Wanted]] = []
+        self.on_the_way: list[tuple[MessageQueue, NextPull]] = []
         # Of each queue that is read: the first offset that is not done for certain.
         self.unfinished: dict[MessageQueue, int] = {}
         self.expected: dict[MessageQueue, int] = {}

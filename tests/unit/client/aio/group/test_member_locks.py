@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orbitmq.client.aio.group.queue_locks import QueueLocks
+from orbitmq.client.aio.group.member_locks import MemberLocks
 from orbitmq.client.core.consuming.allocation import averagely
 from orbitmq.client.core.consuming.assignment import Membership
 from tests.unit.client.aio.simulated_brokers import SimulatedBrokers, queue, queues
@@ -19,11 +19,11 @@ def brokers() -> SimulatedBrokers:
 
 
 @pytest.fixture
-def locks(brokers: SimulatedBrokers) -> QueueLocks:
-    return QueueLocks(MEMBER, brokers)
+def locks(brokers: SimulatedBrokers) -> MemberLocks:
+    return MemberLocks(MEMBER, brokers)
 
 
-async def test_only_free_queues_are_locked(locks: QueueLocks, brokers: SimulatedBrokers) -> None:
+async def test_only_free_queues_are_locked(locks: MemberLocks, brokers: SimulatedBrokers) -> None:
     brokers.locks[queue(1)] = "c2"
 
     await locks.lock(queues(3))
@@ -32,7 +32,7 @@ async def test_only_free_queues_are_locked(locks: QueueLocks, brokers: Simulated
 
 
 async def test_a_broker_is_asked_for_all_its_queues_at_once(
-    locks: QueueLocks, brokers: SimulatedBrokers
+    locks: MemberLocks, brokers: SimulatedBrokers
 ) -> None:
     await locks.lock([*queues(3), ELSEWHERE])
 
@@ -40,7 +40,7 @@ async def test_a_broker_is_asked_for_all_its_queues_at_once(
 
 
 async def test_a_renewal_tells_which_locks_are_with_another_client(
-    locks: QueueLocks, brokers: SimulatedBrokers
+    locks: MemberLocks, brokers: SimulatedBrokers
 ) -> None:
     await locks.lock(queues(2))
     brokers.locks[queue(1)] = "c2"
@@ -52,7 +52,7 @@ async def test_a_renewal_tells_which_locks_are_with_another_client(
 
 
 async def test_locks_at_a_broker_that_does_not_answer_are_not_lost(
-    locks: QueueLocks, brokers: SimulatedBrokers, caplog: pytest.LogCaptureFixture
+    locks: MemberLocks, brokers: SimulatedBrokers, caplog: pytest.LogCaptureFixture
 ) -> None:
     await locks.lock([queue(0), ELSEWHERE])
     brokers.down.add("broker-b")
@@ -64,7 +64,7 @@ async def test_locks_at_a_broker_that_does_not_answer_are_not_lost(
     assert "queues not locked group=shippers broker=broker-b queues=1" in caplog.text
 
 
-async def test_locks_are_given_back(locks: QueueLocks, brokers: SimulatedBrokers) -> None:
+async def test_locks_are_given_back(locks: MemberLocks, brokers: SimulatedBrokers) -> None:
     await locks.lock(queues(2))
 
     await locks.unlock({queue(0), queue(7)})
@@ -74,7 +74,7 @@ async def test_locks_are_given_back(locks: QueueLocks, brokers: SimulatedBrokers
 
 
 async def test_a_lock_that_cannot_be_given_back_is_forgotten(
-    locks: QueueLocks, brokers: SimulatedBrokers, caplog: pytest.LogCaptureFixture
+    locks: MemberLocks, brokers: SimulatedBrokers, caplog: pytest.LogCaptureFixture
 ) -> None:
     await locks.lock([queue(0)])
     brokers.down.add("broker-a")

@@ -35,7 +35,7 @@ class LockCalls(Protocol):
         """Give queues back."""
 
 
-class QueueLocks:
+class MemberLocks:
     """The locks of one consumer."""
 
     def __init__(self, member: Membership, calls: LockCalls) -> None:
