@@ -31,8 +31,8 @@ from orbitmq.errors import (
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.command import ONEWAY_FLAG, Command
 from orbitmq.transport.addresses import format_address
-from orbitmq.transport.deferred_work import DeferredWork
 from orbitmq.transport.incomplete_frame import IncompleteFrame
+from orbitmq.transport.limits import DeferredWork
 from orbitmq.transport.pending_calls import OnDone, PendingCalls
 
 if TYPE_CHECKING:

@@ -131,7 +131,7 @@ class RpcClient:
                     await connection.all_answered()
                 await self._requests.deferred.all_done()
         except TimeoutError:
-            log.warning("stopped with calls unanswered count=%d", self.calls.unanswered.under_way)
+            log.warning("stopped with calls unanswered count=%d", self.calls.unanswered.in_flight)
         await self._callbacks.cancel()
         await self._requests.deferred.cancel()
         await self._connections.stop(end_ms - self._clock.monotonic_ms())

@@ -128,7 +128,7 @@ class RpcServer:
         # Answers are still taken: a request under way may wait for one.
         refusing = RequestLoop({}, otherwise=stopping)
         for connection in self._connections:
-            if connection.deferred.is_under_way or connection.has_calls:
+            if connection.deferred.is_pending or connection.has_calls:
                 connection.serve_with(refusing)
             else:
                 # Compat: a client turns to another server when its connection closes, not on busy.

@@ -92,8 +92,8 @@ async def serving(
 
 def assert_free(server: RpcServer) -> None:
     assert server.kept_bytes.taken == 0
-    assert server.calls.oneway.under_way == 0
-    assert server.calls.unanswered.under_way == 0
+    assert server.calls.oneway.in_flight == 0
+    assert server.calls.unanswered.in_flight == 0
 
 
 def address_of(server: RpcServer) -> str:

@@ -65,7 +65,7 @@ async def test_a_server_has_at_most_256_one_way_requests_waiting_for_peers_that_
         stuck, connection = await _stuck(server)
         for number in range(256):
             connection.call_oneway(Command(code=ECHO, fields={"n": str(number)}))
-        assert server.calls.oneway.under_way == 256
+        assert server.calls.oneway.in_flight == 256
 
         with pytest.raises(TooManyCallsError, match="256 one-way"):
             connection.call_oneway(Command(code=ECHO))
@@ -77,7 +77,7 @@ async def test_a_server_has_at_most_256_one_way_requests_waiting_for_peers_that_
             command = await stuck.read()
             numbers += command.fields.values()
         assert numbers == [str(number) for number in range(256)]
-        await until(lambda: server.calls.oneway.under_way == 0)
+        await until(lambda: server.calls.oneway.in_flight == 0)
         connection.call_oneway(Command(code=ECHO))
         assert (await stuck.read()).is_oneway
         stuck.close()
@@ -91,7 +91,7 @@ async def test_one_way_requests_to_a_peer_that_vanishes_count_no_more() -> None:
 
         stuck.reset()
 
-        await until(lambda: server.calls.oneway.under_way == 0)
+        await until(lambda: server.calls.oneway.in_flight == 0)
         with pytest.raises(ConnectionLostError):
             connection.call_oneway(Command(code=ECHO))
 
@@ -111,11 +111,11 @@ async def test_a_server_has_at_most_64_unanswered_requests_to_its_clients() -> N
                 connection.call(Command(code=ECHO), 60_000, heard.append)
         for peer in peers:
             await peer.send((await peer.read()).reply())
-        await until(lambda: server.calls.unanswered.under_way == 62)
+        await until(lambda: server.calls.unanswered.in_flight == 62)
         connections[0].call(Command(code=ECHO), 60_000, heard.append)
         for peer in peers:
             peer.reset()
-        await until(lambda: server.calls.unanswered.under_way == 0)
+        await until(lambda: server.calls.unanswered.in_flight == 0)
 
         assert len(heard) == 65
         assert len([lost for lost in heard if isinstance(lost, ConnectionLostError)]) == 63
@@ -385,7 +385,7 @@ async def test_a_client_has_at_most_its_bound_of_one_way_requests_waiting() -> N
             TooManyCallsError,
         ]
         await client.invoke_oneway(server.address, Command(code=ECHO))
-        assert client.calls.oneway.under_way == 0
+        assert client.calls.oneway.in_flight == 0
 
 
 async def test_calls_that_cannot_wait_fail_when_the_peer_is_far_behind() -> None:
@@ -404,9 +404,9 @@ async def test_calls_that_cannot_wait_fail_when_the_peer_is_far_behind() -> None
             connection.call_oneway(Command(code=ECHO))
 
         assert connection._transport.get_write_buffer_size() < 1_200_000
-        assert client.calls.oneway.under_way > 0
+        assert client.calls.oneway.in_flight > 0
         reading = asyncio.create_task(peer.rest())
-        await until(lambda: client.calls.oneway.under_way == 0)
+        await until(lambda: client.calls.oneway.in_flight == 0)
         connection.call_oneway(Command(code=ECHO))
         await client.stop()
         await reading

@@ -65,7 +65,7 @@ async def test_answers_that_come_out_of_order_reach_their_callers() -> None:
 
         assert finished == names[::-1]
         assert len(server.connections) == 1
-        assert client.calls.unanswered.under_way == 0
+        assert client.calls.unanswered.in_flight == 0
 
 
 async def test_a_callback_gets_the_answer_with_and_without_a_connection_to_begin_with() -> None:
@@ -127,7 +127,7 @@ async def test_a_one_way_request_arrives_and_nothing_comes_back() -> None:
         async with RpcClient() as client:
             await client.invoke_oneway(address_of(server), Command(code=SLOW, body=b"client"))
             await until(lambda: len(arrived) == 2)
-            assert client.calls.oneway.under_way == 0
+            assert client.calls.oneway.in_flight == 0
 
     assert arrived == [b"raw", b"client"]
 
@@ -165,7 +165,7 @@ async def test_an_overdue_call_fails_and_its_late_answer_is_dropped() -> None:
         assert heard == []
         await clock.advance(1000)
         assert [type(outcome) for outcome in heard] == [CallTimeoutError]
-        assert client.calls.unanswered.under_way == 0
+        assert client.calls.unanswered.in_flight == 0
 
         again = asyncio.create_task(client.invoke(server.address, Command(code=ECHO)))
         await peer.send(late.reply(remark="too late"))
@@ -195,7 +195,7 @@ async def test_a_lost_connection_fails_its_calls_at_once_and_the_next_call_makes
         with pytest.raises(ConnectionLostError):
             await call
         assert [type(outcome) for outcome in heard] == [ConnectionLostError]
-        assert client.calls.unanswered.under_way == 0
+        assert client.calls.unanswered.in_flight == 0
 
         again = asyncio.create_task(client.invoke(server.address, Command(code=ECHO)))
         other = await server.accept()
@@ -235,7 +235,7 @@ async def test_a_cancelled_call_is_forgotten_and_its_answer_dropped() -> None:
         call.cancel()
         await asyncio.wait({call})
         assert call.cancelled()
-        assert client.calls.unanswered.under_way == 0
+        assert client.calls.unanswered.in_flight == 0
 
         gate.open()
         assert (await client.invoke(address_of(server), Command(code=ECHO))).code == 0
@@ -262,14 +262,14 @@ async def test_both_sides_call_each_other_on_one_connection_at_the_same_time() -
             )
             for number in range(30)
         ]
-        await until(lambda: server.calls.unanswered.under_way == 30)
+        await until(lambda: server.calls.unanswered.in_flight == 30)
         met.set()
 
         bodies = [(await call).body for call in calls]
 
         assert bodies == [f"{number} back and forth".encode() for number in range(30)]
         assert len(server.connections) == 1
-        assert server.calls.unanswered.under_way == 0
+        assert server.calls.unanswered.in_flight == 0
 
 
 async def test_requests_of_both_directions_with_equal_opaques_are_told_apart() -> None:
@@ -345,7 +345,7 @@ async def test_a_request_above_the_frame_limit_is_refused_before_it_breaks_the_c
         await settle()
 
         assert [type(outcome) for outcome in heard] == [FrameTooLargeError]
-        assert client.calls.unanswered.under_way == 0
+        assert client.calls.unanswered.in_flight == 0
         assert (await client.invoke(address_of(server), Command(code=ECHO))).code == 0
 
 

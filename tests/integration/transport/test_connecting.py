@@ -212,7 +212,7 @@ async def test_one_deadline_covers_connecting_and_the_answer() -> None:
             await clock.advance(600)
             assert not client.connected
             opened.set()
-            await until(lambda: client.calls.unanswered.under_way == 1)
+            await until(lambda: client.calls.unanswered.in_flight == 1)
             await clock.advance(399)
             assert not call.done()
             await clock.advance(1)
@@ -247,8 +247,8 @@ async def test_a_call_waits_for_a_peer_that_is_behind_in_reading_within_its_dead
         )
         client.invoke_callback(server.address, Command(code=ECHO), heard.append, timeout_ms=9000)
         await settle()
-        assert client.calls.unanswered.under_way == 0
-        assert client.calls.oneway.under_way == 1
+        assert client.calls.unanswered.in_flight == 0
+        assert client.calls.oneway.in_flight == 1
         await clock.advance(1000)
         with pytest.raises(CallTimeoutError):
             await call
@@ -261,7 +261,7 @@ async def test_a_call_waits_for_a_peer_that_is_behind_in_reading_within_its_dead
         await peer.send(asked.reply(remark="read at last"))
         await until(lambda: heard)
         assert isinstance(heard[0], Command)
-        assert client.calls.oneway.under_way == 0
+        assert client.calls.oneway.in_flight == 0
 
 
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "a" * 70, "a..b", "no\0host"])

@@ -88,7 +88,7 @@ async def test_a_peer_that_does_not_read_for_120_seconds_is_closed() -> None:
 
         assert not server.connections
         await slow.rest()
-        assert server.calls.oneway.under_way == 0
+        assert server.calls.oneway.in_flight == 0
 
 
 async def test_a_peer_that_reads_slowly_but_reads_is_not_closed_as_idle() -> None:

@@ -316,4 +316,4 @@ async def test_a_stopping_client_gives_up_at_its_grace() -> None:
 
         with pytest.raises(ConnectionLostError):
             await call
-        assert client.calls.unanswered.under_way == 0
+        assert client.calls.unanswered.in_flight == 0

@@ -49,7 +49,7 @@ class Parts:
 
     @property
     def is_free(self) -> bool:
-        under_way = self.calls.oneway.under_way + self.calls.unanswered.under_way
+        under_way = self.calls.oneway.in_flight + self.calls.unanswered.in_flight
         return under_way == 0 and self.kept_bytes.taken == 0
 
 

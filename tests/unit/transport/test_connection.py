@@ -279,7 +279,7 @@ async def test_one_way_requests_count_while_the_peer_does_not_read() -> None:
     parts = Parts(kept_bytes=ByteBudget(16 * MIB))
     async with connected(parts) as (connection, peer):
         connection.call_oneway(Command(code=1))
-        assert parts.calls.oneway.under_way == 0
+        assert parts.calls.oneway.in_flight == 0
         (waiting,) = await _fill(connection, 1)
         for _ in range(8):
             connection.call_oneway(Command(code=1))
@@ -291,7 +291,7 @@ async def test_one_way_requests_count_while_the_peer_does_not_read() -> None:
 
         reading = asyncio.create_task(peer.rest())
         await waiting
-        assert parts.calls.oneway.under_way == 0
+        assert parts.calls.oneway.in_flight == 0
         connection.close()
         await reading
 

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from orbitmq.clock import settle
 from orbitmq.errors import TooManyCallsError
-from orbitmq.transport.limits import ByteBudget, CallBudget, CallBudgets
+from orbitmq.transport.limits import (
+    DEFERRED_BYTES_MIN,
+    ByteBudget,
+    CallBudget,
+    CallBudgets,
+    DeferredWork,
+)
 
 
 def test_bytes_are_taken_until_none_are_left() -> None:
@@ -38,7 +47,7 @@ def test_calls_are_begun_until_the_bound_is_reached() -> None:
 
     budget.give_back()
     budget.take("a:1")
-    assert budget.under_way == 2
+    assert budget.in_flight == 2
 
 
 def test_nobody_ends_a_call_that_was_not_begun() -> None:
@@ -50,9 +59,65 @@ def test_a_call_for_the_time_of_a_block_ends_with_it_even_when_it_fails() -> Non
     budgets = CallBudgets(oneway_max=1, unanswered_max=2)
 
     with budgets.oneway.one_to("a:1"):
-        assert budgets.oneway.under_way == 1
+        assert budgets.oneway.in_flight == 1
     with pytest.raises(ValueError, match="inside"), budgets.oneway.one_to("a:1"):
         raise ValueError("inside")
 
-    assert budgets.oneway.under_way == 0
+    assert budgets.oneway.in_flight == 0
     assert budgets.unanswered.calls_max == 2
+
+
+@pytest.fixture
+def budget() -> ByteBudget:
+    """What all connections share."""
+    return ByteBudget(2_000_000)
+
+
+@pytest.fixture
+def work(budget: ByteBudget) -> DeferredWork:
+    return DeferredWork(1_000_000, budget)
+
+
+def test_small_deferred_requests_occupy_a_minimum(work: DeferredWork, budget: ByteBudget) -> None:
+    assert work.begin(1) == DEFERRED_BYTES_MIN
+    assert work.begin(500_000) == 500_000
+    assert budget.taken == 500_000 + DEFERRED_BYTES_MIN
+
+
+def test_deferred_requests_above_the_bound_of_the_connection_are_refused(
+    work: DeferredWork, budget: ByteBudget
+) -> None:
+    charge = work.begin(600_000)
+
+    assert work.begin(500_000) == 0
+    assert budget.taken == 600_000
+    work.end(charge)
+    assert work.begin(500_000) == 500_000
+
+
+def test_deferred_requests_above_the_shared_bound_are_refused(
+    work: DeferredWork, budget: ByteBudget
+) -> None:
+    assert budget.take(1_950_000)
+
+    assert work.begin(100_000) == 0
+    assert not work.is_pending
+    budget.give_back(1_950_000)
+    assert work.begin(100_000) == 100_000
+    assert work.is_pending
+
+
+async def test_the_last_deferred_answer_can_be_awaited(
+    work: DeferredWork, budget: ByteBudget
+) -> None:
+    await work.all_done()
+    charges = [work.begin(1), work.begin(2)]
+
+    waiting = asyncio.create_task(work.all_done())
+    work.end(charges[0])
+    await settle()
+    assert not waiting.done()
+    work.end(charges[1])
+
+    await waiting
+    assert budget.taken == 0

@@ -42,7 +42,7 @@ async def test_an_answer_ends_the_call_of_its_opaque(
     second: Outcomes = []
     one = calls.add(10, 1000, first.append)
     two = calls.add(10, 1000, second.append)
-    assert (len(calls), budget.under_way) == (2, 2)
+    assert (len(calls), budget.in_flight) == (2, 2)
 
     answer = _answer(two)
     assert calls.answer(answer)
@@ -50,7 +50,7 @@ async def test_an_answer_ends_the_call_of_its_opaque(
     assert (first, second) == ([], [answer])
     assert not calls.answer(_answer(two))
     assert calls.answer(_answer(one))
-    assert (len(calls), budget.under_way) == (0, 0)
+    assert (len(calls), budget.in_flight) == (0, 0)
 
 
 async def test_overdue_calls_fail_each_at_its_own_deadline(
@@ -76,7 +76,7 @@ async def test_overdue_calls_fail_each_at_its_own_deadline(
 
     assert [timeout_ms for timeout_ms, _ in failed] == [100, 101, 200, 300]
     assert all(timeout_ms <= at <= timeout_ms + 6 for timeout_ms, at in failed)
-    assert budget.under_way == 0
+    assert budget.in_flight == 0
 
 
 async def test_many_calls_are_swept_in_few_rounds(calls: PendingCalls, clock: ManualClock) -> None:
@@ -113,7 +113,7 @@ async def test_ending_all_gives_each_an_error_of_its_own_and_stops_the_timer(
 
     assert len({id(outcome) for outcome in outcomes}) == 3
     assert {type(outcome) for outcome in outcomes} == {ConnectionLostError}
-    assert budget.under_way == 0
+    assert budget.in_flight == 0
 
 
 async def test_a_forgotten_call_tells_nobody(
@@ -128,7 +128,7 @@ async def test_a_forgotten_call_tells_nobody(
     await clock.advance(5000)
 
     assert outcomes == []
-    assert budget.under_way == 0
+    assert budget.in_flight == 0
 
 
 async def test_a_callback_that_raises_is_logged_and_the_others_are_called(
@@ -150,7 +150,7 @@ async def test_a_callback_that_raises_is_logged_and_the_others_are_called(
     calls.fail_all(lambda: ConnectionLostError("peer:1", "gone"))
 
     assert len(outcomes) == 3
-    assert budget.under_way == 0
+    assert budget.in_flight == 0
     assert len([r for r in caplog.records if r.levelno == logging.ERROR]) == 4
 
 

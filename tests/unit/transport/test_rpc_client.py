@@ -93,7 +93,7 @@ async def test_a_request_that_cannot_be_written_reaches_its_callback_as_an_error
             client.invoke_callback(address_of(server), broken, outcomes.append)
         with pytest.raises(TypeError):
             await client.invoke(address_of(server), broken)
-        assert client.calls.unanswered.under_way == 0
+        assert client.calls.unanswered.in_flight == 0
     assert "task failed" in caplog.text
 
 
@@ -147,7 +147,7 @@ async def test_one_deadline_covers_waiting_for_the_peer_to_read_and_for_its_answ
 
         while (await peer.read()).code != SLOW:
             pass
-        assert client.calls.unanswered.under_way == 1
+        assert client.calls.unanswered.in_flight == 1
         await clock.advance(399)
         assert not slow.done()
         await clock.advance(1)
