@@ -3,49 +3,49 @@
     OrbitError
     ├── CommandError              a command line that cannot be understood
     ├── SettingsError             a configuration that cannot be used
-    │   ├── PropertiesError           text that no properties reader takes
-    │   ├── UnknownOptionError        a name that no option has
-    │   ├── OptionValueError          a value that the option does not take
-    │   ├── UnsupportedOptionError    an option whose promise cannot be kept here
+    │   ├── PropertiesError           text that is not valid properties text
+    │   ├── UnknownOptionError        an option that does not exist
+    │   ├── OptionValueError          a value that the option does not accept
+    │   ├── UnsupportedOptionError    an option that OrbitMQ cannot honour
     │   ├── FixedOptionError          an option that takes effect only at start
     │   ├── ForbiddenOptionError      an option on the black list of live updates
-    │   └── SettingsProblemsError     several of these, found in one reading
-    ├── PackageMissingError       a package that is asked for by name is not installed
+    │   └── SettingsProblemsError     several of these, found together
+    ├── PackageMissingError       an optional package that is not installed
     ├── RequestRefusedError       a request that a server answers with a failure code
-    ├── StateError                a call that does not fit the state of what it was made on
+    ├── StateError                a call on an object in the wrong state
     ├── ProtocolError             bytes from outside that break the protocol
     │   └── FrameTooLargeError        a frame above the limit
     ├── SignatureError            a request whose signature is missing or wrong
-    ├── RegistrationRefusedError  a broker's report that a name server cannot take
-    ├── KeyValueError             a change of the key values that cannot be made or kept
-    ├── NameRuleError             a name that no topic or no group can have
-    ├── ConfigFileError           a file of a broker's tables that cannot be read or written
-    ├── TopicRefusedError         a topic that cannot be made, changed or used so
+    ├── RegistrationRefusedError  a broker registration that a name server refuses
+    ├── KeyValueError             a key value that cannot be changed or stored
+    ├── NameRuleError             an invalid name of a topic or group
+    ├── ConfigFileError           a broker's table file that cannot be read or written
+    ├── TopicRefusedError         a topic that cannot be created, changed or used like this
     │   └── TopicMissingError         a topic that the broker does not have
-    ├── GroupRefusedError         a group that cannot be made, changed or used so
+    ├── GroupRefusedError         a group that cannot be created, changed or used like this
     │   └── GroupMissingError         a group that the broker does not have
     ├── OffsetRefusedError        an offset that cannot be committed
     ├── HeartbeatRefusedError     a heartbeat above one of the bounds
-    ├── SubscriptionError         a subscription that a request relies on is not as it should be
-    │   ├── SubscriptionMissingError  no heartbeat has told of it            (retryable)
-    │   ├── SubscriptionOutdatedError a newer one has not been told yet      (retryable)
+    ├── SubscriptionError         a request relies on a subscription that does not match
+    │   ├── SubscriptionMissingError  no heartbeat has reported it yet       (retryable)
+    │   ├── SubscriptionOutdatedError a newer one has not been reported yet  (retryable)
     │   └── SubscriptionConflictError it differs from that of the client's group
     ├── ClusterMissingError       no such cluster or broker
-    ├── MessageNotFoundError      no message by that id, or at that place
+    ├── MessageNotFoundError      no message with that id or at that offset
     ├── MessageError              a message that cannot be stored or sent as it is
-    │   └── MessageTypeError          a part of it has a type it cannot have; a TypeError too
-    ├── BatchTooLargeError        rows that one Arrow batch cannot hold
-    ├── RowError                  a row of Spark that cannot be written; names the row
-    ├── ConsumeResultError        a result that no listener of this kind can give
-    ├── LocalOffsetsError         a file of offsets kept on this machine that cannot be read
-    ├── StreamOffsetsError        offsets in the checkpoint of a Spark query that cannot be read
+    │   └── MessageTypeError          a part of it has the wrong type; also a TypeError
+    ├── BatchTooLargeError        more rows than one Arrow batch can hold
+    ├── RowError                  a Spark row that cannot be written; names the row
+    ├── ConsumeResultError        a result that this kind of listener cannot return
+    ├── LocalOffsetsError         an offset file on this machine that cannot be read
+    ├── StreamOffsetsError        offsets in a Spark checkpoint that cannot be read
     ├── FilterError               a filter that cannot be used
-    │   ├── FilterSyntaxError         an expression that no filter can be made of
-    │   └── FilterEvaluationError     a message that the filter cannot be asked about
+    │   ├── FilterSyntaxError         an invalid filter expression
+    │   └── FilterEvaluationError     a message that the filter cannot be evaluated on
     ├── StoreError                a store that cannot do what was asked
-    │   ├── StoreLockedError          another process has the directory
-    │   ├── StoreFormatError          files of a kind that is not read or written here
-    │   ├── StoreDamagedError         flushed bytes that are no longer what they were
+    │   ├── StoreLockedError          another process uses the directory
+    │   ├── StoreFormatError          files in an unsupported format
+    │   ├── StoreDamagedError         flushed bytes that have changed
     │   ├── StoreFencedError          a failed sync: nothing is acknowledged any more
     │   ├── RecordsDeletedError       what was asked for has been deleted
     │   └── DiskFullError             no room for another file           (retryable)
@@ -53,17 +53,17 @@
     │   ├── ConnectError              no connection to the address
     │   ├── ConnectionLostError       the connection closed before the answer
     │   ├── CallTimeoutError          no answer in time
-    │   ├── TooManyCallsError         the bound on calls under way was reached
+    │   ├── TooManyCallsError         too many calls in flight
     │   ├── WriteBlockedError         the peer does not read what was sent
     │   ├── NameServersUnreachableError  no name server answered
-    │   └── AddressServerError        the address server tells of no name servers
-    ├── NoQueueError              a topic without a queue for what is asked  (retryable)
-    ├── BrokerUnknownError        a broker that no route tells of            (retryable)
+    │   └── AddressServerError        the address server returned no name servers
+    ├── NoQueueError              a topic without a suitable queue           (retryable)
+    ├── BrokerUnknownError        a broker that is in no route               (retryable)
     ├── QueueReadError            a queue that could not be read to the end
-    ├── DataLossError             messages that should be read and are gone
-    ├── SendError                 a send that brought no result; lists its tries (retryable)
-    │   ├── SendTimeoutError          its time was over
-    │   └── SendRefusedError          another try would end the same
+    ├── DataLossError             messages that should be read but are gone
+    ├── SendError                 a send without a result; lists its tries   (retryable)
+    │   ├── SendTimeoutError          it ran out of time
+    │   └── SendRefusedError          a retry would fail the same way
     ├── CommitError               staged rows whose batch is not complete    (retryable)
     └── RemoteError               a peer answered with a failure code
         ├── NotSupportedError         the peer does not know the request code
@@ -71,7 +71,7 @@
         ├── BusyError                 the peer is over one of its bounds (retryable)
         └── RouteNotFoundError        no name server knows the topic     (retryable)
 
-A message says what happened, with the values; the hint says what to do about it.
+A message says what happened, with the values; the hint says what to do.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ if TYPE_CHECKING:
 
 
 class OrbitError(Exception):
-    """Root of the tree; carries a hint beside its message."""
+    """Root of the tree; carries a hint besides its message."""
 
     retryable = False
 
@@ -106,14 +106,14 @@ class SettingsError(OrbitError):
 
 
 class PropertiesError(SettingsError):
-    """A line that breaks the rules of properties files, or a file that cannot be taken."""
+    """Text that is not valid properties text, or a file that cannot be read or written."""
 
     def __init__(self, where: str, reason: str, *, hint: str = "") -> None:
         super().__init__(f"{where}: {reason}", hint=hint)
 
 
 class UnknownOptionError(SettingsError):
-    """A name that no option has."""
+    """An option that does not exist."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class UnknownOptionError(SettingsError):
 
 
 class OptionValueError(SettingsError):
-    """A value that the option does not take."""
+    """A value that the option does not accept."""
 
     def __init__(self, name: str, value: str, *, where: str, allowed: str) -> None:
         super().__init__(f"{where}: {name} cannot be {value!r}", hint=f"it takes {allowed}")
@@ -140,7 +140,7 @@ class OptionValueError(SettingsError):
 
 
 class UnsupportedOptionError(SettingsError):
-    """An option of RocketMQ whose promise cannot be kept here; starting would break it silently."""
+    """An option of RocketMQ that OrbitMQ cannot honour, and must not ignore silently."""
 
     def __init__(self, name: str, value: str, *, where: str, reason: str, harmless: str) -> None:
         super().__init__(
@@ -163,18 +163,18 @@ class FixedOptionError(SettingsError):
 
 
 class ForbiddenOptionError(SettingsError):
-    """An option on the black list of live updates."""
+    """An option that the server's black list excludes from live updates."""
 
     def __init__(self, names: list[str]) -> None:
         super().__init__(
             f"{', '.join(names)} may not be changed while the server runs",
-            hint="the black list of the server forbids it; set it in the file and restart",
+            hint="it is on the server's black list; set it in the file and restart",
         )
         self.names = names
 
 
 class SettingsProblemsError(SettingsError):
-    """Several problems, found in one reading of the settings."""
+    """Several problems, found together in the settings."""
 
     def __init__(self, problems: list[SettingsError]) -> None:
         lines = "".join(f"\n  - {problem}" for problem in problems)
@@ -183,7 +183,7 @@ class SettingsProblemsError(SettingsError):
 
 
 class PackageMissingError(OrbitError, ModuleNotFoundError):
-    """A package that is asked for by name is not installed."""
+    """An optional package that is not installed."""
 
     def __init__(self, package: str, *, needed_by: str, extra: str) -> None:
         super().__init__(
@@ -205,7 +205,7 @@ class RequestRefusedError(OrbitError):
 
 
 class StateError(OrbitError):
-    """A call that does not fit the state of what it was made on."""
+    """A call on an object in the wrong state, such as a stopped client."""
 
 
 class ProtocolError(OrbitError):
@@ -228,23 +228,23 @@ class SignatureError(OrbitError):
 
 
 class RegistrationRefusedError(OrbitError):
-    """A broker's report that a name server cannot take."""
+    """A broker registration that a name server refuses."""
 
 
 class KeyValueError(OrbitError):
-    """A change of the key values that cannot be made or kept."""
+    """A key value that cannot be changed or stored."""
 
 
 class NameRuleError(OrbitError):
-    """A name that no topic or no group can have."""
+    """An invalid name of a topic or group."""
 
 
 class ConfigFileError(OrbitError):
-    """A file of a broker's tables that cannot be read or written."""
+    """A broker's table file that cannot be read or written."""
 
 
 class TopicRefusedError(OrbitError):
-    """A topic that cannot be made, changed or used so."""
+    """A topic that cannot be created, changed or used like this."""
 
 
 class TopicMissingError(TopicRefusedError):
@@ -252,7 +252,7 @@ class TopicMissingError(TopicRefusedError):
 
 
 class GroupRefusedError(OrbitError):
-    """A group that cannot be made, changed or used so."""
+    """A group that cannot be created, changed or used like this."""
 
 
 class GroupMissingError(GroupRefusedError):
@@ -268,27 +268,27 @@ class HeartbeatRefusedError(OrbitError):
 
 
 class SubscriptionError(OrbitError):
-    """A subscription that a request relies on is not as it should be."""
+    """A request relies on a subscription that does not match."""
 
 
 class SubscriptionMissingError(SubscriptionError):
-    """No heartbeat has told of the subscription."""
+    """No heartbeat has reported the subscription yet."""
 
     retryable = True
 
 
 class SubscriptionOutdatedError(SubscriptionError):
-    """A newer subscription has not been told yet."""
+    """A newer subscription has not been reported yet."""
 
     retryable = True
 
 
 class SubscriptionConflictError(SubscriptionError):
-    """A client subscribes to something else than its group."""
+    """A client's subscription differs from that of its group."""
 
 
 class ClusterMissingError(OrbitError):
-    """No cluster or no broker of that name, or of any; `there` are the names there are."""
+    """No such cluster or broker, or none at all; `there` lists the names that exist."""
 
     def __init__(self, kind: str, name: str = "", *, there: Iterable[str]) -> None:
         names = sorted(there)
@@ -298,12 +298,12 @@ class ClusterMissingError(OrbitError):
         elif names:
             hint = f"there are {', '.join(names[:20])}"
         else:
-            hint = "no broker has reported to the name servers: orbitmq up starts one"
+            hint = "no broker has registered with the name servers: orbitmq up starts one"
         super().__init__(f"there is no {kind}{f' {name!r}' if name else ''}", hint=hint)
 
 
 class MessageNotFoundError(OrbitError):
-    """No message by that id, or at that place."""
+    """No message with that id or at that offset."""
 
 
 class MessageError(OrbitError):
@@ -311,7 +311,7 @@ class MessageError(OrbitError):
 
 
 class MessageTypeError(MessageError, TypeError):
-    """A part of a message has a type it cannot have."""
+    """A part of a message has the wrong type."""
 
     def __init__(self, part: str, value: object, *, takes: str, hint: str = "") -> None:
         super().__init__(
@@ -320,7 +320,7 @@ class MessageTypeError(MessageError, TypeError):
 
 
 class BatchTooLargeError(OrbitError):
-    """Rows that one Arrow batch cannot hold."""
+    """More rows than one Arrow batch can hold."""
 
     def __init__(self, rows: int, *, bytes_max: int) -> None:
         super().__init__(
@@ -330,19 +330,19 @@ class BatchTooLargeError(OrbitError):
 
 
 class RowError(OrbitError):
-    """A row of Spark that cannot be written, or was not."""
+    """A Spark row that cannot be written, or was not."""
 
 
 class ConsumeResultError(OrbitError):
-    """A result that no listener of this kind can give."""
+    """A result that this kind of listener cannot return."""
 
 
 class LocalOffsetsError(OrbitError):
-    """A file of offsets kept on this machine that cannot be read."""
+    """An offset file on this machine that cannot be read."""
 
 
 class StreamOffsetsError(OrbitError):
-    """Offsets in the checkpoint of a Spark query that cannot be read."""
+    """Offsets in a Spark checkpoint that cannot be read."""
 
 
 class FilterError(OrbitError):
@@ -350,7 +350,7 @@ class FilterError(OrbitError):
 
 
 class FilterSyntaxError(FilterError):
-    """An expression that no filter can be made of; `column` counts its characters from 1."""
+    """An invalid filter expression; `column` counts characters from 1."""
 
     def __init__(self, expression: str, column: int, problem: str) -> None:
         # Enough on both sides to find the place; a whole expression may be long.
@@ -362,7 +362,7 @@ class FilterSyntaxError(FilterError):
 
 
 class FilterEvaluationError(FilterError):
-    """A message that the filter cannot be asked about: a property is not what is compared."""
+    """A message that the filter cannot be evaluated on: a property has the wrong type."""
 
 
 class StoreError(OrbitError):
@@ -370,15 +370,15 @@ class StoreError(OrbitError):
 
 
 class StoreLockedError(StoreError):
-    """Another process has the directory."""
+    """Another process uses the directory."""
 
 
 class StoreFormatError(StoreError):
-    """Files of a kind that is not read or written here."""
+    """Files in an unsupported format."""
 
 
 class StoreDamagedError(StoreError):
-    """Flushed bytes that are no longer what they were."""
+    """Flushed bytes that have changed."""
 
 
 class StoreFencedError(StoreError):
@@ -386,10 +386,10 @@ class StoreFencedError(StoreError):
 
 
 class RecordsDeletedError(StoreError):
-    """What was asked for has been deleted; `start` is where the log or the queue begins now."""
+    """What was asked for has been deleted; the log or queue now begins at `start`."""
 
     def __init__(self, message: str, *, start: int, hint: str = "") -> None:
-        super().__init__(message, hint=hint or f"go on at {start}, where what is left begins")
+        super().__init__(message, hint=hint or f"resume at {start}, the oldest that is left")
         self.start = start
 
 
@@ -417,7 +417,7 @@ class ConnectError(TransportError):
 
 
 class ConnectionLostError(TransportError):
-    """The connection closed before the answer came."""
+    """The connection closed before the answer arrived."""
 
     def __init__(self, address: str, reason: str) -> None:
         super().__init__(f"the connection to {address} was lost: {reason}")
@@ -425,7 +425,7 @@ class ConnectionLostError(TransportError):
 
 
 class CallTimeoutError(TransportError):
-    """No answer came in time."""
+    """No answer arrived in time."""
 
     def __init__(self, address: str, call: str, timeout_ms: float) -> None:
         super().__init__(f"no answer from {address} to {call} within {timeout_ms:.0f} ms")
@@ -433,12 +433,12 @@ class CallTimeoutError(TransportError):
 
 
 class TooManyCallsError(TransportError):
-    """The bound on calls under way was reached."""
+    """Too many calls are in flight."""
 
     def __init__(self, address: str, kind: str, calls_max: int) -> None:
         super().__init__(
-            f"{calls_max} {kind} calls are already under way; the one to {address} was not sent",
-            hint="slow down, or raise the bound on calls under way",
+            f"{calls_max} {kind} calls are already in flight; the one to {address} was not sent",
+            hint="slow down, or raise the bound on calls in flight",
         )
 
 
@@ -462,56 +462,56 @@ class NameServersUnreachableError(TransportError):
         )
         super().__init__(
             f"no name server answers: {reasons}",
-            hint="check that one runs there, and the addresses given (namesrv, NAMESRV_ADDR, with Spark "
+            hint="check that one runs there, and the addresses given (namesrv, NAMESRV_ADDR; in Spark "
             "namesrvAddr)",
         )
         self.failures = tuple(failures)
 
 
 class AddressServerError(TransportError):
-    """The address server tells of no name servers."""
+    """The address server returned no name servers."""
 
     def __init__(self, url: str, reason: str) -> None:
         super().__init__(
-            f"{url} tells of no name servers: {reason}",
+            f"{url} returned no name servers: {reason}",
             hint="check namesrv_domain and namesrv_subgroup, or give the addresses as namesrv",
         )
         self.url = url
 
 
 class NoQueueError(OrbitError):
-    """A topic without a queue for what is asked."""
+    """A topic without a suitable queue."""
 
     retryable = True
 
 
 class BrokerUnknownError(OrbitError):
-    """A broker that no route tells of."""
+    """A broker that is in no route."""
 
     retryable = True
 
     def __init__(self, broker_name: str, *, topic: str) -> None:
         super().__init__(
-            f"no route of topic {topic!r} tells where broker {broker_name!r} is",
+            f"the route of topic {topic!r} has no address of broker {broker_name!r}",
             hint="it is down, or has left the cluster",
         )
         self.broker_name = broker_name
 
 
 class QueueReadError(OrbitError):
-    """A queue that could not be read to the end, after all tries."""
+    """A queue that could not be read to the end, after all retries."""
 
     def __init__(
         self, topic: str, broker_name: str, queue_id: int, *, offset: int, why: str
     ) -> None:
         super().__init__(
-            f"queue {queue_id} of topic {topic!r} at broker {broker_name!r} could not be read from "
+            f"queue {queue_id} of topic {topic!r} on broker {broker_name!r} could not be read from "
             f"offset {offset} on: {why}"
         )
 
 
 class DataLossError(OrbitError):
-    """Messages that should be read and are gone."""
+    """Messages that should be read but are gone."""
 
 
 class RemoteError(OrbitError):
@@ -549,14 +549,14 @@ class FailedTry(NamedTuple):
     """One try of a send that failed."""
 
     broker_name: str
-    # Empty when it was not known where the broker is.
+    # Empty if the broker's address was not known.
     address: str
     error: Exception
     took_ms: float
 
     @property
     def reason(self) -> str:
-        """The error without its hint: the hints of all tries would hide the one that counts."""
+        """The error without its hint: many hints would hide the one that matters."""
         return str(self.error.args[0]) if isinstance(self.error, OrbitError) else repr(self.error)
 
     def __str__(self) -> str:
@@ -564,7 +564,7 @@ class FailedTry(NamedTuple):
 
 
 def _listed(tries: Sequence[FailedTry]) -> str:
-    """Tell of all tries, of those that failed alike by the last one."""
+    """Summarise the tries, grouping identical failures."""
     alike: dict[tuple[str, str], list[FailedTry]] = {}
     for tried in tries:
         alike.setdefault((tried.broker_name, tried.reason), []).append(tried)
@@ -577,7 +577,7 @@ def _listed(tries: Sequence[FailedTry]) -> str:
 
 
 class SendError(OrbitError):
-    """A send that brought no result; `tries` lists what was tried, the last one at the end."""
+    """A send without a result; `tries` lists its failed tries, the last one at the end."""
 
     retryable = True
 
@@ -592,7 +592,7 @@ class SendError(OrbitError):
     ) -> None:
         times = "1 try" if len(tries) == 1 else f"{len(tries)} tries"
         listed = _listed(tries)
-        unsure = "; it may be stored all the same" if may_be_stored else ""
+        unsure = "; it may be stored nevertheless" if may_be_stored else ""
         super().__init__(
             f"{self._what(topic)}, {times} in {elapsed_ms:.0f} ms{unsure}"
             f"{': ' if listed else ''}{listed}",
@@ -601,7 +601,7 @@ class SendError(OrbitError):
         self.topic = topic
         self.tries = tuple(tries)
         self.elapsed_ms = elapsed_ms
-        # A try that got no answer may have reached the broker: sending again may store it twice.
+        # A try without an answer may have reached the broker: sending again may store it twice.
         self.may_be_stored = may_be_stored
 
     @staticmethod
@@ -610,19 +610,19 @@ class SendError(OrbitError):
 
     @property
     def code(self) -> int | None:
-        """The failure code that the last try was answered with, if it was."""
+        """The failure code in the answer to the last try, if it got one."""
         last = self.tries[-1].error if self.tries else None
         return last.code if isinstance(last, RemoteError) else None
 
 
 class CommitError(OrbitError):
-    """Staged rows whose batch is not complete; asking again completes it."""
+    """Staged rows whose batch is not complete; a retry completes it."""
 
     retryable = True
 
 
 class SendTimeoutError(SendError):
-    """The time of a send was over before it had a result."""
+    """A send ran out of time."""
 
     @staticmethod
     def _what(topic: str) -> str:
@@ -630,7 +630,7 @@ class SendTimeoutError(SendError):
 
 
 class SendRefusedError(SendError):
-    """A send that would end the same however often it is tried."""
+    """A send that would fail the same way however often it is retried."""
 
     retryable = False
 

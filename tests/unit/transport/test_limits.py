@@ -41,7 +41,7 @@ def test_calls_are_begun_until_the_bound_is_reached() -> None:
     budget.take("a:1")
     budget.take("a:1")
 
-    with pytest.raises(TooManyCallsError, match="2 one-way calls are already under way") as caught:
+    with pytest.raises(TooManyCallsError, match="2 one-way calls are already in flight") as caught:
         budget.take("a:1")
     assert caught.value.retryable
 

@@ -123,8 +123,8 @@ def test_a_failure_lists_every_try_and_ends_with_what_to_do() -> None:
 
     assert type(error) is SendError
     assert str(error) == (
-        "a message to topic 't' was not acknowledged, 2 tries in 16 ms; it may be stored all the "
-        "same: a after 12 ms: the connection to 127.0.0.1:1 was lost: reset; "
+        "a message to topic 't' was not acknowledged, 2 tries in 16 ms; it may be stored "
+        "nevertheless: a after 12 ms: the connection to 127.0.0.1:1 was lost: reset; "
         "b after 3 ms: 127.0.0.1:1 answered SEND with code 2: no "
         "(the brokers are overloaded; send more slowly, or retry later)"
     )
