@@ -25,7 +25,7 @@ from orbitmq.cli.servers.serving import (
     run,
 )
 from orbitmq.client.aio.admin import Admin
-from orbitmq.client.aio.admin.groups import behind
+from orbitmq.client.aio.admin.groups import lag_of
 from orbitmq.errors import SettingsError
 from orbitmq.model.versions import version_name
 
@@ -228,7 +228,7 @@ def lag(
         for group, topics in groups.items()
         for stats in topics
         for queue, one in stats.queues.items()
-        if behind(one) >= level
+        if lag_of(one) >= level
     ]
     places.sort(key=lambda place: (place[0].topic, place[1], place[0]))
     rows = [
@@ -239,7 +239,7 @@ def lag(
             "queue": queue.queue_id,
             "end": one.broker_offset,
             "consumed": one.consumer_offset,
-            "lag": behind(one),
+            "lag": lag_of(one),
             "last_consumed_stored": time_text(one.last_timestamp_ms),
         }
         for queue, group, one in places

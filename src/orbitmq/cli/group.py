@@ -22,7 +22,7 @@ from orbitmq.cli.output import (
     time_text,
 )
 from orbitmq.client.aio.admin import Admin
-from orbitmq.client.aio.admin.groups import behind
+from orbitmq.client.aio.admin.groups import lag_of
 from orbitmq.clock import SystemClock
 from orbitmq.model.names import is_system_group
 
@@ -150,7 +150,7 @@ async def _lag_rows(admin: Admin, group: str, topic: str | None) -> list[dict[st
             "queue": queue.queue_id,
             "end": one.broker_offset,
             "consumed": one.consumer_offset,
-            "lag": behind(one),
+            "lag": lag_of(one),
             "last_consumed_stored": time_text(one.last_timestamp_ms),
         }
         for queue, one in progress.queues.items()

@@ -11,7 +11,7 @@ from orbitmq.cli.administering import NameServers, Yes, administer, confirm
 from orbitmq.cli.completion import Topic
 from orbitmq.cli.output import AsJson, show_rows, time_text
 from orbitmq.client.aio.admin import Admin
-from orbitmq.client.aio.admin.topics import QUEUES_USUAL
+from orbitmq.client.aio.admin.topics import NEW_TOPIC_QUEUES
 from orbitmq.errors import RouteNotFoundError
 from orbitmq.model.names import REPLY_TOPIC_SUFFIX, is_group_topic, is_system_topic
 from orbitmq.model.topics import Permission, TopicConfig
@@ -176,7 +176,7 @@ def create(  # noqa: PLR0913  # a parameter a flag
     if held and queues is None:
         typer.echo(f"topic {topic} is changed on {', '.join(made)}")
     else:
-        typer.echo(f"topic {topic} has {queues or QUEUES_USUAL} queues on {', '.join(made)}")
+        typer.echo(f"topic {topic} has {queues or NEW_TOPIC_QUEUES} queues on {', '.join(made)}")
 
 
 async def _held(

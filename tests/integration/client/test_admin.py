@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from orbitmq.client.aio.admin import Admin
-from orbitmq.client.aio.admin.groups import behind
+from orbitmq.client.aio.admin.groups import lag_of
 from orbitmq.client.aio.admin.offsets import END_OF_QUEUE, OffsetMove
 from orbitmq.errors import (
     ClusterMissingError,
@@ -180,7 +180,7 @@ async def test_progress_and_members_of_a_group_are_shown(
         members = await admin.groups.connections(group)
 
         assert progress.lag == 3
-        assert [behind(one) for one in progress.queues.values()] == [3]
+        assert [lag_of(one) for one in progress.queues.values()] == [3]
         assert [client.client_id for client in members.connections] == ["me"]
         assert await admin.topics.consumers(topic) == [group]
         with pytest.raises(RemoteError, match="other"):

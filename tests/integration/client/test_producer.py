@@ -425,7 +425,7 @@ async def test_a_wrong_choice_of_queue_is_refused_and_names_the_right_ones(
                 await producer.send_async(message, selector=lambda *_, it=queue: it)
         with pytest.raises(MessageTypeError, match=r"queue.*MessageQueue"):
             await producer.send(message, queue=wrong)
-        with pytest.raises(MessageTypeError, match="what the selector returned"):
+        with pytest.raises(MessageTypeError, match="the result of the selector"):
             await producer.send(message, selector=lambda *_: wrong)
         queues = await producer.queues(topic)
         with pytest.raises(MessageError, match="both a queue and a selector"):

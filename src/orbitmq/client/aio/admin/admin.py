@@ -21,7 +21,7 @@ from orbitmq.client.aio.admin.reach import Reach
 from orbitmq.client.aio.admin.topics import Topics
 from orbitmq.client.aio.admin.traffic import Traffic
 from orbitmq.client.aio.instance import instances
-from orbitmq.client.aio.instance.client_life import ClientLife
+from orbitmq.client.aio.instance.client_lifecycle import ClientLifecycle
 from orbitmq.client.keywords import ClientKeywords, options_of
 from orbitmq.client.options import ClientOptions
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from orbitmq.transport.hooks import RpcHook
 
 
-class Admin(ClientLife):
+class Admin(ClientLifecycle):
     """Asks and changes a cluster; started once, stopped once."""
 
     def __init__(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from orbitmq import java_json
-from orbitmq.client.aio.instance.broker_calls import place_of
+from orbitmq.client.aio.instance.broker_calls import location_of
 from orbitmq.errors import RemoteError, RouteNotFoundError
 from orbitmq.model.groups import GroupConfig
 from orbitmq.model.names import check_group, dead_letter_topic, retry_topic
@@ -59,10 +59,10 @@ class GroupProgress:
     @property
     def lag(self) -> int:
         """How many messages lie before the group, in all queues together."""
-        return sum(behind(progress) for progress in self.queues.values())
+        return sum(lag_of(progress) for progress in self.queues.values())
 
 
-def behind(progress: ConsumeProgress) -> int:
+def lag_of(progress: ConsumeProgress) -> int:
     """How many messages of a queue a group has not consumed."""
     return max(0, progress.broker_offset - progress.consumer_offset)
 
@@ -232,7 +232,7 @@ class Groups:
         self, group: str, client_id: str, message: ReceivedMessage
     ) -> DirectResult:
         """Let a consumer take one message now, such as one found by id; says how that ended."""
-        address, _ = place_of(message.offset_message_id)
+        address, _ = location_of(message.offset_message_id)
         header = ConsumeDirectly(
             consumer_group=group,
             client_id=client_id,

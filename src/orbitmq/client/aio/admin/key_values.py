@@ -26,7 +26,7 @@ class KeyValues:
 
     async def put(self, namespace: str, key: str, value: str) -> None:
         """Set a key."""
-        await self._reach.tell_name_servers(PutKeyValue(namespace=namespace, key=key, value=value))
+        await self._reach.ask_name_servers(PutKeyValue(namespace=namespace, key=key, value=value))
 
     async def get(self, namespace: str, key: str) -> str:
         """Read a key."""
@@ -35,7 +35,7 @@ class KeyValues:
 
     async def delete(self, namespace: str, key: str) -> None:
         """Delete a key."""
-        await self._reach.tell_name_servers(DeleteKeyValue(namespace=namespace, key=key))
+        await self._reach.ask_name_servers(DeleteKeyValue(namespace=namespace, key=key))
 
     async def all(self, namespace: str) -> dict[str, str]:
         """Read every key of a namespace."""

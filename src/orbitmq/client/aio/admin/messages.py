@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from orbitmq.client.aio.instance.broker_calls import place_of
+from orbitmq.client.aio.instance.broker_calls import location_of
 from orbitmq.client.core.consuming.received_message import ReceivedMessage, received_messages
 from orbitmq.errors import MessageNotFoundError, ProtocolError, RemoteError
 from orbitmq.model.names import TOOLS_GROUP
@@ -124,7 +124,7 @@ class Messages:
             offset = following
 
     async def _by_place(self, message_id: str, topic: str) -> ReceivedMessage | None:
-        address, _ = place_of(message_id)
+        address, _ = location_of(message_id)
         # An id that a producer gave reads as a place too, at some address of anybody's.
         name = await self._reach.name_of(address)
         if not name:

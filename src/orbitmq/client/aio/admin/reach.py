@@ -140,7 +140,7 @@ class Reach:
             answered[address] = reply
         return answered
 
-    async def tell_name_servers(self, header: Header) -> None:
+    async def ask_name_servers(self, header: Header) -> None:
         """Ask every name server, since they know nothing of each other."""
         await self.ask_each(self.name_servers.addresses, header)
 

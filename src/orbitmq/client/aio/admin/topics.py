@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 _TEMPLATE = "TBW102"
 # How many queues a new topic has on each broker, where nobody says.
-QUEUES_USUAL: Final = 8
+NEW_TOPIC_QUEUES: Final = 8
 
 
 class Topics:
@@ -98,7 +98,9 @@ class Topics:
         for name, address in masters.items():
             old = await self._find_at(address, topic)
             if old is None:
-                old = TopicConfig(name=topic, read_queues=QUEUES_USUAL, write_queues=QUEUES_USUAL)
+                old = TopicConfig(
+                    name=topic, read_queues=NEW_TOPIC_QUEUES, write_queues=NEW_TOPIC_QUEUES
+                )
             header = UpdateTopic(
                 topic=topic,
                 template_topic=_TEMPLATE,
@@ -135,7 +137,7 @@ class Topics:
         }
         order.update(counts)
         value = ";".join(f"{name}:{count}" for name, count in sorted(order.items()))
-        await self._reach.tell_name_servers(
+        await self._reach.ask_name_servers(
             PutKeyValue(namespace=ORDER_TOPIC_NAMESPACE, key=topic, value=value)
         )
 
@@ -173,7 +175,7 @@ class Topics:
         """Delete a topic with its messages on all masters, and its route; returns the masters."""
         masters = await self._reach.targets(cluster, None)
         await self._reach.ask_each(masters.values(), DeleteTopic(topic=topic))
-        await self._reach.tell_name_servers(DeleteTopicRoute(topic=topic, cluster_name=cluster))
+        await self._reach.ask_name_servers(DeleteTopicRoute(topic=topic, cluster_name=cluster))
         for address in self._reach.name_servers.addresses:
             try:
                 await self._reach.ask(

@@ -186,7 +186,7 @@ class BrokerCalls:
         timeout_ms: float | None = None,
     ) -> bytes:
         """Read the record of the message whose id tells where it lies."""
-        address, physical_offset = place_of(offset_message_id)
+        address, physical_offset = location_of(offset_message_id)
         header = ReadMessage(physical_offset=Long(physical_offset), topic=topic)
         return (await self._call(address, header, timeout_ms=timeout_ms)).body
 
@@ -436,7 +436,7 @@ class BrokerCalls:
         return address
 
 
-def place_of(offset_message_id: str) -> tuple[str, int]:
+def location_of(offset_message_id: str) -> tuple[str, int]:
     """Read what such an id tells: the address of the broker, and where in its log the message is."""
     host, port, physical_offset = decode_message_id(offset_message_id)
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}", physical_offset

@@ -15,10 +15,10 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from orbitmq.client.aio.instance.address_server import AddressServer
-from orbitmq.client.aio.instance.awaited_answers import AwaitedAnswers
 from orbitmq.client.aio.instance.broker_calls import BrokerCalls
 from orbitmq.client.aio.instance.heartbeats import Heartbeats
 from orbitmq.client.aio.instance.name_servers import NameServers
+from orbitmq.client.aio.instance.pending_answers import PendingAnswers
 from orbitmq.client.aio.instance.routes import Routes
 from orbitmq.client.aio.instance.server_calls import ServerCalls
 from orbitmq.errors import (
@@ -76,7 +76,7 @@ class ClientInstance:
         self.options = options
         self.clock = clock
         self.unique_ids = UniqueIds(address, clock.now_ms)
-        self.answers = AwaitedAnswers()
+        self.answers = PendingAnswers()
         self._state = RunOnce(f"the client {client_id}")
         self._producers: dict[str, ProducerMember] = {}
         self._consumers: dict[str, ConsumerMember] = {}

@@ -15,7 +15,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from orbitmq import java_json
-from orbitmq.client.aio.instance.awaited_answers import PushedAnswer
+from orbitmq.client.aio.instance.pending_answers import PushedAnswer
 from orbitmq.errors import OrbitError
 from orbitmq.java_json import ObjectKeyed
 from orbitmq.model import property_names
@@ -37,8 +37,8 @@ from orbitmq.record.properties import decode_properties
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from orbitmq.client.aio.instance.awaited_answers import AwaitedAnswers
     from orbitmq.client.aio.instance.members import ConsumerMember, ProducerMember
+    from orbitmq.client.aio.instance.pending_answers import PendingAnswers
     from orbitmq.clock import Clock
     from orbitmq.protocol.command import Command
     from orbitmq.transport.connection import Connection
@@ -60,7 +60,7 @@ class ServerCalls:
         *,
         producers: Mapping[str, ProducerMember],
         consumers: Mapping[str, ConsumerMember],
-        answers: AwaitedAnswers,
+        answers: PendingAnswers,
         name_servers: Callable[[], Sequence[str]],
         clock: Clock,
     ) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from orbitmq.client.aio.instance.client_life import ClientLife
+from orbitmq.client.aio.instance.client_lifecycle import ClientLifecycle
 from orbitmq.client.core.namespaces import unwrap, wrap
 from orbitmq.errors import MessageTypeError
 from orbitmq.model.queues import MessageQueue
 
 
-class QueueLookups(ClientLife):
+class QueueLookups(ClientLifecycle):
     """Questions about queues; queues are named as users of the namespace know them."""
 
     _namespace: str

@@ -18,7 +18,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Unpack
 
 from orbitmq.client.aio.instance import instances
-from orbitmq.client.aio.instance.client_life import ClientLife
+from orbitmq.client.aio.instance.client_lifecycle import ClientLifecycle
 from orbitmq.client.aio.push.listeners import OnMessage, OnMessages, listener_of
 from orbitmq.client.aio.push.push_member import OnQueuesChanged, PushMember
 from orbitmq.client.core import namespaces
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class PushConsumer(ClientLife):
+class PushConsumer(ClientLifecycle):
     """Consumes for a group; started once, stopped once, best in an `async with` block."""
 
     def __init__(  # noqa: PLR0913 - by name

@@ -1,6 +1,6 @@
 """Sends small messages in batches: each waits a few milliseconds for others.
 
-Every caller gets the result of its own message. What cannot go into a batch is sent at once.
+Every caller gets the result of its own message. A message that cannot join a batch is sent at once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from orbitmq.lifecycle import OwnedTasks
 from orbitmq.model.messages import Message
 from orbitmq.model.queues import MessageQueue
 
-# Sends one message or a batch, to the queue if one is given, within so many milliseconds.
+# Sends a message or a batch: to this queue if not None, within this many milliseconds.
 Send = Callable[
     [Message | Sequence[Message], MessageQueue | None, float | None], Awaitable[SendResult]
 ]
@@ -26,7 +26,7 @@ _Waiting = asyncio.Future[SendResult]
 
 
 class Accumulator:
-    """Gathers messages of one producer and sends them together."""
+    """Collects messages of one producer and sends them in batches."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Accumulator:
         queue: MessageQueue | None = None,
         timeout_ms: float | None = None,
     ) -> SendResult:
-        """Send a message together with others; whoever is cancelled meanwhile takes it back."""
+        """Send a message together with others; it is not sent if the caller is cancelled first."""
         if self._stopped:
             raise StateError("the producer is stopped", hint="make a new one")
         if not self._accumulating.takes(message):
@@ -64,12 +64,12 @@ class Accumulator:
         if self._accumulating.is_full(batch):
             self._begin_send(batch)
         elif len(batch.messages) == 1:
-            # Perf: no timer is taken back; one that fires late finds its batch closed.
+            # Perf: timers are not cancelled; one that fires late finds its batch closed.
             self._clock.call_later(self._delay_ms, partial(self._begin_send, batch))
         return await waiting
 
     async def stop(self) -> None:
-        """Send what waits, and return once all of it was answered."""
+        """Send the waiting messages, and return once all have ended."""
         self._stopped = True
         for batch in self._accumulating.open_batches():
             self._begin_send(batch)
@@ -102,10 +102,10 @@ class Accumulator:
             if len(wanted) == 1:
                 _fail(wanted, error)
                 return
-            # One of them cannot be sent; the others must not suffer for it.
+            # One message cannot be sent; send each alone, so that the others still are.
             for each in wanted:
                 await self._send_together(key, [each])
-        except Exception as error:  # noqa: BLE001  # it belongs to those who wait
+        except Exception as error:  # noqa: BLE001  # it goes to the callers
             _fail(wanted, error)
         else:
             for (_, waiting), own in zip(wanted, result.each(len(wanted)), strict=True):
@@ -113,7 +113,7 @@ class Accumulator:
                     waiting.set_result(own)
 
     def _left_ms(self, key: BatchKey) -> float | None:
-        """What is left of the time of a send that waited here."""
+        """The time left for a send after it waited here."""
         return None if key.timeout_ms is None else max(1, key.timeout_ms - self._delay_ms)
 
 

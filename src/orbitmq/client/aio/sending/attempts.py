@@ -1,7 +1,7 @@
-"""One send: its tries, from the first request to a result or a failure.
+"""One send: its attempts, from the first request to a result or a failure.
 
-The usual way of a send makes one future and no task: the request is written at once, and the
-answer comes as a call on the loop, which ends the send or begins its next try.
+A usual send makes one future and no task: the request is written at once. Its reply arrives as a
+callback on the loop, which ends the send or makes the next attempt.
 
 Threads: one event loop.
 """
@@ -31,7 +31,7 @@ from orbitmq.protocol.send_frames import BATCH_CODE, SEND_CODE
 if TYPE_CHECKING:
     from orbitmq.client.aio.instance.client_instance import ClientInstance
     from orbitmq.client.aio.sending.send_hooks import SendHooks
-    from orbitmq.client.aio.sending.send_targets import SendTargets, Target, Way
+    from orbitmq.client.aio.sending.send_targets import SendQueue, SendTarget, SendTargets
     from orbitmq.client.core.sending.encoded_messages import EncodedMessages
     from orbitmq.client.core.sending.outgoing import Outgoing
     from orbitmq.client.core.sending.queue_selectors import Selector
@@ -47,8 +47,8 @@ _STATUSES: Final[dict[int, SendStatus]] = {
 }
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """What the user asked to be sent, and how."""
+class SendRequest(msgspec.Struct, frozen=True):
+    """What the user wants to send, and how."""
 
     message: Message | Sequence[Message] | EncodedMessages
     mode: SendMode
@@ -77,7 +77,7 @@ class SendParts:
         self.hooks = hooks
         self.targets = targets
         self.faults = BrokerFaults(on=options.avoid_slow_brokers)
-        # How often a send is tried; when its queue is fixed, and when not.
+        # Attempts per send at most, by mode: when any queue will do, and when the user chose one.
         self.tries_max, self.tries_max_fixed = (
             {
                 mode: send_plan.tries_max(
@@ -90,34 +90,33 @@ class SendParts:
             }
             for is_fixed in (False, True)
         )
-        self._under_way = 0
+        self._in_flight = 0
         self._all_ended: asyncio.Future[None] | None = None
 
     def begin_one(self) -> None:
-        """Count a send in."""
-        self._under_way += 1
+        """Count a send that starts."""
+        self._in_flight += 1
 
     def end_one(self) -> None:
-        """Count a send out."""
-        self._under_way -= 1
-        if self._all_ended is not None and not self._under_way:
+        """Count a send that has ended."""
+        self._in_flight -= 1
+        if self._all_ended is not None and not self._in_flight:
             self._all_ended.set_result(None)
             self._all_ended = None
 
     async def all_ended(self) -> None:
-        """Return once no send is under way; each ends by its deadline."""
-        while self._under_way:
+        """Wait until no send is in flight; each ends by its deadline."""
+        while self._in_flight:
             if self._all_ended is None:
                 self._all_ended = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._all_ended)
 
 
 class PendingSend:
-    """One send; `done` gets its result or its error."""
+    """A send in flight; `done` gets its result or error."""
 
     __slots__ = (
         "_address",
-        "_asked",
         "_connection",
         "_context",
         "_deadline_ms",
@@ -126,34 +125,37 @@ class PendingSend:
         "_opaque",
         "_outgoing",
         "_parts",
+        "_request",
         "_result",
+        "_send_queue",
         "_target",
         "_tries",
         "_tries_max",
         "_try_began_ms",
-        "_way",
         "done",
     )
 
     def __init__(
         self,
         parts: SendParts,
-        asked: Asked,
+        request: SendRequest,
         outgoing: Outgoing,
-        target: Target,
-        fixed: Way | None,
+        target: SendTarget,
+        fixed: SendQueue | None,
         deadline_ms: float,
         done: asyncio.Future[SendResult],
     ) -> None:
         self._parts = parts
-        self._asked = asked
+        self._request = request
         self._outgoing = outgoing
         self._target = target
-        # The queue of the user's choice.
+        # The queue that the user chose, if any.
         self._fixed = fixed
         self._deadline_ms = deadline_ms
         self.done = done
-        self._tries_max = (parts.tries_max if fixed is None else parts.tries_max_fixed)[asked.mode]
+        self._tries_max = (parts.tries_max if fixed is None else parts.tries_max_fixed)[
+            request.mode
+        ]
         self._tries: list[FailedTry] = []
         self._result: SendResult | None = None
         self._context: SendContext | None = None
@@ -163,29 +165,29 @@ class PendingSend:
         parts.begin_one()
 
     def begin(self, now_ms: float) -> None:
-        """Make the first try."""
-        way = self._fixed
-        if way is None:
+        """Make the first attempt."""
+        send_queue = self._fixed
+        if send_queue is None:
             target = self._target
-            way = target.ways[target.choice.next(self._parts.faults, now_ms)]
-        self._try(way, now_ms)
+            send_queue = target.send_queues[target.choice.next(self._parts.faults, now_ms)]
+        self._try(send_queue, now_ms)
 
     def give_up(self) -> None:
-        """Forget the send: nobody waits for it any more. What was sent stays sent."""
+        """Abandon the send, as nobody waits for it; a request that was sent stays sent."""
         if self._connection is not None:
             self._connection.forget_call(self._opaque)
         self._end()
 
-    # --- a try --------------------------------------------------------------------------------
+    # --- an attempt --------------------------------------------------------------------------------
 
-    def _try(self, way: Way, now_ms: float) -> None:
+    def _try(self, send_queue: SendQueue, now_ms: float) -> None:
         parts = self._parts
         outgoing = self._outgoing
-        self._way = way
+        self._send_queue = send_queue
         self._try_began_ms = now_ms
         left_ms = self._deadline_ms - now_ms
         if self.done.done():
-            # Given up while it waited for a route.
+            # Cancelled while it waited for a route.
             self._end()
             return
         if left_ms <= 0:
@@ -193,10 +195,10 @@ class PendingSend:
             return
         if parts.options.try_timeout_ms and len(self._tries) + 1 < self._tries_max:
             left_ms = min(left_ms, parts.options.try_timeout_ms)
-        address = parts.targets.address_of(way.broker_name)
+        address = parts.targets.address_of(send_queue.broker_name)
         self._address = address or ""
         if address is None:
-            self._failed(BrokerUnknownError(way.broker_name, topic=outgoing.topic))
+            self._failed(BrokerUnknownError(send_queue.broker_name, topic=outgoing.topic))
             return
         if parts.hooks and not self._is_allowed(address):
             return
@@ -208,7 +210,7 @@ class PendingSend:
                 self._connection = connection
                 connection.send_call(
                     opaque,
-                    way.frames.encode(
+                    send_queue.frames.encode(
                         opaque,
                         outgoing.body,
                         outgoing.properties,
@@ -220,11 +222,11 @@ class PendingSend:
                 )
             else:
                 self._connection = None
-                command = command_of(outgoing, way, parts.clock.now_ms())
+                command = command_of(outgoing, send_queue, parts.clock.now_ms())
                 parts.rpc.invoke_callback(address, command, self._answered, timeout_ms=left_ms)
         except OrbitError as error:
             self._failed(error)
-        except Exception as error:  # noqa: BLE001  # what a hook of the user raised is for its caller
+        except Exception as error:  # noqa: BLE001  # an error of a user's hook goes to the caller
             self._end_with(error)
 
     def _answered(self, outcome: Command | OrbitError) -> None:
@@ -234,22 +236,22 @@ class PendingSend:
             return
         try:
             self._take(outcome)
-        except Exception as error:  # noqa: BLE001  # the border: whoever waits must not wait forever
+        except Exception as error:  # noqa: BLE001  # the border: the caller must not wait forever
             self._end_with(error)
 
     def _take(self, outcome: Command | OrbitError) -> None:
-        """End with a result, or go on with the next try."""
+        """End with a result, or make the next attempt."""
         if type(outcome) is not Command:
             self._failed(outcome)  # type: ignore[arg-type]  # the only other kind
             return
         status = _STATUSES.get(outcome.code)
         if status is None:
-            asked = BATCH_CODE if self._outgoing.is_batch else SEND_CODE
-            self._failed(failure_of(asked, outcome, self._address))
+            code = BATCH_CODE if self._outgoing.is_batch else SEND_CODE
+            self._failed(failure_of(code, outcome, self._address))
             return
-        way = self._way
+        send_queue = self._send_queue
         try:
-            result = result_of(status, outcome.fields, way, self._outgoing.message_id)
+            result = result_of(status, outcome.fields, send_queue, self._outgoing.message_id)
         except ProtocolError as error:
             self._failed(error)
             return
@@ -257,7 +259,7 @@ class PendingSend:
         now_ms = parts.clock.monotonic_ms()
         took_ms = now_ms - self._try_began_ms
         if took_ms >= SLOW_FROM_MS:
-            parts.faults.note(way.broker_name, took_ms, now_ms)
+            parts.faults.note(send_queue.broker_name, took_ms, now_ms)
         if self._context is not None:
             self._after(result, None)
         if status is not SendStatus.OK and self._tries_elsewhere(result, now_ms):
@@ -266,26 +268,26 @@ class PendingSend:
         self._end()
 
     def _tries_elsewhere(self, result: SendResult, now_ms: float) -> bool:
-        """Send once more to another broker, when the user prefers two copies to a weak one."""
+        """Send to another broker too, if the user prefers two copies to one that may be lost."""
         parts = self._parts
         if not parts.options.retry_another_broker_when_not_store_ok:
             return False
         self._result = result
         error = OrbitError(f"it was {result.status.value}")
-        self._tries.append(FailedTry(self._way.broker_name, self._address, error, 0.0))
+        self._tries.append(FailedTry(self._send_queue.broker_name, self._address, error, 0.0))
         if not self._may_try_again(now_ms):
             return False
-        way = self._next_way(now_ms)
-        if way.broker_name == self._way.broker_name:
+        send_queue = self._next_queue(now_ms)
+        if send_queue.broker_name == self._send_queue.broker_name:
             return False
-        self._try(way, now_ms)
+        self._try(send_queue, now_ms)
         return True
 
     def _failed(self, error: OrbitError) -> None:
-        """Take note of a failed try, and make the next if there is one."""
+        """Record a failed attempt, and make the next one if allowed."""
         parts = self._parts
         now_ms = parts.clock.monotonic_ms()
-        last = self._way.broker_name
+        last = self._send_queue.broker_name
         took_ms = now_ms - self._try_began_ms
         self._tries.append(FailedTry(last, self._address, error, took_ms))
         if self._context is not None:
@@ -297,11 +299,11 @@ class PendingSend:
         if not send_plan.is_retried(error) or not self._may_try_again(now_ms):
             self._fail()
             return
-        way = self._next_way(now_ms)
-        if way.broker_name != last:
-            self._try(way, now_ms)
+        send_queue = self._next_queue(now_ms)
+        if send_queue.broker_name != last:
+            self._try(send_queue, now_ms)
             return
-        # There is nobody else: give it a moment.
+        # No other broker has the topic: give this one a moment.
         pause_ms = send_plan.pause_ms(
             parts.options.retry_pause_ms, len(self._tries), self._deadline_ms - now_ms
         )
@@ -313,26 +315,26 @@ class PendingSend:
             return
         now_ms = self._parts.clock.monotonic_ms()
         try:
-            self._try(self._next_way(now_ms), now_ms)
+            self._try(self._next_queue(now_ms), now_ms)
         except Exception as error:  # noqa: BLE001  # the border, as in `_answered`
             self._end_with(error)
 
     def _may_try_again(self, now_ms: float) -> bool:
         return len(self._tries) < self._tries_max and now_ms < self._deadline_ms
 
-    def _next_way(self, now_ms: float) -> Way:
+    def _next_queue(self, now_ms: float) -> SendQueue:
         if self._fixed is not None:
             return self._fixed
         parts = self._parts
-        # The route may be a newer one by now.
+        # The route may have changed.
         self._target = target = parts.targets.known(self._outgoing.topic) or self._target
-        place = target.choice.next(parts.faults, now_ms, last_broker=self._way.broker_name)
-        return target.ways[place]
+        index = target.choice.next(parts.faults, now_ms, last_broker=self._send_queue.broker_name)
+        return target.send_queues[index]
 
     # --- the end ------------------------------------------------------------------------------
 
     def _fail(self) -> None:
-        """End with the failure of the last try, or with a result that is better than nothing."""
+        """End with an error about all attempts, or with a weak result if there is one."""
         if self._result is not None:
             self.done.set_result(self._result)
             self._end()
@@ -342,8 +344,8 @@ class PendingSend:
             send_plan.failure(
                 namespaces.unwrap(self._parts.options.namespace, self._outgoing.topic),
                 self._tries,
-                elapsed_ms=now_ms - self._deadline_ms + self._asked.timeout_ms,
-                timeout_ms=self._asked.timeout_ms,
+                elapsed_ms=now_ms - self._deadline_ms + self._request.timeout_ms,
+                timeout_ms=self._request.timeout_ms,
             )
         )
 
@@ -360,13 +362,13 @@ class PendingSend:
     # --- hooks --------------------------------------------------------------------------------
 
     def _is_allowed(self, address: str) -> bool:
-        """Tell hooks of a try; one that forbids it ends the send with what it raised."""
+        """Run the hooks before an attempt; one that forbids it ends the send with its error."""
         self._context = None
-        context = new_context(self._parts, self._asked, self._outgoing, self._way, address)
+        context = new_context(self._parts, self._request, self._outgoing, self._send_queue, address)
         context.attempt = len(self._tries) + 1
         try:
             self._parts.hooks.before(context)
-        except Exception as error:  # noqa: BLE001  # it belongs to whoever sends
+        except Exception as error:  # noqa: BLE001  # it goes to the caller
             self._end_with(error)
             return False
         self._context = context
@@ -381,24 +383,24 @@ class PendingSend:
 
 
 def new_context(
-    parts: SendParts, asked: Asked, outgoing: Outgoing, way: Way, address: str
+    parts: SendParts, request: SendRequest, outgoing: Outgoing, send_queue: SendQueue, address: str
 ) -> SendContext:
-    """Make what hooks see of a try."""
+    """Describe an attempt to the hooks."""
     return SendContext(
         group=parts.group,
-        message=asked.message,
+        message=request.message,
         message_id=outgoing.message_id,
-        queue=way.shown,
+        queue=send_queue.queue,
         address=address,
-        mode=asked.mode,
+        mode=request.mode,
         namespace=parts.options.namespace,
         attempt=1,
     )
 
 
-def command_of(outgoing: Outgoing, way: Way, born_ms: int) -> Command:
-    """Make the request of a send as a command, which hooks can see and change."""
-    return way.frames.command(
+def command_of(outgoing: Outgoing, send_queue: SendQueue, born_ms: int) -> Command:
+    """Make the request as a command, which RPC hooks can see and change."""
+    return send_queue.frames.command(
         outgoing.body,
         outgoing.properties,
         outgoing.flag,
@@ -410,21 +412,25 @@ def command_of(outgoing: Outgoing, way: Way, born_ms: int) -> Command:
     )
 
 
-def result_of(status: SendStatus, fields: dict[str, str], way: Way, message_id: str) -> SendResult:
-    """Read the answer to a send."""
+def result_of(
+    status: SendStatus, fields: dict[str, str], send_queue: SendQueue, message_id: str
+) -> SendResult:
+    """Decode the reply to a send."""
     try:
         queue_id = int(fields["queueId"])
         queue_offset = int(fields["queueOffset"])
         offset_message_id = fields["msgId"]
     except (KeyError, ValueError) as error:
         raise ProtocolError(
-            f"{way.broker_name} says that the message is stored, but not where: "
+            f"{send_queue.broker_name} says that the message is stored, but not where: "
             f"{dict(list(fields.items())[:20])}",
         ) from error
-    queue = way.shown
+    queue = send_queue.queue
     if queue_id != queue.queue_id:
-        # The broker chose another.
-        queue = MessageQueue(broker_name=way.broker_name, queue_id=queue_id, topic=way.shown.topic)
+        # The broker chose another queue.
+        queue = MessageQueue(
+            broker_name=send_queue.broker_name, queue_id=queue_id, topic=send_queue.queue.topic
+        )
     return SendResult(
         status=status,
         message_id=message_id,

@@ -1,10 +1,10 @@
 """The producer on asyncio: every form of send.
 
-    send            awaited: returns the result; tries other brokers when one fails
-    send_async      returns a future at once, and calls back; has a retry count of its own
-    send_oneway     nobody answers: fast, and without any promise
+    send            awaits the result; retries at other brokers
+    send_async      returns a future at once, with callbacks; has its own retry count
+    send_oneway     no reply: fast, but the message may be lost
 
-Each takes a message or a batch, to any queue, to a chosen one, or to one that a selector chooses.
+Each takes a message or a batch. The queue is any, a given one, or one that a selector chooses.
 
 Threads: one event loop, the one it was started on.
 """
@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from orbitmq.client.aio.instance import instances
 from orbitmq.client.aio.instance.client_instance import INNER_PRODUCER, ClientInstance
-from orbitmq.client.aio.instance.client_life import ClientLife
+from orbitmq.client.aio.instance.client_lifecycle import ClientLifecycle
 from orbitmq.client.aio.sending.accumulator import Accumulator
-from orbitmq.client.aio.sending.attempts import Asked
+from orbitmq.client.aio.sending.attempts import SendRequest
 from orbitmq.client.aio.sending.send_hooks import CheckForbiddenHook, SendHook, SendHooks
 from orbitmq.client.aio.sending.sender import Sender
 from orbitmq.client.core import namespaces
@@ -50,8 +50,8 @@ OnSuccess = Callable[["SendResult"], object]
 OnFailure = Callable[[BaseException], object]
 
 
-class Producer(ClientLife):
-    """Sends messages; started once, stopped once, best in an `async with` block."""
+class Producer(ClientLifecycle):
+    """Sends messages; starts and stops once, best in an `async with` block."""
 
     def __init__(
         self,
@@ -65,10 +65,10 @@ class Producer(ClientLife):
         """Make a producer.
 
         Args:
-            group: the name that brokers know producers of one kind by.
-            hooks: run before and after each try of a send, or forbid it.
-            rpc_hooks: see every request and its answer.
-            clock: where the time comes from; tests give their own.
+            group: the name that brokers know the producers of one application by.
+            hooks: run before and after each attempt of a send, and may forbid it.
+            rpc_hooks: see every request and its reply.
+            clock: the source of time, for tests.
             options: see `ProducerOptions`.
         """
         self._take(
@@ -93,9 +93,9 @@ class Producer(ClientLife):
         self._options = options
         self._hooks = hooks
         self._clock = clock
-        self._slow_sends = OwnedTasks()
+        self._unready_sends = OwnedTasks()
         self._rpc_hooks = rpc_hooks
-        # Whose inner producer this is; others have an instance of their own, or share one.
+        # The instance that this is the inner producer of; other producers acquire an instance.
         self._owner: ClientInstance | None = None
         self._sender: Sender | None = None
         self._accumulator: Accumulator | None = None
@@ -103,8 +103,8 @@ class Producer(ClientLife):
     # --- life ---------------------------------------------------------------------------------
 
     async def stop(self) -> None:
-        """Let the sends under way end, each within its time, then leave the brokers."""
-        # Whoever gives up waiting gives up the sends.
+        """Wait for the sends in flight, each until its deadline, then unregister."""
+        # Not shielded: cancelling the stop cancels the sends, too.
         await self._stop()
 
     # --- sends --------------------------------------------------------------------------------
@@ -118,25 +118,27 @@ class Producer(ClientLife):
         selector: Selector | None = None,
         argument: Any = None,
     ) -> SendResult:
-        """Send a message, or a list of messages as one batch, and return where it was stored.
+        """Send a message, or a list as one batch, and return where it was stored.
 
         Args:
-            message: what to send; a list or tuple is sent as one batch, to one queue.
-            timeout_ms: time for all tries together; unless given, that of the producer.
-            queue: the queue to send to; one of `queues(topic)`.
-            selector: chooses the queue: a function of the queues, the message and `argument`.
-            argument: what the selector chooses by.
+            message: a message; a list or tuple is sent as one batch, to one queue.
+            timeout_ms: time for all attempts together; by default `send_timeout_ms`.
+            queue: the queue to send to, one of `queues(topic)`.
+            selector: a function that chooses the queue from the queues, message and `argument`.
+            argument: passed to the selector.
 
         Raises:
-            SendError: no broker acknowledged it; the error lists what was tried.
-            MessageError: it cannot be sent as it is.
+            SendError: no broker acknowledged it; the error lists the attempts.
+            MessageError: the message is invalid.
             RouteNotFoundError: no broker has the topic.
         """
         sender = self._running_sender()
-        asked = Asked(message, SendMode.AWAITED, self._time(timeout_ms), queue, selector, argument)
+        request = SendRequest(
+            message, SendMode.AWAITED, self._time(timeout_ms), queue, selector, argument
+        )
         if self._accumulator is not None and selector is None and isinstance(message, Message):
-            return await self._accumulator.add(message, queue=queue, timeout_ms=asked.timeout_ms)
-        return await _send(sender, asked)
+            return await self._accumulator.add(message, queue=queue, timeout_ms=request.timeout_ms)
+        return await _send(sender, request)
 
     def send_async(
         self,
@@ -149,25 +151,25 @@ class Producer(ClientLife):
         selector: Selector | None = None,
         argument: Any = None,
     ) -> asyncio.Future[SendResult]:
-        """Begin to send, and return a future of the result at once; arguments as of `send`.
+        """Start a send and return a future of its result at once; arguments as for `send`.
 
-        Failures of any kind come through the future, and to `on_failure` if it is given; the
-        callbacks run on the event loop.
+        Every failure goes to the future, and to `on_failure` if given. The callbacks run on the
+        event loop.
         """
         done: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
         if on_success is not None or on_failure is not None:
-            done.add_done_callback(_calling(on_success, on_failure))
+            done.add_done_callback(_callback(on_success, on_failure))
         try:
             sender = self._running_sender()
-            asked = Asked(
+            request = SendRequest(
                 message, SendMode.ASYNC, self._time(timeout_ms), queue, selector, argument
             )
-            if sender.begin(asked, done) is None:
-                self._slow_sends.start(
-                    _begin_slowly(sender, asked, done),
+            if sender.begin_now(request, done) is None:
+                self._unready_sends.start(
+                    _begin_when_ready(sender, request, done),
                     name="first send to a topic, or of a large message",
                 )
-        except Exception as error:  # noqa: BLE001  # it belongs to whoever waits for the future
+        except Exception as error:  # noqa: BLE001  # it goes to the future
             done.set_exception(error)
         return done
 
@@ -180,21 +182,21 @@ class Producer(ClientLife):
         selector: Selector | None = None,
         argument: Any = None,
     ) -> None:
-        """Send without an answer, once; arguments as of `send`.
+        """Send once, without a reply; arguments as for `send`.
 
-        Returns when the request is on its way: it may still be lost, and nobody would tell.
+        Returns once the request is written. The message may still be lost without an error.
         """
         await self._running_sender().send_oneway(
-            Asked(message, SendMode.ONEWAY, self._time(timeout_ms), queue, selector, argument)
+            SendRequest(message, SendMode.ONEWAY, self._time(timeout_ms), queue, selector, argument)
         )
 
     async def queues(self, topic: str) -> list[MessageQueue]:
-        """Give the queues of a topic that take messages."""
+        """Return the queues of a topic that can be sent to."""
         target = await self._running_sender().targets.find(
             namespaces.wrap(self._options.namespace, topic),
             timeout_ms=self._options.send_timeout_ms,
         )
-        return list(target.shown)
+        return list(target.queues)
 
     # --- as a member of its client instance -----------------------------------------------------
 
@@ -204,14 +206,14 @@ class Producer(ClientLife):
         return self._group
 
     def topics(self) -> Iterable[str]:
-        """Name the topics it sends to, whose routes are kept fresh."""
+        """The topics it sends to, whose routes are kept fresh."""
         return () if self._sender is None else self._sender.targets.topics
 
     async def check_transaction(self, address: str, check: CheckTransaction, record: bytes) -> None:
-        """Leave a half message as it is: this producer sends none, so another must answer."""
+        """Only log it: this producer sends no half messages, so another one must reply."""
         del record
         log.warning(
-            "asked for the fate of a half message that is not ours group=%s peer=%s id=%s",
+            "transaction check of a half message that is not ours group=%s peer=%s id=%s",
             self._group,
             address,
             check.message_id,
@@ -220,7 +222,7 @@ class Producer(ClientLife):
     # --- inside -------------------------------------------------------------------------------
 
     async def _open(self) -> None:
-        """Join the client instance; connections are made by the first send."""
+        """Join the client instance; the first send connects to brokers."""
         options = self._options
         instance = self._owner
         if instance is None:
@@ -246,11 +248,11 @@ class Producer(ClientLife):
         try:
             if self._accumulator is not None:
                 await self._accumulator.stop()
-            await self._slow_sends.all_done()
+            await self._unready_sends.all_done()
             if self._sender is not None:
                 await self._sender.all_ended()
         finally:
-            await self._slow_sends.cancel()
+            await self._unready_sends.cancel()
             if self._sender is not None:
                 await self._sender.stop()
             if self._instance is not None:
@@ -269,21 +271,21 @@ class Producer(ClientLife):
             raise MessageTypeError("timeout_ms", timeout_ms, takes="a number of milliseconds")
         if not timeout_ms > 0:
             raise MessageError(
-                f"timeout_ms cannot be {timeout_ms}", hint="give a send some milliseconds"
+                f"timeout_ms cannot be {timeout_ms}", hint="give it a positive number"
             )
         return timeout_ms
 
     async def _send_accumulated(
         self, message: Messages, queue: MessageQueue | None, timeout_ms: float | None
     ) -> SendResult:
-        # Also while it stops: what waits is sent before the producer leaves.
+        # Also while stopping: waiting messages are sent before the producer unregisters.
         assert self._sender is not None
-        asked = Asked(message, SendMode.AWAITED, self._time(timeout_ms), queue, None, None)
-        return await _send(self._sender, asked)
+        request = SendRequest(message, SendMode.AWAITED, self._time(timeout_ms), queue, None, None)
+        return await _send(self._sender, request)
 
 
 async def inner_producer(instance: ClientInstance) -> Producer:
-    """Make the producer that an instance has for itself."""
+    """Make the inner producer of an instance."""
     shared = {
         row.name: getattr(instance.options, row.name) for row in dataclasses.fields(ClientOptions)
     }
@@ -294,11 +296,11 @@ async def inner_producer(instance: ClientInstance) -> Producer:
     return producer
 
 
-async def _send(sender: Sender, asked: Asked) -> SendResult:
+async def _send(sender: Sender, request: SendRequest) -> SendResult:
     done: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
-    sending = sender.begin(asked, done)
+    sending = sender.begin_now(request, done)
     if sending is None:
-        sending = await sender.begin_slowly(asked, done)
+        sending = await sender.begin_when_ready(request, done)
     try:
         return await done
     except asyncio.CancelledError:
@@ -306,18 +308,20 @@ async def _send(sender: Sender, asked: Asked) -> SendResult:
         raise
 
 
-async def _begin_slowly(sender: Sender, asked: Asked, done: asyncio.Future[SendResult]) -> None:
+async def _begin_when_ready(
+    sender: Sender, request: SendRequest, done: asyncio.Future[SendResult]
+) -> None:
     try:
-        await sender.begin_slowly(asked, done)
+        await sender.begin_when_ready(request, done)
     except asyncio.CancelledError:
         done.cancel()
         raise
-    except Exception as error:  # noqa: BLE001  # it belongs to whoever waits for the future
+    except Exception as error:  # noqa: BLE001  # it goes to the future
         if not done.done():
             done.set_exception(error)
 
 
-def _calling(
+def _callback(
     on_success: OnSuccess | None, on_failure: OnFailure | None
 ) -> Callable[[asyncio.Future[SendResult]], None]:
     def call(done: asyncio.Future[SendResult]) -> None:

@@ -1,4 +1,4 @@
-"""Hooks of a producer: what runs before and after each try of a send."""
+"""Hooks of a producer, which run before and after each attempt of a send."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class SendContext:
-    """One try of a send, as hooks see it."""
+    """One attempt of a send, as hooks see it."""
 
     group: str
-    # The messages of a batch; one message otherwise.
+    # One message, or those of a batch.
     message: Message | Sequence[Message] | EncodedMessages
-    # The ids that consumers will know them by; of a batch: all, with commas.
+    # The unique id that consumers see; for a batch all ids, separated by commas.
     message_id: str
     queue: MessageQueue
     address: str
     mode: SendMode
     namespace: str
-    # Counts the tries of this send from 1.
+    # The number of this attempt, from 1.
     attempt: int
-    # One of them is set once the try is over; neither, if it was one-way.
+    # One of the two is set after the attempt; neither if the send was one-way.
     result: SendResult | None = None
     error: Exception | None = None
-    # Whatever a hook wants to find again afterwards.
+    # For the hook's own use, from `before_send` to `after_send`.
     notes: dict[str, Any] = field(default_factory=dict)
 
 
 @runtime_checkable
 class SendHook(Protocol):
-    """Sees every try of a send; what it raises is logged, and changes nothing."""
+    """Sees every attempt of a send; its errors are logged and change nothing."""
 
     def before_send(self, context: SendContext) -> None:
         """Run before the request is sent."""
 
     def after_send(self, context: SendContext) -> None:
-        """Run once the try has ended, or a one-way request is on its way."""
+        """Run after the attempt, or after a one-way request was written."""
 
 
 @runtime_checkable
@@ -55,11 +55,11 @@ class CheckForbiddenHook(Protocol):
     """Decides whether a message may be sent."""
 
     def check_forbidden(self, context: SendContext) -> None:
-        """Raise what the send shall fail with; another try is not made."""
+        """Raise an error to forbid the send; it fails with that error and is not retried."""
 
 
 class SendHooks:
-    """The hooks of one producer; an object may be of both kinds."""
+    """The hooks of one producer; one object may be both kinds."""
 
     def __init__(self, hooks: Sequence[SendHook | CheckForbiddenHook]) -> None:
         self._sending = tuple(hook for hook in hooks if isinstance(hook, SendHook))
@@ -67,15 +67,15 @@ class SendHooks:
         for hook in hooks:
             if hook not in self._sending and hook not in self._checking:
                 raise TypeError(
-                    f"{hook!r} is no hook of a producer: it has neither before_send and "
-                    "after_send, nor check_forbidden"
+                    f"{hook!r} is not a producer hook: it needs before_send and after_send, "
+                    "or check_forbidden"
                 )
 
     def __bool__(self) -> bool:
         return bool(self._sending or self._checking)
 
     def before(self, context: SendContext) -> None:
-        """Ask whether the message may be sent, and tell that it will be."""
+        """Run the checks, which may forbid the send, then the hooks before it."""
         for checking in self._checking:
             checking.check_forbidden(context)
         for sending in self._sending:
@@ -85,7 +85,7 @@ class SendHooks:
                 log.exception("hook failed before a send topic=%s", context.queue.topic)
 
     def after(self, context: SendContext) -> None:
-        """Tell how the try ended."""
+        """Run the hooks after an attempt."""
         for sending in self._sending:
             try:
                 sending.after_send(context)

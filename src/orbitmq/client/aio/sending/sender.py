@@ -1,4 +1,4 @@
-"""The sender: what all sends of one producer share, and how each begins.
+"""The sender: starts the sends of one producer.
 
 Threads: one event loop; large bodies are compressed in another thread.
 """
@@ -9,13 +9,13 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from orbitmq.client.aio.sending.attempts import (
-    Asked,
     PendingSend,
     SendParts,
+    SendRequest,
     command_of,
     new_context,
 )
-from orbitmq.client.aio.sending.send_targets import SendTargets, Target, Way
+from orbitmq.client.aio.sending.send_targets import SendQueue, SendTarget, SendTargets
 from orbitmq.client.core.sending import send_plan
 from orbitmq.client.core.sending.encoded_messages import EncodedMessages
 from orbitmq.client.core.sending.outgoing import Compressing, Outgoing, Preparing
@@ -58,94 +58,98 @@ class Sender:
             ),
         )
 
-    # --- how a send begins --------------------------------------------------------------------
+    # --- starting a send --------------------------------------------------------------------
 
-    def begin(self, asked: Asked, done: asyncio.Future[SendResult]) -> PendingSend | None:
-        """Make the first try at once; None when something has to be waited for before."""
-        if self._preparing.takes_long(asked.message):
+    def begin_now(
+        self, request: SendRequest, done: asyncio.Future[SendResult]
+    ) -> PendingSend | None:
+        """Make the first attempt at once; None if it must wait, for a route or for compression."""
+        if self._preparing.takes_long(request.message):
             return None
-        outgoing = self._preparing.prepare(asked.message)
+        outgoing = self._preparing.prepare(request.message)
         target = self.targets.known(outgoing.topic)
         if target is None:
             return None
-        way: Way | None = None
-        if asked.queue is not None or asked.selector is not None:
-            way = target.way_to(_chosen_queue(asked, target))
-            if way is None:
+        send_queue: SendQueue | None = None
+        if request.queue is not None or request.selector is not None:
+            send_queue = target.find_queue(_chosen_queue(request, target))
+            if send_queue is None:
                 return None
         now_ms = self._parts.clock.monotonic_ms()
         sending = PendingSend(
-            self._parts, asked, outgoing, target, way, now_ms + asked.timeout_ms, done
+            self._parts, request, outgoing, target, send_queue, now_ms + request.timeout_ms, done
         )
         sending.begin(now_ms)
         return sending
 
-    async def begin_slowly(self, asked: Asked, done: asyncio.Future[SendResult]) -> PendingSend:
-        """Wait for what the first try needs, and make it."""
-        deadline_ms = self._parts.clock.monotonic_ms() + asked.timeout_ms
-        outgoing, target, way = await self._prepare(asked, deadline_ms)
-        sending = PendingSend(self._parts, asked, outgoing, target, way, deadline_ms, done)
+    async def begin_when_ready(
+        self, request: SendRequest, done: asyncio.Future[SendResult]
+    ) -> PendingSend:
+        """Wait for what the first attempt needs, then make it."""
+        deadline_ms = self._parts.clock.monotonic_ms() + request.timeout_ms
+        outgoing, target, send_queue = await self._prepare(request, deadline_ms)
+        sending = PendingSend(self._parts, request, outgoing, target, send_queue, deadline_ms, done)
         sending.begin(self._parts.clock.monotonic_ms())
         return sending
 
-    async def send_oneway(self, asked: Asked) -> None:
-        """Send once, without an answer."""
+    async def send_oneway(self, request: SendRequest) -> None:
+        """Send once, without a reply."""
         began_ms = self._parts.clock.monotonic_ms()
-        deadline_ms = began_ms + asked.timeout_ms
-        outgoing, target, way = await self._prepare(asked, deadline_ms)
+        deadline_ms = began_ms + request.timeout_ms
+        outgoing, target, send_queue = await self._prepare(request, deadline_ms)
         now_ms = self._parts.clock.monotonic_ms()
-        if way is None:
-            way = target.ways[target.choice.next(self._parts.faults, now_ms)]
-        address = self.targets.address_of(way.broker_name)
+        if send_queue is None:
+            send_queue = target.send_queues[target.choice.next(self._parts.faults, now_ms)]
+        address = self.targets.address_of(send_queue.broker_name)
         context = None
         if self._parts.hooks:
-            context = new_context(self._parts, asked, outgoing, way, address or "")
+            context = new_context(self._parts, request, outgoing, send_queue, address or "")
             self._parts.hooks.before(context)
         try:
             if address is None:
-                raise BrokerUnknownError(way.broker_name, topic=outgoing.topic)
-            await self._send_oneway(outgoing, way, address, deadline_ms)
+                raise BrokerUnknownError(send_queue.broker_name, topic=outgoing.topic)
+            await self._send_oneway(outgoing, send_queue, address, deadline_ms)
         except OrbitError as error:
             if context is not None:
                 context.error = error
             ended_ms = self._parts.clock.monotonic_ms()
             if send_plan.is_fault_of_broker(error):
-                self._parts.faults.note_failure(way.broker_name, ended_ms)
+                self._parts.faults.note_failure(send_queue.broker_name, ended_ms)
             if send_plan.makes_route_doubtful(error):
                 self.targets.refresh_soon(outgoing.topic)
             raise send_plan.failure(
-                way.shown.topic,
-                [FailedTry(way.broker_name, address or "", error, ended_ms - now_ms)],
+                send_queue.queue.topic,
+                [FailedTry(send_queue.broker_name, address or "", error, ended_ms - now_ms)],
                 elapsed_ms=ended_ms - began_ms,
-                timeout_ms=asked.timeout_ms,
+                timeout_ms=request.timeout_ms,
             ) from error
         finally:
             if context is not None:
                 self._parts.hooks.after(context)
 
     async def _prepare(
-        self, asked: Asked, deadline_ms: float
-    ) -> tuple[Outgoing, Target, Way | None]:
-        """Find out all that a send needs, however long each step takes."""
-        if self._preparing.takes_long(asked.message):
-            outgoing = await asyncio.to_thread(self._preparing.prepare, asked.message)
+        self, request: SendRequest, deadline_ms: float
+    ) -> tuple[Outgoing, SendTarget, SendQueue | None]:
+        """Prepare the message and find its topic and queue; compresses in a thread."""
+        if self._preparing.takes_long(request.message):
+            outgoing = await asyncio.to_thread(self._preparing.prepare, request.message)
         else:
-            outgoing = self._preparing.prepare(asked.message)
+            outgoing = self._preparing.prepare(request.message)
         target = await self.targets.find(
             outgoing.topic, timeout_ms=deadline_ms - self._parts.clock.monotonic_ms()
         )
-        if asked.queue is None and asked.selector is None:
+        if request.queue is None and request.selector is None:
             return outgoing, target, None
-        queue = _chosen_queue(asked, target)
+        queue = _chosen_queue(request, target)
         left_ms = deadline_ms - self._parts.clock.monotonic_ms()
-        return outgoing, target, await self.targets.find_way(target, queue, timeout_ms=left_ms)
+        return outgoing, target, await self.targets.resolve_queue(target, queue, timeout_ms=left_ms)
 
     async def _send_oneway(
-        self, outgoing: Outgoing, way: Way, address: str, deadline_ms: float
+        self, outgoing: Outgoing, send_queue: SendQueue, address: str, deadline_ms: float
     ) -> None:
         connection = self._parts.rpc.ready(address)
         if connection is not None and outgoing.retries is None:
-            frame = way.frames.encode(
+            frame = send_queue.frames.encode(
                 connection.unused_opaque(),
                 outgoing.body,
                 outgoing.properties,
@@ -157,38 +161,38 @@ class Sender:
             )
             connection.send_oneway(frame)
         else:
-            command = command_of(outgoing, way, self._parts.clock.now_ms())
+            command = command_of(outgoing, send_queue, self._parts.clock.now_ms())
             left_ms = deadline_ms - self._parts.clock.monotonic_ms()
             await self._parts.rpc.invoke_oneway(address, command, timeout_ms=left_ms)
 
-    # --- the end ------------------------------------------------------------------------------
+    # --- stopping ------------------------------------------------------------------------------
 
     async def all_ended(self) -> None:
-        """Return once no send is under way; each ends by its deadline."""
+        """Wait until no send is in flight; each ends by its deadline."""
         await self._parts.all_ended()
 
     async def stop(self) -> None:
-        """Give up what runs beside the sends."""
+        """Cancel the work in the background."""
         await self.targets.stop()
 
 
-def _chosen_queue(asked: Asked, target: Target) -> MessageQueue:
-    """Give the queue of the user's choice."""
-    queue = asked.queue
+def _chosen_queue(request: SendRequest, target: SendTarget) -> MessageQueue:
+    """Return the queue that the user or the selector chose."""
+    queue = request.queue
     by = "queue"
-    if asked.selector is not None:
+    if request.selector is not None:
         if queue is not None:
-            raise MessageError("a send got both a queue and a selector", hint="give one of them")
-        if not callable(asked.selector):
+            raise MessageError("a send got both a queue and a selector", hint="pass one of them")
+        if not callable(request.selector):
             raise MessageTypeError(
-                "selector", asked.selector, takes="a function of queues, message and argument"
+                "selector", request.selector, takes="a function of queues, message and argument"
             )
-        message = asked.message
+        message = request.message
         if isinstance(message, EncodedMessages):
-            raise MessageError("a selector cannot look into encoded messages", hint="give a queue")
+            raise MessageError("a selector cannot read encoded messages", hint="pass a queue")
         first = message if isinstance(message, Message) else message[0]
-        queue = asked.selector(target.shown, first, asked.argument)
-        by = "what the selector returned"
+        queue = request.selector(target.queues, first, request.argument)
+        by = "the result of the selector"
     if not isinstance(queue, MessageQueue):
         raise MessageTypeError(by, queue, takes="a MessageQueue")
     if not target.is_topic_of(queue):

@@ -1,11 +1,11 @@
-"""The staged writer: rows that count once their batch is decided.
+"""The staged writer: rows become visible when their batch is committed.
 
     async with StagedWriter(namesrv="127.0.0.1:9876") as writer:
         staged = await writer.stage(queue, packed_rows, write_id=new_write_id(), first_sequence=0)
         ...
         await writer.commit(BatchDecision(query=…, batch=…, parts=…))
 
-Needs OrbitMQ brokers; how it works stands in docs/decisions/0004.
+Needs OrbitMQ brokers; docs/decisions/0004 explains how it works.
 
 Threads: one event loop, the one it was started on.
 """
@@ -21,7 +21,7 @@ import msgspec
 
 from orbitmq.client.aio.admin.key_values import KeyValues
 from orbitmq.client.aio.admin.reach import Reach
-from orbitmq.client.aio.instance.client_life import ClientLife
+from orbitmq.client.aio.instance.client_lifecycle import ClientLifecycle
 from orbitmq.client.aio.instance.instances import acquire, with_own_instance
 from orbitmq.client.keywords import ClientKeywords, options_of
 from orbitmq.client.options import ClientOptions
@@ -59,16 +59,16 @@ T = TypeVar("T")
 
 STAGE_TIMEOUT_MS: Final = 60_000
 COMMIT_TIMEOUT_MS: Final = 120_000
-# As long as one request may take, and pause before the next one.
+# How long one request may take, and the pause before the next.
 _CALL_MS_MAX: Final = 15_000
 _PAUSE_MS: Final = 200
-# A broker that waits for others answers so long before whoever asked gives up.
+# A broker that waits for others replies this long before the request times out.
 _ANSWER_MS: Final = 500
 _TEMPLATE_QUEUES: Final = 4
-# Where name servers keep which broker decides for a query.
+# The namespace of name servers that records the coordinator of each query.
 COORDINATORS: Final = "ORBITMQ_COORDINATORS"
 _GROUP: Final = "ORBITMQ_STAGED_WRITES"
-_AGAIN_CODES: Final = frozenset(
+_RETRIED_CODES: Final = frozenset(
     {
         ResponseCode.SYSTEM_BUSY,
         ResponseCode.FLUSH_DISK_TIMEOUT,
@@ -78,12 +78,12 @@ _AGAIN_CODES: Final = frozenset(
 
 
 def new_write_id() -> str:
-    """Make the id of a write, which no other write has."""
+    """Make a unique id for a write."""
     return uuid.uuid4().hex
 
 
-class StagedWriter(ClientLife):
-    """Stages rows at the brokers of their queues, and commits batches of them."""
+class StagedWriter(ClientLifecycle):
+    """Stages rows at the brokers of their queues, and commits them by batch."""
 
     def __init__(self, *, clock: Clock | None = None, **options: Unpack[ClientKeywords]) -> None:
         super().__init__("the staged writer")
@@ -92,7 +92,7 @@ class StagedWriter(ClientLife):
         self._staging = OwnedTasks()
 
     async def _open(self) -> None:
-        # Servers are asked by the calls that need them.
+        # The first call connects.
         options = with_own_instance(self._options, self._clock)
         self._instance = await acquire(options, clock=self._clock)
 
@@ -109,10 +109,10 @@ class StagedWriter(ClientLife):
         system_flag: int = 0,
         timeout_ms: float = STAGE_TIMEOUT_MS,
     ) -> StagedReply:
-        """Stage rows, packed like a batch, for a queue; tried at its broker only.
+        """Stage rows, packed like a batch, at the broker of their queue.
 
-        Returns where they lie in the staging queue of the broker. Rows that were staged by a try
-        whose answer was lost lie there twice, which does no harm.
+        Returns their offsets in the broker's staging queue. A lost reply may stage rows twice,
+        which does no harm.
         """
         header = StageRows(
             producer_group=_GROUP,
@@ -134,7 +134,7 @@ class StagedWriter(ClientLife):
             reply = await self._running().rpc.call(address, header, packed_rows, timeout_ms=left_ms)
             return StagedReply.decode(reply.fields)
 
-        return await self._again(ask, self._clock.monotonic_ms() + timeout_ms)
+        return await self._retry(ask, self._clock.monotonic_ms() + timeout_ms)
 
     def begin_stage(
         self,
@@ -145,7 +145,7 @@ class StagedWriter(ClientLife):
         first_sequence: int,
         timeout_ms: float = STAGE_TIMEOUT_MS,
     ) -> asyncio.Future[StagedReply]:
-        """Begin to stage rows; arguments as of `stage`. What is under way ends with `stop`."""
+        """Start to stage rows; arguments as for `stage`. `stop` cancels what is in flight."""
         done: asyncio.Future[StagedReply] = asyncio.get_running_loop().create_future()
         work = self.stage(
             queue,
@@ -160,36 +160,35 @@ class StagedWriter(ClientLife):
     async def commit(
         self, decision: BatchDecision, *, timeout_ms: float = COMMIT_TIMEOUT_MS
     ) -> Standing:
-        """Have the rows of a batch moved to their queues; returns when all are there.
+        """Move the rows of a batch to their queues; returns when all are there.
 
-        Of several commits of one batch the first counts: the others wait for it, and their rows
-        are dropped. A commit that fails has not undone anything: the same one, or that of a
-        repeated batch, completes it.
+        Of several commits of one batch the first counts; the others wait for it, and their rows
+        are dropped. A failed commit undoes nothing: repeating it, or its batch, completes it.
         """
         end_ms = self._clock.monotonic_ms() + timeout_ms
         what = f"batch {decision.batch} of query {decision.query!r}"
         try:
             standing = await self._complete(decision, end_ms)
         except OrbitError as error:
-            if not _may_change(error):
+            if not _is_temporary(error):
                 raise
             raise CommitError(
                 f"{what} cannot be committed: {error}",
-                hint="nothing is lost; start the query again when the brokers are back",
+                hint="nothing is lost; restart the query when the brokers are back",
             ) from error
         if not standing.complete:
             waiting = "; ".join(f"{name}: {why}" for name, why in standing.problems.items())
             raise CommitError(
                 f"{what} is decided, but not complete after {timeout_ms:.0f} ms: "
                 f"{waiting or 'brokers are still moving its rows'}",
-                hint="the brokers go on with it; start the query again",
+                hint="the brokers keep working on it; restart the query",
             )
         return standing
 
     async def _complete(self, decision: BatchDecision, end_ms: float) -> Standing:
-        """Commit, and wait until that is complete or the time is over."""
+        """Commit, and wait until it is complete or the time is up."""
         reach = Reach(self._running)
-        coordinator = await self._again(lambda _: self._coordinator(reach, decision), end_ms)
+        coordinator = await self._retry(lambda _: self._coordinator(reach, decision), end_ms)
         body = msgspec.json.encode(decision)
 
         async def ask(left_ms: float) -> Standing:
@@ -199,28 +198,28 @@ class StagedWriter(ClientLife):
             return msgspec.json.decode(reply.body, type=Standing)
 
         while True:
-            standing = await self._again(ask, end_ms)
+            standing = await self._retry(ask, end_ms)
             if standing.complete or self._clock.monotonic_ms() >= end_ms - _ANSWER_MS:
                 return standing
             await self._clock.sleep_ms(_PAUSE_MS)
 
     async def _coordinator(self, reach: Reach, decision: BatchDecision) -> str:
-        """Find who decides for a query; at its first batch, have a broker appointed."""
+        """Find the broker that decides for a query; appoint one at its first batch."""
         masters = await reach.masters()
         known: dict[str, str | None] = {}
         for name, address in masters.items():
             try:
                 known[name] = await self._appoint(reach, address, decision.query, None)
             except NotSupportedError:
-                # A RocketMQ broker among ours; none of its queues can be written so.
+                # A RocketMQ broker among ours; its queues cannot be written exactly once.
                 if name in decision.parts:
                     raise
         if not known:
             raise CommitError(
-                "no OrbitMQ broker is there",
+                "no OrbitMQ broker is running",
                 hint="exactly-once writes need OrbitMQ brokers; start one",
             )
-        # A broker that is down now may have been appointed: name servers remember it, too.
+        # The appointed broker may be down now: name servers remember it, too.
         key_values = KeyValues(reach)
         remembered = await _remembered(key_values, decision.query)
         appointed = {name for name in (remembered, *known.values()) if name is not None}
@@ -228,13 +227,13 @@ class StagedWriter(ClientLife):
             raise CommitError(
                 f"brokers name several coordinators of query {decision.query!r}: "
                 f"{', '.join(sorted(appointed))}",
-                hint="two first runs of one query met; start it with a new checkpoint",
+                hint="two first runs of one query overlapped; start it with a new checkpoint",
             )
         coordinator = next(iter(appointed), None) or min(known)
         if remembered is None:
             await key_values.put(COORDINATORS, decision.query, coordinator)
-        # Invariant: every driver asks in the order of names, so that of two that appoint at the
-        # same time one is the first everywhere.
+        # Invariant: every driver asks in the order of names, so that of two that appoint
+        # concurrently one is first everywhere.
         for name in sorted(known):
             if known[name] is None:
                 kept = await self._appoint(reach, masters[name], decision.query, coordinator)
@@ -255,30 +254,30 @@ class StagedWriter(ClientLife):
             try:
                 await routes.refresh(queue.topic)
             except RouteNotFoundError:
-                # The first rows make the topic, where the template is.
+                # The first rows create the topic, on the brokers of the template topic.
                 await routes.publishing(queue.topic, timeout_ms=_CALL_MS_MAX)
             address = routes.master_of(queue.broker_name)
         if address is None:
             raise BrokerUnknownError(queue.broker_name, topic=queue.topic)
         return address
 
-    async def _again(self, ask: Callable[[float], Awaitable[T]], end_ms: float) -> T:
-        """Ask until there is an answer; raises a failure that will not change, or the last one."""
+    async def _retry(self, ask: Callable[[float], Awaitable[T]], end_ms: float) -> T:
+        """Ask until it succeeds; raises a failure that is final, or the last one."""
         while True:
             left_ms = max(end_ms - self._clock.monotonic_ms(), 1.0)
             try:
                 return await ask(min(left_ms, _CALL_MS_MAX))
             except OrbitError as error:
-                if not _may_change(error) or self._clock.monotonic_ms() + _PAUSE_MS >= end_ms:
+                if not _is_temporary(error) or self._clock.monotonic_ms() + _PAUSE_MS >= end_ms:
                     raise
             await self._clock.sleep_ms(_PAUSE_MS)
 
 
 async def _into(done: asyncio.Future[T], work: Awaitable[T]) -> None:
-    """Do work, and tell whoever waits what came of it."""
+    """Do work, and put its result or error into a future."""
     try:
         result = await work
-    except Exception as error:  # noqa: BLE001  # it belongs to whoever waits
+    except Exception as error:  # noqa: BLE001  # it goes to the future
         if not done.done():
             done.set_exception(error)
     except asyncio.CancelledError:
@@ -290,7 +289,7 @@ async def _into(done: asyncio.Future[T], work: Awaitable[T]) -> None:
 
 
 async def _remembered(key_values: KeyValues, query: str) -> str | None:
-    """The coordinator of a query, as the name servers have it."""
+    """The coordinator of a query according to the name servers."""
     try:
         return await key_values.get(COORDINATORS, query)
     except RemoteError as error:
@@ -299,8 +298,8 @@ async def _remembered(key_values: KeyValues, query: str) -> str | None:
         return None
 
 
-def _may_change(error: OrbitError) -> bool:
-    """Whether asking again may end otherwise: a broker that is gone may come back."""
+def _is_temporary(error: OrbitError) -> bool:
+    """Whether a retry may succeed: a broker that is down may come back."""
     if isinstance(error, RemoteError):
-        return error.retryable or error.code in _AGAIN_CODES
+        return error.retryable or error.code in _RETRIED_CODES
     return error.retryable or isinstance(error, ClusterMissingError)

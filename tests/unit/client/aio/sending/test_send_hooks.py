@@ -96,5 +96,5 @@ def test_a_check_that_forbids_is_raised_before_anybody_sees_the_send() -> None:
 def test_an_object_that_is_no_hook_is_refused() -> None:
     wrong: Any = object()
 
-    with pytest.raises(TypeError, match="is no hook of a producer"):
+    with pytest.raises(TypeError, match="is not a producer hook"):
         SendHooks([wrong])

@@ -22,7 +22,7 @@ class PushedAnswer(NamedTuple):
     arrived_ms: int
 
 
-class AwaitedAnswers:
+class PendingAnswers:
     """Futures by correlation id."""
 
     def __init__(self) -> None:

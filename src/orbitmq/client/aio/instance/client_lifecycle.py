@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from orbitmq.client.aio.instance.client_instance import ClientInstance
 
 
-class ClientLife(ABC):
+class ClientLifecycle(ABC):
     """What all clients on asyncio have in common; best used in an `async with` block."""
 
     def __init__(self, what: str) -> None:

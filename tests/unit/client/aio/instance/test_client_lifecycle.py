@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from orbitmq.client.aio.instance.client_life import ClientLife
+from orbitmq.client.aio.instance.client_lifecycle import ClientLifecycle
 from orbitmq.errors import StateError
 
 
-class Client(ClientLife):
+class Client(ClientLifecycle):
     """Says what became of it."""
 
     def __init__(self, *, failure: Exception | None = None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orbitmq.client.aio.instance.awaited_answers import AwaitedAnswers, PushedAnswer
+from orbitmq.client.aio.instance.pending_answers import PendingAnswers, PushedAnswer
 from orbitmq.errors import StateError
 from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.answers import PushAnswer
@@ -29,7 +29,7 @@ ANSWER = PushedAnswer(
 
 
 async def test_an_answer_reaches_the_one_who_waits_for_it() -> None:
-    answers = AwaitedAnswers()
+    answers = PendingAnswers()
     first, second = answers.expect("1"), answers.expect("2")
 
     assert answers.deliver("2", ANSWER)
@@ -42,7 +42,7 @@ async def test_an_answer_reaches_the_one_who_waits_for_it() -> None:
 
 
 async def test_an_answer_nobody_waits_for_is_told_so() -> None:
-    answers = AwaitedAnswers()
+    answers = PendingAnswers()
     _ = answers.expect("1")
     answers.forget("1")
     answers.forget("1")
@@ -51,7 +51,7 @@ async def test_an_answer_nobody_waits_for_is_told_so() -> None:
 
 
 async def test_one_id_has_one_waiter() -> None:
-    answers = AwaitedAnswers()
+    answers = PendingAnswers()
     _ = answers.expect("1")
 
     with pytest.raises(StateError, match="'1' is awaited already"):
@@ -59,7 +59,7 @@ async def test_one_id_has_one_waiter() -> None:
 
 
 async def test_a_waiter_that_gave_up_gets_nothing() -> None:
-    answers = AwaitedAnswers()
+    answers = PendingAnswers()
     given_up = answers.expect("1")
     given_up.cancel()
 
