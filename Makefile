@@ -63,7 +63,7 @@ check: setup  ## Format, lint, types, layers, spelling, generated docs
 	$(BIN)/typos
 	$(BIN)/python -m scripts.generate_docs --check
 
-docs: setup  ## Write the generated pages anew
+docs: setup  ## Regenerate the generated pages
 	$(BIN)/python -m scripts.generate_docs
 
 scenarios: setup  ## Write down which scenarios the interop suite runs, for the docs

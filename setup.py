@@ -1,4 +1,4 @@
-"""Builds the compiled forms of the hot path; everything else stands in pyproject.toml.
+"""Builds the compiled forms of the hot path; everything else is in pyproject.toml.
 
 A source is compiled for standing in a folder `compiled` under a name that ends with `_cython.py`.
 An `x_cython.pxd` without such a source holds the C types of `x.py` one folder up, which is compiled

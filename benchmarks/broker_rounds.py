@@ -116,7 +116,7 @@ async def measure(
     return measured
 
 
-# --- what came out ------------------------------------------------------------------------------
+# --- the results --------------------------------------------------------------------------------
 
 
 def summary(measured: Sequence[Measured]) -> list[dict[str, Any]]:

@@ -74,7 +74,7 @@ class BrokerUnderLoad:
         return [wire.max_offset(self.address, topic, queue_id) for queue_id in range(queues)]
 
     def wait_stored(self, topic: str, stored: int) -> None:
-        """Return once readers see exactly so many messages of a topic; fail when they never do."""
+        """Wait until readers see exactly `stored` messages of a topic; fail on a timeout."""
         with contextlib.suppress(TimeoutError):
             wait_until(
                 lambda: sum(self.ends(topic)) >= stored, timeout_s=_SETTLE_TIMEOUT_S, what=topic

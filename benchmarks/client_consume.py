@@ -68,7 +68,7 @@ class ConsumeCost:
     def load(
         self, client: LoadingClient, broker: BrokerUnderLoad, workload: str, seconds: float, /
     ) -> Figures:
-        """Consume a topic, again until so many seconds have gone by; the last time counts."""
+        """Consume a topic repeatedly for this many seconds; the last time counts."""
         left_s, is_slow = seconds, client.name == client_peers.PYPI
         while True:
             group = f"benchmark-{next(self._groups)}"

@@ -31,7 +31,7 @@ _JVM_FLAGS: Final = ("-Xms256m", "-Xmx512m")
 
 
 class ClientError(Exception):
-    """A client could not do what it was told to."""
+    """A client could not carry out its order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class LoadingClient:
         return self.name.startswith("Java")
 
     def start(self) -> None:
-        """Start the process; it connects when it is first told to do something."""
+        """Start the process; it connects on its first order."""
         self._process.start()
 
     def stop(self) -> None:
@@ -69,7 +69,7 @@ class LoadingClient:
         return times.user + times.system
 
     def send(self, mode: str, topic: str, body_bytes: int, at_once: int, seconds: float) -> Slice:
-        """Send for so many seconds."""
+        """Send for this many seconds."""
         return self._do(f"send {mode} {topic} {body_bytes} {at_once} {seconds}")
 
     def consume(

@@ -66,7 +66,7 @@ SMOKE: Final = Plan(rounds=1, seconds=0.05, warm_up_seconds=0, java_warm_up_seco
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """One slice: who did what where, in which round, and what it showed."""
+    """One slice: which client, which task, which round, and the figures."""
 
     broker: str
     workload: str

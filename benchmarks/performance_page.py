@@ -72,7 +72,7 @@ def table_of(name: str) -> str:
 
 
 def with_tables(page: str) -> str:
-    """The page with every table made anew."""
+    """The page with every table regenerated."""
     return _BLOCK.sub(lambda found: f"{found[1]}{table_of(found[2])}{found[3]}", page)
 
 

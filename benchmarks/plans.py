@@ -67,7 +67,7 @@ def plan_of(chosen: argparse.Namespace, smoke: Plan, *, warm_up_seconds: float =
 
 
 def stage_of(round_number: int) -> str:
-    """What a slice belongs to, for people who watch."""
+    """The stage that a slice belongs to, for progress lines."""
     return "warm-up" if round_number == WARM_UP else f"round {round_number}"
 
 

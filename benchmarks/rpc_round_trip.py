@@ -175,7 +175,7 @@ def official_name(line: str) -> str:
     return f"RocketMQ {building.java_version(line, 'server')}"
 
 
-# --- what came out ----------------------------------------------------------------------------
+# --- the results ------------------------------------------------------------------------------
 
 
 def low_median_high(values: Sequence[float]) -> tuple[float, float, float]:

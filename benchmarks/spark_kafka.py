@@ -5,7 +5,7 @@
 All sides run at once and are used one at a time, in an order that is shuffled in every round, by
 one Spark with two cores. Rows have a key and a body of random bytes, and lie in four queues.
 CPU is that of the broker, the JVM of Spark and all its Python processes together. Every slice
-fails unless exactly the rows that are there were read, or are there after they were written.
+fails unless every row was read, or found again after writing, exactly once.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ SMOKE: Final = Plan(rounds=1, rows=2_000, steady_copies=1, seed=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """One slice: who did what in which round, and what it showed."""
+    """One slice: which side, which task, which round, and the figures."""
 
     workload: str
     side: str
@@ -219,7 +219,7 @@ class Bench:
             figures = self._timed(side, rows, partial(_written, side, frame, topic, rows))
             there = _count(side.read(self._spark, topic))
             if there < rows:
-                raise RowsError(f"{side.name}: {there} rows are there after {rows} were written")
+                raise RowsError(f"{side.name}: holds {there} rows after {rows} were written")
             if there == rows:
                 return figures
             # All sides promise at least once: a task that was tried again says nothing of speed.
@@ -473,7 +473,7 @@ def main() -> None:
         tempfile.TemporaryDirectory(prefix="spark-benchmark-") as folder,
         running_sides(Path(folder), with_kafka=with_kafka) as sides,
     ):
-        # Spark is started after the servers, and so told apart from them.
+        # Spark starts after the servers, which tells its processes from theirs.
         processes = Processes(children())
         spark = session("benchmark", cores=CORES, settings=settings)
         try:

@@ -34,7 +34,7 @@ class Side(Protocol):
         """All rows of a topic."""
 
     def stream(self, spark: SparkSession, topic: str, per_trigger: int) -> DataFrame | None:
-        """All rows of a topic, so many in one micro-batch; None if it cannot."""
+        """All rows of a topic, this many per micro-batch; None if unsupported."""
 
     @property
     def is_written(self) -> bool:
@@ -136,7 +136,7 @@ class OurFiles:
         return []
 
     def prepare(self, topic: str) -> None:
-        """The broker's topics are there."""
+        """The broker's topics exist already."""
 
     def read(self, spark: SparkSession, topic: str) -> DataFrame:
         """With the columns that come unless others are asked for."""
@@ -251,7 +251,7 @@ class ParquetFiles:
         return []
 
     def prepare(self, topic: str) -> None:
-        """Begin anew."""
+        """Start over."""
         shutil.rmtree(self.folder / topic, ignore_errors=True)
 
     def read(self, spark: SparkSession, topic: str) -> DataFrame:

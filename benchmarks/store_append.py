@@ -49,7 +49,7 @@ class CopiedFile:
         self._at = 0
 
     def copy(self, record: bytes, count: int) -> int:
-        """Copy a record `count` times behind what is there."""
+        """Append a record `count` times."""
         view, at, size = self._view, self._at, len(record)
         if at + size * count > self._file_bytes:
             at = 0
@@ -146,7 +146,7 @@ def plain_append(store: MessageStore, draft: Draft) -> Callable[[], object]:
 def append_forms(
     store: MessageStore, copied: CopiedFile, body_bytes: int, slice_bytes: int
 ) -> dict[str, Form]:
-    """Each form writes a slice of records behind those that are there."""
+    """Each form appends a slice of records."""
     draft = draft_of(body_of(body_bytes))
     record = record_of(store, draft)
     batches = max(1, slice_bytes // len(record) // BATCH)

@@ -53,7 +53,7 @@ def watch(root: Path, queues: int, messages: int) -> list[dict[str, Any]]:
 
 
 def watch_again(root: Path, queues: int) -> list[dict[str, Any]]:
-    """Open a store that is there and read from every queue; tells what is held after each step."""
+    """Open an existing store and read from every queue; report the memory held after each step."""
     start_s, start_cpu_s = time.perf_counter(), time.process_time()
     with MessageStore(config_of(root)) as store:
         took = {

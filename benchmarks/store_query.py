@@ -1,4 +1,4 @@
-"""What does finding a message by its key cost, against reading it where it lies?
+"""What does finding a message by its key cost, against reading it at a known offset?
 
     python -m benchmarks.store_query [--rounds N] [--smoke]
 

@@ -239,7 +239,7 @@ def wait_until_all_arrived(
 
 
 def demo(cluster: Cluster, folder: Path, seconds: float, console: Console) -> bool:
-    """Run everything for a while; whether what came out is what went in."""
+    """Run everything for a while; return whether output matches input."""
     cluster.create_topic(ORDERS)
     cluster.create_topic(TURNOVER)
     console.print(f"[bold]1[/] a cluster listens on [cyan]{cluster.namesrv}[/], Spark starts ...")

@@ -12,7 +12,7 @@ with name_server() as namesrv:
         consumer.subscribe("orders", "paid || shipped")
         done = 0
         while done < 10:
-            # Calling again says that what came before is done, so that it may be committed.
+            # The next call marks these messages as done, so that they may be committed.
             for message in consumer.poll(timeout_ms=1000):
                 print(message.body.decode(), "from queue", message.queue_id)
                 done += 1

@@ -20,4 +20,4 @@ with name_server() as namesrv:
         print("once more:", [message.body.decode() for message in again])
 
         consumer.commit({queue: again[-1].queue_offset + 1})
-        print("goes on at", consumer.committed(queue))
+        print("resumes at", consumer.committed(queue))

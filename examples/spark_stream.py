@@ -1,4 +1,4 @@
-"""Streams a topic into a Parquet table; run it again on the same folder, and it goes on.
+"""Streams a topic into a Parquet table; run it again on the same folder, and it resumes.
 
 Stop it with Ctrl-C, or let it end by itself with `--once`, as a schedule would.
 """
@@ -16,7 +16,7 @@ def main() -> None:
     parser.add_argument("--namesrv", default="127.0.0.1:9876")
     parser.add_argument("--topic", default="orders")
     parser.add_argument("--folder", default="orders-table", help="of the table and its checkpoint")
-    parser.add_argument("--once", action="store_true", help="read what is there, and end")
+    parser.add_argument("--once", action="store_true", help="read what is available, then end")
     chosen = parser.parse_args()
 
     spark = session("stream example")
@@ -48,7 +48,7 @@ def main() -> None:
     except KeyboardInterrupt:
         query.stop()
     finally:
-        # It would go on to tell of the next query of this session.
+        # Otherwise it would also report the next query of this session.
         spark.streams.removeListener(listener)
     print(f"{spark.read.parquet(f'{chosen.folder}/table').count()} rows in {chosen.folder}/table")
 

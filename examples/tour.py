@@ -84,8 +84,8 @@ async def show_consumer(namesrv: str, console: Console) -> None:
     consumer = PushConsumer("billing", on_message=charge, namesrv=namesrv, consume_from="first")
     consumer.subscribe(TOPIC)
     async with asyncio.timeout(WAIT_S), consumer:
-        told = [await got.get() for _ in range(4)]
-    console.print(f"[bold]7[/] a consumer of the group billing: {', '.join(sorted(told))}")
+        received = [await got.get() for _ in range(4)]
+    console.print(f"[bold]7[/] a consumer of the group billing: {', '.join(sorted(received))}")
 
 
 async def show_ends(consumer: PullConsumer, console: Console) -> None:

@@ -102,7 +102,7 @@ class Relay:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        """Take no more connections."""
+        """Stop accepting connections."""
         self._listener.close()
 
     def exchanges(self) -> list[Exchange]:
@@ -161,7 +161,7 @@ def _copy(source: socket.socket, sink: socket.socket, stream: Stream) -> None:
 
 
 def main() -> None:
-    """Record everything anew."""
+    """Record everything again."""
     building.build_java()
     building.build_go()
     shutil.rmtree(GOLDEN, ignore_errors=True)

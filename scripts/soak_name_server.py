@@ -59,7 +59,7 @@ class Campaign:
 
     @property
     def running(self) -> bool:
-        """Whether peers go on."""
+        """Whether peers keep running."""
         return CLOCK.monotonic_ms() < self.deadline_ms and len(self.failures) < 20
 
     async def broker(self, number: int) -> None:

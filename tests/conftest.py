@@ -40,7 +40,7 @@ def children_heed_signals() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave campaigns to who asks for them by their mark."""
+    """Skip campaigns unless their mark is asked for."""
     if "campaign" in config.option.markexpr:
         return
     campaigns = [item for item in items if item.get_closest_marker("campaign")]

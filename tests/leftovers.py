@@ -1,8 +1,8 @@
 """What a test leaves behind: threads, tasks and descriptors, waited for until they are gone.
 
 A process runs many tests one after the other: a thread of an earlier one may end during this one,
-and a loop's own executor grows whenever somebody uses it. So nothing is counted: what came since
-a moment is looked for, and has time to go, since the machine may be busy with other things.
+and a loop's own executor grows whenever somebody uses it. So nothing is counted: checks look for
+what was started since a moment, and give it time to end, since the machine may be busy.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ def threads(named: str = "") -> set[threading.Thread]:
 
 
 def no_threads_since(before: set[threading.Thread], named: str = "") -> None:
-    """Return once all threads that came since have ended."""
+    """Return once all threads started since have ended."""
     _until_empty(lambda: sorted(each.name for each in threads(named) - before))
 
 
 async def no_threads_on_loop_since(before: set[threading.Thread], named: str = "") -> None:
-    """Return once all threads that came since have ended; the loop goes on meanwhile."""
+    """Return once all threads started since have ended, without blocking the loop."""
     await asyncio.to_thread(no_threads_since, before, named)
 
 
 async def no_tasks_since(before: set[asyncio.Task[object]]) -> None:
-    """Return once all tasks that came since are done, but for the one that asks."""
+    """Return once all tasks started since are done, except the calling one."""
     asks = asyncio.current_task()
     left = {each for each in asyncio.all_tasks() - before if each is not asks}
     if left:

@@ -37,7 +37,7 @@ def message_of(topic: str, body: bytes) -> Message:
 
 
 def send(producer: Producer, words: list[str]) -> None:
-    """Send for so many seconds."""
+    """Send for this many seconds."""
     _, mode, topic, body_bytes, at_once, seconds = words
     body = b"x" * int(body_bytes)
     threads = int(at_once) if mode == "concurrent" else 1
@@ -91,7 +91,7 @@ def consume(configuration: ClientConfiguration, words: list[str]) -> None:
 
 
 def main() -> None:
-    """Take orders until there are no more."""
+    """Take orders until input ends."""
     configuration = ClientConfiguration(sys.argv[1], Credentials())
     producer = Producer(configuration, tuple(sys.argv[2].split(",")))
     producer.startup()

@@ -27,7 +27,7 @@ class Load(Protocol):
     """A form of our client."""
 
     def send(self, mode: str, topic: str, body: bytes, at_once: int, seconds: float) -> None:
-        """Send for so many seconds."""
+        """Send for this many seconds."""
 
     def consume(self, topic: str, group: str, counting: Counting, seconds: float) -> None:
         """Consume from the start of a topic until enough have come."""
@@ -64,7 +64,7 @@ class OnAsyncio:
         self._runner.run(self._producer.start())
 
     def send(self, mode: str, topic: str, body: bytes, at_once: int, seconds: float) -> None:
-        """Send for so many seconds."""
+        """Send for this many seconds."""
         self._runner.run(self._send(mode, topic, body, at_once, seconds))
 
     async def _send(self, mode: str, topic: str, body: bytes, at_once: int, seconds: float) -> None:
@@ -119,7 +119,7 @@ class Blocking:
         self._producer.start()
 
     def send(self, mode: str, topic: str, body: bytes, at_once: int, seconds: float) -> None:
-        """Send for so many seconds."""
+        """Send for this many seconds."""
         producer = self._producer
         producer.send(Message(topic, body, tags="tag"))
         start_s, start_cpu_s = time.perf_counter(), time.process_time()
@@ -188,7 +188,7 @@ def follow(load: Load, kind: str, *words: str) -> None:
 
 
 def main() -> None:
-    """Take orders until there are no more."""
+    """Take orders until input ends."""
     load: Load = LOADS[sys.argv[1]](sys.argv[2])
     for order in sys.stdin:
         try:

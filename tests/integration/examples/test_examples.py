@@ -24,7 +24,7 @@ SHOWN = {
     "poll_assigned": [
         "first time: ['order 0', 'order 1', 'order 2']",
         "once more: ['order 1', 'order 2']",
-        "goes on at 3",
+        "resumes at 3",
     ],
     "poll_asyncio": ["order 1", "order 2", "order 3"],
     "pull_by_hand": ["queue 0 is read up to", "20 messages"],
