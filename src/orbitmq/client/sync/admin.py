@@ -9,9 +9,7 @@ Every call is that of `orbitmq.client.aio.Admin`, with its arguments and its des
 
 from __future__ import annotations
 
-import functools
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from orbitmq.client.aio.admin.admin import Admin as AioAdmin
 from orbitmq.client.aio.admin.brokers import Brokers as AioBrokers
@@ -22,9 +20,10 @@ from orbitmq.client.aio.admin.name_servers import NameServerOptions as AioNameSe
 from orbitmq.client.aio.admin.offsets import Offsets as AioOffsets
 from orbitmq.client.aio.admin.topics import Topics as AioTopics
 from orbitmq.client.aio.admin.traffic import Traffic as AioTraffic
-from orbitmq.client.sync.blocking_client import BlockingClient
+from orbitmq.client.sync.blocking_client import BlockingCalls, BlockingClient, iterating, waiting
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Unpack
 
     from orbitmq.client.keywords import ClientKeywords
@@ -33,51 +32,17 @@ if TYPE_CHECKING:
     from orbitmq.transport.hooks import RpcHook
 
 N = TypeVar("N")
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
-class Noun(Generic[N]):
-    """What can be asked about one noun; each call waits for its answer."""
+class Noun(BlockingCalls[N]):
+    """The calls about one noun; each waits for its answer."""
 
-    def __init__(self, running: Callable[[], BackgroundLoop], find: Callable[[], N]) -> None:
-        self._running = running
-        # The same on asyncio, which is there once the client is started.
-        self._find = find
+    def __init__(self, admin: Admin, noun: N) -> None:
+        self._admin = admin
+        self._client = noun
 
-
-def waiting(
-    method: Callable[Concatenate[N, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[Noun[N], P], T]:
-    """Make the blocking form of a coroutine method."""
-
-    @functools.wraps(method)
-    def call(noun: Noun[N], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        loop = noun._running()
-        return loop.call(method(noun._find(), *args, **kwargs))
-
-    return call
-
-
-def iterating(
-    method: Callable[Concatenate[N, P], AsyncIterator[T]],
-) -> Callable[Concatenate[Noun[N], P], Iterator[T]]:
-    """Make the blocking form of a method that yields."""
-
-    @functools.wraps(method)
-    def call(noun: Noun[N], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
-        loop = noun._running()
-        found = method(noun._find(), *args, **kwargs)
-
-        async def following() -> list[T]:
-            async for each in found:
-                return [each]
-            return []
-
-        while each := loop.call(following()):
-            yield each[0]
-
-    return call
+    def _running(self) -> BackgroundLoop:
+        return self._admin._running()
 
 
 class Topics(Noun[AioTopics]):
@@ -196,11 +161,11 @@ class Admin(BlockingClient[AioAdmin]):
         """
         client = AioAdmin(rpc_hooks=rpc_hooks, clock=clock, **options)
         super().__init__(client, what="admin client")
-        self.topics = Topics(self._running, lambda: client.topics)
-        self.groups = Groups(self._running, lambda: client.groups)
-        self.brokers = Brokers(self._running, lambda: client.brokers)
-        self.offsets = Offsets(self._running, lambda: client.offsets)
-        self.messages = Messages(self._running, lambda: client.messages)
-        self.key_values = KeyValues(self._running, lambda: client.key_values)
-        self.name_servers = NameServerOptions(self._running, lambda: client.name_servers)
-        self.traffic = Traffic(self._running, lambda: client.traffic)
+        self.topics = Topics(self, client.topics)
+        self.groups = Groups(self, client.groups)
+        self.brokers = Brokers(self, client.brokers)
+        self.offsets = Offsets(self, client.offsets)
+        self.messages = Messages(self, client.messages)
+        self.key_values = KeyValues(self, client.key_values)
+        self.name_servers = NameServerOptions(self, client.name_servers)
+        self.traffic = Traffic(self, client.traffic)

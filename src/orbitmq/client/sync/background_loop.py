@@ -149,6 +149,7 @@ class BackgroundLoop:
         self.left_behind = False
         self._ready: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread_id: int | None = None
         self._loop: asyncio.AbstractEventLoop
         self._ending: asyncio.Event
         self._calls: set[_Call[Any]] = set()
@@ -205,6 +206,7 @@ class BackgroundLoop:
                 log.error("not stopped at exit kind=%s", self._owner, exc_info=failure)
 
     def _run(self) -> None:
+        self._thread_id = threading.get_ident()
         try:
             loop = native_loop()
             executor = _LastingExecutor()
@@ -237,7 +239,7 @@ class BackgroundLoop:
 
     def check_usable(self) -> None:
         """Raise where the loop does not run: before its start, and in another process."""
-        if self._thread.ident is None:
+        if self._thread_id is None:
             raise StateError(
                 f"the {self._owner} is not started", hint="call start(), or use it in a with block"
             )
@@ -247,7 +249,7 @@ class BackgroundLoop:
     def check_may_wait(self) -> None:
         """Raise in a thread that cannot wait for the loop."""
         self.check_usable()
-        if threading.get_ident() == self._thread.ident:
+        if threading.get_ident() == self._thread_id:
             raise StateError(
                 f"a blocking call from the event loop of the {self._owner} would wait for itself",
                 hint="use orbitmq.client.aio in coroutines and hooks, or a plain listener",

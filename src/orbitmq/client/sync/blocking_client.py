@@ -1,31 +1,111 @@
-"""What all blocking clients have in common: life, and calls to their asyncio form.
+"""What all blocking clients share: start, stop, and methods derived from asyncio clients.
+
+    class Producer(BlockingClient[AioProducer]):
+        send = waiting(AioProducer.send)
+
+A derived method has the arguments, types and description of the coroutine method.
 
 Threads: any number may use one client.
 """
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
 import threading
-from collections.abc import Callable, Coroutine
-from typing import Any, Generic, Protocol, Self, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import suppress
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
 from orbitmq.client.sync import background_loop
 from orbitmq.client.sync.background_loop import EXIT_SECONDS, BackgroundLoop, made_before_fork
 from orbitmq.client.sync.callbacks import Callbacks
 from orbitmq.errors import StateError
 
+P = ParamSpec("P")
 T = TypeVar("T")
+A = TypeVar("A")
+A_co = TypeVar("A_co", covariant=True)
+
+
+class BlockingCalls(Generic[A_co]):
+    """Has methods of an object on asyncio; each call waits until it is done."""
+
+    _client: A_co
+
+    def _running(self) -> BackgroundLoop:
+        """Return the loop to call; raises unless the client is running."""
+        raise NotImplementedError
+
+
+def waiting(
+    method: Callable[Concatenate[A, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[BlockingCalls[A], P], T]:
+    """Derive the blocking form of a coroutine method."""
+
+    @functools.wraps(method)
+    def call(self: BlockingCalls[A], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._running().call(method(self._client, *args, **kwargs))
+
+    return call
+
+
+def iterating(
+    method: Callable[Concatenate[A, P], AsyncIterator[T]],
+) -> Callable[Concatenate[BlockingCalls[A], P], Iterator[T]]:
+    """Derive the blocking form of an async generator method."""
+
+    @functools.wraps(method)
+    def call(self: BlockingCalls[A], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        self._running()
+        items = method(self._client, *args, **kwargs)
+        try:
+            while item := self._running().call(_next(items)):
+                yield item[0]
+        finally:
+            # A client that is stopped has ended them.
+            with suppress(StateError):
+                self._running().call(_end(items))
+
+    shown = inspect.signature(method)
+    returns = str(shown.return_annotation).removeprefix("Async")
+    call.__signature__ = shown.replace(return_annotation=returns)  # type: ignore[attr-defined]  # for help()
+    return call
+
+
+def on_loop(
+    method: Callable[Concatenate[C, P], T],
+) -> Callable[Concatenate[BlockingClient[C], P], T]:
+    """Derive the blocking form of a plain method; before the start it runs in the caller's thread."""
+
+    @functools.wraps(method)
+    def call(self: BlockingClient[C], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._do(functools.partial(method, self._client, *args, **kwargs))
+
+    return call
+
+
+async def _next(items: AsyncIterator[T]) -> list[T]:
+    """Return a list of the next item; an empty one at the end."""
+    async for item in items:
+        return [item]
+    return []
+
+
+async def _end(items: AsyncIterator[object]) -> None:
+    if isinstance(items, AsyncGenerator):
+        await items.aclose()
 
 
 class AsyncClient(Protocol):
-    """A client on asyncio, as far as every one of them is the same."""
+    """What every asyncio client has."""
 
     async def start(self) -> None:
-        """Begin."""
+        """Connect."""
 
     async def stop(self) -> None:
-        """End."""
+        """Disconnect."""
 
     @property
     def client_id(self) -> str:
@@ -33,12 +113,13 @@ class AsyncClient(Protocol):
 
 
 C = TypeVar("C", bound=AsyncClient)
+C_co = TypeVar("C_co", bound=AsyncClient, covariant=True)
 
 
-class BlockingClient(Generic[C]):
+class BlockingClient(BlockingCalls[C_co]):
     """A client whose calls wait for their end; best used in a `with` block."""
 
-    def __init__(self, client: C, *, what: str, callbacks: Callbacks | None = None) -> None:
+    def __init__(self, client: C_co, *, what: str, callbacks: Callbacks | None = None) -> None:
         """Take the client, what errors call it, and where callbacks of its user run."""
         self._client = client
         self._what = what

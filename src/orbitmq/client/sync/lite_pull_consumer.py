@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from orbitmq.client.aio.pull.lite_pull_consumer import LitePullConsumer as AioLitePullConsumer
 from orbitmq.client.core.consuming.allocation import averagely
+from orbitmq.client.sync.blocking_client import on_loop, waiting
 from orbitmq.client.sync.callbacks import Callbacks
 from orbitmq.client.sync.queue_lookups import QueueLookups
 from orbitmq.errors import StateError
@@ -78,22 +79,14 @@ class LitePullConsumer(QueueLookups[AioLitePullConsumer]):
 
     # --- what to read ---------------------------------------------------------------------------
 
-    def subscribe(self, topic: str, expression: Expression = EVERYTHING) -> None:
-        """Share the messages of a topic with the other members of the group."""
-        self._do(lambda: self._client.subscribe(topic, expression))
-
-    def unsubscribe(self, topic: str) -> None:
-        """Read a topic no more."""
-        self._do(lambda: self._client.unsubscribe(topic))
+    subscribe = on_loop(AioLitePullConsumer.subscribe)
+    unsubscribe = on_loop(AioLitePullConsumer.unsubscribe)
+    assignment = on_loop(AioLitePullConsumer.assignment)
 
     def assign(self, queues: Iterable[MessageQueue], expression: Expression = EVERYTHING) -> None:
         """Read these queues, whoever else reads them, and no others."""
         chosen = list(queues)
         self._do(lambda: self._client.assign(chosen, expression))
-
-    def assignment(self) -> list[MessageQueue]:
-        """List the queues that are read at present."""
-        return self._do(self._client.assignment)
 
     def on_queues_changed(self, topic: str, listener: QueuesListener) -> None:
         """Call a function with the queues of a topic whenever it has other ones than before."""
@@ -101,15 +94,7 @@ class LitePullConsumer(QueueLookups[AioLitePullConsumer]):
 
     # --- messages -------------------------------------------------------------------------------
 
-    def poll(
-        self, timeout_ms: int | None = None, *, max_messages: int | None = None
-    ) -> list[ReceivedMessage]:
-        """Return messages that are there, or wait for some; an empty list when the time is over.
-
-        What earlier polls returned counts as done from now on. Messages of a queue come in their
-        order; queues take turns.
-        """
-        return self._call(self._client.poll(timeout_ms, max_messages=max_messages))
+    poll = waiting(AioLitePullConsumer.poll)
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
         """Return one message after the other, however long each takes; until it is stopped."""
@@ -125,32 +110,12 @@ class LitePullConsumer(QueueLookups[AioLitePullConsumer]):
 
     # --- offsets --------------------------------------------------------------------------------
 
-    def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Go on reading a queue at an offset; no message from elsewhere is returned afterwards."""
-        self._call(self._client.seek(queue, offset))
-
-    def seek_to_begin(self, queue: MessageQueue) -> None:
-        """Go on with the oldest message of a queue."""
-        self._call(self._client.seek_to_begin(queue))
-
-    def seek_to_end(self, queue: MessageQueue) -> None:
-        """Go on with the next message that comes into a queue."""
-        self._call(self._client.seek_to_end(queue))
-
-    def position(self, queue: MessageQueue) -> int | None:
-        """Give the offset of the next message to be returned; None as long as it is not known."""
-        return self._do(lambda: self._client.position(queue))
-
-    def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """Commit everything that was returned, or these offsets; returns once that is kept.
-
-        An offset is that of the first message that is not done.
-        """
-        self._call(self._client.commit(offsets))
-
-    def committed(self, queue: MessageQueue) -> int | None:
-        """Say how far the group has committed in a queue; None for not at all."""
-        return self._call(self._client.committed(queue))
+    seek = waiting(AioLitePullConsumer.seek)
+    seek_to_begin = waiting(AioLitePullConsumer.seek_to_begin)
+    seek_to_end = waiting(AioLitePullConsumer.seek_to_end)
+    position = on_loop(AioLitePullConsumer.position)
+    commit = waiting(AioLitePullConsumer.commit)
+    committed = waiting(AioLitePullConsumer.committed)
 
     # --- control --------------------------------------------------------------------------------
 

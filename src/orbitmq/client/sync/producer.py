@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from orbitmq.client.aio.sending.producer import Producer as AioProducer
-from orbitmq.client.sync.blocking_client import BlockingClient
+from orbitmq.client.sync.blocking_client import BlockingClient, waiting
 from orbitmq.client.sync.callbacks import Callbacks
 
 if TYPE_CHECKING:
@@ -55,34 +55,9 @@ class Producer(BlockingClient[AioProducer]):
         self._callbacks = Callbacks("orbitmq-sent")
         super().__init__(client, what=f"producer of group {group!r}", callbacks=self._callbacks)
 
-    def send(
-        self,
-        message: Messages,
-        *,
-        timeout_ms: float | None = None,
-        queue: MessageQueue | None = None,
-        selector: Selector | None = None,
-        argument: Any = None,
-    ) -> SendResult:
-        """Send a message, or a list of messages as one batch, and return where it was stored.
-
-        Args:
-            message: what to send; a list or tuple is sent as one batch, to one queue.
-            timeout_ms: time for all tries together; unless given, that of the producer.
-            queue: the queue to send to; one of `queues(topic)`.
-            selector: chooses the queue: a function of the queues, the message and `argument`.
-            argument: what the selector chooses by.
-
-        Raises:
-            SendError: no broker acknowledged it; the error lists what was tried.
-            MessageError: it cannot be sent as it is.
-            RouteNotFoundError: no broker has the topic.
-        """
-        return self._call(
-            self._client.send(
-                message, timeout_ms=timeout_ms, queue=queue, selector=selector, argument=argument
-            )
-        )
+    send = waiting(AioProducer.send)
+    send_oneway = waiting(AioProducer.send_oneway)
+    queues = waiting(AioProducer.queues)
 
     def send_async(
         self,
@@ -108,29 +83,6 @@ class Producer(BlockingClient[AioProducer]):
         )
         self._callbacks.after(future, on_success, on_failure)
         return future
-
-    def send_oneway(
-        self,
-        message: Messages,
-        *,
-        timeout_ms: float | None = None,
-        queue: MessageQueue | None = None,
-        selector: Selector | None = None,
-        argument: Any = None,
-    ) -> None:
-        """Send without an answer, once; arguments as of `send`.
-
-        Returns when the request is on its way: it may still be lost, and nobody would tell.
-        """
-        self._call(
-            self._client.send_oneway(
-                message, timeout_ms=timeout_ms, queue=queue, selector=selector, argument=argument
-            )
-        )
-
-    def queues(self, topic: str) -> list[MessageQueue]:
-        """Give the queues of a topic that take messages."""
-        return self._call(self._client.queues(topic))
 
     @property
     def group(self) -> str:

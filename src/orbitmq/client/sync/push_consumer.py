@@ -23,9 +23,8 @@ from typing import TYPE_CHECKING, TypeVar
 from orbitmq.client.aio.push.listeners import listener_of
 from orbitmq.client.aio.push.push_consumer import PushConsumer as AioPushConsumer
 from orbitmq.client.core.consuming.allocation import averagely
-from orbitmq.client.sync.blocking_client import BlockingClient
+from orbitmq.client.sync.blocking_client import BlockingClient, on_loop
 from orbitmq.client.sync.callbacks import Callbacks
-from orbitmq.model.subscriptions import EVERYTHING
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from orbitmq.client.aio.push.listeners import OnMessage, OnMessages
     from orbitmq.client.aio.push.push_member import OnQueuesChanged
     from orbitmq.client.core.consuming.allocation import Allocation
-    from orbitmq.client.core.subscriptions import Expression
     from orbitmq.client.keywords import PushKeywords
     from orbitmq.clock import Clock
     from orbitmq.model.queues import MessageQueue
@@ -123,25 +121,10 @@ class PushConsumer(BlockingClient[AioPushConsumer]):
     def _is_own_thread(self) -> bool:
         return super()._is_own_thread() or getattr(self._here, "in_listener", False)
 
-    def subscribe(self, topic: str, expression: Expression = EVERYTHING) -> None:
-        """Consume a topic: all of it, messages with some tags, or `by_sql(...)` of it.
-
-        While the consumer runs, it takes a moment until the brokers know; what they refuse then
-        is in the log.
-        """
-        self._do(lambda: self._client.subscribe(topic, expression))
-
-    def unsubscribe(self, topic: str) -> None:
-        """Consume a topic no more."""
-        self._do(lambda: self._client.unsubscribe(topic))
-
-    def pause(self) -> None:
-        """Pull nothing for now; messages that are here already still come to the listener."""
-        self._do(self._client.pause)
-
-    def resume(self) -> None:
-        """Go on pulling."""
-        self._do(self._client.resume)
+    subscribe = on_loop(AioPushConsumer.subscribe)
+    unsubscribe = on_loop(AioPushConsumer.unsubscribe)
+    pause = on_loop(AioPushConsumer.pause)
+    resume = on_loop(AioPushConsumer.resume)
 
     @property
     def concurrency(self) -> int:

@@ -2,55 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TypeVar
 
-from orbitmq.client.sync.blocking_client import AsyncClient, BlockingClient
+from orbitmq.client.aio.pull.queue_lookups import QueueLookups as AioQueueLookups
+from orbitmq.client.sync.blocking_client import BlockingClient, waiting
 
-if TYPE_CHECKING:
-    from orbitmq.model.queues import MessageQueue
-
-
-class AsyncLookups(AsyncClient, Protocol):
-    """The same questions on asyncio."""
-
-    async def queues(self, topic: str) -> list[MessageQueue]:
-        """List queues."""
-
-    async def min_offset(self, queue: MessageQueue) -> int:
-        """Give the first offset."""
-
-    async def max_offset(self, queue: MessageQueue) -> int:
-        """Give the offset behind the last."""
-
-    async def offset_for_time(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """Find an offset by time."""
-
-    async def oldest_ms(self, queue: MessageQueue) -> int | None:
-        """Give the time of the first message."""
+L_co = TypeVar("L_co", bound=AioQueueLookups, covariant=True)
 
 
-L = TypeVar("L", bound=AsyncLookups)
-
-
-class QueueLookups(BlockingClient[L]):
+class QueueLookups(BlockingClient[L_co]):
     """Questions about queues; queues are named as users of the namespace know them."""
 
-    def queues(self, topic: str) -> list[MessageQueue]:
-        """List the queues of a topic that can be read."""
-        return self._call(self._client.queues(topic))
-
-    def min_offset(self, queue: MessageQueue) -> int:
-        """Give the offset of the oldest message of a queue."""
-        return self._call(self._client.min_offset(queue))
-
-    def max_offset(self, queue: MessageQueue) -> int:
-        """Give the offset that the next message of a queue will have."""
-        return self._call(self._client.max_offset(queue))
-
-    def offset_for_time(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """Give the offset of the first message that was stored at a time or later."""
-        return self._call(self._client.offset_for_time(queue, timestamp_ms))
-
-    def oldest_ms(self, queue: MessageQueue) -> int | None:
-        """Say when the oldest message of a queue was stored; None when there is none."""
-        return self._call(self._client.oldest_ms(queue))
+    queues = waiting(AioQueueLookups.queues)
+    min_offset = waiting(AioQueueLookups.min_offset)
+    max_offset = waiting(AioQueueLookups.max_offset)
+    offset_for_time = waiting(AioQueueLookups.offset_for_time)
+    oldest_ms = waiting(AioQueueLookups.oldest_ms)

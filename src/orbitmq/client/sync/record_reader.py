@@ -10,8 +10,6 @@ While the caller works on one run, the next ones are on their way.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from orbitmq.client.aio.instance.broker_calls import PULL_TIMEOUT_MS
@@ -20,22 +18,18 @@ from orbitmq.client.aio.pull.record_reader import (
     PULLS_AHEAD,
     RETRIES,
     RETRY_PAUSE_MS,
-    Range,
     RecordRun,
 )
 from orbitmq.client.aio.pull.record_reader import RecordReader as AioRecordReader
+from orbitmq.client.sync.blocking_client import iterating, waiting
 from orbitmq.client.sync.queue_lookups import QueueLookups
-from orbitmq.errors import StateError
 from orbitmq.model.names import TOOLS_GROUP
-from orbitmq.model.subscriptions import EVERYTHING
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from orbitmq.client.core.subscriptions import Expression
     from orbitmq.client.keywords import ClientKeywords
     from orbitmq.clock import Clock
-    from orbitmq.model.queues import MessageQueue
 
 __all__ = ["RecordReader", "RecordRun"]
 
@@ -68,47 +62,10 @@ class RecordReader(QueueLookups[AioRecordReader]):
         )
         super().__init__(client, what="record reader")
 
-    def topics(self) -> list[str]:
-        """Name every topic of the cluster, those of the system too."""
-        return self._call(self._client.topics())
-
-    def server_names(self) -> set[str]:
-        """Name all clusters and brokers; topics with these names are the brokers' own."""
-        return self._call(self._client.server_names())
-
-    def present_queues(self, topic: str) -> list[MessageQueue]:
-        """List the queues of a topic, as name servers tell of them now."""
-        return self._call(self._client.present_queues(topic))
-
-    def min_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
-        """Give the offset of the oldest message of each queue."""
-        return self._call(self._client.min_offsets(queues))
-
-    def max_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
-        """Give the offset that the next message of each queue will have."""
-        return self._call(self._client.max_offsets(queues))
-
-    def offsets_for_times(self, times_ms: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        """Give for each queue the offset of the first message stored at its time or later."""
-        return self._call(self._client.offsets_for_times(times_ms))
-
-    def read(
-        self, ranges: Iterable[Range], expression: Expression = EVERYTHING
-    ) -> Iterator[RecordRun]:
-        """Read ranges of queues, one after the other; their ends must have been there before."""
-        runs = self._client.read(ranges, expression)
-        try:
-            while (run := self._call(_next(runs))) is not None:
-                yield run
-        finally:
-            # Whoever stopped the reader has ended them.
-            with suppress(StateError):
-                self._call(_end(runs))
-
-
-async def _end(runs: AsyncGenerator[RecordRun, None]) -> None:
-    await runs.aclose()
-
-
-async def _next(runs: AsyncGenerator[RecordRun, None]) -> RecordRun | None:
-    return await anext(runs, None)
+    topics = waiting(AioRecordReader.topics)
+    server_names = waiting(AioRecordReader.server_names)
+    present_queues = waiting(AioRecordReader.present_queues)
+    min_offsets = waiting(AioRecordReader.min_offsets)
+    max_offsets = waiting(AioRecordReader.max_offsets)
+    offsets_for_times = waiting(AioRecordReader.offsets_for_times)
+    read = iterating(AioRecordReader.read)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orbitmq.client.aio.sending.staged_writer import COMMIT_TIMEOUT_MS, STAGE_TIMEOUT_MS
+from orbitmq.client.aio.sending.staged_writer import STAGE_TIMEOUT_MS
 from orbitmq.client.aio.sending.staged_writer import StagedWriter as AioStagedWriter
-from orbitmq.client.sync.blocking_client import BlockingClient
+from orbitmq.client.sync.blocking_client import BlockingClient, waiting
 
 if TYPE_CHECKING:
     import asyncio
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from orbitmq.client.keywords import ClientKeywords
     from orbitmq.clock import Clock
     from orbitmq.model.queues import MessageQueue
-    from orbitmq.protocol.requests.staged_writes import BatchDecision, StagedReply, Standing
+    from orbitmq.protocol.requests.staged_writes import StagedReply
 
 
 class StagedWriter(BlockingClient[AioStagedWriter]):
@@ -33,6 +33,8 @@ class StagedWriter(BlockingClient[AioStagedWriter]):
             options: see `ClientOptions`.
         """
         super().__init__(AioStagedWriter(clock=clock, **options), what="staged writer")
+
+    commit = waiting(AioStagedWriter.commit)
 
     def stage_async(
         self,
@@ -55,14 +57,3 @@ class StagedWriter(BlockingClient[AioStagedWriter]):
             )
 
         return self._running().begin(begin)
-
-    def commit(self, decision: BatchDecision, *, timeout_ms: float = COMMIT_TIMEOUT_MS) -> Standing:
-        """Have the rows of a batch moved to their queues; returns when all are there.
-
-        Of several commits of one batch the first counts: the others wait for it, and their rows
-        are dropped.
-
-        Raises:
-            CommitError: not in time; the same commit, or that of a repeated batch, completes it.
-        """
-        return self._call(self._client.commit(decision, timeout_ms=timeout_ms))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
+from collections.abc import AsyncIterator
 
 import pytest
 
-from orbitmq.client.sync.blocking_client import BlockingClient
+from orbitmq.client.sync.blocking_client import BlockingClient, iterating, on_loop, waiting
 from orbitmq.errors import StateError
 from tests.leftovers import no_threads_since, threads
 from tests.unit.client.scripts import run_script
@@ -61,6 +63,37 @@ class BlockingEcho(BlockingClient[Echo]):
         self._call(stop())
 
 
+class Counter(Echo):
+    """A client on asyncio whose methods have blocking forms that are derived."""
+
+    async def double(self, value: int, *, offset: int = 1) -> int:
+        """Double it."""
+        return 2 * await self.echo(value) + offset
+
+    async def count(self, end: int) -> AsyncIterator[int]:
+        """Count up to an end."""
+        try:
+            for number in range(end):
+                yield await self.echo(number)
+        finally:
+            self.steps.append("counted")
+
+
+class BlockingCounter(BlockingClient[Counter]):
+    """Its blocking form."""
+
+    def __init__(self) -> None:
+        super().__init__(Counter(), what="counter")
+
+    double = waiting(Counter.double)
+    count = iterating(Counter.count)
+    thread = on_loop(Counter.thread)
+
+    @property
+    def steps(self) -> list[str]:
+        return self._client.steps
+
+
 def _no_loop_is_left() -> None:
     no_threads_since(set(), "orbitmq-loop")
 
@@ -72,6 +105,46 @@ def test_a_client_starts_in_a_with_block_and_leaves_no_thread() -> None:
 
     assert echo.inside.steps == ["start", "stop"]
     _no_loop_is_left()
+
+
+def test_derived_methods_wait_and_iterate() -> None:
+    assert BlockingCounter().thread() == threading.current_thread().name
+    with BlockingCounter() as counter:
+        assert counter.double(3, offset=2) == 8
+        assert list(counter.count(3)) == [0, 1, 2]
+        assert counter.thread() == "orbitmq-loop"
+
+    with pytest.raises(StateError, match="the counter is stopped"):
+        counter.double(3)
+    with pytest.raises(StateError, match="the counter is stopped"):
+        next(counter.count(3))
+
+
+def test_derived_methods_have_signatures_and_descriptions_of_their_own_kind() -> None:
+    assert str(inspect.signature(BlockingCounter.double)) == (
+        "(self, value: 'int', *, offset: 'int' = 1) -> 'int'"
+    )
+    assert str(inspect.signature(BlockingCounter.count)) == "(self, end: 'int') -> 'Iterator[int]'"
+    assert BlockingCounter.double.__doc__ == "Double it."
+    assert not inspect.iscoroutinefunction(BlockingCounter.double)
+
+
+def test_an_iteration_that_is_abandoned_ends_on_the_loop() -> None:
+    with BlockingCounter() as counter:
+        for number in counter.count(100):
+            if number == 2:
+                break
+
+        assert counter.steps == ["start", "counted"]
+
+
+def test_an_iteration_ends_when_its_client_is_stopped() -> None:
+    with BlockingCounter() as counter:
+        numbers = counter.count(100)
+        next(numbers)
+
+    with pytest.raises(StateError, match="the counter is stopped"):
+        next(numbers)
 
 
 def test_what_does_not_wait_is_done_here_before_the_start() -> None:
