@@ -1,10 +1,10 @@
-"""Time: the real clock, one moved by hand, and one that runs and can be moved.
+"""Time: the real clock, one moved by hand, and one that runs and can be moved forward.
 
-Everything that waits or reads the time takes a `Clock`, so that a test can let two minutes pass
-in no time. This is the only module that may read the system's clocks or sleep.
+Everything that waits or reads the time takes a `Clock`, so that a test can skip two minutes
+instantly. This is the only module that may read the system's clocks or sleep.
 
-Threads: a clock's timers belong to the event loop that runs when they are set. A `ForwardClock` is
-moved by any thread, and shared by the loops of several.
+Threads: a clock's timers belong to the event loop that runs when they are set. Any thread may move
+a `ForwardClock`, and the loops of several may share one.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class TimerHandle(Protocol):
-    """A timer that has been set and can be taken back."""
+    """A timer that has been set and can be cancelled."""
 
     def cancel(self) -> None:
-        """Take the timer back; it never fires afterwards."""
+        """Cancel the timer; it never fires afterwards."""
 
 
 class Clock(Protocol):
-    """What the rest of the code may know of time."""
+    """How the rest of the code reads the time and waits."""
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch."""
@@ -75,7 +75,7 @@ class _ManualTimer:
         self.cancelled = False
 
     def cancel(self) -> None:
-        """Take the timer back; it never fires afterwards."""
+        """Cancel the timer; it never fires afterwards."""
         self.cancelled = True
 
 
@@ -84,13 +84,13 @@ class ManualClock:
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._now_ms = float(now_ms)
-        self._set_ms = 0
+        self._adjusted_ms = 0
         self._sequence = itertools.count()
         self._timers: list[tuple[float, int, _ManualTimer]] = []
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch."""
-        return int(self._now_ms) + self._set_ms
+        return int(self._now_ms) + self._adjusted_ms
 
     def monotonic_ms(self) -> float:
         """Milliseconds since some fixed moment; never goes back."""
@@ -103,19 +103,19 @@ class ManualClock:
         return timer
 
     async def sleep_ms(self, delay_ms: float) -> None:
-        """Return once the clock has been advanced by `delay_ms`; at once when that is nothing."""
+        """Return once the clock has been advanced by `delay_ms`; at once if that is 0 or less."""
         if delay_ms <= 0:
             await settle(1)
             return
-        await _slept(self, delay_ms)
+        await _sleep_on(self, delay_ms)
 
-    def set_by(self, change_ms: int) -> None:
-        """Set the time of day forward, or back; no time passes."""
-        self._set_ms += change_ms
+    def adjust(self, change_ms: int) -> None:
+        """Set the time of day forward or back; no time passes."""
+        self._adjusted_ms += change_ms
 
     async def advance(self, delay_ms: float) -> None:
-        """Let time pass: fire each timer at its moment, and let what it woke run before the next."""
-        # What was started just now sets its timers before time passes.
+        """Let time pass: fire each timer when it is due, and run what it woke before the next."""
+        # Tasks started just now set their timers before time passes.
         await settle()
         end_ms = self._now_ms + delay_ms
         while self._timers and self._timers[0][0] <= end_ms:
@@ -128,11 +128,11 @@ class ManualClock:
         await settle()
 
 
-# A step of a `ForwardClock`, and the real time that peers get in it to answer each other: below the
-# shortest time limit of a call, so that moving the clock alone lets no call fail.
+# A step of a `ForwardClock`, and the real time that peers get in it to answer each other. The step
+# is below the shortest timeout of a call, so that moving the clock alone makes no call fail.
 _STEP_MS: Final = 500.0
 _STEP_PAUSE_SECONDS: Final = 0.002
-# How long a step waits at most for an event loop that is busy.
+# The longest that a step waits for a busy event loop.
 _TURN_SECONDS_MAX: Final = 1.0
 
 
@@ -148,27 +148,27 @@ class _ForwardTimer:
         self._handle: asyncio.TimerHandle | None = None
         self.due_ms = due_ms
 
-    def aim(self) -> None:
-        """Have the loop fire it when it is due by what the clock shows now."""
+    def schedule(self) -> None:
+        """Have the loop fire it when it is due by the clock's current time."""
         if self._handle is not None:
             self._handle.cancel()
         delay_ms = max(0.0, self.due_ms - self._clock.monotonic_ms())
         self._handle = self.loop.call_later(delay_ms / 1000, self.fire)
 
     def fire(self) -> None:
-        """Do what it was set for, once."""
+        """Run its action, once."""
         if self._clock.forget(self):
             self.cancel()
             self._action()
 
     def cancel(self) -> None:
-        """Take the timer back; it never fires afterwards."""
+        """Cancel the timer; it never fires afterwards."""
         self._clock.forget(self)
         if self._handle is not None:
             self._handle.cancel()
 
-    def on_its_loop(self, action: Callable[[], None]) -> None:
-        """Run something on the loop that the timer belongs to; nothing, if that has ended."""
+    def run_on_loop(self, action: Callable[[], None]) -> None:
+        """Run `action` on the timer's loop, unless that is closed."""
         try:
             self.loop.call_soon_threadsafe(action)
         except RuntimeError:
@@ -176,7 +176,7 @@ class _ForwardTimer:
 
 
 class ForwardClock:
-    """A clock that runs as the machine's does, and can be moved forward."""
+    """A clock that runs like the machine's, and can be moved forward."""
 
     def __init__(self) -> None:
         self._ahead_ms = 0.0
@@ -194,25 +194,24 @@ class ForwardClock:
         """Call `action` on the running loop once `delay_ms` have passed."""
         timer = _ForwardTimer(self, self.monotonic_ms() + delay_ms, action)
         self._timers.add(timer)
-        timer.aim()
+        timer.schedule()
         return timer
 
     async def sleep_ms(self, delay_ms: float) -> None:
         """Return once `delay_ms` have passed."""
-        await _slept(self, delay_ms)
+        await _sleep_on(self, delay_ms)
 
     def forget(self, timer: _ForwardTimer) -> bool:
-        """Let go of a timer; whether it was still set."""
+        """Drop a timer; returns whether it was still set."""
         if timer not in self._timers:
             return False
         self._timers.discard(timer)
         return True
 
     def advance(self, delay_ms: float) -> None:
-        """Let time pass quickly: in small steps, in each of which every loop has a turn.
+        """Let time pass quickly, in small steps; every loop gets a turn in each.
 
-        An hour takes about 15 seconds. Blocks, so it is best not called on an event loop: what
-        runs on that one stands still meanwhile.
+        An hour takes about 15 seconds. Blocks: called on an event loop, it stalls that loop.
         """
         left_ms = delay_ms
         while left_ms > 0:
@@ -221,29 +220,29 @@ class ForwardClock:
             self._ahead_ms += step_ms
             for timer in tuple(self._timers):
                 if timer.due_ms <= self.monotonic_ms():
-                    timer.on_its_loop(timer.fire)
+                    timer.run_on_loop(timer.fire)
             time.sleep(_STEP_PAUSE_SECONDS)
-            # On a machine that is busy, the pause alone would let calls run out of time.
+            # On a busy machine, calls could time out if there were only the pause.
             _give_turns({timer.loop for timer in tuple(self._timers)})
         for timer in tuple(self._timers):
-            timer.on_its_loop(timer.aim)
+            timer.run_on_loop(timer.schedule)
 
 
 def _give_turns(loops: set[asyncio.AbstractEventLoop]) -> None:
-    """Return once each loop but that of this thread has had a turn."""
+    """Return once each loop, except this thread's, has had a turn."""
     with contextlib.suppress(RuntimeError):
         loops.discard(asyncio.get_running_loop())
     turns = []
     for loop in loops:
         turn = threading.Event()
-        with contextlib.suppress(RuntimeError):  # it has ended
+        with contextlib.suppress(RuntimeError):  # it is closed
             loop.call_soon_threadsafe(turn.set)
             turns.append(turn)
     for turn in turns:
         turn.wait(_TURN_SECONDS_MAX)
 
 
-async def _slept(clock: Clock, delay_ms: float) -> None:
+async def _sleep_on(clock: Clock, delay_ms: float) -> None:
     """Return once a timer of `clock` has fired."""
     woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -262,8 +261,8 @@ async def _slept(clock: Clock, delay_ms: float) -> None:
 async def time_limit(clock: Clock, timeout_ms: float) -> AsyncIterator[None]:
     """Raise TimeoutError from the block once `timeout_ms` have passed on the clock.
 
-    `asyncio.timeout` for a clock that may be moved by hand; nothing left means it ends at the
-    first moment the block waits.
+    Like `asyncio.timeout`, but for a clock that may be moved by hand. With 0 or less, the block
+    ends as soon as it waits.
     """
     async with asyncio.timeout(0 if timeout_ms <= 0 else None) as limit:
         if timeout_ms <= 0:

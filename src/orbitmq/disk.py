@@ -1,8 +1,8 @@
-"""Blocking disk work: its one door into an event loop, and whole-file replacement.
+"""Blocking disk work: the one way to call it from an event loop, and whole-file replacement.
 
-Crash: a replaced file has its old content or its new one, never a mix. A temporary file that stays
-behind (`.name.` or `.name.bak.`, eight characters, `.tmp`) is deleted when the file is next loaded
-or replaced.
+Crash: a replaced file has its old content or its new one, never a mix. A leftover temporary file
+(`.name.` or `.name.bak.`, eight characters, `.tmp`) is deleted when the file is next loaded or
+replaced.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _TEMPORARY_SUFFIX: Final = ".tmp"
-# What is younger may belong to a replacement that another thread has under way.
+# A younger file may belong to a replacement in progress on another thread.
 _PROCESS_START_MS: Final = SystemClock().now_ms()
 
 
@@ -35,12 +35,12 @@ async def off_loop(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Put `content` in the place of a file, keeping its previous content with `.bak` added.
+    """Replace the content of a file, and keep the previous one in a file with `.bak` added.
 
-    The new content goes to a temporary file in the same folder, is synced, and is renamed over
-    the old one; syncing the folder makes the rename last.
+    The new content goes to a temporary file in the same folder, which is synced and renamed over
+    the old one. Syncing the folder makes the rename durable.
     """
-    # A link, as container platforms mount settings, stays a link.
+    # A symbolic link, which is how container platforms mount settings, stays a link.
     path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     delete_leftovers(path)
@@ -58,7 +58,7 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def delete_leftovers(path: Path) -> None:
-    """Delete the temporary files of replacements of a file that a crash broke off."""
+    """Delete the temporary files that a crash left while `path` was being replaced."""
     path = path.resolve()
     name = re.compile(
         rf"\.{re.escape(path.name)}(\.bak)?\.[a-z0-9_]{{8}}{re.escape(_TEMPORARY_SUFFIX)}"
@@ -67,11 +67,11 @@ def delete_leftovers(path: Path) -> None:
         for found in path.parent.iterdir():
             if name.fullmatch(found.name) and _is_older_than_this_process(found):
                 found.unlink()
-                log.info("file of a broken-off replacement deleted file=%s", found)
+                log.info("leftover temporary file deleted file=%s", found)
     except FileNotFoundError:
-        pass  # There is no folder yet, or another process was faster.
+        pass  # There is no folder yet, or another process deleted it first.
     except OSError as error:
-        log.warning("file of a broken-off replacement stays reason=%s", error)
+        log.warning("leftover temporary file not deleted reason=%s", error)
 
 
 def _is_older_than_this_process(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Java's hash of a text, which tag filters and the key index are built on."""
+"""Java's string hash, which tag filters and the key index are built on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SIGN_32: Final = 0x80000000
 
 
 def java_hash(text: str) -> int:
-    """Hash a text as `String.hashCode` does: over UTF-16 units, as a signed 32-bit number."""
+    """Hash a string as `String.hashCode` does: over UTF-16 units, as a signed 32-bit number."""
     if text.isascii():
         units: bytes | tuple[int, ...] = text.encode()
     else:

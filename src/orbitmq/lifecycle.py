@@ -1,4 +1,4 @@
-"""Starting and stopping: parts that run once, work that repeats, owned tasks.
+"""Starting and stopping: parts that run once, periodic work, owned tasks.
 
 Threads: everything here belongs to the event loop it was started on.
 """
@@ -20,35 +20,35 @@ log = logging.getLogger(__name__)
 
 
 class RunOnce:
-    """The state of a part that is started once and stopped once, and never again."""
+    """The state of a part that is started once and stopped once, and never restarted."""
 
     def __init__(self, what: str) -> None:
         self._what = what
         self._started = False
-        self._stop_begun = False
+        self._stop_requested = False
         self._stopped = asyncio.Event()
 
     @property
     def stopping(self) -> bool:
-        """Whether the part is being stopped, or was."""
-        return self._stop_begun
+        """Whether the part is stopping or stopped."""
+        return self._stop_requested
 
     def begin(self) -> None:
         """Go from new to running."""
         self.check_not_stopped()
         if self._started:
             raise StateError(
-                f"{self._what} is already started", hint="start it once, and use it until stop"
+                f"{self._what} is already started", hint="start it once, and use it until it stops"
             )
         self._started = True
 
     def check_not_stopped(self) -> None:
-        """Raise when the part is stopped or about to be."""
-        if self._stop_begun:
+        """Raise if the part is stopping or stopped."""
+        if self._stop_requested:
             raise StateError(f"{self._what} is stopped", hint="make a new one")
 
     def check_running(self) -> None:
-        """Raise unless the part was started, and is not stopped or about to be."""
+        """Raise unless the part is started and not yet stopping."""
         self.check_not_stopped()
         if not self._started:
             raise StateError(
@@ -56,15 +56,15 @@ class RunOnce:
             )
 
     async def begin_stop(self) -> bool:
-        """Go from running to stopping: True for the one who has to do it.
+        """Go from running to stopping; True for the caller that has to stop the part.
 
-        Whoever comes later gets False once the first has called `end_stop`; so does everybody
-        when there is nothing to stop.
+        Later callers get False once the first one has called `end_stop`. If the part was never
+        started, every caller gets False.
         """
-        if self._stop_begun:
+        if self._stop_requested:
             await self._stopped.wait()
             return False
-        self._stop_begun = True
+        self._stop_requested = True
         if not self._started:
             self._stopped.set()
         return self._started
@@ -75,9 +75,9 @@ class RunOnce:
 
 
 class Periodic:
-    """Does one thing again and again, a fixed pause apart, until it is stopped.
+    """Repeats an action, with a fixed pause before each round, until it is stopped.
 
-    A round that fails is logged and does not end the repetition.
+    A round that fails is logged; the next one runs as usual.
     """
 
     def __init__(
@@ -94,16 +94,16 @@ class Periodic:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin; the first round comes after one pause."""
+        """Start; the first round runs after one pause."""
         if self._task is not None:
             raise StateError(f"{self._name} is already started")
         self._task = asyncio.get_running_loop().create_task(self._run(), name=self._name)
 
     async def stop(self) -> None:
-        """End, interrupting a round under way; a round that stops itself ends after it."""
+        """Stop, and cancel a running round; a round that calls this runs to its end."""
         task, self._task = self._task, None
         if task is not None and task is not asyncio.current_task():
-            await cancelled(task)
+            await cancel_and_wait(task)
 
     async def _run(self) -> None:
         own = asyncio.current_task()
@@ -121,7 +121,7 @@ class Periodic:
 
 
 class OwnedTasks:
-    """Tasks started on the way, kept from being lost and awaited at the end."""
+    """Tasks that their owner keeps referenced and awaits at the end."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -130,19 +130,19 @@ class OwnedTasks:
         return len(self._tasks)
 
     def start(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
-        """Run `work`; an error that leaves it is logged here, once."""
+        """Run `work`; an error that it raises is logged here, once."""
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._finished)
 
     async def all_done(self) -> None:
-        """Return once none is left, those included that are started meanwhile."""
+        """Return once no task is left, including those started meanwhile."""
         while self._tasks:
             await asyncio.wait(set(self._tasks))
 
     async def cancel(self) -> None:
-        """Cancel what runs, and wait until it has ended."""
-        # A coroutine that never began could not clean up after itself.
+        """Cancel all tasks, and wait until they have ended."""
+        # A coroutine that never started could not clean up after itself.
         await settle(1)
         for task in set(self._tasks):
             task.cancel()
@@ -154,28 +154,28 @@ class OwnedTasks:
             log.error("task failed task=%s", task.get_name(), exc_info=error)
 
 
-# The loop itself does not keep tasks from being collected.
-_lasting: Final[set[asyncio.Task[None]]] = set()
+# The event loop itself does not keep tasks from being garbage-collected.
+_detached: Final[set[asyncio.Task[None]]] = set()
 
 
-async def to_the_end(work: Coroutine[Any, Any, None], *, name: str) -> None:
-    """Do work that must not stay half done: it goes on when whoever waits here is cancelled."""
-    await asyncio.shield(_start_lasting(work, name))
+async def run_to_completion(work: Coroutine[Any, Any, None], *, name: str) -> None:
+    """Await work that must not be left half done: it continues if the caller is cancelled."""
+    await asyncio.shield(_start_detached(work, name))
 
 
-def start_lasting(work: Coroutine[Any, Any, None], *, name: str) -> None:
-    """Begin work that nobody waits for."""
-    _ = _start_lasting(work, name)
+def start_detached(work: Coroutine[Any, Any, None], *, name: str) -> None:
+    """Start work that nobody awaits."""
+    _ = _start_detached(work, name)
 
 
-def _start_lasting(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+def _start_detached(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
     task = asyncio.get_running_loop().create_task(work, name=name)
-    _lasting.add(task)
-    task.add_done_callback(_lasting.discard)
+    _detached.add(task)
+    task.add_done_callback(_detached.discard)
     return task
 
 
-async def cancelled(task: asyncio.Task[None]) -> None:
+async def cancel_and_wait(task: asyncio.Task[None]) -> None:
     """Cancel a task and wait until it has ended."""
     task.cancel()
     await asyncio.wait({task})

@@ -189,7 +189,7 @@ async def test_cancelling_passes_through_a_time_limit() -> None:
 def test_a_manual_clock_that_is_set_lets_no_time_pass() -> None:
     clock = ManualClock(5000)
 
-    clock.set_by(-3000)
+    clock.adjust(-3000)
 
     assert (clock.now_ms(), clock.monotonic_ms()) == (2000, 5000)
 

@@ -135,7 +135,7 @@ def test_deleting_leftovers_needs_no_folder_and_never_fails(
 
     delete_leftovers(tmp_path / "file" / "kvConfig.json")
 
-    assert "file of a broken-off replacement stays" in caplog.text
+    assert "leftover temporary file not deleted" in caplog.text
 
 
 async def test_blocking_work_runs_in_another_thread_and_its_outcome_comes_back() -> None:

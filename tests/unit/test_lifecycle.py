@@ -8,7 +8,7 @@ import pytest
 
 from orbitmq.clock import ManualClock, settle
 from orbitmq.errors import StateError
-from orbitmq.lifecycle import OwnedTasks, Periodic, RunOnce, to_the_end
+from orbitmq.lifecycle import OwnedTasks, Periodic, RunOnce, run_to_completion
 from tests.leftovers import no_tasks_since
 
 # --- RunOnce ----------------------------------------------------------------------------------
@@ -253,7 +253,7 @@ async def test_work_goes_on_when_its_caller_gives_up() -> None:
         await go_on.wait()
         ended.set()
 
-    caller = asyncio.create_task(to_the_end(work(), name="work"))
+    caller = asyncio.create_task(run_to_completion(work(), name="work"))
     await settle()
     caller.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -268,4 +268,4 @@ async def test_an_error_of_lasting_work_is_its_callers() -> None:
         raise StateError("broken")
 
     with pytest.raises(StateError, match="broken"):
-        await to_the_end(work(), name="work")
+        await run_to_completion(work(), name="work")

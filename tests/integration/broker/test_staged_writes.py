@@ -336,7 +336,7 @@ async def test_rows_are_kept_for_a_day_and_states_for_good(site: Site, peer: Pee
     assert kept is not None
     assert states.needed_from() == staged_at
 
-    site.clock.set_by(25 * 3_600_000)
+    site.clock.adjust(25 * 3_600_000)
 
     assert states.needed_from() == kept.physical_offset
 

@@ -169,7 +169,8 @@ class BlockingClient(BlockingCalls[C_co]):
             raise self._not_running()
         if not self._ended.is_set():
             raise StateError(
-                f"the {self._what} is already started", hint="start it once, and use it until stop"
+                f"the {self._what} is already started",
+                hint="start it once, and use it until it stops",
             )
 
     def _end_start(self, loop: BackgroundLoop) -> None:

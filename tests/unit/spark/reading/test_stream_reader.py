@@ -216,7 +216,7 @@ def test_a_small_batch_waits_until_its_time_is_over(site: Site) -> None:
     site.send(1)
 
     assert reader.latestOffset(first, limit) is first
-    clock.set_by(5000)
+    clock.adjust(5000)
     assert reader.latestOffset(first, limit) is first, "the time of day does not count"
     asyncio.run(clock.advance(5000))
 

@@ -29,7 +29,7 @@ from orbitmq.client.core.consuming.assignment import (
     plan,
 )
 from orbitmq.errors import OrbitError, RouteNotFoundError
-from orbitmq.lifecycle import Periodic, RunOnce, cancelled
+from orbitmq.lifecycle import Periodic, RunOnce, cancel_and_wait
 from orbitmq.model.names import is_retry_topic
 from orbitmq.model.queues import MessageQueue
 from orbitmq.model.subscriptions import BROADCASTING
@@ -174,7 +174,7 @@ class Rebalancing:
             return
         try:
             if self._task is not None:
-                await cancelled(self._task)
+                await cancel_and_wait(self._task)
             await self._give_up_all(timeout_ms)
         finally:
             await self._renewals.stop()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from orbitmq.client.aio.instance import instances
 from orbitmq.errors import StateError
-from orbitmq.lifecycle import RunOnce, cancelled, to_the_end
+from orbitmq.lifecycle import RunOnce, cancel_and_wait, run_to_completion
 
 if TYPE_CHECKING:
     from typing import Self
@@ -59,7 +59,7 @@ class ClientLifecycle(ABC):
             self._check_started(starting)
         except BaseException:
             # What could not be started is of no use any more.
-            await to_the_end(self._stop(), name=f"stop of {self._what}")
+            await run_to_completion(self._stop(), name=f"stop of {self._what}")
             raise
 
     def _check_started(self, starting: asyncio.Task[None]) -> None:
@@ -71,14 +71,14 @@ class ClientLifecycle(ABC):
 
     async def stop(self) -> None:
         """End, and return once nothing of the client runs any more; stopped twice is stopped."""
-        await to_the_end(self._stop(), name=f"stop of {self._what}")
+        await run_to_completion(self._stop(), name=f"stop of {self._what}")
 
     async def _stop(self) -> None:
         if not await self._state.begin_stop():
             return
         try:
             if self._starting is not None:
-                await cancelled(self._starting)
+                await cancel_and_wait(self._starting)
             await self._close()
         finally:
             try:

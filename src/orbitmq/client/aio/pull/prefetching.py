@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from orbitmq.client.aio.instance.broker_calls import PullStatus
 from orbitmq.errors import BusyError, OrbitError, TransportError
-from orbitmq.lifecycle import cancelled
+from orbitmq.lifecycle import cancel_and_wait
 
 if TYPE_CHECKING:
     from orbitmq.client.aio.pull.queue_reads import PullResult, QueueReads
@@ -90,7 +90,7 @@ class Prefetching:
         task = self._tasks.pop(queue, None)
         if task is not None:
             try:
-                await cancelled(task)
+                await cancel_and_wait(task)
             finally:
                 # Also when whoever asked has given up: the queue is read on.
                 if queue in self._buffer and queue not in self._tasks and not self._stopped:
@@ -113,7 +113,7 @@ class Prefetching:
         self._stopped = True
         tasks, self._tasks = self._tasks, {}
         for task in (*tasks.values(), *self._ending):
-            await cancelled(task)
+            await cancel_and_wait(task)
         self.wake()
 
     def _start_task(self, queue: MessageQueue) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from orbitmq.client.aio.instance.broker_calls import PullStatus
 from orbitmq.client.core.consuming.received_message import ReceivedMessage, received_messages
 from orbitmq.errors import BrokerUnknownError, OrbitError, RemoteError
-from orbitmq.lifecycle import cancelled
+from orbitmq.lifecycle import cancel_and_wait
 from orbitmq.model.names import is_retry_topic
 from orbitmq.model.routes import MASTER_ID
 from orbitmq.protocol.codes import ResponseCode
@@ -151,7 +151,7 @@ class QueuePuller:
         for queue in list(self._tasks):
             self.stop(queue)
         for task in tasks:
-            await cancelled(task)
+            await cancel_and_wait(task)
 
     def recheck(self, queue: MessageQueue) -> None:
         """Note that a reason to wait may be gone: messages were finished, or a lock was got."""

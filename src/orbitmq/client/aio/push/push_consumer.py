@@ -29,7 +29,7 @@ from orbitmq.client.keywords import PushKeywords, options_of
 from orbitmq.client.options import PushOptions
 from orbitmq.clock import SystemClock
 from orbitmq.errors import SettingsError, StateError
-from orbitmq.lifecycle import OwnedTasks, start_lasting
+from orbitmq.lifecycle import OwnedTasks, start_detached
 from orbitmq.model.names import check_group, is_system_group, retry_topic
 from orbitmq.model.subscriptions import EVERYTHING
 from orbitmq.settings import describe
@@ -122,7 +122,7 @@ class PushConsumer(ClientLifecycle):
         listener has returned.
         """
         if self._member is not None and self._member.is_in_listener():
-            start_lasting(self._stop(), name=f"stop of {self._what}")
+            start_detached(self._stop(), name=f"stop of {self._what}")
         else:
             await super().stop()
 

@@ -203,7 +203,7 @@ async def test_setting_the_clock_ends_no_lock(
 ) -> None:
     window.note_lock()
 
-    clock.set_by(3_600_000)
+    clock.adjust(3_600_000)
 
     assert window.locked
     assert not window.pull_expired
