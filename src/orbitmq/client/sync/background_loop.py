@@ -38,7 +38,7 @@ _START_SECONDS: Final = 2
 EXIT_SECONDS: Final = 10
 
 
-class _Call(Generic[T]):
+class _BlockingCall(Generic[T]):
     """Work on the loop that a thread waits for.
 
     Perf: half the processor time of `asyncio.run_coroutine_threadsafe` and the future it gives, 40
@@ -152,7 +152,7 @@ class BackgroundLoop:
         self._thread_id: int | None = None
         self._loop: asyncio.AbstractEventLoop
         self._ending: asyncio.Event
-        self._calls: set[_Call[Any]] = set()
+        self._calls: set[_BlockingCall[Any]] = set()
         self._begun: set[Future[Any]] = set()
         # What stops the clients at exit, and what comes after that, in the thread that exits.
         self._stops: dict[Stop, Callable[[], None] | None] = {}
@@ -262,7 +262,7 @@ class BackgroundLoop:
         except StateError:
             work.close()
             raise
-        call = _Call(work, self._loop)
+        call = _BlockingCall(work, self._loop)
         self._calls.add(call)
         try:
             self._on_loop(call.begin)

@@ -60,9 +60,3 @@ class BrokerFaults:
             del self._until_ms[broker_name]
             return 0.0
         return until_ms
-
-    def avoided(self, now_ms: float) -> frozenset[str]:
-        """Give the brokers that are avoided now."""
-        return frozenset(
-            name for name in tuple(self._until_ms) if self.avoided_until_ms(name, now_ms)
-        )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from orbitmq.client.aio.sending.accumulator import Accumulator
+from orbitmq.client.aio.sending.accumulator import Accumulator, BatchKey, WaitingBatches
 from orbitmq.client.core.sending.send_results import SendResult, SendStatus
 from orbitmq.clock import ManualClock, settle
 from orbitmq.errors import ConnectError, MessageError, StateError
@@ -15,6 +15,7 @@ from orbitmq.model.messages import Message
 from orbitmq.model.queues import MessageQueue
 
 QUEUE = MessageQueue(topic="orders", queue_id=3, broker_name="broker-a")
+KEY = BatchKey("orders", None, True, None)  # a tuple of parts
 
 
 class Sends:
@@ -206,3 +207,75 @@ async def test_stop_sends_what_waits_and_refuses_more() -> None:
     assert (await waiting).message_id == "id-one"
     with pytest.raises(StateError, match="the producer is stopped"):
         await accumulator.add(Message("orders", b"two"))
+
+
+# --- which messages may wait, and when a batch is full ---
+
+
+def _batches(*, batch_bytes_max: int = 1000, held_bytes_max: int = 10_000) -> WaitingBatches[int]:
+    return WaitingBatches(batch_bytes_max=batch_bytes_max, held_bytes_max=held_bytes_max)
+
+
+def test_a_small_message_waits() -> None:
+    assert _batches().takes(Message("orders", b"body"))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message("orders", b"body", delay_level=1),
+        Message("orders", bytes(1000)),
+        Message("%RETRY%billing", b"body"),
+        Message("orders", b"body").with_reserved({"PGROUP": "group"}),
+        "no message at all",
+    ],
+)
+def test_a_message_that_no_batch_takes_does_not_wait(message: object) -> None:
+    assert not _batches().takes(message)
+
+
+def test_nothing_waits_when_too_much_does() -> None:
+    batches = _batches(held_bytes_max=200)
+    message = Message("orders", bytes(100))
+    batch = batches.add(KEY, message, 1)
+
+    assert not batches.takes(message)
+
+    batches.release(batch)
+    assert batches.held_bytes == 0
+    assert batches.takes(message)
+
+
+def test_messages_of_one_key_share_a_batch_until_it_is_closed() -> None:
+    batches = _batches()
+    message = Message("orders", b"body")
+
+    first = batches.add(KEY, message, 1)
+    assert batches.add(KEY, message, 2) is first
+    assert batches.close(first)
+    second = batches.add(KEY, message, 3)
+
+    assert (first.waiting, second.waiting) == ([1, 2], [3])
+    assert not batches.close(first)
+    assert batches.open_batches() == [second]
+
+
+def test_messages_of_other_keys_have_other_batches() -> None:
+    batches = _batches()
+    message = Message("orders", b"body")
+
+    first = batches.add(KEY, message, 1)
+    second = batches.add(KEY._replace(wait_store_ok=False), message, 2)
+
+    assert first is not second
+    assert batches.open_batches() == [first, second]
+
+
+def test_a_batch_is_full_at_its_limit() -> None:
+    batches = _batches(batch_bytes_max=1000)
+
+    batch = batches.add(KEY, Message("orders", bytes(400)), 1)
+    assert not batches.is_full(batch)
+    batches.add(KEY, Message("orders", bytes(400)), 2)
+
+    assert batches.is_full(batch)
