@@ -1,8 +1,9 @@
-"""Admission: whether sends are taken at present, and why not."""
+"""Admission: whether the broker accepts sends now, and if not, why."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orbitmq.protocol.codes import ResponseCode
@@ -13,39 +14,37 @@ if TYPE_CHECKING:
     from orbitmq.clock import Clock
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class Admission:
-    """Says what keeps the broker from taking sends."""
+    """Decides whether sends are accepted."""
 
-    def __init__(
-        self, *, config: Callable[[], BrokerConfig], confirmations: Confirmations, clock: Clock
-    ) -> None:
-        self._config = config
-        self._confirmations = confirmations
-        self._clock = clock
-        # Whether the broker runs: neither still starting nor about to stop.
-        self.is_open = False
+    config: Callable[[], BrokerConfig]
+    confirmations: Confirmations
+    clock: Clock
+    # False while the broker starts or stops.
+    is_open: bool = False
 
     def accepts(self) -> bool:
-        """Whether sends are taken."""
-        return self.why_not() is None
+        """Whether sends are accepted."""
+        return self.refusal() is None
 
-    def why_not(self) -> tuple[ResponseCode, str] | None:
-        """Say as a code and a remark why sends are not taken; None when they are."""
-        config = self._config()
+    def refusal(self) -> tuple[ResponseCode, str] | None:
+        """Why sends are refused, as a code and a remark; None if they are accepted."""
+        config = self.config()
         if not self.is_open:
             return ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST] the broker is stopping"
-        if config.accept_sends_ms and self._clock.now_ms() < config.accept_sends_ms:
+        if config.accept_sends_ms and self.clock.now_ms() < config.accept_sends_ms:
             return (
                 ResponseCode.SYSTEM_ERROR,
-                f"sends are taken from {config.accept_sends_ms} on "
+                f"sends are accepted from {config.accept_sends_ms} on "
                 "(startAcceptSendRequestTimeStamp)",
             )
-        waiting = len(self._confirmations)
+        waiting = len(self.confirmations)
         if config.fast_failure and waiting >= config.unconfirmed_max:
             return (
                 ResponseCode.SYSTEM_BUSY,
                 f"[OVERLOAD] {waiting} sends wait for the disk, the oldest for "
-                f"{self._confirmations.oldest_wait_ms:.0f} ms; the limit is "
+                f"{self.confirmations.oldest_wait_ms:.0f} ms; the limit is "
                 f"sendThreadPoolQueueCapacity={config.unconfirmed_max}",
             )
         return None

@@ -432,9 +432,9 @@ class Broker:
         """Make what answers requests, beside what clients and tools say and ask of themselves."""
         sending = SendRequests(
             config=self._config,
-            why_not=self._admission.why_not,
+            refusal=self._admission.refusal,
             topics=self.topics,
-            topics_announced=self.registration.changes_reported,
+            changes_reported=self.registration.changes_reported,
             groups=self.groups,
             locks=self.locks,
             storing=self._storing,
@@ -446,7 +446,7 @@ class Broker:
         return (
             sending,
             StagedWriteRequests(
-                why_not=self._admission.why_not,
+                refusal=self._admission.refusal,
                 sending=sending,
                 storing=self._storing,
                 deciding=self._exactly_once.deciding,

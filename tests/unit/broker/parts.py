@@ -100,7 +100,7 @@ class BrokerParts:
     ) -> Connection:
         """Let a client be heard."""
         connection = connection or new_connection()
-        self.members.hear(connection, body, language="JAVA", version=version)
+        self.members.heartbeat(connection, body, language="JAVA", version=version)
         return connection
 
 

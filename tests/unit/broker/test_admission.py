@@ -25,7 +25,7 @@ async def test_sends_are_taken_while_the_broker_runs() -> None:
 
     admission.is_open = False
 
-    assert admission.why_not() == (
+    assert admission.refusal() == (
         ResponseCode.SYSTEM_BUSY,
         "[REJECTREQUEST] the broker is stopping",
     )
@@ -34,7 +34,7 @@ async def test_sends_are_taken_while_the_broker_runs() -> None:
 async def test_sends_wait_for_the_time_that_was_set() -> None:
     clock = ManualClock()
     admission, _ = _admission(BrokerConfig(accept_sends_ms=clock.now_ms() + 1000), clock)
-    refusal = admission.why_not()
+    refusal = admission.refusal()
     assert refusal is not None
     assert "startAcceptSendRequestTimeStamp" in refusal[1]
 
@@ -52,7 +52,7 @@ async def test_too_many_sends_that_wait_for_the_disk_keep_others_out_unless_told
     for each in (confirmations, waiting):
         each.reply_later(PhysicalOffset(10), None, lambda _durability, _reply: b"", None)  # type: ignore[arg-type]
 
-    refusal = admission.why_not()
+    refusal = admission.refusal()
 
     assert refusal is not None
     assert refusal[0] is ResponseCode.SYSTEM_BUSY

@@ -96,9 +96,9 @@ class Side:
         parts.store.on_flushed(confirmations.flushed)
         sending = SendRequests(
             config=BrokerConfig,
-            why_not=lambda: None,
+            refusal=lambda: None,
             topics=parts.topics,
-            topics_announced=settle,
+            changes_reported=settle,
             groups=parts.groups,
             locks=QueueLocks(clock=parts.clock),
             storing=Storing(parts.store, confirmations, flush_mode=flush_mode),

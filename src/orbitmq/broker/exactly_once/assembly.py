@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -77,19 +78,19 @@ class ExactlyOnce:
         )
 
 
+@dataclass(slots=True, eq=False)
 class _BrokerAddresses:
     """Finds other brokers by name, as the name servers know them."""
 
-    def __init__(self, rpc: RpcClient, name_servers: Callable[[], list[str]]) -> None:
-        self._rpc = rpc
-        self._name_servers = name_servers
+    rpc: RpcClient
+    name_servers: Callable[[], list[str]]
 
     async def master_of(self, name: str) -> str:
         """The address of the master of a broker group, asked for anew."""
         failure: OrbitError | None = None
-        for name_server in self._name_servers():
+        for name_server in self.name_servers():
             try:
-                reply = await self._rpc.call(
+                reply = await self.rpc.call(
                     name_server, GetClusterView(), timeout_ms=_CLUSTER_VIEW_TIMEOUT_MS
                 )
             except OrbitError as error:

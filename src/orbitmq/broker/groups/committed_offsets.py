@@ -1,17 +1,17 @@
-"""Committed offsets: where each group goes on in each queue, kept in a file.
+"""Committed offsets: the next offset of each group in each queue, kept in a file.
 
 File layout of `consumerOffset.json`, as RocketMQ writes it:
     {"dataVersion": …, "offsetTable": {"<topic>@<group>": {<queue id>: <next offset>}}}
 
-A committed offset goes down only by who may let it: a member of the group other than the one that
-pulled the queue last is late, and is refused. Who is not known as a member (an admin tool, or a
-connection that sends no heartbeats) is obeyed.
+A member may not lower a committed offset if another member pulled the queue last: it is late, and
+is refused. A sender that is not a known member (an admin tool, or a connection without heartbeats)
+may always do so.
 
-A reset moves a group from outside. Its members hear of it from a held or the next pull, once;
-until then what they commit comes from before the reset, and is ignored.
+A reset moves a group from outside. Its members learn of it once, from a held pull or the next one.
+Commits that arrive before that are from before the reset, and are ignored.
 
 Threads: the event loop's; `save` writes off it.
-Crash: what was committed since the last `save` is lost, and consumed again.
+Crash: commits since the last `save` are lost, and their messages are consumed again.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class OffsetsDocument(msgspec.Struct, frozen=True, kw_only=True):
     """What `consumerOffset.json` holds."""
 
     data_version: DataVersion = msgspec.field(default_factory=DataVersion, name="dataVersion")
-    # Compat: RocketMQ writes these two and reads neither. They are named here so that they are
-    # dropped: kept as what is not known is kept, they would tell of offsets long gone.
+    # Compat: RocketMQ writes these two and reads neither. They are declared so that they are dropped:
+    # unknown members are kept, and these would hold outdated offsets.
     group_topics: dict[str, Any] | None = msgspec.field(default=None, name="groupTopicMap")
     pull_offsets: dict[str, Any] | None = msgspec.field(default=None, name="pullOffsetTable")
     offsets: dict[str, dict[JavaInt, JavaLong]] = msgspec.field(
@@ -54,11 +54,11 @@ class OffsetsDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Commit(Enum):
-    """What became of a commit."""
+    """The outcome of a commit."""
 
-    TAKEN = "taken"
-    RESET_PENDING = "ignored, since a reset waits to be told"
-    LATE = "refused, since another member has pulled the queue"
+    ACCEPTED = "accepted"
+    RESET_PENDING = "ignored: the group has not seen a reset yet"
+    LATE = "refused: another member has pulled the queue since"
 
 
 _Queues = dict[int, int]
@@ -81,7 +81,7 @@ class CommittedOffsets:
         self._queues_max = queues_max
         self._offsets: dict[str, dict[str, _Queues]] = {}  # by group, topic, queue id
         self._resets: dict[tuple[str, str, int], int] = {}
-        # Who pulled a queue last, and from where.
+        # The client id that pulled a queue last, and the offset it pulled from.
         self._last_pulls: dict[tuple[str, str, int], tuple[str, int]] = {}
         self._other_keys: dict[str, _Queues] = {}
         self._queue_count = 0
@@ -106,7 +106,7 @@ class CommittedOffsets:
                 self._other_keys[key] = queues
 
     async def save(self) -> None:
-        """Write what changed since the last time."""
+        """Write the file, if something changed."""
         if self._is_saved:
             return
         document = OffsetsDocument(data_version=self._data_version, offsets=self.table())
@@ -119,38 +119,38 @@ class CommittedOffsets:
 
     @property
     def data_version(self) -> DataVersion:
-        """How new the table is, by every so many commits."""
+        """The version of the table; it grows once per `version_step` commits."""
         return self._data_version
 
     def table(self) -> dict[str, _Queues]:
-        """A copy of everything, under the keys of the file."""
+        """A copy of all offsets, with the keys of the file."""
         return self._other_keys | {
             f"{topic}{_SEPARATOR}{group}": dict(queues)
             for group, topics in self._offsets.items()
             for topic, queues in topics.items()
         }
 
-    # --- asking -------------------------------------------------------------------------------
+    # --- queries ------------------------------------------------------------------------------
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Where a group goes on in a queue; None when it never committed."""
+        """The committed offset of a group in a queue; None if it never committed."""
         return self._offsets.get(group, {}).get(topic, {}).get(queue_id)
 
     def queues(self, group: str, topic: str) -> Mapping[int, int]:
-        """Where a group goes on in the queues of a topic."""
+        """The committed offsets of a group by queue of a topic."""
         return dict(self._offsets.get(group, {}).get(topic, {}))
 
     def pulled(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Where a member of a group pulled a queue from last; None when none did."""
+        """The offset of a group's last pull of a queue; None if there was none."""
         pull = self._last_pulls.get((group, topic, queue_id))
         return pull[1] if pull is not None else None
 
     def topics_of(self, group: str) -> list[str]:
-        """The topics that a group committed offsets of."""
+        """The topics in which a group committed offsets."""
         return list(self._offsets.get(group, {}))
 
     def groups_of(self, topic: str) -> list[str]:
-        """The groups that committed offsets of a topic."""
+        """The groups that committed offsets in a topic."""
         return [group for group, topics in self._offsets.items() if topic in topics]
 
     # --- consuming ----------------------------------------------------------------------------
@@ -158,13 +158,13 @@ class CommittedOffsets:
     def note_pull(
         self, group: str, topic: str, queue_id: int, member: str, offset: int = 0
     ) -> None:
-        """Remember which member, by its client id, pulled a queue last, and from where."""
+        """Record the last pull of a queue: the member's client id, and the offset."""
         self._last_pulls[group, topic, queue_id] = member, offset
 
     def commit(
         self, group: str, topic: str, queue_id: int, offset: int, *, sender: str | None = None
     ) -> Commit:
-        """Set where a group goes on; `sender` is the client id of the member that asks."""
+        """Commit an offset; `sender` is the member's client id, None if it is not a member."""
         _check(queue_id, offset)
         if self._resets and (group, topic, queue_id) in self._resets:
             return Commit.RESET_PENDING
@@ -180,40 +180,40 @@ class CommittedOffsets:
                 )  # fmt: skip
                 return Commit.LATE
             log.info(
-                "offset goes down group=%s topic=%s queue=%d offset=%d committed=%d sender=%s",
+                "lower offset committed group=%s topic=%s queue=%d offset=%d committed=%d sender=%s",
                 group, topic, queue_id, offset, committed, sender,
             )  # fmt: skip
         self._set(group, topic, queue_id, offset)
-        return Commit.TAKEN
+        return Commit.ACCEPTED
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Where the next pull of a queue is to be sent by a reset; told once."""
+        """Take the pending reset of a queue, so that one pull is told; None if there is none."""
         return self._resets.pop((group, topic, queue_id), None) if self._resets else None
 
     # --- administration -----------------------------------------------------------------------
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Move a group, whether it is online or not; its next pull is told."""
+        """Move a group, online or not; its next pull is told."""
         _check(queue_id, offset)
         self._set(group, topic, queue_id, offset)
         self._resets[group, topic, queue_id] = offset
         log.info("offset reset group=%s topic=%s queue=%d to=%d", group, topic, queue_id, offset)
 
     def clone(self, source: str, target: str, topic: str) -> None:
-        """Let a group go on in a topic where another does."""
+        """Copy the offsets of one group to another, for one topic."""
         for queue_id, offset in self.queues(source, topic).items():
             self._set(target, topic, queue_id, offset)
 
     def delete_group(self, group: str) -> None:
-        """Forget all that a group committed."""
+        """Delete all offsets of a group."""
         topics = self._offsets.pop(group, {})
-        self._forgotten(sum(map(len, topics.values())))
+        self._count_deleted(sum(map(len, topics.values())))
         self._forget(lambda key: key[0] == group)
 
     def delete_topic(self, topic: str) -> None:
-        """Forget where all groups go on in a topic."""
+        """Delete the offsets of all groups in a topic."""
         for group in self.groups_of(topic):
-            self._forgotten(len(self._offsets[group].pop(topic)))
+            self._count_deleted(len(self._offsets[group].pop(topic)))
             if not self._offsets[group]:
                 del self._offsets[group]
         self._forget(lambda key: key[1] == topic)
@@ -223,9 +223,9 @@ class CommittedOffsets:
         if queues is None or queue_id not in queues:
             if self._queue_count >= self._queues_max:
                 raise OffsetRefusedError(
-                    f"offsets of {self._queue_count} queues are kept; "
-                    f"queue {queue_id} of {topic!r} for {group!r} is one too many",
-                    hint="delete groups that nobody uses",
+                    f"the broker keeps offsets of {self._queue_count} queues, its limit; "
+                    f"cannot add queue {queue_id} of {topic!r} for {group!r}",
+                    hint="delete unused groups",
                 )
             self._queue_count += 1
             queues = self._offsets.setdefault(group, {}).setdefault(topic, {})
@@ -235,18 +235,18 @@ class CommittedOffsets:
         if self._commits % self._version_step == 0:
             self._data_version = self._data_version.next(self._clock.now_ms())
 
-    def _forgotten(self, queues: int) -> None:
+    def _count_deleted(self, queues: int) -> None:
         self._queue_count -= queues
         self._is_saved = self._is_saved and not queues
 
-    def _forget(self, concerned: Callable[[tuple[str, str, int]], bool]) -> None:
+    def _forget(self, matches: Callable[[tuple[str, str, int]], bool]) -> None:
         for table in (self._resets, self._last_pulls):
-            for key in [key for key in table if concerned(key)]:
+            for key in [key for key in table if matches(key)]:
                 del table[key]
 
 
 def _check(queue_id: int, offset: int) -> None:
     if not 0 <= queue_id <= _QUEUE_ID_MAX:
-        raise OffsetRefusedError(f"{queue_id} is no queue id")
+        raise OffsetRefusedError(f"{queue_id} is not a valid queue id")
     if not 0 <= offset <= _OFFSET_MAX:
-        raise OffsetRefusedError(f"{offset} is no offset of a queue", hint="offsets begin at 0")
+        raise OffsetRefusedError(f"{offset} is not a valid queue offset", hint="offsets start at 0")

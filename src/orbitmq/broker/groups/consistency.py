@@ -1,12 +1,12 @@
-"""Whether the members of a group agree in what they subscribe to, and the norm.
+"""Whether the members of a group have the same subscriptions, and the norm.
 
-RocketMQ takes the subscriptions of whichever member was heard last for those of the whole group,
-so that members who disagree lose messages, and nobody is told. Here they are compared: topic,
-kind of expression, and expression in its one normal form. Versions, and the group's own retry
-topic, which not every client names, do not count.
+RocketMQ applies the subscriptions of the latest heartbeat to the whole group, so members who
+disagree lose messages without notice. Here they are compared: topic, expression type, and
+expression in normal form. Versions are ignored, and so is the group's own retry topic, which not
+every client lists.
 
-The norm is what was subscribed to first, by the versions that clients give their subscriptions:
-every broker of a cluster finds the same, in whatever order members come to it.
+The norm is the oldest set of subscriptions, by the versions that clients give them. So every broker
+of a cluster finds the same norm, in whatever order members join.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _SHOWN_MAX: Final = 400
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """What a member subscribes to, as far as the members of its group must agree."""
+    """The subscriptions of a member, in the form that is compared."""
 
-    filters: frozenset[tuple[str, str, str]]  # topic, kind of expression, expression
-    # Since when it is so: the newest version among its subscriptions.
+    filters: frozenset[tuple[str, str, str]]  # topic, expression type, expression
+    # The newest version among the subscriptions.
     since: int
 
     def __str__(self) -> str:
@@ -39,24 +39,24 @@ class Subscribed:
         return shown if len(shown) <= _SHOWN_MAX else f"{shown[:_SHOWN_MAX]}…"
 
 
-def what_is_subscribed(group: str, subscriptions: Iterable[Subscription]) -> Subscribed:
-    """Bring the subscriptions of a member into the form that is compared."""
+def normalise(group: str, subscriptions: Iterable[Subscription]) -> Subscribed:
+    """Convert the subscriptions of a member to the form that is compared."""
     counted = [each for each in subscriptions if each.topic != retry_topic(group)]
     return Subscribed(
         filters=frozenset(map(_normalised, counted)),
-        # Who subscribes to nothing is never the norm for those who subscribe to something.
+        # A member without subscriptions is never the norm for others.
         since=max((each.version for each in counted), default=_NEVER),
     )
 
 
-def norm_of(members: Iterable[Subscribed]) -> Subscribed | None:
-    """Find what the others are measured by; None without members."""
-    # Equal versions must not leave the choice to the order in which members came.
+def find_norm(members: Iterable[Subscribed]) -> Subscribed | None:
+    """Find the subscriptions that the group should have; None without members."""
+    # With equal versions the choice must not depend on the order in which members joined.
     return min(members, key=lambda each: (each.since, sorted(each.filters)), default=None)
 
 
 def _normalised(subscription: Subscription) -> tuple[str, str, str]:
-    """Topic, kind and expression, written in one way whatever the member's spelling."""
+    """Topic, type and expression in normal form."""
     if not subscription.is_by_tag:
         return (
             subscription.topic,
@@ -66,6 +66,6 @@ def _normalised(subscription: Subscription) -> tuple[str, str, str]:
     try:
         expression = parse_tags(subscription.expression).normalised
     except FilterSyntaxError:
-        # The pull that uses it will be told; until then it differs from all that can be read.
+        # The pull that uses it will be refused; until then it differs from every valid one.
         expression = subscription.expression
     return subscription.topic, TAG, expression

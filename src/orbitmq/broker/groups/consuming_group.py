@@ -1,9 +1,9 @@
-"""One consumer group as its members describe it by their heartbeats.
+"""One consumer group, as its members describe it in their heartbeats.
 
-As in RocketMQ the last heartbeat counts for the whole group: its kind of consuming, and its
-topics; what is known of a topic gives way only to a larger version. Members who disagree are
-marked. Where such are to be rejected, they are left out: of the list of members, and of all that
-counts for the group.
+As in RocketMQ, the latest heartbeat sets the consume type and topics of the whole group; a topic's
+subscription is replaced only by one with a larger version. Members that disagree are marked. If the
+broker rejects such members, they are excluded: they are not listed, and their heartbeats do not
+change the group.
 
 Threads: the event loop's.
 """
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 from orbitmq.broker.groups.consistency import (
     Subscribed,
-    norm_of,
-    what_is_subscribed,
+    find_norm,
+    normalise,
 )
 from orbitmq.errors import SubscriptionConflictError
 from orbitmq.model.subscriptions import (
@@ -43,13 +43,13 @@ _NAME_SHOWN_MAX: Final = 127
 
 @dataclass(slots=True, eq=False)
 class ConnectedClient:
-    """One connection as its heartbeats describe it, and the groups it is in."""
+    """A connection, as its heartbeats describe it, and the groups it is in."""
 
     connection: Connection
     client_id: str
     language: str
     version: int
-    # By group, when it was last named in a heartbeat.
+    # By group: when a heartbeat last named it.
     produces_ms: dict[str, float] = field(default_factory=dict)
     consumes_ms: dict[str, float] = field(default_factory=dict)
 
@@ -59,14 +59,14 @@ class Member:
     """A client in a consumer group."""
 
     client: ConnectedClient
-    subscriptions: list[Subscription] | None = None  # unknown until a heartbeat tells
+    subscriptions: list[Subscription] | None = None  # None until a heartbeat has them
     subscribed: Subscribed | None = None
     differs: bool = False
-    is_left_out: bool = False
+    is_excluded: bool = False
 
 
 class ConsumingGroup:
-    """The members of a group, and what counts for all of them."""
+    """The members of a group, and the settings they share."""
 
     def __init__(self, name: str, *, reject_differing: bool) -> None:
         self.name = name
@@ -76,59 +76,59 @@ class ConsumingGroup:
         self.subscriptions: dict[str, Subscription] = {}
         self.members: dict[Connection, Member] = {}
         self.norm: Subscribed | None = None
-        # Of the last heartbeat, from clients that leave out what has not changed.
+        # From the last heartbeat of a client that omits unchanged subscriptions.
         self.fingerprint: int | None = None
         self._reject_differing = reject_differing
 
     @property
     def is_broadcasting(self) -> bool:
-        """Whether each member gets all messages, so that none needs to know of the others."""
+        """Whether each member gets all messages, so that members need not know each other."""
         return self.message_model == BROADCASTING
 
     def client_ids(self) -> list[str]:
-        """Who shares the queues: each id once, though a client may just be reconnecting."""
+        """The members that share the queues; each id once, even while a client reconnects."""
         return list(
             dict.fromkeys(
                 member.client.client_id
                 for member in self.members.values()
-                if not member.is_left_out
+                if not member.is_excluded
             )
         )
 
-    def hear(
-        self, client: ConnectedClient, said: ConsumerGroup, *, with_subscriptions: bool
+    def heartbeat(
+        self, client: ConnectedClient, reported: ConsumerGroup, *, with_subscriptions: bool
     ) -> bool:
-        """Take in what a heartbeat says of this group; tells whether others must know."""
+        """Apply a heartbeat; returns whether the members must be notified."""
         member = self.members.get(client.connection)
         changed = member is None
         if member is None:
             member = self.members[client.connection] = Member(client)
             log.info("consumer joined group=%s client=%s", self.name, client.client_id)
-        if with_subscriptions and said.subscriptions != member.subscriptions:
-            member.subscriptions = said.subscriptions
-            member.subscribed = what_is_subscribed(self.name, said.subscriptions)
-            changed |= self._judge()
-        if not member.is_left_out:
-            self.consume_type = said.consume_type
-            self.message_model = said.message_model
-            self.consume_from = said.consume_from
+        if with_subscriptions and reported.subscriptions != member.subscriptions:
+            member.subscriptions = reported.subscriptions
+            member.subscribed = normalise(self.name, reported.subscriptions)
+            changed |= self._compare_members()
+        if not member.is_excluded:
+            self.consume_type = reported.consume_type
+            self.message_model = reported.message_model
+            self.consume_from = reported.consume_from
             if with_subscriptions:
-                changed |= self._take_subscriptions(said.subscriptions)
+                changed |= self._apply_subscriptions(reported.subscriptions)
         return changed
 
     def leave(self, connection: Connection) -> bool:
-        """Take a member out; tells whether it was one."""
+        """Remove a member; returns whether it was one."""
         member = self.members.pop(connection, None)
         if member is None:
             return False
         log.info("consumer left group=%s client=%s", self.name, member.client.client_id)
-        self._judge()
+        self._compare_members()
         return True
 
-    def _judge(self) -> bool:
-        """Compare the members; tells whether some are listed now, or no longer."""
+    def _compare_members(self) -> bool:
+        """Mark members that differ from the norm; returns whether the member list changed."""
         before = self.norm
-        self.norm = norm_of(
+        self.norm = find_norm(
             member.subscribed for member in self.members.values() if member.subscribed is not None
         )
         changed = False
@@ -145,52 +145,52 @@ class ConsumingGroup:
                     self.name, member.client.client_id, subscribed, self.norm,
                 )  # fmt: skip
             member.differs = differs
-            changed |= member.is_left_out != (differs and self._reject_differing)
-            member.is_left_out = differs and self._reject_differing
+            changed |= member.is_excluded != (differs and self._reject_differing)
+            member.is_excluded = differs and self._reject_differing
         is_new = self.norm is not None and (before is None or before.filters != self.norm.filters)
         if is_new and self._reject_differing:
-            changed |= self._take_norm()
+            changed |= self._apply_norm()
         return changed
 
-    def check_not_left_out(self, connection: Connection) -> None:
-        """Raise SubscriptionConflictError for a member that is left out."""
+    def check_not_excluded(self, connection: Connection) -> None:
+        """Raise SubscriptionConflictError for an excluded member."""
         member = self.members.get(connection)
-        if member is not None and member.is_left_out:
+        if member is not None and member.is_excluded:
             raise SubscriptionConflictError(
                 f"client {member.client.client_id!r} subscribes to [{member.subscribed}], "
-                f"but its group {self.name!r} to [{self.norm}]",
-                hint="all members of a group must subscribe to the same; "
-                "give the new subscription a group of its own, or stop the old members first",
+                f"but its group {self.name!r} subscribes to [{self.norm}]",
+                hint="all members of a group must have the same subscriptions; "
+                "use a new group for the new subscription, or stop the old members first",
             )
 
-    def _take_norm(self) -> bool:
-        """Let the norm count, whatever counted before."""
-        keeper = next(member for member in self.members.values() if member.subscribed is self.norm)
+    def _apply_norm(self) -> bool:
+        """Replace the group's subscriptions with the norm; returns whether topics changed."""
+        owner = next(member for member in self.members.values() if member.subscribed is self.norm)
         old = self.subscriptions
-        self.subscriptions = {each.topic: each for each in keeper.subscriptions or ()}
+        self.subscriptions = {each.topic: each for each in owner.subscriptions or ()}
         return old.keys() != self.subscriptions.keys()
 
-    def _take_subscriptions(self, said: list[Subscription]) -> bool:
-        """Take the topics of a heartbeat for the group's; tells whether some came or went."""
-        topics = {each.topic for each in said}
-        gone = self.subscriptions.keys() - topics
-        come = topics - self.subscriptions.keys()
-        for topic in gone:
+    def _apply_subscriptions(self, reported: list[Subscription]) -> bool:
+        """Apply the topics of a heartbeat to the group; returns whether topics changed."""
+        topics = {each.topic for each in reported}
+        removed = self.subscriptions.keys() - topics
+        added = topics - self.subscriptions.keys()
+        for topic in removed:
             del self.subscriptions[topic]
-        for each in said:
+        for each in reported:
             known = self.subscriptions.get(each.topic)
             if known is None or each.version > known.version:
                 self.subscriptions[each.topic] = each
-        if gone or come:
+        if removed or added:
             log.info(
-                "topics of group changed group=%s come=%s gone=%s",
-                self.name, _shown(come), _shown(gone),
+                "topics of group changed group=%s added=%s removed=%s",
+                self.name, _abbreviated(added), _abbreviated(removed),
             )  # fmt: skip
-        return bool(gone or come)
+        return bool(removed or added)
 
 
-def _shown(topics: set[str]) -> str:
-    """Name topics in the log, not more than a reader takes in: a client may name thousands."""
+def _abbreviated(topics: set[str]) -> str:
+    """List topics for the log, shortened: a client may name thousands."""
     names = [topic[:_NAME_SHOWN_MAX] for topic in sorted(topics)[:_NAMES_SHOWN_MAX]]
-    left_out = len(topics) - len(names)
-    return f"{names} and {left_out} more" if left_out else str(names)
+    others = len(topics) - len(names)
+    return f"{names} and {others} more" if others else str(names)

@@ -1,11 +1,11 @@
 """The consumer groups of a broker by name, kept in `subscriptionGroup.json`.
 
-File layout, JSON, as RocketMQ's:
+File layout, JSON, as in RocketMQ:
     {"dataVersion": …, "forbiddenTable": {group: {topic: bits}}, "subscriptionGroupTable": {…}}
 
-Threads: the event loop's. Reading is a look-up in a dict; what changes the table waits for the
-disk, and nobody sees the change before.
-Crash: a group that somebody was told of is on disk.
+Threads: the event loop's. A read is a look-up in a dict. A change waits for the disk, and is not
+visible before.
+Crash: every group that was visible is on disk.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class GroupsDocument(msgspec.Struct, frozen=True, kw_only=True):
     """What `subscriptionGroup.json` holds."""
 
     data_version: DataVersion = msgspec.field(default_factory=DataVersion, name="dataVersion")
-    # Bits of `Permission` per group and topic: what the group may not do with it.
+    # Bits of `Permission` by group and topic: what the group may not do with it.
     forbidden: dict[str, dict[str, JavaInt]] = msgspec.field(
         default_factory=dict, name="forbiddenTable"
     )
@@ -48,7 +48,7 @@ class GroupsDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupTable:
-    """Every consumer group that the broker has."""
+    """All consumer groups of the broker."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class GroupTable:
         self._groups_max = groups_max
 
     async def load(self) -> None:
-        """Read the file, and make the predefined groups that it lacks."""
+        """Read the file, and create missing predefined groups."""
         await self._file.load()
         predefined = {name: GroupConfig(name=name) for name in names.PREDEFINED_GROUPS}
 
@@ -77,21 +77,21 @@ class GroupTable:
 
     @property
     def data_version(self) -> DataVersion:
-        """How new the table is."""
+        """The version of the table."""
         return self._file.document.data_version
 
     @property
     def groups(self) -> Mapping[str, GroupConfig]:
-        """Every group by name; a later change makes another map and leaves this one alone."""
+        """All groups by name; a later change does not modify this map."""
         return self._file.document.groups
 
     @property
     def forbidden(self) -> Mapping[str, Mapping[str, int]]:
-        """What groups may not do with topics, as bits."""
+        """By group and topic: forbidden operations, as bits of `Permission`."""
         return self._file.document.forbidden
 
     def forbidden_bits(self, group: str, topic: str) -> int:
-        """What a group may not do with a topic; 0 when nothing is forbidden."""
+        """What a group may not do with a topic; 0 if nothing is forbidden."""
         return max(0, self._file.document.forbidden.get(group, {}).get(topic, 0))
 
     def get(self, name: str) -> GroupConfig | None:
@@ -99,17 +99,17 @@ class GroupTable:
         return self._file.document.groups.get(name)
 
     def require(self, name: str) -> GroupConfig:
-        """Look up a group that must be there."""
+        """Look up a group that must exist."""
         group = self.get(name)
         if group is None:
             raise GroupMissingError(
                 f"group {name[:255]!r} does not exist",
-                hint="make it with: mqadmin updateSubGroup, or let its consumers make it",
+                hint="create it with: mqadmin updateSubGroup, or let its consumers create it",
             )
         return group
 
     def find(self, name: str) -> GroupConfig | None:
-        """The group, or what its first consumer would make; None when it may not be made."""
+        """The group, or the one that its first consumer would create; None if neither."""
         group = self.get(name)
         if group is None and self._auto_create:
             try:
@@ -120,7 +120,7 @@ class GroupTable:
         return group
 
     async def ensure(self, name: str) -> GroupConfig:
-        """Make the group of a consumer unless it is there, as far as groups are made so."""
+        """Create the group of a consumer if it is missing and may be created."""
         found = self.get(name)
         if found is not None:
             return found
@@ -128,7 +128,7 @@ class GroupTable:
         if not self._auto_create:
             raise GroupMissingError(
                 f"group {name!r} does not exist, and autoCreateSubscriptionGroup is off",
-                hint="make it with: mqadmin updateSubGroup",
+                hint="create it with: mqadmin updateSubGroup",
             )
         await self._change(
             lambda document: (
@@ -140,10 +140,10 @@ class GroupTable:
         return self.require(name)
 
     async def put(self, group: GroupConfig) -> GroupConfig:
-        """Make or change a group as an administrator asks; its attributes are changes of them."""
+        """Create or change a group for an administrator; `attributes` are changes to them."""
         names.check_group(group.name)
         if group.attributes:
-            # Compat: RocketMQ knows no attributes of groups yet, and refuses all of them.
+            # Compat: RocketMQ defines no group attributes yet, and refuses all.
             raise GroupRefusedError(
                 f"groups have no attribute {next(iter(group.attributes))[:60]!r}",
                 hint="leave the attributes empty",
@@ -162,7 +162,7 @@ class GroupTable:
         return self.require(group.name)
 
     async def delete(self, name: str) -> bool:
-        """Delete a group; tells whether it was there."""
+        """Delete a group; returns whether it existed."""
         deleted = False
 
         def step(document: GroupsDocument) -> GroupsDocument:
@@ -200,10 +200,10 @@ class GroupTable:
         groups = document.groups
         if group.name not in groups and len(groups) >= self._groups_max:
             raise GroupRefusedError(
-                f"the broker has {len(groups)} groups; {group.name!r} is one too many",
-                hint="delete groups that nobody uses",
+                f"the broker has {len(groups)} groups, its limit; cannot add {group.name!r}",
+                hint="delete unused groups",
             )
-        log.info("group kept group=%s new=%s", group.name, group.name not in groups)
+        log.info("group saved group=%s new=%s", group.name, group.name not in groups)
         return msgspec.structs.replace(document, groups=groups | {group.name: group})
 
     async def _change(self, step: Callable[[GroupsDocument], GroupsDocument]) -> None:

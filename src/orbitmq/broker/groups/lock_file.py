@@ -1,12 +1,12 @@
-"""Who has which queue locked, kept so that a restart does not give it to another.
+"""Owners of queue locks on disk, so that a restart does not give a lock away.
 
-A Java client trusts its lock for 30 s without hearing of the broker. A broker that forgot it would
-lock the queue for another client meanwhile, and two would consume it at once, out of order.
+A Java client trusts its lock for 30 s without contact to the broker. A broker that forgot the lock
+would give the queue to another client meanwhile, and both would consume it, out of order.
 
 File layout, JSON: [[group, broker name, topic, queue id, client id], …]
 
 Threads: the event loop's; the file is written off it, by one write at a time.
-Crash: the file is replaced whole. It is not synced: a machine that lost its power takes longer to
+Crash: the file is replaced whole. It is not synced: after a power failure a machine takes longer to
 come back than any client trusts its lock.
 """
 
@@ -32,7 +32,7 @@ _Row = tuple[str, str, str, int, str]
 
 
 class LockFile:
-    """Keeps the owners of locks on disk."""
+    """Saves and restores the owners of locks."""
 
     def __init__(self, folder: Path, locks: QueueLocks) -> None:
         self._path = folder / FILE_NAME
@@ -41,13 +41,13 @@ class LockFile:
         self._writing = asyncio.Lock()
 
     async def load(self) -> None:
-        """Give the locks back to those who had them; a file that cannot be read is left out."""
+        """Restore the locks; a file that cannot be read is ignored."""
         try:
             rows = msgspec.json.decode(await off_loop(self._path.read_bytes), type=list[_Row])
         except FileNotFoundError:
             return
         except (OSError, msgspec.MsgspecError) as error:
-            log.warning("locks of queues are forgotten file=%s reason=%s", self._path, error)
+            log.warning("queue locks not restored file=%s reason=%s", self._path, error)
             return
         for group, broker_name, topic, queue_id, client_id in rows:
             queue = MessageQueue(topic=topic, broker_name=broker_name, queue_id=queue_id)
@@ -55,7 +55,7 @@ class LockFile:
         self._saved_changes = self._locks.changes
 
     async def save(self) -> None:
-        """Write who has what, if that changed; many who wait share a write."""
+        """Write the owners, if they changed; concurrent callers share a write."""
         wanted = self._locks.changes
         if wanted == self._saved_changes:
             return
@@ -70,7 +70,7 @@ class LockFile:
             try:
                 await off_loop(_replace, self._path, msgspec.json.encode(rows))
             except OSError as error:
-                log.warning("locks of queues are not kept file=%s reason=%s", self._path, error)
+                log.warning("queue locks not saved file=%s reason=%s", self._path, error)
             self._saved_changes = changes
 
 

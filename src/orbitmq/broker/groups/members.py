@@ -1,8 +1,8 @@
-"""Who produces and consumes: the clients of a broker, by their heartbeats.
+"""Producers and consumers of a broker, known by their heartbeats.
 
-A client is known by its connection, and is gone with it, when it says so, or when a group is not
-named in its heartbeats for two minutes. What changes is returned, so that the caller tells the
-members of the groups concerned.
+A client is identified by its connection. It leaves a group when the connection is lost, when it
+unregisters, or when its heartbeats have not named the group for two minutes. Changes are returned,
+so that the caller can notify the members of the groups.
 
 Threads: the event loop's.
 """
@@ -37,31 +37,31 @@ _CLIENT_ID_LENGTH_MAX: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class GroupChange:
-    """A consumer group whose members, or topics, are others than before."""
+    """A consumer group whose members or topics changed."""
 
     group: str
-    # Whom to tell: nobody when the members have nothing to share out.
-    tell: tuple[Connection, ...]
+    # Members to notify; none for a broadcasting group, whose members share nothing.
+    notify: tuple[Connection, ...]
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of a heartbeat."""
+    """The result of a heartbeat."""
 
     changes: list[GroupChange] = field(default_factory=list)
-    # Asks a client that leaves out what it said before to say it again.
+    # Asks a client that omits unchanged subscriptions to send them again.
     subscriptions_changed: bool = True
-    # What the client is to be told instead, once all else has been taken in.
+    # Sent to the client instead of a reply; the heartbeat is applied all the same.
     refusal: SubscriptionConflictError | None = None
 
 
 @dataclass(slots=True)
 class Departure:
-    """Who left what."""
+    """Clients that left, and what they left."""
 
     changes: list[GroupChange] = field(default_factory=list)
     left: list[tuple[str, str]] = field(default_factory=list)  # group and client id
-    # Connections without any heartbeat left, to be closed.
+    # Connections that no longer send heartbeats, to be closed.
     silent: list[Connection] = field(default_factory=list)
 
 
@@ -86,7 +86,7 @@ class Members:
         self._producers: dict[str, dict[Connection, ConnectedClient]] = {}
         self._groups: dict[str, ConsumingGroup] = {}
 
-    # --- asking -------------------------------------------------------------------------------
+    # --- queries ------------------------------------------------------------------------------
 
     @property
     def clients(self) -> Mapping[Connection, ConnectedClient]:
@@ -105,18 +105,18 @@ class Members:
 
     @property
     def differing_count(self) -> int:
-        """How many members subscribe to something else than their group."""
+        """Number of members whose subscriptions differ from those of their group."""
         return sum(
             member.differs for group in self._groups.values() for member in group.members.values()
         )
 
     def client_ids(self, group: str) -> list[str]:
-        """The members that share the queues of a group out."""
+        """The members that share the queues of a group."""
         found = self._groups.get(group)
         return found.client_ids() if found else []
 
     def client_id(self, connection: Connection, group: str) -> str | None:
-        """Which member of a group a connection is; None when it is none."""
+        """The client id of a connection in a group; None if it is not a member."""
         found = self._groups.get(group)
         member = found.members.get(connection) if found else None
         return member.client.client_id if member else None
@@ -134,10 +134,10 @@ class Members:
         return [name for name, group in self._groups.items() if topic in group.subscriptions]
 
     def check_pull(self, connection: Connection, group: str) -> None:
-        """Raise SubscriptionConflictError when a member is left out of its group."""
+        """Raise SubscriptionConflictError for a member that is excluded from its group."""
         found = self._groups.get(group)
         if found is not None:
-            found.check_not_left_out(connection)
+            found.check_not_excluded(connection)
 
     def subscription_for_pull(
         self,
@@ -148,14 +148,14 @@ class Members:
         version: int,
         allows_broadcast: bool = True,
     ) -> Subscription:
-        """What a group subscribes to in a topic, as a pull of this version relies on it."""
+        """The subscription of a group to a topic, at least of the pull's version."""
         found = self._groups.get(group)
         if found is None:
             raise SubscriptionMissingError(
                 f"no consumer of group {group!r} has sent a heartbeat",
                 hint="send one before the first pull",
             )
-        found.check_not_left_out(connection)
+        found.check_not_excluded(connection)
         if found.is_broadcasting and not allows_broadcast:
             raise GroupRefusedError(
                 f"group {group!r} may not consume by broadcast", hint="consume by clustering"
@@ -168,23 +168,23 @@ class Members:
             )
         if subscription.version < version:
             raise SubscriptionOutdatedError(
-                f"the subscription of group {group!r} to topic {topic!r} known here has version "
-                f"{subscription.version}, the pull {version}",
-                hint="send a heartbeat with the new one first",
+                f"the broker's subscription of group {group!r} to topic {topic!r} has version "
+                f"{subscription.version}, the pull needs {version}",
+                hint="send a heartbeat with the new subscription first",
             )
         return subscription
 
     # --- heartbeats ---------------------------------------------------------------------------
 
-    def hear(
+    def heartbeat(
         self, connection: Connection, body: HeartbeatBody, *, language: str, version: int
     ) -> Outcome:
-        """Take a heartbeat in."""
+        """Apply a heartbeat."""
         self.check(connection, body)
         client = self._clients.get(connection)
         outcome = Outcome(subscriptions_changed=not body.fingerprint)
         if connection.closed:
-            # It was closed while its groups were made; nobody would take it out again.
+            # It was closed while its groups were created; nothing would ever remove it.
             return outcome
         now_ms = self._clock.monotonic_ms()
         renamed = client is not None and client.client_id != body.client_id
@@ -194,36 +194,36 @@ class Members:
             )
         elif renamed:
             log.warning(
-                "a connection changed its client id peer=%s from=%s to=%s",
+                "connection changed its client id peer=%s from=%s to=%s",
                 connection.address, client.client_id, body.client_id,
             )  # fmt: skip
         client.client_id, client.language, client.version = body.client_id, language, version
         for produced in body.producers:
             client.produces_ms[produced.group] = now_ms
             self._producers.setdefault(produced.group, {})[connection] = client
-        for said in body.consumers:
-            client.consumes_ms[said.group] = now_ms
-            self._hear_consumer(client, said, body, outcome, renamed=renamed)
+        for reported in body.consumers:
+            client.consumes_ms[reported.group] = now_ms
+            self._consumer_heartbeat(client, reported, body, outcome, renamed=renamed)
         self._forget_if_idle(client)
         return outcome
 
-    def _hear_consumer(
+    def _consumer_heartbeat(
         self,
         client: ConnectedClient,
-        said: ConsumerGroup,
+        reported: ConsumerGroup,
         body: HeartbeatBody,
         outcome: Outcome,
         *,
         renamed: bool,
     ) -> None:
-        group = self._groups.get(said.group)
+        group = self._groups.get(reported.group)
         if group is None:
-            group = self._groups[said.group] = ConsumingGroup(
-                said.group,
+            group = self._groups[reported.group] = ConsumingGroup(
+                reported.group,
                 reject_differing=self._reject_differing,
             )
         with_subscriptions = not (body.fingerprint and body.without_subscriptions)
-        if group.hear(client, said, with_subscriptions=with_subscriptions) or renamed:
+        if group.heartbeat(client, reported, with_subscriptions=with_subscriptions) or renamed:
             outcome.changes.append(_change(group))
         if body.fingerprint:
             is_known = group.members[client.connection].subscriptions is not None
@@ -231,23 +231,23 @@ class Members:
                 outcome.subscriptions_changed = True
         group.fingerprint = body.fingerprint
         try:
-            group.check_not_left_out(client.connection)
+            group.check_not_excluded(client.connection)
         except SubscriptionConflictError as error:
             outcome.refusal = error
 
     def check(self, connection: Connection, body: HeartbeatBody) -> None:
-        """Raise HeartbeatRefusedError for a heartbeat above one of the bounds."""
+        """Raise HeartbeatRefusedError for a heartbeat that exceeds a limit."""
         client = self._clients.get(connection)
         if not body.client_id.strip() or len(body.client_id) > _CLIENT_ID_LENGTH_MAX:
             raise HeartbeatRefusedError(
-                f"{body.client_id[:60]!r} is no client id",
+                f"{body.client_id[:60]!r} is not a valid client id",
                 hint=f"it has 1 to {_CLIENT_ID_LENGTH_MAX} characters",
             )
         produces = {named.group for named in body.producers}
         consumes = {named.group for named in body.consumers}
         for group in produces | consumes:
             if not group or len(group) > _NAME_LENGTH_MAX:
-                raise HeartbeatRefusedError(f"{group[:60]!r} is no name of a group")
+                raise HeartbeatRefusedError(f"{group[:60]!r} is not a valid group name")
         if client is not None:
             produces |= client.produces_ms.keys()
             consumes |= client.consumes_ms.keys()
@@ -256,11 +256,11 @@ class Members:
                 f"client {body.client_id!r} is in {len(produces) + len(consumes)} groups",
                 hint=f"a client may be in at most {self._groups_max}",
             )
-        for said in body.consumers:
-            if len(said.subscriptions) > self._subscriptions_max:
+        for reported in body.consumers:
+            if len(reported.subscriptions) > self._subscriptions_max:
                 raise HeartbeatRefusedError(
-                    f"group {said.group!r} subscribes to {len(said.subscriptions)} topics",
-                    hint=f"at most {self._subscriptions_max} are taken",
+                    f"group {reported.group!r} subscribes to {len(reported.subscriptions)} topics",
+                    hint=f"at most {self._subscriptions_max} are allowed",
                 )
 
     # --- leaving ------------------------------------------------------------------------------
@@ -272,7 +272,7 @@ class Members:
         producer_group: str | None = None,
         consumer_group: str | None = None,
     ) -> Departure:
-        """Take a client out of groups, as it asks."""
+        """Remove a client from groups, as it asks."""
         departure = Departure()
         client = self._clients.get(connection)
         if client is not None:
@@ -283,29 +283,29 @@ class Members:
             self._forget_if_idle(client)
         return departure
 
-    def lose(self, connection: Connection) -> Departure:
-        """Take a client out of everything, since its connection is gone."""
+    def connection_lost(self, connection: Connection) -> Departure:
+        """Remove a client from all groups."""
         departure = Departure()
         client = self._clients.get(connection)
         if client is not None:
-            self._take_out(client, departure, heard_before_ms=float("inf"))
+            self._remove(client, departure, heard_before_ms=float("inf"))
         return departure
 
     def expire(self) -> Departure:
-        """Take clients out of groups that they no longer name."""
+        """Remove clients from groups that their heartbeats no longer name."""
         departure = Departure()
         heard_before_ms = self._clock.monotonic_ms() - self._silence_ms
         for client in list(self._clients.values()):
-            self._take_out(client, departure, heard_before_ms=heard_before_ms)
+            self._remove(client, departure, heard_before_ms=heard_before_ms)
             if client.connection not in self._clients:
                 log.warning(
-                    "client fell silent client=%s peer=%s",
+                    "client sends no heartbeats client=%s peer=%s",
                     client.client_id, client.connection.address,
                 )  # fmt: skip
                 departure.silent.append(client.connection)
         return departure
 
-    def _take_out(
+    def _remove(
         self, client: ConnectedClient, departure: Departure, *, heard_before_ms: float
     ) -> None:
         for group, heard_ms in list(client.produces_ms.items()):
@@ -339,5 +339,5 @@ class Members:
 
 
 def _change(group: ConsumingGroup) -> GroupChange:
-    # Who is left out is told too: it must give up the queues that it had.
+    # Excluded members are notified too: they must give up their queues.
     return GroupChange(group.name, () if group.is_broadcasting else tuple(group.members))

@@ -1,11 +1,11 @@
-"""Locks on queues, for groups that take messages in order: one client a queue.
+"""Locks on queues, for groups that consume in order: one client per queue.
 
-A lock ends at once when its client lets go of it or leaves the group. It ends 60 s after it was
-last taken or renewed, and 35 s after its client's connection was lost, whichever comes first: a
-Java client trusts a lock for 30 s without the broker, so that until then it may still consume.
+A lock ends at once when its client releases it or leaves the group. Otherwise it ends 60 s after it
+was last taken or renewed, or 35 s after its client's connection was lost, whichever comes first: a
+Java client trusts a lock for 30 s without the broker, so until then it may still consume.
 
 Threads: the event loop's.
-Crash: `lock_file` keeps who had which; after a start they count as those of lost connections.
+Crash: `lock_file` keeps the owners; after a start their connections count as lost.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ class QueueLocks:
         self._locks_max = locks_max
         self._groups: dict[str, dict[MessageQueue, _Lock]] = {}
         self._count = 0
-        # How often a queue got another owner, or none.
+        # How often a queue was given to another owner, or released.
         self.changes = 0
 
     def owners(self) -> Iterator[tuple[str, MessageQueue, str]]:
-        """Every lock: group, queue and client id."""
+        """All locks: group, queue and client id."""
         for group, locks in self._groups.items():
             for queue, lock in locks.items():
                 yield group, queue, lock.client_id
 
     def restore(self, group: str, queue: MessageQueue, client_id: str) -> None:
-        """Give a lock back that was held before a restart; its client has to renew it soon."""
+        """Restore a lock from before a restart; its client has to renew it soon."""
         locks = self._groups.setdefault(group, {})
         if queue not in locks:
             self._count += 1
@@ -67,7 +67,7 @@ class QueueLocks:
     def lock(
         self, group: str, client_id: str, queues: Iterable[MessageQueue]
     ) -> list[MessageQueue]:
-        """Take or renew locks; returns the queues that are the client's now."""
+        """Take or renew locks; returns the queues that the client now holds."""
         now_ms = self._clock.monotonic_ms()
         locks = self._groups.setdefault(group, {})
         taken = []
@@ -89,7 +89,7 @@ class QueueLocks:
         return taken
 
     def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
-        """Let go of locks; those of other clients stay."""
+        """Release locks; those of other clients stay."""
         locks = self._groups.get(group, {})
         for queue in queues:
             lock = locks.get(queue)
@@ -100,28 +100,28 @@ class QueueLocks:
         self._drop_if_empty(group)
 
     def unlock_all(self, group: str, client_id: str) -> None:
-        """Let go of all locks of a client that has left a group."""
+        """Release all locks of a client that has left a group."""
         self.unlock(group, client_id, list(self._groups.get(group, {})))
 
-    def lose(self, group: str, client_id: str) -> None:
-        """Let the locks of a client whose connection was lost end sooner, unless it comes back."""
+    def connection_lost(self, group: str, client_id: str) -> None:
+        """Shorten the locks of a client whose connection was lost; it may renew them."""
         ends_ms = self._clock.monotonic_ms() + self._lease_after_loss_ms
         for lock in self._groups.get(group, {}).values():
             if lock.client_id == client_id:
                 lock.ends_ms = min(lock.ends_ms, ends_ms)
 
     def owner(self, group: str, queue: MessageQueue) -> str | None:
-        """Who has a queue locked."""
+        """The client id that holds the lock of a queue."""
         lock = self._groups.get(group, {}).get(queue)
         return lock.client_id if lock and lock.ends_ms > self._clock.monotonic_ms() else None
 
     def has_any(self, group: str) -> bool:
-        """Whether some queue is locked for a group: it consumes in order."""
+        """Whether a group has a locked queue, so that it consumes in order."""
         now_ms = self._clock.monotonic_ms()
         return any(lock.ends_ms > now_ms for lock in self._groups.get(group, {}).values())
 
     def expire(self) -> None:
-        """Forget the locks that have ended."""
+        """Drop expired locks."""
         now_ms = self._clock.monotonic_ms()
         for group, locks in list(self._groups.items()):
             for queue in [queue for queue, lock in locks.items() if lock.ends_ms <= now_ms]:
@@ -133,8 +133,8 @@ class QueueLocks:
         if self._count >= self._locks_max:
             self._drop_if_empty(group)
             raise GroupRefusedError(
-                f"{self._count} queues are locked; group {group[:255]!r} gets no more",
-                hint="locks that are not renewed end after a minute",
+                f"{self._count} queues are locked, the limit; cannot lock more for {group[:255]!r}",
+                hint="locks that are not renewed expire after a minute",
             )
 
     def _drop_if_empty(self, group: str) -> None:

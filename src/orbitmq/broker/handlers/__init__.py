@@ -1,1 +1,1 @@
-"""What the broker answers: a file per family of requests."""
+"""Request handlers of the broker: one file per family of requests."""

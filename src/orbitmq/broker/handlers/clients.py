@@ -1,10 +1,11 @@
-"""Clients: heartbeats, leaving, members of groups, and who is connected."""
+"""Client requests: heartbeats, unregistering, group members, connections."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orbitmq import java_json
@@ -49,28 +50,19 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class ClientRequests:
-    """Knows the clients, and tells members of a group of one another."""
+    """Tracks clients, and notifies group members when others join or leave."""
 
-    def __init__(
-        self,
-        *,
-        config: Callable[[], BrokerConfig],
-        topics: TopicTable,
-        groups: GroupTable,
-        members: Members,
-        locks: QueueLocks,
-        clock: Clock,
-    ) -> None:
-        self._clock = clock
-        self._config = config
-        self._topics = topics
-        self._groups = groups
-        self._members = members
-        self._locks = locks
+    clock: Clock
+    config: Callable[[], BrokerConfig]
+    topics: TopicTable
+    groups: GroupTable
+    members: Members
+    locks: QueueLocks
 
     def by_code(self) -> Mapping[int, Handler]:
-        """Give the handler of each request code."""
+        """The handlers by request code."""
         return {
             RequestCode.HEART_BEAT: self.heartbeat,
             RequestCode.UNREGISTER_CLIENT: self.unregister,
@@ -81,18 +73,18 @@ class ClientRequests:
             RequestCode.GET_ALL_PRODUCER_INFO: self.list_all_producers,
         }
 
-    # --- coming and going ---------------------------------------------------------------------
+    # --- joining and leaving ------------------------------------------------------------------
 
     async def heartbeat(self, connection: Connection, request: Command) -> Command:
-        """Take in what a client says of itself."""
+        """Record a client's groups and subscriptions."""
         body = java_json.decode(request.body, HeartbeatBody)
-        self._members.check(connection, body)
-        # All at once, so that what they change in the tables shares a write.
+        self.members.check(connection, body)
+        # Concurrently, so that their table changes share one write.
         await asyncio.gather(*map(self._prepare, body.consumers))
-        outcome = self._members.hear(
+        outcome = self.members.heartbeat(
             connection, body, language=request.language.name, version=request.version
         )
-        self._tell(outcome.changes)
+        self._notify(outcome.changes)
         if outcome.refusal is not None:
             raise outcome.refusal
         return request.reply(
@@ -102,9 +94,9 @@ class ClientRequests:
         )
 
     async def _prepare(self, consumer: ConsumerGroup) -> None:
-        """Make the group and its retry topic; tools find groups by these topics."""
-        group = await self._groups.ensure(consumer.group)
-        await self._topics.ensure_retry(
+        """Create the group and its retry topic; tools find groups by these topics."""
+        group = await self.groups.ensure(consumer.group)
+        await self.topics.ensure_retry(
             group.name,
             queues=max(group.retry_queues, 1),
             order=group.consumes_in_order,
@@ -112,55 +104,55 @@ class ClientRequests:
         )
 
     def unregister(self, connection: Connection, request: Command) -> Command:
-        """Let a client leave groups."""
+        """Remove a client from groups, as it asks."""
         asked = UnregisterClient.decode(request.fields)
-        departure = self._members.unregister(
+        departure = self.members.unregister(
             connection,
             producer_group=asked.producer_group or None,
             consumer_group=asked.consumer_group or None,
         )
         for group, client_id in departure.left:
-            self._locks.unlock_all(group, client_id)
-        self._tell(departure.changes)
+            self.locks.unlock_all(group, client_id)
+        self._notify(departure.changes)
         return request.reply()
 
     def connection_lost(self, connection: Connection) -> None:
-        """Note that a client is gone."""
-        self._lose(self._members.lose(connection))
+        """Remove a client whose connection was closed."""
+        self._release(self.members.connection_lost(connection))
 
     def expire(self) -> None:
-        """Take out clients that fell silent, and locks that ended."""
-        departure = self._members.expire()
-        self._lose(departure)
+        """Remove clients without heartbeats, and expired locks."""
+        departure = self.members.expire()
+        self._release(departure)
         for connection in departure.silent:
             connection.close("no heartbeat for too long")
-        self._locks.expire()
+        self.locks.expire()
 
-    def _lose(self, departure: Departure) -> None:
+    def _release(self, departure: Departure) -> None:
         for group, client_id in departure.left:
-            self._locks.lose(group, client_id)
-        self._tell(departure.changes)
+            self.locks.connection_lost(group, client_id)
+        self._notify(departure.changes)
 
-    def _tell(self, changes: Iterable[GroupChange]) -> None:
-        if not self._config().notify_members:
+    def _notify(self, changes: Iterable[GroupChange]) -> None:
+        if not self.config().notify_members:
             return
         for change in changes:
-            group = self._groups.get(change.group)
+            group = self.groups.get(change.group)
             if group is not None and not group.tells_of_changes:
                 continue
-            for connection in change.tell:
+            for connection in change.notify:
                 notice = make_request(NotifyMembersChanged(consumer_group=change.group))
                 try:
                     connection.call_oneway(notice)
                 except TransportError as error:
-                    log.info("member not told group=%s reason=%s", change.group, error)
+                    log.info("member not notified group=%s reason=%s", change.group, error)
 
-    # --- asking -------------------------------------------------------------------------------
+    # --- queries ------------------------------------------------------------------------------
 
     def list_members(self, _: Connection, request: Command) -> Command:
         """List the client ids of a group."""
         asked = ListGroupMembers.decode(request.fields)
-        client_ids = self._members.client_ids(asked.consumer_group)
+        client_ids = self.members.client_ids(asked.consumer_group)
         if not client_ids:
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {asked.consumer_group}"
@@ -168,10 +160,10 @@ class ClientRequests:
         return request.reply(body=java_json.encode(GroupMembers(client_ids=client_ids)))
 
     def check_subscription(self, _: Connection, request: Command) -> Command:
-        """Say whether the expression of a subscription can be read."""
+        """Check that the expression of a subscription is valid."""
         asked = java_json.decode(request.body, SubscriptionToCheck)
         subscription = asked.subscription
-        if not subscription.is_by_tag and not self._config().property_filter:
+        if not subscription.is_by_tag and not self.config().property_filter:
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR,
                 "The broker does not support consumer to filter message by "
@@ -185,16 +177,16 @@ class ClientRequests:
         return request.reply()
 
     def list_consumers(self, _: Connection, request: Command) -> Command:
-        """Show who consumes for a group, and how."""
+        """List the consumers of a group, with the group's settings."""
         asked = ListConsumerConnections.decode(request.fields)
-        group = self._members.groups.get(asked.consumer_group)
+        group = self.members.groups.get(asked.consumer_group)
         if group is None:
             raise RequestRefusedError(
                 ResponseCode.CONSUMER_NOT_ONLINE,
                 f"the consumer group[{asked.consumer_group}] not online",
             )
         connections = ConsumerConnections(
-            connections=[_shown(member.client) for member in group.members.values()],
+            connections=[_client_connection(member.client) for member in group.members.values()],
             consume_from=group.consume_from,
             consume_type=group.consume_type,
             message_model=group.message_model,
@@ -203,21 +195,21 @@ class ClientRequests:
         return request.reply(body=java_json.encode(connections))
 
     def list_producers(self, _: Connection, request: Command) -> Command:
-        """Show who produces for a group."""
+        """List the producers of a group."""
         asked = ListProducerConnections.decode(request.fields)
-        producers = self._members.producers.get(asked.producer_group)
+        producers = self.members.producers.get(asked.producer_group)
         if not producers:
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR,
                 f"the producer group[{asked.producer_group}] not exist",
             )
         connections = ProducerConnections(
-            connections=[_shown(client) for client in producers.values()]
+            connections=[_client_connection(client) for client in producers.values()]
         )
         return request.reply(body=java_json.encode(connections))
 
     def list_all_producers(self, _: Connection, request: Command) -> Command:
-        """Show every producer by group."""
+        """List all producers by group."""
         table = ProducerTable(
             groups={
                 group: [
@@ -226,21 +218,21 @@ class ClientRequests:
                         language=client.language,
                         version=client.version,
                         host=parse_address(connection.address)[0],
-                        last_heard_ms=self._at(client.produces_ms[group]),
+                        last_heard_ms=self._wall_ms(client.produces_ms[group]),
                     )
                     for connection, client in clients.items()
                 ]
-                for group, clients in self._members.producers.items()
+                for group, clients in self.members.producers.items()
             }
         )
         return request.reply(body=java_json.encode(table))
 
-    def _at(self, monotonic_ms: float) -> int:
-        """Tell a moment by the clock on the wall."""
-        return int(self._clock.now_ms() - (self._clock.monotonic_ms() - monotonic_ms))
+    def _wall_ms(self, monotonic_ms: float) -> int:
+        """Convert a monotonic time to wall-clock time."""
+        return int(self.clock.now_ms() - (self.clock.monotonic_ms() - monotonic_ms))
 
 
-def _shown(client: ConnectedClient) -> ClientConnection:
+def _client_connection(client: ConnectedClient) -> ClientConnection:
     return ClientConnection(
         address=client.connection.address,
         client_id=client.client_id,
@@ -249,18 +241,18 @@ def _shown(client: ConnectedClient) -> ClientConnection:
     )
 
 
+@dataclass(slots=True, eq=False)
 class ClientListener:
-    """Tells the clients' handler of connections that close."""
+    """Tells the client handler when connections close."""
 
-    def __init__(self, clients: ClientRequests) -> None:
-        self._clients = clients
+    clients: ClientRequests
 
     def on_open(self, connection: Connection) -> None:
-        """Nothing is known of a connection before its first heartbeat."""
+        """Do nothing: a connection is unknown until its first heartbeat."""
 
     def on_idle(self, connection: Connection) -> None:
-        """A connection that is idle is about to be closed."""
+        """Do nothing: the server is about to close the connection."""
 
     def on_close(self, connection: Connection, _error: Exception | None) -> None:
-        """Take the client out of its groups."""
-        self._clients.connection_lost(connection)
+        """Remove the client from its groups."""
+        self.clients.connection_lost(connection)

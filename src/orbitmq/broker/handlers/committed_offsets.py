@@ -1,8 +1,9 @@
-"""Committed offsets: asked for, set, reset to a time, copied between groups."""
+"""Committed offsets: get, set, reset to a time, copy between groups."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from orbitmq import java_json
@@ -39,30 +40,20 @@ _LATEST: Final = -1
 _ALL_QUEUES: Final = -1
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class CommittedOffsetRequests:
-    """Answers about, and changes, where groups go on."""
+    """Reads and changes committed offsets."""
 
-    def __init__(
-        self,
-        *,
-        config: Callable[[], BrokerConfig],
-        store: MessageStore,
-        topics: TopicTable,
-        groups: GroupTable,
-        members: Members,
-        offsets: CommittedOffsets,
-        on_reset: Callable[[Iterable[MessageQueue]], None],
-    ) -> None:
-        self._config = config
-        self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._members = members
-        self._offsets = offsets
-        self._on_reset = on_reset
+    config: Callable[[], BrokerConfig]
+    store: MessageStore
+    topics: TopicTable
+    groups: GroupTable
+    members: Members
+    offsets: CommittedOffsets
+    on_reset: Callable[[Iterable[MessageQueue]], None]
 
     def by_code(self) -> Mapping[int, Handler]:
-        """Give the handler of each request code."""
+        """The handlers by request code."""
         return {
             RequestCode.QUERY_CONSUMER_OFFSET: self.query,
             RequestCode.UPDATE_CONSUMER_OFFSET: self.commit,
@@ -72,11 +63,11 @@ class CommittedOffsetRequests:
         }
 
     def query(self, _: Connection, request: Command) -> Command:
-        """Say where a group goes on in a queue."""
+        """Return the committed offset of a group in a queue."""
         asked = GetCommittedOffset.decode(request.fields)
-        offset = self._offsets.get(asked.consumer_group, asked.topic, asked.queue_id)
-        if offset is None and asked.zero_if_missing is not False and self._begins_near(asked):
-            # Compat: whatever the consumers of a new group say.
+        offset = self.offsets.get(asked.consumer_group, asked.topic, asked.queue_id)
+        if offset is None and asked.zero_if_missing is not False and self._has_recent_start(asked):
+            # Compat: regardless of where the consumers of a new group want to start.
             offset = 0
         if offset is None:
             raise RequestRefusedError(
@@ -85,40 +76,40 @@ class CommittedOffsetRequests:
             )
         return request.reply(OffsetReply(offset=Long(offset)))
 
-    def _begins_near(self, asked: GetCommittedOffset) -> bool:
-        """Whether a queue still has its first message, and it is not far behind."""
-        return self._store.start_of(asked.topic, asked.queue_id) == 0 and self._store.is_in_memory(
+    def _has_recent_start(self, asked: GetCommittedOffset) -> bool:
+        """Whether a queue still has its first message, and in memory."""
+        return self.store.start_of(asked.topic, asked.queue_id) == 0 and self.store.is_in_memory(
             asked.topic, asked.queue_id, 0
         )
 
     def commit(self, connection: Connection, request: Command) -> Command:
-        """Set where a group goes on in a queue."""
+        """Commit the offset of a group in a queue."""
         asked = CommitOffset.decode(request.fields)
-        if self._groups.find(asked.consumer_group) is None:
-            self._groups.require(asked.consumer_group)
-        self._topics.require(asked.topic)
+        if self.groups.find(asked.consumer_group) is None:
+            self.groups.require(asked.consumer_group)
+        self.topics.require(asked.topic)
         if asked.commit_offset < 0:
-            # Compat: Go clients say so of a queue in which they consumed nothing.
+            # Compat: Go clients send this for a queue in which they consumed nothing.
             return request.reply()
-        self._offsets.commit(
+        self.offsets.commit(
             asked.consumer_group,
             asked.topic,
             asked.queue_id,
             asked.commit_offset,
-            sender=self._members.client_id(connection, asked.consumer_group),
+            sender=self.members.client_id(connection, asked.consumer_group),
         )
         return request.reply()
 
     def list_all(self, _: Connection, request: Command) -> Command:
-        """Show everything that is committed, as slaves read it."""
-        body = {"dataVersion": self._offsets.data_version, "offsetTable": self._offsets.table()}
+        """Return all committed offsets, as slaves read them."""
+        body = {"dataVersion": self.offsets.data_version, "offsetTable": self.offsets.table()}
         return request.reply(body=java_json.encode(body))
 
     async def reset(self, _: Connection, request: Command) -> Command:
-        """Set a group's offsets to a time or an offset; held and next pulls tell its members."""
+        """Move a group to a time or an offset; its members learn of it by their next pulls."""
         asked = ResetOffsets.decode(request.fields)
-        topic = self._topics.require(asked.topic)
-        self._groups.require(asked.group)
+        topic = self.topics.require(asked.topic)
+        self.groups.require(asked.group)
         queue_ids = range(topic.read_queues) if asked.queue_id == _ALL_QUEUES else [asked.queue_id]
         if asked.queue_id >= topic.read_queues:
             raise RequestRefusedError(
@@ -128,13 +119,13 @@ class CommittedOffsetRequests:
             )
         targets = await off_loop(self._targets, asked, queue_ids)
         for queue_id, offset in targets.items():
-            self._offsets.reset(asked.group, asked.topic, queue_id, offset)
-        broker_name = self._config().broker_name
+            self.offsets.reset(asked.group, asked.topic, queue_id, offset)
+        broker_name = self.config().broker_name
         offsets = {
             MessageQueue(topic=asked.topic, broker_name=broker_name, queue_id=queue_id): offset
             for queue_id, offset in targets.items()
         }
-        self._on_reset(offsets)
+        self.on_reset(offsets)
         result = QueueOffsetTable(offsets=ObjectKeyed(offsets))
         body = result.as_list() if request.language is Language.CPP else result
         return request.reply(body=java_json.encode(body))
@@ -142,23 +133,23 @@ class CommittedOffsetRequests:
     def _targets(self, asked: ResetOffsets, queue_ids: range | list[int]) -> dict[int, int]:
         targets: dict[int, int] = {}
         for queue_id in queue_ids:
-            start = self._store.start_of(asked.topic, queue_id)
-            end = self._store.end_of(asked.topic, queue_id)
+            start = self.store.start_of(asked.topic, queue_id)
+            end = self.store.end_of(asked.topic, queue_id)
             target: int
             if asked.offset is not None and asked.offset >= 0:
                 target = asked.offset
             elif asked.timestamp_ms == _LATEST:
                 target = end
             else:
-                target = self._store.offset_at(asked.topic, queue_id, asked.timestamp_ms)
+                target = self.store.offset_at(asked.topic, queue_id, asked.timestamp_ms)
             targets[queue_id] = max(start, min(target, end))
         return targets
 
     def clone(self, _: Connection, request: Command) -> Command:
-        """Let a group go on where another does, in one topic or in all."""
+        """Copy the offsets of one group to another, for one topic or all."""
         asked = CloneOffsets.decode(request.fields)
-        topics = [asked.topic] if asked.topic else self._offsets.topics_of(asked.source_group)
+        topics = [asked.topic] if asked.topic else self.offsets.topics_of(asked.source_group)
         for topic in topics:
-            self._topics.require(topic)
-            self._offsets.clone(asked.source_group, asked.target_group, topic)
+            self.topics.require(topic)
+            self.offsets.clone(asked.source_group, asked.target_group, topic)
         return request.reply()

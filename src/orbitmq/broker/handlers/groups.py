@@ -1,7 +1,8 @@
-"""Consumer groups, as administrators see them: made, changed, deleted, listed."""
+"""Administration of consumer groups: create, change, delete, list."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orbitmq import java_json
@@ -27,15 +28,15 @@ if TYPE_CHECKING:
     from orbitmq.transport.request_loop import Handler
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class GroupRequests:
     """Administers consumer groups."""
 
-    def __init__(self, *, groups: GroupTable, offsets: CommittedOffsets) -> None:
-        self._groups = groups
-        self._offsets = offsets
+    groups: GroupTable
+    offsets: CommittedOffsets
 
     def by_code(self) -> Mapping[int, Handler]:
-        """Give the handler of each request code."""
+        """The handlers by request code."""
         return {
             RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self.update,
             RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: self.update_many,
@@ -46,45 +47,45 @@ class GroupRequests:
         }
 
     async def update(self, _: Connection, request: Command) -> Command:
-        """Make or change a group."""
-        await self._groups.put(java_json.decode(request.body, GroupConfig))
+        """Create or change a group."""
+        await self.groups.put(java_json.decode(request.body, GroupConfig))
         return request.reply()
 
     async def update_many(self, _: Connection, request: Command) -> Command:
-        """Make or change several groups."""
+        """Create or change several groups."""
         for group in java_json.decode(request.body, GroupConfigList).groups:
-            await self._groups.put(group)
+            await self.groups.put(group)
         return request.reply()
 
     async def delete(self, _: Connection, request: Command) -> Command:
-        """Delete a group, and what it committed when that is wanted."""
+        """Delete a group, and its committed offsets if asked to."""
         asked = DeleteGroup.decode(request.fields)
-        await self._groups.delete(asked.group)
+        await self.groups.delete(asked.group)
         if asked.clean_offsets:
-            self._offsets.delete_group(asked.group)
+            self.offsets.delete_group(asked.group)
         return request.reply()
 
     def list_all(self, _: Connection, request: Command) -> Command:
-        """Show every group."""
+        """List all groups."""
         table = GroupConfigTable(
-            data_version=self._groups.data_version,
-            forbidden={group: dict(topics) for group, topics in self._groups.forbidden.items()},
-            groups=dict(self._groups.groups),
+            data_version=self.groups.data_version,
+            forbidden={group: dict(topics) for group, topics in self.groups.forbidden.items()},
+            groups=dict(self.groups.groups),
         )
         return request.reply(body=java_json.encode(table))
 
     def get(self, _: Connection, request: Command) -> Command:
-        """Show one group."""
+        """Return one group."""
         asked = GetGroupConfig.decode(request.fields)
-        return request.reply(body=java_json.encode(self._groups.require(asked.group)))
+        return request.reply(body=java_json.encode(self.groups.require(asked.group)))
 
     async def forbid(self, _: Connection, request: Command) -> Command:
-        """Allow or forbid a group to read a topic; or only say what holds."""
+        """Allow or forbid a group to read a topic, or only return what applies now."""
         asked = ForbidReading.decode(request.fields)
-        bits = self._groups.forbidden_bits(asked.group, asked.topic)
+        bits = self.groups.forbidden_bits(asked.group, asked.topic)
         if asked.readable is not None:
             bits = bits & ~Permission.READ if asked.readable else bits | Permission.READ
-            await self._groups.forbid(asked.group, asked.topic, int(bits))
+            await self.groups.forbid(asked.group, asked.topic, int(bits))
         answer = Readability(
             group=asked.group, topic=asked.topic, readable=not bits & Permission.READ
         )

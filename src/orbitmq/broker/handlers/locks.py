@@ -1,7 +1,8 @@
-"""Locks on queues, for consumers that take messages in order."""
+"""Lock requests: queues locked by consumers that consume in order."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orbitmq import java_json
@@ -18,27 +19,27 @@ if TYPE_CHECKING:
     from orbitmq.transport.request_loop import Handler
 
 
+@dataclass(slots=True, eq=False)
 class LockRequests:
-    """Gives queues to one consumer at a time."""
+    """Locks each queue for one consumer at a time."""
 
-    def __init__(self, locks: QueueLocks, file: LockFile) -> None:
-        self._locks = locks
-        self._file = file
+    locks: QueueLocks
+    file: LockFile
 
     def by_code(self) -> Mapping[int, Handler]:
-        """Give the handler of each request code."""
+        """The handlers by request code."""
         return {RequestCode.LOCK_BATCH_MQ: self.lock, RequestCode.UNLOCK_BATCH_MQ: self.unlock}
 
     async def lock(self, _: Connection, request: Command) -> Command:
-        """Take or renew locks; the reply names those that were got."""
+        """Take or renew locks; the reply lists the queues that the client now holds."""
         asked = java_json.decode(request.body, QueuesToLock)
-        locked = self._locks.lock(asked.consumer_group, asked.client_id, asked.queues)
-        await self._file.save()
+        locked = self.locks.lock(asked.consumer_group, asked.client_id, asked.queues)
+        await self.file.save()
         return request.reply(body=java_json.encode(LockedQueues(queues=locked)))
 
     async def unlock(self, _: Connection, request: Command) -> Command:
-        """Let go of locks."""
+        """Release locks."""
         asked = java_json.decode(request.body, QueuesToLock)
-        self._locks.unlock(asked.consumer_group, asked.client_id, asked.queues)
-        await self._file.save()
+        self.locks.unlock(asked.consumer_group, asked.client_id, asked.queues)
+        await self.file.save()
         return request.reply()

@@ -1,8 +1,9 @@
-"""Upkeep of a broker's files, asked for by hand."""
+"""Maintenance requests: delete files on an operator's command."""
 
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orbitmq.disk import off_loop
@@ -21,15 +22,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class MaintenanceRequests:
-    """Deletes files that nobody needs any more."""
+    """Deletes files that are no longer needed."""
 
-    def __init__(self, *, store: MessageStore, topics: TopicTable) -> None:
-        self._store = store
-        self._topics = topics
+    store: MessageStore
+    topics: TopicTable
 
     def by_code(self) -> Mapping[int, Handler]:
-        """Give the handler of each request code."""
+        """The handlers by request code."""
         return {
             RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: self.delete_expired_queues,
             RequestCode.DELETE_EXPIRED_COMMITLOG: self.delete_expired_logs,
@@ -37,28 +38,28 @@ class MaintenanceRequests:
         }
 
     def delete_expired_queues(self, _: Connection, request: Command) -> Command:
-        """Say that it is done: queue files go together with the log files they point into."""
+        """Do nothing: queue files are deleted together with the log files they point into."""
         return request.reply()
 
     async def delete_expired_logs(self, connection: Connection, request: Command) -> Command:
-        """Delete log files past their time, whatever the hour."""
-        deletions = await off_loop(self._store.delete_expired)
+        """Delete expired log files now, not only at the configured hour."""
+        deletions = await off_loop(self.store.delete_expired)
         log.info(
             "expired log files deleted by hand count=%d peer=%s", len(deletions), connection.address
         )
         return request.reply()
 
     async def delete_unused_topics(self, connection: Connection, request: Command) -> Command:
-        """Delete the queues of topics that are no more."""
+        """Delete the queues of topics that no longer exist."""
         unused = {
             queue.topic
-            for queue in self._store.queues()
-            if self._topics.get(queue.topic) is None and not is_system_topic(queue.topic)
+            for queue in self.store.queues()
+            if self.topics.get(queue.topic) is None and not is_system_topic(queue.topic)
         }
         for topic in sorted(unused):
-            if self._topics.get(topic) is not None:
-                # It was made while others were deleted.
+            if self.topics.get(topic) is not None:
+                # It was created while others were being deleted.
                 continue
-            await off_loop(self._store.delete_topic, topic)
+            await off_loop(self.store.delete_topic, topic)
             log.info("queues of unused topic deleted topic=%s peer=%s", topic, connection.address)
         return request.reply()

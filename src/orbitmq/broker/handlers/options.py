@@ -1,4 +1,4 @@
-"""Options of a running broker, shown and changed."""
+"""Options of a running broker: show and change them."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from orbitmq.transport.connection import Connection
     from orbitmq.transport.request_loop import Handler
 
-# Options that no live update may name, whatever the configured black list says.
+# Options that no live update may change, whatever configBlackList says.
 _ALWAYS_FORBIDDEN: Final = frozenset({"brokerConfigPath", "configBlackList", "rocketmqHome"})
 _PERMISSION: Final = "brokerPermission"
 
 
 class BrokerOptionRequests:
-    """Shows and changes options, and says how new they are."""
+    """Shows and changes options, and keeps their version."""
 
     def __init__(
         self,
@@ -40,21 +40,21 @@ class BrokerOptionRequests:
         clock: Clock,
     ) -> None:
         self._settings = settings
-        # Reports to the name servers what clients may do here now.
+        # Reports the current permission to the name servers.
         self._register = register
         self._clock = clock
         self._version = DataVersion()
         self._options = OptionRequests(settings, file=file, forbidden=self._forbidden)
 
     def by_code(self) -> Mapping[int, Handler]:
-        """Give the handler of each request code."""
+        """The handlers by request code."""
         return {
             RequestCode.UPDATE_BROKER_CONFIG: self.update,
             RequestCode.GET_BROKER_CONFIG: self.show,
         }
 
     async def update(self, connection: Connection, request: Command) -> Command:
-        """Change options; clients learn of a new permission from the name servers."""
+        """Change options; a new permission is reported to the name servers."""
         changed = await self._options.apply(connection, request)
         if changed.options:
             self._version = self._version.next(self._clock.now_ms())
@@ -63,7 +63,7 @@ class BrokerOptionRequests:
         return request.reply()
 
     def show(self, _: Connection, request: Command) -> Command:
-        """Show every option, and how new they are."""
+        """Return all options, and their version."""
         version = java_json.encode(self._version, Dialect.STANDARD).decode()
         return self._options.shown(request, BrokerConfigReply(data_version=version))
 

@@ -1,7 +1,8 @@
-"""Pulls, the ordinary way: what the hot path leaves, and what it refuses."""
+"""Pulls, the ordinary way: those that the hot path passes on."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orbitmq.protocol.codes import RequestCode
@@ -16,19 +17,19 @@ if TYPE_CHECKING:
     from orbitmq.transport.request_loop import Handler
 
 
+@dataclass(slots=True, eq=False)
 class PullRequests:
     """Hands messages to consumers."""
 
-    def __init__(self, pulls: Pulls) -> None:
-        self._pulls = pulls
+    pulls: Pulls
 
     def by_code(self) -> Mapping[int, Handler]:
-        """Give the handler of each request code."""
+        """The handlers by request code."""
         return dict.fromkeys((RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE), self.pull)
 
     def pull(self, connection: Connection, request: Command) -> None:
-        """Answer a pull by itself, now or later; a refusal is raised."""
-        reply = self._pulls.answer(
+        """Answer a pull, now or later; raises if it is refused."""
+        reply = self.pulls.answer(
             connection,
             PullMessages.decode(request.fields),
             opaque=request.opaque,

@@ -1,7 +1,8 @@
-"""Finding messages: by key, by place in the log, and the entries of a queue."""
+"""Message queries: by key, by position in the log, and queue entries."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from orbitmq import java_json
@@ -30,21 +31,21 @@ if TYPE_CHECKING:
     from orbitmq.transport.connection import Connection
     from orbitmq.transport.request_loop import Handler
 
-# Compat: of messages with one unique id as many are returned, whatever was asked for.
+# Compat: a query by unique id returns up to this many, whatever was asked for.
 _UNIQUE_ID_COUNT: Final = 32
 _ENTRIES_MAX: Final = 1000
 _REPLY_BYTES_MAX: Final = 8 * 1024 * 1024
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class QueryRequests:
     """Looks messages up."""
 
-    def __init__(self, *, store: MessageStore, members: Members) -> None:
-        self._store = store
-        self._members = members
+    store: MessageStore
+    members: Members
 
     def by_code(self) -> Mapping[int, Handler]:
-        """Give the handler of each request code."""
+        """The handlers by request code."""
         return {
             RequestCode.QUERY_MESSAGE: self.find,
             RequestCode.VIEW_MESSAGE_BY_ID: self.read_message,
@@ -56,8 +57,8 @@ class QueryRequests:
         asked = FindMessages.decode(request.fields)
         records = await off_loop(self._find, asked)
         header = FindMessagesReply(
-            indexed_until_ms=Long(self._store.indexed_until_ms),
-            indexed_until=Long(self._store.visible),
+            indexed_until_ms=Long(self.store.indexed_until_ms),
+            indexed_until=Long(self.store.visible),
         )
         if not records:
             return request.reply(
@@ -68,7 +69,7 @@ class QueryRequests:
         return request.reply(header, body=b"".join(records))
 
     def _find(self, asked: FindMessages) -> list[bytes]:
-        found = self._store.find(
+        found = self.store.find(
             asked.topic,
             asked.key,
             begin_ms=asked.begin_ms,
@@ -78,7 +79,7 @@ class QueryRequests:
         records: list[bytes] = []
         reply_bytes = 0
         for message in found:
-            record = self._store.record_at(message.physical_offset)
+            record = self.store.record_at(message.physical_offset)
             if record is None:
                 continue
             reply_bytes += len(record)
@@ -88,28 +89,28 @@ class QueryRequests:
         return records
 
     async def read_message(self, _: Connection, request: Command) -> Command:
-        """Read one message by its place in the log."""
+        """Read one message by its position in the log."""
         asked = ReadMessage.decode(request.fields)
-        record = await off_loop(self._store.record_at, asked.physical_offset)
+        record = await off_loop(self.store.record_at, asked.physical_offset)
         if record is None:
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR,
                 f"can not find message by the offset, {asked.physical_offset}",
-                hint="it was deleted, or no message begins there",
+                hint="it was deleted, or no message starts there",
             )
         return request.reply(body=record)
 
     async def read_entries(self, _: Connection, request: Command) -> Command:
-        """Show entries of a queue, and whether a group's filter takes them."""
+        """Return entries of a queue, and whether a group's filter accepts them."""
         asked = ReadQueueEntries.decode(request.fields)
         subscription = None
         if asked.consumer_group:
-            group = self._members.groups.get(asked.consumer_group)
+            group = self.members.groups.get(asked.consumer_group)
             subscription = group.subscriptions.get(asked.topic) if group is not None else None
         entries = await off_loop(self._read_entries, asked, subscription)
         body = QueueEntries(
-            min_offset=self._store.start_of(asked.topic, asked.queue_id),
-            max_offset=self._store.end_of(asked.topic, asked.queue_id),
+            min_offset=self.store.start_of(asked.topic, asked.queue_id),
+            max_offset=self.store.end_of(asked.topic, asked.queue_id),
             entries=entries,
             subscription=subscription,
         )
@@ -126,7 +127,7 @@ class QueryRequests:
                 ).accepts_tag
             except FilterSyntaxError:
                 accepts = None
-        entries = self._store.entries(
+        entries = self.store.entries(
             asked.topic,
             asked.queue_id,
             QueueOffset(asked.queue_offset),

@@ -1,7 +1,8 @@
-"""Offsets of queues: where they begin and end, and where they were at a time."""
+"""Queue offsets: first, last, and at a given time."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orbitmq.disk import off_loop
@@ -26,14 +27,14 @@ if TYPE_CHECKING:
     from orbitmq.transport.request_loop import Handler
 
 
+@dataclass(slots=True, eq=False)
 class QueueOffsetRequests:
-    """Answers questions about queues."""
+    """Returns offsets and times of queues."""
 
-    def __init__(self, store: MessageStore) -> None:
-        self._store = store
+    store: MessageStore
 
     def by_code(self) -> Mapping[int, Handler]:
-        """Give the handler of each request code."""
+        """The handlers by request code."""
         return {
             RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: self.search,
             RequestCode.GET_MAX_OFFSET: self.max_offset,
@@ -42,28 +43,28 @@ class QueueOffsetRequests:
         }
 
     async def search(self, _: Connection, request: Command) -> Command:
-        """Find the offset at a time."""
+        """Find the offset at a given time."""
         asked = SearchOffset.decode(request.fields)
         boundary = Boundary.UPPER if asked.wants_last_before else Boundary.LOWER
         offset = await off_loop(
-            self._store.offset_at, asked.topic, asked.queue_id, asked.timestamp_ms, boundary
+            self.store.offset_at, asked.topic, asked.queue_id, asked.timestamp_ms, boundary
         )
         return request.reply(OffsetReply(offset=Long(offset)))
 
     def max_offset(self, _: Connection, request: Command) -> Command:
-        """Say where a queue ends."""
+        """Return the end of a queue."""
         asked = GetMaxOffset.decode(request.fields)
-        end = self._store.end_of(asked.topic, asked.queue_id, committed=asked.committed)
+        end = self.store.end_of(asked.topic, asked.queue_id, committed=asked.committed)
         return request.reply(OffsetReply(offset=Long(end)))
 
     def min_offset(self, _: Connection, request: Command) -> Command:
-        """Say where a queue begins."""
+        """Return the start of a queue."""
         asked = GetMinOffset.decode(request.fields)
-        start = self._store.start_of(asked.topic, asked.queue_id)
+        start = self.store.start_of(asked.topic, asked.queue_id)
         return request.reply(OffsetReply(offset=Long(start)))
 
     async def oldest_time(self, _: Connection, request: Command) -> Command:
-        """Say when the oldest message of a queue was stored."""
+        """Return when the oldest message of a queue was stored."""
         asked = GetOldestTime.decode(request.fields)
-        oldest_ms = await off_loop(self._store.earliest_ms, asked.topic, asked.queue_id)
+        oldest_ms = await off_loop(self.store.earliest_ms, asked.topic, asked.queue_id)
         return request.reply(OldestTimeReply(timestamp_ms=Long(oldest_ms)))

@@ -1,10 +1,11 @@
-"""What an operator asks consumers through the broker."""
+"""Requests that the broker relays from operators to consumers."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from orbitmq import java_json
@@ -42,26 +43,18 @@ _RELAY_TIMEOUT_MS: Final = 10_000
 _OFFSETS_TIMEOUT_MS: Final = 5_000
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class RelayRequests:
-    """Passes questions on to consumers, and their answers back."""
+    """Passes requests on to consumers, and returns their replies."""
 
-    def __init__(
-        self,
-        *,
-        broker_name: Callable[[], str],
-        store: MessageStore,
-        topics: TopicTable,
-        groups: GroupTable,
-        members: Members,
-    ) -> None:
-        self._broker_name = broker_name
-        self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._members = members
+    broker_name: Callable[[], str]
+    store: MessageStore
+    topics: TopicTable
+    groups: GroupTable
+    members: Members
 
     def by_code(self) -> Mapping[int, Handler]:
-        """Give the handler of each request code."""
+        """The handlers by request code."""
         return {
             RequestCode.GET_CONSUMER_RUNNING_INFO: self.show_running,
             RequestCode.CONSUME_MESSAGE_DIRECTLY: self.consume_directly,
@@ -69,38 +62,38 @@ class RelayRequests:
         }
 
     async def show_running(self, _: Connection, request: Command) -> Command:
-        """Ask one consumer what it is doing."""
+        """Ask one consumer for its running state."""
         asked = GetRunningConsumer.decode(request.fields)
         return await self._relay(request, asked.consumer_group, asked.client_id, request.body)
 
     async def consume_directly(self, _: Connection, request: Command) -> Command:
-        """Let one consumer take one message now."""
+        """Have one consumer consume one message now."""
         asked = ConsumeDirectly.decode(request.fields)
-        request.fields["brokerName"] = self._broker_name()
-        topic = self._topics.get(asked.topic or "")
+        request.fields["brokerName"] = self.broker_name()
+        topic = self.topics.get(asked.topic or "")
         if topic is not None:
             request.fields["topicSysFlag"] = str(topic.unit_flag)
-        group = self._groups.get(asked.consumer_group)
+        group = self.groups.get(asked.consumer_group)
         if group is not None:
             request.fields["groupSysFlag"] = str(group.unit_flag)
         record = request.body
         if asked.message_id:
             physical_offset = decode_message_id(asked.message_id)[2]
-            found = await off_loop(self._store.record_at, physical_offset)
+            found = await off_loop(self.store.record_at, physical_offset)
             if found is None:
                 raise RequestRefusedError(
                     ResponseCode.SYSTEM_ERROR,
-                    f"no message lies at {physical_offset}, where the id "
+                    f"there is no message at {physical_offset}, where the id "
                     f"{asked.message_id!r} points",
-                    hint="it was deleted, or is the id of another broker's message",
+                    hint="it was deleted, or the id belongs to a message of another broker",
                 )
             record = found
         return await self._relay(request, asked.consumer_group, asked.client_id or "", record)
 
     async def show_offsets(self, _: Connection, request: Command) -> Command:
-        """Ask the members of a group for the offsets they hold."""
+        """Ask the members of a group for their offsets."""
         asked = GetGroupOffsets.decode(request.fields)
-        group = self._members.groups.get(asked.group)
+        group = self.members.groups.get(asked.group)
         if group is None or not group.members:
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR,
@@ -131,7 +124,7 @@ class RelayRequests:
     async def _offsets_of(
         self, client: ConnectedClient, topic: str, group: str
     ) -> ObjectKeyed[MessageQueue, JavaLong] | None:
-        """Ask one member; None when it gives no answer that can be read."""
+        """Ask one member; None if it gives no usable answer."""
         question = make_request(GetConsumerOffsets(topic=topic, group=group))
         try:
             answer = await client.connection.ask(question, _OFFSETS_TIMEOUT_MS)
@@ -139,7 +132,7 @@ class RelayRequests:
                 return java_json.decode(answer.body, ConsumerOffsets).queues
         except OrbitError as error:
             log.warning(
-                "no offsets from a member group=%s client=%s reason=%s",
+                "member did not return its offsets group=%s client=%s reason=%s",
                 group,
                 client.client_id,
                 error,
@@ -147,8 +140,8 @@ class RelayRequests:
         return None
 
     async def _relay(self, request: Command, group: str, client_id: str, body: bytes) -> Command:
-        """Ask a member what somebody asks, and answer what it answers."""
-        client = self._members.find_consumer(group, client_id)
+        """Pass a request on to a member, and return its reply."""
+        client = self.members.find_consumer(group, client_id)
         if client is None:
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR, f"The Consumer <{group}> <{client_id}> not online"

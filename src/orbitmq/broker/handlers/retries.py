@@ -1,9 +1,10 @@
-"""Messages handed back by consumers: tried again later, or given up."""
+"""Messages that consumers send back: retried later, or made dead letters."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orbitmq.broker.send_rules import Destination, delay
@@ -32,55 +33,45 @@ if TYPE_CHECKING:
     from orbitmq.transport.connection import Connection
     from orbitmq.transport.request_loop import Handler
 
-# Compat: the first retry comes after the third delay.
+# Compat: the first retry uses the third delay level.
 _FIRST_LEVEL = 3
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class RetryRequests:
-    """Takes messages back."""
+    """Stores messages that consumers send back."""
 
-    def __init__(
-        self,
-        *,
-        config: Callable[[], BrokerConfig],
-        store: MessageStore,
-        storing: Storing,
-        topics: TopicTable,
-        groups: GroupTable,
-        delay_levels: int,
-        counters: Counters,
-    ) -> None:
-        self._config = config
-        self._store = store
-        self._storing = storing
-        self._topics = topics
-        self._groups = groups
-        self._delay_levels = delay_levels
-        self._counters = counters
+    config: Callable[[], BrokerConfig]
+    store: MessageStore
+    storing: Storing
+    topics: TopicTable
+    groups: GroupTable
+    delay_levels: int
+    counters: Counters
 
     def by_code(self) -> Mapping[int, Handler]:
-        """Give the handler of each request code."""
+        """The handlers by request code."""
         return {RequestCode.CONSUMER_SEND_MSG_BACK: self.send_back}
 
     async def send_back(self, _: Connection, request: Command) -> Command:
-        """Store a copy that is delivered later, or a dead letter."""
+        """Store a copy for later delivery, or as a dead letter."""
         asked = SendBack.decode(request.fields)
-        group = self._groups.require(asked.group)
-        config = self._config()
+        group = self.groups.require(asked.group)
+        config = self.config()
         if not config.permission & Permission.WRITE:
             raise RequestRefusedError(
                 ResponseCode.NO_PERMISSION,
                 f"the broker {config.broker_name} does not allow sending",
             )
         if group.retry_queues <= 0:
-            # The group wants no retries: the message is taken for done.
+            # The group wants no retries: the message counts as consumed.
             return request.reply()
-        message = await off_loop(self._store.message_at, asked.physical_offset)
+        message = await off_loop(self.store.message_at, asked.physical_offset)
         if message is None:
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR,
                 f"look message by offset failed, {asked.physical_offset}",
-                hint="the message was deleted meanwhile, or never lay there",
+                hint="the message was deleted meanwhile, or never was there",
             )
         retries_max = group.retries_max
         if request.version >= V3_4_9 and asked.retries_max is not None:
@@ -90,15 +81,15 @@ class RetryRequests:
         properties.setdefault(property_names.ORIGIN_MESSAGE_ID, message.message_id)
         original = properties[property_names.RETRY_TOPIC]
         if message.reconsume_times >= retries_max or asked.delay_level < 0:
-            place = await self._dead_letter_place(asked.group, properties)
-            self._counters.dead_letters(original, asked.group).add(1, message.size)
+            destination = await self._dead_letter_destination(asked.group, properties)
+            self.counters.dead_letters(original, asked.group).add(1, message.size)
         else:
-            place = await self._retry_place(asked, group, message, properties)
-        await self._storing.put(
+            destination = await self._retry_destination(asked, group, message, properties)
+        await self.storing.put(
             [
                 Draft(
-                    topic=place.topic,
-                    queue_id=place.queue_id,
+                    topic=destination.topic,
+                    queue_id=destination.queue_id,
                     body=message.stored_body,
                     properties=encode_properties(properties),
                     flag=message.flag,
@@ -109,10 +100,10 @@ class RetryRequests:
                 )
             ]
         )
-        self._counters.sent_back(original, asked.group).add(1, message.size)
+        self.counters.sent_back(original, asked.group).add(1, message.size)
         return request.reply()
 
-    async def _retry_place(
+    async def _retry_destination(
         self,
         asked: SendBack,
         group: GroupConfig,
@@ -120,7 +111,7 @@ class RetryRequests:
         properties: dict[str, str],
     ) -> Destination:
         unit_flag = int(UnitFlag.SUBSCRIBED_BY_UNIT) if asked.unit_mode else 0
-        topic = await self._topics.ensure_retry(
+        topic = await self.topics.ensure_retry(
             asked.group, queues=group.retry_queues, unit_flag=unit_flag
         )
         if not topic.permission & Permission.WRITE:
@@ -131,10 +122,10 @@ class RetryRequests:
         properties[property_names.DELAY_LEVEL] = str(level)
         queue_id = random.randrange(group.retry_queues)  # noqa: S311  # any queue will do
         return delay(
-            properties, Destination(topic=topic.name, queue_id=queue_id), self._delay_levels
+            properties, Destination(topic=topic.name, queue_id=queue_id), self.delay_levels
         )
 
-    async def _dead_letter_place(self, group: str, properties: dict[str, str]) -> Destination:
+    async def _dead_letter_destination(self, group: str, properties: dict[str, str]) -> Destination:
         properties.pop(property_names.DELAY_LEVEL, None)
-        topic = await self._topics.ensure_dead_letter(group)
+        topic = await self.topics.ensure_dead_letter(group)
         return Destination(topic=topic.name, queue_id=0)

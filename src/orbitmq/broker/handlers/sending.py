@@ -1,10 +1,11 @@
-"""Sends, the ordinary way: every rule of RocketMQ, for what the hot path leaves."""
+"""Sends, the ordinary way: all rules of RocketMQ, for what the hot path passes on."""
 
 from __future__ import annotations
 
 import logging
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from orbitmq.broker.hot_path import born_host
@@ -53,9 +54,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# A batch may hold 100,000 messages; others get their turn after so many of them.
+# A batch may hold 100,000 messages; other tasks get their turn after this many.
 _BATCH_TURN: Final = 1000
-# What a batch puts around a body: its fields, and properties of two bytes' length.
+# What a batch adds to a body: its fields, and properties with a two-byte length.
 _ONE_MESSAGE_BYTES_MAX: Final = 22 + 0x7FFF
 _HEADERS: Final[dict[int, type[SendMessage]]] = {
     RequestCode.SEND_MESSAGE: SendMessage,
@@ -64,45 +65,37 @@ _HEADERS: Final[dict[int, type[SendMessage]]] = {
 }
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class SendRequests:
-    """Takes messages from producers."""
+    """Stores messages of producers."""
 
-    def __init__(  # noqa: PLR0913  # the parts it works on
-        self,
-        *,
-        config: Callable[[], BrokerConfig],
-        why_not: Callable[[], tuple[ResponseCode, str] | None],
-        topics: TopicTable,
-        topics_announced: Callable[[], Awaitable[None]],
-        groups: GroupTable,
-        locks: QueueLocks,
-        storing: Storing,
-        delay_levels: int,
-        marks: Mapping[str, str],
-        unique_ids: UniqueIds,
-        counters: Counters,
-    ) -> None:
-        self._config = config
-        # Why no sends are taken at present, as a code and a remark; None when they are.
-        self._why_not = why_not
-        self._topics = topics
-        self._topics_announced = topics_announced
-        self._groups = groups
-        self._locks = locks
-        self._storing = storing
-        self._delay_levels = delay_levels
-        self._marks = marks
-        self._encoded_marks = encode_properties(marks)
-        self._unique_ids = unique_ids
-        self._counters = counters
+    config: Callable[[], BrokerConfig]
+    # Why sends are refused now, as a code and a remark; None if they are accepted.
+    refusal: Callable[[], tuple[ResponseCode, str] | None]
+    topics: TopicTable
+    # Waits until the name servers know of changed topics.
+    changes_reported: Callable[[], Awaitable[None]]
+    groups: GroupTable
+    locks: QueueLocks
+    storing: Storing
+    delay_levels: int
+    # Properties that the broker adds to every message.
+    marks: Mapping[str, str]
+    unique_ids: UniqueIds
+    counters: Counters
+    _encoded_marks: bytes = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Encode the marks once, for batches."""
+        self._encoded_marks = encode_properties(self.marks)
 
     def by_code(self) -> Mapping[int, Handler]:
-        """Give the handler of each request code."""
+        """The handlers by request code."""
         return dict.fromkeys(_HEADERS, self.send)
 
     async def send(self, connection: Connection, request: Command) -> Command:
         """Store a message, or all messages of a batch."""
-        refusal = self._why_not()
+        refusal = self.refusal()
         if refusal is not None:
             code, reason = refusal
             raise RequestRefusedError(code, reason)
@@ -112,10 +105,10 @@ class SendRequests:
         topic = await self._topic(connection, asked)
         return await self._send_one(connection, request, asked, topic)
 
-    # --- where to -----------------------------------------------------------------------------
+    # --- topic and queue ----------------------------------------------------------------------
 
     async def _topic(self, connection: Connection, asked: SendMessage) -> TopicConfig:
-        config = self._config()
+        config = self.config()
         if not config.permission & Permission.WRITE:
             raise RequestRefusedError(
                 ResponseCode.NO_PERMISSION,
@@ -128,23 +121,23 @@ class SendRequests:
                 ResponseCode.NO_PERMISSION,
                 f"Sending message to topic[{asked.topic}] is forbidden: only the broker writes it",
             )
-        topic = self._topics.get(asked.topic)
+        topic = self.topics.get(asked.topic)
         if topic is None:
             unit_flag = 0
             if asked.unit_mode:
                 is_retry = is_retry_topic(asked.topic)
                 unit_flag = UnitFlag.SUBSCRIBED_BY_UNIT if is_retry else UnitFlag.UNIT
-            topic = await self._topics.ensure_for_send(
+            topic = await self.topics.ensure_for_send(
                 asked.topic,
                 template=asked.template_topic,
                 queues=asked.template_queues,
                 unit_flag=int(unit_flag),
             )
-            # Whoever sent the first message may look for the topic next.
-            await self._topics_announced()
+            # The sender may look up the topic next.
+            await self.changes_reported()
             log.info(
-                "topic made by a send topic=%s queues=%d broker=%s peer=%s hint=it is on this "
-                "broker only; spread it with: mqadmin updateTopic -c %s -t %s",
+                "topic created by a send topic=%s queues=%d broker=%s peer=%s hint=it is on this "
+                "broker only; create it on all with: mqadmin updateTopic -c %s -t %s",
                 topic.name,
                 topic.write_queues,
                 config.broker_name,
@@ -182,17 +175,17 @@ class SendRequests:
         self._refuse_missing_features(properties, asked)
         unique_id = properties.get(property_names.UNIQUE_ID)
         if unique_id is None:
-            unique_id = properties[property_names.UNIQUE_ID] = self._unique_ids.make()
-        properties.update(self._marks)
+            unique_id = properties[property_names.UNIQUE_ID] = self.unique_ids.make()
+        properties.update(self.marks)
         waits = waits_for_store(properties)
-        place = Destination(topic=topic.name, queue_id=self._queue_id(asked, topic))
-        requested_queue_id = place.queue_id
+        destination = Destination(topic=topic.name, queue_id=self._queue_id(asked, topic))
+        requested_queue_id = destination.queue_id
         if is_retry_topic(topic.name):
-            place = await self._retry_place(request, asked, place, properties)
-        place = delay(properties, place, self._delay_levels)
+            destination = await self._retry_destination(request, asked, destination, properties)
+        destination = delay(properties, destination, self.delay_levels)
         draft = Draft(
-            topic=place.topic,
-            queue_id=place.queue_id,
+            topic=destination.topic,
+            queue_id=destination.queue_id,
             body=request.body,
             properties=encode_properties(properties),
             flag=asked.flag,
@@ -215,25 +208,25 @@ class SendRequests:
                 hint="it was not stored; send it as a plain message or with a delay level",
             )
 
-    async def _retry_place(
+    async def _retry_destination(
         self,
         request: Command,
         asked: SendMessage,
-        place: Destination,
+        destination: Destination,
         properties: dict[str, str],
     ) -> Destination:
-        """Give a message that a consumer sends back itself up, when it was tried often enough."""
+        """Make a message that a consumer sent back a dead letter, if its retries are used up."""
         group_name = asked.topic.removeprefix(RETRY_PREFIX)
-        group = self._groups.require(group_name)
+        group = self.groups.require(group_name)
         retries_max = group.retries_max
         if request.version >= V3_4_9 and asked.retries_max is not None:
             retries_max = asked.retries_max
-        # Compat: a group with locked queues consumes in order; it tries again by itself, so that
-        # what it sends back is given up for good.
-        if (asked.retries or 0) <= retries_max and not self._locks.has_any(group_name):
-            return place
+        # Compat: a group with locked queues consumes in order and retries by itself, so what it
+        # sends back becomes a dead letter.
+        if (asked.retries or 0) <= retries_max and not self.locks.has_any(group_name):
+            return destination
         properties.pop(property_names.DELAY_LEVEL, None)
-        topic = await self._topics.ensure_dead_letter(group_name)
+        topic = await self.topics.ensure_dead_letter(group_name)
         return Destination(topic=topic.name, queue_id=0)
 
     # --- many messages ------------------------------------------------------------------------
@@ -249,11 +242,13 @@ class SendRequests:
     async def drafts_of(
         self, connection: Connection, body: bytes, asked: SendMessage
     ) -> list[Draft]:
-        """Read a batch as what would be stored of it, by every rule of a send."""
+        """Turn a batch into drafts, by all rules of a send."""
         if is_retry_topic(asked.topic):
-            raise MessageError("a batch cannot be sent to a retry topic", hint="send one by one")
+            raise MessageError(
+                "a batch cannot be sent to a retry topic", hint="send its messages one by one"
+            )
         messages = await self._batched(body, asked)
-        # Behind what lets others run: nothing may come between this look and the store.
+        # After the last await that lets others run: the topic must not change before the append.
         topic = await self._topic(connection, asked)
         queue_id = self._queue_id(asked, topic)
         host = born_host(connection.address)
@@ -274,20 +269,20 @@ class SendRequests:
         ]
 
     async def _batched(self, body: bytes, asked: SendMessage) -> list[BatchedMessage]:
-        """Read the messages of a batch, with the properties that are stored."""
-        # What the header asks for, it asks for every message.
+        """Decode the messages of a batch, with the properties to store."""
+        # The flags of the header apply to every message.
         self._refuse_missing_features({}, asked)
-        body_bytes_max = self._storing.body_bytes_max
+        body_bytes_max = self.storing.body_bytes_max
         too_large = MessageError(
             f"a batch of {len(body)} bytes is above the limit of {body_bytes_max}",
-            hint="send less at once, or raise maxMessageSize",
+            hint="send smaller batches, or raise maxMessageSize",
         )
         if len(body) > body_bytes_max + _ONE_MESSAGE_BYTES_MAX:
             raise too_large
         messages = decode_batch(body)
         if not messages:
             raise MessageError("the batch holds no message", hint="send at least one")
-        # One message may be as large as it may be by itself, whatever a batch puts around it.
+        # A batch of one message may hold as large a body as a plain send.
         if len(body) > body_bytes_max and (
             len(messages) > 1 or len(messages[0].body) > body_bytes_max
         ):
@@ -302,28 +297,28 @@ class SendRequests:
 
     def _batched_properties(self, encoded: bytes, asked: SendMessage) -> bytes:
         if has_plain_properties(encoded):
-            # Perf: what nearly all messages of a batch are; a fifth of what follows.
+            # Perf: nearly all messages of batches; takes a fifth of the time of what follows.
             return with_marks(encoded, self._encoded_marks)
         properties = decode_properties(encoded)
         if property_names.DELAY_LEVEL in properties:
             raise MessageError("a batch cannot be delayed", hint="send its messages one by one")
         self._refuse_missing_features(properties, asked)
         if property_names.UNIQUE_ID not in properties:
-            properties[property_names.UNIQUE_ID] = self._unique_ids.make()
-        properties.update(self._marks)
+            properties[property_names.UNIQUE_ID] = self.unique_ids.make()
+        properties.update(self.marks)
         return encode_properties(properties)
 
     async def _put(self, drafts: list[Draft], *, wait: bool) -> Stored:
         try:
-            stored = await self._storing.put(drafts, wait=wait)
+            stored = await self.storing.put(drafts, wait=wait)
         except OrbitError:
-            self._counters.failed_puts += 1
+            self.counters.failed_puts += 1
             raise
         size = sum(receipt.record_bytes for receipt in stored.receipts)
-        self._counters.put(drafts[0].topic).add(len(drafts), size)
+        self.counters.put(drafts[0].topic).add(len(drafts), size)
         return stored
 
-    # --- answering ----------------------------------------------------------------------------
+    # --- replies ------------------------------------------------------------------------------
 
     def _system_flag(self, asked: SendMessage, topic: TopicConfig) -> int:
         flag = asked.system_flag
@@ -332,7 +327,7 @@ class SendRequests:
     def _reply(
         self, request: Command, stored: Stored, queue_id: int, unique_id: str | None
     ) -> Command:
-        config = self._config()
+        config = self.config()
         return request.reply(
             SendReply(
                 message_id=",".join(receipt.message_id for receipt in stored.receipts),

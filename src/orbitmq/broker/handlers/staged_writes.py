@@ -1,7 +1,8 @@
-"""Requests of writers whose rows count once: stage, appoint, decide, move."""
+"""Requests of exactly-once writers: stage, appoint, decide, move."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
@@ -42,29 +43,20 @@ _WRITES_MAX: Final = 20_000
 _LONG_MAX: Final = 2**63 - 1
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class StagedWriteRequests:
-    """Takes rows aside, and what is decided of them."""
+    """Stores staged rows, and decisions about them."""
 
-    def __init__(
-        self,
-        *,
-        why_not: Callable[[], tuple[ResponseCode, str] | None],
-        sending: SendRequests,
-        storing: Storing,
-        deciding: Deciding,
-        moving: Moving,
-        counters: Counters,
-    ) -> None:
-        # Why no sends are taken at present, as a code and a remark; None when they are.
-        self._why_not = why_not
-        self._sending = sending
-        self._storing = storing
-        self._deciding = deciding
-        self._moving = moving
-        self._counters = counters
+    # Why sends are refused now, as a code and a remark; None if they are accepted.
+    refusal: Callable[[], tuple[ResponseCode, str] | None]
+    sending: SendRequests
+    storing: Storing
+    deciding: Deciding
+    moving: Moving
+    counters: Counters
 
     def by_code(self) -> Mapping[int, Handler]:
-        """Give the handler of each request code."""
+        """The handlers by request code."""
         return {
             RequestCode.STAGE_ROWS: self.stage,
             RequestCode.APPOINT_COORDINATOR: self.appoint,
@@ -73,23 +65,23 @@ class StagedWriteRequests:
         }
 
     async def stage(self, connection: Connection, request: Command) -> Command:
-        """Keep rows aside; answered when they are on disk."""
-        self._check_taken()
+        """Stage rows; replies once they are on disk."""
+        self._check_accepting()
         asked = StageRows.decode(request.fields)
         check_write_id(asked.write_id)
         if asked.first_sequence < 0:
             raise RequestRefusedError(
                 ResponseCode.INVALID_PARAMETER,
-                f"rows cannot be numbered from {asked.first_sequence} on",
+                f"the first sequence of rows cannot be {asked.first_sequence}",
             )
-        drafts = await self._sending.drafts_of(connection, request.body, asked)
-        receipts = await self._storing.put_durably(
+        drafts = await self.sending.drafts_of(connection, request.body, asked)
+        receipts = await self.storing.put_durably(
             [
                 staged(draft, RowName(asked.write_id, asked.first_sequence + index))
                 for index, draft in enumerate(drafts)
             ]
         )
-        self._counters.put(STAGING_TOPIC).add(
+        self.counters.put(STAGING_TOPIC).add(
             len(receipts), sum(receipt.record_bytes for receipt in receipts)
         )
         return request.reply(
@@ -99,15 +91,15 @@ class StagedWriteRequests:
         )
 
     async def appoint(self, _: Connection, request: Command) -> Command:
-        """Keep the coordinator of a query, or say which it is."""
-        self._check_taken()
+        """Set the coordinator of a query unless it has one; the reply names it."""
+        self._check_accepting()
         asked = AppointCoordinator.decode(request.fields)
-        coordinator = await self._deciding.appoint(asked.query, asked.candidate)
+        coordinator = await self.deciding.appoint(asked.query, asked.candidate)
         return request.reply(CoordinatorReply(coordinator=coordinator))
 
     async def decide(self, _: Connection, request: Command) -> Command:
-        """Store a decision, or give back the one that stands; waits until it is complete."""
-        self._check_taken()
+        """Store a decision, or return the one already made; waits until it is complete."""
+        self._check_accepting()
         asked = DecideWrites.decode(request.fields)
         decision = _body(request, BatchDecision)
         if len(decision.parts) > _PARTS_MAX or any(
@@ -115,7 +107,7 @@ class StagedWriteRequests:
         ):
             raise RequestRefusedError(
                 ResponseCode.INVALID_PARAMETER,
-                f"the decision names over {_PARTS_MAX} brokers, or {_WRITES_MAX} writes of one",
+                f"the decision names over {_PARTS_MAX} brokers, or over {_WRITES_MAX} writes of one",
                 hint="write with fewer partitions",
             )
         if not 0 <= decision.batch <= _LONG_MAX:
@@ -125,20 +117,20 @@ class StagedWriteRequests:
         for part in decision.parts.values():
             _check_part(part)
         wait_ms = min(asked.wait_ms, _WAIT_MS_MAX)
-        standing = await self._deciding.decide(decision, wait_ms=wait_ms)
+        standing = await self.deciding.decide(decision, wait_ms=wait_ms)
         return request.reply(body=msgspec.json.encode(standing))
 
     async def move(self, _: Connection, request: Command) -> Command:
-        """Move decided rows to their queues; answered when they are on disk."""
-        self._check_taken()
+        """Move decided rows to their queues; replies once they are on disk."""
+        self._check_accepting()
         asked = MoveRows.decode(request.fields)
         part = _body(request, Part)
         _check_part(part)
-        await self._moving.move(asked.query, asked.batch, asked.coordinator, part)
+        await self.moving.move(asked.query, asked.batch, asked.coordinator, part)
         return request.reply()
 
-    def _check_taken(self) -> None:
-        refusal = self._why_not()
+    def _check_accepting(self) -> None:
+        refusal = self.refusal()
         if refusal is not None:
             code, reason = refusal
             raise RequestRefusedError(code, reason)
@@ -148,8 +140,8 @@ def _check_part(part: Part) -> None:
     if not 0 <= part.start <= part.end <= _LONG_MAX or min(part.writes.values(), default=1) < 1:
         raise RequestRefusedError(
             ResponseCode.INVALID_PARAMETER,
-            f"rows cannot lie between {part.start} and {part.end} of the staging queue, or a write "
-            "has none there",
+            f"invalid part: rows from {part.start} to {part.end} of the staging queue, or a write "
+            "without rows",
         )
 
 

@@ -1,8 +1,9 @@
-"""Figures of a broker: progress of groups, counters, time spans, its own state."""
+"""Statistics requests: group progress, counters, time spans, broker state."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from orbitmq import java_json
@@ -61,7 +62,7 @@ def _bytes(growth: Growth) -> CounterWindow:
     )
 
 
-# What RocketMQ calls the counters; those it keys by the cluster's name have no key here.
+# Counters by RocketMQ's names; those that it keys by cluster name have no key here.
 _COUNTERS: Final[dict[str, tuple[CounterKind, Callable[[Growth], CounterWindow]]]] = {
     "TOPIC_PUT_NUMS": (CounterKind.PUTS, _messages),
     "TOPIC_PUT_SIZE": (CounterKind.PUTS, _bytes),
@@ -78,32 +79,21 @@ _WHOLE_BROKER: Final = frozenset(
 )
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class StatisticsRequests:
-    """Answers with figures."""
+    """Returns statistics."""
 
-    def __init__(
-        self,
-        *,
-        cluster_name: str,
-        address: str,
-        topics: TopicTable,
-        groups: GroupTable,
-        members: Members,
-        progress: ProgressMeter,
-        samples: Samples,
-        runtime: Runtime,
-    ) -> None:
-        self._cluster_name = cluster_name
-        self._address = address
-        self._topics = topics
-        self._groups = groups
-        self._members = members
-        self._progress = progress
-        self._samples = samples
-        self._runtime = runtime
+    cluster_name: str
+    address: str
+    topics: TopicTable
+    groups: GroupTable
+    members: Members
+    progress: ProgressMeter
+    samples: Samples
+    runtime: Runtime
 
     def by_code(self) -> Mapping[int, Handler]:
-        """Give the handler of each request code."""
+        """The handlers by request code."""
         return {
             RequestCode.GET_CONSUME_STATS: self.measure_group,
             RequestCode.GET_BROKER_CONSUME_STATS: self.measure_groups,
@@ -117,54 +107,54 @@ class StatisticsRequests:
     # --- progress of groups -------------------------------------------------------------------
 
     async def measure_group(self, _: Connection, request: Command) -> Command:
-        """Show how far a group has come in some topics, or in all that it consumes."""
+        """Return the progress of a group in some topics, or in all that it consumes."""
         asked = GetConsumeStats.decode(request.fields)
         group = asked.consumer_group
-        # Compat: a list of topics is taken as it is; one topic only if the group subscribes to it.
+        # Compat: a list of topics is used as given; a single topic only if the group subscribes to it.
         if asked.topic_list:
             names = asked.topics
         elif asked.topic:
-            names = self._progress.still_subscribed(group, asked.topics)
+            names = self.progress.still_subscribed(group, asked.topics)
         else:
-            names = self._progress.topics_of(group)
-        topics = [topic for name in names if (topic := self._topics.get(name)) is not None]
+            names = self.progress.topics_of(group)
+        topics = [topic for name in names if (topic := self.topics.get(name)) is not None]
 
         def measure() -> ObjectKeyed[MessageQueue, ConsumeProgress]:
             queues: ObjectKeyed[MessageQueue, ConsumeProgress] = ObjectKeyed()
             for topic in topics:
-                queues.update(self._progress.by_queue(group, topic, topic.read_queues))
+                queues.update(self.progress.by_queue(group, topic, topic.read_queues))
             return queues
 
         stats = ConsumeStats(
             queues=await off_loop(measure),
             consumed_per_second=sum(
-                self._samples.reads_per_second(topic.name, group) for topic in topics
+                self.samples.reads_per_second(topic.name, group) for topic in topics
             ),
         )
         return request.reply(body=java_json.encode(stats))
 
     async def measure_groups(self, _: Connection, request: Command) -> Command:
-        """Show how far every group has come, topic by topic."""
+        """Return the progress of all groups, by topic."""
         asked = GetBrokerConsumeStats.decode(request.fields)
         wanted = [
             (
                 group,
                 [
-                    (topic, self._samples.reads_per_second(name, group))
-                    for name in self._progress.topics_of(group)
-                    if (topic := self._topics.get(name)) is not None
+                    (topic, self.samples.reads_per_second(name, group))
+                    for name in self.progress.topics_of(group)
+                    if (topic := self.topics.get(name)) is not None
                     and (topic.order or not asked.ordered_topics_only)
                 ],
             )
-            for group in self._groups.groups
+            for group in self.groups.groups
         ]
 
         def measure() -> BrokerConsumeStats:
-            result = BrokerConsumeStats(broker_address=self._address)
+            result = BrokerConsumeStats(broker_address=self.address)
             for group, topics in wanted:
                 listed: list[ConsumeStats] = []
                 for topic, per_second in topics:
-                    queues = self._progress.by_queue(group, topic, topic.write_queues)
+                    queues = self.progress.by_queue(group, topic, topic.write_queues)
                     listed.append(ConsumeStats(queues=queues, consumed_per_second=per_second))
                     for queue in queues.values():
                         result.lag += queue.broker_offset - queue.consumer_offset
@@ -175,24 +165,24 @@ class StatisticsRequests:
         return request.reply(body=java_json.encode(await off_loop(measure)))
 
     async def measure_times(self, _: Connection, request: Command) -> Command:
-        """Show how old the messages are that a group has not consumed."""
+        """Return the age of the messages that a group has not consumed."""
         asked = GetTimeSpans.decode(request.fields)
-        topic = self._topics.require(asked.topic)
-        spans = await off_loop(self._progress.time_spans, asked.group, topic)
+        topic = self.topics.require(asked.topic)
+        spans = await off_loop(self.progress.time_spans, asked.group, topic)
         return request.reply(body=java_json.encode(QueueTimeSpans(queues=spans)))
 
     def list_topics(self, _: Connection, request: Command) -> Command:
-        """List the topics that a group committed offsets of."""
+        """List the topics in which a group committed offsets."""
         asked = ListConsumedTopics.decode(request.fields)
-        topics = sorted(self._progress.committed_topics(asked.group))
+        topics = sorted(self.progress.committed_topics(asked.group))
         return request.reply(
-            body=java_json.encode(TopicList(topics=topics, broker_address=self._address))
+            body=java_json.encode(TopicList(topics=topics, broker_address=self.address))
         )
 
     def show_subscription(self, _: Connection, request: Command) -> Command:
-        """Show what a group wants of a topic; nothing when it is not online."""
+        """Return the subscription of a group to a topic; none if it is not online."""
         asked = GetSubscription.decode(request.fields)
-        group = self._members.groups.get(asked.group)
+        group = self.members.groups.get(asked.group)
         subscription = group.subscriptions.get(asked.topic or "") if group is not None else None
         reply = SubscriptionReply(group=asked.group, topic=asked.topic, subscription=subscription)
         return request.reply(body=java_json.encode(reply))
@@ -200,29 +190,29 @@ class StatisticsRequests:
     # --- the broker ---------------------------------------------------------------------------
 
     def show_counter(self, _: Connection, request: Command) -> Command:
-        """Show one counter over the last minute, hour and day."""
+        """Return one counter over the last minute, hour and day."""
         asked = GetCounter.decode(request.fields)
-        kind, shown = _COUNTERS.get(asked.name, (None, _messages))
+        kind, to_window = _COUNTERS.get(asked.name, (None, _messages))
         grown = None
         if kind in _WHOLE_BROKER:
-            grown = self._samples.grown(kind) if asked.key == self._cluster_name else None
+            grown = self.samples.grown(kind) if asked.key == self.cluster_name else None
         elif kind is CounterKind.PUTS:
-            grown = self._samples.grown(kind, asked.key)
+            grown = self.samples.grown(kind, asked.key)
         elif kind is not None:
             topic, _at, group = asked.key.partition("@")
-            grown = self._samples.grown(kind, (topic, group))
+            grown = self.samples.grown(kind, (topic, group))
         if grown is None:
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR,
                 f"The stats <{asked.name[:255]}> <{asked.key[:511]}> not exist",
-                hint=f"known are {', '.join(_COUNTERS)}; a key has a counter once it counted",
+                hint=f"known counters: {', '.join(_COUNTERS)}; a key exists once it was counted",
             )
         counter = CounterReply(
-            minute=shown(grown.minute), hour=shown(grown.hour), day=shown(grown.day)
+            minute=to_window(grown.minute), hour=to_window(grown.hour), day=to_window(grown.day)
         )
         return request.reply(body=java_json.encode(counter))
 
     async def show_runtime(self, _: Connection, request: Command) -> Command:
-        """Show the broker's state, as `mqadmin brokerStatus` prints it."""
-        table = self._runtime.counted() | await off_loop(self._runtime.measured)
+        """Return the broker's state, as `mqadmin brokerStatus` prints it."""
+        table = self.runtime.counted() | await off_loop(self.runtime.measured)
         return request.reply(body=java_json.encode(KeyValueTable(table=table)))

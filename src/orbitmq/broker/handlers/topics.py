@@ -1,8 +1,9 @@
-"""Topics, as administrators see them: made, changed, deleted, listed, measured."""
+"""Administration of topics: create, change, delete, list, measure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orbitmq import java_json
@@ -39,30 +40,20 @@ if TYPE_CHECKING:
     from orbitmq.transport.request_loop import Handler
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class TopicRequests:
     """Administers topics."""
 
-    def __init__(
-        self,
-        *,
-        config: Callable[[], BrokerConfig],
-        store: MessageStore,
-        topics: TopicTable,
-        offsets: CommittedOffsets,
-        members: Members,
-        registration: Registration,
-        puts_per_second: Callable[[str], float],
-    ) -> None:
-        self._config = config
-        self._store = store
-        self._topics = topics
-        self._offsets = offsets
-        self._members = members
-        self._registration = registration
-        self._puts_per_second = puts_per_second
+    config: Callable[[], BrokerConfig]
+    store: MessageStore
+    topics: TopicTable
+    offsets: CommittedOffsets
+    members: Members
+    registration: Registration
+    puts_per_second: Callable[[str], float]
 
     def by_code(self) -> Mapping[int, Handler]:
-        """Give the handler of each request code."""
+        """The handlers by request code."""
         return {
             RequestCode.UPDATE_AND_CREATE_TOPIC: self.update,
             RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: self.update_many,
@@ -75,9 +66,9 @@ class TopicRequests:
         }
 
     async def update(self, _: Connection, request: Command) -> Command:
-        """Make or change a topic; the name servers know of it when this is answered."""
+        """Create or change a topic; replies once the name servers know it."""
         asked = UpdateTopic.decode(request.fields)
-        topic = await self._topics.put(
+        topic = await self.topics.put(
             TopicConfig(
                 name=asked.topic,
                 read_queues=asked.read_queues,
@@ -89,54 +80,54 @@ class TopicRequests:
             ),
             asked.attributes or "",
         )
-        await self._registration.announce([topic])
+        await self.registration.announce([topic])
         return request.reply()
 
     async def update_many(self, _: Connection, request: Command) -> Command:
-        """Make or change several topics."""
+        """Create or change several topics."""
         asked = java_json.decode(request.body, TopicConfigList)
-        topics = [await self._topics.put(topic) for topic in asked.topics]
-        await self._registration.announce(topics)
+        topics = [await self.topics.put(topic) for topic in asked.topics]
+        await self.registration.announce(topics)
         return request.reply()
 
     async def delete(self, _: Connection, request: Command) -> Command:
-        """Delete a topic with its queues and what groups committed of it."""
+        """Delete a topic with its queues and committed offsets."""
         asked = DeleteTopic.decode(request.fields)
 
         async def clear() -> None:
-            self._offsets.delete_topic(asked.topic)
-            await off_loop(self._store.delete_topic, asked.topic)
+            self.offsets.delete_topic(asked.topic)
+            await off_loop(self.store.delete_topic, asked.topic)
 
-        await self._topics.delete(asked.topic, clear=clear)
+        await self.topics.delete(asked.topic, clear=clear)
         return request.reply()
 
     def list_all(self, _: Connection, request: Command) -> Command:
-        """Show every topic."""
+        """List all topics."""
         table = TopicConfigTable(
-            data_version=self._topics.data_version, topics=dict(self._topics.topics)
+            data_version=self.topics.data_version, topics=dict(self.topics.topics)
         )
         return request.reply(body=java_json.encode(table))
 
     def get(self, _: Connection, request: Command) -> Command:
-        """Show one topic."""
+        """Return one topic."""
         asked = GetTopicConfig.decode(request.fields)
-        return request.reply(body=java_json.encode(self._topics.require(asked.topic)))
+        return request.reply(body=java_json.encode(self.topics.require(asked.topic)))
 
     async def measure(self, _: Connection, request: Command) -> Command:
-        """Show the bounds of a topic's queues."""
+        """Return the offset bounds of a topic's queues."""
         asked = GetTopicStats.decode(request.fields)
-        topic = self._topics.require(asked.topic)
+        topic = self.topics.require(asked.topic)
         queues = await off_loop(self._bounds, topic)
-        stats = TopicStats(queues=queues, puts_per_second=self._puts_per_second(topic.name))
+        stats = TopicStats(queues=queues, puts_per_second=self.puts_per_second(topic.name))
         return request.reply(body=java_json.encode(stats))
 
     def _bounds(self, topic: TopicConfig) -> ObjectKeyed[MessageQueue, QueueStats]:
-        broker_name = self._config().broker_name
+        broker_name = self.config().broker_name
         bounds: dict[MessageQueue, QueueStats] = {}
         for queue_id in range(max(topic.read_queues, topic.write_queues)):
-            start = self._store.start_of(topic.name, queue_id)
-            end = self._store.end_of(topic.name, queue_id)
-            last_ms = self._store.store_ms_of(topic.name, queue_id, end - 1) if end > start else 0
+            start = self.store.start_of(topic.name, queue_id)
+            end = self.store.end_of(topic.name, queue_id)
+            last_ms = self.store.store_ms_of(topic.name, queue_id, end - 1) if end > start else 0
             queue = MessageQueue(topic=topic.name, broker_name=broker_name, queue_id=queue_id)
             bounds[queue] = QueueStats(
                 min_offset=start, max_offset=end, last_update_ms=last_ms or 0
@@ -144,15 +135,15 @@ class TopicRequests:
         return ObjectKeyed(bounds)
 
     def list_consumers(self, _: Connection, request: Command) -> Command:
-        """List the groups that consume a topic, or did."""
+        """List the groups that consume a topic, or have committed offsets in it."""
         asked = ListTopicConsumers.decode(request.fields)
         groups = {
-            *self._members.groups_of_topic(asked.topic),
-            *self._offsets.groups_of(asked.topic),
+            *self.members.groups_of_topic(asked.topic),
+            *self.offsets.groups_of(asked.topic),
         }
         return request.reply(body=java_json.encode(GroupNames(groups=sorted(groups))))
 
     def list_system(self, _: Connection, request: Command) -> Command:
-        """List the topics that are the broker's own."""
-        names = [name for name in self._topics.topics if self._topics.is_system(name)]
+        """List the system topics."""
+        names = [name for name in self.topics.topics if self.topics.is_system(name)]
         return request.reply(body=java_json.encode(TopicList(topics=sorted(names))))

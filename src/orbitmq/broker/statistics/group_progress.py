@@ -37,23 +37,15 @@ class Lag:
     queued_ms: int
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class ProgressMeter:
     """Compares what groups committed with what there is."""
 
-    def __init__(
-        self,
-        *,
-        broker_name: Callable[[], str],
-        store: MessageStore,
-        members: Members,
-        offsets: CommittedOffsets,
-        clock: Clock,
-    ) -> None:
-        self._broker_name = broker_name
-        self._store = store
-        self._members = members
-        self._offsets = offsets
-        self._clock = clock
+    broker_name: Callable[[], str]
+    store: MessageStore
+    members: Members
+    offsets: CommittedOffsets
+    clock: Clock
 
     def topics_of(self, group: str) -> list[str]:
         """The topics a group is at: those it committed, and still subscribes to while online."""
@@ -61,11 +53,11 @@ class ProgressMeter:
 
     def committed_topics(self, group: str) -> list[str]:
         """The topics that a group committed offsets of."""
-        return self._offsets.topics_of(group)
+        return self.offsets.topics_of(group)
 
     def still_subscribed(self, group: str, topics: list[str]) -> list[str]:
         """Leave out topics that the members of a group do not want any more."""
-        online = self._members.groups.get(group)
+        online = self.members.groups.get(group)
         if online is None or not online.subscriptions:
             return topics
         return [topic for topic in topics if topic in online.subscriptions]
@@ -74,11 +66,11 @@ class ProgressMeter:
         """How far a group has come in each queue of a topic."""
         progress: QueueProgress = ObjectKeyed()
         for queue_id in range(queues):
-            committed = self._offsets.get(group, topic.name, queue_id) or 0
-            pulled = self._offsets.pulled(group, topic.name, queue_id) or 0
+            committed = self.offsets.get(group, topic.name, queue_id) or 0
+            pulled = self.offsets.pulled(group, topic.name, queue_id) or 0
             last_ms = self._store_ms(topic.name, queue_id, committed - 1) if committed else None
             progress[self._queue(topic.name, queue_id)] = ConsumeProgress(
-                broker_offset=self._store.end_of(topic.name, queue_id),
+                broker_offset=self.store.end_of(topic.name, queue_id),
                 consumer_offset=committed,
                 last_timestamp_ms=last_ms or 0,
                 pull_offset=max(committed, pulled),
@@ -89,9 +81,9 @@ class ProgressMeter:
         """When the messages of each queue were stored, and how long those not consumed wait."""
         spans: list[QueueTimeSpan] = []
         for queue_id in range(topic.write_queues):
-            end = self._store.end_of(topic.name, queue_id)
-            oldest_ms = self._store.earliest_ms(topic.name, queue_id)
-            committed = self._offsets.get(group, topic.name, queue_id)
+            end = self.store.end_of(topic.name, queue_id)
+            oldest_ms = self.store.earliest_ms(topic.name, queue_id)
+            committed = self.offsets.get(group, topic.name, queue_id)
             consumed_ms: int | None = oldest_ms
             if committed:
                 consumed_ms = self._store_ms(topic.name, queue_id, committed - 1)
@@ -105,7 +97,7 @@ class ProgressMeter:
                     oldest_ms=oldest_ms,
                     newest_ms=-1 if newest_ms is None else newest_ms,
                     consumed_until_ms=-1 if consumed_ms is None else consumed_ms,
-                    delay_ms=0 if next_ms is None else self._clock.now_ms() - next_ms,
+                    delay_ms=0 if next_ms is None else self.clock.now_ms() - next_ms,
                 )
             )
         return spans
@@ -116,9 +108,9 @@ class ProgressMeter:
         waiting_ms: list[int] = []
         queued_ms: list[int] = []
         for queue_id in range(topic.write_queues):
-            end = self._store.end_of(topic.name, queue_id)
-            committed = self._offsets.get(group, topic.name, queue_id)
-            pulled = self._offsets.pulled(group, topic.name, queue_id)
+            end = self.store.end_of(topic.name, queue_id)
+            committed = self.offsets.get(group, topic.name, queue_id)
+            pulled = self.offsets.pulled(group, topic.name, queue_id)
             if committed is None:
                 committed = end if pulled is None else pulled
             pulled = max(committed, pulled or 0)
@@ -130,7 +122,7 @@ class ProgressMeter:
                     store_ms = self._store_ms(topic.name, queue_id, offset)
                     if store_ms is not None:
                         times_ms.append(store_ms)
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
         return Lag(
             messages=messages,
             in_flight=in_flight,
@@ -140,7 +132,7 @@ class ProgressMeter:
         )
 
     def _store_ms(self, topic: str, queue_id: int, offset: int) -> int | None:
-        return self._store.store_ms_of(topic, queue_id, offset)
+        return self.store.store_ms_of(topic, queue_id, offset)
 
     def _queue(self, topic: str, queue_id: int) -> MessageQueue:
-        return MessageQueue(topic=topic, broker_name=self._broker_name(), queue_id=queue_id)
+        return MessageQueue(topic=topic, broker_name=self.broker_name(), queue_id=queue_id)

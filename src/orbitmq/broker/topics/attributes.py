@@ -1,6 +1,6 @@
-"""Attributes of topics: which there are, and changes of them as text.
+"""Attributes of topics: the known ones, and changes to them as text.
 
-A text of changes sets and removes: `+message.type=FIFO,-cleanup.policy`.
+Changes set and remove attributes: `+message.type=FIFO,-cleanup.policy`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ STORAGE_DISK: Final = "disk"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribute:
-    """What an attribute may be set to."""
+    """The values that an attribute may have."""
 
+    # The first is the default.
     values: tuple[str, ...]
-    # What a topic without the attribute has; the first of the values.
+    # Whether it cannot change after the topic was created.
     is_fixed: bool = False
-    # Values of RocketMQ whose promise cannot be kept here.
+    # Values of RocketMQ that this broker does not support.
     unsupported: tuple[str, ...] = ()
 
 
@@ -36,19 +37,19 @@ ATTRIBUTES: Final = {
     ),
     "queue.type": Attribute(values=("SimpleCQ",), unsupported=("BatchCQ",), is_fixed=True),
     "cleanup.policy": Attribute(values=("DELETE",), unsupported=("COMPACTION",), is_fixed=True),
-    # Compat: RocketMQ takes other values only with its tiered storage.
+    # Compat: RocketMQ accepts other values only with its tiered storage.
     "reserve.time": Attribute(values=("-1",)),
     STORAGE: Attribute(values=(STORAGE_DISK, STORAGE_MEMORY), is_fixed=True),
 }
 
 
 def is_kept_in_memory(topic: TopicConfig) -> bool:
-    """Whether the messages of a topic never reach the disk."""
+    """Whether the messages of a topic are kept in memory only."""
     return topic.attributes.get(STORAGE) == STORAGE_MEMORY
 
 
 def changed_attributes(current: dict[str, str] | None, changes: str) -> dict[str, str]:
-    """Apply a text of changes to the attributes of a topic; None means that it is being made."""
+    """Apply changes to the attributes of a topic; `current` is None for a new topic."""
     attributes = dict(current or {})
     seen = set()
     for change in filter(None, (part.strip() for part in changes.split(","))):
@@ -65,7 +66,7 @@ def changed_attributes(current: dict[str, str] | None, changes: str) -> dict[str
                 del attributes[name]
             case _:
                 raise TopicRefusedError(
-                    f"cannot read the change {change[:60]!r} of attributes",
+                    f"invalid change of attributes {change[:60]!r}",
                     hint="write +name=value to set one, and -name to remove one",
                 )
     return attributes
@@ -75,7 +76,7 @@ def _check_set(name: str, value: str, current: dict[str, str] | None) -> None:
     attribute = ATTRIBUTES.get(name)
     if attribute is None:
         raise TopicRefusedError(
-            f"topics have no attribute {name[:60]!r}", hint=f"there are {', '.join(ATTRIBUTES)}"
+            f"unknown topic attribute {name[:60]!r}", hint=f"known are {', '.join(ATTRIBUTES)}"
         )
     if value in attribute.unsupported:
         raise TopicRefusedError(f"{name}={value} is not supported here")
@@ -99,6 +100,6 @@ def _check_removed(name: str, current: dict[str, str] | None) -> None:
 
 def _fixed(name: str, change: str) -> TopicRefusedError:
     return TopicRefusedError(
-        f"{name} cannot change {change}: it is fixed when the topic is made",
-        hint="make another topic",
+        f"{name} cannot change {change}: it is fixed when the topic is created",
+        hint="create another topic",
     )

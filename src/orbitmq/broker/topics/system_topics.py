@@ -1,4 +1,4 @@
-"""Topics that every broker has from its start, as RocketMQ's brokers have them."""
+"""Topics that every broker creates at its start, as in RocketMQ."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def system_topics(
     broker_topic_open: bool = True,
     trace_topic: str | None = None,
 ) -> list[TopicConfig]:
-    """List them; without `template_queues` no topic is there to make others after."""
+    """List the system topics; without `template_queues` there is no template for new topics."""
     topics = [
         _topic(names.SELF_TEST_TOPIC, 1),
         _topic(names.BENCHMARK_TOPIC, 1024),
@@ -31,7 +31,7 @@ def system_topics(
         _topic(names.OFFSET_MOVED_TOPIC, 1),
         _topic(names.SCHEDULE_TOPIC, _DELAY_LEVELS),
         _topic(cluster + names.REPLY_TOPIC_SUFFIX, 1),
-        # Compat: where pop consumers of RocketMQ 5 keep what they have not acknowledged.
+        # Compat: RocketMQ 5 stores unacknowledged messages of pop consumers here.
         _topic(f"{names.SYSTEM_TOPIC_PREFIX}REVIVE_LOG_{cluster}", _REVIVE_QUEUES),
         _topic(f"{names.SYSTEM_TOPIC_PREFIX}SYNC_BROKER_MEMBER_{broker}", 1, Permission.INHERIT),
         _topic(names.HALF_TOPIC, 1),

@@ -1,10 +1,10 @@
 """The topics of a broker by name, kept in `topics.json`.
 
-File layout, JSON: {"dataVersion": …, "topicConfigTable": {name: topic}}, as RocketMQ's
+File layout, JSON: {"dataVersion": …, "topicConfigTable": {name: topic}}, as in RocketMQ
 
-Threads: the event loop's. Reading is a look-up in a dict; what changes the table waits for the
-disk, and nobody sees the change before.
-Crash: a topic that somebody was told of is on disk.
+Threads: the event loop's. A read is a look-up in a dict. A change waits for the disk, and is not
+visible before.
+Crash: every topic that was visible is on disk.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class TopicsDocument(msgspec.Struct, frozen=True, kw_only=True):
     topics: dict[str, TopicConfig] = msgspec.field(default_factory=dict, name="topicConfigTable")
 
 
-# Told the names of topics that were made, changed or deleted.
+# Called with the names of topics that were created, changed or deleted.
 Listener = Callable[[frozenset[str]], None]
 _Topics = dict[str, TopicConfig]
 
 
 class TopicTable:
-    """Every topic that the broker has."""
+    """All topics of the broker."""
 
     def __init__(
         self,
@@ -65,22 +65,22 @@ class TopicTable:
         self._auto_create = auto_create
         self._topics_max = topics_max
         self._listeners: list[Listener] = []
-        self._leaving: set[str] = set()
+        self._deleting: set[str] = set()
         self._file.on_change = self._changed
 
     async def load(self) -> None:
-        """Read the file, and make the system topics that it lacks."""
+        """Read the file, and create missing system topics."""
         await self._file.load()
         await self._change(lambda topics: self._system_topics | topics)
 
     @property
     def data_version(self) -> DataVersion:
-        """How new the table is."""
+        """The version of the table."""
         return self._file.document.data_version
 
     @property
     def topics(self) -> Mapping[str, TopicConfig]:
-        """Every topic by name; a later change makes another map and leaves this one alone."""
+        """All topics by name; a later change does not modify this map."""
         return self._file.document.topics
 
     def get(self, name: str) -> TopicConfig | None:
@@ -88,25 +88,25 @@ class TopicTable:
         return self._file.document.topics.get(name)
 
     def require(self, name: str) -> TopicConfig:
-        """Look up a topic that must be there."""
+        """Look up a topic that must exist."""
         topic = self.get(name)
         if topic is None:
             raise TopicMissingError(
                 f"topic {name[:255]!r} does not exist",
-                hint="make it with: mqadmin updateTopic, or let senders make it",
+                hint="create it with: mqadmin updateTopic, or let senders create it",
             )
         return topic
 
     def is_system(self, name: str) -> bool:
-        """Whether a topic is the broker's own, those named after cluster and broker included."""
+        """Whether it is a system topic; those named after cluster and broker are, too."""
         return name in self._system_topics or names.is_system_topic(name)
 
     def listen(self, listener: Listener) -> None:
-        """Have changes told, each after it is on disk."""
+        """Call a listener for each change, once it is on disk."""
         self._listeners.append(listener)
 
     async def put(self, topic: TopicConfig, changes: str = "") -> TopicConfig:
-        """Make or change a topic as an administrator asks; `changes` are those of attributes."""
+        """Create or change a topic for an administrator; `changes` are those of attributes."""
         _check(topic)
         self._check_not_system(topic.name)
 
@@ -122,19 +122,19 @@ class TopicTable:
     async def delete(
         self, name: str, *, clear: Callable[[], Awaitable[None]] | None = None
     ) -> bool:
-        """Delete a topic, then `clear` what belongs to it; tells whether it was there.
+        """Delete a topic, then `clear` what belongs to it; returns whether it existed.
 
-        None of its name is made meanwhile: what a send stored in that would be cleared, too.
+        It cannot be created again meanwhile: messages sent to it would be cleared, too.
         """
         self._check_not_system(name)
-        self._check_not_leaving(name)
-        self._leaving.add(name)
+        self._check_not_deleting(name)
+        self._deleting.add(name)
         try:
             deleted = await self._delete(name)
             if clear is not None:
                 await clear()
         finally:
-            self._leaving.remove(name)
+            self._deleting.remove(name)
         return deleted
 
     async def _delete(self, name: str) -> bool:
@@ -151,7 +151,7 @@ class TopicTable:
         return deleted
 
     async def ensure(self, topic: TopicConfig) -> TopicConfig:
-        """Make a topic for the broker's own use unless it is there."""
+        """Create a topic for the broker's own use, if it is missing."""
         found = self.get(topic.name)
         if found is not None:
             return found
@@ -164,22 +164,22 @@ class TopicTable:
     async def ensure_for_send(
         self, name: str, *, template: str, queues: int, unit_flag: int = 0
     ) -> TopicConfig:
-        """Make the topic that somebody sends to after a template, as RocketMQ's senders expect."""
+        """Create the topic of a send from a template, as RocketMQ's producers expect."""
         found = self.get(name)
         if found is not None:
             return found
         if names.is_retry_topic(name):
             return await self.ensure(_group_topic(name, 1, unit_flag=unit_flag))
         names.check_topic(name)
-        pattern = self._template(name, template)
-        queues = max(1, min(queues, pattern.write_queues))
+        template_topic = self._template(name, template)
+        queues = max(1, min(queues, template_topic.write_queues))
         return await self.ensure(
             TopicConfig(
                 name=name,
                 read_queues=queues,
                 write_queues=queues,
-                permission=int(pattern.permission & ~Permission.INHERIT),
-                filter_type=pattern.filter_type,
+                permission=int(template_topic.permission & ~Permission.INHERIT),
+                filter_type=template_topic.filter_type,
                 unit_flag=unit_flag,
             )
         )
@@ -187,7 +187,7 @@ class TopicTable:
     async def ensure_retry(
         self, group: str, *, queues: int = 1, order: bool = False, unit_flag: int = 0
     ) -> TopicConfig:
-        """Make the retry topic of a group; `order` tells that the group consumes in order."""
+        """Create the retry topic of a group; `order` means that the group consumes in order."""
         topic = _group_topic(names.retry_topic(group), queues, order=order, unit_flag=unit_flag)
         found = await self.ensure(topic)
         if found.order != order:
@@ -201,56 +201,54 @@ class TopicTable:
         return found
 
     async def ensure_dead_letter(self, group: str) -> TopicConfig:
-        """Make the topic with the dead letters of a group."""
+        """Create the dead-letter topic of a group."""
         return await self.ensure(_group_topic(names.dead_letter_topic(group), 1))
 
     def _template(self, name: str, template: str) -> TopicConfig:
-        missing = f"topic {name[:255]!r} does not exist, and cannot be made:"
-        hint = "make it with: mqadmin updateTopic"
+        missing = f"topic {name[:255]!r} does not exist, and cannot be created:"
+        hint = "create it with: mqadmin updateTopic"
         if template == names.TEMPLATE_TOPIC and not self._auto_create:
             raise TopicMissingError(f"{missing} autoCreateTopicEnable is off", hint=hint)
-        pattern = self.get(template)
-        if pattern is None:
+        template_topic = self.get(template)
+        if template_topic is None:
             raise TopicMissingError(
                 f"{missing} its template {template[:255]!r} does not exist", hint=hint
             )
-        if not pattern.is_template:
+        if not template_topic.is_template:
             raise TopicMissingError(
-                f"{missing} {template!r} is no template (permission {pattern.permission})",
+                f"{missing} {template!r} is not a template (permission {template_topic.permission})",
                 hint=hint,
             )
-        return pattern
+        return template_topic
 
     def _check_not_system(self, name: str) -> None:
         if self.is_system(name):
-            raise TopicRefusedError(
-                f"{name!r} is a topic of the system", hint="choose another name"
-            )
+            raise TopicRefusedError(f"{name!r} is a system topic", hint="choose another name")
 
-    def _check_not_leaving(self, name: str) -> None:
-        if name in self._leaving:
+    def _check_not_deleting(self, name: str) -> None:
+        if name in self._deleting:
             raise TopicMissingError(
                 f"topic {name!r} is being deleted", hint="try again in a moment"
             )
 
     def _with(self, topics: _Topics, topic: TopicConfig) -> _Topics:
-        self._check_not_leaving(topic.name)
+        self._check_not_deleting(topic.name)
         if topic.name not in topics and len(topics) >= self._topics_max:
             raise TopicRefusedError(
-                f"the broker has {len(topics)} topics; {topic.name!r} is one too many",
-                hint="delete topics that nobody uses",
+                f"the broker has {len(topics)} topics, its limit; cannot add {topic.name!r}",
+                hint="delete unused topics",
             )
         return topics | {topic.name: topic}
 
     async def _change(self, step: Callable[[_Topics], _Topics]) -> None:
-        def whole(document: TopicsDocument) -> TopicsDocument:
+        def changed(document: TopicsDocument) -> TopicsDocument:
             topics = step(document.topics)
             if len(topics) == len(document.topics) and topics == document.topics:
                 return document
             version = document.data_version.next(self._clock.now_ms())
             return TopicsDocument(data_version=version, topics=topics)
 
-        await self._file.change(whole)
+        await self._file.change(changed)
 
     def _changed(self, old: TopicsDocument, new: TopicsDocument) -> None:
         changed = frozenset(
@@ -263,8 +261,8 @@ class TopicTable:
             try:
                 listener(changed)
             except Exception:
-                # The change is made and on disk; who asked for it must be told so.
-                log.exception("a listener failed topics=%s", sorted(changed)[:20])
+                # The change is on disk, so its caller must still see success.
+                log.exception("topic listener failed topics=%s", sorted(changed)[:20])
 
 
 def _group_topic(name: str, queues: int, *, order: bool = False, unit_flag: int = 0) -> TopicConfig:
@@ -284,10 +282,10 @@ def _check(topic: TopicConfig) -> None:
         if not 0 <= queues <= QUEUES_MAX:
             raise TopicRefusedError(
                 f"topic {topic.name!r} cannot have {queues} {kind} queues",
-                hint=f"0 to {QUEUES_MAX} are possible",
+                hint=f"use 0 to {QUEUES_MAX}",
             )
     if not 0 <= topic.permission <= _ALL_PERMISSIONS:
         raise TopicRefusedError(
             f"topic {topic.name!r} cannot have permission {topic.permission}",
-            hint="2 is to write, 4 to read, 6 both, and 1 more makes it a template",
+            hint="2 writes, 4 reads, 6 does both; add 1 for a template",
         )

@@ -67,9 +67,9 @@ def test_an_offset_goes_up_whoever_commits(offsets: CommittedOffsets) -> None:
     offsets.note_pull("g", "T", 0, "a")
 
     assert offsets.get("g", "T", 0) is None
-    assert offsets.commit("g", "T", 0, 5) is Commit.TAKEN
-    assert offsets.commit("g", "T", 0, 6, sender="a") is Commit.TAKEN
-    assert offsets.commit("g", "T", 0, 7, sender="b") is Commit.TAKEN
+    assert offsets.commit("g", "T", 0, 5) is Commit.ACCEPTED
+    assert offsets.commit("g", "T", 0, 6, sender="a") is Commit.ACCEPTED
+    assert offsets.commit("g", "T", 0, 7, sender="b") is Commit.ACCEPTED
     assert offsets.get("g", "T", 0) == 7
 
 
@@ -102,7 +102,7 @@ def test_the_last_puller_and_unknown_connections_may_lower_it(
     offsets.note_pull("g", "T", 0, "new")
     offsets.commit("g", "T", 0, 9, sender="new")
 
-    assert offsets.commit("g", "T", 0, 6, sender=sender) is Commit.TAKEN
+    assert offsets.commit("g", "T", 0, 6, sender=sender) is Commit.ACCEPTED
 
     assert offsets.get("g", "T", 0) == 6
     assert offsets.refused_commits == 0
@@ -113,7 +113,7 @@ def test_without_a_pull_any_member_may_lower_it(offsets: CommittedOffsets) -> No
     offsets.note_pull("g", "T", 1, "other queue")
     offsets.note_pull("h", "T", 0, "other group")
 
-    assert offsets.commit("g", "T", 0, 6, sender="a") is Commit.TAKEN
+    assert offsets.commit("g", "T", 0, 6, sender="a") is Commit.ACCEPTED
 
 
 @pytest.mark.parametrize(("queue_id", "offset"), [(-1, 0), (2**31, 0), (0, -1), (0, 2**63)])
@@ -130,7 +130,9 @@ def test_queues_are_bounded(offsets: CommittedOffsets) -> None:
     for queue_id in range(5):
         offsets.commit("g", "T", queue_id, 1)
 
-    with pytest.raises(OffsetRefusedError, match="offsets of 5 queues are kept; queue 5 of 'T'"):
+    with pytest.raises(
+        OffsetRefusedError, match="offsets of 5 queues, its limit; cannot add queue 5 of 'T'"
+    ):
         offsets.commit("g", "T", 5, 1)
     offsets.commit("g", "T", 0, 2)
     offsets.delete_group("g")
@@ -148,11 +150,11 @@ def test_a_reset_is_told_once_and_ignores_commits_until_then(offsets: CommittedO
 
     assert offsets.get("g", "T", 0) == 2
     assert offsets.commit("g", "T", 0, 10, sender="a") is Commit.RESET_PENDING
-    assert offsets.commit("g", "T", 1, 4) is Commit.TAKEN
+    assert offsets.commit("g", "T", 1, 4) is Commit.ACCEPTED
     assert offsets.take_reset("g", "T", 1) is None
     assert offsets.take_reset("g", "T", 0) == 2
     assert offsets.take_reset("g", "T", 0) is None
-    assert offsets.commit("g", "T", 0, 3) is Commit.TAKEN
+    assert offsets.commit("g", "T", 0, 3) is Commit.ACCEPTED
     assert offsets.get("g", "T", 0) == 3
 
 
@@ -184,7 +186,7 @@ def test_offsets_are_listed_cloned_and_deleted(offsets: CommittedOffsets) -> Non
     offsets.delete_group("g")
     assert offsets.topics_of("g") == []
     offsets.commit("g", "U", 0, 5)
-    assert offsets.commit("g", "U", 0, 4, sender="b") is Commit.TAKEN
+    assert offsets.commit("g", "U", 0, 4, sender="b") is Commit.ACCEPTED
     assert offsets.table() == {"U@g": {0: 4}}
 
 

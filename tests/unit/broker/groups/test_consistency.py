@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from orbitmq.broker.groups.consistency import (
     Subscribed,
-    norm_of,
-    what_is_subscribed,
+    find_norm,
+    normalise,
 )
 from orbitmq.model.subscriptions import SQL92, Subscription
 from tests.unit.broker.groups.clients import subscription
 
 
 def subscribed(*subscriptions: Subscription) -> Subscribed:
-    return what_is_subscribed("g", subscriptions)
+    return normalise("g", subscriptions)
 
 
 @pytest.mark.parametrize(
@@ -66,16 +66,16 @@ def test_a_member_is_as_old_as_its_newest_subscription() -> None:
     changed_later = subscribed(subscription("T", "a", 1), subscription("U", "b", 9))
     unchanged = subscribed(subscription("T", "a", 5))
 
-    assert norm_of([changed_later, unchanged]) is unchanged
+    assert find_norm([changed_later, unchanged]) is unchanged
 
 
 def test_who_subscribes_to_nothing_is_no_norm_for_the_others() -> None:
     nothing = subscribed()
     something = subscribed(subscription("T", "a", 9))
 
-    assert norm_of([nothing, something]) is something
-    assert norm_of([nothing]) is nothing
-    assert norm_of([]) is None
+    assert find_norm([nothing, something]) is something
+    assert find_norm([nothing]) is nothing
+    assert find_norm([]) is None
 
 
 @given(
@@ -88,7 +88,7 @@ def test_who_subscribes_to_nothing_is_no_norm_for_the_others() -> None:
 def test_every_broker_finds_the_same_norm(members: list[tuple[str, str, int]]) -> None:
     all_subscribed = [subscribed(subscription(*member)) for member in members]
 
-    norms = {norm_of(order) for order in itertools.permutations(all_subscribed)}
+    norms = {find_norm(order) for order in itertools.permutations(all_subscribed)}
 
     assert len(norms) == 1
 

@@ -114,7 +114,7 @@ async def test_groups_are_not_made_when_that_is_off(tmp_path: Path) -> None:
     table = await loaded(tmp_path, auto_create=False)
 
     assert table.find("g") is None
-    with pytest.raises(GroupMissingError, match=r"autoCreateSubscriptionGroup is off \(make it"):
+    with pytest.raises(GroupMissingError, match=r"autoCreateSubscriptionGroup is off \(create it"):
         await table.ensure("g")
     with pytest.raises(GroupMissingError, match="'g' does not exist"):
         table.require("g")
@@ -142,7 +142,7 @@ async def test_a_group_that_cannot_be_is_refused(tmp_path: Path) -> None:
     with pytest.raises(GroupRefusedError, match="cannot have -1 retry queues"):
         await table.put(GroupConfig(name="g", retry_queues=-1))
     await table.ensure("g")
-    with pytest.raises(GroupRefusedError, match="9 groups; 'h' is one too many"):
+    with pytest.raises(GroupRefusedError, match="9 groups, its limit; cannot add 'h'"):
         await table.ensure("h")
 
 

@@ -70,7 +70,7 @@ async def test_a_file_that_cannot_be_read_is_left_out(
     await LockFile(tmp_path, locks).load()
 
     assert locks.lock("group", "client", [QUEUE]) == [QUEUE]
-    assert "locks of queues are forgotten" in caplog.text
+    assert "queue locks not restored" in caplog.text
 
 
 async def test_a_folder_that_cannot_be_written_does_not_keep_consumers_waiting(
@@ -82,4 +82,4 @@ async def test_a_folder_that_cannot_be_written_does_not_keep_consumers_waiting(
 
     await LockFile(tmp_path / "file", locks).save()
 
-    assert "locks of queues are not kept" in caplog.text
+    assert "queue locks not saved" in caplog.text

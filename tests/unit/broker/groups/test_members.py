@@ -29,7 +29,7 @@ def members(clock: ManualClock) -> Members:
 
 
 def hear(members: Members, connection: Connection, body: HeartbeatBody) -> Outcome:
-    return members.hear(connection, body, language="JAVA", version=479)
+    return members.heartbeat(connection, body, language="JAVA", version=479)
 
 
 # --- heartbeats -------------------------------------------------------------------------------
@@ -113,10 +113,10 @@ def test_a_heartbeat_about_nothing_is_forgotten(members: Members) -> None:
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        (heartbeat(" "), "' ' is no client id"),
-        (heartbeat("x" * 1001), "is no client id"),
-        (heartbeat("a", produces=("",)), "'' is no name of a group"),
-        (heartbeat("a", consumer("g" * 256)), "is no name of a group"),
+        (heartbeat(" "), "' ' is not a valid client id"),
+        (heartbeat("x" * 1001), "is not a valid client id"),
+        (heartbeat("a", produces=("",)), "'' is not a valid group name"),
+        (heartbeat("a", consumer("g" * 256)), "is not a valid group name"),
         (
             heartbeat("a", consumer("g"), consumer("h"), produces=("p", "q", "r")),
             r"'a' is in 5 groups \(a client may be in at most 4\)",
@@ -209,7 +209,7 @@ def test_a_pull_without_its_subscription_is_told_why(members: Members) -> None:
         members.subscription_for_pull(connection, "h", "T", version=1)
     with pytest.raises(SubscriptionMissingError, match="'g' does not subscribe to topic 'U'"):
         members.subscription_for_pull(connection, "g", "U", version=1)
-    with pytest.raises(SubscriptionOutdatedError, match="has version 1, the pull 2"):
+    with pytest.raises(SubscriptionOutdatedError, match="has version 1, the pull needs 2"):
         members.subscription_for_pull(connection, "g", "T", version=2)
     with pytest.raises(GroupRefusedError, match="may not consume by broadcast"):
         members.subscription_for_pull(connection, "g", "T", version=1, allows_broadcast=False)
@@ -261,14 +261,14 @@ def test_a_lost_connection_leaves_everything(members: Members) -> None:
     hear(members, first, heartbeat("a", consumer("g"), consumer("h"), produces=("p",)))
     hear(members, second, heartbeat("b", consumer("g"), produces=("p",)))
 
-    departure = members.lose(first)
+    departure = members.connection_lost(first)
 
     assert departure.changes == [GroupChange("g", (second,))]
     assert departure.left == [("g", "a"), ("h", "a")]
     assert departure.silent == []
     assert set(members.groups) == {"g"}
     assert set(members.clients) == set(members.producers["p"]) == {second}
-    assert members.lose(first).left == []
+    assert members.connection_lost(first).left == []
 
 
 def test_a_client_leaves_the_groups_it_names(members: Members) -> None:

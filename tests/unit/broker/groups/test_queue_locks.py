@@ -77,7 +77,7 @@ async def test_a_lock_ends_soon_after_its_connection_was_lost(
 ) -> None:
     locks.lock("g", "a", [ONE])
     locks.lock("g", "b", [TWO])
-    locks.lose("g", "a")
+    locks.connection_lost("g", "a")
     await clock.advance(34_999)
     assert locks.lock("g", "b", [ONE]) == []
 
@@ -93,7 +93,7 @@ async def test_a_lost_connection_never_makes_a_lock_last_longer(
     locks.lock("g", "a", [ONE])
     await clock.advance(50_000)
 
-    locks.lose("g", "a")
+    locks.connection_lost("g", "a")
     await clock.advance(10_000)
 
     assert locks.lock("g", "b", [ONE]) == [ONE]
@@ -103,7 +103,7 @@ async def test_a_client_that_comes_back_keeps_its_locks(
     locks: QueueLocks, clock: ManualClock
 ) -> None:
     locks.lock("g", "a", [ONE])
-    locks.lose("g", "a")
+    locks.connection_lost("g", "a")
     await clock.advance(20_000)
 
     locks.lock("g", "a", [ONE])
@@ -116,7 +116,9 @@ async def test_locks_are_bounded_and_room_is_made_by_those_that_end(
     locks: QueueLocks, clock: ManualClock
 ) -> None:
     locks.lock("g", "a", [ONE, TWO, THREE])
-    with pytest.raises(GroupRefusedError, match="3 queues are locked; group 'h' gets no more"):
+    with pytest.raises(
+        GroupRefusedError, match="3 queues are locked, the limit; cannot lock more for 'h'"
+    ):
         locks.lock("h", "a", [ONE])
     locks.lock("g", "a", [ONE])
 
@@ -130,6 +132,6 @@ def test_nothing_is_locked_at_first(locks: QueueLocks) -> None:
     assert not locks.has_any("g")
     assert locks.owner("g", ONE) is None
     assert locks.lock("g", "a", []) == []
-    locks.lose("g", "a")
+    locks.connection_lost("g", "a")
     locks.unlock_all("g", "a")
     locks.expire()

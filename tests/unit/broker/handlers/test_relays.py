@@ -94,7 +94,7 @@ async def test_a_message_that_is_gone_is_not_handed_out(tmp_path: Path) -> None:
             consumer_group="g", client_id="id", message_id="7F00000100002A9F00000000000F4240"
         )
 
-        with pytest.raises(RequestRefusedError, match="no message lies at 1000000"):
+        with pytest.raises(RequestRefusedError, match="no message at 1000000"):
             await _relays(parts).consume_directly(TOOL, request(gone))
 
 

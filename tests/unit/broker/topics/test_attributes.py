@@ -34,12 +34,16 @@ def test_the_attributes_given_stay_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("current", "changes", "told"),
     [
-        (None, "+colour=red", r"no attribute 'colour' \(there are message.type, queue.type"),
+        (
+            None,
+            "+colour=red",
+            r"unknown topic attribute 'colour' \(known are message.type, queue.type",
+        ),
         (None, "+message.type=QUICK", r"cannot be 'QUICK' \(it takes NORMAL, FIFO"),
         (None, "+message.type=", "cannot be ''"),
-        (None, "message.type=FIFO", r"cannot read .*write \+name=value"),
-        (None, "+message.type", "cannot read"),
-        ({"message.type": "FIFO"}, "-message.type=FIFO", "cannot read"),
+        (None, "message.type=FIFO", r"invalid change .*write \+name=value"),
+        (None, "+message.type", "invalid change"),
+        ({"message.type": "FIFO"}, "-message.type=FIFO", "invalid change"),
         (None, "+message.type=FIFO,+message.type=DELAY", "changed twice"),
         (None, "-message.type", "no attribute 'message.type' to remove"),
         ({}, "-message.type", "to remove"),

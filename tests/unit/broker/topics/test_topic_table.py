@@ -149,11 +149,11 @@ async def test_attributes_stay_when_a_topic_changes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("topic", "told"),
     [
-        (TopicConfig(name="TBW102"), "a topic of the system"),
-        (TopicConfig(name="C"), "a topic of the system"),
-        (TopicConfig(name="rmq_sys_x"), "a topic of the system"),
+        (TopicConfig(name="TBW102"), "a system topic"),
+        (TopicConfig(name="C"), "a system topic"),
+        (TopicConfig(name="rmq_sys_x"), "a system topic"),
         (TopicConfig(name="T", read_queues=-1), "cannot have -1 read queues"),
-        (TopicConfig(name="T", write_queues=65_537), r"65537 write queues \(0 to 65536"),
+        (TopicConfig(name="T", write_queues=65_537), r"65537 write queues \(use 0 to 65536"),
         (TopicConfig(name="T", permission=16), "cannot have permission 16"),
     ],
 )
@@ -178,7 +178,7 @@ async def test_a_bad_name_is_refused(tmp_path: Path) -> None:
 async def test_system_topics_cannot_be_deleted(tmp_path: Path) -> None:
     table = await loaded(tmp_path)
 
-    with pytest.raises(TopicRefusedError, match="a topic of the system"):
+    with pytest.raises(TopicRefusedError, match="a system topic"):
         await table.delete("SCHEDULE_TOPIC_XXXX")
 
 
@@ -186,7 +186,7 @@ async def test_topics_are_bounded(tmp_path: Path) -> None:
     table = await loaded(tmp_path, topics_max=14)
     await table.put(TopicConfig(name="T"))
 
-    with pytest.raises(TopicRefusedError, match="14 topics; 'U' is one too many"):
+    with pytest.raises(TopicRefusedError, match="14 topics, its limit; cannot add 'U'"):
         await table.put(TopicConfig(name="U"))
     await table.put(TopicConfig(name="T", read_queues=3))
 
@@ -209,8 +209,8 @@ async def test_a_send_makes_its_topic_after_the_template(tmp_path: Path) -> None
     ("template", "auto_create", "told"),
     [
         ("nonsense", True, "its template 'nonsense' does not exist"),
-        ("TBW102", False, r"'T' does not exist.*autoCreateTopicEnable is off \(make it with"),
-        ("BenchmarkTest", True, r"'BenchmarkTest' is no template \(permission 6\)"),
+        ("TBW102", False, r"'T' does not exist.*autoCreateTopicEnable is off \(create it with"),
+        ("BenchmarkTest", True, r"'BenchmarkTest' is not a template \(permission 6\)"),
     ],
 )
 async def test_a_send_without_a_template_is_told_why(
@@ -307,4 +307,4 @@ async def test_a_listener_that_fails_does_not_fail_the_change(
         await table.put(TopicConfig(name="T"))
 
     assert told == [frozenset({"T"})]
-    assert "a listener failed" in caplog.text
+    assert "topic listener failed" in caplog.text
