@@ -352,7 +352,7 @@ async def test_a_change_that_would_reach_no_broker_is_refused(
         admin.groups.create(GroupConfig(name="billing")),
         admin.brokers.addresses(),
     ):
-        with pytest.raises(ClusterMissingError, match="no broker has reported"):
+        with pytest.raises(ClusterMissingError, match="no broker has registered"):
             await change
 
 

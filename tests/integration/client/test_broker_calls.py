@@ -104,7 +104,7 @@ async def test_a_pull_answered_without_offsets_breaks_the_protocol(
     server = RpcServer({PullMessages.CODE: answer}, config=LOCAL)
     await server.start()
 
-    with pytest.raises(ProtocolError, match="answered a pull with the fields"):
+    with pytest.raises(ProtocolError, match="replied to a pull with the fields"):
         await scene.brokers.pull(f"127.0.0.1:{server.port}", pull_header("T"))
 
     await server.stop()

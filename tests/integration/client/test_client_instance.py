@@ -99,7 +99,7 @@ async def test_a_second_member_of_a_group_is_refused_until_the_first_has_left(
         first, second = NotingProducer(group), NotingProducer(group)
         await instance.add_producer(first)
 
-        with pytest.raises(StateError, match=f"has a producer of the group '{group}' already"):
+        with pytest.raises(StateError, match=f"already has a producer of the group '{group}'"):
             await instance.add_producer(second)
 
         await instance.remove_producer(second)  # it never was one
@@ -110,7 +110,7 @@ async def test_a_second_member_of_a_group_is_refused_until_the_first_has_left(
 
         # Producers and consumers do not stand in each other's way.
         await instance.add_consumer(NotingConsumer(group))
-        with pytest.raises(StateError, match=f"has a consumer of the group '{group}' already"):
+        with pytest.raises(StateError, match=f"already has a consumer of the group '{group}'"):
             await instance.add_consumer(NotingConsumer(group))
 
 

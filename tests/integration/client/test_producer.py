@@ -371,7 +371,7 @@ async def test_a_group_is_there_once_in_an_instance(cluster: Cluster, group: str
     options: dict[str, Any] = {"namesrv": cluster.namesrv, "instance_name": "shared"}
     async with Producer(group, **options), Producer(f"{group}-2", **options):
         again = Producer(group, **options)
-        with pytest.raises(StateError, match=f"has a producer of the group '{group}' already"):
+        with pytest.raises(StateError, match=f"already has a producer of the group '{group}'"):
             await again.start()
         with pytest.raises(StateError, match="is stopped"):
             await again.send(Message("t", b"x"))

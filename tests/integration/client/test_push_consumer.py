@@ -548,7 +548,7 @@ async def test_two_consumers_of_a_group_need_names_of_their_own(
     second = consumer_of(cluster, group, on_message=print, instance_name="shared")
     first.subscribe(topic)
     async with first:
-        with pytest.raises(StateError, match=f"has a consumer of the group '{group}' already"):
+        with pytest.raises(StateError, match=f"already has a consumer of the group '{group}'"):
             await second.start()
 
 

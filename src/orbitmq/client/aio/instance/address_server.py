@@ -1,10 +1,10 @@
-"""The address server: an HTTP server that tells where the name servers are.
+"""The address server: an HTTP server that lists the name servers.
 
-RocketMQ's rule: GET http://<domain>:8080/rocketmq/<subgroup>, the port left out when the domain
-names one; `-<unit>?nofix=1` at the end for clients of a unit. The first line of the answer is the
+RocketMQ's rule: GET http://<domain>:8080/rocketmq/<subgroup>, without 8080 if the domain has a
+port, and followed by `-<unit>?nofix=1` for clients of a unit. The first line of the body is the
 list of addresses.
 
-Perf: no HTTP library: one request in two minutes, of which a status and a line are read.
+No HTTP library: one request in two minutes, of which only the status and a line are read.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from orbitmq.clock import Clock
 
 _TIMEOUT_MS: Final = 3000
-_ANSWER_BYTES_MAX: Final = 64 * 1024
+_REPLY_BYTES_MAX: Final = 64 * 1024
 
 
 class AddressServer:
-    """One address server, and which list is asked of it."""
+    """One address server, and the list that this client fetches from it."""
 
     def __init__(self, options: ClientOptions, clock: Clock) -> None:
         domain = options.namesrv_domain
@@ -36,7 +36,7 @@ class AddressServer:
 
     @property
     def url(self) -> str:
-        """What is asked for."""
+        """The address of the list."""
         return f"http://{self._authority}{self._path}"
 
     async def name_servers(self) -> list[str]:
@@ -44,47 +44,47 @@ class AddressServer:
         host, port = parse_address(self._authority)
         try:
             async with time_limit(self._clock, _TIMEOUT_MS):
-                answer = await self._get(host, port)
+                reply = await self._get(host, port)
         except TimeoutError as error:
             raise AddressServerError(self.url, f"no answer within {_TIMEOUT_MS} ms") from error
         except (OSError, ValueError) as error:
             raise AddressServerError(self.url, str(error) or type(error).__name__) from error
-        text = _first_line(self.url, answer)
+        text = _first_line(self.url, reply)
         try:
             addresses = parse_addresses(text)
         except SettingsError as error:
-            raise AddressServerError(self.url, f"it answered {text[:200]!r}") from error
+            raise AddressServerError(self.url, f"it replied {text[:200]!r}") from error
         if not addresses:
-            raise AddressServerError(self.url, "its answer is empty")
+            raise AddressServerError(self.url, "its reply is empty")
         return addresses
 
     async def _get(self, host: str, port: int) -> bytes:
         reader, writer = await asyncio.open_connection(host, port)
         try:
             writer.write(
-                # HTTP/1.0: the answer ends where the connection ends, and comes in one piece.
+                # HTTP/1.0: the reply ends with the connection, and is not chunked.
                 f"GET {self._path} HTTP/1.0\r\nHost: {self._authority}\r\n"
                 "Accept: text/plain\r\nConnection: close\r\n\r\n".encode()
             )
-            answer = bytearray()
-            while len(answer) <= _ANSWER_BYTES_MAX and (piece := await reader.read(65_536)):
-                answer += piece
-            return bytes(answer)
+            reply = bytearray()
+            while len(reply) <= _REPLY_BYTES_MAX and (piece := await reader.read(65_536)):
+                reply += piece
+            return bytes(reply)
         finally:
-            # Nothing is left to send: what the peer still has to say is not waited for.
+            # The request is sent, and the rest of a long reply is not wanted.
             writer.transport.abort()
 
 
-def _first_line(url: str, answer: bytes) -> str:
-    """Read status and body, and give the first line of the body."""
-    head, blank, body = answer.partition(b"\r\n\r\n")
+def _first_line(url: str, reply: bytes) -> str:
+    """Check the status, and return the first line of the body."""
+    head, blank, body = reply.partition(b"\r\n\r\n")
     status_line = head.partition(b"\r\n")[0].decode("latin-1")
     version, _, status = status_line.partition(" ")
-    if len(answer) > _ANSWER_BYTES_MAX:
-        raise AddressServerError(url, f"its answer is longer than {_ANSWER_BYTES_MAX} bytes")
+    if len(reply) > _REPLY_BYTES_MAX:
+        raise AddressServerError(url, f"its reply is longer than {_REPLY_BYTES_MAX} bytes")
     if not version.startswith("HTTP/") or not blank:
-        raise AddressServerError(url, "what answers there does not speak HTTP")
+        raise AddressServerError(url, "the server there does not speak HTTP")
     if not status.startswith("200"):
-        raise AddressServerError(url, f"it answered {status[:60]!r}")
+        raise AddressServerError(url, f"it replied {status[:60]!r}")
     lines = body.decode("utf-8", "replace").strip().splitlines()
     return lines[0] if lines else ""

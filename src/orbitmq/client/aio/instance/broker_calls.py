@@ -1,4 +1,4 @@
-"""Calls to brokers, typed: a method a question, with Java's time limits."""
+"""Calls to brokers: one typed method per request, with Java's timeouts."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class PullStatus(Enum):
 
     FOUND = "found"
     NO_NEW = "nothing new"
-    NO_MATCH = "nothing that the filter takes"
+    NO_MATCH = "nothing matches the filter"
     OFFSET_ILLEGAL = "an offset outside the queue"
 
 
@@ -75,7 +75,7 @@ _PULL_STATUSES: Final[dict[int, PullStatus]] = {
 
 
 class Pulled(NamedTuple):
-    """What a pull gave; the body is records, back to back."""
+    """The result of a pull; the body holds the records, back to back."""
 
     status: PullStatus
     next_offset: int
@@ -86,7 +86,7 @@ class Pulled(NamedTuple):
 
 
 class FailedMessage(Protocol):
-    """What must be known of a received message to hand it back."""
+    """What a send-back needs to know of a message."""
 
     @property
     def topic(self) -> str:
@@ -98,15 +98,15 @@ class FailedMessage(Protocol):
 
     @property
     def stored_queue(self) -> MessageQueue:
-        """Where it was read, as brokers know it."""
+        """The queue it was read from, as brokers know it."""
 
     @property
     def physical_offset(self) -> int:
-        """Where it lies in the commit log."""
+        """Its position in the commit log."""
 
 
 class BrokerCalls:
-    """The brokers that routes tell of."""
+    """Calls the brokers of the cached routes, or a broker at an address."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class BrokerCalls:
         vip_channel: bool,
         call_timeout_ms: float = CALL_TIMEOUT_MS,
     ) -> None:
-        """Reach them; `call_timeout_ms` is for calls that are given no time of their own."""
+        """Call brokers; `call_timeout_ms` is for calls without a timeout of their own."""
         self._rpc = rpc
         self._routes = routes
         self._client_id = client_id
@@ -125,7 +125,7 @@ class BrokerCalls:
         self._call_timeout_ms = call_timeout_ms
 
     def sending_address(self, address: str) -> str:
-        """Give the address that sends and small calls go to: with the VIP channel, port - 2."""
+        """Return the address for sends and small calls: with the VIP channel, port - 2."""
         if not self._vip_channel:
             return address
         host, _, port = address.rpartition(":")
@@ -136,16 +136,16 @@ class BrokerCalls:
     async def pull(
         self, address: str, header: PullMessages, *, timeout_ms: float = PULL_TIMEOUT_MS
     ) -> Pulled:
-        """Read messages of a queue; an offset outside it is an answer, not an error."""
-        asked = request(header)
-        reply = await self._rpc.invoke(address, asked, timeout_ms=timeout_ms)
+        """Read messages of a queue; an offset outside it is a status, not an error."""
+        pull = request(header)
+        reply = await self._rpc.invoke(address, pull, timeout_ms=timeout_ms)
         status = _PULL_STATUSES.get(reply.code)
         if status is None:
-            raise_for_failure(asked, reply, address)
+            raise_for_failure(pull, reply, address)
             raise AssertionError("success is a status")
         fields = reply.fields
         try:
-            # Perf: four fields read in place; a header object for them would cost more than they.
+            # Perf: four fields read in place; a header object would cost more than they do.
             return Pulled(
                 status,
                 int(fields["nextBeginOffset"]),
@@ -155,7 +155,9 @@ class BrokerCalls:
                 reply.body,
             )
         except (KeyError, ValueError) as error:
-            raise ProtocolError(f"{address} answered a pull with the fields {fields!r}") from error
+            raise ProtocolError(
+                f"{address} replied to a pull with the fields {fields!r}"
+            ) from error
 
     async def send_back(
         self,
@@ -166,7 +168,7 @@ class BrokerCalls:
         retries_max: int,
         timeout_ms: float = SEND_BACK_TIMEOUT_MS,
     ) -> None:
-        """Hand a message back that a consumer failed on: the broker delivers it later."""
+        """Send a message back that a consumer failed on; the broker delivers it later."""
         header = SendBack(
             physical_offset=Long(message.physical_offset),
             group=group,
@@ -185,7 +187,7 @@ class BrokerCalls:
         topic: str | None = None,
         timeout_ms: float | None = None,
     ) -> bytes:
-        """Read the record of the message whose id tells where it lies."""
+        """Read the record of a message by its offset message id."""
         address, physical_offset = location_of(offset_message_id)
         header = ReadMessage(physical_offset=Long(physical_offset), topic=topic)
         return (await self._call(address, header, timeout_ms=timeout_ms)).body
@@ -202,7 +204,7 @@ class BrokerCalls:
         by_unique_key: bool = False,
         timeout_ms: float | None = None,
     ) -> bytes:
-        """Find messages of one broker by a key; gives their records, back to back."""
+        """Find messages of one broker by a key; returns their records, back to back."""
         header = FindMessages(
             topic=topic,
             key=key,
@@ -223,14 +225,14 @@ class BrokerCalls:
     async def committed_offset(
         self, queue: MessageQueue, group: str, *, timeout_ms: float = OFFSET_TIMEOUT_MS
     ) -> int | None:
-        """Say how far a group has come in a queue; None when it has committed nothing."""
+        """Return the committed offset of a group in a queue; None if it committed nothing."""
         header = GetCommittedOffset(
             consumer_group=group,
             topic=queue.topic,
             queue_id=queue.queue_id,
             broker_name=queue.broker_name,
         )
-        address = await self._any_of(queue)
+        address = await self._master_or_slave(queue)
         try:
             reply = await self._call(address, header, timeout_ms=timeout_ms)
         except RemoteError as error:
@@ -248,7 +250,7 @@ class BrokerCalls:
         oneway: bool = True,
         timeout_ms: float = OFFSET_TIMEOUT_MS,
     ) -> None:
-        """Say how far a group has come in a queue."""
+        """Commit the offset of a group in a queue."""
         header = CommitOffset(
             consumer_group=group,
             topic=queue.topic,
@@ -256,21 +258,21 @@ class BrokerCalls:
             commit_offset=Long(offset),
             broker_name=queue.broker_name,
         )
-        address = await self._any_of(queue)
+        address = await self._master_or_slave(queue)
         if oneway:
-            await self._tell(address, header, timeout_ms=timeout_ms)
+            await self._call_oneway(address, header, timeout_ms=timeout_ms)
         else:
             await self._call(address, header, timeout_ms=timeout_ms)
 
     async def max_offset(self, queue: MessageQueue, *, timeout_ms: float | None = None) -> int:
-        """Give the offset that the next message of a queue will have."""
+        """Return the offset that the next message of a queue will have."""
         header = GetMaxOffset(
             topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name
         )
         return await self._offset(queue, header, timeout_ms)
 
     async def min_offset(self, queue: MessageQueue, *, timeout_ms: float | None = None) -> int:
-        """Give the offset of the oldest message of a queue."""
+        """Return the offset of the oldest message of a queue."""
         header = GetMinOffset(
             topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name
         )
@@ -279,7 +281,7 @@ class BrokerCalls:
     async def offset_at(
         self, queue: MessageQueue, timestamp_ms: int, *, timeout_ms: float | None = None
     ) -> int:
-        """Give the offset of the first message stored at a time or later."""
+        """Return the offset of the first message stored at a time or later."""
         header = SearchOffset(
             topic=queue.topic,
             queue_id=queue.queue_id,
@@ -291,7 +293,7 @@ class BrokerCalls:
     async def oldest_ms(
         self, queue: MessageQueue, *, timeout_ms: float | None = None
     ) -> int | None:
-        """Say when the oldest message of a queue was stored; None when there is none."""
+        """Return when the oldest message of a queue was stored; None if it has no message."""
         header = GetOldestTime(
             topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name
         )
@@ -304,7 +306,7 @@ class BrokerCalls:
     async def group_members(
         self, topic: str, group: str, *, timeout_ms: float | None = None
     ) -> list[str]:
-        """Name the clients of a group that consumes a topic, as one of its brokers knows them."""
+        """List the clients of a group that consumes a topic, as one broker knows them."""
         address = self._routes.broker_of_topic(topic)
         if address is None:
             await self._routes.refresh(topic)
@@ -324,7 +326,7 @@ class BrokerCalls:
         *,
         timeout_ms: float = LOCK_TIMEOUT_MS,
     ) -> set[MessageQueue]:
-        """Lock queues of one broker for a client, or keep them locked; gives those it now has."""
+        """Lock queues of one broker for a client, or renew the locks; returns those it holds."""
         wanted = QueuesToLock(client_id=client_id, consumer_group=group, queues=list(queues))
         address = self._locking_address(broker_name, wanted.queues)
         reply = await self._call(
@@ -342,12 +344,12 @@ class BrokerCalls:
         oneway: bool = False,
         timeout_ms: float = LOCK_TIMEOUT_MS,
     ) -> None:
-        """Give queues of one broker back."""
-        given = QueuesToLock(client_id=client_id, consumer_group=group, queues=list(queues))
-        address = self._locking_address(broker_name, given.queues)
-        body = java_json.encode(given)
+        """Unlock queues of one broker."""
+        unlocked = QueuesToLock(client_id=client_id, consumer_group=group, queues=list(queues))
+        address = self._locking_address(broker_name, unlocked.queues)
+        body = java_json.encode(unlocked)
         if oneway:
-            await self._tell(address, UnlockQueues(), body, timeout_ms=timeout_ms)
+            await self._call_oneway(address, UnlockQueues(), body, timeout_ms=timeout_ms)
         else:
             await self._call(address, UnlockQueues(), body, timeout_ms=timeout_ms)
 
@@ -358,7 +360,7 @@ class BrokerCalls:
         *,
         timeout_ms: float | None = None,
     ) -> None:
-        """Let one broker of the topic say whether it takes a filter; raises what it refuses."""
+        """Have one broker of the topic check a filter; raises if it refuses it."""
         topic = subscription.topic
         address = self._routes.broker_of_topic(topic)
         if address is None:
@@ -379,11 +381,11 @@ class BrokerCalls:
         consumer_group: str | None = None,
         timeout_ms: float | None = None,
     ) -> None:
-        """Tell one broker that a client leaves a group."""
+        """Tell one broker that a client leaves its group."""
         header = UnregisterClient(
             client_id=client_id, producer_group=producer_group, consumer_group=consumer_group
         )
-        # The connection that heartbeats came by is the one that counts.
+        # Not the VIP channel: the broker ties the client to the connection of its heartbeats.
         await self._rpc.call(address, header, timeout_ms=self._limit(timeout_ms))
 
     # --- inside -------------------------------------------------------------------------------
@@ -395,7 +397,7 @@ class BrokerCalls:
             self.sending_address(address), header, body, timeout_ms=self._limit(timeout_ms)
         )
 
-    async def _tell(
+    async def _call_oneway(
         self, address: str, header: Header, body: bytes = b"", *, timeout_ms: float
     ) -> None:
         await self._rpc.invoke_oneway(
@@ -410,7 +412,7 @@ class BrokerCalls:
         return OffsetReply.decode(reply.fields).offset
 
     async def _master(self, queue: MessageQueue) -> str:
-        """Give the address of a queue's master, asking for the route if it is not known."""
+        """Return the address of a queue's master, looking up the route if it is unknown."""
         address = self._routes.master_of(queue.broker_name)
         if address is None:
             await self._routes.refresh(queue.topic)
@@ -419,8 +421,8 @@ class BrokerCalls:
             raise BrokerUnknownError(queue.broker_name, topic=queue.topic)
         return address
 
-    async def _any_of(self, queue: MessageQueue) -> str:
-        """Give the address of a queue's master, or of a slave while there is none."""
+    async def _master_or_slave(self, queue: MessageQueue) -> str:
+        """Return the address of a queue's master, or of a slave if it has no master."""
         found = self._routes.address_of(queue.broker_name, MASTER_ID)
         if found is None:
             await self._routes.refresh(queue.topic)
@@ -437,6 +439,6 @@ class BrokerCalls:
 
 
 def location_of(offset_message_id: str) -> tuple[str, int]:
-    """Read what such an id tells: the address of the broker, and where in its log the message is."""
+    """Decode an offset message id: the broker's address, and the position in its log."""
     host, port, physical_offset = decode_message_id(offset_message_id)
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}", physical_offset

@@ -1,7 +1,7 @@
 """The client instance: what producers and consumers of one client id share.
 
-It owns the connections, the routes, the heartbeats and the periodic work; producers and consumers
-are its members. `instances.py` hands instances out.
+It owns connections, routes, heartbeats and periodic work; producers and consumers are its
+members. Get one from `instances.py`.
 
 Threads: one event loop, the one it was started on.
 """
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# The group of the producer that an instance has for itself; brokers hear of it in each heartbeat.
+# The group of an instance's own producer; part of every heartbeat.
 INNER_PRODUCER: Final = "CLIENT_INNER_PRODUCER"
 
 
@@ -54,14 +54,14 @@ class InnerProducer(Protocol):
     """A producer that belongs to an instance, not to a user."""
 
     async def stop(self) -> None:
-        """End."""
+        """Stop it."""
 
 
 P = TypeVar("P", bound=InnerProducer)
 
 
 class ClientInstance:
-    """Started once, stopped once; shared in between."""
+    """Starts and stops once; shared in between."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class ClientInstance:
             hooks=[*rpc_hooks, *_signing_hooks(options)],
             listener=_OpenedConnections(self._connection_opened),
         )
-        # Until `start` has asked the address server there may be none.
+        # May be empty until `start` has asked the address server.
         self.name_servers = NameServers(
             _shuffled(parse_addresses(options.namesrv)),
             self.rpc,
@@ -137,10 +137,10 @@ class ClientInstance:
                 )
             )
 
-    # --- life ---------------------------------------------------------------------------------
+    # --- lifecycle ---------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Find the name servers and begin the periodic work."""
+        """Find the name servers and start the periodic work."""
         self._state.begin()
         if self._address_server is not None:
             await self._find_name_servers(self._address_server)
@@ -154,7 +154,7 @@ class ClientInstance:
         )
 
     async def stop(self) -> None:
-        """End the periodic work and close every connection."""
+        """Stop the periodic work and close every connection."""
         if not await self._state.begin_stop():
             return
         try:
@@ -174,23 +174,23 @@ class ClientInstance:
     # --- members ------------------------------------------------------------------------------
 
     async def add_producer(self, member: ProducerMember) -> None:
-        """Let a producer in; brokers that are known already hear of it at once."""
-        self._enter(self._producers, "producer", member.group, member)
-        await self._settle_in(self.heartbeat_now(), self._producers, member)
+        """Add a producer, and tell the brokers already known."""
+        self._add(self._producers, "producer", member.group, member)
+        await self._announce(self.heartbeat_now(), self._producers, member)
 
     async def remove_producer(self, member: ProducerMember) -> None:
-        """Let a producer go, and tell the brokers."""
+        """Remove a producer, and tell the brokers."""
         if self._producers.get(member.group) is member:
             del self._producers[member.group]
             await self._unregister(producer_group=member.group)
 
     async def add_consumer(self, member: ConsumerMember) -> None:
-        """Let a consumer in: find its topics, then tell their brokers of it."""
-        self._enter(self._consumers, "consumer", member.group, member)
-        await self._settle_in(self._introduce(member), self._consumers, member)
+        """Add a consumer: look up its topics, then tell their brokers."""
+        self._add(self._consumers, "consumer", member.group, member)
+        await self._announce(self._look_up_topics(member), self._consumers, member)
 
     async def remove_consumer(self, member: ConsumerMember) -> None:
-        """Let a consumer go, and tell the brokers, which tell the rest of its group."""
+        """Remove a consumer, and tell the brokers, which notify the rest of its group."""
         if self._consumers.get(member.group) is member:
             del self._consumers[member.group]
             await self._unregister(consumer_group=member.group)
@@ -201,30 +201,29 @@ class ClientInstance:
             await self._heartbeats.send_to_all()
 
     async def inner_producer(self, make: Callable[[ClientInstance], Coroutine[Any, Any, P]]) -> P:
-        """Give the producer of this instance, made now if there is none."""
+        """Return the instance's own producer; the first call makes it."""
         self._state.check_not_stopped()
         async with self._making_inner_producer:
             if self._inner_producer is None:
                 self._inner_producer = await make(self)
-        # There is one class of producers; who makes it knows it.
-        return self._inner_producer  # type: ignore[return-value]  # as `make` made it
+        return self._inner_producer  # type: ignore[return-value]  # `make` has one type only
 
     def broker_version(self, address: str) -> int:
-        """Give the version a broker named in its last answer to a heartbeat; 0 if unknown."""
+        """The version in a broker's last reply to a heartbeat; 0 if unknown."""
         return self._heartbeats.broker_versions.get(address, 0)
 
     # --- inside -------------------------------------------------------------------------------
 
-    def _enter(self, members: dict[str, Any], kind: str, group: str, member: object) -> None:
+    def _add(self, members: dict[str, Any], kind: str, group: str, member: object) -> None:
         self._state.check_not_stopped()
         if group in members:
             raise StateError(
-                f"the client {self.client_id} has a {kind} of the group {group!r} already",
+                f"the client {self.client_id} already has a {kind} of the group {group!r}",
                 hint="use that one, or give this one another group or instance_name",
             )
         members[group] = member
 
-    async def _settle_in(
+    async def _announce(
         self,
         work: Coroutine[Any, Any, None],
         members: dict[str, Any],
@@ -236,18 +235,18 @@ class ClientInstance:
             members.pop(member.group, None)
             raise
 
-    async def _introduce(self, member: ConsumerMember) -> None:
+    async def _look_up_topics(self, member: ConsumerMember) -> None:
         for topic in list(member.topics()):
             try:
                 await self.routes.refresh(topic)
             except RouteNotFoundError as error:
-                log.info("consumer waits for a topic topic=%s reason=%s", topic, error)
+                log.info("consumer waits for its topic topic=%s reason=%s", topic, error)
         await self.heartbeat_now()
 
     async def _unregister(
         self, *, producer_group: str | None = None, consumer_group: str | None = None
     ) -> None:
-        # A broker without a connection to this client has forgotten it already.
+        # A broker without a connection to this client has already forgotten it.
         connected = self.rpc.connected
         known = {broker.address for broker in self.routes.addresses()}
         await asyncio.gather(
@@ -269,7 +268,7 @@ class ClientInstance:
                 timeout_ms=self.options.call_timeout_ms,
             )
         except OrbitError as error:
-            log.warning("broker not told of leaving address=%s reason=%s", address, error)
+            log.warning("could not unregister at a broker address=%s reason=%s", address, error)
 
     def _heartbeat_content(self) -> HeartbeatBody:
         groups = dict.fromkeys((INNER_PRODUCER, *self._producers))
@@ -307,7 +306,7 @@ class ClientInstance:
             except OrbitError as error:
                 log.warning("offsets not committed group=%s reason=%s", member.group, error)
             except Exception:
-                # A fault of one consumer must not keep the offsets of the others back.
+                # A bug in one consumer must not keep the offsets of the others from being committed.
                 log.exception("offsets not committed group=%s", member.group)
 
     async def _find_name_servers(self, server: AddressServer) -> None:
@@ -331,7 +330,7 @@ class ClientInstance:
 
 
 class _OpenedConnections:
-    """Listens for connections that open."""
+    """Reports the address of each connection that opens."""
 
     def __init__(self, on_address: Callable[[str], None]) -> None:
         self._on_address = on_address
@@ -340,10 +339,10 @@ class _OpenedConnections:
         self._on_address(connection.address)
 
     def on_idle(self, connection: Connection) -> None:
-        """Nothing: the next call connects anew."""
+        """Nothing: the next call reconnects."""
 
     def on_close(self, connection: Connection, error: Exception | None) -> None:
-        """Nothing: the next call connects anew."""
+        """Nothing: the next call reconnects."""
 
 
 class _Signing:
@@ -374,7 +373,7 @@ def _signing_hooks(options: ClientOptions) -> list[_Signing]:
 
 
 def _shuffled(addresses: list[str]) -> list[str]:
-    """Spread clients over the name servers, since each stays with the first that answers."""
+    """Spread clients over the name servers: each stays with the first one that replies."""
     return random.sample(addresses, len(addresses))
 
 

@@ -1,6 +1,6 @@
-"""The life of a client: started once, stopped once, whatever comes in between.
+"""The lifecycle of a client: it starts once and stops once, whatever fails in between.
 
-A stop ends a start that is under way, and a start that fails leaves nothing running.
+A stop cancels a start in progress, and a start that fails leaves nothing running.
 
 Threads: one event loop, the one it was started on.
 """
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
 
 
 class ClientLifecycle(ABC):
-    """What all clients on asyncio have in common; best used in an `async with` block."""
+    """Starts and stops a client on asyncio; best used in an `async with` block."""
 
     def __init__(self, what: str) -> None:
         self._what = what
         self._state = RunOnce(what)
         self._starting: asyncio.Task[None] | None = None
-        # Set by `_open`; let go by the stop.
+        # Set by `_open`, released by the stop.
         self._instance: ClientInstance | None = None
 
     @abstractmethod
     async def _open(self) -> None:
-        """Make ready."""
+        """Acquire what the client needs."""
 
     @abstractmethod
     async def _close(self) -> None:
-        """End what `_open` began, however far it came."""
+        """Undo `_open`, however far it got."""
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -47,9 +47,9 @@ class ClientLifecycle(ABC):
         await self.stop()
 
     async def start(self) -> None:
-        """Begin, and return once the client can be used."""
+        """Start; returns once the client can be used."""
         self._state.begin()
-        # In a task of its own, so that a stop can end it without harm to whoever started it.
+        # In a task of its own, so that a stop can cancel it and not the caller.
         starting = asyncio.get_running_loop().create_task(
             self._open(), name=f"start of {self._what}"
         )
@@ -58,7 +58,7 @@ class ClientLifecycle(ABC):
             await asyncio.wait({starting})
             self._check_started(starting)
         except BaseException:
-            # What could not be started is of no use any more.
+            # A client that failed to start cannot be used; release what it has.
             await run_to_completion(self._stop(), name=f"stop of {self._what}")
             raise
 
@@ -70,7 +70,7 @@ class ClientLifecycle(ABC):
             raise failure
 
     async def stop(self) -> None:
-        """End, and return once nothing of the client runs any more; stopped twice is stopped."""
+        """Stop; returns once nothing of the client runs. A second stop does nothing."""
         await run_to_completion(self._stop(), name=f"stop of {self._what}")
 
     async def _stop(self) -> None:
@@ -89,11 +89,11 @@ class ClientLifecycle(ABC):
 
     @property
     def client_id(self) -> str:
-        """The id that brokers know this client by, once it is started."""
+        """The id that brokers know this client by; raises unless the client runs."""
         return self._running().client_id
 
     def _running(self) -> ClientInstance:
-        """Give the instance; raises unless the client is started, and not stopped."""
+        """Return the instance; raises unless the client is started and not stopped."""
         self._state.check_running()
         if self._instance is None or self._starting is None or not self._starting.done():
             raise StateError(f"{self._what} is still starting", hint="await start() first")

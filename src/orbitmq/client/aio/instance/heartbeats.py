@@ -1,8 +1,8 @@
-"""Heartbeats: tells brokers what this client produces and consumes.
+"""Heartbeats: tell brokers what this client produces and consumes.
 
-A broker knows a client by the connection its heartbeat came on, so that each new connection needs
-one at once. Of one broker's heartbeats only one is under way at a time: a later one must not be
-overtaken by an earlier one that says less.
+A broker ties a client to the connection of its heartbeat, so each new connection needs one at
+once. One heartbeat per broker is in flight at a time: an older one that says less must not arrive
+after a newer one.
 
 Threads: one event loop.
 """
@@ -49,11 +49,11 @@ class Heartbeats:
         self._round = asyncio.Lock()
         self._locks: dict[str, asyncio.Lock] = {}
         self._tasks = OwnedTasks()
-        # The version each broker named in its last answer, by address.
+        # The version of each broker in its last reply, by address.
         self.broker_versions: dict[str, int] = {}
 
     async def send_to_all(self) -> None:
-        """Send one to every broker: to masters only when this client consumes nothing."""
+        """Send one to every broker, or only to masters if this client consumes nothing."""
         async with self._round:
             masters_only = not self._content().consumers
             targets = {
@@ -61,30 +61,30 @@ class Heartbeats:
                 for broker in self._routes.addresses()
                 if broker.broker_id == MASTER_ID or not masters_only
             }
-            self._let_go(targets)
+            self._forget_others(targets)
             await asyncio.gather(*(self._send(address) for address in targets))
 
     def connection_opened(self, address: str) -> None:
-        """Send one to a broker that a connection was just made to."""
+        """Send one to a broker that was just connected to."""
         if not self._routes.is_broker(address):
             return
         lock = self._locks.get(address)
         if lock is not None and lock.locked():
-            # The connection was made for a heartbeat.
+            # The connection was opened by a heartbeat.
             return
         self._tasks.start(self._send_after_connect(address), name=f"heartbeat to {address}")
 
     async def stop(self) -> None:
-        """Give up what is under way."""
+        """Cancel the heartbeats that new connections started."""
         await self._tasks.cancel()
 
     async def _send_after_connect(self, address: str) -> None:
-        # A connection that breaks again at once is told of by whoever it was made for.
+        # If the connection breaks at once, the call that opened it reports that.
         if await self._send(address, warning_level=logging.DEBUG):
             self._on_reconnect()
 
     async def _send(self, address: str, *, warning_level: int = logging.WARNING) -> bool:
-        """Send one; False when it was not answered."""
+        """Send one; False if it got no reply."""
         lock = self._locks.setdefault(address, asyncio.Lock())
         async with lock:
             body = java_json.encode(self._content())
@@ -98,8 +98,8 @@ class Heartbeats:
             self.broker_versions[address] = reply.version
             return True
 
-    def _let_go(self, targets: set[str]) -> None:
-        """Forget brokers that no route tells of any more."""
+    def _forget_others(self, targets: set[str]) -> None:
+        """Forget brokers that are no longer in any route."""
         for address in [*self._locks]:
             if address not in targets and not self._locks[address].locked():
                 del self._locks[address]

@@ -28,7 +28,7 @@ O = TypeVar("O", bound=ClientOptions)  # noqa: E741  # reads as "the options cla
 
 
 class _SharedInstance:
-    """An instance, who is starting it, and how many use it."""
+    """An instance, the outcome of its start, and the number of its users."""
 
     def __init__(self, instance: ClientInstance) -> None:
         self.instance = instance
@@ -41,17 +41,17 @@ _guard = threading.Lock()
 _numbers: Final = itertools.count()
 
 
-def _begin_child() -> None:
-    """Take a new lock after a fork: whoever held the old one may not be here to give it back."""
+def _renew_guard() -> None:
+    """Make a new lock after a fork: the thread that held the old one may not exist here."""
     global _guard  # noqa: PLW0603  # as the standard library does with its own
     _guard = threading.Lock()
 
 
-os.register_at_fork(after_in_child=_begin_child)
+os.register_at_fork(after_in_child=_renew_guard)
 
 
 def with_own_instance(options: O, clock: Clock) -> O:
-    """Replace the instance name DEFAULT by one that no other producer or consumer has."""
+    """Replace the instance name DEFAULT by a unique one."""
     if options.instance_name != DEFAULT_INSTANCE:
         return options
     nanoseconds = int(clock.monotonic_ms() * 1_000_000) + next(_numbers)
@@ -68,7 +68,7 @@ def client_id_of(options: ClientOptions) -> str:
 async def acquire(
     options: ClientOptions, *, rpc_hooks: Sequence[RpcHook] = (), clock: Clock | None = None
 ) -> ClientInstance:
-    """Give the instance of a client id on the running loop, started; `release` it in the end."""
+    """Return the started instance of a client id on the running loop; `release` it after use."""
     client_id = client_id_of(options)
     key = (asyncio.get_running_loop(), client_id)
     with _guard:
@@ -79,7 +79,7 @@ async def acquire(
             instance = ClientInstance(
                 client_id,
                 options,
-                # Compat: the ids of messages hold the machine's address, whatever it is called.
+                # Compat: message ids hold the machine's address, whatever `client_ip` says.
                 address=own_address(),
                 clock=clock or SystemClock(),
                 rpc_hooks=rpc_hooks,
@@ -100,7 +100,7 @@ async def acquire(
 
 
 async def release(instance: ClientInstance) -> None:
-    """Say that one user needs an instance no more; the last one stops it."""
+    """Drop one use of an instance; the last one stops it."""
     key = (asyncio.get_running_loop(), instance.client_id)
     with _guard:
         entry = _entries.get(key)
@@ -122,10 +122,10 @@ async def _start(key: tuple[asyncio.AbstractEventLoop, str], entry: _SharedInsta
         failure = (
             error
             if isinstance(error, Exception)
-            else StateError(f"the start of the client {entry.instance.client_id} was given up")
+            else StateError(f"the start of the client {entry.instance.client_id} was cancelled")
         )
         entry.started.set_exception(failure)
-        # Nobody else may have waited; asking once keeps asyncio from complaining.
+        # Maybe nobody waits; reading the exception keeps asyncio from complaining.
         entry.started.exception()
         await entry.instance.stop()
         raise
@@ -133,17 +133,17 @@ async def _start(key: tuple[asyncio.AbstractEventLoop, str], entry: _SharedInsta
 
 
 def _check_same_servers(instance: ClientInstance, options: ClientOptions) -> None:
-    """Refuse to share connections that lead somewhere else than asked for."""
+    """Refuse to share an instance that is connected to other name servers."""
     if options.namesrv and options.namesrv != instance.options.namesrv:
         raise StateError(
             f"the client {instance.client_id} is connected to the name servers "
             f"{instance.options.namesrv}, not to {options.namesrv}",
-            hint="give this one another instance_name",
+            hint="give this client another instance_name",
         )
 
 
 def _drop_closed_loops() -> None:
-    """Forget instances whose loop ended without releasing them."""
+    """Forget instances whose loop was closed before they were released."""
     for loop, client_id in [*_entries]:
         if loop.is_closed():
             del _entries[loop, client_id]

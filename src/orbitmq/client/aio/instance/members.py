@@ -1,4 +1,4 @@
-"""What a client instance asks of the producers and consumers that share it."""
+"""The interfaces through which an instance calls its producers and consumers."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class ProducerMember(Protocol):
         """Its group, as brokers know it."""
 
     def topics(self) -> Iterable[str]:
-        """Name the topics it sends to, whose routes are kept fresh."""
+        """The topics it sends to, whose routes are kept fresh."""
 
     async def check_transaction(self, address: str, check: CheckTransaction, record: bytes) -> None:
-        """Tell the broker at an address what became of the transaction of a half message."""
+        """Report to the broker at an address how the transaction of a half message ended."""
 
 
 class ConsumerMember(Protocol):
@@ -34,28 +34,28 @@ class ConsumerMember(Protocol):
         """Its group, as brokers know it."""
 
     def heartbeat(self) -> ConsumerGroup:
-        """Say what it consumes, and how."""
+        """Describe what it consumes, and how."""
 
     def topics(self) -> Iterable[str]:
-        """Name the topics it reads, whose routes are kept fresh."""
+        """The topics it reads, whose routes are kept fresh."""
 
     def rebalance_soon(self) -> None:
-        """Look again at which queues are its own: members came or left, or a broker is back."""
+        """Rebalance soon: members joined or left, or a broker is back."""
 
     def route_changed(self, topic: str) -> None:
-        """Take note that a topic has other queues, or lies elsewhere."""
+        """Handle a change of a topic's queues or brokers."""
 
     async def persist_offsets(self) -> None:
-        """Commit how far it has come."""
+        """Commit its progress."""
 
     async def reset_offsets(self, topic: str, offsets: dict[MessageQueue, int]) -> None:
-        """Go on at other offsets, as an operator wants it."""
+        """Resume at the offsets that an operator set."""
 
     def offsets(self, topic: str) -> dict[MessageQueue, int]:
-        """Say how far it has come in the queues of a topic."""
+        """Its progress in the queues of a topic."""
 
     def running(self, *, with_stacks: bool) -> RunningConsumer | None:
-        """Say what it is doing."""
+        """Describe what it is doing."""
 
     async def consume_directly(self, record: bytes, broker_name: str) -> DirectResult | None:
-        """Let the listener have a message at once; None when there is no listener."""
+        """Pass a message to the listener at once; None if there is no listener."""

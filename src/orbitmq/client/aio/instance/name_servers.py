@@ -1,7 +1,7 @@
 """Several name servers as one: asks the same one until it fails, then the next.
 
-Name servers know nothing of each other and brokers report to all of them, so any one answers for
-all; staying with one keeps the number of connections down.
+Brokers register with all name servers, which do not know each other, so any of them can reply.
+Staying with one saves connections.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class NameServers:
-    """The name servers that a client was given."""
+    """The name servers of a client."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class NameServers:
         clock: Clock | None = None,
         call_timeout_ms: float = CALL_TIMEOUT_MS,
     ) -> None:
-        """Ask these; `call_timeout_ms` is for calls that are given no time of their own."""
+        """Use these servers; `call_timeout_ms` is for calls without a timeout of their own."""
         self._rpc = rpc
         self._call_timeout_ms = call_timeout_ms
         self._clock = clock or SystemClock()
@@ -58,37 +58,37 @@ class NameServers:
 
     @property
     def chosen(self) -> str:
-        """The name server that is asked next."""
+        """The name server that the next call asks."""
         return self._addresses[self._chosen]
 
     def update(self, addresses: Sequence[str]) -> None:
-        """Ask these from now on; the chosen one stays chosen if it is among them."""
+        """Replace the list; the chosen server stays chosen if it is still there."""
         chosen = self.chosen if self._addresses else ""
         self._addresses = tuple(addresses)
         self._chosen = addresses.index(chosen) if chosen in addresses else 0
 
     async def route(self, topic: str, *, timeout_ms: float | None = None) -> TopicRoute:
-        """Find out where a topic is; raises RouteNotFoundError when nobody holds it."""
+        """Look up the route of a topic; raises RouteNotFoundError if no broker has it."""
         asked = GetRoute(topic=topic, accept_standard_json_only=True)
         reply = await self.ask(asked, timeout_ms=timeout_ms)
         try:
             return java_json.decode(reply.body, TopicRoute)
         except ProtocolError as error:
             raise ProtocolError(
-                f"the route of {topic!r} from {self.chosen} cannot be read: {error}",
+                f"the route of {topic!r} from {self.chosen} cannot be decoded: {error}",
                 hint="check that a name server runs there",
             ) from error
 
     async def cluster_view(self) -> ClusterView:
-        """Find out about every broker."""
+        """Look up every broker and cluster."""
         return java_json.decode((await self.ask(GetClusterView())).body, ClusterView)
 
     async def ask(
         self, header: Header, body: bytes = b"", *, timeout_ms: float | None = None
     ) -> Command:
-        """Ask the chosen name server, and each of the others once if it does not answer.
+        """Ask the chosen name server; if it does not reply, each of the others once.
 
-        The time is for all of them: each gets an equal share of what is left.
+        The timeout is for all of them: each gets an equal share of the time left.
         """
         if not self._addresses:
             raise SettingsError("there is no name server to ask", hint="set namesrvAddr")
@@ -103,11 +103,13 @@ class NameServers:
             except TransportError as error:
                 failures.append(error)
                 if len(failures) < len(order):
-                    log.warning("name server passed over address=%s reason=%s", address, error)
-                self._leave(address)
+                    log.warning(
+                        "name server failed, trying the next address=%s reason=%s", address, error
+                    )
+                self._switch_from(address)
         raise NameServersUnreachableError(failures) from failures[-1]
 
-    def _leave(self, address: str) -> None:
-        """Go on to the next, unless another call did so already or the list has changed."""
+    def _switch_from(self, address: str) -> None:
+        """Choose the next one, unless another call did so or the list has changed."""
         if address == self.chosen:
             self._chosen = (self._chosen + 1) % len(self._addresses)

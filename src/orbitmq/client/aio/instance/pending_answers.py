@@ -1,4 +1,4 @@
-"""Answers that are awaited: who asked by message gets what comes back for it.
+"""Requests by message that wait for their answers.
 
 Threads: one event loop.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class PushedAnswer(NamedTuple):
-    """An answer as the broker handed it over."""
+    """An answer as the broker pushed it."""
 
     header: PushAnswer
     body: bytes
@@ -26,34 +26,34 @@ class PendingAnswers:
     """Futures by correlation id."""
 
     def __init__(self) -> None:
-        self._awaited: dict[str, asyncio.Future[PushedAnswer]] = {}
+        self._pending: dict[str, asyncio.Future[PushedAnswer]] = {}
 
     def __len__(self) -> int:
-        return len(self._awaited)
+        return len(self._pending)
 
     def expect(self, correlation_id: str) -> asyncio.Future[PushedAnswer]:
-        """Begin to wait for an answer; whoever does must `forget` it in the end."""
-        if correlation_id in self._awaited:
-            raise StateError(f"an answer to {correlation_id!r} is awaited already")
-        awaited: asyncio.Future[PushedAnswer] = asyncio.get_running_loop().create_future()
-        self._awaited[correlation_id] = awaited
-        return awaited
+        """Return a future of an answer; call `forget` when it is no longer needed."""
+        if correlation_id in self._pending:
+            raise StateError(f"an answer to {correlation_id!r} is already pending")
+        pending: asyncio.Future[PushedAnswer] = asyncio.get_running_loop().create_future()
+        self._pending[correlation_id] = pending
+        return pending
 
     def forget(self, correlation_id: str) -> None:
-        """Wait no longer."""
-        awaited = self._awaited.pop(correlation_id, None)
-        if awaited is not None:
-            awaited.cancel()
+        """Stop waiting for an answer."""
+        pending = self._pending.pop(correlation_id, None)
+        if pending is not None:
+            pending.cancel()
 
     def deliver(self, correlation_id: str, answer: PushedAnswer) -> bool:
-        """Hand an answer over; False when nobody waits for it."""
-        awaited = self._awaited.pop(correlation_id, None)
-        if awaited is None or awaited.done():
+        """Deliver an answer; False if nobody waits for it."""
+        pending = self._pending.pop(correlation_id, None)
+        if pending is None or pending.done():
             return False
-        awaited.set_result(answer)
+        pending.set_result(answer)
         return True
 
     def forget_all(self) -> None:
-        """Let everybody go who still waits."""
-        for correlation_id in [*self._awaited]:
+        """Cancel all waiters."""
+        for correlation_id in [*self._pending]:
             self.forget(correlation_id)

@@ -1,7 +1,7 @@
-"""Where topics are: routes as name servers tell them, kept and renewed.
+"""Routes of topics, looked up at name servers, cached and renewed.
 
-Threads: one event loop. One question per topic is under way at a time; whoever asks meanwhile
-waits for the same answer.
+Threads: one event loop. One lookup per topic is in flight at a time; later callers wait for the
+same reply.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _TEMPLATE_QUEUES: Final = 4
-# Questions under way at once while all routes are renewed.
+# Concurrent lookups while all routes are renewed.
 _RENEWED_AT_ONCE: Final = 16
 
 
 class BrokerAddress(NamedTuple):
-    """One broker of a group, and where it is."""
+    """The address of one broker of a group."""
 
     broker_name: str
     broker_id: int
@@ -56,7 +56,7 @@ class BrokerAddress(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """A route, and what it means."""
+    """A route, and the queues it means for producers and consumers."""
 
     route: TopicRoute
     publishing: PublishRoute
@@ -78,24 +78,24 @@ class Routes:
         self._clock = clock
         self._call_timeout_ms = call_timeout_ms
         self._on_change = on_change
-        # By topic, the one that changed last at the end: what it says of brokers counts.
+        # By topic, the last one changed at the end: its broker addresses win.
         self._known: dict[str, _Known] = {}
-        # What topics that do not exist yet will look like.
+        # The expected queues of topics that do not exist yet.
         self._templates: dict[str, PublishRoute] = {}
-        # What they will be made after.
+        # The topics that they are created from.
         self._template_topics: set[str] = set()
         self._brokers: dict[str, dict[int, str]] = {}
         self._addresses: frozenset[str] = frozenset()
-        # Topics somebody asked for since `renew` last looked.
+        # Topics used since the last `renew`.
         self._asked: set[str] = set()
         self._missing: set[str] = set()
-        self._under_way: dict[str, asyncio.Future[bool]] = {}
+        self._in_flight: dict[str, asyncio.Future[bool]] = {}
         self._tasks = OwnedTasks()
 
     # --- topics -------------------------------------------------------------------------------
 
     def cached_publishing(self, topic: str) -> PublishRoute | None:
-        """Give the queues a producer may send to, as far as known; never one without queues."""
+        """Return the cached queues a producer may send to; None if there are none."""
         known = self._known.get(topic)
         found = self._templates.get(topic) if known is None else known.publishing
         return found if found is not None and found.queues else None
@@ -108,10 +108,10 @@ class Routes:
         template_queues: int = _TEMPLATE_QUEUES,
         template_topic: str = TEMPLATE_TOPIC,
     ) -> PublishRoute:
-        """Give the queues a producer may send to; raises RouteNotFoundError or NoQueueError.
+        """Return the queues a producer may send to; raises RouteNotFoundError or NoQueueError.
 
-        A topic that does not exist gets the queues it will be made with by the first send, as
-        many as `template_queues` per broker, where `template_topic` is; 0 takes that for an
+        For a missing topic these are the queues that the first send will create:
+        `template_queues` on each broker that has `template_topic`. With 0 a missing topic is an
         error.
         """
         self._asked.add(topic)
@@ -140,40 +140,40 @@ class Routes:
         return found
 
     async def reading(self, topic: str) -> list[MessageQueue]:
-        """Give the queues that can be read, in the order all clients agree on."""
+        """Return the queues that can be read, in the same order on all clients."""
         self._asked.add(topic)
         if topic not in self._known:
             await self.refresh(topic)
         return list(self._known[topic].reading)
 
     def cached_reading(self, topic: str) -> list[MessageQueue] | None:
-        """Give the queues that can be read, as far as known."""
+        """Return the cached queues that can be read."""
         known = self._known.get(topic)
         return None if known is None else list(known.reading)
 
     async def refresh(self, topic: str, *, timeout_ms: float | None = None) -> bool:
-        """Ask a name server where a topic is; gives whether that changed.
+        """Look up the route of a topic; returns whether it changed.
 
-        Raises RouteNotFoundError when no name server knows it; what was known stays.
+        Raises RouteNotFoundError if no name server knows it; a cached route stays.
         """
         self._asked.add(topic)
         timeout_ms = self._call_timeout_ms if timeout_ms is None else timeout_ms
-        under_way = self._under_way.get(topic)
+        in_flight = self._in_flight.get(topic)
         try:
             async with time_limit(self._clock, timeout_ms):
-                if under_way is not None:
-                    # Who gives up must not take the answer from the others; nor must one who had
-                    # less time to give.
+                if in_flight is not None:
+                    # Shielded, as others wait for this lookup, too. It may have less time than this
+                    # caller, which then looks up again.
                     with suppress(NameServersUnreachableError):
-                        return await asyncio.shield(under_way)
-                return await asyncio.shield(self._begin(topic, timeout_ms))
+                        return await asyncio.shield(in_flight)
+                return await asyncio.shield(self._start_lookup(topic, timeout_ms))
         except TimeoutError as error:
             asked = ", ".join(self._name_servers.addresses)
             late = TransportError(f"no answer from {asked} within {timeout_ms:.0f} ms")
             raise NameServersUnreachableError([late]) from error
 
     async def renew(self, topics: Iterable[str]) -> None:
-        """Ask for these topics anew, and let those go that nobody has asked for since last time."""
+        """Look up these topics again, and drop cached ones not used since the last call."""
         wanted = set(topics)
         if self._templates:
             wanted |= self._template_topics
@@ -189,24 +189,24 @@ class Routes:
         for start in range(0, len(ordered), _RENEWED_AT_ONCE):
             part = ordered[start : start + _RENEWED_AT_ONCE]
             if not all(await asyncio.gather(*map(self._renew_one, part))):
-                # No name server answers: the next topics would only wait for the same.
+                # No name server replies: the next topics would wait in vain.
                 break
         self._asked -= wanted
 
     async def stop(self) -> None:
-        """Give up the questions under way."""
+        """Cancel the lookups in flight."""
         await self._tasks.cancel()
 
     # --- brokers ------------------------------------------------------------------------------
 
     def master_of(self, broker_name: str) -> str | None:
-        """Give the address of a group's master."""
+        """Return the address of a broker group's master."""
         return self._brokers.get(broker_name, {}).get(MASTER_ID)
 
     def address_of(
         self, broker_name: str, broker_id: int, *, only_this: bool = False
     ) -> tuple[str, bool] | None:
-        """Give the address of a broker, or unless `only_this` of another of its group.
+        """Return the address of a broker, or of another of its group unless `only_this`.
 
         The second value says whether it is a slave.
         """
@@ -224,7 +224,7 @@ class Routes:
         return addresses[other_id], other_id != MASTER_ID
 
     def broker_of_topic(self, topic: str) -> str | None:
-        """Give the address of some broker that has the topic, a master if there is one."""
+        """Return the address of any broker that has the topic, preferably a master."""
         known = self._known.get(topic)
         groups = [group for group in known.route.brokers if group.addresses] if known else []
         if not groups:
@@ -233,7 +233,7 @@ class Routes:
         return addresses.get(MASTER_ID) or random.choice(list(addresses.values()))  # noqa: S311
 
     def addresses(self) -> list[BrokerAddress]:
-        """Give every broker that some route tells of."""
+        """Return every broker of the cached routes."""
         return [
             BrokerAddress(name, broker_id, address)
             for name, addresses in self._brokers.items()
@@ -241,41 +241,41 @@ class Routes:
         ]
 
     def is_broker(self, address: str) -> bool:
-        """Whether some route tells of a broker at an address."""
+        """Whether a cached route has a broker at this address."""
         return address in self._addresses
 
     # --- inside -------------------------------------------------------------------------------
 
-    def _begin(self, topic: str, timeout_ms: float) -> asyncio.Future[bool]:
-        """Ask, unless somebody does already."""
-        found = self._under_way.get(topic)
+    def _start_lookup(self, topic: str, timeout_ms: float) -> asyncio.Future[bool]:
+        """Look up a topic, or join the lookup in flight."""
+        found = self._in_flight.get(topic)
         if found is None:
             found = asyncio.get_running_loop().create_future()
-            self._under_way[topic] = found
-            self._tasks.start(self._ask(topic, timeout_ms, found), name=f"route of {topic}")
+            self._in_flight[topic] = found
+            self._tasks.start(self._look_up(topic, timeout_ms, found), name=f"route of {topic}")
         return found
 
-    async def _ask(self, topic: str, timeout_ms: float, found: asyncio.Future[bool]) -> None:
+    async def _look_up(self, topic: str, timeout_ms: float, found: asyncio.Future[bool]) -> None:
         failure: OrbitError = NameServersUnreachableError([OrbitError("the client is stopping")])
         changed: bool | None = None
         try:
             route = await self._name_servers.route(topic, timeout_ms=timeout_ms)
-            changed = self._take(topic, route)
+            changed = self._store(topic, route)
         except OrbitError as error:
             failure = error
         except Exception as error:
-            failure = OrbitError(f"the route of topic {topic!r} cannot be taken: {error!r}")
+            failure = OrbitError(f"the route of topic {topic!r} cannot be used: {error!r}")
             raise
         finally:
-            del self._under_way[topic]
+            del self._in_flight[topic]
             if changed is not None:
                 found.set_result(changed)
             else:
                 found.set_exception(failure)
-                # All who asked may have given up; asking once keeps asyncio from complaining.
+                # Maybe nobody waits; reading the exception keeps asyncio from complaining.
                 found.exception()
 
-    def _take(self, topic: str, route: TopicRoute) -> bool:
+    def _store(self, topic: str, route: TopicRoute) -> bool:
         route = _sorted(route)
         self._missing.discard(topic)
         self._templates.pop(topic, None)
@@ -307,7 +307,7 @@ class Routes:
         )
 
     async def _refresh_template(self, template_topic: str, timeout_ms: float) -> bool:
-        """Learn where topics are made that do not exist; False when they are made nowhere."""
+        """Look up where missing topics are created; False if no broker creates them."""
         self._template_topics.add(template_topic)
         if template_topic in self._known:
             return True
@@ -318,11 +318,11 @@ class Routes:
         return True
 
     async def _renew_one(self, topic: str) -> bool:
-        """Ask for one topic; False when no name server answers."""
+        """Look up one topic; False if no name server replies."""
         try:
             await self.refresh(topic)
         except RouteNotFoundError:
-            # Told once: a retry topic is made by the first retry, others by the first send.
+            # Logged once: a retry topic is created by the first retry, others by the first send.
             if topic not in self._missing:
                 log.info("topic has no route topic=%s", topic)
                 self._missing.add(topic)
@@ -335,7 +335,7 @@ class Routes:
 
 
 def _sorted(route: TopicRoute) -> TopicRoute:
-    """Bring a route's parts into one order, so that equal ones compare equal."""
+    """Sort a route's parts, so that equal routes compare equal."""
     return msgspec.structs.replace(
         route,
         brokers=sorted(route.brokers, key=lambda group: java_text_order(group.name)),

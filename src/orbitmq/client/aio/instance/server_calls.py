@@ -1,12 +1,13 @@
-"""What brokers ask their clients, answered as Java's client answers it.
+"""Requests from brokers to their clients, answered as Java's client does.
 
-39   what became of a transaction          no answer; the producer reports by a call of its own
-40   members of a group came or left       no answer
-220  go on at other offsets                no answer
-221  how far has a consumer come           offsets, none for a group that is not here
-307  what is a consumer doing              its state, an error for a group that is not here
-309  consume this message now              how that went, an error without a push consumer
-326  the answer to a message that asked    taken
+code request                                reply
+39   check a transaction                    none; the producer reports by a call of its own
+40   members of a group joined or left      none
+220  reset the offsets of a consumer        none
+221  show the offsets of a consumer         offsets; none for an unknown group
+307  show what a consumer is doing          its state; an error for an unknown group
+309  consume this message now               the outcome; an error without a push consumer
+326  the answer to a request by message     success
 """
 
 from __future__ import annotations
@@ -46,14 +47,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Names that RocketMQ's tools look for in the state of a consumer.
+# Names that RocketMQ's tools read in the state of a consumer.
 _NAME_SERVERS: Final = "PROP_NAMESERVER_ADDR"
 _CONSUME_TYPE: Final = "PROP_CONSUME_TYPE"
 _CLIENT_VERSION: Final = "PROP_CLIENT_VERSION"
 
 
 class ServerCalls:
-    """Passes what brokers ask on to the producer or consumer it is meant for."""
+    """Passes requests of brokers to the producer or consumer concerned."""
 
     def __init__(
         self,
@@ -71,7 +72,7 @@ class ServerCalls:
         self._clock = clock
 
     def by_code(self) -> Mapping[int, Handler]:
-        """Give the handler of each request code."""
+        """Return the handler of each request code."""
         return {
             RequestCode.CHECK_TRANSACTION_STATE: self.check_transaction,
             RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self.members_changed,
@@ -79,18 +80,18 @@ class ServerCalls:
             RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT: self.show_offsets,
             RequestCode.GET_CONSUMER_RUNNING_INFO: self.show_running,
             RequestCode.CONSUME_MESSAGE_DIRECTLY: self.consume_directly,
-            RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: self.take_answer,
+            RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: self.deliver_answer,
         }
 
     async def check_transaction(self, connection: Connection, request: Command) -> None:
-        """Let the producer of a half message tell what became of its transaction."""
+        """Have the producer of a half message report how its transaction ended."""
         check = CheckTransaction.decode(request.fields)
         records = decode_records(request.body)
         group = records[0].properties.get(property_names.PRODUCER_GROUP) if records else None
         producer = self._producers.get(group or "")
         if producer is None:
             log.warning(
-                "transaction check for no producer here group=%s broker=%s",
+                "transaction check for an unknown producer group=%s broker=%s",
                 group,
                 connection.address,
             )
@@ -98,18 +99,18 @@ class ServerCalls:
         await producer.check_transaction(connection.address, check, request.body)
 
     def members_changed(self, connection: Connection, request: Command) -> None:
-        """Let every consumer look again at which queues are its own."""
+        """Rebalance every consumer."""
         group = NotifyMembersChanged.decode(request.fields).consumer_group
-        log.info("members changed group=%s told_by=%s", group, connection.address)
+        log.info("members changed group=%s broker=%s", group, connection.address)
         for consumer in list(self._consumers.values()):
             consumer.rebalance_soon()
 
     async def reset_offsets(self, connection: Connection, request: Command) -> None:
-        """Let a consumer go on at other offsets."""
+        """Move a consumer to other offsets."""
         reset = ResetConsumerOffsets.decode(request.fields)
         offsets = java_json.decode(request.body, QueueOffsetTable).offsets if request.body else {}
         log.info(
-            "offsets reset group=%s topic=%s queues=%d told_by=%s",
+            "offsets reset group=%s topic=%s queues=%d broker=%s",
             reset.group,
             reset.topic,
             len(offsets),
@@ -117,26 +118,26 @@ class ServerCalls:
         )
         consumer = self._consumers.get(reset.group)
         if consumer is None:
-            log.warning("offsets reset for no consumer here group=%s", reset.group)
+            log.warning("offsets reset for an unknown consumer group=%s", reset.group)
             return
         await consumer.reset_offsets(reset.topic, dict(offsets))
 
     def show_offsets(self, _: Connection, request: Command) -> Command:
-        """Say how far a consumer has come in a topic."""
+        """Reply with a consumer's offsets in a topic."""
         asked = GetConsumerOffsets.decode(request.fields)
         consumer = self._consumers.get(asked.group)
         offsets = {} if consumer is None else consumer.offsets(asked.topic)
         return request.reply(body=java_json.encode(ConsumerOffsets(queues=ObjectKeyed(offsets))))
 
     def show_running(self, _: Connection, request: Command) -> Command:
-        """Say what a consumer is doing."""
+        """Reply with what a consumer is doing."""
         asked = GetRunningConsumer.decode(request.fields)
         consumer = self._consumers.get(asked.consumer_group)
         running = None if consumer is None else consumer.running(with_stacks=asked.with_stacks)
         if consumer is None or running is None:
-            return _not_here(request, asked.consumer_group)
+            return _unknown_group(request, asked.consumer_group)
         running.properties = running.properties | {
-            # Compat: Java writes a semicolon behind each, the last one too.
+            # Compat: Java writes a semicolon after each, the last one too.
             _NAME_SERVERS: "".join(f"{address};" for address in self._name_servers()),
             _CONSUME_TYPE: str(consumer.heartbeat().consume_type),
             _CLIENT_VERSION: version_name(OUR_VERSION),
@@ -144,23 +145,23 @@ class ServerCalls:
         return request.reply(body=java_json.encode(running))
 
     async def consume_directly(self, _: Connection, request: Command) -> Command:
-        """Let the listener of a push consumer have a message now."""
+        """Pass a message to the listener of a push consumer now."""
         asked = ConsumeDirectly.decode(request.fields)
         consumer = self._consumers.get(asked.consumer_group)
         if consumer is None:
-            return _not_here(request, asked.consumer_group)
+            return _unknown_group(request, asked.consumer_group)
         result = await consumer.consume_directly(request.body, asked.broker_name or "")
         if result is None:
-            return _not_here(request, asked.consumer_group)
+            return _unknown_group(request, asked.consumer_group)
         return request.reply(body=java_json.encode(result))
 
-    def take_answer(self, connection: Connection, request: Command) -> Command:
-        """Hand the answer to a message to whoever asked by it."""
+    def deliver_answer(self, connection: Connection, request: Command) -> Command:
+        """Deliver an answer to the caller that waits for it."""
         try:
             header = PushAnswer.decode(request.fields)
             properties = decode_properties((header.properties or "").encode())
         except OrbitError as error:
-            log.warning("answer not taken told_by=%s reason=%s", connection.address, error)
+            log.warning("answer refused broker=%s reason=%s", connection.address, error)
             return request.reply(
                 code=ResponseCode.SYSTEM_ERROR, remark="process reply message fail"
             )
@@ -175,7 +176,7 @@ class ServerCalls:
         return request.reply()
 
 
-def _not_here(request: Command, group: str) -> Command:
+def _unknown_group(request: Command, group: str) -> Command:
     return request.reply(
         code=ResponseCode.SYSTEM_ERROR,
         remark=f"The Consumer Group <{group}> not exist in this consumer",

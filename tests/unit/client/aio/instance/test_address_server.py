@@ -60,11 +60,11 @@ def test_the_usual_port_is_left_out_of_the_domain() -> None:
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (b"HTTP/1.1 404 Not Found\r\n\r\nno", "it answered '404 Not Found'"),
+        (b"HTTP/1.1 404 Not Found\r\n\r\nno", "it replied '404 Not Found'"),
         (b"SSH-2.0-OpenSSH\r\n", "does not speak HTTP"),
         (b"", "does not speak HTTP"),
-        (ok(b""), "its answer is empty"),
-        (ok(b"<html>"), "it answered '<html>'"),
+        (ok(b""), "its reply is empty"),
+        (ok(b"<html>"), "it replied '<html>'"),
         (ok(b"a:1\n" * 20_000), "longer than 65536 bytes"),
     ],
 )

@@ -54,7 +54,7 @@ async def test_other_name_servers_under_the_same_id_are_refused() -> None:
     instance = await acquire(OPTIONS)
     other = ClientOptions(namesrv="127.0.0.1:2", client_ip="10.0.0.1", instance_name="shared")
 
-    with pytest.raises(StateError, match="give this one another instance_name"):
+    with pytest.raises(StateError, match="give this client another instance_name"):
         await acquire(other)
 
     await release(instance)

@@ -54,7 +54,7 @@ async def test_one_id_has_one_waiter() -> None:
     answers = PendingAnswers()
     _ = answers.expect("1")
 
-    with pytest.raises(StateError, match="'1' is awaited already"):
+    with pytest.raises(StateError, match="'1' is already pending"):
         _ = answers.expect("1")
 
 

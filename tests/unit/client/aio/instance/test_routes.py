@@ -235,7 +235,7 @@ async def test_a_fault_in_taking_a_route_is_told_to_who_asked(
         on_change=fail,
     )
 
-    with pytest.raises(OrbitError, match="route of topic 'T' cannot be taken: ValueError"):
+    with pytest.raises(OrbitError, match="route of topic 'T' cannot be used: ValueError"):
         await routes.refresh("T")
 
     await routes.stop()
