@@ -69,7 +69,7 @@ from orbitmq.store.opening.parts import OWN_FOLDER
 from orbitmq.store.retention import RetentionConfig
 from orbitmq.transport.addresses import format_address, parse_addresses
 from orbitmq.transport.config import ServerConfig, TlsServerConfig
-from orbitmq.transport.own_machine import address_of, held, own_address
+from orbitmq.transport.own_machine import address_of, own_address, reserved_ports
 from orbitmq.transport.rpc_client import RpcClient
 from orbitmq.transport.rpc_server import RpcServer
 
@@ -214,7 +214,9 @@ class Broker:
         server = self._settings.of(ServerConfig)
         if not server.listen_port:
             # Brokers that look for a port would find it free while the store is opened.
-            holding.enter_context(held(server.bind_address, self.port, self.port + FAST_LANE))
+            holding.enter_context(
+                reserved_ports(server.bind_address, self.port, self.port + FAST_LANE)
+            )
         self.store = await self._opened_store()
         self._opened.push_async_callback(off_loop, self.store.close)
         for table in (
@@ -278,7 +280,7 @@ class Broker:
     async def cut(self) -> None:
         """Be gone for everybody at once, as if killed; what is left to do is to stop."""
         for server in self._servers:
-            await server.cut()
+            await server.abort()
 
     def _stop_accepting(self) -> None:
         self._admission.is_open = False

@@ -1,6 +1,6 @@
-"""The listening socket: accepts connections, and finds out which speak TLS.
+"""The listening socket: accepts connections, and detects which speak TLS.
 
-A connection counts as open once it is admitted; with TLS possible that is after its first byte.
+A connection counts as open once it is admitted: where TLS is possible, after its first byte.
 
 Threads: one event loop.
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Connections accepted in one turn of the loop, so that a rush of them does not stall the others.
+# Connections accepted in one turn of the loop, so that a rush does not stall open connections.
 _ACCEPTS_PER_TURN: Final = 64
 _HANDSHAKE_TIMEOUT_MS: Final = 10_000.0
 _ACCEPT_RETRY_MS: Final = 1000.0
@@ -39,7 +39,7 @@ _OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS,
 
 
 class Acceptor:
-    """Listens on one port, and makes connections of what comes."""
+    """Listens on one port, and admits the connections it accepts."""
 
     def __init__(
         self,
@@ -68,16 +68,16 @@ class Acceptor:
 
     @property
     def admitting(self) -> int:
-        """How many connections have not shown yet how they want to talk."""
+        """How many accepted connections are not admitted yet."""
         return len(self._admissions)
 
     def start(self) -> None:
-        """Listen; raises SettingsError when the address cannot be had."""
+        """Listen; raises SettingsError if the address is not available."""
         self._listening = _listen(self._config)
         asyncio.get_running_loop().add_reader(self._listening, self._accept)
 
     async def stop(self) -> None:
-        """Listen no more, and turn away what is not admitted yet."""
+        """Stop listening, and drop connections that are not admitted yet."""
         listening, self._listening = self._listening, None
         if self._retry is not None:
             self._retry.cancel()
@@ -100,12 +100,12 @@ class Acceptor:
                 if error.errno in _OUT_OF_RESOURCES:
                     self._pause(error)
                     return
-                # What the network did to one connection in the queue; the next may be well.
+                # A network error on one connection of the backlog; the next may be fine.
                 log.info("connection not accepted reason=%s", error)
                 continue
-            self._take_on(accepted, format_address(peer))
+            self._start_admission(accepted, format_address(peer))
 
-    def _take_on(self, accepted: socket.socket, peer: str) -> None:
+    def _start_admission(self, accepted: socket.socket, peer: str) -> None:
         if len(self._connections) + len(self._admissions) >= self._config.connections_max:
             self._connections.warnings.warn(
                 "connection refused peer=%s limit=serverConnectionsMax open=%d",
@@ -118,7 +118,7 @@ class Acceptor:
         self._admissions.start(self._admit(accepted, peer), name=f"admission of {peer}")
 
     def _pause(self, error: OSError) -> None:
-        # The connections in the queue stay readable: without a pause the loop would spin on them.
+        # The backlog stays readable: without a pause the loop would spin on it.
         log.error("accepting paused reason=%s hint=raise the limit on open files", error)
         assert self._listening is not None
         asyncio.get_running_loop().remove_reader(self._listening)
@@ -132,7 +132,7 @@ class Acceptor:
     # --- admitting ----------------------------------------------------------------------------
 
     async def _admit(self, accepted: socket.socket, peer: str) -> None:
-        """Find out how a new connection wants to talk, and hand it over."""
+        """Find out whether a new connection speaks TLS, and open it."""
         try:
             context = await self._context_for(accepted)
             connection = self._new_connection()
@@ -141,7 +141,7 @@ class Acceptor:
             if not self._log_if_expected(error, peer):
                 raise
             return
-        # From here on the loop owns the socket, and closes it when something goes wrong.
+        # From here on the loop owns the socket, and closes it if something fails.
         loop = asyncio.get_running_loop()
         try:
             async with time_limit(self._clock, _HANDSHAKE_TIMEOUT_MS):
@@ -161,7 +161,7 @@ class Acceptor:
             return self._tls.context_for(first_byte)
 
     def _log_if_expected(self, error: BaseException, peer: str) -> bool:
-        """Log what a peer did to its own connection; False for what is no doing of a peer."""
+        """Log an error that the peer caused; False for any other error."""
         match error:
             case TimeoutError():
                 log.info("connection closed before it was admitted peer=%s reason=silence", peer)
@@ -177,7 +177,7 @@ class Acceptor:
 
 
 async def _first_byte(accepted: socket.socket) -> bytes:
-    """Wait for the first byte and look at it without taking it; empty when the peer closed."""
+    """Wait for the first byte and peek at it; empty if the peer closed."""
     loop = asyncio.get_running_loop()
     while True:
         readable: asyncio.Future[None] = loop.create_future()
@@ -213,7 +213,7 @@ def _listen(config: ServerConfig) -> socket.socket:
             hint=(
                 "the name has no address; use an address of this machine"
                 if isinstance(error, socket.gaierror)
-                else "another process may use the port, or the address is not of this machine"
+                else "another process may use the port, or this machine does not have the address"
             ),
         ) from error
     return listening

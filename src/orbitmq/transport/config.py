@@ -11,7 +11,7 @@ _MIB = 1024 * 1024
 
 
 class TlsMode(StrEnum):
-    """What a server does with connections that begin with TLS, and with those that do not."""
+    """Whether a server accepts TLS connections, and plain ones."""
 
     DISABLED = "disabled"
     PERMISSIVE = "permissive"
@@ -28,7 +28,7 @@ class ClientAuth(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
-    """How a server listens, and how much it takes on."""
+    """How a server listens, and how much load it accepts."""
 
     bind_address: str = option("0.0.0.0", doc="Address to listen on.")  # noqa: S104  # as RocketMQ's servers do
     listen_port: int = option(
@@ -50,28 +50,28 @@ class ServerConfig:
         low=1,
         high=1_000_000,
         java="serverConnectionsMax",
-        doc="Connections open at once; a further one is closed as soon as it is accepted.",
+        doc="Connections open at once; further ones are closed as soon as they are accepted.",
     )
     idle_seconds_max: int = option(
         120,
         low=1,
         high=86_400,
         java="serverChannelMaxIdleTimeSeconds",
-        doc="A connection without any byte in either direction for this long is closed.",
+        doc="Close a connection after this long without a byte in either direction.",
     )
     oneway_calls_max: int = option(
         256,
         low=1,
         high=65_535,
         java="serverOnewaySemaphoreValue",
-        doc="One-way requests this server may have on their way to its clients.",
+        doc="One-way requests to clients that may be in flight.",
     )
     async_calls_max: int = option(
         64,
         low=1,
         high=65_535,
         java="serverAsyncSemaphoreValue",
-        doc="Requests to its clients that this server may have unanswered.",
+        doc="Requests to clients that may be unanswered.",
     )
     send_buffer_bytes: int = option(
         0,
@@ -92,42 +92,42 @@ class ServerConfig:
         low=1024,
         high=1024 * _MIB,
         java="frameMaxLength",
-        doc="Largest frame taken; a connection that announces a larger one is closed.",
+        doc="Largest frame accepted; a connection that announces a larger one is closed.",
     )
     connection_work_bytes_max: int = option(
         64 * _MIB,
         low=_MIB,
         high=64 * 1024 * _MIB,
         java="connectionWorkBytesMax",
-        doc="Bytes of requests one connection may have under way; more are answered busy.",
+        doc="Bytes of requests that one connection may have in flight; more are answered busy.",
     )
     total_work_bytes_max: int = option(
         512 * _MIB,
         low=_MIB,
         high=1024 * 1024 * _MIB,
         java="totalWorkBytesMax",
-        doc="Bytes of requests all connections together may have under way.",
+        doc="Bytes of requests that all connections together may have in flight.",
     )
     write_high_water_bytes: int = option(
         1 * _MIB,
         low=1024,
         high=1024 * _MIB,
         java="writeBufferHighWaterMark",
-        doc="A connection with more unsent bytes than this is not read from until it drains.",
+        doc="A connection with more unsent bytes than this is not read until it drains.",
     )
     write_bytes_max: int = option(
         64 * _MIB,
         low=1024,
         high=64 * 1024 * _MIB,
         java="writeBufferBytesMax",
-        doc="A connection with more unsent bytes than this takes no further request to its peer.",
+        doc="With more unsent bytes than this on a connection, requests to its client fail.",
     )
     shutdown_grace_seconds: int = option(
         10,
         low=0,
         high=3600,
         java="shutdownWaitTimeSeconds",
-        doc="How long a stopping server waits for requests under way.",
+        doc="How long a stopping server waits for requests in flight.",
     )
     use_native_loop: bool = option(
         True,
@@ -143,12 +143,13 @@ class TlsServerConfig:
     mode: TlsMode = option(
         TlsMode.PERMISSIVE,
         java="tls.server.mode",
-        doc="disabled refuses TLS, permissive serves TLS and plain text, enforcing refuses plain.",
+        doc="disabled refuses TLS, permissive serves TLS and plain text, enforcing refuses plain "
+        "text.",
     )
     test_mode: bool = option(
         True,
         java="tls.test.mode.enable",
-        doc="Without a certificate, make a self-signed one when the first TLS client comes.",
+        doc="Without a certificate, make a self-signed one when the first TLS client connects.",
     )
     certificate_path: str = option(
         "", java="tls.server.certPath", doc="Certificate chain of the server, PEM."
@@ -160,7 +161,7 @@ class TlsServerConfig:
     client_auth: ClientAuth = option(
         ClientAuth.NONE,
         java="tls.server.need.client.auth",
-        doc="Whether clients must show a certificate.",
+        doc="Whether clients must present a certificate.",
     )
     trusted_path: str = option(
         "",
@@ -171,7 +172,7 @@ class TlsServerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """How a client connects, and how much it has under way."""
+    """How a client connects, and how much it may have in flight."""
 
     connect_timeout_ms: int = option(
         3000, low=1, high=600_000, java="connectTimeoutMillis", doc="Longest wait for a connection."
@@ -181,7 +182,7 @@ class ClientConfig:
         low=1,
         high=86_400,
         java="clientChannelMaxIdleTimeSeconds",
-        doc="A connection without any byte in either direction for this long is closed.",
+        doc="Close a connection after this long without a byte in either direction.",
     )
     oneway_calls_max: int = option(
         65_535,
@@ -216,7 +217,7 @@ class ClientConfig:
         low=1024,
         high=1024 * _MIB,
         java="clientFrameMaxLength",
-        doc="Largest frame taken; a connection that announces a larger one is closed.",
+        doc="Largest frame accepted; a connection that announces a larger one is closed.",
     )
     write_high_water_bytes: int = option(
         1 * _MIB,
@@ -237,7 +238,7 @@ class ClientConfig:
         low=0,
         high=3600,
         java="clientShutdownWaitTimeSeconds",
-        doc="How long a stopping client waits for answers under way.",
+        doc="How long a stopping client waits for pending answers.",
     )
 
 

@@ -1,13 +1,12 @@
 """One connection: bytes in, commands processed in whole chunks, replies out.
 
-A received chunk goes to the `Processor` as it is; what it answers is written at once, in one
-write. What a chunk leaves over (the head of a frame whose rest is on its way) is kept until the
-frame is complete. Three bounds hold at all times:
+A received chunk goes to the `Processor` as it is; its replies leave at once, in one write. An
+incomplete frame at the end of a chunk is kept until the rest arrives. Three bounds hold:
 
-    frame bytes    a frame above the limit breaks the connection off
-    kept bytes     counted in a budget shared by all connections; over it the request is answered
-                   busy and the rest of its frame is thrown away as it comes in
-    unsent bytes   over the high-water mark the connection is not read from until it drains
+    frame bytes    a frame above the limit closes the connection
+    kept bytes     counted in a budget shared by all connections; above it the request is answered
+                   busy and the rest of its frame is discarded as it arrives
+    unsent bytes   above the high-water mark the connection is not read until it drains
 
 Threads: the event loop's only. Servers and clients use the same class.
 """
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Requests are gathered for a turn of the loop, or until they are so many bytes.
+# Requests are gathered for one turn of the loop, or until they reach this many bytes.
 _GATHERED_BYTES_MAX: Final = 64 * 1024
 _NO_TRANSPORT: Final = asyncio.Transport()
 
@@ -55,9 +54,8 @@ class Processor(Protocol):
     def process(self, connection: Connection, chunk: bytes) -> tuple[int, bytes]:
         """Process complete frames of `chunk`; return where it stopped, and the replies.
 
-        It may stop before the last complete frame, to keep its replies small or to let other
-        connections have a turn; it is called again soon. Raises ProtocolError when the bytes make
-        no sense.
+        It may stop before the last complete frame, to keep its replies small or to give other
+        connections a turn; it is called again soon. Raises ProtocolError for invalid bytes.
         """
 
 
@@ -86,10 +84,10 @@ class Connection(asyncio.Protocol):
         self._on_open = on_open
         self._on_close = on_close
         self.address = address
-        # Until it is made it can do nothing more than a closed one.
+        # Until it is connected it counts as closed.
         self.closed = True
         self.frame_bytes_max: Final = limits.frame_bytes_max
-        # How many bytes of replies a processor should gather before it lets them go.
+        # How many bytes of replies a processor should gather before it returns them.
         self.replies_bytes_max: Final = limits.write_high_water_bytes
         self._transport = _NO_TRANSPORT
         self._calls = PendingCalls(
@@ -125,7 +123,7 @@ class Connection(asyncio.Protocol):
         self._on_open(self)
 
     def data_received(self, data: bytes) -> None:
-        """Process what came in, and keep what is incomplete."""
+        """Process the bytes received, and keep an incomplete frame."""
         if self.closed:
             return
         self._last_active_ms = self._last_received_ms = self._clock.monotonic_ms()
@@ -143,18 +141,18 @@ class Connection(asyncio.Protocol):
             self._process(data)
 
     def eof_received(self) -> None:
-        """End: a peer that sends nothing more gets what is written, and no further answer."""
+        """Close: the peer still gets what is written already, and no further answer."""
         self.close("closed by the peer")
 
     def pause_writing(self) -> None:
-        """Stop reading from a peer that does not take its replies."""
+        """Stop reading from a peer that does not read its replies."""
         self._writing_paused = True
         self._count_unsent()
         if not self.closed:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        """Go on with what waited for the peer to read."""
+        """Resume what waited for the peer to read."""
         self._writing_paused = False
         self._last_active_ms = self._clock.monotonic_ms()
         self._return_unsent()
@@ -163,10 +161,10 @@ class Connection(asyncio.Protocol):
             self._drained.set_result(None)
             self._drained = None
         if not self._turn_is_due:
-            self._go_on()
+            self._resume()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Fail what waited, and tell the owner, once."""
+        """Fail the pending calls, and notify the owner, once."""
         if self._transport is _NO_TRANSPORT:
             return
         if not self.closed:
@@ -175,7 +173,7 @@ class Connection(asyncio.Protocol):
         self._on_close(self, error)
 
     def set_socket_options(self, *, send_buffer_bytes: int, receive_buffer_bytes: int) -> None:
-        """Set what the system should do with the socket; 0 leaves a buffer as it is."""
+        """Set the socket's options; 0 leaves a buffer as it is."""
         connected: socket.socket = self._transport.get_extra_info("socket")
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 0)
@@ -187,9 +185,9 @@ class Connection(asyncio.Protocol):
     # --- calls to the peer --------------------------------------------------------------------
 
     def call(self, request: Command, timeout_ms: float, on_done: OnDone) -> int:
-        """Send a request; `on_done` gets the answer, or the error that took its place.
+        """Send a request; `on_done` gets the answer or an error.
 
-        Returns the number by which `forget_call` knows it.
+        Returns the number to pass to `forget_call`.
         """
         self._check_writable()
         opaque = self._calls.add(request.code, timeout_ms, on_done)
@@ -204,7 +202,7 @@ class Connection(asyncio.Protocol):
         return opaque
 
     def begin_call(self, code: int, timeout_ms: float, on_done: OnDone) -> int:
-        """Expect the answer to a request that the caller writes itself; see `call`.
+        """Expect the answer to a request that the caller encodes itself; see `call`.
 
         Returns the number that the request must carry; `send_call` sends it.
         """
@@ -212,14 +210,14 @@ class Connection(asyncio.Protocol):
         return self._calls.add(code, timeout_ms, on_done)
 
     def send_call(self, opaque: int, frame: bytes) -> None:
-        """Send the request of a call begun before, together with others of the same moment."""
+        """Send the request of a call begun before, in one write with others of this turn."""
         if len(frame) > self.frame_bytes_max:
             self._calls.forget(opaque)
             raise FrameTooLargeError(len(frame), self.frame_bytes_max)
         self._write_soon(frame)
 
     def forget_call(self, opaque: int) -> None:
-        """Give a call up: `on_done` is not called, the answer is dropped."""
+        """Abandon a call: `on_done` is not called, the answer is dropped."""
         self._calls.forget(opaque)
 
     async def ask(self, request: Command, timeout_ms: float) -> Command:
@@ -239,36 +237,36 @@ class Connection(asyncio.Protocol):
         request.opaque = self._calls.unused_opaque()
         frame = self._encode(request)
         if self._writing_paused:
-            # It stays under way until the peer reads.
+            # It stays in flight until the peer reads.
             self._oneway_budget.take(self.address)
             self._oneway_unsent += 1
         self._write_gathered()
         self.write(frame)
 
     def unused_opaque(self) -> int:
-        """Give a number for a one-way request that the caller writes itself."""
+        """Return a number for a one-way request that the caller encodes itself."""
         return self._calls.unused_opaque()
 
     def send_oneway(self, frame: bytes) -> None:
-        """Send a one-way request, together with others of the same moment."""
+        """Send a one-way request, in one write with others of this turn."""
         self._check_writable()
         if len(frame) > self.frame_bytes_max:
             raise FrameTooLargeError(len(frame), self.frame_bytes_max)
         self._write_soon(frame)
 
     def answer(self, response: Command) -> None:
-        """Take an answer that came in."""
+        """Hand an answer to the call that waits for it."""
         if not self._calls.answer(response):
-            log.debug("answer to no call dropped peer=%s opaque=%d", self.address, response.opaque)
+            log.debug("unexpected answer dropped peer=%s opaque=%d", self.address, response.opaque)
 
     async def all_answered(self) -> None:
-        """Return once no call to the peer waits for an answer."""
+        """Return once every call to the peer is answered."""
         await self._calls.all_done()
 
     # --- replies ------------------------------------------------------------------------------
 
     def write(self, frames: bytes) -> None:
-        """Send bytes that are ready; a connection that is gone drops them."""
+        """Send bytes; a closed connection drops them."""
         if not self.closed:
             self._written_bytes += len(frames)
             self._transport.write(frames)
@@ -276,9 +274,9 @@ class Connection(asyncio.Protocol):
                 self._count_unsent()
 
     def _write_soon(self, frame: bytes) -> None:
-        """Send bytes in this turn of the loop, with all others that come up in it.
+        """Send bytes in this turn of the loop, in one write with all others of the turn.
 
-        Perf: the system takes 1.8 us for a write of 500 bytes, 7.4 for one of 64 times as many
+        Perf: the system takes 1.8 us for a write of 500 bytes, 7.4 us for one of 64 times as many
         (timeit on a loopback socket).
         """
         gathered = self._gathered
@@ -298,11 +296,11 @@ class Connection(asyncio.Protocol):
 
     @property
     def writing_paused(self) -> bool:
-        """Whether the peer is behind in reading."""
+        """Whether too many bytes wait for the peer to read them."""
         return self._writing_paused
 
     async def drained(self) -> None:
-        """Return once the peer reads, at once when it does; raises when the connection is lost."""
+        """Return once writing is no longer paused; raises if the connection is lost."""
         while self._writing_paused:
             if self.closed:
                 raise ConnectionLostError(self.address, "it closed with bytes unsent")
@@ -312,19 +310,19 @@ class Connection(asyncio.Protocol):
 
     @property
     def has_calls(self) -> bool:
-        """Whether a call to the peer waits for its answer."""
+        """Whether a call to the peer is unanswered."""
         return len(self._calls) > 0
 
     # --- for its owner ------------------------------------------------------------------------
 
     def serve_with(self, processor: Processor) -> None:
-        """Let another processor have what comes in from now on."""
+        """Pass everything received from now on to another processor."""
         self._processor = processor
 
     def active_ms(self, now_ms: float) -> float:
-        """Say when a byte last went in either direction; bytes sent are noticed when asked.
+        """Return when a byte last moved in either direction; sent bytes are noticed on this call.
 
-        What is written to a peer that does not read is no activity.
+        Bytes written to a peer that does not read are no activity.
         """
         unsent_bytes = self._transport.get_write_buffer_size()
         wrote = self._written_bytes > self._written_bytes_seen and not unsent_bytes
@@ -335,7 +333,7 @@ class Connection(asyncio.Protocol):
         return self._last_active_ms
 
     def close(self, reason: str = "closed on this side") -> None:
-        """Send what is written, then close; nothing more is read, and calls fail now."""
+        """Send what is written, then close; nothing further is read, and calls fail now."""
         if not self.closed:
             self._write_gathered()
             self._end(reason)
@@ -349,11 +347,11 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def abandon(self) -> None:
-        """Let go of a connection whose making failed or was given up half-way.
+        """Drop a connection whose set-up failed or was cancelled half-way.
 
-        Compat: uvloop then closes the socket without a word, even after `connection_made`.
+        Compat: uvloop then closes the socket without a callback, even after `connection_made`.
         """
-        self.abort("given up while it was made")
+        self.abort("given up while connecting")
         self.connection_lost(None)
 
     # --- inside -------------------------------------------------------------------------------
@@ -365,63 +363,63 @@ class Connection(asyncio.Protocol):
                 position, replies = self._processor.process(self, chunk)
                 if replies:
                     self.write(replies)
-            # What was written before something came in, or in answer to it, is no later activity.
+            # Bytes written before the chunk arrived, or in answer to it, are no later activity.
             self._written_bytes_seen = self._written_bytes
             if position < len(chunk) and not self.closed:
                 self._incomplete.begin(chunk[position:])
                 if self._incomplete.is_complete and not self._writing_paused:
-                    # Not counted: a used-up budget must not refuse what comes next anyway, and
-                    # nothing more is read until then.
+                    # Not counted: these frames are processed next, so that an exhausted budget
+                    # must not refuse them; nothing is read until then.
                     self._wait_for_turn()
                 else:
                     self._count_kept()
         except ProtocolError as error:
-            self._break_off(error)
+            self._close_for(error)
         except Exception:
-            # The border: a fault of ours must not leave the peer waiting, nor harm other peers.
-            log.exception("connection closed for an internal error peer=%s", self.address)
+            # The border: our own bug must not leave the peer waiting, nor harm other peers.
+            log.exception("connection closed after an internal error peer=%s", self.address)
             self.close("an internal error")
 
     def _wait_for_turn(self) -> None:
-        """Let other connections have a turn before the next frames of this one."""
+        """Give other connections a turn before the next frames of this one."""
         self._turn_is_due = True
         self._transport.pause_reading()
         asyncio.get_running_loop().call_soon(self._take_turn)
 
     def _take_turn(self) -> None:
         self._turn_is_due = False
-        self._go_on()
+        self._resume()
 
-    def _go_on(self) -> None:
-        """Process what is kept, and read again once nothing stands in the way."""
+    def _resume(self) -> None:
+        """Process what is kept, and read again unless something still blocks it."""
         if self._incomplete.kept_bytes and not self._writing_paused and not self.closed:
             self._process(self._incomplete.take())
         if not (self._writing_paused or self._turn_is_due or self.closed):
             self._transport.resume_reading()
 
     def _count_kept(self) -> None:
-        """Bring the shared budget in line with what is kept, and tell whose frame did not fit."""
+        """Count what is kept in the shared budget, and answer a frame that does not fit."""
         try:
             refused = self._incomplete.count()
         except ProtocolError as error:
-            self._break_off(error)
+            self._close_for(error)
             return
         if refused is None:
             return
         if refused.is_response:
-            thrown_away = TransportError(
-                f"an answer from {self.address} was thrown away",
-                hint="too many bytes of answers are under way; ask for less at once",
+            discarded = TransportError(
+                f"an answer from {self.address} was discarded",
+                hint="too many bytes of answers are in flight; ask for less at once",
             )
-            self._calls.finish(refused.opaque, thrown_away)
+            self._calls.finish(refused.opaque, discarded)
         elif not refused.is_oneway:
             self.write(busy_reply(refused).encode())
 
     def _notice_silence(self, called_ms: float) -> None:
-        """Give the connection up when calls wait in vain and nothing at all comes.
+        """Abort the connection if calls time out and nothing at all is received.
 
-        Its peer's machine may be gone without a word, which the system notices after minutes only.
-        A peer that is merely slow says something now and then.
+        The peer's machine may be gone, which the system notices only after minutes. A peer that is
+        merely slow sends something now and then.
         """
         if self._last_received_ms > called_ms:
             return
@@ -429,16 +427,16 @@ class Connection(asyncio.Protocol):
             self._silent_since_ms = called_ms
         silent_ms = self._clock.monotonic_ms() - self._silent_since_ms
         if silent_ms >= self._limits.silence_ms_max:
-            self.abort(f"nothing came for {silent_ms:.0f} ms while calls waited")
+            self.abort(f"nothing received for {silent_ms:.0f} ms while calls waited")
 
-    def _break_off(self, error: ProtocolError) -> None:
+    def _close_for(self, error: ProtocolError) -> None:
         self._warnings.warn(
             "connection closed for bad input peer=%s reason=%s", self.address, error
         )
         self.close(f"bad input: {error}")
 
     def _end(self, reason: str) -> None:
-        """Fail what waits, and return every byte and call to its budget."""
+        """Fail pending calls, and return every byte and call to its budget."""
         self.closed = True
         self._gathered.clear()
         self._incomplete.drop()
@@ -450,7 +448,7 @@ class Connection(asyncio.Protocol):
         self._calls.fail_all(lambda: ConnectionLostError(self.address, reason))
 
     def _count_unsent(self) -> None:
-        """Count what a peer has not read in the shared budget; over it the peer is let go."""
+        """Count unsent bytes in the shared budget; above it the peer is disconnected."""
         unsent_bytes = self._transport.get_write_buffer_size()
         more_bytes = unsent_bytes - self._unsent_counted
         if more_bytes <= 0:
@@ -459,12 +457,12 @@ class Connection(asyncio.Protocol):
             self._unsent_counted = unsent_bytes
             return
         log.warning(
-            "connection closed, it does not read peer=%s unsent=%d limit=%d for all connections",
+            "connection closed, peer does not read peer=%s unsent=%d shared_limit=%d",
             self.address,
             unsent_bytes,
             self._kept_bytes.bytes_max,
         )
-        self.abort("it does not read, and too many bytes wait for peers")
+        self.abort("it does not read, and too many bytes are unsent")
 
     def _return_unsent(self) -> None:
         self._kept_bytes.give_back(self._unsent_counted)
@@ -484,17 +482,17 @@ class Connection(asyncio.Protocol):
 
     def _encode(self, request: Command) -> bytes:
         frame = request.encode()
-        # The peer would break the connection off, and all other calls with it.
+        # The peer would close the connection, and all other calls would fail.
         if len(frame) > self.frame_bytes_max:
             raise FrameTooLargeError(len(frame), self.frame_bytes_max)
         return frame
 
 
 def busy_reply(request: Command) -> Command:
-    """Answer a request that a bound keeps from being taken."""
+    """Answer a request that exceeds a bound."""
     return request.reply(
         code=ResponseCode.SYSTEM_BUSY,
-        remark="[OVERLOAD] the server has too many bytes of requests under way; try again later",
+        remark="[OVERLOAD] the server has too many bytes of requests in flight; try again later",
     )
 
 

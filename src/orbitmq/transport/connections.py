@@ -24,7 +24,7 @@ P = ParamSpec("P")
 
 
 class ConnectionListener(Protocol):
-    """Is told of the connections that come and go; what it raises is logged and changes nothing."""
+    """Notified of connections that open and close; errors it raises are only logged."""
 
     def on_open(self, connection: Connection) -> None:
         """A connection is ready."""
@@ -36,8 +36,8 @@ class ConnectionListener(Protocol):
         """A connection is gone."""
 
 
-class NobodyListens:
-    """A listener that does nothing with what it is told."""
+class NoListener:
+    """A listener that does nothing."""
 
     def on_open(self, connection: Connection) -> None:
         """A connection is ready."""
@@ -65,8 +65,8 @@ class Connections:
         self._send_buffer_bytes = send_buffer_bytes
         self._receive_buffer_bytes = receive_buffer_bytes
         self._clock = clock
-        self._listener = listener or NobodyListens()
-        # Shared by all connections: a stranger may open as many as it likes.
+        self._listener = listener or NoListener()
+        # Shared by all connections: an untrusted peer may open as many as it likes.
         self.warnings = WarningLimit(clock, "connections closed for bad input or refused")
         self._open: set[Connection] = set()
         self._none_open = asyncio.Event()
@@ -79,15 +79,15 @@ class Connections:
         return len(self._open)
 
     def __iter__(self) -> Iterator[Connection]:
-        # A copy: what is done to one connection may close others.
+        # A copy: the loop body may close connections.
         return iter(tuple(self._open))
 
     def start(self) -> None:
-        """Begin to look for idle connections."""
+        """Start to look for idle connections."""
         self._idle_sweep.start()
 
     def opened(self, connection: Connection) -> None:
-        """Take a new connection in."""
+        """Add a new connection."""
         self._open.add(connection)
         self._none_open.clear()
         try:
@@ -96,20 +96,20 @@ class Connections:
                 receive_buffer_bytes=self._receive_buffer_bytes,
             )
         except OSError as error:
-            connection.abort(f"its socket takes no options: {error}")
+            connection.abort(f"its socket options could not be set: {error}")
         log.debug("connection opened peer=%s", connection.address)
-        _tell(self._listener.on_open, connection)
+        _notify(self._listener.on_open, connection)
 
     def closed(self, connection: Connection, error: Exception | None) -> None:
-        """Let a connection that is gone go."""
+        """Drop a closed connection."""
         self._open.discard(connection)
         if not self._open:
             self._none_open.set()
         log.debug("connection closed peer=%s error=%s", connection.address, error)
-        _tell(self._listener.on_close, connection, error)
+        _notify(self._listener.on_close, connection, error)
 
     async def stop(self, timeout_ms: float) -> None:
-        """Close all once what they wrote is sent, and cut those that take too long."""
+        """Close all once their unsent bytes are sent, and abort those that take too long."""
         await self._idle_sweep.stop()
         for connection in self:
             connection.close()
@@ -118,14 +118,14 @@ class Connections:
                 await self._none_open.wait()
         except TimeoutError:
             for connection in self:
-                log.warning("connection cut with unsent bytes peer=%s", connection.address)
+                log.warning("connection aborted with unsent bytes peer=%s", connection.address)
             self.abort()
             await self._none_open.wait()
         finally:
             self.warnings.end_second()
 
     def abort(self) -> None:
-        """Cut all at once."""
+        """Abort all at once."""
         for connection in self:
             connection.abort()
 
@@ -135,12 +135,12 @@ class Connections:
             if now_ms - connection.active_ms(now_ms) < self._idle_ms_max:
                 continue
             log.info("idle connection closed peer=%s", connection.address)
-            _tell(self._listener.on_idle, connection)
-            # It may be idle because the peer does not read: waiting for that would be in vain.
+            _notify(self._listener.on_idle, connection)
+            # It may be idle because the peer does not read: there is no point in waiting for that.
             connection.abort("it was idle for too long")
 
 
-def _tell(event: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+def _notify(event: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
     try:
         event(*args, **kwargs)
     except Exception:

@@ -1,6 +1,6 @@
-"""One connection per address, made once however many ask for it.
+"""One connection per address, shared by all callers.
 
-It is kept for the next calls, and made again after it was lost.
+It is kept for later calls, and made again after it is lost.
 
 Threads: one event loop.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Connector:
-    """Makes the connections of a client, and finds them again."""
+    """Makes and keeps the connections of a client."""
 
     def __init__(
         self,
@@ -39,42 +39,42 @@ class Connector:
         self._clock = clock
         self._new_connection = new_connection
         self._made: dict[str, Connection] = {}
-        self._under_way: dict[str, asyncio.Future[Connection]] = {}
+        self._connecting: dict[str, asyncio.Future[Connection]] = {}
         self._tasks = OwnedTasks()
 
     @property
     def connected(self) -> frozenset[str]:
-        """The addresses there is a connection to."""
+        """The addresses that have a connection."""
         return frozenset(self._made)
 
     def existing(self, address: str) -> Connection | None:
-        """Return the connection to an address if there is one that can be used."""
+        """Return the connection to an address, or None if there is no usable one."""
         connection = self._made.get(address)
         return None if connection is None or connection.closed else connection
 
     async def connection(self, address: str) -> Connection:
-        """Return the connection to an address, made now if there is none."""
+        """Return the connection to an address, connecting if there is none."""
         connection = self.existing(address)
         if connection is not None:
             return connection
-        made = self._under_way.get(address)
+        made = self._connecting.get(address)
         if made is None:
             host, port = parse_address(address)
             made = asyncio.get_running_loop().create_future()
-            self._under_way[address] = made
+            self._connecting[address] = made
             self._tasks.start(
                 self._connect(address, host, port, made), name=f"connect to {address}"
             )
-        # A caller that gives up must not take the connection from the others.
+        # A cancelled caller must not cancel the connection for the others.
         return await asyncio.shield(made)
 
     def forget(self, connection: Connection) -> None:
-        """Let a connection go that is lost."""
+        """Drop a lost connection."""
         if self._made.get(connection.address) is connection:
             del self._made[connection.address]
 
     async def stop(self) -> None:
-        """Give up the connections that are being made; who waits for one gets a ConnectError."""
+        """Cancel the connections in progress; their callers get a ConnectError."""
         await self._tasks.cancel()
 
     async def _connect(
@@ -92,13 +92,13 @@ class Connector:
             connected = True
         except TimeoutError as error:
             reason, cause = f"no connection within {self._connect_timeout_ms:.0f} ms", error
-        # ValueError: a host that no name can be, or a certificate that does not fit it.
+        # ValueError: an invalid host name, or a certificate that does not match it.
         except (OSError, ValueError) as error:
             reason, cause = str(error) or type(error).__name__, error
         finally:
-            del self._under_way[address]
+            del self._connecting[address]
             if connected:
-                # It may be lost again already; who asked for it finds out by using it.
+                # It may be lost again already; its callers find out by using it.
                 if not connection.closed:
                     self._made[address] = connection
                 made.set_result(connection)
@@ -107,5 +107,5 @@ class Connector:
                 failure = ConnectError(address, reason)
                 failure.__cause__ = cause
                 made.set_exception(failure)
-                # All who asked may have given up; asking once keeps asyncio from complaining.
+                # All callers may be cancelled; reading it keeps asyncio from warning.
                 made.exception()

@@ -1,4 +1,4 @@
-"""Event loops of servers and blocking clients: uvloop where it installs."""
+"""Event loops of servers and blocking clients: uvloop where it is installed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def native_loop() -> asyncio.AbstractEventLoop:
-    """Make an event loop: uvloop's, or asyncio's own where that does not install."""
+    """Make an event loop: uvloop's, or asyncio's own where uvloop is not installed."""
     try:
         import uvloop
     except ImportError:
@@ -19,7 +19,7 @@ def native_loop() -> asyncio.AbstractEventLoop:
 
 
 def run(main: Coroutine[Any, Any, T], *, use_native_loop: bool) -> T:
-    """Run `main` to its end on a loop of its own."""
+    """Run `main` to completion on a new loop."""
     loop_factory = native_loop if use_native_loop else None
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         return runner.run(main)

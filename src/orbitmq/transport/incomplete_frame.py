@@ -1,8 +1,8 @@
-"""The head of a frame whose rest is on its way.
+"""The received part of a frame that is not complete yet.
 
-It is counted in a budget that all connections share. With the budget used up a frame is refused:
-what came of it is dropped, what is still to come is skipped, and its header is handed out so that
-the sender can be told.
+It is counted in a budget that all connections share. If the budget is exhausted, the frame is
+refused: the part received is dropped, the rest is skipped, and its header is returned so that the
+sender can be answered.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from orbitmq.protocol.frame import PREFIX_BYTES, frame_end, header_span
 if TYPE_CHECKING:
     from orbitmq.transport.limits import ByteBudget
 
-# What every connection may keep without asking the budget: with the budget used up, the header of
-# a frame still fits, so that its sender gets an answer.
+# What every connection may keep outside the budget: the header of a frame still fits when the
+# budget is exhausted, so that its sender gets an answer.
 KEPT_BYTES_FREE: Final = 4096
-# Smaller chunks are put together at once: a frame that comes byte by byte must not become millions
-# of pieces.
+# Smaller chunks are joined at once: a frame that arrives byte by byte must not become millions of
+# pieces.
 PIECE_BYTES_MIN: Final = 16 * 1024
 
 
 class IncompleteFrame:
     """What one connection keeps between two chunks.
 
-    Complete frames are kept only while the peer does not take its replies, or while other
-    connections have their turn.
+    It keeps complete frames only while the peer does not read its replies, or while other
+    connections have a turn.
     """
 
     def __init__(self, budget: ByteBudget, frame_bytes_max: int) -> None:
@@ -38,26 +38,26 @@ class IncompleteFrame:
         self.kept_bytes = 0
         self.skip_bytes = 0
         # Perf: a frame of 2 MiB in chunks of 64 KiB takes 0.1 ms to join, and 4 ms to gather in one
-        # bytearray, whose memory is taken and given back for every frame (timeit).
+        # bytearray, whose memory is allocated and freed for every frame (timeit).
         self._pieces: list[bytes | bytearray] = []
         self._wanted_bytes = 0
         self._counted_bytes = 0
 
     def skip(self, chunk: bytes) -> bytes:
-        """Throw the rest of a refused frame away; return what follows it."""
+        """Discard the rest of a refused frame; returns what follows it."""
         skipped = min(self.skip_bytes, len(chunk))
         self.skip_bytes -= skipped
         return chunk[skipped:]
 
     def begin(self, head: bytes) -> None:
-        """Keep the head of a frame; raises ProtocolError when it can never become one."""
+        """Keep the start of a frame; raises ProtocolError if it cannot be one."""
         # Invariant: what was kept before has been taken.
         assert not self._pieces
         self._wanted_bytes = frame_end(head, 0, self._frame_bytes_max) or 4
         self.add(head)
 
     def add(self, chunk: bytes) -> None:
-        """Keep what follows."""
+        """Keep the next chunk."""
         self.kept_bytes += len(chunk)
         if len(chunk) >= PIECE_BYTES_MIN:
             self._pieces.append(chunk)
@@ -70,26 +70,26 @@ class IncompleteFrame:
 
     @property
     def is_complete(self) -> bool:
-        """Whether there is enough to go on."""
+        """Whether there is enough to process."""
         return self.kept_bytes >= self._wanted_bytes
 
     def take(self) -> bytes:
-        """Hand out all that is kept."""
+        """Return all that is kept, and keep nothing."""
         chunk = b"".join(self._pieces)
         self.drop()
         return chunk
 
     def drop(self) -> None:
-        """Keep nothing any more, and return what was counted."""
+        """Drop what is kept, and release its bytes."""
         self._pieces.clear()
         self.kept_bytes = 0
         self._budget.give_back(self._counted_bytes)
         self._counted_bytes = 0
 
     def count(self) -> Command | None:
-        """Bring the budget in line with what is kept; return the header of a refused frame.
+        """Count what is kept in the budget; returns the header of a refused frame.
 
-        Raises ProtocolError when the budget is used up and there is nobody to answer.
+        Raises ProtocolError if the budget is exhausted and there is no header to answer.
         """
         growth = self.kept_bytes - KEPT_BYTES_FREE - self._counted_bytes
         if growth <= 0:
@@ -104,8 +104,8 @@ class IncompleteFrame:
         header_end, encoding = header_span(kept, 0, self._wanted_bytes)
         if not header_end <= len(kept) <= self._wanted_bytes:
             raise ProtocolError(
-                f"{len(kept)} bytes are kept and the budget of "
-                f"{self._budget.bytes_max} for all connections is used up"
+                f"{len(kept)} bytes are incomplete, and the budget of "
+                f"{self._budget.bytes_max} for all connections is exhausted"
             )
         header = kept[PREFIX_BYTES:header_end]
         self.skip_bytes = self._wanted_bytes - len(kept)

@@ -1,4 +1,4 @@
-"""Options of a running server, shown and changed over the wire."""
+"""Requests that show and change the options of a running server."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ class OptionRequests:
         forbidden: Callable[[], Collection[str]],
     ) -> None:
         self._settings = settings
-        # Keeps what was changed over a restart.
+        # Keeps changes across restarts.
         self._file = file
-        # Options that no update may name.
+        # Options that no update may change.
         self._forbidden = forbidden
 
     async def update(self, connection: Connection, request: Command) -> Command:
-        """Change options of the running server, and keep the change in its file."""
+        """Change options of the running server, and save the change to its file."""
         await self.apply(connection, request)
         return request.reply()
 
     async def apply(self, connection: Connection, request: Command) -> Changed:
-        """Change what a request's body says; tells what changed."""
+        """Change the options in a request's body; returns what changed."""
         try:
             changed = self._settings.update(request.body, forbidden=self._forbidden())
         except ForbiddenOptionError as error:

@@ -1,4 +1,4 @@
-"""This machine as others see it: its name, its addresses, its free ports."""
+"""This machine's name, addresses and free ports."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from orbitmq.errors import SettingsError
 
 
 def own_name() -> str:
-    """The host name; empty when the machine has none."""
+    """Return the host name; empty if the machine has none."""
     return socket.gethostname()
 
 
 def own_address() -> str:
-    """An address of this machine that others may reach."""
+    """Return an address of this machine that others may reach."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            # Nothing is sent: the system only says which of its addresses it would use.
+            # Nothing is sent: the system only chooses which of its addresses it would use.
             probe.connect(("192.0.2.1", 9))
             return str(probe.getsockname()[0])
         except OSError:
@@ -26,20 +26,20 @@ def own_address() -> str:
 
 
 def address_of(host: str) -> str:
-    """Find the address of a host, IPv4 first; an address is its own."""
+    """Resolve a host name, preferring IPv4; an address is returned as it is."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError as error:
         raise SettingsError(
             f"the name {host!r} has no address: {error}",
-            hint="name an address of this machine, for example by brokerIP1",
+            hint="set an address of this machine, for example with brokerIP1",
         ) from error
     family, *_, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
     return str(address[0]).partition("%")[0] if family == socket.AF_INET6 else str(address[0])
 
 
 def is_free(bind_address: str, port: int) -> bool:
-    """Whether somebody could listen on a port at this moment."""
+    """Whether a port could be listened on at this moment."""
     family = socket.AF_INET6 if ":" in bind_address else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -51,15 +51,15 @@ def is_free(bind_address: str, port: int) -> bool:
 
 
 @contextmanager
-def held(bind_address: str, *ports: int) -> Iterator[None]:
-    """Keep ports from others for a while; one that is taken shows when it is listened on."""
+def reserved_ports(bind_address: str, *ports: int) -> Iterator[None]:
+    """Keep ports from others during a block; a port already in use fails later, on listening."""
     family = socket.AF_INET6 if ":" in bind_address else socket.AF_INET
-    with ExitStack() as keepers:
+    with ExitStack() as holders:
         for port in ports:
-            # Without SO_REUSEADDR, which would let others have the port as well.
-            keeper = keepers.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            # Without SO_REUSEADDR, which would let others bind the port as well.
+            holder = holders.enter_context(socket.socket(family, socket.SOCK_STREAM))
             with suppress(OSError):
-                keeper.bind((bind_address, port))
+                holder.bind((bind_address, port))
         yield
 
 

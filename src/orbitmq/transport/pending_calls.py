@@ -1,7 +1,7 @@
-"""Calls of one connection that wait for their answer.
+"""Calls of one connection that are not answered yet.
 
-One timer serves all of them: it is set for the earliest deadline, so that a call costs one entry
-in a table and nothing else.
+One timer serves all of them: it is set for the earliest deadline, so that a call costs only one
+table entry.
 
 Threads: the event loop's only.
 """
@@ -28,8 +28,8 @@ log = logging.getLogger(__name__)
 OnDone = Callable[[Command | OrbitError], None]
 
 _OPAQUE_MASK: Final = 0x7FFFFFFF
-# Deadlines closer together than this are met in one sweep; a sweep looks at every call, so many
-# calls are swept less often.
+# Deadlines closer together than this are handled in one sweep. A sweep looks at every call, so the
+# pause grows with their number.
 _SWEEP_PAUSE_MS: Final = 5.0
 _SWEEP_PAUSE_MS_PER_CALL: Final = 0.002
 
@@ -53,7 +53,14 @@ class PendingCalls:
         *,
         on_overdue: Callable[[float], None] | None = None,
     ) -> None:
-        """Take a function, if any, that is told when the oldest call began that got no answer."""
+        """Match the calls to one address.
+
+        Args:
+            address: the peer, for errors.
+            budget: bounds the calls in flight.
+            clock: for their timeouts.
+            on_overdue: called when calls time out, with the start time of the oldest of them.
+        """
         self.address = address
         self._on_overdue = on_overdue
         self._budget = budget
@@ -68,7 +75,7 @@ class PendingCalls:
         return len(self._calls)
 
     def add(self, code: int, timeout_ms: float, on_done: OnDone) -> int:
-        """Expect an answer within the time given; return the opaque to send."""
+        """Expect an answer within `timeout_ms`; returns the opaque to send."""
         self._budget.take(self.address)
         opaque = self.unused_opaque()
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
@@ -78,31 +85,31 @@ class PendingCalls:
         return opaque
 
     def unused_opaque(self) -> int:
-        """Return a number that no call under way has."""
+        """Return a number that no pending call has."""
         while True:
             self._next_opaque = (self._next_opaque + 1) & _OPAQUE_MASK
             if self._next_opaque not in self._calls:
                 return self._next_opaque
 
     def answer(self, response: Command) -> bool:
-        """Hand an answer to the call it belongs to; False when nobody waits for it."""
+        """Hand an answer to its call; False if there is no such call."""
         return self.finish(response.opaque, response)
 
     def finish(self, opaque: int, outcome: Command | OrbitError) -> bool:
-        """End one call with an answer or an error; False when there is no such call."""
+        """End one call with an answer or an error; False if there is no such call."""
         call = self._calls.pop(opaque, None)
         if call is None:
             return False
         self._budget.give_back()
-        tell(call.on_done, outcome)
-        self._tell_if_empty()
+        notify(call.on_done, outcome)
+        self._notify_if_empty()
         return True
 
     def forget(self, opaque: int) -> None:
-        """End one call without telling anybody; its answer will be dropped."""
+        """End one call silently; its answer will be dropped."""
         if self._calls.pop(opaque, None) is not None:
             self._budget.give_back()
-            self._tell_if_empty()
+            self._notify_if_empty()
 
     def fail_all(self, make_error: Callable[[], OrbitError]) -> None:
         """Fail every call at once, each with an error of its own."""
@@ -112,17 +119,17 @@ class PendingCalls:
             self._timer = None
         for call in calls.values():
             self._budget.give_back()
-            tell(call.on_done, make_error())
-        self._tell_if_empty()
+            notify(call.on_done, make_error())
+        self._notify_if_empty()
 
     async def all_done(self) -> None:
-        """Return once no call waits."""
+        """Return once no call is pending."""
         while self._calls:
             if self._emptied is None:
                 self._emptied = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._emptied)
 
-    def _tell_if_empty(self) -> None:
+    def _notify_if_empty(self) -> None:
         if self._emptied is not None and not self._calls:
             self._emptied.set_result(None)
             self._emptied = None
@@ -144,17 +151,17 @@ class PendingCalls:
             pause_ms = _SWEEP_PAUSE_MS + len(self._calls) * _SWEEP_PAUSE_MS_PER_CALL
             self._set_timer(max(earliest_ms, now_ms + pause_ms))
         if failed and self._on_overdue is not None:
-            # Before the callers are told: who tries again must not meet the same dead connection.
+            # Before the callbacks: a caller that retries must not get the same dead connection.
             self._on_overdue(min(call.deadline_ms - call.timeout_ms for call in failed))
         for call in failed:
             self._budget.give_back()
             name = request_name(call.code)
-            tell(call.on_done, CallTimeoutError(self.address, name, call.timeout_ms))
-        self._tell_if_empty()
+            notify(call.on_done, CallTimeoutError(self.address, name, call.timeout_ms))
+        self._notify_if_empty()
 
 
-def tell(on_done: OnDone, outcome: Command | OrbitError) -> None:
-    """Call back; what the callback raises is logged here, and harms nobody else."""
+def notify(on_done: OnDone, outcome: Command | OrbitError) -> None:
+    """Call back; an error of the callback is logged here, and affects nobody else."""
     try:
         on_done(outcome)
     except Exception:

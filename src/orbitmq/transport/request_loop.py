@@ -1,8 +1,8 @@
-"""The ordinary way of a request: split the chunk, call handlers, gather replies.
+"""The ordinary path of a request: split the chunk, call handlers, gather replies.
 
 A handler that can answer at once returns its reply; all such replies of a chunk leave in one
-write and no task is made. A handler that must wait is a coroutine function: its request is
-counted against the connection's bounds and answered when it is done.
+write, without a task. A handler that must wait is a coroutine function: its request is counted
+against the connection's bounds and answered when it is done.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def not_supported(request: Command) -> Command:
 
 
 def stopping(request: Command) -> Command:
-    """Answer a request that comes while the server finishes the ones before it."""
+    """Answer a request that arrives while the server finishes earlier ones."""
     return request.reply(
         code=ResponseCode.SYSTEM_BUSY, remark="[REJECTREQUEST] the server is stopping"
     )
@@ -66,9 +66,9 @@ class RequestLoop:
         self._handlers = dict(handlers)
         self._hooks = tuple(hooks)
         self._otherwise = otherwise
-        # Which failure code tells a peer of an error.
+        # Which failure code reports an error to a peer.
         self._code_of = code_of
-        # Given a message and its values, writes of a refusal: peers cause as many as they like.
+        # Logs a refusal, with a limit: peers can cause as many as they like.
         self._warn = warn
         self.deferred = OwnedTasks()
 
@@ -88,7 +88,7 @@ class RequestLoop:
                 frame = self.process_frame(connection, chunk, position, end)
             except ProtocolError:
                 if position:
-                    # What came before the broken frame is answered first.
+                    # The frames before the broken one are answered first.
                     break
                 raise
             if frame:
@@ -101,7 +101,7 @@ class RequestLoop:
         return position, b"".join(replies)
 
     def process_frame(self, connection: Connection, chunk: bytes, start: int, end: int) -> bytes:
-        """Answer the frame at `chunk[start:end]`; returns the reply, if there is one by now."""
+        """Answer the frame at `chunk[start:end]`; returns the reply, or nothing if it comes later."""
         command = decode_command(chunk, start, end)
         if command.is_response:
             connection.answer(command)
@@ -110,7 +110,7 @@ class RequestLoop:
         return b"" if reply is None else self._encode(connection, command, reply)
 
     def _answer(self, connection: Connection, request: Command, frame_bytes: int) -> Answer:
-        """Handle one request; None when it wants no answer or gets it later."""
+        """Handle one request; None if it needs no answer or gets it later."""
         try:
             for hook in self._hooks:
                 hook.before_request(connection.address, request)
@@ -175,14 +175,14 @@ class RequestLoop:
         return sent
 
     def _encode(self, connection: Connection, request: Command, reply: Command) -> bytes:
-        """Write an answer; one that cannot be written, or that no peer would take, becomes an error."""
+        """Encode an answer; one that cannot be encoded, or is too large, becomes an error."""
         try:
             frame = reply.encode()
             if len(frame) <= connection.frame_bytes_max:
                 return frame
             error: Exception = OrbitError(
-                f"the answer of {len(frame)} bytes is above the limit of "
-                f"{connection.frame_bytes_max} for a frame",
+                f"the answer of {len(frame)} bytes is above the frame limit of "
+                f"{connection.frame_bytes_max}",
                 hint="ask for less at once",
             )
         except Exception as raised:  # noqa: BLE001  # the border: whatever it is becomes an answer
@@ -190,7 +190,7 @@ class RequestLoop:
         return self._failure_reply(request, error, connection).encode()
 
     def _failure_reply(self, request: Command, error: Exception, connection: Connection) -> Command:
-        """Turn what a handler raised into an answer; the unexpected is logged here, once."""
+        """Turn an error of a handler into an answer; unexpected errors are logged here, once."""
         if isinstance(error, RequestRefusedError):
             reply = request.reply(code=error.code, remark=str(error))
             reply.fields = error.fields
@@ -215,7 +215,7 @@ class RequestLoop:
 
 
 async def _write_when_drained(connection: Connection, request: Command, frame: bytes) -> None:
-    """Hold a later answer back until the peer reads; what is held counts against the bounds."""
+    """Hold a deferred answer back until the peer reads; it counts against the bounds."""
     charge = connection.deferred.begin(len(frame))
     if not charge:
         connection.write(busy_reply(request).encode())

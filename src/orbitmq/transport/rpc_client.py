@@ -4,8 +4,7 @@
     invoke_callback     send; a function gets the answer or the error
     invoke_oneway       send; there is no answer
 
-Whatever a call has to wait for (a connection, a peer that is behind in reading, the answer), the
-time it is given covers all of it.
+The timeout of a call covers all its waits: for a connection, for a slow reader, for the answer.
 
 Threads: one event loop.
 """
@@ -33,7 +32,7 @@ from orbitmq.transport.connection import Connection
 from orbitmq.transport.connections import ConnectionListener, Connections
 from orbitmq.transport.connector import Connector
 from orbitmq.transport.limits import ByteBudget, CallBudgets, ConnectionLimits
-from orbitmq.transport.pending_calls import OnDone, tell
+from orbitmq.transport.pending_calls import OnDone, notify
 from orbitmq.transport.request_loop import RequestLoop
 from orbitmq.transport.tls import client_context
 
@@ -48,9 +47,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CALL_TIMEOUT_MS: Final = 3000.0
-# What servers send to a client is small; this bounds it all the same.
+# Requests of servers to a client are small; this bounds them anyway.
 _WORK_BYTES_MAX: Final = 256 * 1024 * 1024
-# Compat: Java's client closes a connection after one call without an answer, which takes as long.
+# Compat: Java's client closes a connection after one unanswered call, which takes as long.
 _SILENCE_MS_MAX: Final = CALL_TIMEOUT_MS
 
 
@@ -106,12 +105,12 @@ class RpcClient:
         await self.stop()
 
     async def start(self) -> None:
-        """Make ready; connections are made by the calls that need them."""
+        """Start; calls make the connections that they need."""
         self._state.begin()
         self._connections.start()
 
     async def stop(self) -> None:
-        """Finish the calls under way, then close every connection; all within the grace."""
+        """Finish the calls in flight, then close every connection; all within the grace."""
         if not await self._state.begin_stop():
             return
         try:
@@ -146,7 +145,7 @@ class RpcClient:
         *,
         timeout_ms: float = CALL_TIMEOUT_MS,
     ) -> Command:
-        """Send a typed request; return the answer, or raise what its failure code stands for."""
+        """Send a typed request; return the answer, or raise the error of its failure code."""
         asked = request(header, body)
         response = await self.invoke(address, asked, timeout_ms=timeout_ms)
         raise_for_failure(asked, response, address)
@@ -174,9 +173,9 @@ class RpcClient:
         *,
         timeout_ms: float = CALL_TIMEOUT_MS,
     ) -> None:
-        """Send a request; `on_done` gets the answer, or the error that took its place, once.
+        """Send a request; `on_done` gets the answer or an error, once.
 
-        What a hook refuses with is raised here; `on_done` never runs before this returns.
+        The refusal of a hook is raised here; `on_done` never runs before this returns.
         """
         self._before(address, request)
         finish = partial(self._finish_callback, address, request, on_done)
@@ -195,7 +194,7 @@ class RpcClient:
     async def invoke_oneway(
         self, address: str, request: Command, *, timeout_ms: float = CALL_TIMEOUT_MS
     ) -> None:
-        """Send a request that nobody answers; returns once it is on its way."""
+        """Send a request that nobody answers; returns once it is written."""
         self._before(address, request)
         try:
             with self.calls.oneway.one_to(address):
@@ -209,7 +208,7 @@ class RpcClient:
     # --- connections --------------------------------------------------------------------------
 
     async def connection(self, address: str, *, timeout_ms: float = CALL_TIMEOUT_MS) -> Connection:
-        """Return the connection to an address, made now if there is none."""
+        """Return the connection to an address, connecting if there is none."""
         self._state.check_not_stopped()
         connection = self._connector.existing(address)
         if connection is not None:
@@ -221,10 +220,10 @@ class RpcClient:
             raise ConnectError(address, f"no connection within {timeout_ms:.0f} ms") from error
 
     def ready(self, address: str) -> Connection | None:
-        """Return the connection to an address if a request may be written to it as it is now.
+        """Return the connection to an address if a request may be written to it right now.
 
-        None when there is none yet, when its peer is behind in reading, and always where hooks
-        want to see every request: the call then goes by `invoke` and its like.
+        None if there is no connection, if writing to it is paused, or if there are hooks, which
+        must see every request: use `invoke` and the like then.
         """
         connection = self._connector.existing(address)
         if connection is None or connection.writing_paused:
@@ -233,7 +232,7 @@ class RpcClient:
 
     @property
     def connected(self) -> frozenset[str]:
-        """The addresses there is a connection to."""
+        """The addresses that have a connection."""
         return self._connector.connected
 
     def _new_connection(self, address: str) -> Connection:
@@ -258,7 +257,7 @@ class RpcClient:
     async def _writable(
         self, address: str, request: Command, timeout_ms: float
     ) -> tuple[Connection, float]:
-        """Return a connection that takes a request now, and how much of the time is left."""
+        """Return a connection that can be written to now, and how much time is left."""
         connection = self._connector.existing(address)
         if connection is not None and not connection.writing_paused:
             return connection, timeout_ms
@@ -300,7 +299,7 @@ class RpcClient:
                 outcome = OrbitError(f"a hook failed on the answer: {error!r}")
         else:
             self._after_failure(address, request)
-        tell(on_done, outcome)
+        notify(on_done, outcome)
 
     def _before(self, address: str, request: Command) -> None:
         self._state.check_not_stopped()
@@ -315,5 +314,5 @@ class RpcClient:
         try:
             self._after(address, request, None)
         except Exception:
-            # The caller gets the error that came first.
+            # The caller gets the first error.
             log.exception("hook failed after a failed call=%s", request_name(request.code))

@@ -1,4 +1,4 @@
-"""The server side: takes requests on one port, and calls its clients back.
+"""The server side: serves requests on one port, and calls its clients.
 
 Threads: one event loop.
 """
@@ -57,7 +57,7 @@ class RpcServer:
             code_of=code_of or (lambda _: ResponseCode.SYSTEM_ERROR),
             warn=self._refusals.warn,
         )
-        # A processor of its own may leave requests to the ordinary handlers.
+        # A custom processor may pass requests on to the ordinary handlers.
         self._processor = make_processor(self._requests) if make_processor else self._requests
         self._limits = ConnectionLimits(
             frame_bytes_max=self._config.frame_bytes_max,
@@ -91,7 +91,7 @@ class RpcServer:
 
     @property
     def requests(self) -> RequestLoop:
-        """The ordinary way of requests."""
+        """The ordinary path of requests."""
         return self._requests
 
     @property
@@ -106,7 +106,7 @@ class RpcServer:
         self._connections.start()
 
     async def stop(self) -> None:
-        """Take nothing new, finish what is under way, then close; all within the grace."""
+        """Accept nothing new, finish the requests in flight, then close; all within the grace."""
         if not await self._state.begin_stop():
             return
         try:
@@ -117,29 +117,29 @@ class RpcServer:
             self._refusals.end_second()
             self._state.end_stop()
 
-    async def cut(self) -> None:
-        """Listen no more, and cut every connection with whatever is under way."""
+    async def abort(self) -> None:
+        """Stop listening, and abort every connection with its requests in flight."""
         await self._acceptor.stop()
         self._connections.abort()
 
     async def _finish(self) -> None:
         grace_ms = self._config.shutdown_grace_seconds * 1000
         end_ms = self._clock.monotonic_ms() + grace_ms
-        # Answers are still taken: a request under way may wait for one.
+        # Answers are still accepted: a request in flight may wait for one.
         refusing = RequestLoop({}, otherwise=stopping)
         for connection in self._connections:
             if connection.deferred.is_pending or connection.has_calls:
                 connection.serve_with(refusing)
             else:
-                # Compat: a client turns to another server when its connection closes, not on busy.
-                connection.close("the server stops")
+                # Compat: a client switches servers when its connection closes, not on busy.
+                connection.close("the server is stopping")
         try:
             async with time_limit(self._clock, grace_ms):
                 for connection in self._connections:
                     await connection.deferred.all_done()
                 await self._requests.deferred.all_done()
         except TimeoutError:
-            log.warning("stopped with requests under way count=%d", len(self._requests.deferred))
+            log.warning("stopped with requests in flight count=%d", len(self._requests.deferred))
         await self._requests.deferred.cancel()
         await self._connections.stop(end_ms - self._clock.monotonic_ms())
 

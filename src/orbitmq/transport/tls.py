@@ -1,11 +1,11 @@
-"""TLS as RocketMQ does it: the first byte of a connection tells whether it is TLS.
+"""TLS as RocketMQ does it: the first byte of a connection shows whether it is TLS.
 
-A TLS connection begins with byte 0x16; a frame never does, since it would be far above the frame
-limit. A server therefore looks at the first byte before it decides how to read the rest.
+A TLS connection begins with byte 0x16. A frame never does: it would be far above the frame limit.
+A server therefore looks at the first byte before it decides how to read the rest.
 
-Files that were replaced are read again, for the connections that come after.
+Replaced certificate files are read again, for later connections.
 
-Threads: one event loop; files are looked at and read off it.
+Threads: one event loop; files are checked and read off it.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ log = logging.getLogger(__name__)
 
 TLS_FIRST_BYTE: Final = b"\x16"
 _CERTIFICATE_DAYS: Final = 3650
-_LOOK_INTERVAL_MS: Final = 1000.0
-# Of each file: inode, bytes, time of the last change; None where there is no file.
+_CHECK_INTERVAL_MS: Final = 1000.0
+# Of each file: inode, bytes, time of the last change; None for a missing file.
 _FileStates = tuple[tuple[int, int, int] | None, ...]
 
 
 class TlsServer:
-    """Decides for each connection whether it speaks TLS, and with what certificate."""
+    """Decides for each connection whether it speaks TLS, and with which certificate."""
 
     def __init__(self, config: TlsServerConfig, clock: Clock) -> None:
         self._config = config
         self._clock = clock
         self._context: ssl.SSLContext | None = None
-        # The state of the certificate files when they were read last; None without such files.
+        # The state of the certificate files when last read; None without such files.
         self._files_read: _FileStates | None = None
-        self._next_look_ms = 0.0
+        self._next_check_ms = 0.0
         if config.mode is TlsMode.DISABLED:
             return
-        # Checked and read now: what is broken stops the start, not the first client.
+        # Checked and read now: a broken file fails the start, not the first client.
         _check_client_auth(config)
         if config.certificate_path or config.key_path:
-            # Seen before they are read: what changes in between is read again.
+            # Taken before they are read: a change in between is read again.
             self._files_read = _file_states(config)
             self._context = _server_context(config)
         elif config.mode is TlsMode.ENFORCING and not config.test_mode:
@@ -66,28 +66,28 @@ class TlsServer:
         return self._config.mode is not TlsMode.DISABLED
 
     async def refresh(self) -> None:
-        """Read certificates again whose files changed; looks once a second, however often called.
+        """Reload certificates whose files changed; checks once a second, however often called.
 
-        Files that cannot be used change nothing: the certificates read before serve on.
+        If the new files cannot be used, the old certificates stay in use.
         """
         now_ms = self._clock.monotonic_ms()
-        if self._files_read is None or now_ms < self._next_look_ms:
+        if self._files_read is None or now_ms < self._next_check_ms:
             return
-        self._next_look_ms = now_ms + _LOOK_INTERVAL_MS
+        self._next_check_ms = now_ms + _CHECK_INTERVAL_MS
         found = await off_loop(_file_states, self._config)
         if found == self._files_read:
             return
         try:
             self._context = await off_loop(_server_context, self._config)
         except SettingsError as error:
-            # Often half of a change: the certificate is new already and its key is not.
+            # Often half of a change: the certificate is new already, its key is not.
             log.warning("changed certificates not used reason=%s", error)
         else:
-            log.info("certificates read again file=%s", self._config.certificate_path)
+            log.info("certificates reloaded file=%s", self._config.certificate_path)
         self._files_read = found
 
     def context_for(self, first_byte: bytes) -> ssl.SSLContext | None:
-        """Return the TLS context of a connection that begins so; None for plain text.
+        """Return the TLS context for a connection with this first byte; None for plain text.
 
         Raises ProtocolError for a connection that must not be served.
         """
@@ -103,18 +103,18 @@ class TlsServer:
 
 
 def client_context(config: TlsClientConfig) -> ssl.SSLContext | None:
-    """Return the TLS context of a client; None when it speaks plain text."""
+    """Return the TLS context of a client; None if it speaks plain text."""
     if not config.enable:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    # Compat: RocketMQ's certificates name no hosts; what counts is who signed them.
+    # Compat: RocketMQ's certificates name no hosts; only their issuer counts.
     context.check_hostname = False
     if not config.verify_server:
         context.verify_mode = ssl.CERT_NONE
     elif config.trusted_path:
         _load("tls.client.trustCertPath", context.load_verify_locations, config.trusted_path)
     else:
-        # The system trusts authorities that sign for everybody, so here the host must fit too.
+        # The system's authorities sign for everybody, so the host must match too.
         context.check_hostname = True
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     if config.certificate_path:
@@ -172,7 +172,7 @@ def _check_client_auth(config: TlsServerConfig) -> None:
         return
     if not config.trusted_path:
         raise SettingsError(
-            f"tls.server.need.client.auth is {config.client_auth} and nothing is trusted",
+            f"tls.server.need.client.auth is {config.client_auth} and no certificate is trusted",
             hint="set tls.server.trustCertPath to the certificates that signed the clients'",
         )
     _ask_for_client_certificates(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), config)
@@ -189,7 +189,7 @@ def _ask_for_client_certificates(context: ssl.SSLContext, config: TlsServerConfi
 def _load_certificate(
     context: ssl.SSLContext, options: str, certificate_path: str, key_path: str, password: str
 ) -> None:
-    # The password is given even when it is empty: without one, OpenSSL would ask the terminal.
+    # The password is passed even if empty: without one, OpenSSL would prompt on the terminal.
     _load(options, context.load_cert_chain, certificate_path, key_path or None, password)
 
 

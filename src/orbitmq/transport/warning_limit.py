@@ -1,4 +1,4 @@
-"""A limit on warnings that strangers can cause: some a second, then their number.
+"""A limit on warnings that peers can cause: a few a second, then only their number.
 
 Threads: one event loop.
 """
@@ -18,17 +18,17 @@ _SECOND_MS: Final = 1000.0
 
 
 class WarningLimit:
-    """Writes the first warnings of a second, and at its end how many more there were."""
+    """Logs the first warnings of a second, and at its end how many were left out."""
 
     def __init__(self, clock: Clock, what: str) -> None:
         self._clock = clock
-        # Says of what there were more.
+        # Describes the warnings that were left out.
         self._what = what
         self._count = 0
         self._second: TimerHandle | None = None
 
     def warn(self, message: str, *values: object) -> None:
-        """Write a warning, or count it; the first one begins the second."""
+        """Log a warning, or only count it; the first one starts the second."""
         if self._second is None:
             self._second = self._clock.call_later(_SECOND_MS, self.end_second)
         self._count += 1
@@ -36,7 +36,7 @@ class WarningLimit:
             log.warning(message, *values)
 
     def end_second(self) -> None:
-        """Write how many warnings were left out; what comes now is in another second."""
+        """Log how many warnings were left out; the next warning starts a new second."""
         if self._second is not None:
             self._second.cancel()
             self._second = None

@@ -322,7 +322,7 @@ async def test_a_header_that_does_not_fit_the_bound_ends_the_connection(
         await until(lambda: server.kept_bytes.taken == 0)
     warnings = [r for r in caplog.records if r.levelno >= logging.WARNING]
     assert len(warnings) == 1
-    assert "is used up" in warnings[0].getMessage()
+    assert "is exhausted" in warnings[0].getMessage()
 
 
 async def test_a_frame_one_byte_above_the_limit_ends_the_connection(
@@ -420,7 +420,7 @@ async def test_an_answer_over_the_clients_bound_fails_its_call_at_once() -> None
         head, tail = _parts((await peer.read()).reply(body=bytes(500_000)), 300_000)
         await peer.send(head)
 
-        with pytest.raises(TransportError, match="thrown away"):
+        with pytest.raises(TransportError, match="was discarded"):
             await call
         again = asyncio.create_task(client.invoke(server.address, Command(code=ECHO)))
         await peer.send(tail)

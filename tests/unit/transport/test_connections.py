@@ -134,4 +134,4 @@ async def test_stopping_waits_for_what_is_written_and_cuts_what_takes_too_long(
         await stopping
 
         assert len(connections) == 0
-    assert caplog.text.count("connection cut with unsent bytes") == 1
+    assert caplog.text.count("connection aborted with unsent bytes") == 1

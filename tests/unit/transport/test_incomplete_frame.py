@@ -104,7 +104,7 @@ def test_without_a_whole_header_there_is_nobody_to_answer(
     assert budget.take(50_000)
     incomplete.begin(_frame(0, large="x" * 20_000)[:10_000])
 
-    with pytest.raises(ProtocolError, match="budget of 50000 for all connections is used up"):
+    with pytest.raises(ProtocolError, match="budget of 50000 for all connections is exhausted"):
         incomplete.count()
 
     incomplete.drop()

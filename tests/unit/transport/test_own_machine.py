@@ -11,10 +11,10 @@ from orbitmq.errors import SettingsError
 from orbitmq.transport.own_machine import (
     address_of,
     free_port,
-    held,
     is_free,
     own_address,
     own_name,
+    reserved_ports,
 )
 
 # Somebody else may take a port in the moment that it is free.
@@ -56,7 +56,7 @@ def test_a_port_that_is_held_is_not_free_and_nobody_answers_there() -> None:
 
     for _ in range(TRIES):
         port = free_port("127.0.0.1")
-        with held("127.0.0.1", port), socket.socket() as caller:
+        with reserved_ports("127.0.0.1", port), socket.socket() as caller:
             nobody_answers = caller.connect_ex(("127.0.0.1", port)) == errno.ECONNREFUSED
             kept.append(nobody_answers and not is_free("127.0.0.1", port))
 
@@ -64,7 +64,7 @@ def test_a_port_that_is_held_is_not_free_and_nobody_answers_there() -> None:
 
 
 def test_a_port_that_is_taken_is_not_held() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken, held(*taken.getsockname()):
+    with socket.create_server(("127.0.0.1", 0)) as taken, reserved_ports(*taken.getsockname()):
         socket.create_connection(taken.getsockname()).close()
 
 

@@ -135,4 +135,4 @@ async def test_what_does_not_end_within_the_grace_is_cut_off(
 
         assert await peer.rest() == b""
         assert_free(server)
-    assert "stopped with requests under way count=1" in caplog.text
+    assert "stopped with requests in flight count=1" in caplog.text

@@ -142,7 +142,7 @@ def test_clients_are_asked_for_certificates_in_test_mode_too(
 
 
 def test_asking_clients_for_certificates_needs_to_trust_something(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="is require and nothing is trusted"):
+    with pytest.raises(SettingsError, match="is require and no certificate is trusted"):
         _server(client_auth=ClientAuth.REQUIRE)
     with pytest.raises(SettingsError, match=r"tls\.server\.trustCertPath: cannot load"):
         _server(client_auth=ClientAuth.REQUIRE, trusted_path=str(tmp_path / "none.pem"))
