@@ -86,7 +86,7 @@ class RocketMQSource(DataSource):
         """What the user said: here, or when the table was made."""
         from orbitmq.spark.options.table_options import options_of_read
 
-        return options_of_read(self.options, schema, places=["namesrvaddr"])
+        return options_of_read(self.options, schema, locators=["namesrvaddr"])
 
     def _read_options(self, given: Mapping[str, str], *, streaming: bool | None) -> ReadOptions:
         from orbitmq.spark.options.read_options import ReadOptions

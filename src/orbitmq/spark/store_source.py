@@ -55,7 +55,7 @@ class RocketMQStoreSource(DataSource):
         from orbitmq.spark.rows.schema import projection_of
         from orbitmq.spark.scan.store_reader import reader_for
 
-        given = options_of_read(self.options, schema, places=["path", "paths"])
+        given = options_of_read(self.options, schema, locators=["path", "paths"])
         return reader_for(StoreOptions.from_spark(given), projection_of(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's

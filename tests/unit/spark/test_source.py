@@ -33,7 +33,7 @@ def test_options_change_the_columns() -> None:
     assert schema["properties"].dataType.simpleString() == "map<string,string>"
 
 
-def test_a_wrong_option_is_told_when_the_source_is_loaded() -> None:
+def test_a_wrong_option_is_an_error_when_the_source_is_loaded() -> None:
     with pytest.raises(UnknownOptionError, match="did you mean startingOffsets"):
         source(subscribe="t", startingoffset="earliest").schema()
 
@@ -51,7 +51,7 @@ def test_a_reader_takes_the_columns_of_the_user() -> None:
     assert reading._projection.spark_schema == wanted
 
 
-def test_a_batch_does_not_begin_at_the_end() -> None:
+def test_a_batch_cannot_start_at_the_end() -> None:
     given = source(subscribe="t", startingoffsets="latest")
 
     assert given.schema()
@@ -59,7 +59,7 @@ def test_a_batch_does_not_begin_at_the_end() -> None:
         given.reader(default_projection().spark_schema)
 
 
-def test_a_stream_begins_without_what_only_tasks_and_writers_need() -> None:
+def test_a_stream_does_not_import_what_only_tasks_and_writers_need() -> None:
     # Spark starts a process for every stream, and waits for it.
     program = """
 import sys

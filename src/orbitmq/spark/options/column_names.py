@@ -1,4 +1,4 @@
-"""Which column people mean who name one that there is none of."""
+"""Suggests the column that a misspelt name meant."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import difflib
 from collections.abc import Iterable
 from typing import Final
 
-# What Spark's Kafka connector calls them.
-_OF_KAFKA: Final = {
+# Our columns by their names in Spark's Kafka connector.
+_KAFKA_NAMES: Final = {
     "key": "keys",
     "value": "body",
     "partition": "queueId",
@@ -19,13 +19,13 @@ _OF_KAFKA: Final = {
 _LIKENESS_MIN: Final = 0.7
 
 
-def nearest_column(name: str, there: Iterable[str]) -> str | None:
-    """Find the column that a name is meant for; None if there is no telling."""
-    spelled = {known.lower(): known for known in there}
+def nearest_column(name: str, columns: Iterable[str]) -> str | None:
+    """Find the column that a name was meant for; None if no column is close."""
+    spelled = {known.lower(): known for known in columns}
     wanted = name.lower()
-    if _OF_KAFKA.get(wanted) in spelled.values():
-        return _OF_KAFKA[wanted]
-    if begun_so := [known for known in spelled if wanted.startswith(known)]:
-        return spelled[max(begun_so, key=len)]
+    if _KAFKA_NAMES.get(wanted) in spelled.values():
+        return _KAFKA_NAMES[wanted]
+    if prefixes := [known for known in spelled if wanted.startswith(known)]:
+        return spelled[max(prefixes, key=len)]
     nearest = difflib.get_close_matches(wanted, spelled, n=1, cutoff=_LIKENESS_MIN)
     return spelled[nearest[0]] if nearest else None

@@ -1,11 +1,11 @@
-"""Secret options: read from a file, and kept out of tables of SQL.
+"""Secret options: read from a file, and kept out of SQL tables.
 
 The options of a table are noted on its first column (`table_options.py`), and Spark copies such a
 note into the catalog, and into the footer of every Parquet file that is written from the table. So
 tables take no secrets; they name a file that has them.
 
-Errors go to logs, so none shows what is in such a file, not even a name: a line may hold nothing
-but a secret. They tell the number of the line.
+Errors go to logs, so none shows the content of such a file, not even a name: a line may hold
+nothing but a secret. They give the line number.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 def with_secrets(given: Mapping[str, str], path: str, options: Iterable[Option]) -> dict[str, str]:
-    """What is given, and beside it what a file says, `name=value` in each line.
+    """Add the options in a file, `name=value` per line, to those given.
 
     Args:
         given: names, in any letter case, and texts.
         path: of the file.
-        options: those there are; the file takes the secret ones, and whom they belong to.
+        options: all options; the file may set the secret ones and the access key.
     """
     try:
         content = Path(path).read_bytes()
@@ -36,7 +36,7 @@ def with_secrets(given: Mapping[str, str], path: str, options: Iterable[Option])
     except (OSError, ValueError) as error:
         raise SettingsError(
             f"the file of secretsPath cannot be read: {error}",
-            hint="it is looked for where the driver runs; of Spark Connect, the server",
+            hint="it must be on the machine of the driver; with Spark Connect, of the server",
         ) from error
     file = PropertiesFile.parse(content, name=path)
     if file.problems:
@@ -46,15 +46,15 @@ def with_secrets(given: Mapping[str, str], path: str, options: Iterable[Option])
         if one.name.lower() not in taken:
             raise PropertiesError(
                 f"{path}:{one.line}",
-                "the line sets none of the options that a file of secrets takes",
-                hint=f"it takes {', '.join(sorted(taken.values()))}, as name=value",
+                "the line sets no option that is allowed in a file of secrets",
+                hint=f"allowed are {', '.join(sorted(taken.values()))}, as name=value",
             )
-    said = {one.name.lower(): one.value for one in file.properties}
-    return {**said, **{name.lower(): text for name, text in given.items()}}
+    in_file = {one.name.lower(): one.value for one in file.properties}
+    return {**in_file, **{name.lower(): text for name, text in given.items()}}
 
 
 def _may_be_in_a_file(row: Option) -> bool:
-    # None of these is checked by its value, so that no error can show it.
+    # The values of these are never checked, so no error can show them.
     return row.secret or row.field == "access_key"
 
 
@@ -66,7 +66,7 @@ def check_table_has_no_secrets(
     found = sorted(secrets[name.lower()] for name in given if name.lower() in secrets)
     if found:
         raise SettingsError(
-            f"{' and '.join(found)} cannot be given to a table: Spark would keep it in the "
-            "catalog, and in files that are written from the table, for everyone to read",
-            hint="put it into a file that the option secretsPath names, or make a temporary view",
+            f"{' and '.join(found)} cannot be an option of a table: Spark would copy it into the "
+            "catalog, and into files written from the table, for everyone to read",
+            hint="put it into a file that the option secretsPath names, or use a temporary view",
         )

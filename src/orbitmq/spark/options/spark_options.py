@@ -1,9 +1,9 @@
 """Options as Spark's users write them: one table, as for all other settings.
 
 A class of options is a frozen dataclass whose fields are made by `spark_option`; `options_from`
-makes one from what Spark hands over. Spark keeps no letter case in names, so none counts here. A
-name that is unknown is an error that names the nearest one; people who come from Kafka or from
-Java's clients are led from the names they know.
+makes one from what Spark hands over. Spark lowercases names, so case does not matter here. An
+unknown name is an error that suggests the nearest option; names from Kafka's connector and from
+Java's clients lead to ours.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ O = TypeVar("O", bound="DataclassInstance")  # noqa: E741  # reads as "the optio
 PAGE: Final = "docs/spark-options.md"
 _NAMES_ELSEWHERE: Final = "orbitmq.spark.elsewhere"
 
-# What Spark itself hands over beside a user's options: of files and tables, of streams.
+# What Spark itself adds to a user's options, for files, tables and streams.
 _SPARKS_OWN: Final = frozenset(
     {
         "path",
@@ -65,7 +65,7 @@ _UNITS_MS: Final = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h":
 
 @dataclass(frozen=True, slots=True)
 class _NamesElsewhere:
-    """What others call an option."""
+    """An option's names in other software."""
 
     kafka: str
     others: tuple[str, ...]
@@ -91,10 +91,10 @@ def spark_option(  # noqa: PLR0913 - each argument is one column of the table
         doc: what the option does, in whole sentences.
         name: as users write it; otherwise the field name in lowerCamelCase.
         kafka: the name of its counterpart in Spark's Kafka connector, if it has one.
-        others: further names that lead to it when it was not found.
-        low: the smallest number it takes.
-        high: the largest number it takes.
-        choices: the only values it takes.
+        others: further names for which an error suggests it.
+        low: the smallest number allowed.
+        high: the largest number allowed.
+        choices: the only values allowed.
         secret: whether its value is hidden wherever settings are shown.
         default_shown: the default in words.
     """
@@ -120,33 +120,33 @@ def spark_option(  # noqa: PLR0913 - each argument is one column of the table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionOptions:
-    """How a cluster is reached, for reading and writing."""
+    """How to connect to a cluster, for reading and writing."""
 
     namesrv: str = spark_option(
         "",
         name="namesrvAddr",
         kafka="kafka.bootstrap.servers",
         others=("namesrv", "nameserver", "bootstrapServers"),
-        doc="Addresses of the name servers, separated by ';'. Must be given. Tasks connect to them "
-        "too, so they must be good on every machine of the Spark cluster.",
+        doc="Addresses of the name servers, separated by ';'. Required. Tasks connect to them too, "
+        "so they must be reachable from every machine of the Spark cluster.",
     )
     namespace: str = spark_option(
-        "", doc="Put before the names of topics and groups, as in RocketMQ 4."
+        "", doc="Prefix for the names of topics and groups, as in RocketMQ 4."
     )
     access_key: str = spark_option(
         "",
         kafka="kafka.sasl.jaas.config",
-        doc="Who signs the requests; empty leaves them unsigned.",
+        doc="Access key that requests are signed with; if empty, they are not signed.",
     )
-    secret_key: str = spark_option("", secret=True, doc="What they are signed with.")
+    secret_key: str = spark_option("", secret=True, doc="Secret of the access key.")
     security_token: str = spark_option(
-        "", secret=True, doc="Goes with temporary keys; empty for lasting ones."
+        "", secret=True, doc="Token of temporary keys; empty for permanent ones."
     )
     secrets_path: str = spark_option(
         "",
-        doc="A file of `accessKey=…`, `secretKey=…`, `securityToken=…`, `tlsKeyPassword=…`, those "
-        "that are needed, one in each line; it is read where the driver runs. Tables of SQL take "
-        "secrets in no other way.",
+        doc="A file with any of `accessKey=…`, `secretKey=…`, `securityToken=…` and "
+        "`tlsKeyPassword=…`, one per line, read on the driver. SQL tables take secrets only this "
+        "way.",
     )
     tls: bool = spark_option(
         False, kafka="kafka.security.protocol", others=("tls.enable",), doc="Connect with TLS."
@@ -159,7 +159,7 @@ class ConnectionOptions:
     tls_trusted_path: str = spark_option(
         "",
         kafka="kafka.ssl.truststore.location",
-        doc="Certificates to trust, PEM, at every machine of the Spark cluster; empty trusts the "
+        doc="Certificates to trust, PEM, on every machine of the Spark cluster; if empty, the "
         "system's.",
     )
     tls_certificate_path: str = spark_option(
@@ -174,7 +174,7 @@ class ConnectionOptions:
         low=1,
         high=600_000,
         kafka="kafka.request.timeout.ms",
-        doc="Longest wait for an answer, of calls that have no time limit of their own.",
+        doc="Longest wait for a reply, for calls without a time limit of their own.",
     )
     connect_timeout_ms: int = spark_option(
         3_000, low=1, high=600_000, doc="Longest wait for a connection."
@@ -185,10 +185,10 @@ class ConnectionOptions:
             raise SettingsError(
                 "the option namesrvAddr is missing",
                 hint='.option("namesrvAddr", "127.0.0.1:9876") says where the cluster is; for a '
-                "table of SQL, leave the columns out of CREATE TABLE: Spark does not hand on the "
-                "options of one that names them, or that is made AS SELECT",
+                "SQL table, leave the columns out of CREATE TABLE: Spark drops the options of a "
+                "table that names its columns, or that is created AS SELECT",
             )
-        # The client's own options check addresses, and keys that go together.
+        # The client's own options check addresses, and that keys are complete.
         ClientOptions(**self.client_keywords())
 
     def client_keywords(self) -> ClientKeywords:
@@ -217,13 +217,13 @@ def options_from(
     where: str,
     beside: Iterable[type[DataclassInstance]] = (),
 ) -> O:
-    """Make options from what Spark hands over; every problem found is in the error raised.
+    """Make options from what Spark hands over; the error lists every problem found.
 
     Args:
         options_class: the class to make.
         given: names, in any letter case, and texts.
         where: what the user called, for errors: `format("rocketmq")`.
-        beside: classes whose options may be there, too: a table is read and written.
+        beside: classes whose options may also be given: a table is read and written.
     """
     rows = {row.name.lower(): row for row in describe(options_class)}
     others = {row.name.lower() for row in describe(*beside)}
@@ -250,39 +250,39 @@ def options_from(
 
 
 def given_among(options: DataclassInstance, fields: Iterable[str]) -> list[str]:
-    """Name those of some options that were given."""
+    """Name the options among `fields` that were given."""
     names = {row.field: row.name for row in describe(type(options))}
     return [names[field] for field in fields if getattr(options, field) not in ("", None)]
 
 
 def check_one_given(options: DataclassInstance, fields: Iterable[str], *, hint: str) -> None:
-    """Refuse options that say the same in more than one way."""
+    """Refuse options of which only one can be given."""
     given = given_among(options, fields)
     if len(given) > 1:
         raise SettingsError(f"{' and '.join(given)} are given together", hint=hint)
 
 
 def is_sparks_own(name: str) -> bool:
-    """Whether Spark sets an option of this name by itself."""
+    """Whether Spark itself sets an option of this name."""
     lowered = name.lower()
     return lowered in _SPARKS_OWN or lowered.startswith(_SPARKS_PREFIXES)
 
 
 def nearest_option(options_class: type[DataclassInstance], name: str) -> str | None:
     """Find the option that was most likely meant."""
-    # Names of our own come last, so that they stay when both spell the same.
+    # Our own names come last, so that they win where two are spelled the same.
     spelled = {_letters(other): row.name for other, row in _all_names(options_class)}
     matches = difflib.get_close_matches(_letters(name), spelled, n=1)
     return spelled[matches[0]] if matches else None
 
 
 def kafka_name(options_class: type[DataclassInstance], row: Option) -> str:
-    """What Spark's Kafka connector calls an option; empty if it has none such."""
+    """An option's name in Spark's Kafka connector; empty if it has no counterpart."""
     return _elsewhere(options_class, row.field).kafka
 
 
 def parse_duration_ms(text: str) -> int:
-    """Read a time such as 500ms, 30s, 15m or 1h; a bare number is milliseconds."""
+    """Parse a time such as 500ms, 30s, 15m or 1h; a bare number is milliseconds."""
     matched = _DURATION.fullmatch(text.strip().lower())
     if matched is None or matched[2] not in _UNITS_MS:
         raise ValueError(text)
@@ -291,10 +291,10 @@ def parse_duration_ms(text: str) -> int:
 
 def _all_names(options_class: type[DataclassInstance]) -> Iterator[tuple[str, Option]]:
     rows = describe(options_class)
-    of_clients = {row.field: row.name for row in describe(ClientOptions)}
+    client_names = {row.field: row.name for row in describe(ClientOptions)}
     for row in rows:
         elsewhere = _elsewhere(options_class, row.field)
-        client_name = of_clients.get(row.field, "")
+        client_name = client_names.get(row.field, "")
         for other in (elsewhere.kafka, *elsewhere.others, client_name):
             if other:
                 yield other, row
@@ -310,5 +310,5 @@ def _elsewhere(options_class: type[DataclassInstance], field: str) -> _NamesElse
 
 
 def _letters(name: str) -> str:
-    """Reduce a name to what does not depend on the way of writing it."""
+    """Reduce a name to its letters and digits, in lower case."""
     return re.sub(r"[^a-z0-9]", "", name.lower())

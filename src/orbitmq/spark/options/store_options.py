@@ -1,4 +1,4 @@
-"""Options of scanning store directories."""
+"""Options for scanning store directories."""
 
 from __future__ import annotations
 
@@ -17,52 +17,51 @@ WHERE: Final = 'format("rocketmq-store")'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions(TopicOptions):
-    """Which stores are scanned, and for what; `read` takes them."""
+    """Which stores are scanned, and for what; for `read`."""
 
     path: str = spark_option(
         "",
         others=("storePathRootDir", "directory"),
-        doc="Store directories, separated by ','; `*` and `?` stand for what they do in a shell. "
-        "A store directory is a broker's `storePathRootDir`, or a copy of it. `load(…)` takes it "
-        "too. Tasks read the files themselves, so each must have them at the same path.",
+        doc="Store directories, separated by ','; `*` and `?` match as in a shell. A store "
+        "directory is a broker's `storePathRootDir`, or a copy of it. `load(…)` sets it too. "
+        "Tasks read the files themselves, so every machine needs them at the same path.",
     )
     paths: str = spark_option(
-        "", doc="The same as a JSON list; `load([…])` of several directories sets it."
+        "", doc="The same as a JSON list; `load([…])` with several directories sets it."
     )
     broker_name: str = spark_option(
         "",
-        doc="What the column `brokerName` holds. With several directories one name for each, "
-        "separated by ',', in the order of their paths. Without it, a store's own name for its "
-        "broker; of stores that do not tell, the name of the folder, or of the one around it if "
-        "that is `store`.",
+        doc="Value of the column `brokerName`. For several directories, one name each, separated "
+        "by ',', in the order of their paths. By default the name that the store records; if it "
+        "records none, the name of the folder, or of its parent if the folder is named `store`.",
     )
     log_path: str = spark_option(
         "",
         name="storePathCommitLog",
-        doc="Where the log is, if the broker's `storePathCommitLog` says so; for one directory.",
+        doc="Where the log is, if the broker sets `storePathCommitLog`; for one directory.",
     )
     include_system_topics: bool = spark_option(
         False,
-        doc="Whether all topics, or a pattern, are also the system's own (delayed messages, halves "
-        "of transactions, traces), and those of retries and dead letters. Naming one reads it "
-        "anyhow.",
+        doc="Whether a pattern, or reading all topics, includes system topics (delayed messages, "
+        "half messages of transactions, traces), and retry and dead-letter topics. A topic given "
+        "by name is always read.",
     )
     starting_timestamp: int | None = spark_option(
         None,
         low=0,
         kafka="startingTimestamp",
-        doc="Only messages stored at or after this time, in milliseconds since the epoch.",
+        doc="Read only messages stored at or after this time, in milliseconds since the epoch.",
     )
     ending_timestamp: int | None = spark_option(
         None,
         low=0,
         kafka="endingTimestamp",
-        doc="Only messages stored before this time, in milliseconds since the epoch.",
+        doc="Read only messages stored before this time, in milliseconds since the epoch.",
     )
     check_crc: bool = spark_option(
         False,
         name="checkCRC",
-        doc="Whether each body is compared with its checksum; a wrong one fails the query.",
+        doc="Whether to check each body against its checksum; a mismatch fails the query.",
     )
 
     def __post_init__(self) -> None:
@@ -70,10 +69,10 @@ class StoreOptions(TopicOptions):
             raise SettingsError(
                 "no store directory is given",
                 hint='.load("/data/broker-a/store") names the storePathRootDir of a broker; for a '
-                "table of SQL, leave the columns out of CREATE TABLE: Spark does not hand on the "
-                "options of one that names them",
+                "SQL table, leave the columns out of CREATE TABLE: Spark drops the options of a "
+                "table that names its columns",
             )
-        # Zero arguments would not do: a dataclass with slots is another class than this one.
+        # Not super(): with slots, dataclass makes a new class, which super() does not know.
         TopicOptions.__post_init__(self)
         parse_tags(self.tags)
         self._listed_paths()
@@ -85,7 +84,7 @@ class StoreOptions(TopicOptions):
 
     @property
     def path_patterns(self) -> tuple[str, ...]:
-        """The directories, with their stars."""
+        """The directories, wildcards included."""
         parts = [text for part in self.path.split(",") if (text := part.strip())]
         return (*parts, *self._listed_paths())
 
@@ -109,5 +108,5 @@ class StoreOptions(TopicOptions):
 
     @property
     def tag_filter(self) -> TagFilter:
-        """The tags asked for."""
+        """The tags to read."""
         return parse_tags(self.tags)

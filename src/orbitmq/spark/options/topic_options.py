@@ -1,4 +1,4 @@
-"""Options that reading a cluster and scanning stores share."""
+"""Options shared by reading a cluster and scanning stores."""
 
 from __future__ import annotations
 
@@ -17,26 +17,27 @@ if TYPE_CHECKING:
 TOPIC_FORMS: Final = ("subscribe", "subscribe_pattern", "assign")
 
 
-# No slots: a class can take them from one parent only, and `ConnectionOptions` has some.
+# No slots: a class can inherit them from one parent only, and `ConnectionOptions` has some.
 @dataclass(frozen=True, kw_only=True)
 class TopicOptions:
-    """Which messages are read, and how they come; `read` and `readStream` take them."""
+    """Which messages are read, and as what; for `read` and `readStream`."""
 
     subscribe: str = spark_option(
         "",
         kafka="subscribe",
         others=("topic", "topics", "consumerTopic"),
         doc="Topics to read, separated by ','. Only one of `subscribe`, `subscribePattern` and "
-        "`assign` can be given; of a cluster one must be, of stores all topics are read without.",
+        "`assign` can be given. A cluster needs one of them; a store scan without any reads all "
+        "topics.",
     )
     subscribe_pattern: str = spark_option(
         "",
         kafka="subscribePattern",
         others=("topicsPattern",),
-        doc="A regular expression that whole names of topics match. Topics of the system are left "
-        "out, and so are those of retries and dead letters, unless the pattern says %RETRY% or "
-        "%DLQ%; of stores, unless `includeSystemTopics` is set. A stream finds topics that are "
-        "made while it runs.",
+        doc="A regular expression that must match whole topic names. System topics are left out. "
+        "So are retry and dead-letter topics, unless the pattern contains %RETRY% or %DLQ%; in a "
+        "store scan, unless `includeSystemTopics` is set. A stream finds topics that are created "
+        "while it runs.",
     )
     assign: str = spark_option(
         "",
@@ -46,53 +47,55 @@ class TopicOptions:
     )
     tags: str = spark_option(
         "",
-        doc="Only messages with one of these tags, as in `TagA || TagB`. The broker leaves the "
-        "others out; a scan of stores does not touch them, since entries of queues tell.",
+        doc="Read only messages with one of these tags, as in `TagA || TagB`. The broker filters; "
+        "a store scan skips the others by their queue entries.",
     )
     push_filters: bool = spark_option(
         False,
-        doc="Read less where conditions of a query on `topic`, `queueId`, `queueOffset`, "
-        "`storeTimestamp` and `tags` allow it. Needs Spark's conf "
-        "`spark.sql.python.filterPushdown.enabled`, and a `load()` for each query: Spark 4.2 and "
-        "4.3 keep what a pushed condition left, and use it for the next query of the same "
-        "DataFrame, and for the other side of a join with itself.",
+        doc="Use a query's conditions on `topic`, `queueId`, `queueOffset`, `storeTimestamp` and "
+        "`tags` to read less. Needs Spark's setting `spark.sql.python.filterPushdown.enabled`, "
+        "and a `load()` for each query: Spark 4.2 and 4.3 keep the result of a pushed condition, "
+        "and reuse it for the next query of the same DataFrame, and for the other side of a join "
+        "with itself.",
     )
     properties: str = spark_option(
         "string",
         choices=("string", "map", "none"),
         kafka="includeHeaders",
-        doc="How the column `properties` comes: as the stored text, as a map, or not at all. A "
+        doc="What the column `properties` holds: the stored text, or a map; `none` drops it. A "
         "map takes twice the time with small bodies.",
     )
     include_body: bool = spark_option(
-        True, doc="Whether there is a column `body`. A schema given with `.schema(…)` beats both."
+        True,
+        doc="Whether there is a column `body`. A schema given with `.schema(…)` overrides this and "
+        "`properties`.",
     )
     fail_on_data_loss: bool = spark_option(
         True,
         kafka="failOnDataLoss",
-        doc="Whether messages that should be read and are gone, or that nobody can read, are an "
-        "error, or a warning in the log. Of stores that are those deleted after the scan was planned, in a file that is "
-        "missing among others, or in the log and not in their queue; what had been deleted before "
-        "is only told in the log.",
+        doc="Whether lost or unreadable messages fail the query; otherwise they are logged as a "
+        "warning. In a store scan, lost are those deleted after planning, those in a file missing "
+        "between others, and those in the log but not in their queue; earlier deletions are only "
+        "logged.",
     )
     min_partitions: int | None = spark_option(
         None,
         low=1,
         high=100_000,
         kafka="minPartitions",
-        doc="Split queues, or the log of a store, so that there are at least about so many tasks. "
-        "Without it there are as many as the driver's machine has processors; say it on a cluster "
-        "that has more. Of stores there are more so that none reads over 512 MiB.",
+        doc="Split queues, or the log of a store, into at least about this many tasks. The default "
+        "is the number of processors of the driver's machine; set it on a cluster that has more. "
+        "A store scan adds tasks so that none reads over 512 MiB.",
     )
     max_records_per_partition: int | None = spark_option(
         None,
         low=1,
         kafka="maxRecordsPerPartition",
-        doc="Split them so that no task reads more messages.",
+        doc="Most messages that one task reads; queues, or the log of a store, are split to fit.",
     )
 
     def __post_init__(self) -> None:
-        check_one_given(self, TOPIC_FORMS, hint="say in one way what to read")
+        check_one_given(self, TOPIC_FORMS, hint="use one of them")
         for topic in self.topics:
             check_topic(topic)
         if self.subscribe and not self.topics:
@@ -101,9 +104,9 @@ class TopicOptions:
             re.compile(self.subscribe_pattern)
         except (re.error, OverflowError, RecursionError) as error:
             raise SettingsError(
-                f"subscribePattern {self.subscribe_pattern!r:.200} is no regular expression: "
+                f"subscribePattern {self.subscribe_pattern!r:.200} is not a regular expression: "
                 f"{error}",
-                hint='"orders|payments-.*" takes one topic and all that begin alike',
+                hint='"orders|payments-.*" matches one topic, and all with a common prefix',
             ) from None
         if self.assign:
             parse_queues(self.assign, name="assign")
@@ -120,6 +123,6 @@ class TopicOptions:
 
     @property
     def properties_form(self) -> Literal["string", "map", "none"]:
-        """How the column `properties` comes."""
+        """What the column `properties` holds."""
         # The choices of the option are these.
         return cast('Literal["string", "map", "none"]', self.properties)

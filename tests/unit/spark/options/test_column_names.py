@@ -1,4 +1,4 @@
-"""Names of columns that there are none of."""
+"""Suggestions for misspelt column names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from orbitmq.spark.options.column_names import nearest_column
 
-THERE = ["topic", "body", "keys", "queueId", "storeTimestamp"]
+COLUMNS = ["topic", "body", "keys", "queueId", "storeTimestamp"]
 
 
 @pytest.mark.parametrize(
@@ -16,18 +16,18 @@ THERE = ["topic", "body", "keys", "queueId", "storeTimestamp"]
         ("QUEUEID", "queueId"),
         ("bodyBytes", "body"),
         ("storeTime", "storeTimestamp"),
-        # As Kafka's connector has it.
+        # As in Kafka's connector.
         ("value", "body"),
         ("key", "keys"),
         ("partition", "queueId"),
         ("timestamp", "storeTimestamp"),
-        # Kafka has them, and what they mean is not there.
+        # Kafka's names of columns that are not listed.
         ("headers", None),
         ("offset", None),
-        # Alike by chance.
+        # Similar by chance.
         ("price", None),
         ("", None),
     ],
 )
 def test_the_column_that_was_meant(name: str, meant: str | None) -> None:
-    assert nearest_column(name, THERE) == meant
+    assert nearest_column(name, COLUMNS) == meant

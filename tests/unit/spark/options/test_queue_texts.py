@@ -27,19 +27,19 @@ def test_queues_are_listed_by_topic_and_broker() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("orders", "no JSON"),
-        ("[]", "no JSON object"),
+        ("orders", "not JSON"),
+        ("[]", "not a JSON object"),
         ("{}", "names no queue"),
         ('{"t": [0]}', "names no brokers"),
-        ('{"t": {"a": 0}}', "no list of queue ids"),
-        ('{"t": {"a": ["0"]}}', "'0' is no queue id"),
-        ('{"t": {"a": [-1]}}', "-1 is no queue id"),
-        ('{"t": {"a": [true]}}', "True is no queue id"),
+        ('{"t": {"a": 0}}', "not a list of queue ids"),
+        ('{"t": {"a": ["0"]}}', "'0' is not a queue id"),
+        ('{"t": {"a": [-1]}}', "-1 is not a queue id"),
+        ('{"t": {"a": [true]}}', "True is not a queue id"),
         ('{"t": {"a": [0, 0]}}', "a queue twice"),
     ],
 )
-def test_a_text_that_names_no_queues_shows_how_to_write_it(text: str, reason: str) -> None:
-    with pytest.raises(SettingsError, match=rf"assign cannot be read.*{reason}.*broker-a"):
+def test_an_error_about_queues_shows_how_to_write_them(text: str, reason: str) -> None:
+    with pytest.raises(SettingsError, match=rf"cannot parse assign.*{reason}.*broker-a"):
         parse_queues(text, name="assign")
 
 
@@ -53,20 +53,20 @@ def test_each_queue_has_its_number() -> None:
     ("text", "reason"),
     [
         ('{"t": {"0": 17}}', "17 has no queue ids"),
-        ('{"t": {"a": {"x": 17}}}', "'x' is no queue id"),
-        ('{"t": {"a": {"0": "17"}}}', "'17' is no whole number of -1 or more"),
-        ('{"t": {"a": {"0": -2}}}', "-2 is no whole number of -1 or more"),
-        ('{"t": {"a": {"0": 1e400}}}', "inf is no whole number"),
-        ('{"t": {"a": {"0": 1, "00": 7}}}', "'00' is no queue id"),
-        ('{"t": {"a": {"0": 1, "0": 7}}}', "it is no JSON: it has '0' twice"),
-        ('{"t": {"a": {"2147483648": 1}}}', "'2147483648' is no queue id"),
-        ('{"t": {"a": {"%s": 1}}}' % ("9" * 5_000), "'9{99} is no queue id"),
+        ('{"t": {"a": {"x": 17}}}', "'x' is not a queue id"),
+        ('{"t": {"a": {"0": "17"}}}', "'17' is not a whole number of -1 or more"),
+        ('{"t": {"a": {"0": -2}}}', "-2 is not a whole number of -1 or more"),
+        ('{"t": {"a": {"0": 1e400}}}', "inf is not a whole number"),
+        ('{"t": {"a": {"0": 1, "00": 7}}}', "'00' is not a queue id"),
+        ('{"t": {"a": {"0": 1, "0": 7}}}', "it is not JSON: '0' is repeated"),
+        ('{"t": {"a": {"2147483648": 1}}}', "'2147483648' is not a queue id"),
+        ('{"t": {"a": {"%s": 1}}}' % ("9" * 5_000), "'9{99} is not a queue id"),
         ('{"a":' * 200_000, "it is nested too deeply"),
-        ('{"t": {"a": {"0": 9223372036854775808}}}', "9223372036854775808 is no whole number"),
+        ('{"t": {"a": {"0": 9223372036854775808}}}', "9223372036854775808 is not a whole number"),
     ],
 )
-def test_a_number_that_cannot_be_is_refused(text: str, reason: str) -> None:
-    with pytest.raises(SettingsError, match=rf"endingOffsets cannot be read: {reason}"):
+def test_an_impossible_number_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(SettingsError, match=rf"cannot parse endingOffsets: {reason}"):
         parse_numbers(text, name="endingOffsets", low=-1)
 
 

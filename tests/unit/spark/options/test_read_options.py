@@ -1,4 +1,4 @@
-"""Options of reading: what goes together, and what does not."""
+"""Read options: which go together, and which do not."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
     assert made.max_trigger_delay_ms == 15 * 60_000
 
 
-def test_a_stream_begins_at_the_end_unless_told_otherwise() -> None:
+def test_a_stream_starts_at_the_end_by_default() -> None:
     assert options(streaming=True).starting_offsets == "latest"
     assert options(streaming=True, startingOffsets="earliest").starting_offsets == "earliest"
     assert options(streaming=True, startingTimestamp="5").starting_offsets == ""
 
 
 def test_topics_must_be_given() -> None:
-    with pytest.raises(SettingsError, match="must be given, and none is"):
+    with pytest.raises(SettingsError, match="give one of subscribe, subscribePattern and assign"):
         options(subscribe="")
 
 
@@ -49,7 +49,7 @@ def test_topics_must_be_given() -> None:
         {"endingOffsets": "latest", "endingTimestamp": "0"},
     ],
 )
-def test_two_ways_to_say_where_to_begin_or_end_are_refused(given: dict[str, str]) -> None:
+def test_two_ways_to_set_a_start_or_an_end_are_refused(given: dict[str, str]) -> None:
     with pytest.raises(SettingsError, match=f"{' and '.join(given)} are given together"):
         options(given)
 
@@ -59,21 +59,21 @@ def test_two_ways_to_say_where_to_begin_or_end_are_refused(given: dict[str, str]
     [
         (
             {"startingOffsets": "oldest"},
-            "startingOffsets cannot be 'oldest'.*it is earliest or latest, or an offset",
+            "startingOffsets cannot be 'oldest'.*use earliest or latest, or an offset",
         ),
-        ({"sql": "price >"}, "sql cannot be read: filter 'price >', column 8: expected"),
+        ({"sql": "price >"}, "cannot parse sql: filter 'price >', column 8: expected"),
         ({"startingOffsets": "latest"}, "cannot be latest in a batch"),
         ({"startingOffsets": '{"t": {"a": {"0": -1}}}'}, "cannot be latest in a batch"),
-        ({"startingOffsets": '{"t": {"a": {"0": -3}}}'}, "-3 is no whole number of -2 or more"),
+        ({"startingOffsets": '{"t": {"a": {"0": -3}}}'}, "-3 is not a whole number of -2 or more"),
         ({"endingOffsets": "earliest"}, "cannot be earliest"),
-        ({"endingOffsets": '{"t": {"a": {"0": -2}}}'}, "-2 is no whole number of -1 or more"),
-        ({"startingOffsetsByTimestamp": "yesterday"}, "startingOffsetsByTimestamp cannot be read"),
-        ({"endingOffsetsByTimestamp": "{"}, "endingOffsetsByTimestamp cannot be read"),
+        ({"endingOffsets": '{"t": {"a": {"0": -2}}}'}, "-2 is not a whole number of -1 or more"),
+        ({"startingOffsetsByTimestamp": "yesterday"}, "cannot parse startingOffsetsByTimestamp"),
+        ({"endingOffsetsByTimestamp": "{"}, "cannot parse endingOffsetsByTimestamp"),
         ({"maxTriggerDelay": "long"}, "maxTriggerDelay cannot be 'long'"),
         ({"tags": "a", "sql": "b > 1"}, "both tags and sql"),
     ],
 )
-def test_what_cannot_be_is_refused_at_once(given: dict[str, str], message: str) -> None:
+def test_an_impossible_value_is_refused_at_once(given: dict[str, str], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         options(given)
 
@@ -83,7 +83,7 @@ def test_a_stream_has_no_end() -> None:
         options(streaming=True, endingOffsets="latest")
 
 
-def test_what_depends_on_the_mode_is_left_alone_while_it_is_not_known() -> None:
+def test_checks_that_depend_on_the_mode_wait_until_it_is_known() -> None:
     assert options(streaming=None, startingOffsets="latest").starting_offsets == "latest"
     assert options(streaming=None).starting_offsets == ""
     assert options(streaming=None, endingOffsets="latest").ending_offsets == "latest"

@@ -36,8 +36,10 @@ def test_what_is_given_wins(file: Path) -> None:
     assert found == {"accesskey": "me", "secretkey": "hush"}
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"secretsPath cannot be read: .*nothing.*driver runs"):
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(
+        SettingsError, match=r"secretsPath cannot be read: .*nothing.*machine of the driver"
+    ):
         WriteOptions.from_spark({**GIVEN, "secretsPath": str(tmp_path / "nothing")})
 
 
@@ -56,7 +58,7 @@ def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
         "topic=hush hush",
     ],
 )
-def test_a_line_that_cannot_be_taken_is_told_by_its_number_only(file: Path, line: str) -> None:
+def test_a_refused_line_is_named_by_its_number_only(file: Path, line: str) -> None:
     file.write_text(f"accessKey=shop\n{line}\n")
 
     with pytest.raises(PropertiesError, match="secrets:2: ") as refused:
@@ -64,21 +66,21 @@ def test_a_line_that_cannot_be_taken_is_told_by_its_number_only(file: Path, line
     assert "hush" not in str(refused.value)
 
 
-def test_a_path_that_no_file_can_have_is_told() -> None:
+def test_an_impossible_path_is_an_error() -> None:
     with pytest.raises(SettingsError, match=r"secretsPath cannot be read: .*null byte"):
         with_secrets({}, "secrets\0", describe(WriteOptions))
 
 
-def test_what_a_file_of_secrets_takes_is_told(file: Path) -> None:
+def test_the_error_lists_what_a_file_of_secrets_may_set(file: Path) -> None:
     file.write_text("hush")
 
     with pytest.raises(
-        PropertiesError, match="takes accessKey, secretKey, securityToken, tlsKeyPassword"
+        PropertiesError, match="allowed are accessKey, secretKey, securityToken, tlsKeyPassword"
     ):
         WriteOptions.from_spark({**GIVEN, "secretsPath": str(file)})
 
 
-def test_keys_that_do_not_go_together_are_told_without_them(file: Path) -> None:
+def test_an_error_about_incomplete_keys_does_not_show_them(file: Path) -> None:
     file.write_text("secretKey=hush")
 
     with pytest.raises(SettingsError, match="secret_key is set and access_key is not") as refused:
@@ -88,7 +90,7 @@ def test_keys_that_do_not_go_together_are_told_without_them(file: Path) -> None:
 
 @pytest.mark.parametrize("name", ["secretKey", "securityToken", "tlsKeyPassword"])
 def test_a_table_takes_no_secret(name: str) -> None:
-    with pytest.raises(SettingsError, match=rf"{name} cannot be given to a table.*secretsPath"):
+    with pytest.raises(SettingsError, match=rf"{name} cannot be an option of a table.*secretsPath"):
         check_table_has_no_secrets({**GIVEN, name.lower(): "hush"}, ReadOptions, WriteOptions)
 
 
@@ -96,7 +98,7 @@ def test_a_table_takes_everything_else() -> None:
     check_table_has_no_secrets({**GIVEN, "accesskey": "shop", "secretspath": "x"}, ReadOptions)
 
 
-def test_a_table_that_is_made_notes_where_its_secrets_are(file: Path) -> None:
+def test_a_new_table_notes_the_path_of_its_secrets(file: Path) -> None:
     given = {"namesrvaddr": "127.0.0.1:9876", "subscribe": "orders", "secretspath": str(file)}
     making = {"provider": "rocketmq", **{f"option.{name}": text for name, text in given.items()}}
 
@@ -106,9 +108,9 @@ def test_a_table_that_is_made_notes_where_its_secrets_are(file: Path) -> None:
     assert "hush" not in schema.json()
 
 
-def test_a_table_with_a_secret_is_not_made() -> None:
+def test_a_table_with_a_secret_is_not_created() -> None:
     making = {"provider": "rocketmq", "option.subscribe": "orders", "option.secretkey": "hush"}
 
-    with pytest.raises(SettingsError, match="secretKey cannot be given to a table") as refused:
+    with pytest.raises(SettingsError, match="secretKey cannot be an option of a table") as refused:
         RocketMQSource(making).schema()
     assert "hush" not in str(refused.value)

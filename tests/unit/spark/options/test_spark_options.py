@@ -52,7 +52,7 @@ def test_what_is_not_given_has_its_default() -> None:
     assert sample(maxrows="").max_rows is None
 
 
-def test_options_of_others_may_be_there() -> None:
+def test_options_of_other_classes_may_be_given() -> None:
     given = {"namesrvaddr": "h:1", "MODE": "fancy"}
 
     made = options_from(ConnectionOptions, given, where="the sample", beside=[Sample])
@@ -83,7 +83,7 @@ def test_an_unknown_option_names_the_nearest_one(name: str, nearest: str) -> Non
         sample(**{name: "1"})
 
 
-def test_an_option_that_is_like_none_leads_to_the_page() -> None:
+def test_an_option_without_a_near_match_leads_to_the_page() -> None:
     with pytest.raises(UnknownOptionError, match=r"docs/spark-options.md lists them all"):
         sample(zzz="1")
 
@@ -102,7 +102,7 @@ def test_a_bad_value_says_what_is_allowed(name: str, value: str, allowed: str) -
         sample(**{name: value})
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_one_error_lists_all_problems() -> None:
     with pytest.raises(SettingsProblemsError, match=r"(?s)2 problems.*mode cannot be.*'zzz'"):
         sample(mode="odd", zzz="1")
 
@@ -136,18 +136,18 @@ def test_secrets_are_not_shown_and_options_can_be_pickled() -> None:
     assert "hush" not in str(raised.value)
 
 
-def test_clients_get_what_was_given() -> None:
+def test_clients_get_the_given_options() -> None:
     keywords = sample(tls="true", namespace="space").client_keywords()
 
     assert keywords["namesrv"] == "h:1"
     assert keywords["tls"] is True
     assert keywords["namespace"] == "space"
     of_connection = {row.field for row in describe(ConnectionOptions)}
-    # What a file says is given to clients, the file is not.
+    # Clients get the content of the file of secrets, not its path.
     assert of_connection - {"secrets_path"} == set(keywords)
 
 
-def test_rows_know_the_name_that_kafka_has() -> None:
+def test_rows_know_their_names_in_kafka() -> None:
     names = {row.name: kafka_name(Sample, row) for row in describe(Sample)}
 
     assert names["maxRows"] == "maxOffsetsPerTrigger"
@@ -163,12 +163,12 @@ def test_durations_are_read_as_kafka_reads_them(text: str, ms: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["m", "5 weeks", "-1s", "1.5s"])
-def test_a_text_that_is_no_duration_is_refused(text: str) -> None:
+def test_a_text_that_is_not_a_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=text):
         parse_duration_ms(text)
 
 
-def test_what_is_said_in_two_ways_is_refused() -> None:
+def test_options_that_exclude_each_other_are_refused() -> None:
     made = sample(maxRows="7", namespace="tenant")
 
     assert given_among(made, ["max_rows", "access_key"]) == ["maxRows"]

@@ -1,4 +1,4 @@
-"""Options of a table, from the statement that makes it to the query that uses it."""
+"""Options of a table, from the statement that creates it to the query that uses it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from orbitmq.spark.options.table_options import (
 )
 
 COLUMNS = StructType([StructField("topic", StringType()), StructField("queueId", IntegerType())])
-# What Spark hands over while a table is made.
-MAKING = {
+# What Spark hands over while a table is created.
+CREATING = {
     "provider": "rocketmq",
     "owner": "me",
     "option.namesrvaddr": "127.0.0.1:9876",
@@ -29,7 +29,7 @@ MAKING = {
     "subscribe": "orders",
 }
 GIVEN = {"namesrvaddr": "127.0.0.1:9876", "subscribe": "orders"}
-PLACES = ["namesrvaddr"]
+LOCATORS = ["namesrvaddr"]
 
 
 def fitted(schema: StructType) -> StructType:
@@ -40,14 +40,14 @@ def fitted(schema: StructType) -> StructType:
 
 
 def test_a_new_table_has_the_options_of_its_statement_only() -> None:
-    assert options_of_new_table(MAKING) == GIVEN
+    assert options_of_new_table(CREATING) == GIVEN
 
 
 def test_options_of_a_read_are_not_those_of_a_new_table() -> None:
     assert options_of_new_table(GIVEN) is None
 
 
-def test_where_a_table_lies_is_one_of_its_options() -> None:
+def test_the_location_of_a_table_is_one_of_its_options() -> None:
     made = {"provider": "rocketmq-store", "path": "file:/data/a%20b/*/store", "location": "…"}
 
     assert options_of_new_table(made) == {"path": "/data/a b/*/store"}
@@ -81,11 +81,11 @@ def test_tables_have_the_same_seal_only_if_they_have_the_same_options() -> None:
 def test_a_table_that_the_catalog_kept_brings_its_options_along() -> None:
     kept = StructType.fromJson(json.loads(with_note(COLUMNS, GIVEN).json()))
 
-    assert options_of_read({}, kept, places=PLACES) == GIVEN
+    assert options_of_read({}, kept, locators=LOCATORS) == GIVEN
 
 
-def test_what_a_query_says_itself_wins() -> None:
-    given = options_of_read({"Subscribe": "bills"}, with_note(COLUMNS, GIVEN), places=PLACES)
+def test_options_of_a_query_override_those_of_the_table() -> None:
+    given = options_of_read({"Subscribe": "bills"}, with_note(COLUMNS, GIVEN), locators=LOCATORS)
 
     assert given == {**GIVEN, "subscribe": "bills"}
 
@@ -93,13 +93,13 @@ def test_what_a_query_says_itself_wins() -> None:
 def test_columns_without_a_note_add_nothing() -> None:
     given = {"subscribe": "orders"}
 
-    assert options_of_read(given, COLUMNS, places=PLACES) == given
+    assert options_of_read(given, COLUMNS, locators=LOCATORS) == given
     assert options_of_write(given, COLUMNS) == given
 
 
-def test_a_read_that_says_where_from_takes_no_more_than_the_columns_of_a_table() -> None:
+def test_a_read_with_name_servers_of_its_own_ignores_the_note() -> None:
     given = options_of_read(
-        {"namesrvAddr": "127.0.0.1:1", "assign": "{}"}, with_note(COLUMNS, GIVEN), places=PLACES
+        {"namesrvAddr": "127.0.0.1:1", "assign": "{}"}, with_note(COLUMNS, GIVEN), locators=LOCATORS
     )
 
     assert given == {"namesrvaddr": "127.0.0.1:1", "assign": "{}"}
@@ -122,7 +122,7 @@ def test_rows_of_a_table_do_not_go_where_it_says() -> None:
         options_of_write({"topic": "bills"}, noted)
 
 
-def test_a_note_elsewhere_than_on_the_first_column_is_of_no_target() -> None:
+def test_a_note_on_another_column_names_no_target() -> None:
     first, second = fitted(with_note(COLUMNS, GIVEN)).fields[0], COLUMNS.fields[1]
     also = StructField("queueId", IntegerType(), metadata={NOTE: {"namesrvaddr": "127.0.0.1:1"}})
 
@@ -136,7 +136,7 @@ def test_a_table_and_another_cluster_are_not_both_the_target() -> None:
         options_of_write({"namesrvAddr": "127.0.0.1:1"}, fitted(with_note(COLUMNS, GIVEN)))
 
 
-def test_a_stream_says_itself_where_it_goes() -> None:
+def test_a_stream_needs_options_of_its_own() -> None:
     assert options_of_stream_write({"namesrvAddr": "127.0.0.1:1"}) == {"namesrvaddr": "127.0.0.1:1"}
-    with pytest.raises(SettingsError, match="needs all options itself, even if toTable"):
+    with pytest.raises(SettingsError, match="needs all options, even if toTable"):
         options_of_stream_write({"topic": "bills"})

@@ -1,4 +1,4 @@
-"""Options that reading a cluster and scanning stores share."""
+"""Options shared by reading a cluster and scanning stores."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_queues_are_assigned_by_broker(made: Made) -> None:
 
 
 @both
-def test_rows_come_as_the_options_say(made: Made) -> None:
+def test_the_form_of_properties_is_an_option(made: Made) -> None:
     assert made(subscribe="orders").properties_form == "string"
     assert made(subscribe="orders", properties="map").properties_form == "map"
 
@@ -67,10 +67,10 @@ def test_options_can_be_pickled(made: Made) -> None:
         ({"subscribe": "a", "assign": "{}"}, "subscribe and assign are given together"),
         ({"subscribe": ","}, "subscribe names no topic"),
         ({"subscribe": "no topic"}, "contains ' '"),
-        ({"subscribePattern": "("}, "no regular expression"),
-        ({"subscribePattern": "a{99999999999}"}, "no regular expression"),
-        ({"subscribePattern": "(" * 5_000 + ")" * 5_000}, "no regular expression"),
-        ({"assign": "[]"}, "assign cannot be read"),
+        ({"subscribePattern": "("}, "not a regular expression"),
+        ({"subscribePattern": "a{99999999999}"}, "not a regular expression"),
+        ({"subscribePattern": "(" * 5_000 + ")" * 5_000}, "not a regular expression"),
+        ({"assign": "[]"}, "cannot parse assign"),
         ({"subscribe": "a", "tags": "||"}, "expected tags"),
         ({"subscribe": "a", "properties": "json"}, "properties cannot be 'json'"),
         ({"subscribe": "a", "minPartitions": "0"}, "minPartitions"),

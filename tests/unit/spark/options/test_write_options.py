@@ -1,4 +1,4 @@
-"""Options of writing."""
+"""Write options."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_body_may_be_smaller_than_a_batch() -> None:
     assert options.producer_keywords()["max_message_bytes"] == options.batch_bytes
 
 
-def test_options_of_reading_are_let_pass() -> None:
+def test_read_options_are_ignored() -> None:
     options = WriteOptions.from_spark(
         {**NAMESRV, "subscribe": "orders", "startingoffsets": "earliest", "topic": "orders"}
     )
@@ -79,11 +79,11 @@ def test_options_of_reading_are_let_pass() -> None:
         ({}, "namesrvAddr is missing"),
         (
             {**NAMESRV, "delivery": "exactlyOnce", "compression": "zstd"},
-            "compression=zstd cannot be had with delivery=exactlyOnce",
+            "compression=zstd is not available with delivery=exactlyOnce",
         ),
         ({**NAMESRV, "writeId": "load-1"}, "writeId is for delivery=exactlyOnce"),
-        ({**EXACTLY_ONCE, "writeId": "x" * 250}, "it has 250 characters .*use up to 249"),
-        ({**EXACTLY_ONCE, "writeId": "load\n1"}, "writeId 'load.*printable"),
+        ({**EXACTLY_ONCE, "writeId": "x" * 250}, "250 characters long .*use up to 249"),
+        ({**EXACTLY_ONCE, "writeId": "load\n1"}, "writeId cannot be 'load.*printable"),
         ({**NAMESRV, "delivery": "twice"}, "delivery cannot be 'twice'"),
         ({**NAMESRV, "topics": "orders"}, "unknown option 'topics' .*did you mean topic"),
         ({**NAMESRV, "autoCreate": "no"}, "unknown option 'autoCreate' .*createTopics"),
