@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING
 
 from orbitmq.errors import PackageMissingError
 from orbitmq.lazy_names import LazyNames
-from orbitmq.spark.sessions.worker_process import end_a_worker_quietly
+from orbitmq.spark.sessions.worker_process import silence_worker_exit
 
 if TYPE_CHECKING:
     from orbitmq.spark.reading.lag_listener import LagListener, QueryLag
     from orbitmq.spark.sessions.local_session import session
 
-# Looked for, not imported: see below.
+# Looked up, not imported: the lazy names below import it when needed.
 if importlib.util.find_spec("pyspark") is None:
     raise PackageMissingError("pyspark", needed_by="orbitmq.spark", extra="spark")
 
 __all__ = ["LagListener", "QueryLag", "session"]
 
-# Workers of Spark import this package for every source, before anything else of ours.
-end_a_worker_quietly()
+# Spark's workers import this package for every source, before any other of our modules.
+silence_worker_exit()
 
-# What only drivers need comes when asked.
+# Only drivers need these, so they are imported on first use.
 _names = LazyNames(
     __name__,
     {
@@ -33,5 +33,5 @@ _names = LazyNames(
 )
 
 if not TYPE_CHECKING:
-    # Unknown to type checkers, which would take any name for one that is there.
+    # Hidden from type checkers, which would otherwise accept any name.
     __getattr__, __dir__ = _names.find, _names.all

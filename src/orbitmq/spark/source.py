@@ -1,8 +1,8 @@
-"""`format("rocketmq")`: what Spark asks for a reader or a writer of topics.
+"""`format("rocketmq")`: makes Spark's readers and writers of topics.
 
-Spark runs each of these calls in a Python worker of its own, so what a call makes is pickled and
-imported there; the parts are imported where they are first needed, since every session that uses
-any Python data source imports this module.
+Spark runs each of these calls in a Python worker of its own, so the result of a call is pickled,
+and its module imported there. Every session that uses any Python data source imports this module,
+so other modules are imported where they are first needed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from orbitmq.spark.writing.writers import BatchWriter, StreamWriter
 
 
-# Without one of these there is nothing to read: the table is only written to.
+# Without one of these the table is only written to.
 _READS: Final = frozenset({"subscribe", "subscribepattern", "assign"})
 
 
@@ -35,15 +35,15 @@ class RocketMQSource(DataSource):
         return "rocketmq"
 
     def schema(self) -> StructType:
-        """The columns where the user names none."""
+        """The columns, unless the user gives a schema."""
         from orbitmq.spark.options.table_options import options_of_new_table, with_note
-        from orbitmq.spark.sessions.worker_process import spare_collections
+        from orbitmq.spark.sessions.worker_process import freeze_loaded_modules
 
         table = options_of_new_table(self.options)
         if table is not None:
             self._check_table(table)
         columns = self._columns(self.options if table is None else table)
-        spare_collections()
+        freeze_loaded_modules()
         return columns if table is None else with_note(columns, table)
 
     def _check_table(self, given: Mapping[str, str]) -> None:
@@ -64,7 +64,7 @@ class RocketMQSource(DataSource):
         ).spark_schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Make what reads a batch."""
+        """Make the reader of a batch."""
         from orbitmq.spark.reading.batch_reader import reader_for
         from orbitmq.spark.rows.schema import projection_of
 
@@ -72,10 +72,10 @@ class RocketMQSource(DataSource):
         return reader_for(options, projection_of(schema))
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802  # Spark's
-        """Make what reads a stream."""
-        from orbitmq.spark.sessions.worker_process import imports_of_a_worker
+        """Make the reader of a stream."""
+        from orbitmq.spark.sessions.worker_process import imports_without_gc
 
-        with imports_of_a_worker():
+        with imports_without_gc():
             from orbitmq.spark.reading.stream_reader import StreamReader
             from orbitmq.spark.rows.schema import projection_of
 
@@ -83,7 +83,7 @@ class RocketMQSource(DataSource):
             return StreamReader(options, projection_of(schema))
 
     def _given_to_read(self, schema: StructType) -> Mapping[str, str]:
-        """What the user said: here, or when the table was made."""
+        """The user's options, given now or when the table was created."""
         from orbitmq.spark.options.table_options import options_of_read
 
         return options_of_read(self.options, schema, locators=["namesrvaddr"])
@@ -92,11 +92,11 @@ class RocketMQSource(DataSource):
         from orbitmq.spark.options.read_options import ReadOptions
         from orbitmq.spark.options.write_options import WriteOptions
 
-        # A table of SQL is read and written with the same options.
+        # A SQL table is read and written with the same options.
         return ReadOptions.from_spark(given, streaming=streaming, beside=[WriteOptions])
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:  # noqa: FBT001  # Spark's
-        """Make what writes a batch."""
+        """Make the writer of a batch."""
         from orbitmq.spark.options.table_options import options_of_write
         from orbitmq.spark.options.write_options import WriteOptions
         from orbitmq.spark.writing.writers import BatchWriter
@@ -105,7 +105,7 @@ class RocketMQSource(DataSource):
         return BatchWriter(options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: FBT001, N802  # Spark's
-        """Make what writes a stream's micro-batches."""
+        """Make the writer of a stream's micro-batches."""
         from orbitmq.spark.options.table_options import options_of_stream_write
         from orbitmq.spark.options.write_options import WriteOptions
         from orbitmq.spark.writing.writers import StreamWriter

@@ -1,7 +1,7 @@
-"""`format("rocketmq-store")`: what Spark asks for a reader of store directories.
+"""`format("rocketmq-store")`: makes Spark's readers of store directories.
 
-The parts are imported where they are first needed, since every session that uses any Python data
-source imports this module.
+Every session that uses any Python data source imports this module, so other modules are imported
+where they are first needed.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class RocketMQStoreSource(DataSource):
         return "rocketmq-store"
 
     def schema(self) -> StructType:
-        """The columns, for a read that names none."""
+        """The columns, unless the user gives a schema."""
         from orbitmq.spark.options.table_options import options_of_new_table, with_note
-        from orbitmq.spark.sessions.worker_process import spare_collections
+        from orbitmq.spark.sessions.worker_process import freeze_loaded_modules
 
         table = options_of_new_table(self.options)
         columns = self._columns(self.options if table is None else table)
-        spare_collections()
+        freeze_loaded_modules()
         return columns if table is None else with_note(columns, table)
 
     def _columns(self, given: Mapping[str, str]) -> StructType:
@@ -49,7 +49,7 @@ class RocketMQStoreSource(DataSource):
         ).spark_schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Reads once what is there now."""
+        """Make the reader of the present content."""
         from orbitmq.spark.options.store_options import StoreOptions
         from orbitmq.spark.options.table_options import options_of_read
         from orbitmq.spark.rows.schema import projection_of
@@ -59,12 +59,12 @@ class RocketMQStoreSource(DataSource):
         return reader_for(StoreOptions.from_spark(given), projection_of(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's
-        """Refuse: files do not tell what came."""
+        """Refuse: files do not signal new messages."""
         from orbitmq.errors import SettingsError
 
         del schema
         raise SettingsError(
-            "format('rocketmq-store') cannot be a stream",
+            "format('rocketmq-store') cannot be read as a stream",
             hint="format('rocketmq') streams a topic from its broker",
         )
 

@@ -1,4 +1,4 @@
-"""What tests of Spark's parts leave behind: nothing."""
+"""Tests of the Spark package leave no clients running."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.leftovers import no_threads_since, threads
 
 @pytest.fixture(scope="module", autouse=True)
 def _clients_are_stopped() -> Iterator[None]:
-    """Workers keep clients for their next task; here the next file of tests finds none."""
+    """Workers keep clients for their next task; tests stop them after each file."""
     before = threads("orbitmq-loop")
     yield
     writers.stop_clients()

@@ -18,7 +18,9 @@ def test_spark_finds_the_format_by_the_name_of_the_module() -> None:
 def test_files_are_neither_a_stream_nor_a_target() -> None:
     source = RocketMQStoreSource({})
 
-    with pytest.raises(SettingsError, match=r"cannot be a stream.*format\('rocketmq'\) streams"):
+    with pytest.raises(
+        SettingsError, match=r"cannot be read as a stream.*format\('rocketmq'\) streams"
+    ):
         source.streamReader(StructType())
     with pytest.raises(SettingsError, match=r"cannot be written.*format\('rocketmq'\) sends"):
         source.writer(StructType(), overwrite=False)

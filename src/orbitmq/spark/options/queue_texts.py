@@ -58,7 +58,7 @@ def parse_numbers(text: str, *, name: str, low: int) -> dict[MessageQueue, int]:
 
 def queue_text(queue: MessageQueue) -> str:
     """Name a queue in error texts and logs."""
-    return f"queue {queue.queue_id} of topic {queue.topic!r} at broker {queue.broker_name!r}"
+    return f"queue {queue.queue_id} of topic {queue.topic!r} on broker {queue.broker_name!r}"
 
 
 def _by_broker(text: str, name: str, example: str) -> Iterator[tuple[str, str, object]]:

@@ -1,9 +1,9 @@
-"""The reader of a batch: what each task reads, fixed when the query is planned.
+"""The reader of a batch: each task's share is fixed when the query is planned.
 
-Two classes, since Spark refuses every read by a reader that can take filters unless its conf
-`spark.sql.python.filterPushdown.enabled` is on: which one is made depends on who asks. And on the
-user: Spark keeps the partitions that pushed filters left beside the DataFrame, not the query, and
-gives them to later queries of the same DataFrame that push none.
+There are two classes, since Spark refuses every read by a reader that can take filters unless its
+setting `spark.sql.python.filterPushdown.enabled` is on. Which one is made depends on the process,
+and on the user's option: Spark stores the partitions left by pushed filters with the DataFrame, not
+with the query, and reuses them for later queries of the same DataFrame that push none.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from orbitmq.spark.reading.planning import pack
 from orbitmq.spark.reading.positions import batch_ranges, without_lost
 from orbitmq.spark.reading.queue_fetch import read_partition
 from orbitmq.spark.reading.queue_view import QueueView
-from orbitmq.spark.sessions.worker_process import spare_collections
+from orbitmq.spark.sessions.worker_process import freeze_loaded_modules
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,8 +46,8 @@ class BatchReader(DataSourceReader):
         self._pruning = Pruning()
 
     def partitions(self) -> Sequence[InputPartition]:
-        """What each task reads."""
-        spare_collections()
+        """Plan what each task reads."""
+        freeze_loaded_modules()
         options = self._options
         with QueueView(options) as view:
             ranges = self._pruning.narrowed(
@@ -62,17 +62,17 @@ class BatchReader(DataSourceReader):
         )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read what a task was given; runs at an executor."""
-        # Spark makes a task also where there is nothing to read.
+        """Read a task's partition; runs on an executor."""
+        # Spark makes a task even if there is nothing to read.
         if isinstance(partition, QueuePartition):
             yield from read_partition(partition, self._options, self._projection)
 
 
 class PushingReader(BatchReader):
-    """The same, told by Spark which rows a query needs."""
+    """A reader to which Spark pushes the filters of a query."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # Spark's name
-        """Use filters to read less; Spark checks every row again, so all are given back."""
+        """Use filters to read less; all are returned, so that Spark still checks every row."""
         self._pruning = pruning_of(filters)
         expression = self._pruning.expression
         if expression is not None and not self._options.tags and not self._options.sql:

@@ -1,7 +1,7 @@
-"""Filters of a query that say which queues and messages need not be read.
+"""Uses the filters of a query to skip queues and messages.
 
-Every filter is handed back to Spark, which checks each row again: here they only make reads
-smaller. What is not understood is left alone.
+Every filter is handed back to Spark, which checks each row again; here they only make reads
+smaller. Filters that are not understood are ignored.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from orbitmq.model.queues import MessageQueue
     from orbitmq.spark.reading.offsets import Offsets
 
-# Tags that can stand in an expression as they are; others would be read as something else.
+# Tags that need no escaping in an expression; others would be parsed as something else.
 _PLAIN_TAG: Final = re.compile(r"[\w.:-]+")
 # More than this in one expression would only make requests long.
 _TAGS_MAX: Final = 64
@@ -48,21 +48,21 @@ Comparison = EqualTo | EqualNullSafe | GreaterThan | GreaterThanOrEqual | LessTh
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruning:
-    """What the filters of a query leave of a read; None is without limit."""
+    """The part of a read that the filters of a query allow; None is no limit."""
 
     topics: frozenset[str] | None = None
     brokers: frozenset[str] | None = None
     queue_ids: frozenset[int] | None = None
     tags: frozenset[str] | None = None
-    # From the first number on, up to but without the second.
+    # From the first, inclusive, to the second, exclusive.
     first_offset: int | None = None
     end_offset: int | None = None
-    # By store time: from the first on, up to but without the second.
+    # By store time: from the first, inclusive, to the second, exclusive.
     first_ms: int | None = None
     end_ms: int | None = None
 
     def narrowed(self, ranges: Iterable[QueueRange], *, namespace: str = "") -> list[QueueRange]:
-        """Take away what queue and offset rule out; times are for `between`."""
+        """Drop what queue and offset rule out; `between` does times."""
         left: list[QueueRange] = []
         for part in ranges:
             queue = part.queue
@@ -80,14 +80,14 @@ class Pruning:
         ranges: Sequence[QueueRange],
         at_times: Callable[[Mapping[MessageQueue, int]], dict[MessageQueue, int | None]],
     ) -> list[QueueRange]:
-        """Take away what the store time rules out; `at_times` finds messages by it."""
+        """Drop what the store time rules out; `at_times` finds offsets by time."""
         queues = {part.queue for part in ranges if part.rows > 0}
         first: Offsets = {}
         ends: Offsets = {}
         left = [part for part in ranges if part.rows > 0]
         if self.first_ms is not None and queues:
             found = at_times(dict.fromkeys(queues, self.first_ms))
-            # Invariant: ranges ended before this was asked, so what came since is not in them.
+            # Invariant: ranges ended before this request, so later arrivals are not in them.
             first = {queue: offset for queue, offset in found.items() if offset is not None}
             left = [part for part in left if part.queue in first]
         if self.end_ms is not None and queues:
@@ -97,7 +97,7 @@ class Pruning:
 
     @property
     def expression(self) -> str | None:
-        """The tags as brokers take them; None when they cannot be told so."""
+        """The tags as a broker's filter expression; None if they cannot be written as one."""
         if self.tags is None or not 0 < len(self.tags) <= _TAGS_MAX:
             return None
         if not all(_PLAIN_TAG.fullmatch(tag) for tag in self.tags):
@@ -108,14 +108,14 @@ class Pruning:
 def is_pushing_worker() -> bool:
     """Whether this process was started by Spark to push filters down.
 
-    Spark refuses every read by a reader that takes filters unless its conf
-    `spark.sql.python.filterPushdown.enabled` is on, so such a reader is made only here.
+    Spark refuses every read by a reader that takes filters unless its setting
+    `spark.sql.python.filterPushdown.enabled` is on, so such a reader is made only there.
     """
     return _PUSHING_WORKER in sys.modules
 
 
 def pruning_of(filters: Iterable[Filter]) -> Pruning:
-    """Learn from filters that all hold."""
+    """Combine filters that must all hold."""
     pruning = Pruning()
     for condition in filters:
         pruning = _narrowed(pruning, condition)
@@ -144,7 +144,7 @@ def _values(condition: Filter, kind: type[object]) -> frozenset[object] | None:
     if isinstance(condition, EqualTo | EqualNullSafe):
         values: tuple[object, ...] = (condition.value,)
     elif isinstance(condition, In):
-        # Null is in no list.
+        # Null never matches a list.
         values = tuple(value for value in condition.value if value is not None)
     else:
         return None
@@ -154,7 +154,7 @@ def _values(condition: Filter, kind: type[object]) -> frozenset[object] | None:
 def _bounds(
     condition: Filter, to_number: Callable[[object], tuple[int, int] | None]
 ) -> tuple[int | None, int | None]:
-    """The first number that holds and the one behind the last, as far as there are such."""
+    """The first number that matches, and the one after the last; None where unbounded."""
     if isinstance(condition, In):
         listed = [to_number(value) for value in condition.value if value is not None]
         known = [number for number in listed if number is not None]
@@ -167,7 +167,7 @@ def _bounds(
     if number is None:
         return None, None
     low, high = number
-    # Of a value between two numbers `low` is below it, and `high` above.
+    # For a value between two numbers, `low` is the one below it and `high` the one above.
     by_kind: dict[type[Filter], tuple[int | None, int | None]] = {
         GreaterThan: (low + 1, None),
         GreaterThanOrEqual: (high, None),
@@ -178,14 +178,14 @@ def _bounds(
 
 
 def _whole(value: object) -> tuple[int, int] | None:
-    """A whole number, as the one below or at a value and the one above or at it."""
+    """A whole number, rounded down and up."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value, value
     return None
 
 
 def _milliseconds(value: object) -> tuple[int, int] | None:
-    """A time in milliseconds, rounded down and up: stores keep no smaller parts."""
+    """A time in milliseconds, rounded down and up: stores keep no finer times."""
     if not isinstance(value, datetime.datetime) or value.tzinfo is None:
         return None
     low, rest = divmod(value - _EPOCH, _MILLISECOND)

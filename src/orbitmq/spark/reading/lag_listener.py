@@ -5,8 +5,8 @@
     ...
     listener.lags["orders to table"].rows
 
-Threads: Spark calls a listener in a thread of its own; what it tells is replaced as a whole, so it
-may be read from any other.
+Threads: Spark calls a listener in a thread of its own. It replaces each lag as a whole, so any
+thread may read them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryLag:
-    """How far a query was behind its topics when a batch was done."""
+    """The lag of a query after a batch."""
 
     query: str
     batch: int
@@ -42,26 +42,26 @@ class QueryLag:
 
     @property
     def rows(self) -> int:
-        """Messages that the query has not read, of all queues."""
+        """Messages not yet read, summed over all queues."""
         return sum(self.queues.values())
 
 
 class LagListener(StreamingQueryListener):
-    """Tells how many messages of each queue a query has not read; logs it after each batch."""
+    """Tracks how many messages of each queue a query has not read; logs it after each batch."""
 
     def __init__(self, on_lag: Callable[[QueryLag], None] | None = None) -> None:
         """Listen; `on_lag`, if given, is called after each batch and must not block."""
         self._on_lag = on_lag
-        # By name of the query, or by its id where it has none; queries that run.
+        # Running queries, by name, or by id if they have none.
         self.lags: dict[str, QueryLag] = {}
         self._names: dict[str, str] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  # Spark's name
-        """Know the query by its name."""
+        """Remember the name of the query."""
         self._names[str(event.id)] = event.name or str(event.id)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  # Spark's name
-        """Tell the lag that a batch left."""
+        """Update the lag after a batch."""
         progress = event.progress
         queues = lag_of(progress.sources)
         if queues is None:
@@ -82,7 +82,7 @@ class LagListener(StreamingQueryListener):
             self._on_lag(lag)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802  # Spark's name
-        """Nothing new: what the last batch left is still true."""
+        """Nothing new: the lag of the last batch still holds."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  # Spark's name
         """Forget the query."""
@@ -92,8 +92,8 @@ class LagListener(StreamingQueryListener):
 def lag_of(sources: Iterable[SourceProgress]) -> dict[MessageQueue, int] | None:
     """Messages of each queue that the sources of a query have not read.
 
-    None if no source tells: there are only others than ours, or the batch was a repeated one, for
-    which Spark does not ask where the topics end.
+    None if no source reports it: none of them is ours, or the batch was a repeated one, for which
+    Spark does not ask where the topics end.
     """
     lag: dict[MessageQueue, int] | None = None
     for source in sources:
@@ -103,13 +103,13 @@ def lag_of(sources: Iterable[SourceProgress]) -> dict[MessageQueue, int] | None:
             continue
         lag = {} if lag is None else lag
         for queue, head in latest.items():
-            # A queue that two sources read waits for the slower one.
+            # If two sources read a queue, the slower one counts.
             lag[queue] = max(lag.get(queue, 0), head - end.get(queue, 0))
     return lag
 
 
 def _offsets(text: str | None) -> Offsets | None:
-    """Read what one of our sources told; None for another's, and for nothing at all."""
+    """Parse the offsets that one of our sources reported; None for other sources or no offsets."""
     try:
         stored = json.loads(text or "null")
     except ValueError:

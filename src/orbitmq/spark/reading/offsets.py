@@ -1,4 +1,4 @@
-"""Where a stream stands in each queue, as Spark keeps it in its checkpoint.
+"""The position of a stream in each queue, as Spark keeps it in its checkpoint.
 
 The JSON is a durable format: checkpoints outlive releases. Version 1:
 
@@ -6,12 +6,12 @@ The JSON is a durable format: checkpoints outlive releases. Version 1:
      "base":   {topic: {broker: {queue id: offset}}},
      "queues": {topic: {broker: {queue id: offset}}}}
 
-`queues` is where a batch ends, the next message to read of every queue that the stream knows.
-`base` is where the same batch begins; queues that it does not move are left out. Spark stores only
-the ends of batches. The start of the first one is asked for again when the driver dies before that
-batch is done, and "latest" is then another place; a queue that appears during a run begins at its
-earliest message, which may be deleted before a batch is repeated. With its base in it, an offset
-says by itself which messages its batch has.
+`queues` is where a batch ends: the next message to read of every queue that the stream knows.
+`base` is where the same batch starts; queues that it does not advance are left out. Spark stores
+only the ends of batches. If the driver dies before the first batch is done, Spark asks for its
+start again, and "latest" has moved by then. A queue that appears during a run starts at its earliest
+message, which may be deleted before a batch is repeated. With its base, an offset alone determines
+which messages its batch has.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _Nested = dict[str, dict[str, dict[_QueueId, _Offset]]]
 
 
 class _Versioned(msgspec.Struct):
-    """What every version has."""
+    """The field common to all versions."""
 
     v: int
 
@@ -52,20 +52,20 @@ class _Version1(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOffset:
-    """Where a batch of a stream begins and ends."""
+    """Where a batch of a stream starts and ends."""
 
     base: Offsets
     queues: Offsets
 
     def ranges(self) -> list[QueueRange]:
-        """The messages of the batch; a range whose end is not above its start has none."""
+        """The ranges of the batch; one whose end is not above its start is empty."""
         return [
             QueueRange(queue, self.base.get(queue, end), end)
             for queue, end in sorted(self.queues.items())
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """As Spark keeps it; equal offsets have equal texts."""
+        """The form that Spark keeps; equal offsets have equal texts."""
         moved = {
             queue: start for queue, start in self.base.items() if start != self.queues.get(queue)
         }
@@ -73,7 +73,7 @@ class StreamOffset:
 
 
 def read_stream_offset(stored: Mapping[str, Any]) -> StreamOffset:
-    """Read an offset that Spark kept; one of a newer release or damaged is an error."""
+    """Parse an offset that Spark kept; raises for a damaged one, or one of a newer release."""
     try:
         version = msgspec.convert(stored, _Versioned).v
     except msgspec.ValidationError as error:
@@ -113,7 +113,7 @@ def _flat(tree: _Nested) -> Offsets:
 def _unreadable(stored: object, reason: str) -> StreamOffsetsError:
     shown = str(stored)
     return StreamOffsetsError(
-        f"the checkpoint holds offsets that cannot be read: {reason}; "
-        f"it says {shown[:200]}{'…' if len(shown) > 200 else ''}",
+        f"the checkpoint holds unreadable offsets: {reason}; "
+        f"found {shown[:200]}{'…' if len(shown) > 200 else ''}",
         hint="a checkpoint belongs to one source: was the query changed, or the file edited?",
     )

@@ -11,7 +11,7 @@ from orbitmq.model.queues import MessageQueue
 
 @dataclass(frozen=True, slots=True)
 class QueueRange:
-    """The messages of one queue from `start` on, up to but without `end`."""
+    """The messages of one queue from `start`, inclusive, to `end`, exclusive."""
 
     queue: MessageQueue
     start: int
@@ -19,7 +19,7 @@ class QueueRange:
 
     @property
     def rows(self) -> int:
-        """How many messages these are."""
+        """The number of messages."""
         return self.end - self.start
 
     def __str__(self) -> str:
@@ -29,11 +29,11 @@ class QueueRange:
 
 @dataclass(frozen=True)
 class QueuePartition(InputPartition):
-    """The work of one task: all that it needs to know beside the options of the reader."""
+    """The work of one task, apart from the options of the reader."""
 
     ranges: tuple[QueueRange, ...]
 
     @property
     def rows(self) -> int:
-        """How many messages these are."""
+        """The number of messages."""
         return sum(part.rows for part in self.ranges)

@@ -1,4 +1,4 @@
-"""How much a batch reads, and which task reads what: decisions without I/O."""
+"""Decides how much a batch reads, and which task reads what; no I/O."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from orbitmq.model.queues import MessageQueue
 from orbitmq.spark.reading.offsets import Offsets
 from orbitmq.spark.reading.partitions import QueuePartition, QueueRange
 
-# A queue with fewer messages is read by one task: another one costs more than it saves.
+# A queue with fewer messages is read by one task: a second one costs more than it saves.
 SPLIT_ROWS: Final = 100_000
-# So few messages are read in less time than Spark takes to hand a task to a Python process.
+# Reading this few messages takes less time than handing a task to a Python process.
 TASK_ROWS: Final = 200
 
 
@@ -26,9 +26,9 @@ def pack(
 ) -> list[QueuePartition]:
     """Spread ranges over about as many partitions as tasks run at a time.
 
-    Queues stay whole as long as they are small, and a few messages are left to one task.
-    `min_partitions` and `max_records` (of a partition) are kept exactly, as far as there are
-    messages, and split queues wherever that takes it.
+    Small queues stay whole, and a few messages go to a single task. `min_partitions` and
+    `max_records` (of a partition) are met exactly, as far as there are messages, even where that
+    splits queues.
     """
     ranges = [part for part in ranges if part.rows > 0]
     rows = sum(part.rows for part in ranges)
@@ -46,16 +46,16 @@ def pack(
 
 
 def lags(start: Offsets, end: Offsets) -> dict[MessageQueue, int]:
-    """How many messages each queue has between the two; `start` has every queue of `end`."""
+    """The messages of each queue between the two; `start` has every queue of `end`."""
     return {queue: max(0, offset - start[queue]) for queue, offset in end.items()}
 
 
 def share(start: Offsets, end: Offsets, rows_max: int) -> Offsets:
-    """Ends that are at most `rows_max` messages after `start`, in proportion to what is there.
+    """Ends at most `rows_max` messages after `start` in all, shared in proportion to lag.
 
-    Every queue that has messages gets one at least, or, where there are more such queues than
-    messages to give, has its turn: the turns go around by the sum of the offsets, which grows by
-    just `rows_max` with every batch. So no queue waits for more than `queues / rows_max` batches.
+    Every queue with lag gets at least one message. If there are more such queues than messages,
+    they take turns: the turn is the sum of the offsets, which grows by exactly `rows_max` with
+    every batch, so no queue waits for more than `queues / rows_max` batches.
     """
     queues = sorted(end)
     waiting = lags(start, end)
@@ -72,7 +72,7 @@ def share(start: Offsets, end: Offsets, rows_max: int) -> Offsets:
     if left:
         for queue in in_turn:
             given[queue] += left * (waiting[queue] - 1) // unmet
-        # What rounding down left over: less than a message for each queue.
+        # The remainder of rounding down: less than one message per queue.
         rest = rows_max - sum(given.values())
         for queue in [queue for queue in in_turn if given[queue] < waiting[queue]][:rest]:
             given[queue] += 1
@@ -84,9 +84,9 @@ def share(start: Offsets, end: Offsets, rows_max: int) -> Offsets:
 def rows_within(
     bytes_max: int, start: Offsets, end: Offsets, row_bytes: Mapping[MessageQueue, float]
 ) -> int:
-    """How many messages, shared in proportion, make about `bytes_max`; one at least.
+    """How many messages, shared in proportion to lag, make about `bytes_max`; at least one.
 
-    `row_bytes` is what a message takes in each queue, on average.
+    `row_bytes` is the average size of a message in each queue.
     """
     waiting = lags(start, end)
     lag = sum(waiting.values())
@@ -102,11 +102,11 @@ class TriggerGate:
     def __init__(self, *, rows_min: int, delay_max_ms: int) -> None:
         self._rows_min = rows_min
         self._delay_max_ms = delay_max_ms
-        # Before the first batch: it is never held back.
+        # None before the first batch, which is never held back.
         self._opened_ms: float | None = None
 
     def opens(self, rows: int, *, now_ms: float) -> bool:
-        """Whether a batch of so many messages may go now."""
+        """Whether a batch of this many messages may start now."""
         if rows == 0:
             return False
         waited_ms = None if self._opened_ms is None else now_ms - self._opened_ms
@@ -117,7 +117,7 @@ class TriggerGate:
 
 
 def _without_giants(ranges: Sequence[QueueRange], rows: int, parallelism: int) -> list[QueueRange]:
-    """Split ranges that would keep one task busy while others are done."""
+    """Split ranges that would keep one task busy after the others are done."""
     piece_rows = max(SPLIT_ROWS, -(-rows // parallelism))
     return [piece for part in ranges for piece in _split(part, -(-part.rows // piece_rows))]
 
@@ -128,7 +128,7 @@ def _split(part: QueueRange, pieces: int) -> list[QueueRange]:
 
 
 def _balanced(pieces: Sequence[QueueRange], parallelism: int) -> list[QueuePartition]:
-    """Give each piece, the largest first, to the partition that has least."""
+    """Assign pieces, largest first, each to the partition with the fewest messages."""
     bins: list[tuple[int, int, list[QueueRange]]] = [
         (0, number, []) for number in range(min(parallelism, len(pieces)))
     ]
@@ -140,7 +140,7 @@ def _balanced(pieces: Sequence[QueueRange], parallelism: int) -> list[QueueParti
 
 
 def _cut(ranges: Sequence[QueueRange], rows: int, partitions: int) -> list[QueuePartition]:
-    """Lay all messages in a row and cut it into partitions of equal size, within one message."""
+    """Cut the sequence of all messages into partitions that differ by at most one message."""
     bounds = [rows * number // partitions for number in range(partitions + 1)]
     cut: list[list[QueueRange]] = [[] for _ in range(partitions)]
     number, position = 0, 0

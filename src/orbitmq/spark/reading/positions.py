@@ -1,4 +1,4 @@
-"""Where a read begins and ends in each queue; what becomes of messages gone."""
+"""Where a read starts and ends in each queue, and how lost messages are reported."""
 
 from __future__ import annotations
 
@@ -20,38 +20,38 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_HINT = "with failOnDataLoss=false the query goes on without them"
+_HINT = "with failOnDataLoss=false the query continues without them"
 
 
 class OffsetLookup(Protocol):
-    """What must be known of queues; `QueueView` tells it."""
+    """Finds queues and their offsets; implemented by `QueueView`."""
 
     def queues(self) -> list[MessageQueue]:
         """List the queues to read."""
 
     def earliest(self, queues: Iterable[MessageQueue], /) -> Offsets:
-        """The oldest message of each queue."""
+        """The offset of the oldest message of each queue."""
 
     def latest(self, queues: Iterable[MessageQueue], /) -> Offsets:
-        """Behind the newest message of each queue."""
+        """The offset after the newest message of each queue."""
 
     def at_times(self, times_ms: Mapping[MessageQueue, int], /) -> dict[MessageQueue, int | None]:
-        """The first message of each queue stored at its time or later; None without one."""
+        """The first message of each queue stored at its time or later; None if it has none."""
 
 
 # --- where ----------------------------------------------------------------------------------------
 
 
 def starting_offsets(options: ReadOptions, view: OffsetLookup) -> Offsets:
-    """Where a read begins, as the options say it; earliest if they do not."""
+    """Where a read starts by its options; earliest by default."""
     queues = view.queues()
     if options.starting_timestamp is not None:
-        return _begin_at(dict.fromkeys(queues, options.starting_timestamp), options, view)
+        return _start_at(dict.fromkeys(queues, options.starting_timestamp), options, view)
     if options.starting_offsets_by_timestamp:
         name = "startingOffsetsByTimestamp"
         times_ms = parse_numbers(options.starting_offsets_by_timestamp, name=name, low=0)
         _check_same(times_ms, queues, name)
-        return _begin_at(times_ms, options, view)
+        return _start_at(times_ms, options, view)
     text = options.starting_offsets.lower()
     if text == LATEST:
         return view.latest(queues)
@@ -64,7 +64,7 @@ def starting_offsets(options: ReadOptions, view: OffsetLookup) -> Offsets:
 
 
 def ending_offsets(options: ReadOptions, view: OffsetLookup) -> Offsets:
-    """Where a batch ends, as the options say it; at the present end if they do not."""
+    """Where a batch ends by its options; at the present end by default."""
     queues = view.queues()
     latest = view.latest(queues)
     if options.ending_timestamp is not None:
@@ -84,21 +84,21 @@ def ending_offsets(options: ReadOptions, view: OffsetLookup) -> Offsets:
 
 
 def batch_ranges(options: ReadOptions, view: OffsetLookup) -> list[QueueRange]:
-    """What a batch reads; both ends are as at this moment."""
+    """What a batch reads; both ends are resolved now."""
     start = starting_offsets(options, view)
     end = ending_offsets(options, view)
     ranges: list[QueueRange] = []
     for queue in sorted(start.keys() & end.keys()):
         if start[queue] > end[queue] and options.starting_offsets and options.ending_offsets:
             raise SettingsError(
-                f"{queue_text(queue)} is to be read from {start[queue]} to {end[queue]}",
-                hint="endingOffsets lies before startingOffsets",
+                f"{queue_text(queue)} would be read from {start[queue]} to {end[queue]}",
+                hint="endingOffsets is before startingOffsets",
             )
         ranges.append(QueueRange(queue, start[queue], max(start[queue], end[queue])))
     return ranges
 
 
-def _begin_at(
+def _start_at(
     times_ms: Mapping[MessageQueue, int], options: ReadOptions, view: OffsetLookup
 ) -> Offsets:
     found = view.at_times(times_ms)
@@ -106,7 +106,7 @@ def _begin_at(
     if without and options.starting_offsets_by_timestamp_strategy == "error":
         raise SettingsError(
             f"{queue_text(without[0])} has no message stored at {times_ms[without[0]]} or later"
-            + (f", nor do {len(without) - 1} more have one" if len(without) > 1 else ""),
+            + (f", and {len(without) - 1} more have none" if len(without) > 1 else ""),
             hint="startingOffsetsByTimestampStrategy=latest reads such queues from their end",
         )
     return _or_else(found, view.latest(without))
@@ -127,7 +127,7 @@ def _chosen(asked: Offsets, options: ReadOptions, view: OffsetLookup, name: str)
         if offset > latest[queue]:
             report_loss(
                 options,
-                f"{name} says {offset} for {queue_text(queue)}, which ends at {latest[queue]}",
+                f"{name} is {offset} for {queue_text(queue)}, which ends at {latest[queue]}",
             )
             offset = latest[queue]
         chosen[queue] = offset
@@ -135,33 +135,33 @@ def _chosen(asked: Offsets, options: ReadOptions, view: OffsetLookup, name: str)
 
 
 def _check_same(named: Iterable[MessageQueue], queues: Sequence[MessageQueue], name: str) -> None:
-    """Refuse an option that names other queues than those that are read."""
+    """Refuse an option that does not name exactly the queues to read."""
     unknown = sorted(set(named) - set(queues))
     if unknown:
         raise SettingsError(
             f"{name} names {queue_text(unknown[0])}, which is not read",
-            hint="it names each queue that is read, and no other",
+            hint="name exactly the queues to read",
         )
     missing = sorted(set(queues) - set(named))
     if missing:
         raise SettingsError(
             f"{name} does not name {queue_text(missing[0])}",
-            hint="it names each queue that is read: -2 is earliest, -1 is latest",
+            hint="name every queue to read: -2 is earliest, -1 is latest",
         )
 
 
-# --- messages that are gone -----------------------------------------------------------------------
+# --- lost messages --------------------------------------------------------------------------------
 
 
 def report_loss(options: ReadOptions, text: str) -> None:
-    """Fail because of messages that are gone, or only tell of them, as the options say."""
+    """Raise for lost messages, or only log them, by the option failOnDataLoss."""
     if options.fail_on_data_loss:
         raise DataLossError(text, hint=_HINT)
     log.warning("data loss: %s", text)
 
 
 def lost_text(queue: MessageQueue, start: int, end: int) -> str:
-    """Say which messages are gone."""
+    """Name the messages that are lost."""
     which = f"message {start}" if end == start + 1 else f"messages {start} to {end - 1}"
     verb = "is" if end == start + 1 else "are"
     return f"{which} of {queue_text(queue)} {verb} gone: deleted, or lost with its broker"
@@ -170,7 +170,7 @@ def lost_text(queue: MessageQueue, start: int, end: int) -> str:
 def without_lost(
     ranges: Sequence[QueueRange], options: ReadOptions, view: OffsetLookup
 ) -> list[QueueRange]:
-    """Take from ranges what is not there any more, and report it."""
+    """Drop lost messages from ranges, and report them."""
     asked = sorted({part.queue for part in ranges if part.rows > 0})
     earliest, latest = view.earliest(asked), view.latest(asked)
     left: list[QueueRange] = []

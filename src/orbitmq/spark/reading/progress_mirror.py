@@ -1,7 +1,7 @@
-"""Shows how far a stream has come as the progress of a consumer group.
+"""Publishes the progress of a stream as that of a consumer group.
 
-Tools for lag know groups. What they show is a copy: the checkpoint alone says where a query goes
-on, and a copy that fails is told in the log and made up for by the next one.
+Lag tools know groups. This is a copy: the checkpoint alone decides where a query resumes. A failed
+copy is logged, and the next one catches up.
 """
 
 from __future__ import annotations
@@ -20,44 +20,45 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_TRIES: Final = 10
+_ATTEMPTS: Final = 10
 _PAUSE_S: Final = 0.1
 
 
 class ProgressMirror:
-    """The group of one stream; without one in the options it does nothing."""
+    """Commits a stream's progress to the group in its options, if there is one."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._consumer: PullConsumer | None = None
-        # What the brokers were told last.
-        self._told: Offsets = {}
+        self._published: Offsets = {}
 
-    def tell(self, done: Offsets) -> None:
-        """Tell brokers where a stream goes on, as far as it is new; never fails."""
-        moved = {queue: offset for queue, offset in done.items() if self._told.get(queue) != offset}
+    def publish(self, done: Offsets) -> None:
+        """Commit the offsets that changed since the last call; never fails."""
+        moved = {
+            queue: offset for queue, offset in done.items() if self._published.get(queue) != offset
+        }
         if not self._options.group or not moved:
             return
         try:
             self._commit(moved)
         except Exception as error:  # noqa: BLE001  # tools may miss it, the query must not fail
-            log.warning("progress not told group=%s: %s", self._options.group, error)
+            log.warning("could not publish progress group=%s: %s", self._options.group, error)
         else:
-            self._told |= moved
+            self._published |= moved
 
     def stop(self) -> None:
-        """Leave the group; what was told stays."""
+        """Leave the group; the published offsets stay."""
         if self._consumer is not None:
             self._consumer.stop()
             self._consumer = None
 
     def _commit(self, moved: Offsets) -> None:
-        for left in reversed(range(_TRIES)):
+        for left in reversed(range(_ATTEMPTS)):
             try:
                 self._member().commit(moved)
             except RemoteError as error:
-                # Compat: RocketMQ's brokers know a group once they heard of a member of it, which
-                # they do when the first connection is made.
+                # Compat: RocketMQ's brokers know a group once a member has registered, which
+                # happens when the first connection is made.
                 if error.code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST or not left:
                     raise
                 threading.Event().wait(_PAUSE_S)
@@ -67,7 +68,7 @@ class ProgressMirror:
     def _member(self) -> PullConsumer:
         """A member of the group; it reads nothing."""
         if self._consumer is None:
-            # Streams without a group do not need it, and it takes a while to import.
+            # Imported late: streams without a group do not need it, and it takes a while.
             from orbitmq.client.sync.pull_consumer import PullConsumer
 
             consumer = PullConsumer(self._options.group, **self._options.client_keywords())

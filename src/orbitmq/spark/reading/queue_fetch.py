@@ -1,7 +1,7 @@
-"""What a task does: pulls of its ranges, as batches of rows.
+"""The work of a reading task: pulls its ranges, and yields batches of rows.
 
-Replies of a broker become one batch until there are enough rows for it: small batches cost more
-to hand over than to make. While one is decoded, the next replies are on their way.
+Replies of a broker are joined until they fill a batch: small batches cost more to hand over than
+to make. While one is decoded, the next pulls are in flight.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from orbitmq.spark.rows.row_batches import row_batches
 from orbitmq.spark.rows.row_decoder import RowDecoder, record_positions
 from orbitmq.spark.rows.schema import Projection, default_projection
 from orbitmq.spark.sessions.reader_pool import pooled_reader
-from orbitmq.spark.sessions.worker_process import keep_freed_memory, spare_collections
+from orbitmq.spark.sessions.worker_process import freeze_loaded_modules, keep_freed_memory
 
 if TYPE_CHECKING:
     from orbitmq.client.aio.pull.record_reader import RecordRun
     from orbitmq.spark.options.read_options import ReadOptions
     from orbitmq.spark.reading.partitions import QueuePartition
 
-# A batch is handed over once it has so many rows or bytes.
+# A batch is handed over once it has this many rows or bytes.
 BATCH_ROWS: Final = 5_000
 BATCH_BYTES: Final = 1024 * 1024
 
@@ -41,8 +41,8 @@ _TAGS: Final = "tags"
 def read_partition(
     partition: QueuePartition, options: ReadOptions, projection: Projection
 ) -> Iterator[pa.RecordBatch]:
-    """Read what a task was given; runs at an executor."""
-    spare_collections()
+    """Read a task's partition; runs on an executor."""
+    freeze_loaded_modules()
     keep_freed_memory()
     tags = parse_tags(options.tags).tags if options.tags else None
     decoder = RowDecoder(_with_tags(projection) if tags is not None else projection)
@@ -62,7 +62,7 @@ def read_partition(
 
 @dataclass(slots=True)
 class _Piece:
-    """Records of one broker, back to back, and where each begins."""
+    """Records of one broker, back to back, and where each starts."""
 
     broker_name: str
     records: bytes
@@ -70,7 +70,7 @@ class _Piece:
 
 
 def _checked(runs: Iterable[RecordRun], options: ReadOptions) -> Iterator[_Piece]:
-    """Find where records begin, and whether there are as many as there must be."""
+    """Find where records start, and report missing ones."""
     is_whole = options.expression == EVERYTHING
     for run in runs:
         if run.is_lost:
@@ -85,7 +85,7 @@ def _checked(runs: Iterable[RecordRun], options: ReadOptions) -> Iterator[_Piece
 
 
 def queue_offsets(records: bytes, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Read the number of each record in its queue."""
+    """Read the queue offset of each record."""
     octets = np.frombuffer(records, np.uint8)
     at = positions[:, None] + np.arange(QUEUE_OFFSET_AT, QUEUE_OFFSET_AT + 8)
     numbers: npt.NDArray[np.int64] = octets[at].view(">i8").ravel().astype(np.int64)
@@ -93,7 +93,7 @@ def queue_offsets(records: bytes, positions: npt.NDArray[np.int64]) -> npt.NDArr
 
 
 def first_gap(present: npt.NDArray[np.int64], start: int, end: int) -> tuple[int, int]:
-    """Find the first numbers from `start` to `end` that are missing; there are some."""
+    """Find the first run of missing numbers from `start` to `end`; at least one is missing."""
     missing = np.setdiff1d(np.arange(start, end), present)
     breaks = np.flatnonzero(np.diff(missing) > 1)
     last = missing[breaks[0]] if len(breaks) else missing[-1]
@@ -101,7 +101,7 @@ def first_gap(present: npt.NDArray[np.int64], start: int, end: int) -> tuple[int
 
 
 def _pieces(parts: Iterable[_Piece]) -> Iterator[_Piece]:
-    """Join what is small, as long as it is of one broker."""
+    """Join small pieces of the same broker."""
     held: list[_Piece] = []
     rows = size = 0
     for part in parts:
@@ -135,7 +135,7 @@ def _joined(parts: list[_Piece]) -> _Piece:
 
 
 def _with_tags(projection: Projection) -> Projection:
-    """Have the tags decoded, too, if they are not asked for."""
+    """Add the column of tags, if it is not among the columns."""
     if _TAGS in projection.names:
         return projection
     tags: StructField = default_projection().spark_schema[_TAGS]
@@ -145,6 +145,6 @@ def _with_tags(projection: Projection) -> Projection:
 def _with_one_of(
     rows: pa.RecordBatch, tags: frozenset[str], projection: Projection
 ) -> pa.RecordBatch:
-    """Keep rows whose tag was asked for: the broker went by hashes, which two tags may share."""
+    """Keep rows with a wanted tag: the broker filters by hash, which two tags may share."""
     is_wanted = pc.is_in(rows.column(_TAGS), value_set=pa.array(sorted(tags), pa.string()))
     return rows.filter(is_wanted).select(list(projection.names))

@@ -1,6 +1,6 @@
-"""What the driver sees of a cluster: the queues to read, where they begin and end.
+"""The driver's view of a cluster: the queues to read, their starts and ends.
 
-Blocking; a question that got no answer is asked again as often as the options say.
+Blocking; a request without a reply is retried as often as the options allow.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# Messages from which the size of a queue's messages is guessed.
+# Messages from which the size of a queue's messages is estimated.
 _SAMPLE_ROWS: Final = 32
 
 
 class QueueView:
-    """The part of a cluster that some options are about."""
+    """The queues that the options of a read select."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._opened = ExitStack()
         self._reader: RecordReader
-        # Whether there ever was an answer: if not, it may be that the options are wrong.
+        # Whether any request was answered: if not, the options may be wrong.
         self._was_answered = False
 
     def __enter__(self) -> Self:
@@ -62,41 +62,41 @@ class QueueView:
         """List the queues to read, as they are now.
 
         Args:
-            known: those that were there before. One that is not now may be back soon, as its broker
-                is started anew: it is left out. A topic without any is waited for.
+            known: queues seen before. One that is missing now is left out: it may be back soon,
+                when its broker has restarted. A known topic without any queue is waited for.
         """
         options = self._options
         assigned = options.assigned_queues
         topics = {queue.topic for queue in assigned} or self._topics()
         known_topics = {queue.topic for queue in known}
-        there = [
+        present = [
             queue
             for topic in sorted(topics)
             for queue in self._queues_of(topic, is_known=topic in known_topics)
         ]
         if not assigned:
-            return there
-        missing = set(assigned) - set(there) - set(known)
+            return present
+        missing = set(assigned) - set(present) - set(known)
         if missing:
             raise SettingsError(
-                f"assign names {queue_text(min(missing))}, which is not there",
-                hint="there are: " + (", ".join(map(_short, there)) or "none"),
+                f"assign names {queue_text(min(missing))}, which does not exist",
+                hint="queues that exist: " + (", ".join(map(_short, present)) or "none"),
             )
-        return sorted(set(assigned) & set(there))
+        return sorted(set(assigned) & set(present))
 
-    def awaited(self, queues: Collection[MessageQueue]) -> set[MessageQueue]:
-        """Wait for queues that are out of sight; give those that are there in the end."""
+    def wait_for(self, queues: Collection[MessageQueue]) -> set[MessageQueue]:
+        """Wait for missing queues, as long as retries last; return those that came back."""
         left = self._options.retries
         while True:
-            there: set[MessageQueue] = set()
+            present: set[MessageQueue] = set()
             for topic in {queue.topic for queue in queues}:
                 with suppress(RouteNotFoundError):
-                    there.update(self._ask(partial(self._reader.present_queues, topic)))
-            found = there & set(queues)
+                    present.update(self._ask(partial(self._reader.present_queues, topic)))
+            found = present & set(queues)
             if len(found) == len(set(queues)) or left == 0:
                 return found
             missing = min(set(queues) - found)
-            log.warning("waiting, since it is out of sight: %s", queue_text(missing))
+            log.warning("waiting for a missing queue: %s", queue_text(missing))
             left -= 1
             self._pause()
 
@@ -109,14 +109,14 @@ class QueueView:
         topics = {
             name
             for name in matched
-            if name.removesuffix(REPLY_TOPIC_SUFFIX) not in servers and self._is_for_all(name)
+            if name.removesuffix(REPLY_TOPIC_SUFFIX) not in servers and self._may_match(name)
         }
         if not topics:
             log.warning("no topic matches subscribePattern=%s", self._options.subscribe_pattern)
         return topics
 
-    def _is_for_all(self, topic: str) -> bool:
-        """Whether a pattern may mean a topic without saying so."""
+    def _may_match(self, topic: str) -> bool:
+        """Whether the pattern may match this topic; special ones only if it names their kind."""
         for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
             if topic.startswith(prefix):
                 return prefix in self._options.subscribe_pattern
@@ -126,17 +126,18 @@ class QueueView:
         may_be_gone = bool(self._options.subscribe_pattern)
         try:
             found = self._ask(
-                partial(self._reader.present_queues, topic), may_come=is_known and not may_be_gone
+                partial(self._reader.present_queues, topic),
+                may_appear=is_known and not may_be_gone,
             )
         except RouteNotFoundError as error:
             if may_be_gone:
-                # It was deleted since its name was told.
+                # It was deleted after the topics were listed.
                 return []
             raise self._missing(topic) from error
         if not found and not may_be_gone:
             raise SettingsError(
-                f"topic {topic!r} has no queue that may be read",
-                hint=f"allow it with: orbitmq topic create {topic} --permission rw",
+                f"topic {topic!r} has no readable queue",
+                hint=f"allow reads with: orbitmq topic create {topic} --permission rw",
             )
         return found
 
@@ -149,27 +150,27 @@ class QueueView:
     # --- offsets ------------------------------------------------------------------------------
 
     def earliest(self, queues: Iterable[MessageQueue]) -> Offsets:
-        """The oldest message of each queue."""
+        """The offset of the oldest message of each queue."""
         wanted = list(queues)
         return self._ask(lambda: self._reader.min_offsets(wanted))
 
     def latest(self, queues: Iterable[MessageQueue]) -> Offsets:
-        """Behind the newest message of each queue."""
+        """The offset after the newest message of each queue."""
         wanted = list(queues)
         return self._ask(lambda: self._reader.max_offsets(wanted))
 
     def at_times(self, times_ms: Mapping[MessageQueue, int]) -> dict[MessageQueue, int | None]:
-        """The first message of each queue stored at its time or later; None without one."""
+        """The first message of each queue stored at its time or later; None if it has none."""
         first, last = self.earliest(times_ms), self.latest(times_ms)
         found = self._ask(lambda: self._reader.offsets_for_times(times_ms))
-        # Compat: RocketMQ's brokers say 0 for queues without messages, and may name deleted ones.
+        # Compat: RocketMQ's brokers return 0 for empty queues, and may return deleted messages.
         return {
             queue: offset if (offset := max(found[queue], first[queue])) < last[queue] else None
             for queue in times_ms
         }
 
     def row_bytes(self, at: Offsets) -> dict[MessageQueue, float]:
-        """Guess what a message of each queue takes, by some from an offset on."""
+        """Estimate the bytes per message of each queue from the messages at an offset."""
         ends = self.latest(at)
         ranges = [
             (queue, start, min(start + _SAMPLE_ROWS, ends[queue])) for queue, start in at.items()
@@ -183,19 +184,19 @@ class QueueView:
 
     # --- inside -------------------------------------------------------------------------------
 
-    def _ask(self, question: Callable[[], T], *, may_come: bool = False) -> T:
-        """Ask, again if need be; `may_come` says that a topic that is missing is on its way."""
+    def _ask(self, request: Callable[[], T], *, may_appear: bool = False) -> T:
+        """Make a request, with retries; `may_appear` retries also while a topic is missing."""
         left = self._options.retries
         if not self._was_answered:
             left = min(left, FIRST_RETRIES)
         while True:
             try:
-                answer = question()
+                answer = request()
             except OrbitError as error:
-                is_hopeless = isinstance(error, RouteNotFoundError) and not may_come
+                is_hopeless = isinstance(error, RouteNotFoundError) and not may_appear
                 if is_hopeless or not error.retryable or left == 0:
                     raise
-                log.warning("asked again since there was no answer: %s", error)
+                log.warning("retrying a request to the cluster: %s", error)
             else:
                 self._was_answered = True
                 return answer

@@ -1,10 +1,10 @@
-"""The reader of a stream: which messages a batch has, and how they are read.
+"""The reader of a stream: decides which messages a batch has, and reads them.
 
-Spark keeps one of these for a run of a query, in a process beside the driver, and asks it before
-each batch. Another one, which is never asked, is pickled to the tasks for `read`. What a batch has
-is told by its end alone (`offsets.py`), so a batch that is repeated has the same messages.
+Spark keeps one reader for a run of a query, in a process beside the driver, and asks it before each
+batch. A copy is pickled to the tasks, which only call `read`. The end of a batch alone determines
+its messages (`offsets.py`), so a repeated batch has the same ones.
 
-Spark ends the process without a word when the query stops: nothing here waits to be closed.
+Spark ends the process without notice when the query stops, so nothing here relies on being closed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from orbitmq.spark.reading.planning import TriggerGate, lags, pack, rows_within,
 from orbitmq.spark.reading.positions import lost_text, report_loss, starting_offsets, without_lost
 from orbitmq.spark.reading.progress_mirror import ProgressMirror
 from orbitmq.spark.rows.schema import Projection
-from orbitmq.spark.sessions.worker_process import imports_of_a_worker
+from orbitmq.spark.sessions.worker_process import imports_without_gc
 
 if TYPE_CHECKING:
     from orbitmq.spark.reading.queue_view import QueueView
@@ -59,36 +59,36 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         self._opened: QueueView | None = None
         self._initial: dict[str, Any] | None = None
-        # Where the queues end, as the last batch saw it.
+        # The ends of the queues, as the last batch saw them.
         self._heads: Offsets | None = None
-        # Where they ended when a run began that reads only what is there.
+        # Where a run with trigger(availableNow=True) ends.
         self._target: Offsets | None = None
         self._mirror = ProgressMirror(options)
-        # Queues that the query knows and the name servers do not tell of.
-        self._hidden: AbstractSet[MessageQueue] = frozenset()
+        # Queues that the query knows and the name servers do not.
+        self._missing: AbstractSet[MessageQueue] = frozenset()
 
     def __reduce__(self) -> tuple[type[StreamReader], tuple[ReadOptions, Projection]]:
-        """Travel to the tasks without what belongs to this process."""
+        """Pickle without the state that belongs to this process."""
         return StreamReader, (self._options, self._projection)
 
     # --- what the next batch has ----------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
-        """Where a query without a checkpoint begins; the same however often it is asked for."""
+        """Where a query without a checkpoint starts; every call returns the same."""
         if self._initial is None:
-            begin = starting_offsets(self._options, self._view)
+            start = starting_offsets(self._options, self._view)
             if self._target is not None:
-                # What came since is for the next run, "latest" included.
-                begin = {q: min(offset, self._target.get(q, offset)) for q, offset in begin.items()}
-            self._initial = StreamOffset(base={}, queues=begin).to_json()
+                # Later arrivals are for the next run, even with "latest".
+                start = {q: min(offset, self._target.get(q, offset)) for q, offset in start.items()}
+            self._initial = StreamOffset(base={}, queues=start).to_json()
         return self._initial
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark's name
-        """Read only what is there now; queues that appear later are for the next run."""
+        """Read only what is available now; queues that appear later are for the next run."""
         self._target = self._view.latest(self._view.queues())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  # Spark's name
-        """Say that there is a limit; Spark knows one at a time, `latestOffset` keeps them all."""
+        """Report one limit, as Spark takes only one; `latestOffset` applies them all."""
         options = self._options
         if options.max_offsets_per_trigger is not None:
             return ReadMaxRows(options.max_offsets_per_trigger)
@@ -99,15 +99,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Where the next batch ends; `start` itself if there is none to make now."""
+        """Where the next batch ends; `start` itself if there is no batch to make now."""
         position = read_stream_offset(start)
-        # Spark asks for the next batch once the last one is done, so all before it is.
-        self._mirror.tell(position.queues)
+        # Spark asks for the next batch once the last one is done, so everything up to here is.
+        self._mirror.publish(position.queues)
         self._heads = self._target
         if self._heads is None:
             self._heads = self._ends_of_queues(position.queues)
         begin = self._begin(position.queues, self._heads)
-        # A queue that is out of sight, as its broker is down, stays where it is.
+        # A missing queue, whose broker may be down, keeps its position.
         end = {queue: self._heads.get(queue, offset) for queue, offset in begin.items()}
         self._check_heads(begin, end)
         if not isinstance(limit, ReadAllAvailable):
@@ -119,42 +119,42 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return StreamOffset(base=begin, queues=end).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802  # Spark's name
-        """Where the queues end, as seen for the last batch; Spark shows it beside its end."""
+        """Where the queues ended when the last batch was made; Spark shows it beside its end."""
         if self._heads is None:
             return None
         return StreamOffset(base={}, queues=self._heads).to_json()
 
     def _ends_of_queues(self, known: Offsets) -> Offsets:
         ends = self._view.latest(self._view.queues(known.keys()))
-        hidden = known.keys() - ends.keys()
-        for queue in sorted(hidden - self._hidden):
-            log.warning("out of sight, stays where it is: %s", queue_text(queue))
-        for queue in sorted(self._hidden - hidden):
-            log.warning("in sight again: %s", queue_text(queue))
-        self._hidden = hidden
+        missing = known.keys() - ends.keys()
+        for queue in sorted(missing - self._missing):
+            log.warning("queue is missing, keeps its position: %s", queue_text(queue))
+        for queue in sorted(self._missing - missing):
+            log.warning("queue is back: %s", queue_text(queue))
+        self._missing = missing
         return ends
 
     def _begin(self, known: Offsets, heads: Offsets) -> Offsets:
-        """Where the next batch begins; queues that are new at their earliest message."""
+        """Where the next batch starts; new queues start at their earliest message."""
         new = [queue for queue in heads if queue not in known]
         if not new:
             return known
         for queue in new:
-            log.info("new queue, read from its beginning: %s", queue_text(queue))
+            log.info("new queue, reading from its beginning: %s", queue_text(queue))
         return {**known, **self._view.earliest(new)}
 
     def _check_heads(self, begin: Offsets, end: Offsets) -> None:
-        """Find queues that end before where the query stands: they lost messages it has read.
+        """Report queues that end before the query's position: they lost messages it has read.
 
-        What they hold may be new or read before; it is not read, since nothing shall be read twice.
+        Their messages may be new or read already; they are skipped, so that none is read twice.
         """
         for queue, offset in begin.items():
             if end[queue] < offset:
                 report_loss(
                     self._options,
-                    f"{queue_text(queue)} ends at {end[queue]}, before {offset}, where the query "
-                    "is: its topic was made anew, or its broker lost messages. It goes on at "
-                    f"{end[queue]}, without what is there before",
+                    f"{queue_text(queue)} ends at {end[queue]}, before the query's position "
+                    f"{offset}: its topic was recreated, or its broker lost messages. The query "
+                    f"resumes at {end[queue]} and skips the messages before",
                 )
 
     def _waits_for_more(self, begin: Offsets, end: Offsets) -> bool:
@@ -176,11 +176,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- reading it -----------------------------------------------------------------------------
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """What each task reads of a batch; its start is told by its end."""
+        """Plan what each task reads of a batch; its end determines its start."""
         if start == end:
             return []
         ranges = [part for part in read_stream_offset(end).ranges() if part.rows > 0]
-        ranges = self._in_sight(ranges)
+        ranges = self._without_missing(ranges)
         return pack(
             without_lost(ranges, self._options, self._view),
             parallelism=os.cpu_count() or 1,
@@ -188,11 +188,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             max_records=self._options.max_records_per_partition,
         )
 
-    def _in_sight(self, ranges: list[QueueRange]) -> list[QueueRange]:
-        """Leave out queues that are gone for good, if losses do not fail the query."""
+    def _without_missing(self, ranges: list[QueueRange]) -> list[QueueRange]:
+        """Wait for missing queues; drop those that stay gone, if losses do not fail the query."""
         seen = self._heads or {}
-        hidden = {part.queue for part in ranges} - seen.keys()
-        gone = hidden - self._view.awaited(hidden) if hidden else set()
+        missing = {part.queue for part in ranges} - seen.keys()
+        gone = missing - self._view.wait_for(missing) if missing else set()
         for part in ranges:
             if part.queue in gone:
                 report_loss(
@@ -203,22 +203,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [part for part in ranges if part.queue not in gone]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read what a task was given; runs at an executor."""
-        # Only tasks need what makes rows of records, and it takes a while to import.
-        with imports_of_a_worker():
+        """Read a task's partition; runs on an executor."""
+        # Only tasks decode records, and importing that takes a while.
+        with imports_without_gc():
             from orbitmq.spark.reading.queue_fetch import read_partition
 
         if isinstance(partition, QueuePartition):
             yield from read_partition(partition, self._options, self._projection)
 
-    # --- progress, for people and their tools -----------------------------------------------------
+    # --- progress, for monitoring -------------------------------------------------------------------
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Tell the group at the brokers what is done; the checkpoint alone decides."""
-        self._mirror.tell(read_stream_offset(end).queues)
+        """Publish progress to the consumer group; the checkpoint alone decides."""
+        self._mirror.publish(read_stream_offset(end).queues)
 
     def stop(self) -> None:
-        """Let go of the cluster; Spark calls it when the query has ended."""
+        """Disconnect from the cluster; Spark calls it when the query has ended."""
         self._mirror.stop()
         if self._opened is not None:
             self._opened.__exit__()
@@ -227,8 +227,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def _view(self) -> QueueView:
         if self._opened is None:
-            # Tasks and plans do not ask, and clients take a while to import.
-            with imports_of_a_worker():
+            # Tasks and plans do not need it, and clients take a while to import.
+            with imports_without_gc():
                 from orbitmq.spark.reading.queue_view import QueueView
 
             self._opened = QueueView(self._options)

@@ -23,7 +23,7 @@ from orbitmq.spark.scan.file_fetch import RecordFetch
 from orbitmq.spark.scan.store_partitions import StorePartition
 from orbitmq.spark.scan.store_paths import find_places, topics_of_broker
 from orbitmq.spark.scan.store_survey import StoreSelection, StoreSurvey, plan, survey_store
-from orbitmq.spark.sessions.worker_process import keep_freed_memory, spare_collections
+from orbitmq.spark.sessions.worker_process import freeze_loaded_modules, keep_freed_memory
 from orbitmq.store.readonly.readonly_store import SHARED_RECORDS
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class StoreReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Look into the stores, and cut what is wanted into tasks."""
-        spare_collections()
+        freeze_loaded_modules()
         options = self._options
         selection = selection_of(options, self._pruning)
         surveys = [
@@ -68,7 +68,7 @@ class StoreReader(DataSourceReader):
         # Spark makes a partition of its own when there is none.
         if not isinstance(partition, StorePartition):
             return
-        spare_collections()
+        freeze_loaded_modules()
         keep_freed_memory()
         tags = self._options.tag_filter.tags
         projection = self._projection if tags is None else with_tags(self._projection)

@@ -1,1 +1,1 @@
-"""The Spark session, its Java and workers, and the clients that tasks share."""
+"""The Spark session, its Java and its workers, and clients shared by tasks."""

@@ -1,11 +1,11 @@
-"""Clients that tasks of one worker process share, one after the other.
+"""Clients shared by the tasks of one worker process.
 
-Spark uses its Python workers again for many tasks; a client that stays connected between them
-saves each task the connections and the look at the routes. What is left is stopped when the
+Spark reuses its Python workers for many tasks; a client that stays connected between them saves
+each task the connections and the route look-ups. The remaining clients are stopped when the
 process exits.
 
 Threads: any.
-Fork: a child begins with none; those of its parent go on working in the parent.
+Fork: a child starts with none; its parent's keep working in the parent.
 """
 
 from __future__ import annotations
@@ -14,47 +14,48 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Generic, ParamSpec, Protocol, TypeVar
 
 
 class PooledClient(Protocol):
-    """What is started before its first use, and stopped after the last."""
+    """A client, started before its first use and stopped after the last."""
 
     def start(self) -> None:
         """Connect."""
 
     def stop(self) -> None:
-        """Leave nothing running."""
+        """Disconnect, and stop all threads."""
 
 
 P = ParamSpec("P")
 C = TypeVar("C", bound=PooledClient)
 
 
+@dataclass(slots=True, eq=False)
 class _Shared(Generic[C]):
-    """A client and how many use it."""
+    """A client, and how many tasks use it."""
 
-    def __init__(self, client: C) -> None:
-        self.client = client
-        self.users = 0
+    client: C
+    users: int = 0
 
 
 class ClientPool(Generic[P, C]):
-    """The clients of one kind in this process, by the arguments that they are made with.
+    """The clients of one kind in this process, by their constructor arguments.
 
-    Those that nobody uses stay open up to a number.
+    Up to `idle_max` unused clients stay open.
     """
 
     def __init__(self, make: Callable[P, C], *, idle_max: int) -> None:
         self._make = make
         self._idle_max = idle_max
-        self._begin()
-        os.register_at_fork(after_in_child=self._begin)
+        self._reset()
+        os.register_at_fork(after_in_child=self._reset)
 
-    def _begin(self) -> None:
-        # A lock of the parent may be held by a thread that the child does not have.
+    def _reset(self) -> None:
+        # The parent's lock may be held by a thread that the child does not have.
         self._guard = threading.Lock()
-        # By their arguments; those used last are at the end.
+        # By their arguments, least recently used first.
         self._shared: dict[object, _Shared[C]] = {}
 
     def __len__(self) -> int:
@@ -62,7 +63,7 @@ class ClientPool(Generic[P, C]):
 
     @contextmanager
     def lend(self, *args: P.args, **keywords: P.kwargs) -> Iterator[C]:
-        """Lend the running client that is made with these arguments."""
+        """Lend the running client with these arguments."""
         shared = self._take(*args, **keywords)
         try:
             yield shared.client
@@ -89,7 +90,7 @@ class ClientPool(Generic[P, C]):
         return found
 
     def _give_back(self, shared: _Shared[C]) -> None:
-        """Say that one user is done, and stop what was not used for longest if there are many."""
+        """Release one use, and stop the least recently used clients beyond `idle_max`."""
         with self._guard:
             shared.users -= 1
             idle = [key for key, one in self._shared.items() if not one.users]

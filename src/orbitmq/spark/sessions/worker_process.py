@@ -1,12 +1,15 @@
-"""The Python processes in which Spark runs a source.
+"""Tunes the Python processes in which Spark runs a source.
 
-Spark keeps them for the next task, and collects garbage in them after each one. What that looks at
-is nearly all modules, which never become garbage: with NumPy, Arrow and Spark's own it takes 30 to
-50 ms of a core for each task, and for each time that a query is planned. Tasks move bytes in pieces
-of a megabyte: memory that goes back to the system after each one comes back page by page. Spark ends
-them by closing their sockets: after a minute without work, or when a query has enough rows. Over Unix
-sockets a worker that still has something to say is told so at once, and Spark's daemon prints the
-traceback of every one, though nothing went wrong.
+Collections: Spark keeps these processes for the next task, and collects garbage after each one.
+Nearly all objects then scanned belong to modules, which never become garbage: with NumPy, Arrow and
+Spark's own, a scan takes 30 to 50 ms of a core for each task, and for each planning of a query.
+
+Memory: tasks move bytes in pieces of a megabyte. Memory that is returned to the system after each
+piece comes back page by page.
+
+Exit: Spark ends a worker by closing its socket, after a minute without work or when a query has
+enough rows. Over Unix sockets a worker that still writes gets an error at once, and Spark's daemon
+prints its traceback, though nothing went wrong.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from functools import cache, wraps
 from types import ModuleType
 from typing import Final
 
-# What Spark starts, by the module that runs: what is forked from a daemon, and the one process
+# Main modules of the processes that Spark starts: those forked from a daemon, and the one process
 # that a stream has beside the driver.
 _DAEMON: Final = "pyspark.daemon"
 _MODULES: Final = frozenset(
@@ -30,7 +33,7 @@ _MODULES: Final = frozenset(
     }
 )
 
-# What the C library has of its own accord goes back after 128 KiB, and is found anew for each piece.
+# By default the C library returns memory beyond 128 KiB, and would request it again for each piece.
 _KEPT_BYTES: Final = 64 * 1024 * 1024
 _PIECE_BYTES_MAX: Final = 32 * 1024 * 1024
 # Numbers of glibc's `mallopt`.
@@ -39,28 +42,28 @@ _MMAP_THRESHOLD: Final = -3
 
 
 @cache
-def spare_collections() -> None:
-    """Leave what is there now out of all collections; only in a process that Spark has made.
+def freeze_loaded_modules() -> None:
+    """Exempt all present objects from garbage collection; only in a process of Spark.
 
-    Called when the modules that a task needs are there, and once for good.
+    Called once, when the modules that a task needs are loaded.
     """
-    if _is_sparks():
+    if _is_spark_process():
         # Perf: 50 ms without, 0.01 ms with it (timeit of gc.collect).
         gc.freeze()
 
 
 @cache
 def keep_freed_memory() -> None:
-    """Let what a piece of work frees serve the next one; only in a process that Spark has made."""
-    if not _is_sparks():
+    """Keep freed memory for the next piece of work; only in a process of Spark."""
+    if not _is_spark_process():
         return
-    # Only tasks need it.
+    # Imported here, since only tasks need it.
     import ctypes
 
     try:
         set_option = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
-        # Other C libraries have no such options.
+        # Other C libraries lack these options.
         return
     # Perf: 0.13 us a row of system time without, 0.09 with it (reading 128-byte bodies in bulk).
     set_option(_TRIM_THRESHOLD, _KEPT_BYTES)
@@ -68,9 +71,9 @@ def keep_freed_memory() -> None:
 
 
 @contextmanager
-def imports_of_a_worker() -> Iterator[None]:
-    """Import without collections, now and later: what is imported here never becomes garbage."""
-    if not _is_sparks() or not gc.isenabled():
+def imports_without_gc() -> Iterator[None]:
+    """Import with garbage collection off, and exempt what was imported from later collections."""
+    if not _is_spark_process() or not gc.isenabled():
         yield
         return
     modules = len(sys.modules)
@@ -84,8 +87,8 @@ def imports_of_a_worker() -> Iterator[None]:
         gc.freeze()
 
 
-def end_quietly(daemon: ModuleType) -> None:
-    """Have a worker of Spark's daemon end without a word when nobody listens to it any more."""
+def silence_exits(daemon: ModuleType) -> None:
+    """Make a worker of Spark's daemon exit silently once Spark has closed its socket."""
     worker = daemon.worker
 
     @wraps(worker)
@@ -93,20 +96,20 @@ def end_quietly(daemon: ModuleType) -> None:
         try:
             code: int = worker(sock, authenticated)
         except BrokenPipeError:
-            # Spark's daemon lets the process go once the socket is closed, which it is.
+            # The socket is closed, so Spark's daemon ends the process.
             return 1
         return code
 
     daemon.worker = run  # type: ignore[attr-defined]  # the daemon looks it up for each task
 
 
-def end_a_worker_quietly() -> None:
-    """Do so in this process if it was forked from Spark's own daemon."""
+def silence_worker_exit() -> None:
+    """Apply `silence_exits` to this process if it was forked from Spark's own daemon."""
     if _main_name() == _DAEMON:
-        end_quietly(sys.modules["__main__"])
+        silence_exits(sys.modules["__main__"])
 
 
-def _is_sparks() -> bool:
+def _is_spark_process() -> bool:
     return _main_name() in _MODULES
 
 

@@ -34,7 +34,7 @@ from orbitmq.errors import SettingsError
 from orbitmq.model.unique_ids import UniqueIdRanges
 from orbitmq.spark.options.write_options import BATCH_PREFIX
 from orbitmq.spark.sessions.client_pool import ClientPool
-from orbitmq.spark.sessions.worker_process import keep_freed_memory, spare_collections
+from orbitmq.spark.sessions.worker_process import freeze_loaded_modules, keep_freed_memory
 from orbitmq.spark.writing.delivery_marks import TaskMark
 from orbitmq.spark.writing.message_rows import RowEncoder
 from orbitmq.spark.writing.parcels import ROWS_MAX, STAGED_ROWS_MAX, Packing
@@ -92,7 +92,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Send the rows of one task."""
-        spare_collections()
+        freeze_loaded_modules()
         keep_freed_memory()
         task = _task_mark(self._mark_id, 0)
         if self._options.is_exactly_once:
@@ -131,7 +131,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Send the rows of one task of a micro-batch."""
-        spare_collections()
+        freeze_loaded_modules()
         keep_freed_memory()
         context = _task_context()
         query = context.getLocalProperty(_QUERY_PROPERTY)

@@ -71,4 +71,4 @@ def test_an_impossible_number_is_refused(text: str, reason: str) -> None:
 
 
 def test_a_queue_is_named_in_full() -> None:
-    assert queue_text(queue(3)) == "queue 3 of topic 't' at broker 'a'"
+    assert queue_text(queue(3)) == "queue 3 of topic 't' on broker 'a'"

@@ -41,7 +41,7 @@ def reader(cluster: Cluster, kind: type[BatchReader] = BatchReader, **given: str
 
 
 def rows(reading: BatchReader) -> list[tuple[int, int]]:
-    """What all tasks read, after the way from the driver to them."""
+    """What all tasks read, from partitions pickled as on the way to executors."""
     there = pickle.loads(pickle.dumps(reading))
     return [
         (row["queueId"], row["queueOffset"])
@@ -51,7 +51,7 @@ def rows(reading: BatchReader) -> list[tuple[int, int]]:
     ]
 
 
-def test_a_batch_reads_all_that_is_there(cluster: Cluster) -> None:
+def test_a_batch_reads_everything_available(cluster: Cluster) -> None:
     assert sorted(rows(reader(cluster))) == [(q, n) for q in range(3) for n in range(100)]
 
 
@@ -64,18 +64,18 @@ def test_an_empty_topic_has_no_partitions_and_spark_makes_one_all_the_same(
     assert not list(reading.read(InputPartition(None)))
 
 
-def test_partitions_are_as_many_as_asked_for(cluster: Cluster) -> None:
+def test_there_are_as_many_partitions_as_the_option_says(cluster: Cluster) -> None:
     assert len(reader(cluster, minPartitions="7").partitions()) == 7
     small = reader(cluster, maxRecordsPerPartition="20").partitions()
     assert all(isinstance(one, QueuePartition) and one.rows <= 20 for one in small)
 
 
-def test_a_topic_that_is_not_there_is_refused(cluster: Cluster) -> None:
+def test_a_missing_topic_is_refused(cluster: Cluster) -> None:
     with pytest.raises(TopicMissingError):
         reader(cluster, subscribe="nobody").partitions()
 
 
-def test_filters_make_a_read_smaller_and_are_given_back(cluster: Cluster) -> None:
+def test_filters_make_a_read_smaller_and_are_returned(cluster: Cluster) -> None:
     reading = reader(cluster, PushingReader)
     assert isinstance(reading, PushingReader)
     filters = [EqualTo(("queueId",), 1), In(("queueOffset",), (7, 8, 9)), EqualTo(("tags",), "a")]

@@ -40,7 +40,7 @@ def moment(milliseconds: float) -> datetime.datetime:
     )
 
 
-def test_queues_are_left_out_by_topic_and_number() -> None:
+def test_queues_are_skipped_by_topic_and_id() -> None:
     pruning = pruning_of(
         [In(("topic",), ("t", "u")), EqualTo(("queueId",), 1), IsNotNull(("queueId",))]
     )
@@ -49,7 +49,7 @@ def test_queues_are_left_out_by_topic_and_number() -> None:
     assert pruning.narrowed(ranges) == [QueueRange(queue(1), 0, 9)]
 
 
-def test_queues_are_left_out_by_broker() -> None:
+def test_queues_are_skipped_by_broker() -> None:
     ranges = [QueueRange(queue(), 0, 9)]
 
     assert pruning_of([EqualTo(("brokerName",), "a")]).narrowed(ranges) == ranges
@@ -127,13 +127,13 @@ def test_all_filters_hold_together() -> None:
         (tuple(f"tag{n}" for n in range(100)), None),
     ],
 )
-def test_tags_are_told_to_brokers_where_they_can_be(
+def test_tags_become_an_expression_for_brokers_if_possible(
     tags: tuple[str, ...], expression: str | None
 ) -> None:
     assert pruning_of([In(("tags",), tags)]).expression == expression
 
 
-def test_what_is_not_understood_rules_nothing_out() -> None:
+def test_an_unknown_filter_rules_nothing_out() -> None:
     filters: list[Filter] = [
         StringStartsWith(("topic",), "t"),
         EqualTo(("topic",), None),
@@ -167,7 +167,7 @@ def test_times_are_looked_up_in_the_queues_that_are_left() -> None:
     assert asked == [{queue(0): 100, queue(1): 100}, {queue(0): 200, queue(1): 200}]
 
 
-def test_queues_without_a_message_since_are_not_read_and_such_without_one_until_are() -> None:
+def test_only_a_start_time_rules_out_queues_without_later_messages() -> None:
     def nothing(times_ms: Mapping[MessageQueue, int]) -> dict[MessageQueue, int | None]:
         return dict.fromkeys(times_ms)
 

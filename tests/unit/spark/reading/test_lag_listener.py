@@ -1,4 +1,4 @@
-"""Lag, from what Spark tells of a batch."""
+"""Lag, from Spark.s report of a batch."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def text(**ends: int) -> str:
 
 
 def source(end: str | None, latest: str | None) -> SourceProgress:
-    # As Spark's own conversion makes it: nothing becomes the text "None".
+    # As Spark converts it: a missing value becomes the text "None".
     return SourceProgress("a source", "None", str(end), str(latest), 0, 0.0, 0.0, {})
 
 
@@ -61,26 +61,26 @@ def progress(name: str | None, *sources: SourceProgress, batch: int = 3) -> Quer
     )
 
 
-def test_lag_is_what_lies_between_the_end_of_the_batch_and_the_end_of_the_queue() -> None:
+def test_lag_is_the_distance_between_the_end_of_the_batch_and_the_end_of_the_queue() -> None:
     assert lag_of([source(text(a=5, b=9), text(a=7, b=9))]) == {A: 2, B: 0}
 
 
-def test_a_queue_that_the_batch_does_not_know_yet_waits_as_a_whole() -> None:
+def test_a_queue_that_the_batch_does_not_know_yet_counts_in_full() -> None:
     assert lag_of([source(text(a=5), text(a=5, b=4))]) == {A: 0, B: 4}
 
 
-def test_a_queue_that_two_sources_read_waits_for_the_slower() -> None:
+def test_the_slower_of_two_sources_of_a_queue_counts() -> None:
     sources = [source(text(a=5), text(a=9)), source(text(a=8), text(a=9))]
 
     assert lag_of(sources) == {A: 4}
 
 
 @pytest.mark.parametrize("latest", [None, "null", "", '{"orders":{"0":7}}', "7", "{", '{"v":9}'])
-def test_what_is_not_told_or_not_ours_has_no_lag(latest: str | None) -> None:
+def test_missing_offsets_and_other_sources_have_no_lag(latest: str | None) -> None:
     assert lag_of([source(text(a=5), latest)]) is None
 
 
-def test_the_listener_tells_the_lag_of_each_query_by_its_name(
+def test_the_listener_shows_the_lag_of_each_query_by_its_name(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     told: list[QueryLag] = []
@@ -98,7 +98,7 @@ def test_the_listener_tells_the_lag_of_each_query_by_its_name(
     )
 
 
-def test_a_batch_without_lag_leaves_what_was_told_before() -> None:
+def test_a_batch_without_lag_keeps_the_previous_one() -> None:
     listener = LagListener()
     listener.onQueryProgress(progress("to table", source(text(a=5), text(a=7)), batch=1))
 

@@ -91,12 +91,12 @@ def test_offsets_of_a_newer_release_are_refused() -> None:
         (stored(queues={"orders": {"a": {"-1": 1}}}), "Expected `int` >= 0"),
     ],
 )
-def test_what_is_no_offset_is_refused_with_the_place(text: dict[str, Any], reason: str) -> None:
-    with pytest.raises(StreamOffsetsError, match=f"cannot be read: .*{reason}"):
+def test_a_damaged_offset_is_refused_with_the_reason(text: dict[str, Any], reason: str) -> None:
+    with pytest.raises(StreamOffsetsError, match=f"unreadable offsets: .*{reason}"):
         read_stream_offset(text)
 
 
-def test_a_long_text_that_cannot_be_read_is_shown_in_part() -> None:
+def test_a_long_damaged_offset_is_shown_in_part() -> None:
     with pytest.raises(StreamOffsetsError) as refused:
         read_stream_offset({"w": "x" * 10_000})
 

@@ -117,7 +117,7 @@ def test_large_queues_that_keep_every_task_busy_are_not_split() -> None:
     assert [len(partition.ranges) for partition in partitions] == [1, 1]
 
 
-def test_as_many_partitions_as_asked_for_split_small_queues_too() -> None:
+def test_a_minimum_of_partitions_may_split_small_queues_too() -> None:
     partitions = pack(ranges_of(9), parallelism=2, min_partitions=4)
 
     assert sizes(partitions) == [2, 2, 2, 3]
@@ -187,13 +187,13 @@ def test_every_queue_has_its_turn_while_others_grow_without_end(
     assert all(served[q] > 0 for q in start)
 
 
-def test_a_share_is_in_proportion_to_what_waits() -> None:
+def test_a_share_is_in_proportion_to_lag() -> None:
     shared = share(offsets_of(0, 100), offsets_of(3000, 1100), 400)
 
     assert shared == offsets_of(300, 200)
 
 
-def test_all_that_waits_is_taken_when_it_is_within_the_limit() -> None:
+def test_all_messages_are_taken_if_within_the_limit() -> None:
     assert share(offsets_of(5, 5), offsets_of(8, 9), 7) == offsets_of(8, 9)
 
 
@@ -217,7 +217,7 @@ def test_a_message_larger_than_the_limit_of_bytes_is_read_all_the_same() -> None
     assert rows_within(10, offsets_of(0), offsets_of(5), {queue(0): 4096.0}) == 1
 
 
-def test_a_limit_of_bytes_above_all_that_waits_limits_nothing() -> None:
+def test_a_limit_of_bytes_above_the_lag_limits_nothing() -> None:
     assert rows_within(10**9, offsets_of(0), offsets_of(5), {queue(0): 4096.0}) == 5
 
 
@@ -231,7 +231,7 @@ def test_a_small_batch_waits_for_more_or_for_its_time() -> None:
     assert gate.opens(100, now_ms=6001)
 
 
-def test_a_wait_for_nothing_does_not_start_the_time_anew() -> None:
+def test_a_wait_without_messages_does_not_restart_the_delay() -> None:
     gate = TriggerGate(rows_min=100, delay_max_ms=5000)
     assert gate.opens(1, now_ms=0)
 

@@ -1,4 +1,4 @@
-"""Where reads begin and end, and what becomes of messages that are gone."""
+"""Where reads start and end, and how lost messages are reported."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def numbers(first: int, second: int) -> str:
         ),
     ],
 )
-def test_a_read_begins_where_the_options_say(given: dict[str, str], start: tuple[int, int]) -> None:
+def test_a_read_starts_where_the_options_say(given: dict[str, str], start: tuple[int, int]) -> None:
     assert starting_offsets(options(**given), Bounds()) == dict(zip((Q0, Q1), start, strict=True))
 
 
@@ -102,12 +102,12 @@ def test_a_batch_ends_where_the_options_say(given: dict[str, str], end: tuple[in
     assert ending_offsets(options(**given), Bounds()) == dict(zip((Q0, Q1), end, strict=True))
 
 
-def test_a_queue_without_a_message_since_a_time_is_an_error_unless_told_otherwise() -> None:
+def test_a_queue_without_a_message_since_a_time_is_an_error_by_default() -> None:
     with pytest.raises(
-        SettingsError, match=r"queue 1 of topic 't' at broker 'a' has no message stored at 105 or"
+        SettingsError, match=r"queue 1 of topic 't' on broker 'a' has no message stored at 105 or"
     ):
         starting_offsets(options(startingTimestamp="105"), Bounds())
-    with pytest.raises(SettingsError, match=r"nor do 1 more have one.*Strategy=latest"):
+    with pytest.raises(SettingsError, match=r"and 1 more have none.*Strategy=latest"):
         starting_offsets(options(startingTimestamp="500"), Bounds())
 
 
@@ -115,7 +115,7 @@ def test_a_queue_without_a_message_since_a_time_is_an_error_unless_told_otherwis
     "name",
     ["startingOffsets", "endingOffsets", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp"],
 )
-def test_an_option_names_the_queues_that_are_read_and_no_others(name: str) -> None:
+def test_an_option_must_name_exactly_the_queues_to_read(name: str) -> None:
     find = starting_offsets if name.startswith("starting") else ending_offsets
     few = json.dumps(nested({Q0: 12}))
     many = json.dumps(nested({Q0: 12, Q1: 3, queue(7): 0}))
@@ -127,11 +127,11 @@ def test_an_option_names_the_queues_that_are_read_and_no_others(name: str) -> No
 
 
 @pytest.mark.parametrize("name", ["startingOffsets", "endingOffsets"])
-def test_an_offset_behind_the_end_is_a_loss(name: str) -> None:
+def test_an_offset_after_the_end_is_a_loss(name: str) -> None:
     find = starting_offsets if name.startswith("starting") else ending_offsets
     given = {name: numbers(21, 3)}
 
-    with pytest.raises(DataLossError, match=rf"{name} says 21 for queue 0 .* which ends at 20"):
+    with pytest.raises(DataLossError, match=rf"{name} is 21 for queue 0 .* which ends at 20"):
         find(options(**given), Bounds())
     assert find(options(**given, failOnDataLoss="false"), Bounds()) == {Q0: 20, Q1: 3}
 
@@ -142,8 +142,8 @@ def test_a_batch_reads_from_start_to_end() -> None:
     assert ranges == [QueueRange(Q0, 10, 15), QueueRange(Q1, 3, 3)]
 
 
-def test_a_batch_cannot_end_before_it_begins() -> None:
-    with pytest.raises(SettingsError, match=r"queue 0 .* is to be read from 15 to 12"):
+def test_a_batch_cannot_end_before_it_starts() -> None:
+    with pytest.raises(SettingsError, match=r"queue 0 .* would be read from 15 to 12"):
         batch_ranges(
             options(startingOffsets=numbers(15, 3), endingOffsets=numbers(12, 3)), Bounds()
         )
@@ -170,7 +170,7 @@ def test_a_batch_between_times_without_messages_is_empty() -> None:
         ((22, 25), "messages 22 to 24", (22, 22)),
     ],
 )
-def test_what_is_gone_is_an_error_or_left_out(
+def test_lost_messages_are_an_error_or_left_out(
     part: tuple[int, int], lost: str | None, left: tuple[int, int], caplog: pytest.LogCaptureFixture
 ) -> None:
     ranges = [QueueRange(Q0, *part)]
@@ -185,9 +185,9 @@ def test_what_is_gone_is_an_error_or_left_out(
     assert bool(caplog.text) == (lost is not None)
 
 
-def test_empty_ranges_are_nobodys_loss() -> None:
+def test_an_empty_range_is_not_a_loss() -> None:
     assert without_lost([QueueRange(Q0, 5, 5)], options(), Bounds()) == []
 
 
-def test_a_loss_is_told_by_its_numbers() -> None:
-    assert lost_text(Q0, 3, 4).startswith("message 3 of queue 0 of topic 't' at broker 'a' is gone")
+def test_a_loss_is_named_by_its_offsets() -> None:
+    assert lost_text(Q0, 3, 4).startswith("message 3 of queue 0 of topic 't' on broker 'a' is gone")

@@ -47,42 +47,42 @@ def committed(cluster: Cluster, group: str) -> list[int | None]:
         return [consumer.committed(queue) for queue in (QUEUE, OTHER)]
 
 
-def test_a_group_shows_where_the_stream_goes_on(cluster: Cluster) -> None:
-    told = mirror(cluster.namesrv, group="shown")
+def test_a_group_shows_where_the_stream_resumes(cluster: Cluster) -> None:
+    shown = mirror(cluster.namesrv, group="shown")
 
-    told.tell({QUEUE: 5, OTHER: 7})
-    told.tell({QUEUE: 6, OTHER: 7})
+    shown.publish({QUEUE: 5, OTHER: 7})
+    shown.publish({QUEUE: 6, OTHER: 7})
 
     assert committed(cluster, "shown") == [6, 7]
 
 
-def test_only_what_moved_is_told_again(cluster: Cluster) -> None:
-    told = mirror(cluster.namesrv, group="moved")
-    told.tell({QUEUE: 5, OTHER: 7})
+def test_only_changed_offsets_are_published_again(cluster: Cluster) -> None:
+    shown = mirror(cluster.namesrv, group="moved")
+    shown.publish({QUEUE: 5, OTHER: 7})
 
     async def set_back() -> None:
         async with Admin(namesrv=cluster.namesrv, call_timeout_ms=60_000) as admin:
             await admin.offsets.set("moved", {QUEUE: 0, OTHER: 0})
 
     asyncio.run(set_back())
-    told.tell({QUEUE: 6, OTHER: 7})
+    shown.publish({QUEUE: 6, OTHER: 7})
 
     assert committed(cluster, "moved") == [6, 0]
 
 
-def test_without_a_group_nothing_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    told = mirror("127.0.0.1:1")
+def test_without_a_group_nothing_is_published(caplog: pytest.LogCaptureFixture) -> None:
+    shown = mirror("127.0.0.1:1")
 
     with caplog.at_level(logging.WARNING):
-        told.tell({QUEUE: 5})
+        shown.publish({QUEUE: 5})
 
     assert caplog.text == ""
 
 
-def test_a_group_that_cannot_be_told_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    told = mirror("127.0.0.1:1", group="unheard")
+def test_a_failed_publication_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    shown = mirror("127.0.0.1:1", group="unheard")
 
     with caplog.at_level(logging.WARNING):
-        told.tell({QUEUE: 5})
+        shown.publish({QUEUE: 5})
 
-    assert "progress not told group=unheard" in caplog.text
+    assert "could not publish progress group=unheard" in caplog.text

@@ -120,7 +120,7 @@ def test_a_partition_without_messages_gives_no_batch(
     )
 
 
-def test_what_is_gone_is_an_error_or_a_warning(
+def test_lost_messages_are_an_error_or_a_warning(
     cluster: Cluster, queues: list[MessageQueue], caplog: pytest.LogCaptureFixture
 ) -> None:
     beyond = partition(queues[:1], 190, 210)
@@ -137,7 +137,7 @@ def test_what_is_gone_is_an_error_or_a_warning(
 def test_a_queue_that_cannot_be_read_is_named(cluster: Cluster, queues: list[MessageQueue]) -> None:
     gone = MessageQueue(topic="orders", broker_name="broker-z", queue_id=0)
 
-    with pytest.raises(QueueReadError, match=r"queue 0 of topic 'orders' at broker 'broker-z'"):
+    with pytest.raises(QueueReadError, match=r"queue 0 of topic 'orders' on broker 'broker-z'"):
         list(read_partition(partition([gone], 0, 5), options(cluster), columns("queueOffset")))
     assert queues
 

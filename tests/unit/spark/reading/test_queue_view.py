@@ -1,4 +1,4 @@
-"""A cluster as the driver sees it, on real servers."""
+"""The queues of a cluster as the driver sees them, on real servers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def topics(queues: list[MessageQueue]) -> list[str]:
     return sorted({queue.topic for queue in queues})
 
 
-def test_topics_are_looked_up_anew_each_time(cluster: Cluster) -> None:
+def test_topics_are_looked_up_each_time(cluster: Cluster) -> None:
     with view(cluster, subscribe="orders,order-lines") as seen:
         assert len(seen.queues()) == 8
 
@@ -67,17 +67,17 @@ def test_a_pattern_finds_topics_of_users(cluster: Cluster, pattern: str, found: 
         assert topics(seen.queues()) == found
 
 
-def test_queues_that_are_assigned_must_be_there(cluster: Cluster) -> None:
+def test_assigned_queues_must_exist(cluster: Cluster) -> None:
     with view(cluster, assign='{"orders": {"broker-a": [1, 0]}}') as seen:
         assert [queue.queue_id for queue in seen.queues()] == [0, 1]
     with (
         view(cluster, assign='{"orders": {"broker-a": [7]}}') as seen,
-        pytest.raises(SettingsError, match=r"names queue 7 .*there are: orders/broker-a/0"),
+        pytest.raises(SettingsError, match=r"names queue 7 .*queues that exist: orders/broker-a/0"),
     ):
         seen.queues()
 
 
-def test_a_topic_that_is_not_there_leads_to_the_nearest(cluster: Cluster) -> None:
+def test_an_error_about_a_missing_topic_suggests_the_nearest(cluster: Cluster) -> None:
     with (
         view(cluster, subscribe="orderz") as seen,
         pytest.raises(TopicMissingError, match=r"no topic 'orderz' \(did you mean orders"),
@@ -90,7 +90,7 @@ def test_a_topic_that_is_not_there_leads_to_the_nearest(cluster: Cluster) -> Non
         seen.queues()
 
 
-def test_queues_begin_and_end_somewhere(cluster: Cluster) -> None:
+def test_queues_have_starts_and_ends(cluster: Cluster) -> None:
     with view(cluster, subscribe="orders") as seen:
         queues = seen.queues()
         first, *others = sorted(queues)
@@ -103,7 +103,7 @@ def test_queues_begin_and_end_somewhere(cluster: Cluster) -> None:
         assert 150 < sizes[first] < 400
 
 
-def test_a_cluster_that_is_not_there_is_asked_again_and_named() -> None:
+def test_an_unreachable_cluster_is_retried_and_named() -> None:
     options = ReadOptions.from_spark(
         {
             "namesrvAddr": "127.0.0.1:1",
@@ -127,17 +127,17 @@ def test_servers_that_answered_once_are_waited_for_longer(caplog: pytest.LogCapt
     ):
         known.queues()
         passing.stop()
-        asked_again = []
+        retried = []
         for seen in (known, unknown):
             caplog.clear()
             with pytest.raises(NameServersUnreachableError):
                 seen.queues()
-            asked_again.append(caplog.text.count("asked again"))
+            retried.append(caplog.text.count("retrying a request"))
 
-    assert asked_again == [20, FIRST_RETRIES]
+    assert retried == [20, FIRST_RETRIES]
 
 
-def test_a_topic_that_may_not_be_read_is_an_error_and_passed_over_by_patterns(
+def test_an_unreadable_topic_is_an_error_and_skipped_by_patterns(
     cluster: Cluster,
 ) -> None:
     with Admin(namesrv=cluster.namesrv, call_timeout_ms=60_000) as admin:
@@ -145,7 +145,7 @@ def test_a_topic_that_may_not_be_read_is_an_error_and_passed_over_by_patterns(
 
     with (
         view(cluster, subscribe="letterbox") as seen,
-        pytest.raises(SettingsError, match="no queue"),
+        pytest.raises(SettingsError, match="no readable queue"),
     ):
         seen.queues()
     with view(cluster, subscribePattern="letter.*") as seen:

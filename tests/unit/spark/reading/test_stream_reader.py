@@ -1,4 +1,4 @@
-"""The reader of a stream, asked as Spark asks it."""
+"""The reader of a stream, called as Spark calls it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _numbers = itertools.count(1)
 
 
 class Site:
-    """A cluster with one topic after the other."""
+    """A cluster with a new topic for each test."""
 
     def __init__(self, cluster: Cluster, producer: Producer) -> None:
         self.cluster = cluster
@@ -98,7 +98,7 @@ def rows_of(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) ->
     return parts
 
 
-def test_where_a_stream_begins_stays_the_same_while_messages_come(site: Site) -> None:
+def test_the_start_of_a_stream_does_not_move_as_messages_arrive(site: Site) -> None:
     site.send(2)
     reader = site.reader()
 
@@ -150,7 +150,7 @@ def test_a_batch_goes_from_the_end_of_the_last_one_to_the_ends_of_the_queues(sit
     assert rows_of(reader, second, second) == []
 
 
-def test_the_ends_that_are_told_are_those_that_the_batch_saw(site: Site) -> None:
+def test_the_reported_ends_are_those_that_the_batch_saw(site: Site) -> None:
     site.send(3)
     reader = site.reader(startingOffsets="earliest", maxOffsetsPerTrigger="1")
     assert reader.reportLatestOffset() is None
@@ -184,13 +184,13 @@ def test_limits_are_kept_unless_spark_asks_for_everything(site: Site) -> None:
         ({"minOffsetsPerTrigger": "7"}, ReadMinRows(7)),
     ],
 )
-def test_spark_is_told_one_of_the_limits(
+def test_one_of_the_limits_is_reported_to_spark(
     site: Site, options: dict[str, str], limit: object
 ) -> None:
     assert site.reader(**options).getDefaultReadLimit() == limit
 
 
-def test_a_limit_of_bytes_goes_by_what_messages_take(site: Site) -> None:
+def test_a_limit_of_bytes_counts_stored_sizes(site: Site) -> None:
     site.send(20, body=b"x" * 900)
     reader = site.reader(startingOffsets="earliest", maxBytesPerTrigger="10000")
     start = reader.initialOffset()
@@ -223,7 +223,7 @@ def test_a_small_batch_waits_until_its_time_is_over(site: Site) -> None:
     assert reader.latestOffset(first, limit) != first
 
 
-def test_a_run_for_what_is_there_ends_at_what_was_there(site: Site) -> None:
+def test_a_run_with_available_now_ends_where_the_queues_ended(site: Site) -> None:
     site.send(3)
     reader = site.reader(startingOffsets="earliest", minOffsetsPerTrigger="100")
     reader.prepareForTriggerAvailableNow()
@@ -238,7 +238,7 @@ def test_a_run_for_what_is_there_ends_at_what_was_there(site: Site) -> None:
     assert reader.latestOffset(end, reader.getDefaultReadLimit()) is end
 
 
-def test_a_run_from_latest_for_what_is_there_reads_nothing(site: Site) -> None:
+def test_a_run_with_available_now_from_latest_reads_nothing(site: Site) -> None:
     site.send(3)
     reader = site.reader(startingOffsets="latest")
     reader.prepareForTriggerAvailableNow()
@@ -261,7 +261,7 @@ def test_a_new_queue_is_read_from_its_beginning(site: Site) -> None:
     assert rows_of(reader, start, end) == [QueueRange(site.queue(1), 0, 2)]
 
 
-def test_a_queue_out_of_sight_stays_where_it_is(site: Site) -> None:
+def test_a_missing_queue_keeps_its_position(site: Site) -> None:
     site.send(2)
     reader = site.reader(startingOffsets="earliest")
     position = read_stream_offset(reader.latestOffset(reader.initialOffset(), ALL))
@@ -277,7 +277,7 @@ def test_a_queue_out_of_sight_stays_where_it_is(site: Site) -> None:
 
 @pytest.fixture
 def fragile() -> Iterator[Site]:
-    """A cluster of its own, of two brokers, to do harm to."""
+    """A cluster of two brokers that a test may damage."""
     with (
         Cluster(brokers=2, in_memory=True) as cluster,
         Producer(
@@ -294,7 +294,7 @@ PATIENT = {"retryIntervalMs": "1", "retries": "3"}
 
 
 @pytest.mark.parametrize("by", ["subscribe", "assign"])
-def test_queues_of_a_broker_that_is_away_stay_where_they_are(
+def test_queues_of_a_stopped_broker_keep_their_positions(
     fragile: Site, by: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     fragile.send(2)
@@ -309,10 +309,10 @@ def test_queues_of_a_broker_that_is_away_stay_where_they_are(
     end = reader.latestOffset(start, ALL)
 
     assert rows_of(reader, start, end) == [QueueRange(fragile.queue(), 2, 3)]
-    assert "out of sight, stays where it is: queue 0" in caplog.text
+    assert "queue is missing, keeps its position: queue 0" in caplog.text
     fragile.cluster.faults.restart_broker("broker-b")
     assert reader.latestOffset(end, ALL) == end
-    assert "in sight again: queue 0" in caplog.text
+    assert "queue is back: queue 0" in caplog.text
 
 
 def test_a_topic_is_waited_for_while_no_broker_has_it(fragile: Site) -> None:
@@ -339,7 +339,7 @@ def test_a_topic_that_does_not_come_back_ends_the_query(fragile: Site) -> None:
         reader.latestOffset(start, ALL)
 
 
-def test_a_planned_batch_of_queues_that_are_gone_fails_or_goes_on_without_them(
+def test_a_planned_batch_of_lost_queues_fails_or_skips_them(
     fragile: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
     fragile.cluster.create_topic(fragile.topic, queues=2)
@@ -360,13 +360,13 @@ def test_a_planned_batch_of_queues_that_are_gone_fails_or_goes_on_without_them(
     assert "messages 0 to 2 of queue 1" in caplog.text
 
 
-def test_a_queue_that_ends_before_where_the_query_is_has_lost_messages(
+def test_a_queue_that_ends_before_the_position_of_the_query_has_lost_messages(
     site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
     site.send(2)
     start = StreamOffset(base={}, queues={site.queue(): 70}).to_json()
 
-    with pytest.raises(DataLossError, match="ends at 2, before 70"):
+    with pytest.raises(DataLossError, match="ends at 2, before the query's position 70"):
         site.reader().latestOffset(start, ALL)
     reader = site.reader(failOnDataLoss="false")
     with caplog.at_level(logging.WARNING):
@@ -374,7 +374,7 @@ def test_a_queue_that_ends_before_where_the_query_is_has_lost_messages(
 
     assert read_stream_offset(end).queues == {site.queue(): 2}
     assert rows_of(reader, start, end) == []
-    assert "ends at 2, before 70" in caplog.text
+    assert "ends at 2, before the query's position 70" in caplog.text
 
 
 def test_progress_is_copied_to_the_group(site: Site) -> None:

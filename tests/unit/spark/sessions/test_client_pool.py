@@ -1,4 +1,4 @@
-"""Clients that tasks share."""
+"""Clients shared by tasks."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from orbitmq.errors import StateError
 from orbitmq.spark.sessions.client_pool import ClientPool
 
 
-class Client:
-    """Says what became of it."""
+class RecordingClient:
+    """Records whether it was started and stopped."""
 
     def __init__(self, cluster: str, *, retries: int = 3) -> None:
         self.made_with = (cluster, retries)
@@ -27,11 +27,13 @@ class Client:
 
 
 @pytest.fixture
-def pool() -> ClientPool[..., Client]:
-    return ClientPool(Client, idle_max=2)
+def pool() -> ClientPool[..., RecordingClient]:
+    return ClientPool(RecordingClient, idle_max=2)
 
 
-def test_equal_arguments_give_the_same_running_client(pool: ClientPool[..., Client]) -> None:
+def test_equal_arguments_give_the_same_running_client(
+    pool: ClientPool[..., RecordingClient],
+) -> None:
     with pool.lend("a", retries=1) as first:
         assert first.states == ["started"]
 
@@ -40,12 +42,12 @@ def test_equal_arguments_give_the_same_running_client(pool: ClientPool[..., Clie
     assert first.states == ["started"]
 
 
-def test_other_arguments_give_another(pool: ClientPool[..., Client]) -> None:
+def test_other_arguments_give_another(pool: ClientPool[..., RecordingClient]) -> None:
     with pool.lend("a") as one, pool.lend("a", retries=1) as other, pool.lend("b") as third:
         assert [each.made_with for each in (one, other, third)] == [("a", 3), ("a", 1), ("b", 3)]
 
 
-def test_the_one_used_longest_ago_makes_room(pool: ClientPool[..., Client]) -> None:
+def test_the_least_recently_used_one_is_stopped(pool: ClientPool[..., RecordingClient]) -> None:
     clients = {}
     for cluster in ("a", "b", "a", "c"):
         with pool.lend(cluster) as client:
@@ -56,7 +58,7 @@ def test_the_one_used_longest_ago_makes_room(pool: ClientPool[..., Client]) -> N
     assert clients["a"].states == clients["c"].states == ["started"]
 
 
-def test_what_is_used_stays(pool: ClientPool[..., Client]) -> None:
+def test_a_client_in_use_stays(pool: ClientPool[..., RecordingClient]) -> None:
     with pool.lend("used") as used:
         for cluster in ("a", "b", "c"):
             with pool.lend(cluster):
@@ -66,14 +68,14 @@ def test_what_is_used_stays(pool: ClientPool[..., Client]) -> None:
         assert len(pool) == 3
 
 
-def test_what_does_not_start_is_not_kept(pool: ClientPool[..., Client]) -> None:
+def test_a_client_that_does_not_start_is_not_kept(pool: ClientPool[..., RecordingClient]) -> None:
     with pytest.raises(StateError, match="no cluster"), pool.lend("none"):
         pass
 
     assert len(pool) == 0
 
 
-def test_what_is_stopped_is_made_anew(pool: ClientPool[..., Client]) -> None:
+def test_a_stopped_client_is_replaced(pool: ClientPool[..., RecordingClient]) -> None:
     with pool.lend("a") as used:
         pool.stop_all()
 
@@ -83,7 +85,7 @@ def test_what_is_stopped_is_made_anew(pool: ClientPool[..., Client]) -> None:
     assert used.states == ["started", "stopped"]
 
 
-def test_a_child_process_starts_with_none(pool: ClientPool[..., Client]) -> None:
+def test_a_child_process_starts_with_none(pool: ClientPool[..., RecordingClient]) -> None:
     reading, writing = os.pipe()
 
     with pool.lend("a"):

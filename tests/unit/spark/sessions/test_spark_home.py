@@ -1,4 +1,4 @@
-"""A home of Spark without its zip file."""
+"""A Spark home without its zip file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def installed(tmp_path: Path) -> Path:
     return folder
 
 
-def test_it_has_what_starts_spark_and_not_the_zip_file(tmp_path: Path, installed: Path) -> None:
+def test_it_has_the_parts_of_spark_but_not_the_zip_file(tmp_path: Path, installed: Path) -> None:
     home = light_home(installed, tmp_path / "cache")
 
     assert (home / "bin" / "spark-submit").exists()
@@ -42,7 +42,7 @@ def test_another_installation_has_a_home_of_its_own(tmp_path: Path, installed: P
     assert light_home(installed, tmp_path / "cache") != light_home(other, tmp_path / "cache")
 
 
-def test_a_cache_that_cannot_be_written_is_an_error(tmp_path: Path, installed: Path) -> None:
+def test_an_unwritable_cache_is_an_error(tmp_path: Path, installed: Path) -> None:
     (tmp_path / "cache").write_text("a file")
 
     with pytest.raises(FileExistsError):

@@ -9,12 +9,12 @@ import sys
 from pyspark import daemon
 
 
-def test_sparks_daemon_calls_its_workers_as_it_is_known_to() -> None:
+def test_sparks_daemon_still_calls_its_workers_the_same_way() -> None:
     assert [*inspect.signature(daemon.worker).parameters] == ["sock", "authenticated"]
     assert "worker(sock, authenticated)" in inspect.getsource(daemon.manager)
 
 
-def test_it_tells_its_port_and_ends_when_nobody_is_there_any_more() -> None:
+def test_it_prints_its_port_and_ends_when_its_input_closes() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "orbitmq.spark.sessions.worker_daemon", "pyspark.worker"],
         input=b"",

@@ -1,4 +1,4 @@
-"""Processes of Spark's: collections there leave modules out."""
+"""Processes of Spark: garbage collection there skips modules."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from types import ModuleType
 import pytest
 
 from orbitmq.spark.sessions.worker_process import (
-    end_a_worker_quietly,
-    end_quietly,
-    imports_of_a_worker,
-    spare_collections,
+    freeze_loaded_modules,
+    imports_without_gc,
+    silence_exits,
+    silence_worker_exit,
 )
 
 
 class _Cycle:
-    """What only a collection gets rid of."""
+    """A cycle that only garbage collection frees."""
 
     itself: _Cycle
 
 
 @pytest.fixture(autouse=True)
 def _afresh() -> Iterator[None]:
-    spare_collections.cache_clear()
+    freeze_loaded_modules.cache_clear()
     assert gc.get_freeze_count() == 0
     yield
     gc.unfreeze()
-    spare_collections.cache_clear()
+    freeze_loaded_modules.cache_clear()
 
 
 def _run_as(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,36 +42,36 @@ def _run_as(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "__main__", main)
 
 
-def test_what_is_there_in_a_process_of_sparks_is_not_looked_at_again(
+def test_present_objects_are_exempt_in_a_process_of_spark(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     _run_as("pyspark.daemon", monkeypatch)
 
-    spare_collections()
+    freeze_loaded_modules()
 
     assert gc.get_freeze_count() > 10_000
 
 
-def test_what_comes_later_is_collected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_later_objects_are_collected(monkeypatch: pytest.MonkeyPatch) -> None:
     _run_as("pyspark.daemon", monkeypatch)
-    spare_collections()
+    freeze_loaded_modules()
     frozen = gc.get_freeze_count()
     cycle = _Cycle()
     cycle.itself = cycle
     seen = weakref.ref(cycle)
     del cycle
 
-    spare_collections()
+    freeze_loaded_modules()
 
     assert gc.get_freeze_count() <= frozen
     gc.collect()
     assert seen() is None
 
 
-def test_the_users_own_processes_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_processes_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     _run_as("my_program", monkeypatch)
 
-    spare_collections()
+    freeze_loaded_modules()
 
     assert gc.get_freeze_count() == 0
 
@@ -84,12 +84,12 @@ def test_the_users_own_processes_are_left_alone(monkeypatch: pytest.MonkeyPatch)
         "pyspark.sql.streaming.python_streaming_source_runner",
     ],
 )
-def test_imports_in_a_process_of_sparks_are_not_interrupted_by_collections(
+def test_imports_in_a_process_of_spark_run_without_collections(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _run_as(name, monkeypatch)
 
-    with imports_of_a_worker():
+    with imports_without_gc():
         assert not gc.isenabled()
         monkeypatch.setitem(sys.modules, "imported_just_now", ModuleType("imported_just_now"))
 
@@ -97,31 +97,31 @@ def test_imports_in_a_process_of_sparks_are_not_interrupted_by_collections(
     assert gc.get_freeze_count() > 10_000
 
 
-def test_nothing_is_left_out_of_collections_if_nothing_was_imported(
+def test_nothing_is_exempt_if_nothing_was_imported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     _run_as("pyspark.daemon", monkeypatch)
 
-    with imports_of_a_worker():
+    with imports_without_gc():
         pass
 
     assert gc.get_freeze_count() == 0
 
 
-def test_imports_in_the_users_own_processes_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_imports_in_other_processes_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     _run_as("my_program", monkeypatch)
 
-    with imports_of_a_worker():
+    with imports_without_gc():
         assert gc.isenabled()
         monkeypatch.setitem(sys.modules, "imported_just_now", ModuleType("imported_just_now"))
 
     assert gc.get_freeze_count() == 0
 
 
-def test_a_module_that_is_not_there_leaves_collections_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_import_leaves_collections_on(monkeypatch: pytest.MonkeyPatch) -> None:
     _run_as("pyspark.daemon", monkeypatch)
 
-    with pytest.raises(ImportError), imports_of_a_worker():
+    with pytest.raises(ImportError), imports_without_gc():
         raise ImportError("not there")
 
     assert gc.isenabled()
@@ -155,8 +155,8 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 @pytest.mark.skipif(
     not hasattr(ctypes.CDLL(None), "mallopt"), reason="this C library has no such options"
 )
-def test_memory_that_a_task_frees_serves_the_next_one() -> None:
-    # The user's own processes are left alone.
+def test_freed_memory_is_kept_for_the_next_task() -> None:
+    # Other processes are left alone.
     assert _page_faults("pyspark.daemon") < _page_faults("my_program") / 10
 
 
@@ -177,34 +177,34 @@ def _daemon_of(worker: Callable[[str, bool], int]) -> ModuleType:
     return daemon
 
 
-def test_a_worker_that_nobody_listens_to_ends_without_a_word() -> None:
+def test_a_worker_whose_socket_is_closed_exits_silently() -> None:
     def worker(sock: str, authenticated: bool) -> int:  # noqa: FBT001
         raise BrokenPipeError(sock, authenticated)
 
     daemon = _daemon_of(worker)
-    end_quietly(daemon)
+    silence_exits(daemon)
 
     assert daemon.worker("socket", True) != 0
 
 
-def test_what_else_becomes_of_a_worker_is_for_spark() -> None:
+def test_other_exits_of_a_worker_are_left_to_spark() -> None:
     def worker(sock: str, authenticated: bool) -> int:  # noqa: FBT001
         if not authenticated:
             raise ValueError(sock)
         return 0
 
     daemon = _daemon_of(worker)
-    end_quietly(daemon)
+    silence_exits(daemon)
 
     assert daemon.worker("socket", True) == 0
     with pytest.raises(ValueError, match="socket"):
         daemon.worker("socket", False)
 
 
-def test_only_processes_of_sparks_daemon_are_made_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_processes_of_sparks_daemon_are_silenced(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("my_program", "pyspark.daemon"):
         _run_as(name, monkeypatch)
         main = sys.modules["__main__"]
         main.worker = len  # type: ignore[attr-defined]
-        end_a_worker_quietly()
+        silence_worker_exit()
         assert (main.worker is len) == (name == "my_program")
