@@ -1,4 +1,4 @@
-"""Time: the real clock, one moved by hand, and one that runs and can be moved forward.
+"""Time: the real clock, one moved by hand, and one that runs and can be advanced.
 
 Everything that waits or reads the time takes a `Clock`, so that a test can skip two minutes
 instantly. This is the only module that may read the system's clocks or sleep.

@@ -1,4 +1,4 @@
-"""Blocking disk work: the one way to call it from an event loop, and whole-file replacement.
+"""Blocking disk work: how an event loop calls it, and whole-file replacement.
 
 Crash: a replaced file has its old content or its new one, never a mix. A leftover temporary file
 (`.name.` or `.name.bak.`, eight characters, `.tmp`) is deleted when the file is next loaded or

@@ -181,8 +181,8 @@ class RequestLoop:
             if len(frame) <= connection.frame_bytes_max:
                 return frame
             error: Exception = OrbitError(
-                f"the answer of {len(frame)} bytes is above the frame limit of "
-                f"{connection.frame_bytes_max}",
+                f"the answer of {len(frame)} bytes is above the limit of "
+                f"{connection.frame_bytes_max} for a frame",
                 hint="ask for less at once",
             )
         except Exception as raised:  # noqa: BLE001  # the border: whatever it is becomes an answer

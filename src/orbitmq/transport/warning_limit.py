@@ -1,4 +1,4 @@
-"""A limit on warnings that peers can cause: a few a second, then only their number.
+"""A limit on warnings that peers can cause: a few a second, then a count.
 
 Threads: one event loop.
 """
