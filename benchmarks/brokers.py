@@ -12,7 +12,7 @@ from tests.interop import wire
 from tests.interop.building import java_version
 from tests.interop.official import OfficialBroker
 from tests.interop.ours import OrbitBroker, OrbitNameServer
-from tests.interop.waiting import wait_until
+from tests.waiting import wait_until
 
 OURS: Final = "OrbitMQ"
 # Ours as it was: run by the `orbitmq` command of another checkout.

@@ -32,7 +32,7 @@ from benchmarks.plans import (
 )
 from benchmarks.rounds import RESULTS, spread
 from tests.interop import wire
-from tests.interop.waiting import REGISTER_TIMEOUT_S
+from tests.interop.timeouts import REGISTER_TIMEOUT_S
 
 _TRIES: Final = 3
 

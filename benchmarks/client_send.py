@@ -17,7 +17,7 @@ from benchmarks.brokers import BrokerUnderLoad, StoredError
 from benchmarks.client_peers import LoadingClient
 from benchmarks.client_rounds import Figures, ask, options, topic_of
 from benchmarks.plans import Plan
-from tests.interop.waiting import wait_until
+from tests.waiting import wait_until
 
 NAME: Final = "benchmark_client_sends"
 _ARRIVAL_TIMEOUT_S: Final = 120

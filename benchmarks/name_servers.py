@@ -16,7 +16,7 @@ from orbitmq.transport.rpc_client import RpcClient
 from tests.interop.official import OfficialNameServer
 from tests.interop.ports import free_port
 from tests.interop.processes import ChildProcess
-from tests.interop.waiting import START_TIMEOUT_S
+from tests.interop.timeouts import START_TIMEOUT_S
 
 # A server that is behind with its load is not one that fails.
 _REGISTER_TIMEOUT_MS: Final = 60_000

@@ -40,7 +40,7 @@ from tests.interop import building
 from tests.interop.drivers import Driver, GoDriver, JavaDriver
 from tests.interop.official import CLUSTER, OfficialBroker, OfficialNameServer
 from tests.interop.processes import alive
-from tests.interop.waiting import wait_until
+from tests.waiting import wait_until
 
 GOLDEN = Path(__file__).parents[1] / "tests" / "compat" / "golden"
 TOPIC = "golden-topic"

@@ -13,8 +13,9 @@ from orbitmq.cli.main import command_for
 from orbitmq.cli.mqadmin.names import as_our_command
 from orbitmq.clock import SystemClock
 from tests.interop.drivers import JavaDriver
-from tests.interop.python_trials import PATIENCE_MS, Trial, beside
-from tests.interop.waiting import CLIENT_TIMEOUT_S
+from tests.interop.python_trials import PATIENCE_MS, Trial
+from tests.interop.timeouts import CLIENT_TIMEOUT_S
+from tests.waiting import beside
 
 _CLOCK = SystemClock()
 _PRINTED_MESSAGE = re.compile(

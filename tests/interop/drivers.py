@@ -17,7 +17,7 @@ from typing import Any, Self
 from tests.interop.building import GO_DRIVER
 from tests.interop.official import java_command
 from tests.interop.processes import ChildProcess
-from tests.interop.waiting import CLIENT_TIMEOUT_S
+from tests.interop.timeouts import CLIENT_TIMEOUT_S
 
 CALL_TIMEOUT_S = 180
 CONSUME_TIMEOUT_MS = 1000 * CLIENT_TIMEOUT_S

@@ -10,7 +10,8 @@ from tests.interop import wire
 from tests.interop.official import CLUSTER
 from tests.interop.ports import free_port
 from tests.interop.processes import ChildProcess
-from tests.interop.waiting import REGISTER_TIMEOUT_S, START_TIMEOUT_S, wait_until
+from tests.interop.timeouts import REGISTER_TIMEOUT_S, START_TIMEOUT_S
+from tests.waiting import wait_until
 
 
 class OrbitNameServer:

@@ -14,7 +14,7 @@ from typing import IO, Self
 
 import psutil
 
-from tests.interop.waiting import wait_until
+from tests.waiting import wait_until
 
 TAIL_LINES = 40
 # Far above what a server takes for its goodbye: one that is killed leaves something unsaved.

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, Self, Unpack
 
 from orbitmq.client.aio import LitePullConsumer, Producer, PullConsumer, PushConsumer
 from orbitmq.client.aio.admin import Admin
@@ -23,7 +23,8 @@ from orbitmq.clock import SystemClock
 from tests.interop import wire
 from tests.interop.official import OfficialBroker
 from tests.interop.ours import OrbitBroker
-from tests.interop.waiting import CLIENT_TIMEOUT_S, wait_until
+from tests.interop.timeouts import CLIENT_TIMEOUT_S
+from tests.waiting import beside, until_reached
 
 RECEIVE_TIMEOUT_S = CLIENT_TIMEOUT_S
 # Long enough for what should not come to have come.
@@ -31,8 +32,6 @@ NOTHING_MORE_MS = 300
 # Of our clients: a broker whose machine stands still for a while has not failed.
 PATIENCE_MS = 60_000
 _CLOCK = SystemClock()
-
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +41,6 @@ class Site:
     line: str
     name_server: str
     broker: OfficialBroker | OrbitBroker
-
-
-async def beside(work: Callable[..., Result], *arguments: Any, **named: Any) -> Result:
-    """Do blocking work of another process or peer while the clients on this loop go on."""
-    return await asyncio.to_thread(work, *arguments, **named)
-
-
-async def until(reached: Callable[[], bool], *, timeout_s: float, what: str) -> None:
-    """Return once something holds that other peers bring about, which give no event."""
-    await beside(wait_until, reached, timeout_s=timeout_s, what=what)
 
 
 class Inbox:
@@ -204,7 +193,9 @@ class Trial:
             found[:] = wire.members(self.site.broker.address, group or self.group)
             return len(found) == count
 
-        await until(reached, timeout_s=timeout_s, what=f"{count} members of {group or self.group}")
+        await until_reached(
+            reached, timeout_s=timeout_s, what=f"{count} members of {group or self.group}"
+        )
         return found
 
 

@@ -13,7 +13,8 @@ from tests.interop import wire
 from tests.interop.drivers import JavaDriver, Listed, Received
 from tests.interop.official import OfficialBroker
 from tests.interop.stores import SMALL_FILES, write_group
-from tests.interop.waiting import CLIENT_TIMEOUT_S, wait_until
+from tests.interop.timeouts import CLIENT_TIMEOUT_S
+from tests.waiting import wait_until
 
 # Enough to fill several files of the log.
 PLAIN = 150

@@ -7,7 +7,8 @@ import pytest
 from tests.interop import wire
 from tests.interop.exchanges import MakeExchange, bodies, texts
 from tests.interop.peers import StartOurCluster
-from tests.interop.waiting import CLIENT_TIMEOUT_S, wait_until
+from tests.interop.timeouts import CLIENT_TIMEOUT_S
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.interop
 

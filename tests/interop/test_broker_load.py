@@ -19,7 +19,8 @@ from orbitmq.clock import SystemClock
 from orbitmq.version import __version__
 from tests.interop.drivers import CALL_TIMEOUT_S, JavaDriver
 from tests.interop.peers import CLIENTS, StartOurCluster
-from tests.interop.waiting import CLIENT_TIMEOUT_S, wait_until
+from tests.interop.timeouts import CLIENT_TIMEOUT_S
+from tests.waiting import wait_until
 
 KILLS = int(os.environ.get("ORBITMQ_LOAD_KILLS", "3"))
 TIMEOUT_S = 900 + 120 * KILLS

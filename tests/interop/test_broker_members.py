@@ -11,7 +11,8 @@ import pytest
 from tests.interop import wire
 from tests.interop.drivers import JavaDriver
 from tests.interop.exchanges import Exchange, bodies, texts
-from tests.interop.waiting import CLIENT_TIMEOUT_S, wait_until
+from tests.interop.timeouts import CLIENT_TIMEOUT_S
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.interop
 

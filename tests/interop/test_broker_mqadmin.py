@@ -10,7 +10,8 @@ from tests.interop import wire
 from tests.interop.drivers import NOTHING_CONSUMED, JavaDriver
 from tests.interop.exchanges import Exchange, bodies
 from tests.interop.peers import OurCluster
-from tests.interop.waiting import CLIENT_TIMEOUT_S, wait_until
+from tests.interop.timeouts import CLIENT_TIMEOUT_S
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.interop
 

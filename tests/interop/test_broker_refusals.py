@@ -9,7 +9,7 @@ import pytest
 from tests.interop import wire
 from tests.interop.exchanges import Exchange, MakeExchange
 from tests.interop.peers import OurCluster
-from tests.interop.waiting import CLIENT_TIMEOUT_S
+from tests.interop.timeouts import CLIENT_TIMEOUT_S
 
 pytestmark = pytest.mark.interop
 

@@ -7,7 +7,8 @@ import pytest
 from tests.interop.drivers import Driver
 from tests.interop.official import OfficialBroker
 from tests.interop.peers import BROKERS, NameServer, StartBroker, StartNameServer
-from tests.interop.waiting import CLIENT_TIMEOUT_S, wait_until
+from tests.interop.timeouts import CLIENT_TIMEOUT_S
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.interop
 

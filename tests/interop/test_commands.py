@@ -29,8 +29,9 @@ from tests.interop.conftest import both_name_servers, official_brokers
 from tests.interop.drivers import NOTHING_CONSUMED, JavaDriver
 from tests.interop.official import CLUSTER, OfficialBroker
 from tests.interop.peers import SITES, NameServer
-from tests.interop.python_trials import Trial, beside, numbered
-from tests.interop.waiting import CLIENT_TIMEOUT_S
+from tests.interop.python_trials import Trial, numbered
+from tests.interop.timeouts import CLIENT_TIMEOUT_S
+from tests.waiting import beside
 
 pytestmark = pytest.mark.interop
 

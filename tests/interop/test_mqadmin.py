@@ -16,7 +16,8 @@ from tests.interop import wire
 from tests.interop.drivers import JavaDriver
 from tests.interop.official import OfficialBroker
 from tests.interop.peers import NameServer
-from tests.interop.waiting import CLIENT_TIMEOUT_S, wait_until
+from tests.interop.timeouts import CLIENT_TIMEOUT_S
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.interop
 

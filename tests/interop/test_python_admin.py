@@ -8,8 +8,9 @@ import pytest
 
 from orbitmq.client import Message
 from tests.interop.drivers import NOTHING_CONSUMED, JavaDriver
-from tests.interop.python_trials import Trial, beside, numbered, sorted_bodies, until
-from tests.interop.waiting import CLIENT_TIMEOUT_S
+from tests.interop.python_trials import Trial, numbered, sorted_bodies
+from tests.interop.timeouts import CLIENT_TIMEOUT_S
+from tests.waiting import beside, until_reached
 
 pytestmark = pytest.mark.interop
 
@@ -41,7 +42,9 @@ async def test_consumer_is_watched(trial: Trial, drivers: Callable[[str], JavaDr
         rows = [line.split() for line in printed.splitlines() if line.startswith(trial.topic)]
         return sum(int(columns[4]) for columns in rows)
 
-    await until(lambda: consumed() == MESSAGES, timeout_s=PROGRESS_TIMEOUT_S, what="all consumed")
+    await until_reached(
+        lambda: consumed() == MESSAGES, timeout_s=PROGRESS_TIMEOUT_S, what="all consumed"
+    )
     connection = await beside(run, "consumerConnection", "-g", trial.group)
     (client_id,) = await trial.members(1)
     overview = await beside(run, "consumerStatus", "-g", trial.group)
@@ -99,7 +102,7 @@ async def test_consumer_goes_back_when_its_offsets_are_reset(
 
     everything = {client_id: {str(queue_id): MESSAGES // 4 for queue_id in range(4)}}
     asked = (trial.site.name_server, trial.topic, trial.group)
-    await until(
+    await until_reached(
         lambda: drivers("v5").consume_status(*asked) == everything,
         timeout_s=PROGRESS_TIMEOUT_S,
         what="all consumed, as the client says",
@@ -122,7 +125,7 @@ async def test_messages_are_found(trial: Trial, drivers: Callable[[str], JavaDri
     # Not by its unique id: the tool's command for that works once in a process.
     for key in ("first-key", "ключ"):
         search = ("queryMsgByKey", "-t", trial.topic, "-k", key)
-        await until(
+        await until_reached(
             lambda search=search: sent.message_id in run(*search),  # type: ignore[misc]  # bound now
             timeout_s=PROGRESS_TIMEOUT_S,
             what=f"found by {key}",

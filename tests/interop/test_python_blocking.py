@@ -9,7 +9,7 @@ import pytest
 from orbitmq import client
 from orbitmq.client import Message, ReceivedMessage, SendResult, SendStatus
 from tests.interop.python_trials import PATIENCE_MS, Site, numbered, sorted_bodies
-from tests.interop.waiting import CLIENT_TIMEOUT_S
+from tests.interop.timeouts import CLIENT_TIMEOUT_S
 
 pytestmark = pytest.mark.interop
 

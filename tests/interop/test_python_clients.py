@@ -13,7 +13,8 @@ from orbitmq.client.core.consuming.received_message import ReceivedMessage
 from orbitmq.client.core.sending.send_results import SendResult, SendStatus
 from orbitmq.model.queues import MessageQueue
 from tests.interop.drivers import Driver, JavaDriver, Listed, Received
-from tests.interop.python_trials import Trial, beside, digest, numbered, sorted_bodies
+from tests.interop.python_trials import Trial, digest, numbered, sorted_bodies
+from tests.waiting import beside
 
 pytestmark = pytest.mark.interop
 

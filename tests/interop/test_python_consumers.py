@@ -14,8 +14,9 @@ from orbitmq.client.core.consuming.consume_results import RETRY_LATER, SUSPEND
 from orbitmq.client.core.consuming.received_message import ReceivedMessage
 from orbitmq.clock import SystemClock
 from tests.interop import wire
-from tests.interop.python_trials import Trial, beside, numbered, sorted_bodies, until
-from tests.interop.waiting import CLIENT_TIMEOUT_S
+from tests.interop.python_trials import Trial, numbered, sorted_bodies
+from tests.interop.timeouts import CLIENT_TIMEOUT_S
+from tests.waiting import beside, until_reached
 
 pytestmark = pytest.mark.interop
 
@@ -88,7 +89,7 @@ async def test_broadcast_reaches_every_consumer_and_starts_where_it_says(
     await from_first.wait(8)
     await from_time.wait(4)
     # With its queues it has found their ends.
-    await until(lambda: len(last.queues) == 4, timeout_s=RECEIVE_TIMEOUT_S, what="queues")
+    await until_reached(lambda: len(last.queues) == 4, timeout_s=RECEIVE_TIMEOUT_S, what="queues")
     await send_numbered(producer, trial.topic, 4, first=8)
 
     assert sorted_bodies(await from_first.wait_exactly(12)) == sorted(numbered(12))

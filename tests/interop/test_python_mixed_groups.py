@@ -17,8 +17,9 @@ from orbitmq.clock import SystemClock
 from orbitmq.model.queues import MessageQueue
 from tests.interop.building import LINES
 from tests.interop.drivers import Driver, JavaDriver
-from tests.interop.python_trials import Inbox, Trial, beside
-from tests.interop.waiting import CLIENT_TIMEOUT_S
+from tests.interop.python_trials import Inbox, Trial
+from tests.interop.timeouts import CLIENT_TIMEOUT_S
+from tests.waiting import beside
 
 pytestmark = pytest.mark.interop
 

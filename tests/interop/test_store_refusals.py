@@ -13,7 +13,7 @@ from tests.interop import wire
 from tests.interop.official import OfficialBroker
 from tests.interop.peers import BROKERS, NameServer, Peer
 from tests.interop.stores import SMALL_FILES, open_store, write_topics
-from tests.interop.waiting import START_TIMEOUT_S
+from tests.interop.timeouts import START_TIMEOUT_S
 
 pytestmark = pytest.mark.interop
 

@@ -12,7 +12,8 @@ import socket
 from dataclasses import dataclass
 from typing import Any
 
-from tests.interop.waiting import CLIENT_TIMEOUT_S, wait_until
+from tests.interop.timeouts import CLIENT_TIMEOUT_S
+from tests.waiting import wait_until
 
 PULL = 11
 QUERY_CONSUMER_OFFSET = 14

@@ -20,8 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from orbitmq.spark import session
-from tests.interop.waiting import wait_until
 from tests.spark.conftest import SMALL_JVM
+from tests.waiting import wait_until
 
 log = logging.getLogger(__name__)
 

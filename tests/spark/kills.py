@@ -17,9 +17,9 @@ import msgspec
 import psutil
 
 from orbitmq.spark.reading.offsets import Offsets, read_stream_offset
-from tests.interop.waiting import wait_until
 from tests.spark.killed_driver import Query
 from tests.spark.streams import CAME_UP_TOO_SLOWLY, STARTS_MAX
+from tests.waiting import wait_until
 
 # From the start of a JVM to its first batch, on a busy machine.
 START_TIMEOUT_S = 400

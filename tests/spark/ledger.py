@@ -9,8 +9,9 @@ from typing import Self
 
 from orbitmq.client import Message, MessageQueue, Producer
 from orbitmq.spark.reading.offsets import Offsets
-from tests.interop.waiting import CLIENT_TIMEOUT_S, wait_until
+from tests.interop.timeouts import CLIENT_TIMEOUT_S
 from tests.spark.topics import PATIENCE_MS
+from tests.waiting import wait_until
 
 # What is sent at a time.
 BATCH_MESSAGES = 4

@@ -33,11 +33,11 @@ from orbitmq.spark import session
 from orbitmq.spark.sessions.java_runtime import find_java_home
 from tests.interop.ports import free_port
 from tests.interop.processes import ChildProcess
-from tests.interop.waiting import wait_until
 from tests.spark.conftest import SMALL_JVM
 from tests.spark.ledger import Wrong, wrong_counts
 from tests.spark.streams import started
 from tests.spark.topics import Topics
+from tests.waiting import wait_until
 
 START_TIMEOUT_S = 120
 STEP_TIMEOUT_S = 900

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tests.interop.waiting import wait_until
+from tests.waiting import wait_until
 
 # Far above what a query takes, also on a busy machine.
 QUERY_TIMEOUT_S = 240

@@ -17,8 +17,9 @@ from orbitmq.protocol.codes import RequestCode
 from orbitmq.record.decode import StoredMessage
 from orbitmq.spark.writing.delivery_marks import MARK, DeliveryMark
 from orbitmq.store.readonly.readonly_store import ReadOnlyStore
-from tests.interop.waiting import CLIENT_TIMEOUT_S, wait_until
+from tests.interop.timeouts import CLIENT_TIMEOUT_S
 from tests.spark.topics import Topics
+from tests.waiting import wait_until
 
 # Whoever commits first appoints the broker with the first name.
 COORDINATOR, OTHER = "broker-a", "broker-b"

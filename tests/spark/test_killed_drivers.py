@@ -10,12 +10,12 @@ from pyspark.sql import SparkSession
 
 from orbitmq.spark.reading.offsets import read_stream_offset
 from orbitmq.spark.writing.delivery_marks import DeliveryMark
-from tests.interop.waiting import wait_until
 from tests.spark.killed_driver import Query
 from tests.spark.kills import Checkpoint
 from tests.spark.streams import QUERY_TIMEOUT_S, Stream
 from tests.spark.target_topic import COORDINATOR, OTHER
 from tests.spark.trial import SINKS, Trial
+from tests.waiting import wait_until
 
 # Two more Sparks start for the first of these tests.
 KILLS_TIMEOUT_S = 3000

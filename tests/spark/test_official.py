@@ -19,10 +19,10 @@ from orbitmq.spark.reading.offsets import nested
 from tests.interop.conftest import new_folder
 from tests.interop.official import CLUSTER, OfficialBroker, OfficialNameServer
 from tests.interop.peers import REFERENCE_LINE
-from tests.interop.python_trials import until
-from tests.interop.waiting import CLIENT_TIMEOUT_S
+from tests.interop.timeouts import CLIENT_TIMEOUT_S
 from tests.spark.streams import Stream
 from tests.spark.topics import PATIENCE_MS
+from tests.waiting import until_reached
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -61,7 +61,9 @@ class OfficialCluster:
                 return sum(queue.max_offset for queue in bounds) == messages
 
             asyncio.run(
-                until(all_shown, timeout_s=CLIENT_TIMEOUT_S, what=f"{messages} messages in {topic}")
+                until_reached(
+                    all_shown, timeout_s=CLIENT_TIMEOUT_S, what=f"{messages} messages in {topic}"
+                )
             )
 
 

@@ -18,7 +18,7 @@ from tests.interop.official import OfficialBroker, OfficialNameServer
 from tests.interop.store_chain import FLUSH_OFTEN
 from tests.interop.stores import SMALL_FILES
 from tests.interop.suite import BUILD_FAILURE
-from tests.interop.waiting import CLIENT_TIMEOUT_S, wait_until
+from tests.interop.timeouts import CLIENT_TIMEOUT_S
 from tests.spark.conftest import StartCluster
 from tests.spark.topics import PATIENCE_MS
 from tests.unit.store.written_stores import (
@@ -29,6 +29,7 @@ from tests.unit.store.written_stores import (
     change,
     fill,
 )
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

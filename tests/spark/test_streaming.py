@@ -18,10 +18,10 @@ from orbitmq.client import Message, MessageQueue
 from orbitmq.client.aio.admin import Admin
 from orbitmq.spark import LagListener
 from orbitmq.spark.reading.lag_listener import QueryLag
-from tests.interop.waiting import wait_until
 from tests.spark.conftest import StartCluster
 from tests.spark.streams import QUERY_TIMEOUT_S, Stream
 from tests.spark.topics import Topics
+from tests.waiting import wait_until
 
 
 class StreamOf(Protocol):

@@ -9,7 +9,8 @@ from typing import Self
 
 from orbitmq.client import Admin, Message, MessageQueue, Producer, PullConsumer, ReceivedMessage
 from orbitmq.embedded import Cluster
-from tests.interop.waiting import CLIENT_TIMEOUT_S, wait_until
+from tests.interop.timeouts import CLIENT_TIMEOUT_S
+from tests.waiting import wait_until
 
 _numbers = itertools.count(1)
 _BATCH_MESSAGES = 500

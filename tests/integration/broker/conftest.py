@@ -18,7 +18,7 @@ import pytest
 
 from orbitmq import java_json
 from orbitmq.broker.app import Broker, load_settings
-from orbitmq.clock import ManualClock, settle
+from orbitmq.clock import ManualClock
 from orbitmq.model.subscriptions import CLUSTERING, TAG, MessageModel, Subscription
 from orbitmq.model.versions import OUR_VERSION
 from orbitmq.protocol.command import Command, request
@@ -38,6 +38,7 @@ from orbitmq.record.decode import StoredMessage, decode_records
 from orbitmq.record.properties import encode_properties
 from orbitmq.transport.connection import Connection
 from orbitmq.transport.rpc_client import RpcClient
+from tests.waiting import until
 
 SMALL_FILES = {
     "mappedFileSizeCommitLog": str(8 << 20),
@@ -46,13 +47,6 @@ SMALL_FILES = {
     "maxIndexNum": "400",
 }
 WAIT_SECONDS = 60
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Return once something holds that other threads or peers bring about."""
-    async with asyncio.timeout(WAIT_SECONDS):
-        while not condition():
-            await settle()
 
 
 def content(reply: Command) -> Any:

@@ -47,7 +47,8 @@ from orbitmq.protocol.requests.topics import (
 )
 from orbitmq.record.decode import decode_records
 from orbitmq.record.message_id import decode_message_id
-from tests.integration.broker.conftest import WAIT_SECONDS, Peer, Site, content, until
+from tests.integration.broker.conftest import WAIT_SECONDS, Peer, Site, content
+from tests.waiting import until
 
 OK = ResponseCode.SUCCESS
 

@@ -27,7 +27,8 @@ from orbitmq.protocol.requests.clients import (
 )
 from orbitmq.protocol.requests.locking import LockQueues, QueuesToLock, UnlockQueues
 from orbitmq.protocol.requests.offsets import CommitOffset
-from tests.integration.broker.conftest import Peer, Site, content, until
+from tests.integration.broker.conftest import Peer, Site, content
+from tests.waiting import until
 
 QUEUES = [MessageQueue(topic="T", broker_name="broker-a", queue_id=n) for n in range(3)]
 

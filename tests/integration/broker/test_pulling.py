@@ -24,8 +24,9 @@ from orbitmq.protocol.requests.pulling import PullFlag, PullMessages, PullReply
 from orbitmq.protocol.requests.sending import SendBatch
 from orbitmq.record.batch import BatchedMessage, encode_batch
 from orbitmq.record.decode import decode_records
-from tests.integration.broker.conftest import Peer, Site, pull_header, running, send_header, until
+from tests.integration.broker.conftest import Peer, Site, pull_header, running, send_header
 from tests.integration.transport.raw_peer import RawPeer
+from tests.waiting import until
 
 PULL_NOT_FOUND = ResponseCode.PULL_NOT_FOUND
 OFFSET_MOVED = ResponseCode.PULL_OFFSET_MOVED

@@ -20,8 +20,9 @@ from orbitmq.protocol.requests.topics import DeleteTopic
 from orbitmq.record.batch import BatchedMessage, encode_batch
 from orbitmq.record.decode import decode_records
 from orbitmq.record.message_id import decode_message_id
-from tests.integration.broker.conftest import Peer, Site, pull_header, send_header, until
+from tests.integration.broker.conftest import Peer, Site, pull_header, send_header
 from tests.integration.transport.raw_peer import RawPeer
+from tests.waiting import until
 
 ONE, DELAYED, HALF = (
     encode_batch([BatchedMessage(flag=0, body=b"m", properties=properties)])

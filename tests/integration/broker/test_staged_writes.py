@@ -27,7 +27,8 @@ from orbitmq.protocol.requests.staged_writes import (
 )
 from orbitmq.record.batch import BatchedMessage, encode_batch
 from orbitmq.record.properties import encode_properties
-from tests.integration.broker.conftest import Peer, Site, crash_image, running, until
+from tests.integration.broker.conftest import Peer, Site, crash_image, running
+from tests.waiting import until
 
 QUERY = "0f0e"
 WINNER, LOSER = "a" * 32, "b" * 32

@@ -14,7 +14,7 @@ from typer.testing import Result
 from orbitmq.client import Message, Producer, PushConsumer
 from orbitmq.embedded import Cluster
 from tests.integration.cli.conftest import Run
-from tests.integration.client.fault_proxy import eventually
+from tests.waiting import wait_until
 
 
 def shown(result: Result) -> object:
@@ -244,7 +244,7 @@ def test_members_of_a_group_are_watched_and_given_a_message(run: Run, cluster: C
         one = shown(run("group", "running", "carriers", client_id, "--stacks", "--json"))
         (all_of_them,) = rows(run("consumerStatus", "-g", "carriers", "--json"))
         # A producer tells of itself beside its first message.
-        eventually(
+        wait_until(
             lambda: bool(rows(run("broker", "producers", "broker-a", "--json"))),
             timeout_s=60,
             what="the broker knows of the producer",

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
 
 import pytest
 
@@ -28,8 +27,6 @@ CLOCK = SystemClock()
 # stood still is not counted.
 SLACK_MS = 2000
 BACK_TIMEOUT_S = 120
-
-Result = TypeVar("Result")
 
 
 class ChaosSite:
@@ -138,19 +135,6 @@ def chaos_site(folder: Path) -> Iterator[ChaosSite]:
         yield site
     finally:
         site.stop()
-
-
-async def beside(work: Callable[..., Result], *arguments: Any, **named: Any) -> Result:
-    """Do blocking work while the clients on this loop go on."""
-    return await asyncio.to_thread(work, *arguments, **named)
-
-
-async def until(reached: Callable[[], bool], *, timeout_s: float, what: str) -> None:
-    """Return once something holds that another process brings about, which gives no event."""
-    end_ms = CLOCK.monotonic_ms() + timeout_s * 1000
-    while not await beside(reached):
-        assert CLOCK.monotonic_ms() < end_ms, f"not within {timeout_s:.0f} s: {what}"
-        await CLOCK.sleep_ms(50)
 
 
 def quick_member(namesrv: str) -> MemberKeywords:

@@ -12,7 +12,7 @@ import pytest
 
 from orbitmq.broker.app import Broker
 from orbitmq.broker.app import load_settings as load_broker_settings
-from orbitmq.clock import ManualClock, settle
+from orbitmq.clock import ManualClock
 from orbitmq.nameserver.app import NameServer
 from orbitmq.nameserver.app import load_settings as load_name_server_settings
 from orbitmq.protocol.requests.topics import UpdateTopic
@@ -27,13 +27,6 @@ HERE = "127.0.0.1"
 WAIT_SECONDS = 60
 
 _numbers = itertools.count()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Return once something holds that other tasks, threads or peers bring about."""
-    async with asyncio.timeout(WAIT_SECONDS):
-        while not condition():
-            await settle()
 
 
 async def pass_time(clock: ManualClock, condition: Callable[[], bool]) -> None:

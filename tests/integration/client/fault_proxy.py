@@ -17,7 +17,7 @@ import socket
 import struct
 import threading
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Self, TypeVar
@@ -387,13 +387,3 @@ def proxied(
     before_brokers = [FaultProxy(broker, seed=seed + n).start() for n, broker in enumerate(brokers)]
     renames = {proxy.target: proxy.address for proxy in before_brokers}
     return FaultProxy(name_server, seed=seed - 1, renames=renames).start(), before_brokers
-
-
-def eventually(reached: Callable[[], bool], *, timeout_s: float, what: str) -> None:
-    """Return once `reached` says so; for states of other threads that give no event."""
-    end_ms = _CLOCK.monotonic_ms() + timeout_s * 1000
-    pause = threading.Event()
-    while not reached():
-        if _CLOCK.monotonic_ms() > end_ms:
-            raise TimeoutError(f"not within {timeout_s:.0f} s: {what}")
-        pause.wait(0.02)

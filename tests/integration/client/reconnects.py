@@ -29,15 +29,9 @@ from orbitmq.client.aio import LitePullConsumer, Producer, PushConsumer
 from orbitmq.client.core.consuming.received_message import ReceivedMessage
 from orbitmq.errors import OrbitError
 from orbitmq.version import __version__
-from tests.integration.client.chaos_site import (
-    CLOCK,
-    ChaosSite,
-    beside,
-    chaos_site,
-    quick_member,
-    until,
-)
+from tests.integration.client.chaos_site import CLOCK, ChaosSite, chaos_site, quick_member
 from tests.integration.client.fault_proxy import REFUSE
+from tests.waiting import beside, until_reached
 
 # How often it is looked at: a short campaign less often, since each look takes a second.
 SAMPLES, SAMPLES_OF_SHORT = 10, 3
@@ -126,7 +120,7 @@ class Reconnects:
             polling = asyncio.create_task(self._poll(polled))
             try:
                 samples = await self._rounds_of(producer)
-                await until(
+                await until_reached(
                     lambda: self._missing(self._pushed) + self._missing(self._polled) == 0,
                     timeout_s=BACK_TIMEOUT_S,
                     what="everything acknowledged received",
@@ -189,7 +183,7 @@ class Reconnects:
 
     async def _sample(self, earlier: Sequence[Sample]) -> Sample:
         """Look at the process once all clients have come back."""
-        await until(
+        await until_reached(
             lambda: self._missing(self._pushed) + self._missing(self._polled) == 0,
             timeout_s=BACK_TIMEOUT_S,
             what="everything acknowledged received",

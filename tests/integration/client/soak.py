@@ -33,7 +33,8 @@ from orbitmq.client.aio import LitePullConsumer, Producer, PushConsumer
 from orbitmq.client.core.consuming.received_message import ReceivedMessage
 from orbitmq.errors import OrbitError
 from orbitmq.version import __version__
-from tests.integration.client.chaos_site import CLOCK, ChaosSite, beside, chaos_site, until
+from tests.integration.client.chaos_site import CLOCK, ChaosSite, chaos_site
+from tests.waiting import beside, until_reached
 
 SAMPLES = 30
 MEMORY_GROWTH_BYTES_MAX = 12 << 20
@@ -161,7 +162,7 @@ class Campaign:
             await self._send(producer)
             stop.set()
             await thread
-            await until(
+            await until_reached(
                 lambda: all(self.missing(one) == 0 for one in groups.values()),
                 timeout_s=DRAIN_TIMEOUT_S,
                 what="everything acknowledged received",

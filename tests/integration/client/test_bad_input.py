@@ -29,9 +29,10 @@ from orbitmq.errors import (
 )
 from orbitmq.model.queues import MessageQueue
 from tests import leftovers
-from tests.integration.client.conftest import Cluster, until
+from tests.integration.client.conftest import Cluster
 from tests.integration.client.fault_proxy import FaultProxy
 from tests.integration.conftest import PATIENCE_MS
+from tests.waiting import until
 
 CLOCK = SystemClock()
 TIMEOUT_MS = 1000

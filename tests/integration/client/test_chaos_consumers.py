@@ -18,10 +18,8 @@ from tests.integration.client.chaos_site import (
     SLACK_MS,
     ChaosSite,
     Ledger,
-    beside,
     patience,
     quick_member,
-    until,
 )
 from tests.integration.client.fault_proxy import (
     BLACK_HOLE,
@@ -38,6 +36,7 @@ from tests.integration.client.fault_proxy import (
 )
 from tests.integration.client.stalls import timed
 from tests.integration.conftest import PATIENCE_MS
+from tests.waiting import beside, until_reached
 
 __all__ = ["patience"]
 
@@ -82,7 +81,7 @@ class Reader:
 
     async def received_all(self, ledger: Ledger) -> None:
         """Return once everything acknowledged has come."""
-        await until(
+        await until_reached(
             lambda: not ledger.missing(self.bodies),
             timeout_s=BACK_TIMEOUT_S,
             what=f"all {len(ledger.acked)} acknowledged messages",
@@ -91,7 +90,7 @@ class Reader:
     async def committed_all(self) -> None:
         """Return once the broker knows that everything was consumed."""
         ends = await beside(self.chaos.ends, self.topic)
-        await until(
+        await until_reached(
             lambda: self.chaos.committed(self.group, self.topic) == ends,
             timeout_s=BACK_TIMEOUT_S,
             what=f"{ends} committed",

@@ -10,14 +10,7 @@ import pytest
 from orbitmq.client import Message
 from orbitmq.client.aio import Producer
 from orbitmq.errors import OrbitError
-from tests.integration.client.chaos_site import (
-    CLOCK,
-    SLACK_MS,
-    ChaosSite,
-    Ledger,
-    beside,
-    patience,
-)
+from tests.integration.client.chaos_site import CLOCK, SLACK_MS, ChaosSite, Ledger, patience
 from tests.integration.client.fault_proxy import (
     BLACK_HOLE,
     CUT_REPLY,
@@ -35,6 +28,7 @@ from tests.integration.client.fault_proxy import (
 )
 from tests.integration.client.stalls import timed
 from tests.integration.conftest import PATIENCE_MS
+from tests.waiting import beside
 
 __all__ = ["patience"]
 

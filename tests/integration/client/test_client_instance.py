@@ -20,10 +20,10 @@ from tests.integration.client.conftest import (
     Cluster,
     pass_time,
     start_name_server,
-    until,
 )
 from tests.integration.client.members import NotingConsumer, NotingProducer, instance_of
 from tests.integration.conftest import PATIENCE_MS
+from tests.waiting import until
 
 ID = "127.0.0.1@test"
 

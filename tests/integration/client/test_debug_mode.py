@@ -10,8 +10,9 @@ import warnings
 import pytest
 
 from orbitmq.clock import ManualClock
-from tests.integration.client.conftest import Cluster, until
+from tests.integration.client.conftest import Cluster
 from tests.integration.client.members import NotingConsumer, NotingProducer, instance_of
+from tests.waiting import until
 
 
 async def test_a_client_runs_without_a_warning(

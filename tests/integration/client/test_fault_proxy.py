@@ -13,7 +13,6 @@ from orbitmq.errors import CallTimeoutError, ConnectError, ConnectionLostError, 
 from orbitmq.nameserver.app import NameServer, load_settings
 from orbitmq.protocol.requests.routing import GetClusterView
 from orbitmq.transport.rpc_client import RpcClient
-from tests.integration.client.conftest import until
 from tests.integration.client.fault_proxy import (
     BLACK_HOLE,
     CUT_REPLY,
@@ -28,6 +27,7 @@ from tests.integration.client.fault_proxy import (
     Weather,
 )
 from tests.integration.conftest import PATIENCE_MS
+from tests.waiting import until
 
 CLOCK = SystemClock()
 TIMEOUT_MS = 300

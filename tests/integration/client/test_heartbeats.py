@@ -21,9 +21,10 @@ from orbitmq.transport.config import TlsMode, TlsServerConfig
 from orbitmq.transport.connection import Connection
 from orbitmq.transport.request_loop import Handler
 from orbitmq.transport.rpc_server import RpcServer
-from tests.integration.client.conftest import pass_time, until
+from tests.integration.client.conftest import pass_time
 from tests.integration.client.members import NotingConsumer, NotingProducer, instance_of
 from tests.integration.transport.serving import LOCAL
+from tests.waiting import until
 
 MASTER, SLAVE = 0, 1
 

@@ -17,8 +17,9 @@ from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.clients import ConsumerConnections, ListConsumerConnections
 from orbitmq.protocol.requests.offsets import GetCommittedOffset, OffsetReply, ResetOffsets
 from orbitmq.protocol.requests.relays import GetRunningConsumer, RunningConsumer
-from tests.integration.client.conftest import Cluster, until
+from tests.integration.client.conftest import Cluster
 from tests.integration.client.pulling import bodies, polled, queue_of, send
+from tests.waiting import until
 
 POLL_MS = 60_000
 COMMIT_MS = 5_000

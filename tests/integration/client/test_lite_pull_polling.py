@@ -16,8 +16,9 @@ from orbitmq.errors import (
     StateError,
     UnknownOptionError,
 )
-from tests.integration.client.conftest import Cluster, until
+from tests.integration.client.conftest import Cluster
 from tests.integration.client.pulling import bodies, polled, queue_of, send
+from tests.waiting import until
 
 POLL_MS = 60_000
 

@@ -32,7 +32,8 @@ from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.clients import ListProducerConnections
 from orbitmq.protocol.requests.groups import UpdateGroup
 from orbitmq.protocol.requests.pulling import PullFlag, PullMessages
-from tests.integration.client.conftest import WAIT_SECONDS, Cluster, until
+from tests.integration.client.conftest import WAIT_SECONDS, Cluster
+from tests.waiting import until
 
 LARGE = "ungefähr so groß, " * 3000
 

@@ -29,7 +29,7 @@ from orbitmq.model.messages import Message
 from orbitmq.model.queues import MessageQueue
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.command import Command
-from tests.integration.client.conftest import WAIT_SECONDS, Cluster, until
+from tests.integration.client.conftest import WAIT_SECONDS, Cluster
 from tests.integration.client.scripted_servers import (
     ScriptedBroker,
     ScriptedCluster,
@@ -39,6 +39,7 @@ from tests.integration.client.scripted_servers import (
     stored,
 )
 from tests.integration.conftest import PATIENCE_MS
+from tests.waiting import until
 
 MESSAGE = Message("t", b"x")
 CLOCK = SystemClock()

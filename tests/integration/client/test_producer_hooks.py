@@ -17,13 +17,13 @@ from orbitmq.model.messages import Message
 from orbitmq.protocol.codes import RequestCode
 from orbitmq.protocol.command import Command
 from orbitmq.protocol.signing import verify
-from tests.integration.client.conftest import until
 from tests.integration.client.scripted_servers import (
     ScriptedBroker,
     ScriptedCluster,
     failed,
     scripted_cluster,
 )
+from tests.waiting import until
 
 MESSAGE = Message("t", b"x")
 

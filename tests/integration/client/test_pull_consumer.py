@@ -17,8 +17,9 @@ from orbitmq.errors import (
     StateError,
 )
 from orbitmq.model.names import retry_topic
-from tests.integration.client.conftest import Cluster, until
+from tests.integration.client.conftest import Cluster
 from tests.integration.client.pulling import bodies, queue_of, send
+from tests.waiting import until
 
 
 def consumer(cluster: Cluster, group: str, **options: object) -> PullConsumer:

@@ -11,8 +11,9 @@ from orbitmq.client.aio.instance.routes import Routes
 from orbitmq.errors import RemoteError
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.requests.pulling import PullFlag, PullMessages
-from tests.integration.client.conftest import Cluster, until
+from tests.integration.client.conftest import Cluster
 from tests.integration.client.consuming import Seen, consumer_of, numbered, send
+from tests.waiting import until
 
 
 class Pulls:

@@ -23,7 +23,7 @@ from orbitmq.errors import (
 from orbitmq.model.messages import Message
 from orbitmq.store.message_store import MessageStore
 from tests import leftovers
-from tests.integration.client.conftest import WAIT_SECONDS, Cluster, until
+from tests.integration.client.conftest import WAIT_SECONDS, Cluster
 from tests.integration.client.consuming import (
     Seen,
     committed,
@@ -33,6 +33,7 @@ from tests.integration.client.consuming import (
     send,
     until_committed,
 )
+from tests.waiting import until
 
 
 @pytest.mark.parametrize("kind", ["plain", "awaited"])

@@ -28,7 +28,7 @@ from orbitmq.protocol.requests.relays import (
     GetRunningConsumer,
     RunningConsumer,
 )
-from tests.integration.client.conftest import Cluster, until
+from tests.integration.client.conftest import Cluster
 from tests.integration.client.consuming import (
     Seen,
     committed,
@@ -38,6 +38,7 @@ from tests.integration.client.consuming import (
     send,
     until_committed,
 )
+from tests.waiting import until
 
 
 def own(consumer: PushConsumer, topic: str) -> set[MessageQueue]:

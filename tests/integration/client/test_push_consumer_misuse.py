@@ -12,8 +12,9 @@ from orbitmq.client.aio.sending.producer import Producer
 from orbitmq.client.core.consuming.received_message import ReceivedMessage
 from orbitmq.clock import settle
 from orbitmq.model.messages import Message
-from tests.integration.client.conftest import WAIT_SECONDS, Cluster, until
+from tests.integration.client.conftest import WAIT_SECONDS, Cluster
 from tests.integration.client.consuming import Seen, committed, consumer_of, send
+from tests.waiting import until
 
 
 @pytest.mark.parametrize("kind", ["plain", "awaited"])

@@ -30,8 +30,9 @@ from orbitmq.protocol.requests.clients import ConsumerGroup
 from orbitmq.protocol.requests.relays import DirectResult, RunningConsumer
 from orbitmq.store.stored_messages import StoredMessages
 from tests.integration.broker.conftest import send_header
-from tests.integration.client.conftest import Cluster, until
+from tests.integration.client.conftest import Cluster
 from tests.integration.conftest import PATIENCE_MS
+from tests.waiting import until
 
 
 class Member:

@@ -30,9 +30,9 @@ from orbitmq.protocol.requests.routing import GetRoute
 from orbitmq.transport.connection import Connection
 from orbitmq.transport.request_loop import Handler
 from orbitmq.transport.rpc_server import RpcServer
-from tests.integration.client.conftest import until
 from tests.integration.client.members import NotingConsumer, NotingProducer, instance_of
 from tests.integration.transport.serving import LOCAL
+from tests.waiting import until
 
 RECONNECTS = int(os.environ.get("ORBITMQ_RECONNECTS", "1000"))
 ROUNDS = 4

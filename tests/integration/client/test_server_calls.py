@@ -34,9 +34,10 @@ from orbitmq.record.decode import decode_records
 from orbitmq.record.properties import encode_properties
 from orbitmq.transport.connection import Connection
 from tests.integration.broker.conftest import pull_header, send_header
-from tests.integration.client.conftest import Cluster, until
+from tests.integration.client.conftest import Cluster
 from tests.integration.client.members import NotingConsumer, NotingProducer, instance_of
 from tests.integration.conftest import PATIENCE_MS
+from tests.waiting import until
 
 ID = "127.0.0.1@test"
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final
 
-from orbitmq.clock import Clock, settle
+from orbitmq.clock import Clock
 from orbitmq.protocol.command import Command
 from orbitmq.transport.config import ServerConfig, TlsServerConfig
 from orbitmq.transport.connection import Connection, Processor
@@ -16,6 +16,7 @@ from orbitmq.transport.connections import ConnectionListener
 from orbitmq.transport.hooks import RpcHook
 from orbitmq.transport.request_loop import Handler, RequestLoop
 from orbitmq.transport.rpc_server import RpcServer
+from tests.waiting import until
 
 ECHO: Final = 9001
 SLOW: Final = 9002
@@ -98,13 +99,6 @@ def assert_free(server: RpcServer) -> None:
 
 def address_of(server: RpcServer) -> str:
     return f"127.0.0.1:{server.port}"
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Return once something is so; the loop turns meanwhile."""
-    async with asyncio.timeout(WAIT_SECONDS):
-        while not condition():
-            await settle()
 
 
 class Events:

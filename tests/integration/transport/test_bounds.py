@@ -33,8 +33,8 @@ from tests.integration.transport.serving import (
     address_of,
     assert_free,
     serving,
-    until,
 )
+from tests.waiting import until
 
 MIB = 1024 * 1024
 SMALL = replace(

@@ -24,16 +24,8 @@ from orbitmq.transport.connection import Connection
 from orbitmq.transport.rpc_client import RpcClient
 from tests.integration.conftest import PATIENCE_MS
 from tests.integration.transport.raw_peer import RawPeer, raw_serving
-from tests.integration.transport.serving import (
-    ECHO,
-    FAIL,
-    SLOW,
-    UNKNOWN,
-    Gate,
-    address_of,
-    serving,
-    until,
-)
+from tests.integration.transport.serving import ECHO, FAIL, SLOW, UNKNOWN, Gate, address_of, serving
+from tests.waiting import until
 
 
 @pytest.mark.parametrize("encoding", Encoding)

@@ -20,7 +20,8 @@ from orbitmq.protocol.command import Command
 from orbitmq.transport.config import ClientConfig, ServerConfig, TlsClientConfig
 from orbitmq.transport.rpc_client import RpcClient
 from tests.integration.transport.raw_peer import RawPeer, RawServer, raw_serving
-from tests.integration.transport.serving import ECHO, LOCAL, Events, address_of, serving, until
+from tests.integration.transport.serving import ECHO, LOCAL, Events, address_of, serving
+from tests.waiting import until
 
 
 async def test_200_concurrent_callers_share_one_connection() -> None:

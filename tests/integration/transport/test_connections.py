@@ -16,15 +16,8 @@ from orbitmq.transport.config import ClientConfig, ServerConfig, TlsMode, TlsSer
 from orbitmq.transport.connection import Connection
 from orbitmq.transport.rpc_client import RpcClient
 from tests.integration.transport.raw_peer import RawPeer, raw_serving
-from tests.integration.transport.serving import (
-    ECHO,
-    SLOW,
-    Events,
-    Gate,
-    address_of,
-    serving,
-    until,
-)
+from tests.integration.transport.serving import ECHO, SLOW, Events, Gate, address_of, serving
+from tests.waiting import until
 
 BOTH_FIRST_BYTES = pytest.mark.parametrize("mode", [TlsMode.DISABLED, TlsMode.PERMISSIVE])
 

@@ -28,8 +28,8 @@ from tests.integration.transport.serving import (
     Gate,
     assert_free,
     serving,
-    until,
 )
+from tests.waiting import until
 
 MIB = 1024 * 1024
 

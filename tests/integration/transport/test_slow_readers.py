@@ -10,7 +10,8 @@ import psutil
 from orbitmq.clock import ManualClock, settle
 from orbitmq.protocol.command import Command
 from tests.integration.transport.raw_peer import RawPeer
-from tests.integration.transport.serving import ECHO, LARGE, LOCAL, serving, until
+from tests.integration.transport.serving import ECHO, LARGE, LOCAL, serving
+from tests.waiting import until
 
 MIB = 1024 * 1024
 

@@ -27,8 +27,8 @@ from tests.integration.transport.serving import (
     address_of,
     assert_free,
     serving,
-    until,
 )
+from tests.waiting import until
 
 
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])

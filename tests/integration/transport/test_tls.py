@@ -24,16 +24,8 @@ from orbitmq.transport.tls import self_signed_certificate
 from tests.integration.conftest import PATIENCE_MS
 from tests.integration.transport.certificates import Authority
 from tests.integration.transport.raw_peer import RawPeer, trusting_nothing
-from tests.integration.transport.serving import (
-    ECHO,
-    LARGE,
-    LOCAL,
-    SLOW,
-    Gate,
-    address_of,
-    serving,
-    until,
-)
+from tests.integration.transport.serving import ECHO, LARGE, LOCAL, SLOW, Gate, address_of, serving
+from tests.waiting import until
 
 PLAIN = TlsClientConfig()
 ANY_SERVER = TlsClientConfig(enable=True)

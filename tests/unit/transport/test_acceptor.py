@@ -19,8 +19,9 @@ from orbitmq.transport.connection import Connection
 from orbitmq.transport.connections import Connections
 from orbitmq.transport.tls import TlsServer
 from tests.integration.transport.raw_peer import RawPeer, trusting_nothing
-from tests.integration.transport.serving import ECHO, until
+from tests.integration.transport.serving import ECHO
 from tests.unit.transport.pairs import Parts
+from tests.waiting import until
 
 
 class Site:

@@ -24,8 +24,9 @@ from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.command import Command
 from orbitmq.transport.connection import Connection
 from orbitmq.transport.limits import ByteBudget
-from tests.integration.transport.serving import ECHO, LARGE, until
+from tests.integration.transport.serving import ECHO, LARGE
 from tests.unit.transport.pairs import LIMITS, MIB, Parts, connected
+from tests.waiting import until
 
 
 async def test_what_a_processor_leaves_comes_to_it_again_after_other_connections_had_a_turn() -> (

@@ -12,8 +12,9 @@ from orbitmq.protocol.command import Command
 from orbitmq.transport.connection import Connection
 from orbitmq.transport.connections import ConnectionListener, Connections
 from tests.integration.transport.raw_peer import RawPeer, RawServer, raw_serving
-from tests.integration.transport.serving import ECHO, Events, until
+from tests.integration.transport.serving import ECHO, Events
 from tests.unit.transport.pairs import Parts
+from tests.waiting import until
 
 
 def _connections(clock: ManualClock, listener: ConnectionListener | None = None) -> Connections:

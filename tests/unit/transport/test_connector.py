@@ -12,8 +12,8 @@ from orbitmq.errors import ConnectError, SettingsError
 from orbitmq.transport.connection import Connection
 from orbitmq.transport.connector import Connector
 from tests.integration.transport.raw_peer import raw_serving
-from tests.integration.transport.serving import until
 from tests.unit.transport.pairs import Parts
+from tests.waiting import until
 
 
 def _connector(parts: Parts) -> Connector:

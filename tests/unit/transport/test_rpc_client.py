@@ -23,7 +23,8 @@ from orbitmq.transport.config import ClientConfig
 from orbitmq.transport.connection import Connection
 from orbitmq.transport.rpc_client import RpcClient
 from tests.integration.transport.raw_peer import RawPeer, RawServer, raw_serving
-from tests.integration.transport.serving import ECHO, SLOW, Gate, address_of, serving, until
+from tests.integration.transport.serving import ECHO, SLOW, Gate, address_of, serving
+from tests.waiting import until
 
 # Nobody listens there, whatever else runs on the machine.
 NOBODY = "127.0.0.1:1"

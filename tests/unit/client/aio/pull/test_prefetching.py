@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -18,6 +18,7 @@ from orbitmq.errors import StateError
 from orbitmq.model.queues import MessageQueue
 from orbitmq.protocol.codes import ResponseCode
 from tests.unit.client.aio.scripted_broker import QUEUE, ScriptedBroker, scripted_broker
+from tests.waiting import until
 
 START = 3
 RETRY_MS = 1000
@@ -59,12 +60,6 @@ class Running:
 
     async def asked(self, count: int) -> None:
         await until(lambda: len(self.broker.pulls) >= count)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(WAIT_SECONDS):
-        while not condition():
-            await settle()
 
 
 @asynccontextmanager
