@@ -142,7 +142,7 @@ async def test_messages_are_found_by_id_key_place_and_time(
     assert [found.queue_offset for found in of_all_time] == list(range(40))
     assert len(await admin.messages.by_key(topic, "all", count_max=5)) == 5
     assert await admin.messages.by_key(topic, "none") == []
-    with pytest.raises(MessageNotFoundError, match="name its topic too"):
+    with pytest.raises(MessageNotFoundError, match="pass its topic, too"):
         await admin.messages.by_id("0" * 32)
     with pytest.raises(MessageNotFoundError, match="has the id"):
         await admin.messages.by_id(f"0B{0:030X}", topic=topic)

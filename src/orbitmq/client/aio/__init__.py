@@ -23,7 +23,7 @@ __all__ = [
     "PushConsumer",
 ]
 
-# A program imports the clients that it uses.
+# Programs load only the clients that they use.
 _names = LazyNames(
     __name__,
     {
@@ -38,5 +38,5 @@ _names = LazyNames(
 )
 
 if not TYPE_CHECKING:
-    # Unknown to type checkers, which would take any name for one that is there.
+    # Hidden from type checkers, which would then accept any name.
     __getattr__, __dir__ = _names.find, _names.all

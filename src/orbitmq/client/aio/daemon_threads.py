@@ -1,11 +1,11 @@
-"""Daemon threads that share one queue of work, started as they are needed.
+"""Daemon threads that share one queue of jobs, started as needed.
 
 Unlike the threads of an executor they outlive the main thread, so clients keep working for the
 other threads of a process. While the interpreter shuts down it refuses to start threads (3.12.0
-and 3.12.1 as soon as the main thread ends, later versions when `atexit` functions run): work then
-waits for a thread that is there already.
+and 3.12.1 as soon as the main thread ends, later versions when `atexit` functions run): jobs then
+wait for a thread that already runs.
 
-Threads: `submit` and `end` belong to one thread at a time; the callers see to that.
+Threads: callers must not call `submit` and `end` concurrently.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from queue import SimpleQueue
 
 
 class DaemonThreads:
-    """Threads of one owner: another is started when all are busy, and all are ended at once."""
+    """The threads of one owner: one more starts when all are busy; all end together."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._jobs: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
 
-    def submit(self, job: Callable[[], object], *, busy: int) -> bool:
-        """Run a job in a thread; `busy` threads are needed for all that is in flight.
+    def submit(self, job: Callable[[], object], *, threads_needed: int) -> bool:
+        """Run a job in a thread; starts one more if fewer than `threads_needed` run.
 
-        Returns False, and drops the job, if there is no thread and none can be started.
+        Returns False, and drops the job, if no thread runs and none can be started.
         """
-        if busy > len(self._threads):
+        if threads_needed > len(self._threads):
             self._start_thread()
         if not self._threads:
             return False
@@ -36,12 +36,12 @@ class DaemonThreads:
         return True
 
     def end(self) -> None:
-        """Let each thread end once the jobs submitted so far are done."""
+        """End the threads once the jobs submitted so far are done."""
         for _ in self._threads:
             self._jobs.put(None)
 
     def join(self, seconds: float | None = None) -> bool:
-        """Wait for each thread, that long at most; returns whether all have ended."""
+        """Wait for each thread, this long at most; returns whether all have ended."""
         for thread in self._threads:
             thread.join(seconds)
         return not any(thread.is_alive() for thread in self._threads)
@@ -53,7 +53,7 @@ class DaemonThreads:
         try:
             thread.start()
         except RuntimeError:
-            # The interpreter shuts down, or the system has no thread left.
+            # The interpreter is shutting down, or the system cannot start another thread.
             return
         self._threads.append(thread)
 

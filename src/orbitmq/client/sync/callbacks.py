@@ -55,7 +55,9 @@ class Callbacks:
                 done.set_result(None)
                 return done
             self._pending += 1
-            is_taken = self._threads.submit(call, busy=min(self._pending, self._threads_max))
+            is_taken = self._threads.submit(
+                call, threads_needed=min(self._pending, self._threads_max)
+            )
         if not is_taken:
             call()
         return done

@@ -20,7 +20,7 @@ def test_a_thread_is_started_only_while_there_are_fewer_than_needed() -> None:
     done: list[int] = []
 
     for number in range(10):
-        threads.submit(partial(done.append, number), busy=min(number + 1, 2))
+        threads.submit(partial(done.append, number), threads_needed=min(number + 1, 2))
 
     assert {each.name for each in threads_named(NAME)} == {f"{NAME}-1", f"{NAME}-2"}
     threads.end()
@@ -32,7 +32,7 @@ def test_a_thread_is_started_only_while_there_are_fewer_than_needed() -> None:
 def test_a_thread_in_a_job_is_waited_for_up_to_a_time() -> None:
     threads = DaemonThreads(NAME)
     may_end = threading.Event()
-    threads.submit(may_end.wait, busy=1)
+    threads.submit(may_end.wait, threads_needed=1)
     threads.end()
 
     assert not threads.join(0.01)
@@ -46,10 +46,12 @@ def test_threads_take_the_work_of_one_that_cannot_be_started(
 ) -> None:
     threads = DaemonThreads(NAME)
     names: list[str] = []
-    threads.submit(lambda: None, busy=1)
+    threads.submit(lambda: None, threads_needed=1)
     monkeypatch.setattr(threading.Thread, "start", refuse_to_start)
 
-    is_taken = threads.submit(lambda: names.append(threading.current_thread().name), busy=2)
+    is_taken = threads.submit(
+        lambda: names.append(threading.current_thread().name), threads_needed=2
+    )
 
     assert is_taken
     threads.end()
@@ -63,7 +65,7 @@ def test_a_job_is_refused_when_there_is_no_thread_and_none_can_be_started(
     threads = DaemonThreads(NAME)
     monkeypatch.setattr(threading.Thread, "start", refuse_to_start)
 
-    assert not threads.submit(lambda: pytest.fail("it has no thread"), busy=1)
+    assert not threads.submit(lambda: pytest.fail("it has no thread"), threads_needed=1)
 
     threads.end()
     assert threads.join()
@@ -76,11 +78,11 @@ def test_threads_work_after_the_main_thread_has_ended() -> None:
         from orbitmq.client.aio.daemon_threads import DaemonThreads
 
         threads = DaemonThreads("orbitmq-test")
-        threads.submit(lambda: None, busy=1)
+        threads.submit(lambda: None, threads_needed=1)
 
         def work():
             threading.main_thread().join()
-            threads.submit(lambda: print("done"), busy=1)
+            threads.submit(lambda: print("done"), threads_needed=1)
             threads.end()
             threads.join()
 

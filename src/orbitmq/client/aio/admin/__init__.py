@@ -1,4 +1,4 @@
-"""Administering a cluster: topics, groups, brokers, offsets, messages, key values."""
+"""Administers a cluster: topics, groups, brokers, offsets, messages, key values."""
 
 from orbitmq.client.aio.admin.admin import Admin
 

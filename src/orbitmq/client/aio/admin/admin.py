@@ -1,10 +1,10 @@
-"""The admin client: everything an operator asks of a cluster, by noun.
+"""The admin client: all that an operator does with a cluster, by noun.
 
     async with Admin(namesrv="127.0.0.1:9876") as admin:
         await admin.topics.create("orders", queues=8)
         print((await admin.groups.progress("billing")).lag)
 
-It works against OrbitMQ and Apache RocketMQ clusters alike.
+It works with OrbitMQ and Apache RocketMQ clusters.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Admin(ClientLifecycle):
-    """Asks and changes a cluster; started once, stopped once."""
+    """Reads and changes a cluster; starts and stops once."""
 
     def __init__(
         self,
@@ -57,10 +57,10 @@ class Admin(ClientLifecycle):
         self.traffic = Traffic(reach, self.topics, self.groups)
 
     async def _open(self) -> None:
-        # Servers are asked by the calls that need them.
+        # The first call connects.
         self._instance = await instances.acquire(
             self._options, rpc_hooks=self._rpc_hooks, clock=self._clock
         )
 
     async def _close(self) -> None:
-        """Nothing runs by itself."""
+        """Nothing: no work runs in the background."""

@@ -1,7 +1,8 @@
-"""Administering brokers: their state, options and upkeep."""
+"""Administers brokers: their state, options and upkeep."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from orbitmq.protocol.requests.clients import ListedProducer, ListProducers, ProducerTable
@@ -38,34 +39,34 @@ if TYPE_CHECKING:
 _UPKEEP_TIMEOUT_MS: Final = 60_000
 
 
+@dataclass(slots=True, eq=False)
 class Brokers:
-    """Describes brokers, changes their options, and has them clean up."""
+    """Describes brokers, changes their options, and makes them clean up."""
 
-    def __init__(self, reach: Reach) -> None:
-        self._reach = reach
+    _reach: Reach
 
     async def clusters(self) -> ClusterView:
-        """Say which brokers there are, and which cluster each belongs to."""
+        """Return all brokers and clusters."""
         return await self._reach.name_servers.cluster_view()
 
     async def name(self, broker: str) -> str:
-        """Find the name of a broker that is given by its name or its address."""
+        """Return the name of a broker, given by name or address; an unknown address stays."""
         if ":" not in broker:
             await self._reach.check_broker(broker)
             return broker
         return await self._reach.name_of(broker) or broker
 
     async def addresses(self, *, cluster: str | None = None) -> dict[str, str]:
-        """List the masters of a cluster, or of all: address by name."""
+        """List the masters of a cluster, or of all clusters: address by name."""
         return await self._reach.targets(cluster, None)
 
     async def runtime(self, broker: str) -> dict[str, str]:
-        """Ask a broker, by name or address, for its state."""
+        """Return the runtime state of a broker, given by name or address."""
         address = await self._reach.broker(broker)
         return (await self._reach.ask_for(address, GetRuntime(), KeyValueTable)).table
 
     async def options(self, broker: str) -> dict[str, str]:
-        """Ask a broker for its options."""
+        """Return the options of a broker."""
         reply = await self._reach.ask(await self._reach.broker(broker), GetBrokerConfig())
         found = PropertiesFile.parse(reply.body, name=broker)
         return {one.name: one.value for one in found.properties}
@@ -76,24 +77,24 @@ class Brokers:
         await self._reach.ask(await self._reach.broker(broker), UpdateBrokerConfig(), body)
 
     async def counter(self, broker: str, name: str, key: str) -> CounterReply:
-        """Ask a broker for one of its counters, such as TOPIC_PUT_NUMS of a topic."""
+        """Return one counter of a broker, such as TOPIC_PUT_NUMS of a topic."""
         address = await self._reach.broker(broker)
         return await self._reach.ask_for(address, GetCounter(name=name, key=key), CounterReply)
 
     async def producers(self, broker: str) -> dict[str, list[ListedProducer]]:
-        """List the producers that a broker knows, by group."""
+        """List the producers connected to a broker, by group."""
         address = await self._reach.broker(broker)
         table = await self._reach.ask_for(address, ListProducers(), ProducerTable)
         return dict(sorted(table.groups.items()))
 
     async def progress(self, broker: str) -> BrokerConsumeStats:
-        """Say how far every group has come at a broker, topic by topic."""
+        """Return the progress of every group at a broker, by topic."""
         address = await self._reach.broker(broker)
         header = GetBrokerConsumeStats()
         return await self._reach.ask_for(address, header, BrokerConsumeStats)
 
     async def forbid_writing(self, broker_name: str) -> int:
-        """Have clients send nothing more to a broker; returns how many topics that concerns."""
+        """Stop clients from sending to a broker; returns the number of topics affected."""
         count = 0
         await self._reach.check_broker(broker_name)
         for address in self._reach.name_servers.addresses:
@@ -102,7 +103,7 @@ class Brokers:
         return count
 
     async def allow_writing(self, broker_name: str) -> int:
-        """Have clients send to a broker again; returns how many topics that concerns."""
+        """Let clients send to a broker again; returns the number of topics affected."""
         count = 0
         await self._reach.check_broker(broker_name)
         for address in self._reach.name_servers.addresses:
@@ -111,15 +112,15 @@ class Brokers:
         return count
 
     async def clean_expired_queues(self, broker: str) -> None:
-        """Drop queue files whose messages are gone."""
+        """Make a broker delete queue files whose messages are gone."""
         await self._upkeep(broker, CleanExpiredQueues())
 
     async def clean_unused_topics(self, broker: str) -> None:
-        """Drop the queues of topics that are no more."""
+        """Make a broker delete the queues of deleted topics."""
         await self._upkeep(broker, CleanUnusedTopics())
 
     async def delete_expired_logs(self, broker: str) -> None:
-        """Delete log files past their time now."""
+        """Make a broker delete expired log files now."""
         await self._upkeep(broker, DeleteExpiredLogs())
 
     async def _upkeep(self, broker: str, header: Header) -> None:

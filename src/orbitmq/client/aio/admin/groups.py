@@ -1,4 +1,4 @@
-"""Administering consumer groups."""
+"""Administers consumer groups."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ if TYPE_CHECKING:
     from orbitmq.client.core.consuming.received_message import ReceivedMessage
     from orbitmq.model.queues import MessageQueue
 
-# Brokers wait up to 10 s for a consumer; they are given a little more.
+# Brokers wait up to 10 s for a consumer; give them a little more.
 _RELAY_TIMEOUT_MS = 12_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupProgress:
-    """How far a group has come in each queue, and how fast it is."""
+    """The progress of a group in each queue, and its speed."""
 
     queues: dict[MessageQueue, ConsumeProgress] = field(default_factory=dict)
     consumed_per_second: float = 0.0
 
     @property
     def lag(self) -> int:
-        """How many messages lie before the group, in all queues together."""
+        """How many messages the group has not consumed, in all queues."""
         return sum(lag_of(progress) for progress in self.queues.values())
 
 
@@ -67,15 +67,15 @@ def lag_of(progress: ConsumeProgress) -> int:
     return max(0, progress.broker_offset - progress.consumer_offset)
 
 
+@dataclass(slots=True, eq=False)
 class Groups:
     """Creates, changes, deletes and describes consumer groups and their members."""
 
-    def __init__(self, reach: Reach, topics: Topics) -> None:
-        self._reach = reach
-        self._topics = topics
+    _reach: Reach
+    _topics: Topics
 
     async def configs(self, *, cluster: str | None = None) -> dict[str, GroupConfig]:
-        """List the groups of all masters with their options."""
+        """Return the groups of all masters, or of a cluster, with their options."""
         masters = await self._reach.masters(cluster)
         replies = await self._reach.ask_each(masters.values(), ListGroupConfigs())
         found: dict[str, GroupConfig] = {}
@@ -86,7 +86,7 @@ class Groups:
     async def create(
         self, config: GroupConfig, *, cluster: str | None = None, broker: str | None = None
     ) -> dict[str, str]:
-        """Create a group, or change it, on all masters of a cluster or on one broker."""
+        """Create or change a group, on all masters of a cluster or on one broker."""
         check_group(config.name)
         masters = await self._reach.targets(cluster, broker)
         await self._reach.ask_each(masters.values(), UpdateGroup(), java_json.encode(config))
@@ -100,9 +100,9 @@ class Groups:
         cluster: str | None = None,
         broker: str | None = None,
     ) -> dict[str, str]:
-        """Set options of a group, called as in `GroupConfig`; creates it where it is missing.
+        """Set options of a group, named as in `GroupConfig`; creates it where it is missing.
 
-        Other options stay as they are on each master, or on the one broker.
+        Other options keep their values on each master, or on the one broker.
         """
         check_group(group)
         masters = await self._reach.targets(cluster, broker)
@@ -121,9 +121,9 @@ class Groups:
         broker: str | None = None,
         clean_offsets: bool = True,
     ) -> dict[str, str]:
-        """Delete a group on all masters, with its retries and dead letters, or on one broker.
+        """Delete a group, on all masters of a cluster or on one broker.
 
-        Retries and dead letters stay where only one broker forgets the group.
+        Its retries and dead letters are deleted, too, unless only one broker is given.
         """
         masters = await self._reach.targets(cluster, broker)
         await self._reach.ask_each(
@@ -135,7 +135,7 @@ class Groups:
         return masters
 
     async def progress(self, group: str, *, topic: str | None = None) -> GroupProgress:
-        """Say how far a group has come, in a topic or in all that it consumes."""
+        """Return the progress of a group, in one topic or in all that it consumes."""
         masters = await self._masters(group, topic)
         header = GetConsumeStats(consumer_group=group, topic=topic)
         replies = await self._reach.ask_each(masters.values(), header)
@@ -148,7 +148,7 @@ class Groups:
         return GroupProgress(queues=dict(sorted(queues.items())), consumed_per_second=per_second)
 
     async def connections(self, group: str) -> ConsumerConnections:
-        """Say who consumes for a group, and what; nobody is no error."""
+        """Return the members of a group and their subscriptions; empty if there are none."""
         merged: ConsumerConnections | None = None
         for address in (await self._masters(group, None)).values():
             try:
@@ -169,7 +169,7 @@ class Groups:
         return merged or ConsumerConnections()
 
     async def producers(self, group: str, topic: str) -> ProducerConnections:
-        """Say who produces a topic for a group."""
+        """Return the producers of a group that are connected to brokers of a topic."""
         merged = ProducerConnections()
         for address in (await self._reach.masters_of(topic)).values():
             try:
@@ -188,7 +188,7 @@ class Groups:
     async def running(
         self, group: str, client_id: str, *, with_stacks: bool = False
     ) -> RunningConsumer:
-        """Ask a consumer what it is doing, and where its threads stand."""
+        """Ask a consumer what it is doing, if wanted with the stacks of its threads."""
         header = GetRunningConsumer(
             consumer_group=group, client_id=client_id, with_stacks=with_stacks
         )
@@ -197,21 +197,21 @@ class Groups:
         return java_json.decode(reply.body, RunningConsumer)
 
     async def may_read(self, group: str, topic: str) -> bool:
-        """Say whether a group may read a topic, on every broker that holds it."""
+        """Whether a group may read a topic on every broker that has it."""
         return all((await self._readability(group, topic)).values())
 
     async def forbid_reading(self, group: str, topic: str) -> list[str]:
-        """Have brokers refuse a topic to a group; returns the brokers."""
+        """Forbid a group to read a topic; returns the brokers."""
         return list(await self._readability(group, topic, readable=False))
 
     async def allow_reading(self, group: str, topic: str) -> list[str]:
-        """Have brokers give a group a topic again; returns the brokers."""
+        """Allow a group to read a topic again; returns the brokers."""
         return list(await self._readability(group, topic, readable=True))
 
     async def set_consume_mode(
         self, group: str, topic: str, mode: str, *, pop_share_queues: int = 0
     ) -> list[str]:
-        """Let a group's members pull or pop a topic; needs brokers of RocketMQ 5. Returns them."""
+        """Let a group pull or pop a topic; needs RocketMQ 5 brokers. Returns the brokers."""
         body = ConsumeMode(topic=topic, group=group, mode=mode, pop_share_queues=pop_share_queues)
         masters = await self._reach.masters_of(topic)
         await self._reach.ask_each(masters.values(), SetConsumeMode(), java_json.encode(body))
@@ -231,7 +231,7 @@ class Groups:
     async def consume_directly(
         self, group: str, client_id: str, message: ReceivedMessage
     ) -> DirectResult:
-        """Let a consumer take one message now, such as one found by id; says how that ended."""
+        """Make a consumer consume one message now; returns how that ended."""
         address, _ = location_of(message.offset_message_id)
         header = ConsumeDirectly(
             consumer_group=group,
@@ -252,7 +252,7 @@ class Groups:
         try:
             return await self._reach.masters_of_group(group)
         except RouteNotFoundError as error:
-            # It never had a member, so it has no retry topic; it may have been made by hand.
+            # It has no retry topic, as it never had a member; an operator may have created it.
             masters = await self._reach.masters()
             if not masters:
                 raise error from None

@@ -1,7 +1,8 @@
-"""Administering the key values of name servers."""
+"""Administers the key values of name servers."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orbitmq import java_json
@@ -18,18 +19,18 @@ if TYPE_CHECKING:
     from orbitmq.client.aio.admin.reach import Reach
 
 
+@dataclass(slots=True, eq=False)
 class KeyValues:
-    """Reads and changes key values, at every name server."""
+    """Reads key values, and changes them on every name server."""
 
-    def __init__(self, reach: Reach) -> None:
-        self._reach = reach
+    _reach: Reach
 
     async def put(self, namespace: str, key: str, value: str) -> None:
-        """Set a key."""
+        """Set the value of a key."""
         await self._reach.ask_name_servers(PutKeyValue(namespace=namespace, key=key, value=value))
 
     async def get(self, namespace: str, key: str) -> str:
-        """Read a key."""
+        """Return the value of a key."""
         reply = await self._reach.name_servers.ask(GetKeyValue(namespace=namespace, key=key))
         return KeyValueReply.decode(reply.fields).value
 
@@ -38,6 +39,6 @@ class KeyValues:
         await self._reach.ask_name_servers(DeleteKeyValue(namespace=namespace, key=key))
 
     async def all(self, namespace: str) -> dict[str, str]:
-        """Read every key of a namespace."""
+        """Return all keys and values of a namespace."""
         reply = await self._reach.name_servers.ask(ListKeyValues(namespace=namespace))
         return java_json.decode(reply.body, KeyValueTable).table

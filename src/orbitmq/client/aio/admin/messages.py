@@ -1,8 +1,9 @@
-"""Finding messages: by id, key, place and time."""
+"""Finds messages by id, key, offset and time."""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from orbitmq.client.aio.instance.broker_calls import location_of
@@ -24,32 +25,32 @@ _END_OF_TIME_MS: Final = 2**62
 _PULL_COUNT: Final = 32
 
 
+@dataclass(slots=True, eq=False)
 class Messages:
     """Finds messages that brokers have stored."""
 
-    def __init__(self, reach: Reach, offsets: Offsets) -> None:
-        self._reach = reach
-        self._offsets = offsets
+    _reach: Reach
+    _offsets: Offsets
 
     async def by_id(self, message_id: str, *, topic: str = "") -> ReceivedMessage:
-        """Find a message by the id that says where it lies, or, in a topic, by its unique id."""
+        """Find a message by its offset message id or, given its topic, by its unique id."""
         try:
-            if message := await self._by_place(message_id, topic):
+            if message := await self._by_location(message_id, topic):
                 return message
         except (ProtocolError, RemoteError) as error:
             reason = f": {error}"
         else:
-            reason = ", which would lie at a broker that no name server knows"
+            reason = ", which points to a broker that no name server knows"
         if not topic:
             raise MessageNotFoundError(
                 f"no message has the id {message_id}{reason}",
-                hint="to find it by the id its producer gave it, name its topic too",
+                hint="to find it by the id that its producer gave it, pass its topic, too",
             )
         found = await self._find(topic, message_id, 32, 0, _END_OF_TIME_MS, is_unique=True)
         if not found:
             raise MessageNotFoundError(
                 f"no message of topic {topic!r} has the id {message_id}",
-                hint="it may be deleted already, or the topic may be another one",
+                hint="it may have expired, or be in another topic",
             )
         return found[0]
 
@@ -62,7 +63,7 @@ class Messages:
         begin_ms: int = 0,
         end_ms: int = _END_OF_TIME_MS,
     ) -> list[ReceivedMessage]:
-        """Find messages of a topic by one of their keys, the newest first."""
+        """Find messages of a topic by one of their keys, newest first."""
         return await self._find(topic, key, count_max, begin_ms, end_ms, is_unique=False)
 
     async def at(self, queue: MessageQueue, offset: int) -> ReceivedMessage:
@@ -85,7 +86,10 @@ class Messages:
         broker: str | None = None,
         queue_id: int | None = None,
     ) -> AsyncIterator[ReceivedMessage]:
-        """Read the messages stored in a span of time, queue by queue; of all, or of some queues."""
+        """Yield the messages stored in a span of time, queue by queue.
+
+        `broker` and `queue_id` limit the queues.
+        """
         if broker is not None:
             await self._reach.check_broker(broker)
         for queue in await self._offsets.queues(topic):
@@ -99,7 +103,7 @@ class Messages:
     async def entries(
         self, queue: MessageQueue, offset: int, *, count: int = 10, group: str | None = None
     ) -> QueueEntries:
-        """Read entries of a queue, which say where its messages lie and how large they are."""
+        """Read entries of a queue: the position and size of each message."""
         header = ReadQueueEntries(
             topic=queue.topic,
             queue_id=queue.queue_id,
@@ -116,16 +120,16 @@ class Messages:
         offset = await self._offsets.at_time(queue, begin_ms)
         end = await self._offsets.end(queue)
         while offset < end:
-            messages, following = await self._pull(queue, offset, _PULL_COUNT)
+            messages, next_offset = await self._pull(queue, offset, _PULL_COUNT)
             for message in messages:
                 yield message
-            if following <= offset:
+            if next_offset <= offset:
                 return
-            offset = following
+            offset = next_offset
 
-    async def _by_place(self, message_id: str, topic: str) -> ReceivedMessage | None:
+    async def _by_location(self, message_id: str, topic: str) -> ReceivedMessage | None:
         address, _ = location_of(message_id)
-        # An id that a producer gave reads as a place too, at some address of anybody's.
+        # A producer's unique id decodes to some address, too, which need not be a broker.
         name = await self._reach.name_of(address)
         if not name:
             return None
@@ -150,7 +154,7 @@ class Messages:
                 for address in masters.values()
             )
         )
-        # Compat: an index finds by a hash, so that other keys may be among them.
+        # Compat: the index finds by hash, so messages with other keys may be among them.
         wanted = [
             message
             for name, body in zip(masters, bodies, strict=True)

@@ -1,7 +1,8 @@
-"""Administering name servers: their options."""
+"""Administers name servers: their options."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orbitmq.protocol.requests.configuration import GetNameServerConfig, UpdateNameServerConfig
@@ -13,14 +14,14 @@ if TYPE_CHECKING:
     from orbitmq.client.aio.admin.reach import Reach
 
 
+@dataclass(slots=True, eq=False)
 class NameServerOptions:
     """Reads and changes the options of every name server."""
 
-    def __init__(self, reach: Reach) -> None:
-        self._reach = reach
+    _reach: Reach
 
     async def options(self) -> dict[str, dict[str, str]]:
-        """Ask each name server for its options: by address."""
+        """Return the options of each name server, by address."""
         addresses = self._reach.name_servers.addresses
         replies = await self._reach.ask_each(addresses, GetNameServerConfig())
         return {
@@ -32,7 +33,7 @@ class NameServerOptions:
         }
 
     async def set_options(self, options: Mapping[str, str]) -> None:
-        """Change options of all name servers, which know nothing of each other."""
+        """Change options of all name servers."""
         body = "\n".join(write_property(*option) for option in options.items()).encode()
         addresses = self._reach.name_servers.addresses
         await self._reach.ask_each(addresses, UpdateNameServerConfig(), body)

@@ -1,4 +1,4 @@
-"""Administering offsets: bounds of queues, what groups committed, resets."""
+"""Administers offsets: bounds of queues, committed offsets, resets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from orbitmq.client.aio.admin.reach import Reach
 
-# What a reset takes for "behind the last message".
+# The time that a reset takes for "after the last message".
 END_OF_QUEUE: Final = -1
 
 
@@ -34,39 +34,39 @@ class OffsetMove:
     """What a reset would do, or did, to a group in one queue."""
 
     queue: MessageQueue
-    # Where the queue begins.
+    # The first offset of the queue.
     first: int
     committed: int | None
     target: int
 
     @property
     def consumed_again(self) -> int:
-        """How many messages the group would get a second time."""
+        """How many messages the group would consume again."""
         return max(0, (self.committed or 0) - self.target)
 
     @property
     def skipped(self) -> int:
-        """How many messages the group would never get."""
+        """How many messages the group would not get."""
         return max(0, self.target - max(self.first, self.committed or 0))
 
     @property
     def goes_back(self) -> bool:
-        """Whether no message would be skipped; never where nothing was committed yet."""
+        """Whether the group has committed an offset and would skip no message."""
         return self.committed is not None and not self.skipped
 
 
+@dataclass(slots=True, eq=False)
 class Offsets:
-    """Reads and moves offsets of groups."""
+    """Reads bounds of queues, and reads and moves offsets of groups."""
 
-    def __init__(self, reach: Reach) -> None:
-        self._reach = reach
+    _reach: Reach
 
     async def first(self, queue: MessageQueue) -> int:
-        """Where a queue begins."""
+        """The first offset of a queue."""
         return await self._reach.calls.min_offset(queue)
 
     async def end(self, queue: MessageQueue) -> int:
-        """Where a queue ends: the offset that its next message will have."""
+        """The end of a queue: the offset that its next message will have."""
         return await self._reach.calls.max_offset(queue)
 
     async def at_time(self, queue: MessageQueue, timestamp_ms: int) -> int:
@@ -76,12 +76,12 @@ class Offsets:
         return await self._reach.calls.offset_at(queue, timestamp_ms)
 
     async def committed(self, group: str, queue: MessageQueue) -> int | None:
-        """How far a group has come in a queue; None when it committed nothing."""
+        """The committed offset of a group in a queue; None if it committed nothing."""
         header = GetCommittedOffset(
             consumer_group=group,
             topic=queue.topic,
             queue_id=queue.queue_id,
-            # Compat: left out, a Java broker may answer 0 for a group that committed nothing.
+            # Compat: without it a Java broker may reply 0 for a group that committed nothing.
             zero_if_missing=False,
         )
         address = await self._reach.broker(queue.broker_name)
@@ -105,7 +105,7 @@ class Offsets:
         )
 
     async def preview(self, group: str, topic: str, timestamp_ms: int) -> list[OffsetMove]:
-        """Say what a reset to a time would do, without doing it."""
+        """Return what a reset to a time would do, without doing it."""
 
         async def move(queue: MessageQueue) -> OffsetMove:
             first, committed, target = await asyncio.gather(
@@ -120,10 +120,10 @@ class Offsets:
     async def reset(
         self, group: str, topic: str, timestamp_ms: int, *, forward: bool = True
     ) -> dict[MessageQueue, int]:
-        """Set a group to a time in a topic; its running members go on from there at once.
+        """Set a group to a time in a topic; its running members resume there at once.
 
-        Without `forward`, queues where that would skip messages, or where nothing was committed
-        yet, stay as they are. Returns the queues that were moved.
+        Without `forward`, queues stay where the reset would skip messages or where nothing was
+        committed yet. Returns the new offsets of the queues that were reset.
         """
         moved: dict[MessageQueue, int] = {}
         for name, address in (await self._reach.masters_of(topic)).items():
@@ -144,14 +144,14 @@ class Offsets:
         return dict(sorted(moved.items()))
 
     async def set(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Commit offsets for a group that nobody consumes for at present."""
+        """Commit offsets for a group that has no running members."""
         for queue, offset in offsets.items():
             await self._reach.calls.commit_offset(queue, group, offset, oneway=False)
 
     async def clone(
         self, source_group: str, target_group: str, topic: str, *, offline: bool = True
     ) -> None:
-        """Set a group to where another one is in a topic."""
+        """Copy the offsets of one group in a topic to another group."""
         header = CloneOffsets(
             source_group=source_group, target_group=target_group, topic=topic, offline=offline
         )
@@ -160,7 +160,7 @@ class Offsets:
     async def _reset_absent(
         self, group: str, topic: str, broker: str, timestamp_ms: int, *, forward: bool
     ) -> dict[MessageQueue, int]:
-        """Commit for a group without members: RocketMQ 4 resets a group through its members only."""
+        """Commit for a group without members: RocketMQ 4 resets only through members."""
         if forward:
             moves = [
                 move
@@ -176,7 +176,7 @@ class Offsets:
     async def _moves_back(
         self, group: str, topic: str, broker: str, timestamp_ms: int
     ) -> list[OffsetMove]:
-        """The queues of a broker in which a reset would go back."""
+        """The moves of a reset that skip no message, in the queues of one broker."""
         moves = await self.preview(group, topic, timestamp_ms)
         return [move for move in moves if move.queue.broker_name == broker and move.goes_back]
 
@@ -186,7 +186,7 @@ def _reset(group: str, topic: str, timestamp_ms: int, *, forward: bool) -> Reset
 
 
 def _reset_queue(group: str, timestamp_ms: int, move: OffsetMove) -> ResetOffsets:
-    # Compat: RocketMQ 5 takes the queue and ignores `force`; RocketMQ 4 does the opposite, so that
-    # asking it for one queue after the other is the same as asking once.
+    # Compat: RocketMQ 5 resets the queue given and ignores `force`. RocketMQ 4 does the opposite, so
+    # asking it queue by queue does the same as asking once.
     whole = _reset(group, move.queue.topic, timestamp_ms, forward=False)
     return replace(whole, queue_id=move.queue.queue_id, offset=Long(move.target))

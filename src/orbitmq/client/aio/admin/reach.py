@@ -1,8 +1,9 @@
-"""How an administrator reaches servers: which they are, and asking several."""
+"""How the admin client reaches servers: finds them, and asks one or several."""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from orbitmq import java_json
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+@dataclass(slots=True, eq=False)
 class Reach:
-    """Finds the servers that a request is for, and asks them."""
+    """Finds the servers for a request, and asks them."""
 
-    def __init__(self, running: Callable[[], ClientInstance]) -> None:
-        """Reach them by a client instance, which is asked for each time: it may not run."""
-        self._running = running
+    # Raises unless the client runs.
+    _running: Callable[[], ClientInstance]
 
     @property
     def name_servers(self) -> NameServers:
@@ -37,13 +38,13 @@ class Reach:
 
     @property
     def calls(self) -> BrokerCalls:
-        """The requests that brokers answer."""
+        """The typed calls to brokers."""
         return self._running().brokers
 
-    # --- who is there ---------------------------------------------------------------------------
+    # --- finding ---------------------------------------------------------------------------
 
     async def masters(self, cluster: str | None = None) -> dict[str, str]:
-        """Find the masters of a cluster, or of all: address by broker name."""
+        """Find the masters of a cluster, or of all clusters: address by broker name."""
         view = await self.name_servers.cluster_view()
         names = self._members(view, cluster)
         return {
@@ -53,9 +54,9 @@ class Reach:
         }
 
     async def targets(self, cluster: str | None, broker: str | None) -> dict[str, str]:
-        """Find the one broker that is named, or the masters of a cluster or of all.
+        """Find the broker given, or the masters of a cluster or of all clusters.
 
-        Raises when there is none: a change that reaches nobody would look like one that worked.
+        Raises if there is none: a change that reaches no broker would look as if it had worked.
         """
         if broker is not None:
             return {broker: await self.broker(broker)}
@@ -65,7 +66,7 @@ class Reach:
         return masters
 
     async def broker(self, name: str) -> str:
-        """Find the address of a broker by its name; an address stands for itself."""
+        """Find the address of a broker by name; an address is returned as it is."""
         if ":" in name:
             return name
         masters = await self.masters()
@@ -74,22 +75,22 @@ class Reach:
         return masters[name]
 
     async def masters_of(self, topic: str) -> dict[str, str]:
-        """Find the masters that hold a topic: address by broker name."""
+        """Find the masters that have a topic: address by broker name."""
         return addresses_of(await self.name_servers.route(topic))
 
     async def masters_of_group(self, group: str) -> dict[str, str]:
         """Find the masters that a group consumes from: address by broker name."""
-        # Compat: a group's retry topic is made where its members are; tools rely on it.
+        # Compat: brokers create a group's retry topic when members connect; tools rely on it.
         return await self.masters_of(retry_topic(group))
 
     async def name_of(self, address: str) -> str:
-        """Find the name of the broker at an address; empty when no name server knows it."""
+        """Find the name of the broker at an address; empty if no name server knows it."""
         view = await self.name_servers.cluster_view()
         names = [name for name, one in view.brokers.items() if address in one.addresses.values()]
         return names[0] if names else ""
 
     async def name_at(self, broker: str) -> str:
-        """Find the name of a broker that is given by name or address; raises where none is known."""
+        """Find the name of a broker by name or address; raises if the address is unknown."""
         if ":" not in broker:
             return broker
         if name := await self.name_of(broker):
@@ -97,7 +98,7 @@ class Reach:
         raise ClusterMissingError("broker", broker, there=await self.masters())
 
     async def check_broker(self, name: str) -> None:
-        """Raise unless a broker of that name has reported to the name servers."""
+        """Raise unless a broker of this name has registered with the name servers."""
         view = await self.name_servers.cluster_view()
         if name not in view.brokers:
             raise ClusterMissingError("broker", name, there=view.brokers)
@@ -115,20 +116,20 @@ class Reach:
     async def ask(
         self, address: str, header: Header, body: bytes = b"", *, timeout_ms: float | None = None
     ) -> Command:
-        """Ask one server; raises what a failure code stands for."""
+        """Ask one server; a failure code raises its error."""
         instance = self._running()
         return await instance.rpc.call(
             address, header, body, timeout_ms=timeout_ms or instance.options.call_timeout_ms
         )
 
     async def ask_for(self, address: str, header: Header, kind: type[T], body: bytes = b"") -> T:
-        """Ask one server for what its reply's body holds."""
+        """Ask one server, and decode the body of its reply."""
         return java_json.decode((await self.ask(address, header, body)).body, kind)
 
     async def ask_each(
         self, addresses: Iterable[str], header: Header, body: bytes = b""
     ) -> dict[str, Command]:
-        """Ask several servers at once; raises the first failure once all have answered."""
+        """Ask several servers in parallel; raises the first failure once all have replied."""
         asked = list(addresses)
         replies = await asyncio.gather(
             *(self.ask(address, header, body) for address in asked), return_exceptions=True
@@ -141,7 +142,7 @@ class Reach:
         return answered
 
     async def ask_name_servers(self, header: Header) -> None:
-        """Ask every name server, since they know nothing of each other."""
+        """Ask every name server, since they do not know each other."""
         await self.ask_each(self.name_servers.addresses, header)
 
 

@@ -1,7 +1,8 @@
-"""Administering topics."""
+"""Administers topics."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from orbitmq import java_json
@@ -43,34 +44,34 @@ if TYPE_CHECKING:
     from orbitmq.model.routes import TopicRoute
 
 _TEMPLATE = "TBW102"
-# How many queues a new topic has on each broker, where nobody says.
+# The queues of a new topic on each broker, unless given.
 NEW_TOPIC_QUEUES: Final = 8
 
 
+@dataclass(slots=True, eq=False)
 class Topics:
     """Creates, changes, deletes and describes topics."""
 
-    def __init__(self, reach: Reach) -> None:
-        self._reach = reach
+    _reach: Reach
 
     async def names(self, *, cluster: str | None = None) -> list[str]:
-        """List every topic, or those of a cluster."""
+        """List all topics, or those of a cluster."""
         header = ListTopics() if cluster is None else ListClusterTopics(cluster=cluster)
         reply = await self._reach.name_servers.ask(header)
         return sorted(java_json.decode(reply.body, TopicList).topics)
 
     async def route(self, topic: str) -> TopicRoute:
-        """Say where a topic is."""
+        """Return the route of a topic: its brokers and queues."""
         return await self._reach.name_servers.route(topic)
 
     async def configs(self, broker: str) -> dict[str, TopicConfig]:
-        """List the topics of one broker with their options."""
+        """Return the topics of one broker with their options."""
         address = await self._reach.broker(broker)
         table = await self._reach.ask_for(address, ListTopicConfigs(), TopicConfigTable)
         return table.topics
 
     async def config(self, topic: str) -> dict[str, TopicConfig]:
-        """Say how a topic is set on each broker that holds it."""
+        """Return the options of a topic on each broker that has it."""
         masters = await self._reach.masters_of(topic)
         return {name: await self._config_at(address, topic) for name, address in masters.items()}
 
@@ -86,11 +87,11 @@ class Topics:
         cluster: str | None = None,
         broker: str | None = None,
     ) -> dict[str, str]:
-        """Create a topic, or change it, on all masters of a cluster or on one broker.
+        """Create or change a topic, on all masters of a cluster or on one broker.
 
-        What is left out stays as it is on a broker that has the topic; a new one gets 8 queues
-        that are read and written. `write_queues` is given where fewer or more queues are sent to
-        than are read. Returns the brokers that have the topic now: address by name.
+        On a broker that has the topic, omitted arguments keep their values; a new topic gets 8
+        queues that can be read and written. Pass `write_queues` if their number differs from
+        that of the queues to read. Returns the changed brokers: address by name.
         """
         check_topic(topic)
         masters = await self._reach.targets(cluster, broker)
@@ -120,8 +121,8 @@ class Topics:
         return masters
 
     async def _put_order(self, topic: str, counts: Mapping[str, int]) -> None:
-        """Tell clients how many queues keep their order where; other brokers keep theirs."""
-        # Compat: clients of RocketMQ read it from here, as broker-a:8;broker-b:8.
+        """Publish how many ordered queues each broker has; entries of other brokers stay."""
+        # Compat: RocketMQ clients read it from here, as broker-a:8;broker-b:8.
         old = ""
         try:
             header = GetKeyValue(namespace=ORDER_TOPIC_NAMESPACE, key=topic)
@@ -144,7 +145,7 @@ class Topics:
     async def set_permission(
         self, topic: str, permission: int, *, cluster: str | None = None, broker: str | None = None
     ) -> dict[str, str]:
-        """Let a topic be read, written, both or none, and leave the rest of it; returns brokers."""
+        """Set only the permission of a topic; returns the changed brokers: address by name."""
         masters = await self._reach.masters_of(topic)
         if cluster is not None or broker is not None:
             chosen = set((await self._reach.targets(cluster, broker)).values())
@@ -172,7 +173,7 @@ class Topics:
         return masters
 
     async def delete(self, topic: str, *, cluster: str | None = None) -> dict[str, str]:
-        """Delete a topic with its messages on all masters, and its route; returns the masters."""
+        """Delete a topic, its messages and its route; returns the masters: address by name."""
         masters = await self._reach.targets(cluster, None)
         await self._reach.ask_each(masters.values(), DeleteTopic(topic=topic))
         await self._reach.ask_name_servers(DeleteTopicRoute(topic=topic, cluster_name=cluster))
@@ -200,12 +201,12 @@ class Topics:
         try:
             return await self._reach.ask_for(address, GetTopicConfig(topic=topic), TopicConfig)
         except NotSupportedError:
-            # Compat: RocketMQ 4 tells of all its topics only.
+            # Compat: RocketMQ 4 can only list all its topics.
             table = await self._reach.ask_for(address, ListTopicConfigs(), TopicConfigTable)
             return table.topics[topic]
 
     async def bounds(self, topic: str) -> dict[MessageQueue, QueueStats]:
-        """Say where each queue of a topic begins and ends."""
+        """Return the first and end offset of each queue of a topic."""
         masters = await self._reach.masters_of(topic)
         replies = await self._reach.ask_each(masters.values(), GetTopicStats(topic=topic))
         found: dict[MessageQueue, QueueStats] = {}

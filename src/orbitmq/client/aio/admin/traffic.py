@@ -1,4 +1,4 @@
-"""How much goes through topics: what comes in, and what each group takes out."""
+"""Traffic of topics: messages in, and messages out by group."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MESSAGES_OUT: Final = "GROUP_GET_NUMS"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicTraffic:
-    """What goes into a topic, and what one group takes out of it; no group where nobody does."""
+    """Messages into a topic, and out to one group; `group` is None if no group consumes it."""
 
     topic: str
     group: str | None
@@ -34,16 +34,16 @@ class TopicTraffic:
     messages_out: int
 
 
+@dataclass(slots=True, eq=False)
 class Traffic:
-    """Reads the counters that brokers keep by topic and by group."""
+    """Reads the brokers' counters by topic and group."""
 
-    def __init__(self, reach: Reach, topics: Topics, groups: Groups) -> None:
-        self._reach = reach
-        self._topics = topics
-        self._groups = groups
+    _reach: Reach
+    _topics: Topics
+    _groups: Groups
 
     async def of(self, topic: str) -> list[TopicTraffic]:
-        """Say how much goes through a topic: a row a group, or one without a group."""
+        """Return the traffic of a topic: a row per group, or one row without a group."""
         masters = (await self._reach.masters_of(topic)).values()
         groups: list[str | None] = [*await self._topics.consumers(topic)]
         in_per_second, messages_in = await self._sum(masters, _MESSAGES_IN, topic)
@@ -77,10 +77,10 @@ class Traffic:
         try:
             return await self._reach.ask_for(address, GetCounter(name=name, key=key), CounterReply)
         except RemoteError:
-            # Compat: brokers refuse to tell of what they have not counted yet.
+            # Compat: brokers refuse to show a counter that they have not started yet.
             return CounterReply()
 
 
 def _of_the_day(counter: CounterReply) -> int:
-    # Compat: the sums of longer spans are made up at their ends; until then the shorter ones tell.
+    # Compat: brokers sum up a longer span only at its end; until then a shorter one has it.
     return counter.day.sum or counter.hour.sum or counter.minute.sum

@@ -1,1 +1,1 @@
-"""What all clients of one loop share: connections, routes, heartbeats."""
+"""What the clients of one event loop share: connections, routes, heartbeats."""

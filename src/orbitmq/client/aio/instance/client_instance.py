@@ -12,6 +12,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from orbitmq.client.aio.instance.address_server import AddressServer
@@ -329,14 +330,14 @@ class ClientInstance:
             self.name_servers.update(_shuffled(found))
 
 
+@dataclass(slots=True, eq=False)
 class _OpenedConnections:
     """Reports the address of each connection that opens."""
 
-    def __init__(self, on_address: Callable[[str], None]) -> None:
-        self._on_address = on_address
+    on_address: Callable[[str], None]
 
     def on_open(self, connection: Connection) -> None:
-        self._on_address(connection.address)
+        self.on_address(connection.address)
 
     def on_idle(self, connection: Connection) -> None:
         """Nothing: the next call reconnects."""
@@ -345,14 +346,14 @@ class _OpenedConnections:
         """Nothing: the next call reconnects."""
 
 
+@dataclass(slots=True, eq=False)
 class _Signing:
     """An RPC hook that signs every request; it runs last, since other hooks may add fields."""
 
-    def __init__(self, credentials: Credentials) -> None:
-        self._credentials = credentials
+    credentials: Credentials
 
     def before_request(self, _address: str, request: Command) -> None:
-        request.fields = signed_fields(request.fields, request.body, self._credentials)
+        request.fields = signed_fields(request.fields, request.body, self.credentials)
 
     def after_response(self, address: str, request: Command, response: Command | None) -> None:
         """Nothing: servers do not sign replies."""

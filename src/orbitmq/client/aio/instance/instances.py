@@ -27,13 +27,17 @@ if TYPE_CHECKING:
 O = TypeVar("O", bound=ClientOptions)  # noqa: E741  # reads as "the options class"
 
 
+def _new_future() -> asyncio.Future[None]:
+    return asyncio.get_running_loop().create_future()
+
+
+@dataclasses.dataclass(slots=True, eq=False)
 class _SharedInstance:
     """An instance, the outcome of its start, and the number of its users."""
 
-    def __init__(self, instance: ClientInstance) -> None:
-        self.instance = instance
-        self.started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.users = 0
+    instance: ClientInstance
+    started: asyncio.Future[None] = dataclasses.field(default_factory=_new_future)
+    users: int = 0
 
 
 _entries: dict[tuple[asyncio.AbstractEventLoop, str], _SharedInstance] = {}

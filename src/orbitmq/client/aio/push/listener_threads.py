@@ -123,7 +123,9 @@ class ListenerThreads(ListenerPool):
                 self._executor = None
             else:
                 return
-        if not self._own_threads.submit(partial(self._drain, worker), busy=len(self._workers)):
+        if not self._own_threads.submit(
+            partial(self._drain, worker), threads_needed=len(self._workers)
+        ):
             # The interpreter shuts down: messages stay unconsumed, and come again elsewhere.
             log.warning("no thread can be started for the listener, its messages wait")
             self._workers.remove(worker)

@@ -1,1 +1,1 @@
-"""Producers: which queue, what is sent, and what if it fails."""
+"""Producers: choice of queue, requests, retries."""
