@@ -98,9 +98,10 @@ def _assert_read_alike(
 def _records(rng: random.Random, count: int) -> list[bytes]:
     """Usual records, and odd ones among them; few have the bit of a compressed body."""
     samples = [random_sample(rng) if rng.randrange(3) == 0 else ORDER for _ in range(count)]
+    kept_bits = [~COMPRESSED if rng.randrange(20) else ~0 for _ in samples]
     return [
-        replace(sample, system_flag=sample.system_flag & ~(rng.randrange(20) > 0)).encode()
-        for sample in samples
+        replace(sample, system_flag=sample.system_flag & bits).encode()
+        for sample, bits in zip(samples, kept_bits, strict=True)
     ]
 
 
