@@ -61,16 +61,21 @@ def _try(arguments: Sequence[str], version: str, *, plain: bool) -> bool:
     if own_python is None:
         return False
     own_cache = f"cache_dir={ROOT / '.cache' / f'pytest-{version}'}"
+    heading = f"Python {version}, {python}:"
+    if not plain:
+        print(heading, flush=True)
     ran = subprocess.run(
         [own_python, "-m", "pytest", "-q", "-o", own_cache, *arguments],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
-        stdout=subprocess.PIPE,
+        # Runs side by side would mix their lines; a long one is watched.
+        stdout=subprocess.PIPE if plain else None,
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
     )
-    print(f"Python {version}, {python}:\n{ran.stdout}", flush=True)
+    if plain:
+        print(f"{heading}\n{ran.stdout}", flush=True)
     return ran.returncode == 0
 
 
