@@ -131,7 +131,7 @@ class Cluster:
 
     def stop(self) -> None:
         """Stop everything and leave nothing behind but a directory that was given."""
-        if self._loop.left_behind:
+        if self._loop.belongs_to_parent:
             return
         with self._guard:
             if not self._is_started or self._is_stopped:

@@ -1,1 +1,1 @@
-"""The blocking face of the clients, on one event loop in the background."""
+"""Blocking clients, on one event loop in the background."""

@@ -1,10 +1,10 @@
-"""The blocking admin client: everything an operator asks of a cluster, by noun.
+"""The blocking admin client: all calls to inspect and change a cluster, by noun.
 
     with Admin(namesrv="127.0.0.1:9876") as admin:
         admin.topics.create("orders", queues=8)
         print(admin.groups.progress("billing").lag)
 
-Every call is that of `orbitmq.client.aio.Admin`, with its arguments and its description.
+Every call is derived from `orbitmq.client.aio.Admin`, with its arguments and description.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Brokers(Noun[AioBrokers]):
 
 
 class Offsets(Noun[AioOffsets]):
-    """Reads and changes where queues begin and end, and where groups are in them."""
+    """Reads the bounds of queues; reads and changes the offsets of groups."""
 
     first = waiting(AioOffsets.first)
     end = waiting(AioOffsets.end)
@@ -111,7 +111,7 @@ class Offsets(Noun[AioOffsets]):
 
 
 class Messages(Noun[AioMessages]):
-    """Finds messages that brokers have stored."""
+    """Finds stored messages."""
 
     by_id = waiting(AioMessages.by_id)
     by_key = waiting(AioMessages.by_key)
@@ -137,13 +137,13 @@ class NameServerOptions(Noun[AioNameServerOptions]):
 
 
 class Traffic(Noun[AioTraffic]):
-    """Reads the counters that brokers keep by topic and by group."""
+    """Reads the counters that brokers keep per topic and per group."""
 
     of = waiting(AioTraffic.of)
 
 
 class Admin(BlockingClient[AioAdmin]):
-    """Asks and changes a cluster; started once, stopped once, best in a `with` block."""
+    """Inspects and changes a cluster; started once, stopped once, best in a `with` block."""
 
     def __init__(
         self,
@@ -152,11 +152,11 @@ class Admin(BlockingClient[AioAdmin]):
         clock: Clock | None = None,
         **options: Unpack[ClientKeywords],
     ) -> None:
-        """Make an admin client; `start` makes it ready.
+        """Make an admin client; `start` makes it usable.
 
         Args:
-            rpc_hooks: see each request to a server, and its answer.
-            clock: the time.
+            rpc_hooks: called before and after each request to a server.
+            clock: source of the time; for tests.
             options: see `ClientOptions`.
         """
         client = AioAdmin(rpc_hooks=rpc_hooks, clock=clock, **options)

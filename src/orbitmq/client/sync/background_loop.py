@@ -1,12 +1,12 @@
 """The event loop that all blocking clients of a process share, in its own thread.
 
-It starts when the first client starts and ends when the last one stops; at exit, clients that
-still run are stopped. Clusters inside a process have loops of their own of this kind.
+It starts with the first client and ends with the last one; at exit, clients that still run are
+stopped. Each embedded cluster has a loop of this kind of its own.
 
-Threads: any may call; the loop's own may not, since it would wait for itself.
-Exit: the interpreter starts no threads while it shuts down, so nothing here needs one to end.
-Fork: the thread does not live on in a child. A client that was started before the fork says so
-when it is used there; one that is made in the child gets a loop of the child's own.
+Threads: any may call except the loop's own, which would wait for itself.
+Exit: the interpreter starts no threads while it shuts down, so ending needs none.
+Fork: the thread does not exist in a child process. There, a client that was made before the fork
+raises an error; a client made in the child gets a loop of the child's own.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 Stop = Callable[[], Coroutine[Any, Any, None]]
 
-# How long an interrupt may be overlooked, at most.
+# An interrupt is noticed within this time.
 _SIGNALS_SECONDS: Final = 0.5
-# How long the loop of a new thread may take to run.
+# How long a new thread may take to run its loop.
 _START_SECONDS: Final = 2
-# How long clients that nobody stopped may take to stop at exit.
+# How long clients that are still running may take to stop at exit.
 EXIT_SECONDS: Final = 10
 
 
 class _BlockingCall(Generic[T]):
     """Work on the loop that a thread waits for.
 
-    Perf: half the processor time of `asyncio.run_coroutine_threadsafe` and the future it gives, 40
+    Perf: takes half the processor time of `asyncio.run_coroutine_threadsafe` and its future: 40
     instead of 84 us a call (timeit).
     """
 
@@ -54,54 +54,54 @@ class _BlockingCall(Generic[T]):
         self._waiting = threading.Lock()
         self._waiting.acquire()
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Start the work; on the loop."""
         self._task = self._loop.create_task(self._work)
-        self._task.add_done_callback(self.end)
+        self._task.add_done_callback(self.wake)
 
-    def end(self, _: object = None) -> None:
-        """Wake the thread that waits."""
+    def wake(self, _: object = None) -> None:
+        """Wake the waiting thread."""
         self._waiting.release()
 
-    def give_up(self, on_loop: Callable[[Callable[[], object]], None]) -> None:
-        """Cancel the work, whether it has begun or never will; in the thread that called."""
+    def cancel(self, on_loop: Callable[[Callable[[], object]], None]) -> None:
+        """Cancel the work, whether it was started or never will be; in the calling thread."""
         try:
-            on_loop(self._cancel)
+            on_loop(self._cancel_on_loop)
         except StateError:
             self._work.close()
 
-    def _cancel(self) -> None:
-        # What was handed over has begun: it came first.
+    def _cancel_on_loop(self) -> None:
+        # `start` was scheduled before this; if there is no task, it was never scheduled.
         if self._task is None:
             self._work.close()
         else:
             self._task.cancel()
 
     def abandon(self) -> None:
-        """Wake the thread that waits for work which the loop, ended now, never began."""
+        """Wake the waiting thread if the loop ended before it started the work."""
         if self._task is None:
-            self.end()
+            self.wake()
 
     def wait(self) -> None:
-        """Wait for the end; in the thread that called."""
-        # A signal that comes just before a thread sleeps does not wake it: Python would raise the
-        # interrupt when something else does, maybe never.
+        """Wait until the work is done; in the calling thread."""
+        # A signal that arrives just before the thread sleeps does not wake it: Python would raise
+        # the interrupt only after something else wakes it, which may be never.
         while not self._waiting.acquire(timeout=_SIGNALS_SECONDS):
             pass
 
     def result(self) -> T:
-        """Give what came of the work, after `wait`."""
+        """Return the result of the work or raise its error, after `wait`."""
         task, self._task = self._task, None
         if task is None or task.cancelled():
             self._work.close()
-            raise StateError("the call was cancelled, since what it was made on is being stopped")
+            raise StateError("the call was cancelled, since its client or cluster is being stopped")
         return task.result()
 
 
 class _LastingExecutor(ThreadPoolExecutor):
-    """The threads of the loop, which does work itself once the interpreter gives it no threads.
+    """Threads for work of the loop; at exit, when no thread can start, the loop does it itself.
 
-    That is so at exit, when clients that nobody stopped still have offsets to write.
+    Clients that are stopped only at exit still have offsets to write then.
     """
 
     def __init__(self) -> None:
@@ -109,17 +109,17 @@ class _LastingExecutor(ThreadPoolExecutor):
         self._unfinished: set[Future[Any]] = set()
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        """Have work done in a thread, or do it here."""
+        """Run work in a thread, or here if no thread can start."""
         done: Future[T] = Future()
         untaken = threading.Lock()
 
         def work() -> None:
-            # Once: a pool that cannot start another thread keeps the work for those it has.
+            # Only once: a pool that cannot start another thread still queues the work.
             if not untaken.acquire(blocking=False) or not done.set_running_or_notify_cancel():
                 return
             try:
                 done.set_result(fn(*args, **kwargs))
-            except BaseException as error:  # noqa: BLE001  # it belongs to whoever asked
+            except BaseException as error:  # noqa: BLE001  # the caller gets it
                 done.set_exception(error)
 
         self._unfinished.add(done)
@@ -131,7 +131,7 @@ class _LastingExecutor(ThreadPoolExecutor):
         return done
 
     async def end(self) -> None:
-        """Wait for the work in flight, which may call the loop, and end the threads."""
+        """Wait for running work, which may call the loop, and end the threads."""
         while self._unfinished:
             work = [asyncio.wrap_future(each) for each in [*self._unfinished]]
             await asyncio.gather(*work, return_exceptions=True)
@@ -142,19 +142,19 @@ class BackgroundLoop:
     """One event loop, and the thread it runs in."""
 
     def __init__(self, name: str = "orbitmq-loop", *, owner: str = "client") -> None:
-        """Prepare a loop in a thread of that name; `owner` is what errors call who needs it."""
+        """Prepare a loop in a thread of this name; errors call its user `owner`."""
         self.users = 0
         self._owner = owner
-        # Set in a child: the thread was left behind in the parent.
-        self.left_behind = False
+        # Set in a child process: the thread exists in the parent only.
+        self.belongs_to_parent = False
         self._ready: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread_id: int | None = None
         self._loop: asyncio.AbstractEventLoop
         self._ending: asyncio.Event
         self._calls: set[_BlockingCall[Any]] = set()
-        self._begun: set[Future[Any]] = set()
-        # What stops the clients at exit, and what comes after that, in the thread that exits.
+        self._futures: set[Future[Any]] = set()
+        # Stops the clients at exit; then, in the exiting thread, what to call afterwards.
         self._stops: dict[Stop, Callable[[], None] | None] = {}
 
     # --- life -----------------------------------------------------------------------------------
@@ -166,28 +166,28 @@ class BackgroundLoop:
             self._ready.result()
             _process.running.add(self)
         except BaseException:
-            # Whoever is interrupted leaves no thread behind, if it has come so far as to start.
+            # An interrupted start leaves no thread running.
             with suppress(TimeoutError):
                 if self._ready.exception(_START_SECONDS) is None:
                     self.end()
             raise
 
     def end(self) -> None:
-        """End the loop with all that still runs on it, and wait until its thread is gone."""
+        """End the loop and everything that still runs on it, and wait until its thread is gone."""
         self._loop.call_soon_threadsafe(self._ending.set)
         self._thread.join()
         _process.running.discard(self)
 
     def stop_at_exit(self, stop: Stop, *, afterwards: Callable[[], None] | None = None) -> None:
-        """Have what runs here stopped when the process ends before somebody stops it."""
+        """Register what to call at exit, unless `cancel_stop_at_exit` comes first."""
         self._stops[stop] = afterwards
 
-    def is_stopped(self, stop: Stop) -> None:
-        """Take that back."""
+    def cancel_stop_at_exit(self, stop: Stop) -> None:
+        """Remove what `stop_at_exit` registered."""
         self._stops.pop(stop, None)
 
     def stop_all(self) -> None:
-        """Stop what nobody stopped."""
+        """Stop everything that is still registered."""
         if self._stops:
             try:
                 asyncio.run_coroutine_threadsafe(self._stop_all(), self._loop).result(EXIT_SECONDS)
@@ -223,10 +223,10 @@ class BackgroundLoop:
                 raise
             self._ready.set_exception(error)
         finally:
-            # Whoever called at the last moment shall not wait forever.
+            # Calls that came at the last moment must not wait forever.
             for call in [*self._calls]:
                 call.abandon()
-            for future in [*self._begun]:
+            for future in [*self._futures]:
                 future.cancel()
 
     async def _serve(self) -> None:
@@ -238,16 +238,16 @@ class BackgroundLoop:
     # --- calls ----------------------------------------------------------------------------------
 
     def check_usable(self) -> None:
-        """Raise where the loop does not run: before its start, and in another process."""
+        """Raise unless the loop runs in this process."""
         if self._thread_id is None:
             raise StateError(
                 f"the {self._owner} is not started", hint="call start(), or use it in a with block"
             )
-        if self.left_behind:
+        if self.belongs_to_parent:
             raise made_before_fork(self._owner)
 
     def check_may_wait(self) -> None:
-        """Raise in a thread that cannot wait for the loop."""
+        """Raise unless this thread can wait for the loop."""
         self.check_usable()
         if threading.get_ident() == self._thread_id:
             raise StateError(
@@ -256,7 +256,7 @@ class BackgroundLoop:
             )
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do work on the loop and wait for its end; whoever is interrupted cancels it."""
+        """Run work on the loop and wait for its result; an interrupt cancels it."""
         try:
             self.check_may_wait()
         except StateError:
@@ -265,29 +265,29 @@ class BackgroundLoop:
         call = _BlockingCall(work, self._loop)
         self._calls.add(call)
         try:
-            self._on_loop(call.begin)
+            self._on_loop(call.start)
             call.wait()
         except BaseException:
-            # An interrupt may come at any moment, also before the work was handed over.
-            call.give_up(self._on_loop)
+            # An interrupt may come at any moment, even before the work was scheduled.
+            call.cancel(self._on_loop)
             raise
         finally:
             self._calls.discard(call)
         return call.result()
 
-    def begin(self, start: Callable[[], asyncio.Future[T]]) -> Future[T]:
-        """Have `start` called on the loop, and give a future of what it begins."""
+    def start_future(self, start: Callable[[], asyncio.Future[T]]) -> Future[T]:
+        """Call `start` on the loop, and return a future for the one it returns."""
         self.check_usable()
         outer: Future[T] = Future()
-        self._begun.add(outer)
-        outer.add_done_callback(self._begun.discard)
-        self._on_loop(partial(self._begin, start, outer))
+        self._futures.add(outer)
+        outer.add_done_callback(self._futures.discard)
+        self._on_loop(partial(self._start_future, start, outer))
         return outer
 
-    def _begin(self, start: Callable[[], asyncio.Future[T]], outer: Future[T]) -> None:
+    def _start_future(self, start: Callable[[], asyncio.Future[T]], outer: Future[T]) -> None:
         try:
             inner = start()
-        except Exception as error:  # noqa: BLE001  # it belongs to whoever waits
+        except Exception as error:  # noqa: BLE001  # the future carries it
             if outer.set_running_or_notify_cancel():
                 outer.set_exception(error)
             return
@@ -317,7 +317,7 @@ class BackgroundLoop:
 
 
 async def _end_work(executor: _LastingExecutor) -> None:
-    """End all that a loop still has, as `asyncio.Runner` does, but without another thread."""
+    """End all tasks and work of a loop, as `asyncio.Runner` does, but without a new thread."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()
@@ -329,7 +329,7 @@ async def _end_work(executor: _LastingExecutor) -> None:
 
 
 def made_before_fork(owner: str = "client") -> StateError:
-    """What a client says that is used in a child of the process it was made in."""
+    """Make the error for a client that is used in a child of the process that made it."""
     return StateError(
         f"this {owner} was made before the process forked, and works in the parent only",
         hint=f"make the {owner} in the child process, after the fork",
@@ -337,28 +337,28 @@ def made_before_fork(owner: str = "client") -> StateError:
 
 
 class _Process:
-    """What there is once per process."""
+    """The state of this process."""
 
     def __init__(self) -> None:
         self.guard = threading.Lock()
-        # That of the clients, which share one.
+        # The one that all clients share.
         self.loop: BackgroundLoop | None = None
         self.running: set[BackgroundLoop] = set()
-        # Loops of the parent. Invariant: they are never collected, which would take their
-        # descriptors out of the kernel's poll set, and that is the parent's too.
-        self.left_behind: set[BackgroundLoop] = set()
+        # Loops of the parent process. Invariant: they are never garbage collected, since that would
+        # remove their descriptors from the kernel's poll set, which the parent shares.
+        self.parent_loops: set[BackgroundLoop] = set()
 
     def begin_child(self) -> None:
-        """Leave the loops behind; their threads, and whoever held the lock, are not here."""
+        """Set the parent's loops aside: their threads and any holder of the lock are not here."""
         self.guard = threading.Lock()
         self.loop = None
         for loop in self.running:
-            loop.left_behind = True
-        self.left_behind |= self.running
+            loop.belongs_to_parent = True
+        self.parent_loops |= self.running
         self.running = set()
 
     def end(self) -> None:
-        """End at exit what nobody ended, clients before the servers they talk to."""
+        """End the loops that still run at exit: clients before the servers they talk to."""
         with self.guard:
             shared, self.loop = self.loop, None
         for loop in sorted(self.running, key=lambda running: running is not shared):
@@ -372,7 +372,7 @@ atexit.register(_process.end)
 
 
 def acquire() -> BackgroundLoop:
-    """Give the loop of this process, running; `release` it in the end."""
+    """Return the running loop of this process; each call needs a `release`."""
     with _process.guard:
         loop = _process.loop
         if loop is None:
@@ -384,8 +384,8 @@ def acquire() -> BackgroundLoop:
 
 
 def release(loop: BackgroundLoop) -> None:
-    """Say that one client needs the loop no more; the last one ends it."""
-    if loop.left_behind:
+    """Release the loop; the last user ends it."""
+    if loop.belongs_to_parent:
         return
     with _process.guard:
         loop.users -= 1

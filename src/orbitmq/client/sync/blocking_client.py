@@ -30,7 +30,7 @@ A_co = TypeVar("A_co", covariant=True)
 
 
 class BlockingCalls(Generic[A_co]):
-    """Has methods of an object on asyncio; each call waits until it is done."""
+    """Methods of an asyncio object; each call waits for its result."""
 
     _client: A_co
 
@@ -64,20 +64,21 @@ def iterating(
             while item := self._running().call(_next(items)):
                 yield item[0]
         finally:
-            # A client that is stopped has ended them.
+            # A stopped client has ended the generator already.
             with suppress(StateError):
                 self._running().call(_end(items))
 
     shown = inspect.signature(method)
     returns = str(shown.return_annotation).removeprefix("Async")
-    call.__signature__ = shown.replace(return_annotation=returns)  # type: ignore[attr-defined]  # for help()
+    shown = shown.replace(return_annotation=returns)
+    call.__signature__ = shown  # type: ignore[attr-defined]  # read by inspect and help()
     return call
 
 
 def on_loop(
     method: Callable[Concatenate[C, P], T],
 ) -> Callable[Concatenate[BlockingClient[C], P], T]:
-    """Derive the blocking form of a plain method; before the start it runs in the caller's thread."""
+    """Derive the blocking form of a plain method, which runs in this thread before the start."""
 
     @functools.wraps(method)
     def call(self: BlockingClient[C], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -117,20 +118,20 @@ C_co = TypeVar("C_co", bound=AsyncClient, covariant=True)
 
 
 class BlockingClient(BlockingCalls[C_co]):
-    """A client whose calls wait for their end; best used in a `with` block."""
+    """A client whose calls wait for their result; best used in a `with` block."""
 
     def __init__(self, client: C_co, *, what: str, callbacks: Callbacks | None = None) -> None:
-        """Take the client, what errors call it, and where callbacks of its user run."""
+        """Wrap an asyncio client; errors call it `what`, and `callbacks` runs those of its user."""
         self._client = client
         self._what = what
         self._user_callbacks = callbacks
         self._process_id = os.getpid()
         self._guard = threading.Lock()
-        # Where it starts, and where it runs.
+        # The loop while it starts, and once it runs.
         self._starting: BackgroundLoop | None = None
         self._loop: BackgroundLoop | None = None
         self._stopped = False
-        # Nothing runs: neither yet nor any more.
+        # Set while nothing of it runs: before the start and after the stop.
         self._ended = threading.Event()
         self._ended.set()
 
@@ -142,11 +143,11 @@ class BlockingClient(BlockingCalls[C_co]):
         self.stop()
 
     def start(self) -> None:
-        """Begin, and return once the client can be used."""
+        """Start, and return once the client can be used."""
         if os.getpid() != self._process_id:
             raise made_before_fork()
         with self._guard:
-            self._check_not_begun()
+            self._check_not_started()
             self._ended.clear()
             try:
                 self._starting = background_loop.acquire()
@@ -156,7 +157,7 @@ class BlockingClient(BlockingCalls[C_co]):
             loop = self._starting
         try:
             loop.call(self._client.start())
-            self._end_start(loop)
+            self._finish_start(loop)
         except BaseException:
             with self._guard:
                 self._starting = None
@@ -164,7 +165,7 @@ class BlockingClient(BlockingCalls[C_co]):
             self._ended.set()
             raise
 
-    def _check_not_begun(self) -> None:
+    def _check_not_started(self) -> None:
         if self._stopped:
             raise self._not_running()
         if not self._ended.is_set():
@@ -173,7 +174,7 @@ class BlockingClient(BlockingCalls[C_co]):
                 hint="start it once, and use it until it stops",
             )
 
-    def _end_start(self, loop: BackgroundLoop) -> None:
+    def _finish_start(self, loop: BackgroundLoop) -> None:
         with self._guard:
             if self._stopped:
                 raise StateError(f"the {self._what} was stopped while it started")
@@ -181,26 +182,26 @@ class BlockingClient(BlockingCalls[C_co]):
             self._starting, self._loop = None, loop
 
     def stop(self) -> None:
-        """End, and return once nothing of the client runs any more; stopped twice is stopped."""
+        """Stop, and return once nothing of the client runs; a second stop does nothing."""
         for used in (self._starting, self._loop):
-            if used is not None and not used.left_behind:
+            if used is not None and not used.belongs_to_parent:
                 used.check_may_wait()
         with self._guard:
             loop, self._loop = self._loop, None
             self._stopped = True
             starting = self._starting
-            if starting is not None and not starting.left_behind:
-                # It is the one that all clients share: held until the start has ended.
+            if starting is not None and not starting.belongs_to_parent:
+                # All clients share the loop: it must outlive the start.
                 starting = background_loop.acquire()
-        if starting is not None and not starting.left_behind:
+        if starting is not None and not starting.belongs_to_parent:
             self._stop(starting)
         if loop is None:
-            # Another thread may be at it; whom that waits for cannot wait for it.
+            # Another thread may be stopping it, and that waits for callbacks and listeners.
             if not self._is_own_thread():
                 self._ended.wait()
             return
         try:
-            if not loop.left_behind:
+            if not loop.belongs_to_parent:
                 self._stop(loop)
         finally:
             self._ended.set()
@@ -212,17 +213,17 @@ class BlockingClient(BlockingCalls[C_co]):
         return self._client.client_id
 
     def _stop(self, loop: BackgroundLoop) -> None:
-        """Stop the client, and all that this face of it runs."""
+        """Stop the asyncio client, and the callbacks of this one."""
         try:
             loop.call(self._client.stop())
         finally:
-            loop.is_stopped(self._client.stop)
+            loop.cancel_stop_at_exit(self._client.stop)
             background_loop.release(loop)
             if self._user_callbacks is not None:
                 self._user_callbacks.stop()
 
     def _end_callbacks(self) -> None:
-        """Run the callbacks that still wait at exit, for a bounded time."""
+        """Run the pending callbacks at exit, for a bounded time."""
         if self._user_callbacks is not None:
             self._user_callbacks.stop(wait_seconds=EXIT_SECONDS)
 
@@ -231,7 +232,7 @@ class BlockingClient(BlockingCalls[C_co]):
         return self._user_callbacks is not None and self._user_callbacks.is_here
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do work on the loop and wait for its end."""
+        """Run work on the loop and wait for its result."""
         loop = self._loop
         if loop is None:
             work.close()
@@ -239,7 +240,7 @@ class BlockingClient(BlockingCalls[C_co]):
         return loop.call(work)
 
     def _do(self, action: Callable[[], T]) -> T:
-        """Do something on the loop that does not wait; before the start, do it here."""
+        """Call a plain function on the loop; before the start, in this thread."""
         loop = self._loop
         if loop is None:
             return action()

@@ -1,7 +1,7 @@
 """Threads that run callbacks of blocking clients, so that none runs on the loop.
 
-One exception: a client whose first callback comes while the interpreter shuts down gets no thread
-any more, and calls it where it comes.
+One exception: while the interpreter shuts down, no thread can start. A client whose first callback
+comes then calls it on the loop.
 
 Threads: any may call.
 """
@@ -24,20 +24,20 @@ _THREADS: Final = 4
 
 
 class Callbacks:
-    """Runs callbacks, a few at a time; its threads start with the first of them."""
+    """Runs callbacks, a few at a time; its threads start with the first one."""
 
     def __init__(self, name: str, *, threads: int = _THREADS) -> None:
         self._name = name
         self._threads_max = threads
         self._guard = threading.Lock()
         self._threads = DaemonThreads(name)
-        # Callbacks that wait or run.
+        # Callbacks that are waiting or running.
         self._pending = 0
         self._stopped = False
         self._here = threading.local()
 
     def run(self, callback: Callable[[], object]) -> Future[None]:
-        """Call it in a thread; the future is done afterwards, whatever came of it."""
+        """Call it in a thread; the future is done afterwards, even if the callback fails."""
         done: Future[None] = Future()
 
         def call() -> None:
@@ -51,7 +51,7 @@ class Callbacks:
 
         with self._guard:
             if self._stopped:
-                log.warning("callback came after the stop and was dropped client=%s", self._name)
+                log.warning("callback after the stop dropped client=%s", self._name)
                 done.set_result(None)
                 return done
             self._pending += 1
@@ -68,7 +68,7 @@ class Callbacks:
         on_success: Callable[[T], object] | None,
         on_failure: Callable[[BaseException], object] | None,
     ) -> None:
-        """Call one of them once the future is done; none when it is cancelled."""
+        """Call one of the two once the future is done; neither if it is cancelled."""
 
         def call() -> None:
             error = future.exception()
@@ -93,7 +93,7 @@ class Callbacks:
         return getattr(self._here, "is_callback", False)
 
     def stop(self, *, wait_seconds: float | None = None) -> None:
-        """Run what waits, and end the threads; a callback that calls this is not waited for."""
+        """Run the pending callbacks and end the threads; a callback that calls it may continue."""
         with self._guard:
             if not self._stopped:
                 self._stopped = True

@@ -1,14 +1,14 @@
-"""The blocking lite pull consumer: hands out messages when it is asked to.
+"""The blocking lite pull consumer: a program polls for messages.
 
     with LitePullConsumer("billing", namesrv="127.0.0.1:9876") as consumer:
         consumer.subscribe("orders", "paid || shipped")
         for message in consumer:
             print(message.body)
 
-It subscribes to topics, whose queues the members of a group share, or is assigned queues, and
-shares with nobody. Asking for more says that what was returned before is done.
+It subscribes to topics, whose queues the members of a group share, or is assigned queues, which it
+does not share. A poll marks the messages of earlier polls as done.
 
-Threads: any may call it; one polls.
+Threads: any may call it; only one may poll.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class LitePullConsumer(QueueLookups[AioLitePullConsumer]):
-    """Hands out messages of subscribed topics or assigned queues."""
+    """Returns messages of subscribed topics or assigned queues, on request."""
 
     def __init__(
         self,
@@ -56,12 +56,12 @@ class LitePullConsumer(QueueLookups[AioLitePullConsumer]):
 
         Args:
             group: the consumer group.
-            allocation: how the members of the group share the queues of a topic; all members
-                must have the same.
-            on_assigned: called with a topic and the queues of it that are this consumer's own,
-                each time these change; a plain function runs in a thread.
-            rpc_hooks: called before and after each request.
-            clock: where the time comes from.
+            allocation: how the members of the group share the queues of a topic; must be the same
+                for all members.
+            on_assigned: called with a topic and this consumer's queues of it, each time they
+                change; a plain function runs in a thread.
+            rpc_hooks: called before and after each request to a server.
+            clock: source of the time; for tests.
             options: see `LitePullOptions`.
         """
         self._callbacks = Callbacks("orbitmq-queues", threads=1)
@@ -84,12 +84,12 @@ class LitePullConsumer(QueueLookups[AioLitePullConsumer]):
     assignment = on_loop(AioLitePullConsumer.assignment)
 
     def assign(self, queues: Iterable[MessageQueue], expression: Expression = EVERYTHING) -> None:
-        """Read these queues, whoever else reads them, and no others."""
+        """Read exactly these queues, no matter who else reads them."""
         chosen = list(queues)
         self._do(lambda: self._client.assign(chosen, expression))
 
     def on_queues_changed(self, topic: str, listener: QueuesListener) -> None:
-        """Call a function with the queues of a topic whenever it has other ones than before."""
+        """Call a function with the queues of a topic whenever they change."""
         self._call(self._client.on_queues_changed(topic, self._in_thread(listener)))
 
     # --- messages -------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ class LitePullConsumer(QueueLookups[AioLitePullConsumer]):
     poll = waiting(AioLitePullConsumer.poll)
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
-        """Return one message after the other, however long each takes; until it is stopped."""
+        """Yield messages one by one, however long each takes, until the consumer is stopped."""
         self._running()
         while True:
             try:
@@ -120,17 +120,17 @@ class LitePullConsumer(QueueLookups[AioLitePullConsumer]):
     # --- control --------------------------------------------------------------------------------
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """Return no more messages of these queues, and pull none, until they are resumed."""
+        """Stop pulling these queues and returning their messages until they are resumed."""
         chosen = list(queues)
         self._do(lambda: self._client.pause(chosen))
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
-        """Go on with queues that were paused."""
+        """Resume paused queues."""
         chosen = list(queues)
         self._do(lambda: self._client.resume(chosen))
 
     def _in_thread(self, listener: QueuesListener) -> QueuesListener:
-        """Call a plain function in a thread, and wait for it there."""
+        """Wrap a listener: a plain function runs in a thread, and the loop awaits it."""
         if inspect.iscoroutinefunction(listener):
             return listener
 

@@ -3,8 +3,8 @@
     with Producer("shop", namesrv="127.0.0.1:9876") as producer:
         result = producer.send(Message("orders", b"one"))
 
-Hooks and selectors run on the event loop in the background: they must be quick, and cannot call
-blocking clients. Callbacks of `send_async` run in threads, and may.
+Hooks and selectors run on the event loop in the background: they must be quick and cannot call
+blocking clients. Callbacks of `send_async` run in threads and can.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class Producer(BlockingClient[AioProducer]):
         """Make a producer; `start` connects it.
 
         Args:
-            group: producers that send the same kind of messages.
-            hooks: see each send before and after it, or forbid it.
-            rpc_hooks: see each request to a server, and its answer.
-            clock: the time.
+            group: the name that brokers know producers of the same kind by.
+            hooks: called before and after each attempt to send, and may forbid it.
+            rpc_hooks: called before and after each request to a server.
+            clock: source of the time; for tests.
             options: see `ProducerOptions`.
         """
         client = AioProducer(group, hooks=hooks, rpc_hooks=rpc_hooks, clock=clock, **options)
@@ -70,13 +70,13 @@ class Producer(BlockingClient[AioProducer]):
         selector: Selector | None = None,
         argument: Any = None,
     ) -> Future[SendResult]:
-        """Begin to send, and return a future of the result at once; arguments as of `send`.
+        """Start to send, and return a future of the result at once; arguments as in `send`.
 
-        Failures of any kind come through the future, and to `on_failure` if it is given; the two
-        callbacks run in threads of the producer. What is added to the future itself runs on the
-        event loop, and must be quick.
+        The future carries every failure, and `on_failure` gets it too, if given. Both callbacks run
+        in threads of the producer. Callbacks added to the future itself run on the event loop and
+        must be quick.
         """
-        future = self._running().begin(
+        future = self._running().start_future(
             lambda: self._client.send_async(
                 message, timeout_ms=timeout_ms, queue=queue, selector=selector, argument=argument
             )
@@ -86,5 +86,5 @@ class Producer(BlockingClient[AioProducer]):
 
     @property
     def group(self) -> str:
-        """Its group, as brokers know it."""
+        """The group, as brokers know it."""
         return self._client.group

@@ -1,4 +1,4 @@
-"""The blocking pull consumer: reads where and when it is told to.
+"""The blocking pull consumer: the program decides what to read, where and when.
 
     with PullConsumer("auditors", namesrv="127.0.0.1:9876") as consumer:
         for queue in consumer.queues("orders"):
@@ -7,8 +7,8 @@
             ...
             consumer.commit({queue: result.next_offset})
 
-Most programs are better served by `LitePullConsumer`, which shares queues with the other members
-of its group, reads ahead and commits by itself.
+Most programs should use `LitePullConsumer`, which shares queues with the other members of its
+group, prefetches, and commits automatically.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class PullConsumer(QueueLookups[AioPullConsumer]):
-    """Reads queues at offsets that the caller gives."""
+    """Reads queues at offsets that the caller chooses."""
 
     def __init__(
         self,
@@ -42,9 +42,9 @@ class PullConsumer(QueueLookups[AioPullConsumer]):
         """Make a consumer; `start` connects it.
 
         Args:
-            group: the consumer group, in whose name offsets are committed.
-            rpc_hooks: called before and after each request.
-            clock: where the time comes from.
+            group: the consumer group that offsets are committed for.
+            rpc_hooks: called before and after each request to a server.
+            clock: source of the time; for tests.
             options: see `PullOptions`.
         """
         client = AioPullConsumer(group, rpc_hooks=rpc_hooks, clock=clock, **options)

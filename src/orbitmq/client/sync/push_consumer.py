@@ -1,4 +1,4 @@
-"""The blocking push consumer: messages come to a listener once they are there.
+"""The blocking push consumer: calls a listener with messages as they arrive.
 
     def show(message: ReceivedMessage) -> None:
         print(message.body)
@@ -8,8 +8,8 @@
     with consumer:
         input("press enter to stop")
 
-A plain listener runs in threads, and may call blocking clients. An async one and hooks run on the
-event loop in the background, and cannot.
+A plain listener runs in threads and can call blocking clients. An async listener and hooks run on
+the event loop in the background and cannot.
 """
 
 from __future__ import annotations
@@ -67,18 +67,19 @@ class PushConsumer(BlockingClient[AioPushConsumer]):
         """Make a consumer.
 
         Args:
-            group: the members of a group share the messages of its topics.
+            group: the consumer group; its members share the messages of its topics.
             on_message: called with each message. A plain function runs in a thread, an async one
-                on the loop. Returning nothing means done, an exception: try again later.
+                on the loop. Returning None means done; an exception means redeliver later.
             on_messages: the same with a list of up to `consume_batch_size` messages.
             ordered: whether the messages of a queue are consumed one after the other.
-            allocation: how the members of the group share the queues; the same for all of them.
-            hooks: hear of each call of the listener.
-            rpc_hooks: see each request to a server, and its answer.
-            on_queues_changed: called with a topic, all its queues, and those that are this
-                member's from now on; in a thread.
-            executor: threads for a plain listener, in the place of the consumer's own.
-            clock: the time.
+            allocation: how the members of the group share the queues of a topic; must be the same
+                for all members.
+            hooks: called before and after each call of the listener.
+            rpc_hooks: called before and after each request to a server.
+            on_queues_changed: called with a topic, all its queues, and this member's new queues;
+                in a thread.
+            executor: threads for a plain listener, instead of the consumer's own.
+            clock: source of the time; for tests.
             options: see `PushOptions`.
         """
         self._callbacks = Callbacks("orbitmq-queues", threads=1)
@@ -104,17 +105,17 @@ class PushConsumer(BlockingClient[AioPushConsumer]):
         )
 
     def stop(self) -> None:
-        """Wait for listeners at work, up to a time; commit, and leave the group.
+        """Wait for running listeners, up to `await_termination_ms`; commit, and leave the group.
 
-        A listener that calls this is not waited for by its own call: the consumer stops once the
+        A listener may call this: the call returns at once, and the consumer stops after the
         listener has returned.
         """
         if self._is_own_thread() and self._loop is not None:
             try:
                 threading.Thread(target=super().stop, name="orbitmq-stop").start()
             except RuntimeError as error:
-                # While the interpreter shuts down it starts no threads.
-                log.info("the consumer is stopped at exit, not before reason=%s", error)
+                # The interpreter starts no threads while it shuts down.
+                log.info("stop postponed to the exit of the process reason=%s", error)
         else:
             super().stop()
 
@@ -128,7 +129,7 @@ class PushConsumer(BlockingClient[AioPushConsumer]):
 
     @property
     def concurrency(self) -> int:
-        """How many calls of the listener may be under way at a time; may be set at any time."""
+        """Most concurrent calls of the listener; can be set at any time."""
         return self._client.concurrency
 
     @concurrency.setter
@@ -140,7 +141,7 @@ class PushConsumer(BlockingClient[AioPushConsumer]):
 
     @property
     def queues(self) -> Collection[MessageQueue]:
-        """The queues that this member of the group has now."""
+        """The queues that this member of the group currently has."""
         self._running()
         return self._do(lambda: tuple(self._client.queues))
 
@@ -153,7 +154,7 @@ class PushConsumer(BlockingClient[AioPushConsumer]):
         return call
 
     def _marked(self, listener: Callable[[T], R]) -> Callable[[T], R]:
-        """Have threads know that they are in the listener."""
+        """Wrap a listener so that its threads know they run it."""
 
         @functools.wraps(listener)
         def call(received: T) -> R:

@@ -1,4 +1,4 @@
-"""What blocking pull consumers can be asked about queues."""
+"""Questions about queues that all blocking pull consumers answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ L_co = TypeVar("L_co", bound=AioQueueLookups, covariant=True)
 
 
 class QueueLookups(BlockingClient[L_co]):
-    """Questions about queues; queues are named as users of the namespace know them."""
+    """Lists queues and finds offsets; names of queues are without the namespace."""
 
     queues = waiting(AioQueueLookups.queues)
     min_offset = waiting(AioQueueLookups.min_offset)

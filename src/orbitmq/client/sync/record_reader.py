@@ -1,11 +1,11 @@
-"""The blocking record reader: whole stretches of queues as stored records.
+"""The blocking record reader: reads ranges of queues in bulk, as stored records.
 
     with RecordReader(namesrv="127.0.0.1:9876") as reader:
         for queue in reader.queues("orders"):
             for run in reader.read([(queue, 0, reader.max_offset(queue))]):
-                ...  # run.records: bytes as the store keeps them, back to back
+                ...  # run.records: stored records, back to back
 
-While the caller works on one run, the next ones are on their way.
+While the caller processes one run, the next ones are being pulled.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class RecordReader(QueueLookups[AioRecordReader]):
         clock: Clock | None = None,
         **options: Unpack[ClientKeywords],
     ) -> None:
-        """Make a reader; `start` connects it. See the asyncio form for the arguments."""
+        """Make a reader; `start` connects it. The asyncio reader explains the arguments."""
         client = AioRecordReader(
             group=group,
             pull_bytes_max=pull_bytes_max,

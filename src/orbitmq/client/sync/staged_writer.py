@@ -1,6 +1,6 @@
-"""The blocking staged writer: rows that count once their batch is decided.
+"""The blocking staged writer: rows become visible once their batch is committed.
 
-Needs OrbitMQ brokers; how it works stands in docs/decisions/0004.
+Needs OrbitMQ brokers; docs/decisions/0004 explains how it works.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class StagedWriter(BlockingClient[AioStagedWriter]):
     """Stages rows at the brokers of their queues, and commits batches of them."""
 
     def __init__(self, *, clock: Clock | None = None, **options: Unpack[ClientKeywords]) -> None:
-        """Make a writer; `start` makes it ready.
+        """Make a writer; `start` makes it usable.
 
         Args:
-            clock: the time.
+            clock: source of the time; for tests.
             options: see `ClientOptions`.
         """
         super().__init__(AioStagedWriter(clock=clock, **options), what="staged writer")
@@ -45,9 +45,9 @@ class StagedWriter(BlockingClient[AioStagedWriter]):
         first_sequence: int,
         timeout_ms: float = STAGE_TIMEOUT_MS,
     ) -> Future[StagedReply]:
-        """Begin to stage rows, packed like a batch, for a queue; tried at its broker only."""
+        """Start to stage rows, packed like a batch, at the broker of a queue; return a future."""
 
-        def begin() -> asyncio.Future[StagedReply]:
+        def start() -> asyncio.Future[StagedReply]:
             return self._client.begin_stage(
                 queue,
                 packed_rows,
@@ -56,4 +56,4 @@ class StagedWriter(BlockingClient[AioStagedWriter]):
                 timeout_ms=timeout_ms,
             )
 
-        return self._running().begin(begin)
+        return self._running().start_future(start)

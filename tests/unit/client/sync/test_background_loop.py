@@ -212,7 +212,7 @@ def test_a_call_that_the_loop_never_began_is_given_up(monkeypatch: pytest.Monkey
     thread = threading.Thread(target=call)
     thread.start()
     begun.acquire()
-    future: Future[None] = loop.begin(asyncio.Future)
+    future: Future[None] = loop.start_future(asyncio.Future)
     release(loop)
 
     thread.join()
@@ -227,7 +227,7 @@ def test_calls_after_the_end_are_refused() -> None:
     with pytest.raises(StateError, match=r"the client is stopped \(make a new one\)"):
         loop.call(_answer(1))
     with pytest.raises(StateError, match="the client is stopped"):
-        loop.begin(asyncio.Future)
+        loop.start_future(asyncio.Future)
 
 
 def test_the_loop_ends_when_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,7 +245,7 @@ def test_work_that_gets_no_thread_of_its_own_is_done_once(
 ) -> None:
     may_end = threading.Event()
     done: list[str] = []
-    waiting = loop.begin(lambda: asyncio.ensure_future(asyncio.to_thread(may_end.wait)))
+    waiting = loop.start_future(lambda: asyncio.ensure_future(asyncio.to_thread(may_end.wait)))
     assert loop.call(asyncio.to_thread(lambda: 1)) == 1
 
     monkeypatch.setattr(threading.Thread, "start", refuse_to_start)
@@ -279,8 +279,8 @@ def test_work_in_flight_may_still_call_when_the_loop_ends() -> None:
         finally:
             may_call.set()
 
-    loop.begin(lambda: asyncio.ensure_future(asyncio.to_thread(work)))
-    loop.begin(lambda: asyncio.ensure_future(wait_for_end()))
+    loop.start_future(lambda: asyncio.ensure_future(asyncio.to_thread(work)))
+    loop.start_future(lambda: asyncio.ensure_future(wait_for_end()))
     assert began.wait(WAIT_SECONDS)
     release(loop)
 
@@ -326,13 +326,13 @@ def test_an_interrupt_at_the_end_of_the_start_leaves_no_thread(
 
 
 def test_what_is_begun_gives_a_future_of_its_result(loop: BackgroundLoop) -> None:
-    future = loop.begin(lambda: asyncio.ensure_future(_answer(5)))
+    future = loop.start_future(lambda: asyncio.ensure_future(_answer(5)))
 
     assert future.result(WAIT_SECONDS) == 5
 
 
 def test_what_is_begun_gives_a_future_of_its_error(loop: BackgroundLoop) -> None:
-    future = loop.begin(lambda: asyncio.ensure_future(_fail()))
+    future = loop.start_future(lambda: asyncio.ensure_future(_fail()))
 
     with pytest.raises(ValueError, match="from the loop"):
         future.result(WAIT_SECONDS)
@@ -343,7 +343,7 @@ def test_what_cannot_be_begun_gives_its_error_through_the_future(loop: Backgroun
         raise ValueError("at once")
 
     with pytest.raises(ValueError, match="at once"):
-        loop.begin(start).result(WAIT_SECONDS)
+        loop.start_future(start).result(WAIT_SECONDS)
 
 
 def test_a_future_that_is_cancelled_cancels_the_work(loop: BackgroundLoop) -> None:
@@ -356,7 +356,7 @@ def test_a_future_that_is_cancelled_cancels_the_work(loop: BackgroundLoop) -> No
         finally:
             cancelled.set()
 
-    future = loop.begin(lambda: asyncio.ensure_future(wait()))
+    future = loop.start_future(lambda: asyncio.ensure_future(wait()))
     assert began.wait(WAIT_SECONDS)
 
     assert future.cancel()
@@ -371,7 +371,7 @@ def test_work_that_is_cancelled_cancels_the_future(loop: BackgroundLoop) -> None
         return inner
 
     with pytest.raises(CancelledError):
-        loop.begin(start).result(WAIT_SECONDS)
+        loop.start_future(start).result(WAIT_SECONDS)
 
 
 # --- processes ----------------------------------------------------------------------------------
@@ -396,7 +396,7 @@ def test_a_child_gets_a_loop_of_its_own_and_the_parent_keeps_its() -> None:
             except StateError as error:
                 print("child:", error, flush=True)
             try:
-                loop.begin(None)
+                loop.start_future(None)
             except StateError as error:
                 print("child:", error, flush=True)
             release(loop)
@@ -433,7 +433,7 @@ def test_clients_that_nobody_stopped_are_stopped_at_exit() -> None:
         loop = acquire()
         loop.stop_at_exit(stop)
         loop.stop_at_exit(other)
-        loop.is_stopped(other)
+        loop.cancel_stop_at_exit(other)
         """
     )
 

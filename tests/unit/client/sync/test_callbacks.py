@@ -142,7 +142,7 @@ def test_a_result_after_the_stop_is_told_in_the_log(caplog: pytest.LogCaptureFix
 
     future.set_result(1)
 
-    assert caplog.messages == ["callback came after the stop and was dropped client=orbitmq-test"]
+    assert caplog.messages == ["callback after the stop dropped client=orbitmq-test"]
 
 
 def test_callbacks_go_on_while_threads_outlive_the_main_one() -> None:
