@@ -41,7 +41,7 @@ class Reach:
         """The typed calls to brokers."""
         return self._running().brokers
 
-    # --- finding ---------------------------------------------------------------------------
+    # --- finding ------------------------------------------------------------------------------
 
     async def masters(self, cluster: str | None = None) -> dict[str, str]:
         """Find the masters of a cluster, or of all clusters: address by broker name."""
@@ -111,7 +111,7 @@ class Reach:
             raise ClusterMissingError("cluster", cluster, there=view.clusters)
         return view.clusters[cluster]
 
-    # --- asking ---------------------------------------------------------------------------------
+    # --- asking -------------------------------------------------------------------------------
 
     async def ask(
         self, address: str, header: Header, body: bytes = b"", *, timeout_ms: float | None = None

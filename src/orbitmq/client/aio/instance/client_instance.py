@@ -138,7 +138,7 @@ class ClientInstance:
                 )
             )
 
-    # --- lifecycle ---------------------------------------------------------------------------------
+    # --- lifecycle ----------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Find the name servers and start the periodic work."""

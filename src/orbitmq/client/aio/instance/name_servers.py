@@ -103,9 +103,7 @@ class NameServers:
             except TransportError as error:
                 failures.append(error)
                 if len(failures) < len(order):
-                    log.warning(
-                        "name server failed, trying the next address=%s reason=%s", address, error
-                    )
+                    log.warning("name server failed address=%s reason=%s", address, error)
                 self._switch_from(address)
         raise NameServersUnreachableError(failures) from failures[-1]
 

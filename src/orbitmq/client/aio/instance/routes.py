@@ -1,4 +1,4 @@
-"""Routes of topics, looked up at name servers, cached and renewed.
+"""Routes of topics, looked up at the name servers, cached and renewed.
 
 Threads: one event loop. One lookup per topic is in flight at a time; later callers wait for the
 same reply.
@@ -55,7 +55,7 @@ class BrokerAddress(NamedTuple):
     address: str
 
 
-class _Known(NamedTuple):
+class _CachedRoute(NamedTuple):
     """A route, and the queues it means for producers and consumers."""
 
     route: TopicRoute
@@ -79,7 +79,7 @@ class Routes:
         self._call_timeout_ms = call_timeout_ms
         self._on_change = on_change
         # By topic, the last one changed at the end: its broker addresses win.
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _CachedRoute] = {}
         # The expected queues of topics that do not exist yet.
         self._templates: dict[str, PublishRoute] = {}
         # The topics that they are created from.
@@ -282,7 +282,7 @@ class Routes:
         before = self._known.get(topic)
         if before is not None and before.route == route:
             return False
-        known = _Known(route, publish_route(topic, route), reading_queues(topic, route))
+        known = _CachedRoute(route, publish_route(topic, route), reading_queues(topic, route))
         self._known.pop(topic, None)
         self._known[topic] = known
         self._map_brokers()
@@ -322,7 +322,7 @@ class Routes:
         try:
             await self.refresh(topic)
         except RouteNotFoundError:
-            # Logged once: a retry topic is created by the first retry, others by the first send.
+            # Logged once: a member's heartbeat or the first send may create the topic later.
             if topic not in self._missing:
                 log.info("topic has no route topic=%s", topic)
                 self._missing.add(topic)

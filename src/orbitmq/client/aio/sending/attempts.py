@@ -178,7 +178,7 @@ class PendingSend:
             self._connection.forget_call(self._opaque)
         self._end()
 
-    # --- an attempt --------------------------------------------------------------------------------
+    # --- an attempt ---------------------------------------------------------------------------
 
     def _try(self, send_queue: SendQueue, now_ms: float) -> None:
         parts = self._parts

@@ -198,7 +198,7 @@ class Producer(ClientLifecycle):
         )
         return list(target.queues)
 
-    # --- as a member of its client instance -----------------------------------------------------
+    # --- as a member of its client instance ---------------------------------------------------
 
     @property
     def group(self) -> str:

@@ -58,7 +58,7 @@ class Sender:
             ),
         )
 
-    # --- starting a send --------------------------------------------------------------------
+    # --- starting a send ----------------------------------------------------------------------
 
     def begin_now(
         self, request: SendRequest, done: asyncio.Future[SendResult]
@@ -165,7 +165,7 @@ class Sender:
             left_ms = deadline_ms - self._parts.clock.monotonic_ms()
             await self._parts.rpc.invoke_oneway(address, command, timeout_ms=left_ms)
 
-    # --- stopping ------------------------------------------------------------------------------
+    # --- stopping -----------------------------------------------------------------------------
 
     async def all_ended(self) -> None:
         """Wait until no send is in flight; each ends by its deadline."""
