@@ -1,6 +1,6 @@
-"""Settings: one table of options, read by loader, help, live update and docs.
+"""Settings: one table of options, used by loader, help, live update and docs.
 
-This package is machinery only; each other package owns its config class:
+This package is the machinery; every other package has a config class of its own:
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class ServerConfig:
@@ -11,11 +11,11 @@ This package is machinery only; each other package owns its config class:
 
 A part takes its own config object, never the whole settings. Where to find what:
 
-    option, option_kinds       a row, how it is declared, the types it can have
+    option, option_kinds       a row, how it is declared, its possible types
     properties_file            Java properties text
     environment                ORBITMQ_ variables
-    rocketmq_options           names of RocketMQ that have no effect here, or are refused
-    option_table               the verdict on each thing that was set
+    rocketmq_options           options of RocketMQ that have no effect here, or are refused
+    option_table               checks each value that was set
     settings                   all sources together, live update, saving
 """
 
@@ -39,7 +39,7 @@ __all__ = [
     "option",
 ]
 
-# Clients have options; files of them, and changes while running, are for servers.
+# Lazy: only servers need option files and live updates, clients just have options.
 _names = LazyNames(
     __name__,
     {
@@ -51,5 +51,5 @@ _names = LazyNames(
 )
 
 if not TYPE_CHECKING:
-    # Unknown to type checkers, which would take any name for one that is there.
+    # Hidden from type checkers, which would accept any name otherwise.
     __getattr__, __dir__ = _names.find, _names.all

@@ -1,9 +1,9 @@
 """Options from environment variables.
 
-An option is set by ORBITMQ_ and its name, written as in files (ORBITMQ_listenPort) or in upper
-snake case (ORBITMQ_LISTEN_PORT), then by the variables it declares itself (NAMESRV_ADDR); the
-first that is not empty counts. Roles and tools share one environment, so that a variable nobody
-knows is no error.
+A variable that sets an option is ORBITMQ_ and its name, written as in files (ORBITMQ_listenPort) or
+in upper snake case (ORBITMQ_LISTEN_PORT), or one that the option declares itself (NAMESRV_ADDR).
+The first one that is not empty counts. Roles and tools share one environment, so an unknown
+variable is no error.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ PREFIX: Final = "ORBITMQ_"
 
 
 def variables_of(name: str) -> tuple[str, ...]:
-    """Name the variables that set an option, the strongest first."""
+    """List the variables that set an option, in order of precedence."""
     return PREFIX + name, PREFIX + upper_snake(name)
 
 
 def read_environment(
     environment: Mapping[str, str], table: OptionTable, *, leave_alone: Iterable[str]
 ) -> tuple[list[Assignment], list[str]]:
-    """Find what the environment sets; also give warnings of variables that nobody knows."""
+    """Return what the environment sets, and warnings about unknown variables."""
     known: set[str] = set()
     assignments: list[Assignment] = []
     for option in table.options.values():
@@ -49,7 +49,7 @@ def read_environment(
 def _first_set(
     name: str, variables: Iterable[str], environment: Mapping[str, str]
 ) -> list[Assignment]:
-    """Give the first variable that is set to something, as a list of at most one."""
+    """Return the first variable that is not empty, as a list of at most one."""
     for variable in variables:
         text = environment.get(variable, "")
         if text:

@@ -1,8 +1,8 @@
 """One row of the table of options, and how a config class declares it.
 
-A config class is a frozen, keyword-only dataclass whose fields are all made by `option`. Its rows
-carry everything that is known about an option; loader, limits, help, live update and the
-documentation page read them from here, so that nothing is written twice.
+A config class is a frozen, keyword-only dataclass whose fields are all made by `option`. A row
+holds all facts about an option; loader, limits, help, live update and the documentation page read
+them from here, so that nothing is written twice.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Stands for the value of a secret wherever settings are shown.
+# Replaces the value of a secret wherever settings are shown.
 HIDDEN: Final = "******"
 
 _ROW: Final = "orbitmq.option"
@@ -34,7 +34,7 @@ _WORD_START: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Declaration:
-    """What was written in the config class."""
+    """The arguments of `option` in the config class."""
 
     default: object
     doc: str
@@ -68,7 +68,7 @@ class Option:
 
     @property
     def limits(self) -> str:
-        """The values it takes, short enough for a table cell."""
+        """The values it accepts, short enough for a table cell."""
         if self.choices:
             return ", ".join(self.kind.write(choice) for choice in self.choices)
         if self.kind.members:
@@ -83,7 +83,7 @@ class Option:
 
     @property
     def takes(self) -> str:
-        """The values it takes, as the end of a sentence."""
+        """The values it accepts, as the end of a sentence."""
         if self.choices:
             return f"one of {self.limits}"
         if self.low is None and self.high is None:
@@ -94,13 +94,13 @@ class Option:
 
     @property
     def default_text(self) -> str:
-        """The default as it is shown to people; the same on every machine."""
+        """The default for display; the same on every machine."""
         return self.kind.write(self.default) if self.default_shown is None else self.default_shown
 
     def parse(self, text: str, *, where: str) -> object:
-        """Read a value; `where` is the place the error names."""
-        # Compat: Java keeps spaces at the end of a line in the value; RocketMQ trims them from
-        # texts and drops the whole setting for numbers.
+        """Parse a value; `where` is named in the error."""
+        # Compat: Java keeps trailing spaces in the value; RocketMQ trims them from strings, and
+        # ignores the whole setting for numbers.
         try:
             value = self.kind.parse(text.strip())
         except ValueError:
@@ -109,7 +109,7 @@ class Option:
         return value
 
     def check(self, value: object, *, where: str) -> None:
-        """Hold a value against type and limits."""
+        """Check a value against type and limits."""
         accepted = self.kind.holds(value) and (not self.choices or value in self.choices)
         if accepted and isinstance(value, int | float):
             too_low = self.low is not None and value < self.low
@@ -129,7 +129,7 @@ class Option:
             raise self._refusal(str(value), where)
 
     def show(self, value: object) -> str:
-        """Write a value for people: secrets are hidden, unless there is none."""
+        """Write a value for display; a secret that is not empty is hidden."""
         text = self.kind.write(value)
         return HIDDEN if self.secret and text else text
 
@@ -155,16 +155,16 @@ def option(  # noqa: PLR0913 - each argument is one column of the table
     """Declare a field of a config class.
 
     Args:
-        default: the value without any setting; a path may start with `~`.
+        default: the value if nothing sets the option; a path may start with `~`.
         doc: what the option does, in whole sentences.
-        low: the smallest number it takes.
-        high: the largest number it takes.
-        choices: the only values it takes.
+        low: the smallest number it accepts.
+        high: the largest number it accepts.
+        choices: the only values it accepts.
         java: RocketMQ's name; otherwise the field name in lowerCamelCase.
-        environment: variables that set it beside the ORBITMQ_ ones, weaker than those.
+        environment: further variables that set it; the ORBITMQ_ ones take precedence.
         live: whether it may change while the server runs.
         secret: whether its value is hidden wherever settings are shown.
-        default_shown: the default in words, where it differs from machine to machine.
+        default_shown: the default in words, if it differs from machine to machine.
     """
     row = _Declaration(
         default=default,
@@ -179,7 +179,7 @@ def option(  # noqa: PLR0913 - each argument is one column of the table
         default_shown=default_shown,
     )
     metadata = {_ROW: row}
-    # The home directory is looked up when the config is made, while the row keeps the `~`.
+    # The home directory is resolved when the config is created; the row keeps the `~`.
     made: object = (
         dataclasses.field(default_factory=default.expanduser, metadata=metadata)
         if isinstance(default, Path)
@@ -200,7 +200,7 @@ def _rows(config_class: type[DataclassInstance]) -> tuple[Option, ...]:
 def _row(
     config_class: type[object], field: dataclasses.Field[object], annotation: object
 ) -> Option:
-    """Build one row; a faulty declaration is a mistake in our code and stops at once."""
+    """Build one row; a faulty declaration is a bug of ours and raises TypeError."""
     place = f"{config_class.__name__}.{field.name}"
     declared = field.metadata.get(_ROW)
     if not isinstance(declared, _Declaration):
@@ -227,12 +227,12 @@ def _row(
 
 
 def describe(*config_classes: type[DataclassInstance]) -> tuple[Option, ...]:
-    """List the rows of config classes, in the order they are written."""
+    """List the rows of config classes, in the order of their fields."""
     return tuple(row for config_class in config_classes for row in _rows(config_class))
 
 
 def check_limits(config: DataclassInstance) -> None:
-    """Hold a config that was made in code against its limits."""
+    """Check a config that was created in code against its limits."""
     for row in describe(type(config)):
         row.check(getattr(config, row.field), where=type(config).__name__)
 

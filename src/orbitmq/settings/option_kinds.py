@@ -1,7 +1,7 @@
-"""The types an option can have: how each is written as text and read back.
+"""The types an option can have: how each is parsed and written as text.
 
-Text is what a file, the environment, a flag or a live update carries. Reading is strict: a value
-that is not fully understood is refused, where RocketMQ would keep the default without a word.
+Files, the environment, flags and live updates carry text. Parsing is strict: a value that is not
+fully understood is refused, where RocketMQ would silently keep the default.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-# Nineteen digits hold every Java long; more would only be a slow way to say "too large".
+# Nineteen digits hold every Java long; a longer number is too large anyway.
 WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptionKind:
-    """One type: its name for readers, what it takes, and both directions."""
+    """One type: its name and accepted values for display, and how to parse and write it."""
 
     name: str
     takes: str
@@ -42,7 +42,7 @@ def _write_bool(value: object) -> str:
 
 
 def _parse_int(text: str) -> int:
-    # int() alone would also take 1_000 and digits of other scripts, which no Java peer reads.
+    # int() alone would also accept 1_000 and digits of other scripts, which no Java peer reads.
     if not WHOLE_NUMBER.fullmatch(text):
         raise ValueError(text)
     return int(text)
@@ -147,7 +147,7 @@ KINDS: Final[dict[object, OptionKind]] = {
 
 
 def kind_of(annotation: object) -> OptionKind:
-    """Find the kind of a field from its annotation."""
+    """Return the kind of a field with this annotation."""
     try:
         return KINDS[annotation]
     except (KeyError, TypeError):
@@ -157,7 +157,7 @@ def kind_of(annotation: object) -> OptionKind:
 
 
 def _kind_of_enum(members: type[enum.StrEnum]) -> OptionKind:
-    """Build the kind of a closed set; letter case does not matter when it is read."""
+    """Build the kind of an enum; parsing ignores letter case."""
     by_lowered = {member.value.lower(): member for member in members}
 
     def parse(text: str) -> enum.StrEnum:

@@ -1,7 +1,7 @@
-"""All options of one process, and the verdict on everything that was set.
+"""All options of one process, and the check of everything that was set.
 
-A setting is judged in this order: an option of ours takes the value or refuses it; an option of
-RocketMQ is refused or draws a warning; any other name is unknown.
+An option of OrbitMQ accepts or refuses the value. An option that only RocketMQ has is refused or
+causes a warning. Any other name is unknown.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Origin(enum.Enum):
-    """The kinds of places where options are set."""
+    """Where an option can be set."""
 
     FILE = enum.auto()
     ENVIRONMENT = enum.auto()
@@ -38,7 +38,7 @@ class Origin(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """A name, the text it was set to, and the place where that was written."""
+    """A name, the text it was set to, and where."""
 
     name: str
     text: str
@@ -49,7 +49,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """A value that an option took, and where it came from."""
+    """A value that was accepted, and where it came from."""
 
     value: object
     origin: Origin
@@ -58,7 +58,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What a number of assignments came to."""
+    """The outcome of checking assignments."""
 
     settings: dict[str, Setting] = field(default_factory=dict)  # by option name
     warnings: list[str] = field(default_factory=list)
@@ -74,7 +74,7 @@ class OptionTable:
         self.role = role
         rows = describe(*config_classes)
         self.options: dict[str, Option] = {row.name: row for row in rows}
-        # Invariant: a name leads to one field; otherwise two parts could see different values.
+        # Invariant: a name stands for one field; otherwise two parts could see different values.
         twice = [name for name, count in Counter(row.name for row in rows).items() if count > 1]
         if twice:
             raise TypeError(f"two config classes declare the option {', '.join(twice)}")
@@ -82,38 +82,40 @@ class OptionTable:
         self._names_by_field = {row.field: row.name for row in rows if fields[row.field] == 1}
 
     def name_of(self, name_or_field: str) -> str:
-        """Turn the name of a field into that of its option; leave other names as they are."""
+        """Turn the name of a field into that of its option; returns other names unchanged."""
         if name_or_field in self.options:
             return name_or_field
         return self._names_by_field.get(name_or_field, name_or_field)
 
     def read(self, assignments: Iterable[Assignment]) -> Reading:
-        """Judge every assignment; of several for one option the last counts."""
+        """Check every assignment; of several for one option the last one counts."""
         reading = Reading()
         for assignment in assignments:
             option = self.options.get(assignment.name)
             foreign = ROCKETMQ_OPTIONS.get(assignment.name)
             if option is not None:
-                _take(option, assignment, reading)
+                _accept(option, assignment, reading)
             elif foreign is not None:
-                self._judge(foreign, assignment, reading)
+                self._check_foreign(foreign, assignment, reading)
             else:
                 reading.problems.append(self.unknown(assignment.name, where=assignment.where))
         return reading
 
     def unknown(self, name: str, *, where: str) -> UnknownOptionError:
-        """Make the error for a name that no option has."""
+        """Make the error for an unknown option."""
         return UnknownOptionError(name, where=where, nearest=self.nearest(name))
 
     def nearest(self, name: str) -> str | None:
-        """Find the known name that was most likely meant."""
-        # Ours come last, so that they stay when both spell the same.
+        """Return the known name that was most likely meant."""
+        # Ours come last, so that they win over equal names of RocketMQ.
         spelled = {_letters(known): known for known in (*ROCKETMQ_OPTIONS, *self.options)}
         matches = difflib.get_close_matches(_letters(name), spelled, n=1)
         return spelled[matches[0]] if matches else None
 
-    def _judge(self, foreign: RocketMQOption, assignment: Assignment, reading: Reading) -> None:
-        """Refuse an option of RocketMQ whose promise would be broken, or warn of it."""
+    def _check_foreign(
+        self, foreign: RocketMQOption, assignment: Assignment, reading: Reading
+    ) -> None:
+        """Refuse an option of RocketMQ that cannot be honoured, or warn that it has no effect."""
         if foreign.harmless is None:
             reading.warnings.append(
                 f"{assignment.where}: {foreign.name} {foreign.why_without_effect(self.role)}"
@@ -130,7 +132,7 @@ class OptionTable:
             )
 
 
-def _take(option: Option, assignment: Assignment, reading: Reading) -> None:
+def _accept(option: Option, assignment: Assignment, reading: Reading) -> None:
     try:
         value = option.parse(assignment.text, where=assignment.where)
     except OptionValueError as problem:
@@ -142,5 +144,5 @@ def _take(option: Option, assignment: Assignment, reading: Reading) -> None:
 
 
 def _letters(name: str) -> str:
-    """Reduce a name to what does not depend on the way of writing it."""
+    """Reduce a name to its lower-case letters and digits, to compare spellings."""
     return re.sub(r"[^a-z0-9]", "", name.lower())

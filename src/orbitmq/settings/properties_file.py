@@ -2,11 +2,11 @@ r"""Java properties files: read with line numbers, and rewritten in place.
 
 A logical line is `name`, then `=`, `:` or blanks, then the value. `#` and `!` start comment lines.
 A backslash at the end of a line joins the next one without its indentation; elsewhere it starts
-an escape: \t \n \r \f, \uXXXX (UTF-16), or the next character as it is. Of a name given twice the
-last one counts. All as java.util.Properties reads it, except for the encoding: we read UTF-8,
-and Latin-1 where the bytes are no UTF-8.
+an escape: \t \n \r \f, \uXXXX (UTF-16), or the next character as it is. If a name is set twice, the
+last one counts. All this is as in java.util.Properties, except for the encoding: we read UTF-8, or
+Latin-1 if the bytes are not UTF-8.
 
-Compat: Java reads properties files as Latin-1, so that we write other characters as \uXXXX only.
+Compat: Java reads properties files as Latin-1, so we write all other characters as \uXXXX.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TO_ESCAPE: Final = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PropertyLine:
-    """One name and its value, and the natural lines it lies on."""
+    """One name and its value, and the natural lines they are on."""
 
     name: str
     value: str
@@ -40,7 +40,7 @@ class PropertyLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PropertiesFile:
-    """The text of a properties file and what it says."""
+    """The text of a properties file, and its properties."""
 
     lines: tuple[tuple[str, str], ...]  # natural lines: text, line end
     properties: tuple[PropertyLine, ...]
@@ -48,7 +48,7 @@ class PropertiesFile:
 
     @classmethod
     def parse(cls, content: bytes | str, *, name: str) -> PropertiesFile:
-        """Read a file; `name` is what its problems call it. Faulty lines become problems."""
+        """Parse a file; faulty lines become problems, which call the file `name`."""
         text = _decode(content, name)
         lines = tuple(
             (match[1], match[2]) for match in _NATURAL_LINE.finditer(text) if match.group()
@@ -77,10 +77,10 @@ class PropertiesFile:
         return cls(lines=lines, properties=tuple(properties), problems=tuple(problems))
 
     def with_values(self, values: Mapping[str, str]) -> str:
-        """Give the text with new values: in place where a name is set, else at the end."""
-        # Of a name given twice the last one counts, so that one is replaced.
-        places = {found.name: found for found in self.properties if found.name in values}
-        starts = {found.line: found for found in places.values()}
+        """Return the text with new values: in place if the name is set, else at the end."""
+        # If a name is set twice the last one counts, so that one is replaced.
+        existing = {found.name: found for found in self.properties if found.name in values}
+        starts = {found.line: found for found in existing.values()}
         line_end = self.lines[0][1] if self.lines and self.lines[0][1] else "\n"
         written: list[str] = []
         line = 1
@@ -96,18 +96,18 @@ class PropertiesFile:
         added = [
             write_property(name, value) + line_end
             for name, value in values.items()
-            if name not in places
+            if name not in existing
         ]
         if added and written and _is_continued(written[-1].rstrip("\r\n")):
-            # A backslash left over at the end of the file would swallow the first new line; and
-            # behind a carriage return one line feed ends no line of its own.
+            # A backslash at the end of the file would swallow the first new line; and after a
+            # carriage return, a single line feed would not end another line.
             written.append(line_end * 2 if written[-1].endswith("\r") else line_end)
         written += added
         return "".join(written)
 
 
 def encoding_of(content: bytes) -> str:
-    """Tell the encoding of a file; every content has one of the two."""
+    """Return the encoding of a file: UTF-8, or else Latin-1."""
     try:
         content.decode("utf-8")
     except UnicodeDecodeError:
@@ -116,7 +116,7 @@ def encoding_of(content: bytes) -> str:
 
 
 def write_property(name: str, value: str) -> str:
-    """Write one line, without its end, with no more escapes than a reader needs."""
+    """Write one line, without its line end, with as few escapes as possible."""
     escaped_name = re.sub(r"([ =:])", r"\\\1", _escape(name))
     if escaped_name.startswith(("#", "!")):
         escaped_name = "\\" + escaped_name
@@ -131,7 +131,7 @@ def _decode(content: bytes | str, name: str) -> str:
     if len(encoded) > PROPERTIES_BYTES_MAX:
         raise PropertiesError(
             name,
-            f"more than {PROPERTIES_BYTES_MAX} bytes are no settings",
+            f"more than {PROPERTIES_BYTES_MAX} bytes",
             hint="check that this is the right file",
         )
     if isinstance(content, str):
@@ -140,11 +140,11 @@ def _decode(content: bytes | str, name: str) -> str:
 
 
 def _logical_line(lines: tuple[tuple[str, str], ...], index: int) -> tuple[str, int]:
-    """Join a line with those it continues on; give it and the index after it."""
+    """Join a line with its continuation lines; returns it and the index after it."""
     logical = lines[index][0].lstrip(_BLANKS)
     index += 1
     if logical.startswith(("#", "!")) or logical == "\\":
-        # A backslash alone says nothing; the line after it may be a comment again.
+        # A lone backslash is an empty line; the line after it may be a comment.
         return "", index
     pieces = [logical]
     while _is_continued(pieces[-1]):
@@ -157,7 +157,7 @@ def _logical_line(lines: tuple[tuple[str, str], ...], index: int) -> tuple[str, 
 
 
 def _is_continued(line: str) -> bool:
-    """Tell whether the line ends in a backslash that no other backslash escapes."""
+    """Whether the line ends in an unescaped backslash."""
     return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 
@@ -175,7 +175,7 @@ def _unescape(text: str) -> str:
 
     plain = _ESCAPE.sub(character, text)
     try:
-        # Two escapes may be the halves of one character outside the first 65,536.
+        # Two escapes may be the halves of one character above U+FFFF.
         return plain.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
     except UnicodeDecodeError:
         raise ValueError("half of a UTF-16 pair") from None

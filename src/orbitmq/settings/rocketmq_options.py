@@ -1,11 +1,10 @@
-"""RocketMQ's own option names: what a file written for RocketMQ may contain.
+"""RocketMQ's own options, which a file written for RocketMQ may contain.
 
-Names and defaults are those of RocketMQ 5.3.3, names of 4.9 and 5.1 that are gone there, and names
-of older versions that files in use still have. An
-option of OrbitMQ always comes before a row of this table. Other rows are accepted with a warning
-that says why they change nothing, so that a file written for RocketMQ, or for another role, works.
-Rows of `REFUSED` promise something that is not built, safety or another file format for instance:
-any value but the harmless one stops the start.
+Names and defaults are those of RocketMQ 5.3.3; names that only 4.9, 5.1 or older versions have are
+listed too. An option of OrbitMQ takes precedence over a row of this table. Other rows are accepted
+with a warning that says why they have no effect, so that a file written for RocketMQ, or for
+another role, works. Rows of `REFUSED` would promise something that OrbitMQ does not do, such as
+access control or replication: any value but the harmless one fails the start.
 
 A row without a reason belongs to a role that has, or will have, the option as its own.
 """
@@ -19,7 +18,7 @@ from typing import Final
 
 
 class ServerRole(enum.StrEnum):
-    """What a process is; one file may feed several."""
+    """What a server process is; one file may configure several."""
 
     NAME_SERVER = "name server"
     BROKER = "broker"
@@ -56,13 +55,13 @@ _ROLES: Final[dict[Reader, frozenset[ServerRole]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RocketMQOption:
-    """One option of RocketMQ and what becomes of it here."""
+    """One option of RocketMQ, and how OrbitMQ treats it."""
 
     name: str
     default: str  # RocketMQ's, in words where it depends on the machine
     readers: tuple[Reader, ...]
-    reason: str = ""  # why it changes nothing, or why it is refused
-    harmless: str | None = None  # of a refused option: the only value that is taken
+    reason: str = ""  # why it has no effect, or why it is refused
+    harmless: str | None = None  # of a refused option: the only value that is accepted
 
     @property
     def roles(self) -> frozenset[ServerRole]:
@@ -70,7 +69,7 @@ class RocketMQOption:
         return frozenset().union(*(reader.roles for reader in self.readers))
 
     def why_without_effect(self, role: ServerRole | None) -> str:
-        """Say, after the name of the option, why it changes nothing in a process of this role."""
+        """Explain why it has no effect in this role; the text follows the option's name."""
         if role is not None and role not in self.roles:
             readers = " and ".join(sorted(self.roles))
             return f"is a {readers} option and has no effect on the {role}"
@@ -78,31 +77,27 @@ class RocketMQOption:
 
 
 EVENT_LOOP: Final = "work runs on an event loop, not in thread pools"
-ALWAYS_GRACEFUL: Final = "a stopping server always waits for requests under way"
-LOW_MARK: Final = "it follows from the high mark"
-NOT_BUILT: Final = "what it switches on is not built"
+ALWAYS_GRACEFUL: Final = "a stopping server always waits for requests in flight"
+LOW_MARK: Final = "it is derived from the high-water mark"
+NOT_BUILT: Final = "this feature is not built"
 NO_NETTY: Final = "Netty is not used"
-UVLOOP: Final = "uvloop is used wherever it installs"
+UVLOOP: Final = "uvloop is used wherever it is installed"
 NO_ROCKSDB: Final = "there is no RocksDB store"
 NO_DLEDGER: Final = "there is no DLedger log"
 NO_CONTROLLER: Final = "there is no controller"
 NO_ACCESS_CONTROL: Final = "access control is not built"
-NO_POOL: Final = "messages are written straight into the pages of the file"
-ALWAYS_WARM: Final = "the next file, and the pages that are written next, are always made ready"
-ONE_LOCK: Final = "appending holds one lock for microseconds"
-FILES_REST: Final = "files that are not used let go of their memory by themselves"
-READERS_KEEP: Final = (
-    "a deleted file goes when its last reader lets go of it, without waiting or force"
-)
-QUEUES_FOLLOW: Final = "queues and index follow the log by marks of their own"
-FLUSHED_WHEN_ASKED: Final = "a flush begins when somebody waits for it, else at its interval"
-NEVER_READ: Final = (
-    "RocketMQ does not read it either: this lies in storePathRootDir, wherever that is"
-)
+NO_POOL: Final = "messages are written directly into the mapped file"
+ALWAYS_WARM: Final = "the next file, and the pages written next, are always prepared"
+ONE_LOCK: Final = "an append holds one lock for microseconds"
+FILES_REST: Final = "unused files release their memory by themselves"
+READERS_KEEP: Final = "a deleted file is removed once its last reader closes it, never by force"
+QUEUES_FOLLOW: Final = "queues and index follow the log with positions of their own"
+FLUSHED_WHEN_ASKED: Final = "a flush starts when something waits for it, else at its interval"
+NEVER_READ: Final = "RocketMQ does not read it either: it is always in storePathRootDir"
 
 
 def _rows(table: str, *readers: Reader, reason: str = "") -> Iterator[RocketMQOption]:
-    """Read rows written as name=RocketMQ's default."""
+    """Parse rows written as name=default, with RocketMQ's default."""
     for row in table.split():
         name, _, default = row.partition("=")
         yield RocketMQOption(name=name, default=default, readers=readers, reason=reason)
@@ -116,9 +111,9 @@ def _refused(name: str, harmless: str, reader: Reader, reason: str) -> RocketMQO
 
 
 REFUSED: Final = (
-    _refused("aclEnable", "false", Reader.BROKER, "nobody would be kept out"),
-    _refused("authenticationEnabled", "false", Reader.ACCESS, "nobody would be kept out"),
-    _refused("authorizationEnabled", "false", Reader.ACCESS, "nobody would be kept out"),
+    _refused("aclEnable", "false", Reader.BROKER, NO_ACCESS_CONTROL),
+    _refused("authenticationEnabled", "false", Reader.ACCESS, NO_ACCESS_CONTROL),
+    _refused("authorizationEnabled", "false", Reader.ACCESS, NO_ACCESS_CONTROL),
     _refused("enableControllerInNamesrv", "false", Reader.NAME_SERVER, "no controller is built in"),
     _refused("enableControllerMode", "false", Reader.BROKER, "no master would ever be elected"),
     _refused("brokerRole", "ASYNC_MASTER", Reader.STORE, "nothing would be replicated"),

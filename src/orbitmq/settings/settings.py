@@ -1,11 +1,11 @@
 """The settings of one process: loaded once, read by parts, changed live, saved.
 
-Stronger sources come first: flags, environment, file, defaults.
+Order of precedence: flags, environment, file, defaults.
 
 Threads: `load`, `update` and `on_change` belong to one thread; listeners run there. `of`,
-`source_of`, `as_properties_text` and `save` may be called from any: they look at one state, which
-an update replaces as a whole.
-Crash: `save` leaves the old file or the new one; what was not saved is gone.
+`source_of`, `as_properties_text` and `save` may be called from any thread: they read one snapshot,
+which an update replaces as a whole.
+Crash: `save` leaves the old file or the new one; unsaved changes are lost.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _UPDATE: Final = "update"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptionChange:
-    """One option that changed; the values are texts, secrets hidden."""
+    """One option that changed; its values as text, secrets hidden."""
 
     name: str
     old: str
@@ -58,7 +58,7 @@ class OptionChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:
-    """What a live update changed, and what its sender should know."""
+    """What a live update changed, and warnings for its sender."""
 
     options: tuple[OptionChange, ...]
     warnings: tuple[str, ...]
@@ -74,17 +74,17 @@ class _Snapshot:
     """All values at one moment."""
 
     configs: dict[type[object], DataclassInstance]
-    settings: dict[str, Setting]  # of the options that were set anywhere
+    settings: dict[str, Setting]  # only of options that were set
 
 
 class Settings:
     """The settings of one process."""
 
-    def __init__(self, table: OptionTable, state: _Snapshot, warnings: list[str]) -> None:
+    def __init__(self, table: OptionTable, snapshot: _Snapshot, warnings: list[str]) -> None:
         self.warnings = warnings
         self._table = table
-        self._state = state
-        self._set_at_start = state.settings
+        self._snapshot = snapshot
+        self._set_at_start = snapshot.settings
         self._listeners: list[Callable[[Changed], None]] = []
         self._saving = threading.Lock()
 
@@ -98,16 +98,16 @@ class Settings:
         role: ServerRole | None = None,
         leave_alone: Iterable[str] = (),
     ) -> Settings:
-        """Read all sources; every problem found in them is in the error raised.
+        """Read all sources; an error lists every problem found in them.
 
         Args:
-            configs: the config classes, which one set of sources feeds together; in the place of
-                a class, a config of it that holds the defaults of this role.
+            configs: the config classes; instead of a class, a config with the defaults of this
+                role.
             file: a properties file.
             environment: usually `os.environ`.
             flags: texts by option name or field name.
-            role: what this process is, to tell its options from those of other roles.
-            leave_alone: options and ORBITMQ_ variables of others, which draw no warning.
+            role: what this process is, to distinguish its options from those of other roles.
+            leave_alone: options and ORBITMQ_ variables of others, which cause no warning.
         """
         defaults = [config() if isinstance(config, type) else config for config in configs]
         for config in defaults:
@@ -130,7 +130,7 @@ class Settings:
         ]
         reading = table.read([*from_file, *from_environment, *from_flags])
         _raise_if_any([*problems, *reading.problems])
-        state = _with_settings(
+        snapshot = _with_settings(
             table,
             _Snapshot(
                 configs={type(config): config for config in defaults},
@@ -138,42 +138,42 @@ class Settings:
             ),
             reading.settings,
         )
-        return cls(table, state, [*warnings, *reading.warnings, *unknown_variables])
+        return cls(table, snapshot, [*warnings, *reading.warnings, *unknown_variables])
 
     def of(self, config_class: type[Config]) -> Config:
-        """Give the current config of one class."""
-        config = self._state.configs[config_class]
+        """Return the current config of one class."""
+        config = self._snapshot.configs[config_class]
         assert isinstance(config, config_class)
         return config
 
     def source_of(self, name: str) -> str:
-        """Say where the value of an option came from."""
+        """Return where the value of an option came from."""
         known = self._table.name_of(name)
         if known not in self._table.options:
             raise self._table.unknown(name, where="settings")
-        setting = self._state.settings.get(known)
+        setting = self._snapshot.settings.get(known)
         return "default" if setting is None else setting.source
 
     def as_properties_text(self) -> str:
         """Write all options and their values as properties, sorted, secrets hidden."""
-        configs = self._state.configs
+        configs = self._snapshot.configs
         return "".join(
             write_property(name, option.show(_value(configs, option))) + "\n"
             for name, option in sorted(self._table.options.items())
         )
 
     def on_change(self, listener: Callable[[Changed], None]) -> None:
-        """Have `listener` called after each update that changed something."""
+        """Call `listener` after each update that changed something."""
         self._listeners.append(listener)
 
     def update(
         self, changes: str | bytes | Mapping[str, str], *, forbidden: Collection[str] = ()
     ) -> Changed:
-        """Change live options, all of them or, when there is any problem, none.
+        """Change live options: all of them, or none if there is any problem.
 
         Args:
             changes: properties text, or texts by option name.
-            forbidden: the black list of the server; no option on it may be named at all.
+            forbidden: the black list of the server; an update that names one of these is refused.
         """
         assignments, warnings, problems = _assignments(changes, None)
         blocked = sorted({found.name for found in assignments if found.name in forbidden})
@@ -182,7 +182,7 @@ class Settings:
         reading = self._table.read(a for a in assignments if not self._is_hidden_secret(a))
         settings, fixed = self._differing(reading)
         _raise_if_any([*problems, *reading.problems, *fixed])
-        before = self._state
+        before = self._snapshot
         after = _with_settings(self._table, before, settings)
         options = tuple(
             OptionChange(
@@ -196,33 +196,33 @@ class Settings:
         )
         warnings += reading.warnings
         warnings += [
-            f"{name} is set by {start.source} at start, which is stronger than the file"
+            f"{name} is set by {start.source} at start, which takes precedence over the file"
             for name in settings
             if (start := self._set_at_start.get(name)) is not None
             and start.origin is not Origin.FILE
         ]
         changed = Changed(options=options, warnings=tuple(warnings))
         if options:
-            self._state = after
-            self._tell(changed)
+            self._snapshot = after
+            self._notify(changed)
         return changed
 
     def save(self, path: Path) -> None:
-        """Write what live updates changed into a properties file, leaving its other lines.
+        """Write the changes of live updates to a properties file, keeping its other lines.
 
         Blocks on the disk.
         """
         with self._saving:
             updated = {
                 name: self._table.options[name].kind.write(setting.value)
-                for name, setting in self._state.settings.items()
+                for name, setting in self._snapshot.settings.items()
                 if setting.origin is Origin.UPDATE
             }
             if not updated:
                 return
             previous = _read(path) if path.exists() else b""
             parsed = PropertiesFile.parse(previous, name=str(path))
-            # A line that cannot be read would not survive being read back; leave the file alone.
+            # The rewritten file would be as unreadable as this one; leave it alone.
             _raise_if_any(parsed.problems)
             content = parsed.with_values(updated).encode(encoding_of(previous))
             try:
@@ -231,16 +231,16 @@ class Settings:
                 raise PropertiesError(
                     str(path),
                     f"cannot be written: {error.strerror}",
-                    hint="the new values are in use, but would be lost by a restart",
+                    hint="the new values are in use, but a restart would lose them",
                 ) from error
 
     def _differing(self, reading: Reading) -> tuple[dict[str, Setting], list[SettingsError]]:
-        """Keep the settings that change something; those that may not change are problems."""
+        """Return the settings that change something, and problems for those that are fixed."""
         settings: dict[str, Setting] = {}
         fixed: list[SettingsError] = []
         for name, setting in reading.settings.items():
             option = self._table.options[name]
-            current = _value(self._state.configs, option)
+            current = _value(self._snapshot.configs, option)
             if setting.value == current:
                 continue
             if option.live:
@@ -257,16 +257,16 @@ class Settings:
         return settings, fixed
 
     def _is_hidden_secret(self, assignment: Assignment) -> bool:
-        """Tell whether a secret comes back as it was shown, from someone who edits the text."""
+        """Whether a secret has the hidden form, as in an edited copy of the shown text."""
         option = self._table.options.get(assignment.name)
         return option is not None and option.secret and assignment.text == HIDDEN
 
-    def _tell(self, changed: Changed) -> None:
+    def _notify(self, changed: Changed) -> None:
         for listener in self._listeners:
             try:
                 listener(changed)
             except Exception:
-                # The change holds already; a part that cannot follow must not hide it from others.
+                # The change is in effect already; other listeners must still hear of it.
                 log.exception("settings listener failed changed=%s", sorted(changed.names))
 
 
@@ -275,13 +275,15 @@ def _value(configs: Mapping[type[object], object], option: Option) -> object:
     return value
 
 
-def _with_settings(table: OptionTable, state: _Snapshot, settings: dict[str, Setting]) -> _Snapshot:
-    """Give the state after some settings; configs check relations between their own options."""
+def _with_settings(
+    table: OptionTable, snapshot: _Snapshot, settings: dict[str, Setting]
+) -> _Snapshot:
+    """Return the snapshot with some settings applied; configs check their own consistency."""
     by_class: dict[type[object], dict[str, object]] = {}
     for name, setting in settings.items():
         option = table.options[name]
         by_class.setdefault(option.owner, {})[option.field] = setting.value
-    configs = dict(state.configs)
+    configs = dict(snapshot.configs)
     problems: list[SettingsError] = []
     for config_class, values in by_class.items():
         try:
@@ -291,7 +293,7 @@ def _with_settings(table: OptionTable, state: _Snapshot, settings: dict[str, Set
     _raise_if_any(problems)
     return _Snapshot(
         configs=configs,
-        settings=state.settings | settings,
+        settings=snapshot.settings | settings,
     )
 
 
@@ -301,14 +303,16 @@ def _read(file: Path) -> bytes:
             return opened.read(PROPERTIES_BYTES_MAX + 1)
     except OSError as error:
         raise PropertiesError(
-            str(file), f"cannot be read: {error.strerror}", hint="check the path and its rights"
+            str(file),
+            f"cannot be read: {error.strerror}",
+            hint="check the path and its permissions",
         ) from error
 
 
 def _assignments(
     content: str | bytes | Mapping[str, str], file: Path | None
 ) -> tuple[list[Assignment], list[str], list[SettingsError]]:
-    """Turn properties into assignments, warnings and problems; without a file it is an update."""
+    """Turn properties into assignments, warnings and problems; without a file, of an update."""
     if isinstance(content, Mapping):
         assignments = [
             Assignment(name=name, text=text, origin=Origin.UPDATE, source=_UPDATE, where=_UPDATE)
@@ -323,7 +327,7 @@ def _assignments(
     for found in parsed.properties:
         where = f"{place}:{found.line}"
         if found.name in last:
-            warnings.append(f"{where}: {found.name} is set again; the last one counts")
+            warnings.append(f"{where}: {found.name} is set again; the last value counts")
         last[found.name] = Assignment(
             name=found.name,
             text=found.value,

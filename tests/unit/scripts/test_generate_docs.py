@@ -49,7 +49,7 @@ def test_rocketmq_options_without_effect_and_refused_ones_are_listed_unless_they
         "| `serverSelectorThreads` | NettyServerConfig | `3` | "
         "work runs on an event loop, not in thread pools |" in page
     )
-    assert "| `aclEnable` | BrokerConfig | `false` | nobody would be kept out |" in page
+    assert "| `aclEnable` | BrokerConfig | `false` | access control is not built |" in page
     assert page.count("`serverWorkerThreads`") == 1
 
 

@@ -170,7 +170,7 @@ def test_everything_worth_knowing_is_in_the_warnings(conf: Path) -> None:
 
     assert settings.of(SocketConfig).listen_port == 2
     assert settings.warnings == [
-        f"{conf}:4: listenPort is set again; the last one counts",
+        f"{conf}:4: listenPort is set again; the last value counts",
         f"{conf}:2: serverWorkerThreads has no effect: "
         "work runs on an event loop, not in thread pools",
         f"{conf}:3: brokerName is a broker option and has no effect on the name server",
@@ -314,10 +314,10 @@ def test_an_update_warns_of_what_will_not_last_or_has_no_effect() -> None:
     assert changed.warnings == (
         "update: serverWorkerThreads has no effect: "
         "work runs on an event loop, not in thread pools",
-        "high is set by flag at start, which is stronger than the file",
-        "low is set by environment ORBITMQ_LOW at start, which is stronger than the file",
+        "high is set by flag at start, which takes precedence over the file",
+        "low is set by environment ORBITMQ_LOW at start, which takes precedence over the file",
     )
-    assert again.warnings == ("high is set by flag at start, which is stronger than the file",)
+    assert again.warnings == ("high is set by flag at start, which takes precedence over the file",)
 
 
 def test_secrets_are_hidden_in_what_listeners_hear() -> None:
@@ -411,7 +411,7 @@ def test_a_file_that_cannot_be_written_is_an_error_that_says_what_is_at_stake(co
         settings.save(conf)
 
     assert f"{conf}: cannot be written" in str(caught.value)
-    assert "lost by a restart" in caught.value.hint
+    assert "a restart would lose them" in caught.value.hint
     assert conf.read_text() == "high=4\n"
 
 
