@@ -28,7 +28,9 @@ from tests.unit.protocol.send_spellings import (
 ORDINARY: Final = "ordinary"
 CODE: Final = 310
 FRAMES: Final = 20_000
-MARKS: Final = b"MSG_REGION\x01DefaultRegion\x02TRACE_ON\x01true\x02CLUSTER\x01DefaultCluster\x02"
+BROKER_PROPERTIES: Final = (
+    b"MSG_REGION\x01DefaultRegion\x02TRACE_ON\x01true\x02CLUSTER\x01DefaultCluster\x02"
+)
 ASCII: Final = (
     "UNIQ_KEY\x017F00000100002A139A5500000000000A\x02KEYS\x01order-1234567\x02"
     "TAGS\x01TagA\x02WAIT\x01true\x02"
@@ -58,7 +60,7 @@ def read_forms(frame: bytes, count: int) -> dict[str, Form]:
 
         def compiled() -> int:
             for _ in range(count):
-                assert read_send(frame, 0, end, MARKS) is not None
+                assert read_send(frame, 0, end, BROKER_PROPERTIES) is not None
             return count
 
         forms["compiled"] = compiled

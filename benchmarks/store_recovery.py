@@ -63,7 +63,7 @@ def _kill(root: Path) -> None:
 
 
 def _age_checkpoint(root: Path) -> None:
-    """Say that nothing but the first messages was known on disk; marks of ours do not count then."""
+    """Say that nothing but the first messages was known on disk, so that our progress does not count."""
     path = root / CHECKPOINT_NAME
     Checkpoint(log_ms=1, queues_ms=1, index_ms=1).write(path)
 

@@ -59,7 +59,9 @@ def test_a_record_gets_the_queue_entry_that_java_writes(walk: Callable[..., scan
 
     # physical offset 1000, 104 bytes, hash of TagA
     assert found.runs == {
-        (b"T", 1): [scan.Run(7, bytearray.fromhex("00000000000003e8 00000068 000000000027a807"))]
+        (b"T", 1): [
+            scan.EntryRun(7, bytearray.fromhex("00000000000003e8 00000068 000000000027a807"))
+        ]
     }
 
 

@@ -52,7 +52,7 @@ def number_of(message: StoredMessage) -> int:
 
 def copy_as_killed(store: MessageStore, root: Path, target: Path) -> None:
     """Copy what a killed process would leave; nobody appends meanwhile."""
-    # A copy takes time, a kill does not: a mark saved meanwhile could tell of later bytes.
+    # A copy takes time, a kill does not: progress saved meanwhile could cover later bytes.
     store._upkeep.stop()
     shutil.copytree(root, target)
 

@@ -15,7 +15,7 @@ import pytest
 
 from orbitmq.errors import StoreDamagedError, StoreError, StoreFencedError, StoreFormatError
 from orbitmq.store.config import FlushMode
-from orbitmq.store.log.draft import Durability
+from orbitmq.store.log.draft import StoreDurability
 from orbitmq.store.message_store import MessageStore
 from tests.crash.agreement import check_agreement
 from tests.crash.killing import REPOSITORY
@@ -258,7 +258,7 @@ def test_a_put_whose_flush_takes_too_long_says_so(
         released.set()
         store._flusher.wait(receipt.end, None)
 
-        assert receipt.durability is Durability.DISK_TIMEOUT
+        assert receipt.durability is StoreDurability.DISK_TIMEOUT
         assert hidden == 0
         assert store.end_of(TOPIC, 0) == 1
 

@@ -17,8 +17,8 @@ from orbitmq.model.queues import PhysicalOffset
 from orbitmq.store.config import FlushMode
 from orbitmq.store.log.draft import Receipt
 from orbitmq.store.message_store import MessageStore
-from orbitmq.store.opening.marks import Mark, Marks
 from orbitmq.store.opening.parts import OWN_FOLDER
+from orbitmq.store.opening.progress import ProgressFile, SavedProgress
 from tests.crash.agreement import check_agreement
 from tests.crash.conftest import SHARED_MEMORY
 from tests.crash.scenario import TOPIC, copy_as_killed, draft, number_of, small_config
@@ -106,16 +106,16 @@ class StoreAndList(RuleBasedStateMachine):
             content, first = path.read_bytes(), int(path.name)
             kept = max(0, min(len(content), torn_at - first))
             path.write_bytes(content[:kept].ljust(len(content), b"\0"))
-        marks = Marks(self.root / OWN_FOLDER)
-        mark = replace(marks.mark, flushed=receipt.physical_offset)
-        if mark.dispatched > receipt.physical_offset:
-            mark = Mark(
+        progress_file = ProgressFile(self.root / OWN_FOLDER)
+        progress = replace(progress_file.saved, flushed=receipt.physical_offset)
+        if progress.dispatched > receipt.physical_offset:
+            progress = SavedProgress(
                 flushed=PhysicalOffset(receipt.physical_offset),
-                checkpoint_before=mark.checkpoint_before,
-                checkpoint_after=mark.checkpoint_after,
+                checkpoint_before=progress.checkpoint_before,
+                checkpoint_after=progress.checkpoint_after,
             )
-        marks.write(mark)
-        marks.close()
+        progress_file.write(progress)
+        progress_file.close()
         for queue_id, _ in self.expected[position:]:
             self.numbers[queue_id].pop()
         del self.expected[position:]

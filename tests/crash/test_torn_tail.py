@@ -15,8 +15,8 @@ from orbitmq.errors import StoreDamagedError
 from orbitmq.model.queues import PhysicalOffset
 from orbitmq.store.log.draft import Receipt
 from orbitmq.store.message_store import MessageStore
-from orbitmq.store.opening.marks import Mark, Marks
 from orbitmq.store.opening.parts import OWN_FOLDER
+from orbitmq.store.opening.progress import ProgressFile, SavedProgress
 from tests.crash.agreement import check_agreement
 from tests.crash.scenario import copy_as_killed, draft, number_of, small_config
 
@@ -41,18 +41,18 @@ class Killed:
         shutil.rmtree(target, ignore_errors=True)
         shutil.copytree(self.root, target)
         (target / LOG).write_bytes(log)
-        marks = Marks(target / OWN_FOLDER)
+        progress_file = ProgressFile(target / OWN_FOLDER)
         flushed_at = PhysicalOffset(flushed)
-        mark = replace(marks.mark, flushed=flushed_at)
-        if mark.dispatched > flushed:
+        progress = replace(progress_file.saved, flushed=flushed_at)
+        if progress.dispatched > flushed:
             # Queues and index were not on disk yet either.
-            mark = Mark(
+            progress = SavedProgress(
                 flushed=flushed_at,
-                checkpoint_before=mark.checkpoint_before,
-                checkpoint_after=mark.checkpoint_after,
+                checkpoint_before=progress.checkpoint_before,
+                checkpoint_after=progress.checkpoint_after,
             )
-        marks.write(mark)
-        marks.close()
+        progress_file.write(progress)
+        progress_file.close()
         return target
 
 

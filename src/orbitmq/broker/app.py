@@ -330,7 +330,7 @@ class Broker:
         """Make what stores messages, and says when they are safe."""
         store_config = self._settings.of(StoreConfig)
         self._delay_levels_ms = parse_delay_levels(store_config.delay_levels)
-        self._marks = {
+        self._broker_properties = {
             property_names.REGION: config.region,
             property_names.TRACE_ON: "true" if config.trace_on else "false",
             property_names.CLUSTER: config.cluster_name,
@@ -441,7 +441,7 @@ class Broker:
             locks=self.locks,
             storing=self._storing,
             delay_levels=len(self._delay_levels_ms),
-            marks=self._marks,
+            broker_properties=self._broker_properties,
             unique_ids=UniqueIds(address_of(self.address), self._clock.now_ms),
             counters=self.counters,
         )
@@ -515,7 +515,7 @@ class Broker:
             replies=SendReplies(region=config.region, trace_on=config.trace_on),
             plain_topic=self._plain_topics.find,
             accepts_sends=self._admission.accepts,
-            marks=self._marks,
+            broker_properties=self._broker_properties,
             clock=self._clock,
         )
         listener = ClientListener(clients)

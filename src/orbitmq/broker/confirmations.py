@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from orbitmq.errors import StoreFencedError
 from orbitmq.model.queues import PhysicalOffset
-from orbitmq.store.log.draft import Durability
+from orbitmq.store.log.draft import StoreDurability
 
 if TYPE_CHECKING:
     from orbitmq.clock import Clock
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 # Given the durability that was reached, write a reply; None says that it never will be.
-WriteReply = Callable[[Durability | None, T], bytes]
+WriteReply = Callable[[StoreDurability | None, T], bytes]
 _Waiting = tuple[PhysicalOffset, float, "Connection | None", WriteReply[Any], Any]
 
 FENCED_REMARK: Final = "the message could not be put on disk; it is not safe to take it for stored"
@@ -68,18 +68,18 @@ class Confirmations:
     ) -> bytes:
         """Send a reply once everything below `end` is on disk; returns it when it is already."""
         if end <= self._flushed:
-            return write(Durability.DISK, reply)
+            return write(StoreDurability.DISK, reply)
         deadline_ms = self._clock.monotonic_ms() + self._timeout_ms
         self._waiting.append((end, deadline_ms, connection, write, reply))
         return b""
 
-    async def reached(self, end: PhysicalOffset) -> Durability:
+    async def reached(self, end: PhysicalOffset) -> StoreDurability:
         """Wait until everything below `end` is on disk, or the time for it is over."""
         if end <= self._flushed:
-            return Durability.DISK
-        settled: asyncio.Future[Durability] = self._loop.create_future()
+            return StoreDurability.DISK
+        settled: asyncio.Future[StoreDurability] = self._loop.create_future()
 
-        def settle(durability: Durability | None, _: None) -> bytes:
+        def settle(durability: StoreDurability | None, _: None) -> bytes:
             if settled.done():
                 return b""
             if durability is not None:
@@ -120,7 +120,7 @@ class Confirmations:
         expired: list[_Waiting] = []
         while self._waiting and self._waiting[0][1] <= now_ms:
             expired.append(self._waiting.popleft())
-        self._send(expired, Durability.DISK_TIMEOUT)
+        self._send(expired, StoreDurability.DISK_TIMEOUT)
 
     async def all_done(self) -> None:
         """Return once nothing waits any more."""
@@ -136,9 +136,9 @@ class Confirmations:
         released: list[_Waiting] = []
         while waiting and waiting[0][0] <= flushed:
             released.append(waiting.popleft())
-        self._send(released, Durability.DISK)
+        self._send(released, StoreDurability.DISK)
 
-    def _send(self, released: list[_Waiting], durability: Durability | None) -> None:
+    def _send(self, released: list[_Waiting], durability: StoreDurability | None) -> None:
         if released and self.on_released is not None:
             ended_ms = self._clock.monotonic_ms() + self._timeout_ms
             self.on_released(ended_ms - released[0][1], ended_ms - released[-1][1], len(released))

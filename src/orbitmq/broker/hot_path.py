@@ -26,7 +26,7 @@ from orbitmq.protocol.pull_frames import read_pull
 from orbitmq.record.hosts import encode_host
 from orbitmq.record.properties import encode_properties
 from orbitmq.store.config import FlushMode
-from orbitmq.store.log.draft import Durability
+from orbitmq.store.log.draft import StoreDurability
 from orbitmq.transport.addresses import parse_address
 from orbitmq.transport.request_loop import FRAMES_PER_TURN
 
@@ -57,7 +57,7 @@ class HotPath:
         replies: SendReplies,
         plain_topic: Callable[[bytes], PlainTopic | None],
         accepts_sends: Callable[[], bool],
-        marks: dict[str, str],
+        broker_properties: dict[str, str],
         clock: Clock,
         read_send: ReadSend | None = fast_forms.read_send,
     ) -> None:
@@ -72,7 +72,7 @@ class HotPath:
         self._plain_topic = plain_topic
         self._accepts_sends = accepts_sends
         # What the broker says of every message it stores.
-        self._marks = encode_properties(marks)
+        self._broker_properties = encode_properties(broker_properties)
         self._id_prefix = store.store_host.hex().upper().encode()
         self._clock = clock
         # None without compiled code: then sends take the ordinary way.
@@ -90,7 +90,7 @@ class HotPath:
         frame_bytes_max = connection.frame_bytes_max
         replies_bytes_max = connection.replies_bytes_max
         frames_left = FRAMES_PER_TURN
-        marks = self._marks
+        broker_properties = self._broker_properties
         now_ms = self._clock.now_ms()
         read_send = self._read_send if self._accepts_sends() else None
         while position < chunk_bytes and frames_left:
@@ -98,7 +98,11 @@ class HotPath:
                 end = frame_end(chunk, position, frame_bytes_max)
                 if end == 0 or end > chunk_bytes:
                     break
-                send = None if read_send is None else read_send(chunk, position, end, marks)
+                send = (
+                    None
+                    if read_send is None
+                    else read_send(chunk, position, end, broker_properties)
+                )
                 reply: bytes | None
                 if send is None:
                     reply = self._pull(connection, chunk, position, end)
@@ -212,7 +216,7 @@ class HotPath:
                 chunk_end,
                 batch.message_count,
                 batch.content_bytes,
-                self._marks,
+                self._broker_properties,
                 batch.born_ms,
                 born_host(connection.address),
                 batch.reconsume_times,
@@ -238,7 +242,7 @@ class HotPath:
             return self._confirmations.reply_later(
                 PhysicalOffset(end), connection, self._encode_reply, reply
             )
-        return self._encode_reply(Durability.MEMORY, reply)
+        return self._encode_reply(StoreDurability.MEMORY, reply)
 
     def _settle_soon(self) -> None:
         if not self._settling:

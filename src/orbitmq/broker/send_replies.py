@@ -13,12 +13,12 @@ from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.command import RESPONSE_FLAG, Command
 from orbitmq.protocol.frame import JSON, PREFIX, Encoding
 from orbitmq.protocol.languages import Language
-from orbitmq.store.log.draft import Durability
+from orbitmq.store.log.draft import StoreDurability
 
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 _FLUSH_TIMEOUT: Final = int(ResponseCode.FLUSH_DISK_TIMEOUT)
-_DISK_TIMEOUT: Final = Durability.DISK_TIMEOUT
-_DISK: Final = Durability.DISK
+_DISK_TIMEOUT: Final = StoreDurability.DISK_TIMEOUT
+_DISK: Final = StoreDurability.DISK
 _ON_DISK: Final = b"DISK"
 _IN_MEMORY: Final = b"MEMORY"
 # A frame with a binary header up to the fields (header_binary.py): frame bytes, header mark, code,
@@ -55,7 +55,7 @@ def _value(text: bytes) -> bytes:
     return _INT.pack(len(text)) + text
 
 
-def durability_text(durability: Durability) -> str:
+def durability_text(durability: StoreDurability) -> str:
     """How a reply says what a message had reached."""
     return (_ON_DISK if durability is _DISK else _IN_MEMORY).decode()
 
@@ -79,7 +79,7 @@ class SendReplies:
             + _value(trace.encode())
         )
 
-    def encode(self, durability: Durability | None, reply: PlainSendReply) -> bytes:
+    def encode(self, durability: StoreDurability | None, reply: PlainSendReply) -> bytes:
         """Write the frame of a reply.
 
         Without a durability it says that the message could not be put on disk.

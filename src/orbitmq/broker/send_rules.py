@@ -115,7 +115,7 @@ def has_plain_properties(encoded: bytes) -> bool:
     )
 
 
-def with_marks(encoded: bytes, marks: bytes) -> bytes:
+def with_broker_properties(encoded: bytes, broker_properties: bytes) -> bytes:
     """Put the broker's properties behind those that were sent."""
     separator = b"" if encoded.endswith(_VALUE_END) else _VALUE_END
-    return encoded + separator + marks
+    return encoded + separator + broker_properties

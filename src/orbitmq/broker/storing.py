@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from orbitmq.errors import RequestRefusedError
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.store.config import FlushMode
-from orbitmq.store.log.draft import Durability, Receipt
+from orbitmq.store.log.draft import Receipt, StoreDurability
 from orbitmq.store.reading.memory_log import FIRST_OFFSET
 
 if TYPE_CHECKING:
@@ -27,12 +27,12 @@ class Stored:
     """Where messages lie, and what they had reached when this was said."""
 
     receipts: Sequence[Receipt]
-    durability: Durability
+    durability: StoreDurability
 
     @property
     def code(self) -> ResponseCode:
         """The code that a producer understands as this."""
-        if self.durability is Durability.DISK_TIMEOUT:
+        if self.durability is StoreDurability.DISK_TIMEOUT:
             return ResponseCode.FLUSH_DISK_TIMEOUT
         return ResponseCode.SUCCESS
 
@@ -58,7 +58,7 @@ class Storing:
         Without `wait` the answer comes before they are on disk.
         """
         receipts = self._store.append_batch(drafts)
-        durability = Durability.MEMORY
+        durability = StoreDurability.MEMORY
         if not self._is_sync:
             self._store.publish()
         else:
@@ -73,7 +73,7 @@ class Storing:
         self._store.publish()
         self._store.request_flush()
         durability = await self._confirmations.reached(receipts[-1].end)
-        if durability is not Durability.DISK:
+        if durability is not StoreDurability.DISK:
             raise RequestRefusedError(
                 ResponseCode.FLUSH_DISK_TIMEOUT,
                 "the disk takes longer than syncFlushTimeout",

@@ -1,6 +1,7 @@
-"""Writing, checking and walking over records: compiled where that is possible.
+"""Writing, checking and walking over records: compiled if possible, else plain.
 
-Without it, or with ORBITMQ_PURE=1 in the environment, the plain forms are used. Both do the same.
+The plain forms run where nothing is compiled, and with ORBITMQ_PURE=1 in the environment. Both
+behave the same.
 """
 
 from __future__ import annotations
@@ -8,15 +9,15 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from orbitmq.record import batch_records, encode, scan
+from orbitmq.record import encode, scan
 
 try:
     if os.environ.get("ORBITMQ_PURE") == "1":
-        raise ImportError("the plain forms are asked for")  # noqa: TRY301  # one way to the plain
+        raise ImportError("ORBITMQ_PURE asks for plain forms")  # noqa: TRY301  # one way to the plain
     from orbitmq.record.compiled import batch_records_cython, codec_cython
 except ImportError:
     encode_record = encode.encode_record
-    encode_batch_records = batch_records.encode_batch_records
+    encode_batch_records = encode.encode_batch_records
     is_sound = scan.is_sound
     sound_records = scan.sound_records
     walk = scan.walk

@@ -113,7 +113,7 @@ class StoredMessage:
         return encode_message_id(self.store_host_bytes, self.physical_offset)
 
 
-class Places(NamedTuple):
+class FieldPositions(NamedTuple):
     """Where the fields of a record lie, from the start of the buffer."""
 
     at: int
@@ -137,7 +137,7 @@ def examine(buffer: Buffer, at: int, end: int, *, check_body: bool) -> Found:
 
 def locate(  # noqa: PLR0911  # a verdict a line reads best
     buffer: Buffer, at: int, end: int, *, check_body: bool
-) -> Places | Found:
+) -> FieldPositions | Found:
     """Find the fields of the record at `buffer[at:end]`, or say what lies there instead."""
     assert at >= 0
     assert end <= len(buffer)
@@ -166,7 +166,7 @@ def locate(  # noqa: PLR0911  # a verdict a line reads best
     return places
 
 
-def _places(buffer: Buffer, at: int, size: int, magic: int) -> Places:
+def _places(buffer: Buffer, at: int, size: int, magic: int) -> FieldPositions:
     """Find the fields of a record whose `size` bytes, at least the fixed ones, are there."""
     end = at + size
     (system_flag,) = _INT.unpack_from(buffer, at + SYSTEM_FLAG_AT)
@@ -193,7 +193,7 @@ def _places(buffer: Buffer, at: int, size: int, magic: int) -> Places:
     (properties_bytes,) = _SHORT.unpack_from(buffer, topic_end)
     if properties_bytes < 0 or properties_at + properties_bytes != end:
         raise ProtocolError(f"properties of {properties_bytes} bytes do not end the record")
-    return Places(
+    return FieldPositions(
         at,
         magic,
         store_ms_at,
@@ -210,7 +210,7 @@ def _places(buffer: Buffer, at: int, size: int, magic: int) -> Places:
 
 def locate_at(
     buffer: Buffer, at: int, end: int, physical_offset: int, *, check_body: bool, check_texts: bool
-) -> Places | Found:
+) -> FieldPositions | Found:
     """Find the record at `buffer[at:end]`, which must have been written for `physical_offset`.
 
     With `check_texts`, a record of which a crash lost a page is told: that page reads as zero

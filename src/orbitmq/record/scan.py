@@ -14,7 +14,7 @@ from typing import Final
 
 from orbitmq.java_hash import java_hash
 from orbitmq.model import property_names
-from orbitmq.record.decode import Buffer, Found, Places, Verdict, locate, locate_at
+from orbitmq.record.decode import Buffer, FieldPositions, Found, Verdict, locate, locate_at
 from orbitmq.record.layout import LOST_FLAG, ROLLED_BACK, TRANSACTION_MASK, is_queued
 from orbitmq.record.properties import find_property
 
@@ -35,7 +35,7 @@ _CACHED_TAG_BYTES_MAX: Final = 64
 
 
 @dataclass(slots=True)
-class Run:
+class EntryRun:
     """Entries of one queue with consecutive numbers."""
 
     first: int
@@ -51,7 +51,7 @@ class Walk:
     records: int = 0
     first_store_ms: int = 0
     last_store_ms: int = 0
-    runs: dict[tuple[bytes, int], list[Run]] = field(default_factory=dict)
+    runs: dict[tuple[bytes, int], list[EntryRun]] = field(default_factory=dict)
     # Per key of an indexed record: key hash, physical offset, store time, as `KEY` packs them.
     keys: bytearray = field(default_factory=bytearray)
     newest_store_ms: int = 0
@@ -168,7 +168,7 @@ def check_span(buffer: Buffer, start: int, end: int, base_offset: int) -> None:
 
 def _take(
     buffer: Buffer,
-    places: Places,
+    places: FieldPositions,
     physical_offset: int,
     result: Walk,
     delay_levels_ms: tuple[int, ...],
@@ -184,7 +184,7 @@ def _take(
         tag_code = record_tag_code(topic, properties, store_ms, delay_levels_ms)
         runs = result.runs.setdefault((topic, queue_id), [])
         if not runs or runs[-1].first + len(runs[-1].entries) // ENTRY.size != queue_offset:
-            runs.append(Run(queue_offset, bytearray()))
+            runs.append(EntryRun(queue_offset, bytearray()))
         runs[-1].entries += ENTRY.pack(physical_offset, size, tag_code)
     if with_keys and system_flag & TRANSACTION_MASK != ROLLED_BACK:
         for key in message_keys(properties):

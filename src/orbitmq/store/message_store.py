@@ -17,14 +17,20 @@ from orbitmq.model.queues import PhysicalOffset, QueueOffset
 from orbitmq.record.hosts import encode_host
 from orbitmq.store.config import FlushMode, StoreConfig
 from orbitmq.store.log.appender import check_topic
-from orbitmq.store.log.draft import Draft, Durability, Receipt
+from orbitmq.store.log.draft import Draft, Receipt, StoreDurability
 from orbitmq.store.log.fast_forms import Appender
 from orbitmq.store.log.flush import Flusher
 from orbitmq.store.log.obstacles import CLOSED, DISK_FULL, Obstacles
 from orbitmq.store.opening.parts import log_folders, open_parts
 from orbitmq.store.reading.memory_log import FIRST_OFFSET
 from orbitmq.store.reading.memory_topics import MemoryTopics
-from orbitmq.store.retention import Decision, Deletion, Retention, RetentionConfig, measure_disk
+from orbitmq.store.retention import (
+    Deletion,
+    Retention,
+    RetentionConfig,
+    RetentionPlan,
+    measure_disk,
+)
 from orbitmq.store.stored_messages import StoredMessages
 from orbitmq.store.upkeep import Intervals, Upkeep
 from orbitmq.store.visibility import OnVisible, Visibility
@@ -90,7 +96,7 @@ class MessageStore(StoredMessages):
         self._upkeep = Upkeep(
             commit_log=self._log,
             queues=self._queues,
-            save=lambda: parts.progress.save(self._flush_log),
+            save=lambda: parts.progress_saver.save(self._flush_log),
             retry=self._visibility.retry,
             fence=self._flusher.fence,
             retain=self._retain,
@@ -149,7 +155,7 @@ class MessageStore(StoredMessages):
             raise self._visibility.trouble
         self._memory.close()
         self._log.drop_ready()
-        self._parts.progress.save(lambda _: self._flusher.flushed)
+        self._parts.progress_saver.save(lambda _: self._flusher.flushed)
         self._parts.mark_clean()
 
     def __enter__(self) -> MessageStore:
@@ -214,7 +220,7 @@ class MessageStore(StoredMessages):
             return list(receipts)
         self.request_flush()
         reached = self._flusher.wait(on_disk[-1].end, self._config.flush_timeout_ms)
-        durability = Durability.DISK if reached else Durability.DISK_TIMEOUT
+        durability = StoreDurability.DISK if reached else StoreDurability.DISK_TIMEOUT
         for receipt in on_disk:
             receipt.durability = durability
         return list(receipts)
@@ -273,7 +279,7 @@ class MessageStore(StoredMessages):
                     log.warning("messages on disk are dropped topic=%s end=%d", topic, queue.end)
                     self._delete_queues(topic)
             for queue_id, end in self._memory.release(topic).items():
-                self.appender.go_on_at(topic.encode(), queue_id, end)
+                self.appender.set_next_offset(topic.encode(), queue_id, end)
 
     def delete_expired(self) -> tuple[Deletion, ...]:
         """Delete files past their time now, whatever the hour; the next passes go on with it."""
@@ -334,11 +340,11 @@ class MessageStore(StoredMessages):
 
     # --- inside -------------------------------------------------------------------------------
 
-    def _retain(self) -> Decision:
+    def _retain(self) -> RetentionPlan:
         # Invariant: entries are on disk before the records they were made from go, or a crash
         # would make queues begin again at a number that was used.
         keep_from = min(
-            self._parts.marks.mark.dispatched,
+            self._parts.progress_file.saved.dispatched,
             self._flusher.flushed,
             self.visible,
             *(needed_from() for needed_from in self._needs),
@@ -352,7 +358,7 @@ class MessageStore(StoredMessages):
                 self._obstacles.errors.pop(DISK_FULL, None)
 
     def _after_flush(self, flushed: PhysicalOffset) -> None:
-        self._parts.marks.raise_flushed(flushed)
+        self._parts.progress_file.raise_flushed(flushed)
         if self._config.flush_mode is FlushMode.SYNC:
             self._visibility.show(flushed)
 

@@ -152,7 +152,7 @@ class Deletion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class RetentionPlan:
     """What one pass does."""
 
     # Oldest first, each the oldest when its turn comes.
@@ -171,7 +171,7 @@ def decide(
     is_requested: bool = False,
     keep_from: PhysicalOffset | None = None,
     zone: datetime.tzinfo | None = None,
-) -> Decision:
+) -> RetentionPlan:
     """Decide which files of the log go, oldest first.
 
     The last of `files`, and those that reach beyond `keep_from`, stay. Of several disks with
@@ -195,7 +195,9 @@ def decide(
             break
         deletions.append(Deletion(path=file.path, reason=reason))
         freed[file.device] += file.file_bytes
-    return Decision(deletions=tuple(deletions), refusal=_refusal(config, log_disks, queue_disk))
+    return RetentionPlan(
+        deletions=tuple(deletions), refusal=_refusal(config, log_disks, queue_disk)
+    )
 
 
 def parse_hours(text: str) -> frozenset[int]:
@@ -348,7 +350,7 @@ class Retention:
             f"{self.config.interval_ms / 1000:g} seconds of that",
         )
 
-    def run(self, *, keep_from: PhysicalOffset | None = None) -> Decision:
+    def run(self, *, keep_from: PhysicalOffset | None = None) -> RetentionPlan:
         """Do one pass; files that reach beyond `keep_from` stay."""
         with self._lock:
             is_requested = self._requested_passes > 0
@@ -373,7 +375,7 @@ class Retention:
             self._delete(decision)
             return decision
 
-    def _delete(self, decision: Decision) -> None:
+    def _delete(self, decision: RetentionPlan) -> None:
         log_start: PhysicalOffset | None = None
         try:
             for deletion in decision.deletions:

@@ -11,7 +11,7 @@ from orbitmq.broker.confirmations import Confirmations
 from orbitmq.clock import ManualClock, settle
 from orbitmq.errors import StoreFencedError
 from orbitmq.model.queues import PhysicalOffset
-from orbitmq.store.log.draft import Durability
+from orbitmq.store.log.draft import StoreDurability
 
 
 class FakeConnection:
@@ -30,7 +30,7 @@ def _waiting(clock: ManualClock, *, fenced: bool = False) -> Confirmations:
     )
 
 
-def _reply(durability: Durability | None, name: str) -> bytes:
+def _reply(durability: StoreDurability | None, name: str) -> bytes:
     return f"{name}:{durability.name if durability else None};".encode()
 
 
@@ -65,7 +65,7 @@ async def test_a_round_that_ends_in_another_thread_is_heard() -> None:
     thread = threading.Thread(target=waiting.flushed, args=(PhysicalOffset(200),))
     thread.start()
 
-    assert await reached is Durability.DISK
+    assert await reached is StoreDurability.DISK
     thread.join()
 
 

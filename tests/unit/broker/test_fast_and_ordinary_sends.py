@@ -49,7 +49,7 @@ from tests.unit.protocol.send_spellings import (
 
 pytestmark = pytest.mark.skipif(not fast_forms.IS_COMPILED, reason="there is no compiled form here")
 
-MARKS = {"MSG_REGION": "r", "TRACE_ON": "true", "CLUSTER": "c"}
+BROKER_PROPERTIES = {"MSG_REGION": "r", "TRACE_ON": "true", "CLUSTER": "c"}
 
 
 class Written(asyncio.Transport):
@@ -103,7 +103,7 @@ class Side:
             locks=QueueLocks(clock=parts.clock),
             storing=Storing(parts.store, confirmations, flush_mode=flush_mode),
             delay_levels=18,
-            marks=MARKS,
+            broker_properties=BROKER_PROPERTIES,
             unique_ids=OneId("10.0.0.9", parts.clock.now_ms),
             counters=parts.counters,
         )
@@ -123,7 +123,7 @@ class Side:
             replies=SendReplies(region=BrokerConfig().region, trace_on=BrokerConfig().trace_on),
             plain_topic=plain_topics.find,
             accepts_sends=lambda: True,
-            marks=MARKS,
+            broker_properties=BROKER_PROPERTIES,
             clock=parts.clock,
             read_send=fast_forms.read_send if is_fast else None,
         )

@@ -9,7 +9,7 @@ from orbitmq.model.versions import OUR_VERSION
 from orbitmq.protocol.command import RESPONSE_FLAG, Command, decode_command
 from orbitmq.protocol.frame import Encoding
 from orbitmq.protocol.requests.sending import SendReply
-from orbitmq.store.log.draft import Durability
+from orbitmq.store.log.draft import StoreDurability
 
 
 @pytest.mark.parametrize("encoding", list(Encoding))
@@ -20,7 +20,7 @@ def test_a_reply_reads_like_one_written_in_the_ordinary_way(
     replies = SendReplies(region=region, trace_on=False)
 
     frame = replies.encode(
-        Durability.DISK,
+        StoreDurability.DISK,
         PlainSendReply(77, encoding, b"7F00000100002A9F0000000000000000", 3, 12, b"ABC"),
     )
 
@@ -58,7 +58,7 @@ def test_a_binary_reply_is_what_the_ordinary_encoder_writes(unique_id: str) -> N
     )
 
     frame = SendReplies(region="région", trace_on=True).encode(
-        Durability.DISK_TIMEOUT,
+        StoreDurability.DISK_TIMEOUT,
         PlainSendReply(77, Encoding.BINARY, b"7F01,7F02", 12, 9_000_000_000, unique_id.encode()),
     )
 
@@ -68,7 +68,7 @@ def test_a_binary_reply_is_what_the_ordinary_encoder_writes(unique_id: str) -> N
 @pytest.mark.parametrize("encoding", list(Encoding))
 def test_the_reply_to_a_batch_has_no_unique_id(encoding: Encoding) -> None:
     frame = SendReplies(region="r", trace_on=True).encode(
-        Durability.DISK, PlainSendReply(1, encoding, b"7F01,7F02", 0, 3, b"")
+        StoreDurability.DISK, PlainSendReply(1, encoding, b"7F01,7F02", 0, 3, b"")
     )
 
     assert decode_command(frame, 0, len(frame)).fields == {
@@ -93,10 +93,10 @@ def test_a_message_that_cannot_be_put_on_disk_is_told_so(encoding: Encoding) -> 
 
 @pytest.mark.parametrize(
     ("durability", "code"),
-    [(Durability.DISK, 0), (Durability.MEMORY, 0), (Durability.DISK_TIMEOUT, 10)],
+    [(StoreDurability.DISK, 0), (StoreDurability.MEMORY, 0), (StoreDurability.DISK_TIMEOUT, 10)],
 )
 def test_a_flush_that_took_too_long_has_a_code_of_its_own(
-    durability: Durability, code: int
+    durability: StoreDurability, code: int
 ) -> None:
     frame = SendReplies(region="r", trace_on=True).encode(
         durability,
@@ -106,4 +106,4 @@ def test_a_flush_that_took_too_long_has_a_code_of_its_own(
     reply = decode_command(frame, 0, len(frame))
     assert reply.code == code
     assert reply.fields["durability"] == durability_text(durability)
-    assert (durability_text(durability) == "DISK") == (durability is Durability.DISK)
+    assert (durability_text(durability) == "DISK") == (durability is StoreDurability.DISK)

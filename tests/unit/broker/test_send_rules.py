@@ -11,7 +11,7 @@ from orbitmq.broker.send_rules import (
     has_plain_properties,
     missing_feature,
     waits_for_store,
-    with_marks,
+    with_broker_properties,
 )
 
 _PLACE = Destination(topic="orders", queue_id=3)
@@ -87,5 +87,5 @@ def test_plain_properties_of_a_batch_are_told_from_special_ones(
 
 
 def test_what_the_broker_adds_is_put_behind_a_separator() -> None:
-    assert with_marks(b"a\x01b", b"c\x01d\x02") == b"a\x01b\x02c\x01d\x02"
-    assert with_marks(b"a\x01b\x02", b"c\x01d\x02") == b"a\x01b\x02c\x01d\x02"
+    assert with_broker_properties(b"a\x01b", b"c\x01d\x02") == b"a\x01b\x02c\x01d\x02"
+    assert with_broker_properties(b"a\x01b\x02", b"c\x01d\x02") == b"a\x01b\x02c\x01d\x02"

@@ -11,7 +11,7 @@ from orbitmq.broker.storing import Stored, Storing
 from orbitmq.clock import ManualClock
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.store.config import FlushMode
-from orbitmq.store.log.draft import Durability
+from orbitmq.store.log.draft import StoreDurability
 from orbitmq.store.message_store import MessageStore
 from tests.unit.store.stores import message, open_store
 
@@ -31,7 +31,7 @@ async def test_under_sync_flush_messages_are_on_disk_when_this_is_said(tmp_path:
     with open_store(tmp_path) as store:
         stored = await _storing(store, FlushMode.SYNC).put([message(), message()])
 
-        assert stored.durability is Durability.DISK
+        assert stored.durability is StoreDurability.DISK
         assert store.flushed >= stored.receipts[-1].end
         assert [receipt.queue_offset for receipt in stored.receipts] == [0, 1]
 
@@ -40,24 +40,24 @@ async def test_those_who_do_not_wait_learn_that_it_is_in_memory(tmp_path: Path) 
     with open_store(tmp_path) as store:
         stored = await _storing(store, FlushMode.SYNC).put([message()], wait=False)
 
-        assert stored.durability is Durability.MEMORY
+        assert stored.durability is StoreDurability.MEMORY
 
 
 async def test_under_async_flush_messages_are_seen_at_once(tmp_path: Path) -> None:
     with open_store(tmp_path, flush_mode=FlushMode.ASYNC) as store:
         stored = await _storing(store, FlushMode.ASYNC).put([message()])
 
-        assert stored.durability is Durability.MEMORY
+        assert stored.durability is StoreDurability.MEMORY
         assert store.end_of("orders", 0) == 1
 
 
 @pytest.mark.parametrize(
     ("durability", "code"),
     [
-        (Durability.DISK, ResponseCode.SUCCESS),
-        (Durability.MEMORY, ResponseCode.SUCCESS),
-        (Durability.DISK_TIMEOUT, ResponseCode.FLUSH_DISK_TIMEOUT),
+        (StoreDurability.DISK, ResponseCode.SUCCESS),
+        (StoreDurability.MEMORY, ResponseCode.SUCCESS),
+        (StoreDurability.DISK_TIMEOUT, ResponseCode.FLUSH_DISK_TIMEOUT),
     ],
 )
-def test_a_producer_is_told_by_a_code(durability: Durability, code: ResponseCode) -> None:
+def test_a_producer_is_told_by_a_code(durability: StoreDurability, code: ResponseCode) -> None:
     assert Stored(receipts=[], durability=durability).code is code

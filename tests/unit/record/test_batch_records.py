@@ -8,14 +8,14 @@ import pytest
 
 from orbitmq.errors import MessageError
 from orbitmq.record.batch import BatchedMessage, encode_batch
-from orbitmq.record.batch_records import encode_batch_records
 from orbitmq.record.decode import decode_record
+from orbitmq.record.encode import encode_batch_records
 from orbitmq.record.hosts import encode_host
 from orbitmq.record.layout import BORN_HOST_V6, STORE_HOST_V6, record_bytes
 from orbitmq.record.message_id import encode_message_id
 
 HOST_V4, HOST_V6 = encode_host("10.0.0.1", 10911), encode_host("2001:db8::7", 10911)
-MARKS = b"CLUSTER\x01c\x02"
+BROKER_PROPERTIES = b"CLUSTER\x01c\x02"
 MESSAGES = [
     BatchedMessage(-7, b"one", b"UNIQ_KEY\x01A1\x02TAGS\x01a\x02"),
     BatchedMessage(0, b"", b""),
@@ -26,7 +26,7 @@ MESSAGES = [
 def arguments(messages: list[BatchedMessage], **changes: Any) -> dict[str, Any]:
     """What all records of a batch have in common, and how long they are."""
     named: dict[str, Any] = {
-        "marks": MARKS,
+        "broker_properties": BROKER_PROPERTIES,
         "topic": b"orders",
         "queue_id": 3,
         "queue_offset": 70,
@@ -44,7 +44,7 @@ def arguments(messages: list[BatchedMessage], **changes: Any) -> dict[str, Any]:
             topic_bytes=len(named["topic"]),
             properties_bytes=len(properties)
             + (not properties.endswith(b"\x02"))
-            + len(named["marks"]),
+            + len(named["broker_properties"]),
             system_flag=named["system_flag"],
         )
         for _, body, properties in messages
@@ -67,7 +67,7 @@ def arguments(messages: list[BatchedMessage], **changes: Any) -> dict[str, Any]:
     ],
 )
 @pytest.mark.parametrize("topic", [b"orders", b"t" * 200])
-def test_each_message_becomes_a_record_with_the_marks_behind_its_properties(
+def test_each_message_becomes_a_record_with_the_broker_properties_after_its_own(
     system_flag: int, born_host: bytes, store_host: bytes, topic: bytes
 ) -> None:
     named = arguments(
@@ -87,7 +87,7 @@ def test_each_message_becomes_a_record_with_the_marks_behind_its_properties(
         found = decode_record(bytes(room[at : at + size]))
         ended = properties if properties.endswith(b"\x02") else properties + b"\x02"
         assert (found.flag, found.body) == (flag, body)
-        assert found.properties_bytes == ended + MARKS
+        assert found.properties_bytes == ended + BROKER_PROPERTIES
         assert (found.topic, found.queue_id) == (topic.decode(), 3)
         assert found.queue_offset == 70 + number
         assert found.physical_offset == 2**33 + at - 9

@@ -18,7 +18,7 @@ from orbitmq.record.scan import (
     DELAY_TOPIC,
     ENTRY,
     KEY,
-    Run,
+    EntryRun,
     Walk,
     hash_key,
     hash_tag,
@@ -54,7 +54,7 @@ def _walk(
     )
 
 
-def _entries(run: Run) -> list[tuple[int, ...]]:
+def _entries(run: EntryRun) -> list[tuple[int, ...]]:
     return list(ENTRY.iter_unpack(run.entries))
 
 

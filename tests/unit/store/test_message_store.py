@@ -14,7 +14,7 @@ from orbitmq.record.decode import decode_record
 from orbitmq.record.hosts import encode_host
 from orbitmq.record.layout import MAGIC_V1, MAGIC_V2, SystemFlag
 from orbitmq.store.config import FlushMode
-from orbitmq.store.log.draft import Draft, Durability
+from orbitmq.store.log.draft import Draft, StoreDurability
 from tests.leftovers import no_threads_since, threads
 from tests.unit.store.stores import LOG_FILE_BYTES, message, open_store
 
@@ -78,11 +78,11 @@ def test_a_long_topic_makes_a_record_of_the_second_version(
 
 def test_receipts_say_which_durability_was_reached(tmp_path: Path) -> None:
     with open_store(tmp_path / "sync") as store:
-        assert store.append(message()).durability is Durability.MEMORY
-        assert store.put(message()).durability is Durability.DISK
+        assert store.append(message()).durability is StoreDurability.MEMORY
+        assert store.put(message()).durability is StoreDurability.DISK
         assert store.flushed == store.log_end
     with open_store(tmp_path / "async", flush_mode=FlushMode.ASYNC) as store:
-        assert store.put(message()).durability is Durability.MEMORY
+        assert store.put(message()).durability is StoreDurability.MEMORY
 
 
 def test_under_sync_flush_nothing_is_seen_before_it_is_on_disk(
@@ -147,7 +147,7 @@ def test_a_batch_lies_together_with_one_store_time(tmp_path: Path) -> None:
         assert receipts[0].physical_offset == LOG_FILE_BYTES, "all of it in one file"
         assert len({r.store_ms for r in receipts}) == 1
         assert all(a.end == b.physical_offset for a, b in pairwise(receipts))
-        assert all(r.durability is Durability.DISK for r in receipts)
+        assert all(r.durability is StoreDurability.DISK for r in receipts)
 
 
 def test_a_batch_of_nothing_is_nothing(tmp_path: Path) -> None:

@@ -12,11 +12,11 @@ from orbitmq.errors import SettingsError
 from orbitmq.model.queues import PhysicalOffset
 from orbitmq.store.retention import (
     REQUESTED_PASSES,
-    Decision,
     DiskUse,
     FileAge,
     Retention,
     RetentionConfig,
+    RetentionPlan,
     decide,
     measure_disk,
     parse_hours,
@@ -58,7 +58,7 @@ def decided(
     is_requested: bool = False,
     keep_from: PhysicalOffset | None = None,
     config: RetentionConfig | None = None,
-) -> Decision:
+) -> RetentionPlan:
     return decide(
         found,
         log_disks=log_disks if log_disks is not None else [disk(used_percent)],
@@ -71,7 +71,7 @@ def decided(
     )
 
 
-def names(decision: Decision) -> list[str]:
+def names(decision: RetentionPlan) -> list[str]:
     return [deletion.path.name for deletion in decision.deletions]
 
 
@@ -153,7 +153,7 @@ def test_of_several_log_disks_the_emptiest_counts() -> None:
 
     decision = decided(files(1, 1, 0, device=2), log_disks=both)
 
-    assert decision == Decision()
+    assert decision == RetentionPlan()
 
 
 def test_too_few_free_bytes_cost_files_until_there_are_enough() -> None:
@@ -171,7 +171,7 @@ def test_limits_are_bounded_as_in_rocketmq() -> None:
 
     assert decided(files(1, 0), 91, config=loose).refusal
     assert names(decided(files(1, 0), 86, config=loose)) == ["0"]
-    assert decided(files(1, 0), 30, config=tight) == Decision()
+    assert decided(files(1, 0), 30, config=tight) == RetentionPlan()
     assert names(decided(files(100, 0), 11, config=tight)) == ["0"]
 
 
@@ -192,7 +192,7 @@ def test_files_that_are_still_needed_stay() -> None:
 def test_a_disk_that_cannot_be_measured_counts_as_empty() -> None:
     nothing = DiskUse(device=1, used_bytes=0, free_bytes=0)
 
-    assert decided(files(1, 0), log_disks=[], queue_disk=nothing) == Decision()
+    assert decided(files(1, 0), log_disks=[], queue_disk=nothing) == RetentionPlan()
 
 
 def test_hours_are_read_as_rocketmq_writes_them() -> None:

@@ -15,7 +15,7 @@ from orbitmq.errors import MessageError, StateError, StoreDamagedError
 from orbitmq.record.decode import decode_record
 from orbitmq.record.layout import SystemFlag
 from orbitmq.store.config import FlushMode
-from orbitmq.store.log.draft import Draft, Durability
+from orbitmq.store.log.draft import Draft, StoreDurability
 from orbitmq.store.message_store import MessageStore
 from orbitmq.store.reading.memory_log import FIRST_OFFSET
 from orbitmq.store.reading.queue_reader import ReadStatus
@@ -76,7 +76,7 @@ def test_a_message_in_memory_is_there_at_once(
         receipt = store.put(price(b"1", properties={"KEYS": "k"}))
         (second, third) = store.put_batch([price(b"2"), price(b"3")])
 
-        assert receipt.durability is second.durability is third.durability is Durability.MEMORY
+        assert receipt.durability is second.durability is third.durability is StoreDurability.MEMORY
         assert [receipt.queue_offset, second.queue_offset, third.queue_offset] == [0, 1, 2]
         assert receipt.physical_offset == FIRST_OFFSET
         assert third.physical_offset == second.end
@@ -99,10 +99,10 @@ def test_receipts_of_both_kinds_are_confirmed_together(tmp_path: Path) -> None:
         )
 
         assert [receipt.durability for receipt in receipts] == [
-            Durability.DISK,
-            Durability.MEMORY,
-            Durability.DISK,
-            Durability.MEMORY,
+            StoreDurability.DISK,
+            StoreDurability.MEMORY,
+            StoreDurability.DISK,
+            StoreDurability.MEMORY,
         ]
         assert store.flushed == store.log_end
         assert store.end_of(DISK, 0) == 2
@@ -396,12 +396,12 @@ def test_a_topic_in_memory_moves_to_disk_and_keeps_its_numbers(tmp_path: Path) -
         assert store.end_of(TOPIC, 1, committed=False) == 1
         copy = crashed(tmp_path / "store")
         receipt = store.put(price(b"on disk"))
-        assert (receipt.queue_offset, receipt.durability) == (2, Durability.DISK)
+        assert (receipt.queue_offset, receipt.durability) == (2, StoreDurability.DISK)
         assert bodies(store, offset=2) == [b"on disk"]
         assert (store.start_of(TOPIC, 0), store.end_of(TOPIC, 0)) == (2, 3)
     for root in (tmp_path / "store", copy):
         with open_store(root) as store:
-            assert store.put(price()).durability is Durability.DISK
+            assert store.put(price()).durability is StoreDurability.DISK
             assert store.end_of(TOPIC, 0) == (4 if root != copy else 3)
             assert store.put(price(queue_id=1)).queue_offset == 1
         with ReadOnlyStore(root) as reader:

@@ -16,7 +16,7 @@ from orbitmq.broker.send_rules import (
     has_plain_properties,
     missing_feature,
     waits_for_store,
-    with_marks,
+    with_broker_properties,
 )
 from orbitmq.clock import settle
 from orbitmq.errors import MessageError, OrbitError, RequestRefusedError
@@ -80,14 +80,14 @@ class SendRequests:
     storing: Storing
     delay_levels: int
     # Properties that the broker adds to every message.
-    marks: Mapping[str, str]
+    broker_properties: Mapping[str, str]
     unique_ids: UniqueIds
     counters: Counters
-    _encoded_marks: bytes = field(init=False)
+    _encoded_broker_properties: bytes = field(init=False)
 
     def __post_init__(self) -> None:
-        """Encode the marks once, for batches."""
-        self._encoded_marks = encode_properties(self.marks)
+        """Encode the broker_properties once, for batches."""
+        self._encoded_broker_properties = encode_properties(self.broker_properties)
 
     def by_code(self) -> Mapping[int, Handler]:
         """The handlers by request code."""
@@ -176,7 +176,7 @@ class SendRequests:
         unique_id = properties.get(property_names.UNIQUE_ID)
         if unique_id is None:
             unique_id = properties[property_names.UNIQUE_ID] = self.unique_ids.make()
-        properties.update(self.marks)
+        properties.update(self.broker_properties)
         waits = waits_for_store(properties)
         destination = Destination(topic=topic.name, queue_id=self._queue_id(asked, topic))
         requested_queue_id = destination.queue_id
@@ -298,14 +298,14 @@ class SendRequests:
     def _batched_properties(self, encoded: bytes, asked: SendMessage) -> bytes:
         if has_plain_properties(encoded):
             # Perf: nearly all messages of batches; takes a fifth of the time of what follows.
-            return with_marks(encoded, self._encoded_marks)
+            return with_broker_properties(encoded, self._encoded_broker_properties)
         properties = decode_properties(encoded)
         if property_names.DELAY_LEVEL in properties:
             raise MessageError("a batch cannot be delayed", hint="send its messages one by one")
         self._refuse_missing_features(properties, asked)
         if property_names.UNIQUE_ID not in properties:
             properties[property_names.UNIQUE_ID] = self.unique_ids.make()
-        properties.update(self.marks)
+        properties.update(self.broker_properties)
         return encode_properties(properties)
 
     async def _put(self, drafts: list[Draft], *, wait: bool) -> Stored:

@@ -637,7 +637,7 @@ def _read_one(
     born_ms: cython.longlong,
     reconsume_times: cython.longlong,
     end: cython.Py_ssize_t,
-    marks: bytes,
+    broker_properties: bytes,
 ) -> PlainSend | None:
     """Read one message, whose header was read."""
     if not reader.field_number(_SYSTEM_FLAG, 0) or reader.number & ~0x701:
@@ -660,13 +660,13 @@ def _read_one(
     found = cython.declare(Properties)
     if not look_at_tidy(to, size, cython.address(found)) or found.unique_start < 0:
         return None
-    marks_bytes: cython.Py_ssize_t = len(marks)
-    properties: bytes = PyBytes_FromStringAndSize(cython.NULL, size + marks_bytes)
+    broker_properties_bytes: cython.Py_ssize_t = len(broker_properties)
+    properties: bytes = PyBytes_FromStringAndSize(cython.NULL, size + broker_properties_bytes)
     memcpy(PyBytes_AS_STRING(properties), to, size)
     memcpy(
         cython.cast(cython.p_uchar, PyBytes_AS_STRING(properties)) + size,
-        PyBytes_AS_STRING(marks),
-        marks_bytes,
+        PyBytes_AS_STRING(broker_properties),
+        broker_properties_bytes,
     )
     send: PlainSend = _new_tuple(  # type: ignore[operator]  # an object to Cython
         PlainSend,
@@ -696,7 +696,7 @@ def _read_many(
     born_ms: cython.longlong,
     reconsume_times: cython.longlong,
     end: cython.Py_ssize_t,
-    marks: bytes,
+    broker_properties: bytes,
 ) -> PlainBatch | None:
     """Measure the messages of a batch, whose header was read."""
     if not reader.field_number(_SYSTEM_FLAG, 0) or reader.number != 0:
@@ -714,7 +714,7 @@ def _read_many(
         if not look_at(scratch, size, cython.address(found)):
             return None
         waits = found.wait != NO
-    marks_bytes: cython.Py_ssize_t = len(marks)
+    broker_properties_bytes: cython.Py_ssize_t = len(broker_properties)
     message = cython.declare(_Message)
     count: cython.Py_ssize_t = 0
     content_bytes: cython.Py_ssize_t = 0
@@ -723,11 +723,11 @@ def _read_many(
         if (
             count == _MESSAGES_MAX
             or not _take_message(reader.text + at, end - at, cython.address(message))
-            or message.properties_bytes + marks_bytes > 0x7FFF
+            or message.properties_bytes + broker_properties_bytes > 0x7FFF
         ):
             return None
         count += 1
-        content_bytes += message.content_bytes + marks_bytes
+        content_bytes += message.content_bytes + broker_properties_bytes
         at += message.size
     return PlainBatch(
         reader.topic(),
@@ -748,11 +748,11 @@ _reader = cython.declare(_Reader, _Reader())
 
 
 def read_send(
-    chunk: bytes, start: cython.Py_ssize_t, end: cython.Py_ssize_t, marks: bytes
+    chunk: bytes, start: cython.Py_ssize_t, end: cython.Py_ssize_t, broker_properties: bytes
 ) -> PlainSend | PlainBatch | None:
     """Read the frame at `chunk[start:end]`; None when the ordinary form must look.
 
-    `marks` are the properties that the broker adds to each message.
+    `broker_properties` are the properties that the broker adds to each message.
     """
     reader: _Reader = _reader
     text: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(chunk))
@@ -770,7 +770,7 @@ def read_send(
             return None
         reconsume_times = reader.number
     if reader.starts[_BATCH] < 0 or reader.field_is(_BATCH, b"false", 5):
-        return _read_one(reader, queue_id, born_ms, reconsume_times, end, marks)
+        return _read_one(reader, queue_id, born_ms, reconsume_times, end, broker_properties)
     if reader.field_is(_BATCH, b"true", 4):
-        return _read_many(reader, queue_id, born_ms, reconsume_times, end, marks)
+        return _read_many(reader, queue_id, born_ms, reconsume_times, end, broker_properties)
     return None

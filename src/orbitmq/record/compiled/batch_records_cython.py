@@ -2,11 +2,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The compiled form of `encode_batch_records`.
 
-Compiled by Cython and never run as Python. What it writes and returns equals what the plain form
-(batch_records.py) does.
+Compiled by Cython and never run as Python. It writes and returns the same bytes as the plain form
+(encode.py).
 
-Invariant: nothing is read or written before its position was compared with the end; lengths are at
-most 31 bits wide and positions as wide as a pointer, so no sum of them can wrap.
+Invariant: every position is compared with the end before anything is read or written there;
+lengths are at most 31 bits wide and positions as wide as a pointer, so no sum of them can wrap.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import cython
 
 if not cython.compiled:
-    # Before the imports below, which are C's and fail in other ways.
+    # Before the imports below: those of C fail with other errors.
     raise ImportError("orbitmq.record.compiled.batch_records_cython runs compiled only")
 
 from cython.cimports.cpython.buffer import (
@@ -40,7 +40,7 @@ from orbitmq.record.encode import WritableBuffer, check_lengths
 
 _LONG_MAX = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF)
 _VALUE_END = cython.declare(cython.uchar, 2)
-# What a message of a batch takes beside its body and its properties.
+# Bytes of a message of a batch beside its body and properties.
 _FIXED_BYTES = cython.declare(cython.Py_ssize_t, 22)
 _COMMA = cython.declare(cython.uchar, 44)
 _OFFSET_DIGITS = cython.declare(cython.Py_ssize_t, 16)
@@ -57,7 +57,7 @@ def _bytes_at(text: bytes) -> cython.p_uchar:
 @cython.inline
 @cython.exceptval(check=False)
 def _put_digits(to: cython.p_uchar, number: cython.ulonglong) -> cython.void:
-    """Write a number with its sixteen hexadecimal digits."""
+    """Write a number as sixteen hexadecimal digits."""
     digit: cython.uint
     at: cython.int
     for at in range(15, -1, -1):
@@ -69,7 +69,7 @@ def _put_digits(to: cython.p_uchar, number: cython.ulonglong) -> cython.void:
 @cython.cfunc
 @cython.exceptval(check=False)
 def _count(text: cython.p_uchar, at: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.int:
-    """How many messages there are; -1 when one leaves its place."""
+    """Count the messages; -1 if one exceeds its bounds."""
     count: cython.int = 0
     size: cython.Py_ssize_t
     body_bytes: cython.Py_ssize_t
@@ -77,7 +77,7 @@ def _count(text: cython.p_uchar, at: cython.Py_ssize_t, end: cython.Py_ssize_t) 
     while at < end:
         if end - at < _FIXED_BYTES:
             return -1
-        # Unsigned: a negative length is a large one, and leaves its place.
+        # Unsigned: a negative length reads as a large one and exceeds the bounds.
         size = get_32(text + at)
         body_bytes = get_32(text + at + 16)
         if size > end - at or body_bytes > size - _FIXED_BYTES:
@@ -92,14 +92,14 @@ def _count(text: cython.p_uchar, at: cython.Py_ssize_t, end: cython.Py_ssize_t) 
     return count
 
 
-def encode_batch_records(  # noqa: PLR0913, PLR0917  # Perf: an object more takes 0.8 us
+def encode_batch_records(  # noqa: PLR0913, PLR0917  # Perf: an argument object costs 0.8 us
     buffer: WritableBuffer,
     at: cython.Py_ssize_t,
     records_bytes: cython.Py_ssize_t,
     messages: bytes,
     start: cython.Py_ssize_t,
     end: cython.Py_ssize_t,
-    marks: bytes,
+    broker_properties: bytes,
     topic: bytes,
     queue_id: int,
     queue_offset: int,
@@ -111,9 +111,9 @@ def encode_batch_records(  # noqa: PLR0913, PLR0917  # Perf: an object more take
     store_host: bytes,
     reconsume_times: int,
 ) -> bytes:
-    """Write messages of a batch as records; return their ids. See batch_records.py."""
+    """Write messages of a batch as records; return their ids. See encode.py."""
     topic_bytes: cython.Py_ssize_t = len(topic)
-    marks_bytes: cython.Py_ssize_t = len(marks)
+    broker_properties_bytes: cython.Py_ssize_t = len(broker_properties)
     born_host_bytes: cython.Py_ssize_t = len(born_host)
     store_host_bytes: cython.Py_ssize_t = len(store_host)
     fields = cython.declare(RecordFields)
@@ -135,18 +135,25 @@ def encode_batch_records(  # noqa: PLR0913, PLR0917  # Perf: an object more take
     fields.store_host = _bytes_at(store_host)
     fields.store_host_bytes = store_host_bytes
     check_lengths(
-        0, topic_bytes, marks_bytes, born_host_bytes, store_host_bytes, fields.system_flag
+        0,
+        topic_bytes,
+        broker_properties_bytes,
+        born_host_bytes,
+        store_host_bytes,
+        fields.system_flag,
     )
     text: cython.p_uchar = _bytes_at(messages)
     count: cython.Py_ssize_t = -1
     if 0 <= start <= end <= len(messages):
         count = _count(text, start, end)
     if count <= 0:
-        raise ValueError(f"no batch lies at bytes {start} to {end}")
+        raise ValueError(f"bytes {start} to {end} are not a batch")
     if records_bytes <= 0 or not 0 <= fields.physical_offset <= _LONG_MAX - records_bytes:
-        raise MessageError(f"no {records_bytes} bytes lie at physical offset {physical_offset}")
+        raise MessageError(
+            f"{records_bytes} bytes do not fit the log at physical offset {physical_offset}"
+        )
     if fields.queue_offset > _LONG_MAX - (count - 1):
-        raise MessageError(f"no {count} messages follow queue offset {queue_offset}")
+        raise MessageError(f"queue offset {queue_offset} leaves no room for {count} messages")
     id_bytes: cython.Py_ssize_t = 2 * store_host_bytes + _OFFSET_DIGITS + 1
     ids: bytes = PyBytes_FromStringAndSize(cython.NULL, count * id_bytes - 1)
     prefix: bytes = store_host.hex().upper().encode()
@@ -169,7 +176,7 @@ def encode_batch_records(  # noqa: PLR0913, PLR0917  # Perf: an object more take
     sent_bytes: cython.Py_ssize_t
     separator_bytes: cython.Py_ssize_t
     properties_bytes: cython.Py_ssize_t
-    beside_bytes: cython.Py_ssize_t = fields_bytes(cython.address(fields)) + marks_bytes
+    beside_bytes: cython.Py_ssize_t = fields_bytes(cython.address(fields)) + broker_properties_bytes
     first_bytes: cython.Py_ssize_t = 0
     fits: cython.bint = True
     number: cython.Py_ssize_t
@@ -179,7 +186,7 @@ def encode_batch_records(  # noqa: PLR0913, PLR0917  # Perf: an object more take
         separator_bytes = 1
         if sent_bytes and message[20 + body_bytes + 2 + sent_bytes - 1] == _VALUE_END:
             separator_bytes = 0
-        properties_bytes = sent_bytes + separator_bytes + marks_bytes
+        properties_bytes = sent_bytes + separator_bytes + broker_properties_bytes
         size = beside_bytes + body_bytes + sent_bytes + separator_bytes
         if size > left or properties_bytes > 32767:
             fits = False
@@ -191,7 +198,7 @@ def encode_batch_records(  # noqa: PLR0913, PLR0917  # Perf: an object more take
         if separator_bytes:
             to[0] = _VALUE_END
             to = to + 1
-        memcpy(to, _bytes_at(marks), marks_bytes)
+        memcpy(to, _bytes_at(broker_properties), broker_properties_bytes)
         if number:
             begin_record(record, cython.address(fields), size)
             shown[0] = _COMMA
@@ -211,7 +218,7 @@ def encode_batch_records(  # noqa: PLR0913, PLR0917  # Perf: an object more take
         memset(first, 0, records_bytes)
         PyBuffer_Release(cython.address(view))
         raise ValueError(f"records do not fill {records_bytes} bytes")
-    # Invariant: records begin to exist with the start of the first, when all the rest is there.
+    # Invariant: the start of the first record is written last; until then none of them exists.
     keep_order()
     begin_record(first, cython.address(fields), first_bytes)
     PyBuffer_Release(cython.address(view))

@@ -1,4 +1,4 @@
-# Numbers as Java writes them, for what is compiled.
+# Big-endian numbers, as Java writes them, for compiled modules.
 cdef inline unsigned int get_32(const unsigned char *at) noexcept nogil:
     return (
         (<unsigned int>at[0] << 24)

@@ -2,12 +2,13 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The compiled form of `encode_record`, `is_sound`, `sound_records` and `walk`.
 
-Compiled by Cython and never run as Python. It equals the plain form (encode.py, scan.py) byte for
-byte, and `codec` chooses between them. C decides the common case only: the plain form is asked
-what lies at a position where there is no record, and for hashes of what is not ASCII.
+Compiled by Cython and never run as Python. It writes the same bytes and gives the same results as
+the plain form (encode.py, scan.py); `codec` chooses between them. C handles the common case only:
+the plain form examines positions without a record, and hashes text that is not ASCII.
 
-Invariant: nothing is read or written before its position was compared with the end; positions are
-signed and as wide as a pointer, lengths at most 31 bits wide, so no sum of them can wrap.
+Invariant: every position is compared with the end before anything is read or written there;
+positions are signed and as wide as a pointer, lengths at most 31 bits wide, so no sum of them can
+wrap.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Callable
 import cython
 
 if not cython.compiled:
-    # Before the imports below, which are C's and fail in other ways.
+    # Before the imports below: those of C fail with other errors.
     raise ImportError("orbitmq.record.compiled.codec_cython runs compiled only")
 
 from cython.cimports.cpython.buffer import (
@@ -51,7 +52,7 @@ from orbitmq.record.encode import WritableBuffer, check_lengths
 from orbitmq.record.layout import LOST_FLAG
 from orbitmq.record.scan import (
     DELAY_TOPIC,
-    Run,
+    EntryRun,
     Walk,
     check_span,
     hash_key,
@@ -64,9 +65,10 @@ _MAGIC_V2 = cython.declare(cython.uint, 0xDAA320AB)
 _CRC_MASK = cython.declare(cython.uint, 0x7FFFFFFF)
 _ROW_BYTES = cython.declare(cython.Py_ssize_t, 20)
 _LOST_FLAG = cython.declare(cython.uint, LOST_FLAG)
-# Queues met lately, found without making a key for the table of all queues.
+# A cache of recent queues, looked up without making a key for the table of all queues.
 _SLOTS = cython.declare(cython.uint, 256)
-# Perf: below, one slot does; making all of them takes 0.4 us (benchmarks/store_append.py).
+# Perf: below this size one slot is enough; making all of them takes 0.4 us
+# (benchmarks/store_append.py).
 _ONE_SLOT_BYTES_MAX = cython.declare(cython.Py_ssize_t, 1024)
 _DELAY_TOPIC = cython.declare(bytes, DELAY_TOPIC)
 _END = Found(Verdict.NOTHING)
@@ -82,7 +84,7 @@ def _bytes_at(text: bytes) -> cython.p_uchar:
 # --- writing ------------------------------------------------------------------------------------
 
 
-def encode_record(  # noqa: PLR0913, PLR0917  # Perf: an object more takes 0.8 us
+def encode_record(  # noqa: PLR0913, PLR0917  # Perf: an argument object costs 0.8 us
     buffer: WritableBuffer,
     at: cython.Py_ssize_t,
     topic: bytes,
@@ -132,7 +134,7 @@ def encode_record(  # noqa: PLR0913, PLR0917  # Perf: an object more takes 0.8 u
         or born_host_bytes != (20 if fields.system_flag & 0x10 else 8)
         or store_host_bytes != (20 if fields.system_flag & 0x20 else 8)
     ):
-        # What is surely good is told here, the rest by the plain form.
+        # This test accepts what is surely good; the plain form judges the rest.
         check_lengths(
             body_bytes,
             topic_bytes,
@@ -148,13 +150,13 @@ def encode_record(  # noqa: PLR0913, PLR0917  # Perf: an object more takes 0.8 u
         buffer_bytes: cython.Py_ssize_t = view.len
         PyBuffer_Release(cython.address(view))
         raise ValueError(f"{size} bytes do not fit at byte {at} of {buffer_bytes}")
-    # Invariant: nothing below can fail, so the buffer is released and no record is left half.
+    # Invariant: nothing below can fail, so the buffer is released and no record stays half written.
     record: cython.p_uchar = cython.cast(cython.p_uchar, view.buf) + at
     to: cython.p_uchar = put_fields(
         record, cython.address(fields), _bytes_at(body), body_bytes, properties_bytes
     )
     memcpy(to, _bytes_at(properties), properties_bytes)
-    # Invariant: a record begins to exist with its start, when the rest of it is there.
+    # Invariant: the start of a record is written last; until then it does not exist.
     keep_order()
     begin_record(record, cython.address(fields), size)
     PyBuffer_Release(cython.address(view))
@@ -167,7 +169,7 @@ def encode_record(  # noqa: PLR0913, PLR0917  # Perf: an object more takes 0.8 u
 @cython.cfunc
 @cython.inline
 def _new_row(rows: bytearray) -> cython.p_uchar:
-    """Make rows one longer; return where the new one lies, until the next is made."""
+    """Append a row; return its address, which is valid until the next one is appended."""
     at: cython.Py_ssize_t = PyByteArray_GET_SIZE(rows)
     PyByteArray_Resize(rows, at + _ROW_BYTES)
     return cython.cast(cython.p_uchar, PyByteArray_AS_STRING(rows)) + at
@@ -176,11 +178,11 @@ def _new_row(rows: bytearray) -> cython.p_uchar:
 @cython.final
 @cython.cclass
 class _Queue:
-    """A queue met on a walk, and its run that may go on."""
+    """A queue seen on a walk, and its newest run, which may grow."""
 
     topic: bytes
     queue_id: cython.int
-    runs: list[Run]
+    runs: list[EntryRun]
     entries: bytearray
     last_offset: cython.longlong
 
@@ -191,7 +193,7 @@ class _Walker:
     """The state of a walk; positions count from the start of the buffer."""
 
     bytes_at: cython.p_uchar
-    # The record under the hand.
+    # The current record.
     size: cython.Py_ssize_t
     system_flag: cython.uint
     store_ms: cython.longlong
@@ -207,7 +209,7 @@ class _Walker:
     keys_start: cython.Py_ssize_t
     keys_stop: cython.Py_ssize_t
     # What was found.
-    runs: dict[tuple[bytes, int], list[Run]]
+    runs: dict[tuple[bytes, int], list[EntryRun]]
     queues: dict[tuple[bytes, int], _Queue]
     slots: list[_Queue | None]
     slot_mask: cython.uint
@@ -215,10 +217,10 @@ class _Walker:
 
     @cython.cfunc
     @cython.exceptval(check=False)
-    def locate(  # a check a line
+    def locate(
         self, at: cython.Py_ssize_t, end: cython.Py_ssize_t, check_body: cython.bint
     ) -> cython.bint:
-        """Find the fields of the record at a position; False when the plain form must look."""
+        """Find the fields of the record at a position; False if the plain form must judge it."""
         if end - at < 91:
             return False
         record: cython.p_uchar = self.bytes_at + at
@@ -267,7 +269,7 @@ class _Walker:
     @cython.cfunc
     @cython.exceptval(check=False)
     def holds_zeros(self, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.bint:
-        """Whether a zero byte lies between two positions."""
+        """Whether there is a zero byte between two positions."""
         found: cython.p_uchar = cython.cast(
             cython.p_uchar, memchr(self.bytes_at + start, 0, stop - start)
         )
@@ -327,7 +329,7 @@ class _Walker:
     def add_to_hash(
         self, hashed: cython.uint, start: cython.Py_ssize_t, stop: cython.Py_ssize_t
     ) -> cython.uint:
-        """Go on with Java's hash over ASCII bytes."""
+        """Continue Java's hash over ASCII bytes."""
         while start < stop:
             hashed = 31 * hashed + self.bytes_at[start]
             start += 1
@@ -340,7 +342,7 @@ class _Walker:
 
     @cython.cfunc
     def tag_code(self, delay_levels_ms: tuple[int, ...]) -> cython.longlong:
-        """What the queue entry of the record says beside it."""
+        """The tag code of the record's queue entry."""
         topic_bytes: cython.Py_ssize_t = self.topic_stop - self.topic_start
         if (
             topic_bytes == len(_DELAY_TOPIC)
@@ -363,10 +365,10 @@ class _Walker:
             cython.cast(cython.uint, queue_id), self.topic_start + near, self.topic_stop
         )
         slot: cython.Py_ssize_t = hashed & self.slot_mask
-        met: object = self.slots[slot]
+        known: object = self.slots[slot]
         queue: _Queue
-        if met is not None:
-            queue = cython.cast(_Queue, met)
+        if known is not None:
+            queue = cython.cast(_Queue, known)
             if (
                 queue.queue_id == queue_id
                 and len(queue.topic) == topic_bytes
@@ -375,9 +377,9 @@ class _Walker:
                 return queue
         topic: bytes = self.slice(self.topic_start, self.topic_stop)
         key: tuple[bytes, int] = (topic, queue_id)
-        met = self.queues.get(key)
-        if met is not None:
-            queue = cython.cast(_Queue, met)
+        known = self.queues.get(key)
+        if known is not None:
+            queue = cython.cast(_Queue, known)
         else:
             queue = _Queue.__new__(_Queue)
             queue.topic = topic
@@ -392,12 +394,12 @@ class _Walker:
     def take_entry(
         self, at: cython.Py_ssize_t, physical_offset: cython.longlong, tag_code: cython.longlong
     ) -> cython.int:
-        """Note the queue entry of the record."""
+        """Collect the queue entry of the record."""
         queue_offset: cython.longlong = get_64(self.bytes_at + at + 20)
         queue: _Queue = self.find_queue(cython.cast(cython.int, get_32(self.bytes_at + at + 12)))
         if not queue.runs or queue_offset == LLONG_MIN or queue_offset - 1 != queue.last_offset:
             queue.entries = bytearray()
-            queue.runs.append(Run(queue_offset, queue.entries))
+            queue.runs.append(EntryRun(queue_offset, queue.entries))
         queue.last_offset = queue_offset
         row: cython.p_uchar = _new_row(queue.entries)
         put_64(row, physical_offset)
@@ -407,7 +409,7 @@ class _Walker:
 
     @cython.cfunc
     def take_keys(self, physical_offset: cython.longlong) -> cython.int:
-        """Note the keys of the record: its unique id, then each word of its keys."""
+        """Collect the keys of the record: its unique id, then each word of its keys."""
         start: cython.Py_ssize_t = self.keys_start
         stop: cython.Py_ssize_t
         if self.unique_start < self.unique_stop:
@@ -428,7 +430,7 @@ class _Walker:
         stop: cython.Py_ssize_t,
         physical_offset: cython.longlong,
     ) -> cython.int:
-        """Note one key."""
+        """Collect one key."""
         hashed: cython.int
         if self.is_ascii(self.topic_start, self.topic_stop) and self.is_ascii(start, stop):
             hashed = cython.cast(
@@ -486,7 +488,7 @@ def walk(  # noqa: PLR0913  # flags by name
     view = cython.declare(Py_buffer)
     PyObject_GetBuffer(buffer, cython.address(view), PyBUF_SIMPLE)
     try:
-        # `check_span` counted items; a view may have items of several bytes, never of less.
+        # `check_span` counted items; those of a view have one byte or more.
         walker.bytes_at = cython.cast(cython.p_uchar, view.buf)
         while at < stop and walker.locate(at, stop, checks):
             if placed and (
@@ -509,14 +511,14 @@ def walk(  # noqa: PLR0913  # flags by name
         PyBuffer_Release(cython.address(view))
     stopped_by = _END
     if at < stop:
-        met = (
+        found = (
             locate_at(buffer, at, end, base + at, check_body=check_body, check_texts=check_texts)
             if check_places
             else locate(buffer, at, end, check_body=check_body)
         )
         # Invariant: both forms agree on what is a record.
-        assert isinstance(met, Found)
-        stopped_by = met
+        assert isinstance(found, Found)
+        stopped_by = found
     return Walk(
         at,
         stopped_by,
@@ -564,7 +566,7 @@ def _is_sound(
     )
 
 
-def sound_records(  # noqa: PLR0913, PLR0917  # Perf: an object more is felt here
+def sound_records(  # noqa: PLR0913, PLR0917  # Perf: plain arguments
     entries: bytes,
     content: Buffer,
     first_offset: cython.longlong,
@@ -576,7 +578,7 @@ def sound_records(  # noqa: PLR0913, PLR0917  # Perf: an object more is felt her
     bytes_max: cython.Py_ssize_t,
     tag_filter: Callable[[int], bool] | None,
 ) -> tuple[list[bytes], int, int]:
-    """Copy the records that entries lead to. See scan.py."""
+    """Copy the records that entries point to. See scan.py."""
     records: list[bytes] = []
     record: bytes
     row: cython.p_uchar = _bytes_at(entries)
@@ -595,7 +597,7 @@ def sound_records(  # noqa: PLR0913, PLR0917  # Perf: an object more is felt her
     try:
         content_at = cython.cast(cython.p_uchar, view.buf)
         low = max(low, first_offset)
-        # Invariant: from here on, what lies between `low` and `high` lies in the view; neither a
+        # Invariant: from here on, everything between `low` and `high` is in the view; neither a
         # difference nor the sum can wrap, since all are below `high` and none is negative.
         if first_offset < 0 or high < 0:
             high = low
@@ -613,12 +615,12 @@ def sound_records(  # noqa: PLR0913, PLR0917  # Perf: an object more is felt her
             ):
                 break
             if tag_filter is None or tag_filter(get_64(row + 12)):
-                # Invariant: what is checked is what is returned, whatever becomes of the content.
+                # Invariant: the copy that is checked is the one returned, even if the content changes.
                 at = physical_offset - first_offset
                 record = content_at[at : at + record_bytes]
                 if not _is_sound(walker, record, physical_offset, topic, queue_id):
                     break
-                # What has the flag of stand-ins is looked at by who knows them.
+                # The caller judges records with the flag of stand-ins.
                 if get_32(_bytes_at(record) + 16) == _LOST_FLAG:
                     break
                 records.append(record)

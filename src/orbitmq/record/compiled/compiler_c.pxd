@@ -1,4 +1,4 @@
-# What C compilers may not do, for what is compiled: move a write from one side of `keep_order` to the other.
+# A compiler barrier for compiled modules: no write may move across `keep_order`.
 cdef extern from *:
     """
     #if defined(_MSC_VER)

@@ -1,11 +1,11 @@
-# The layout of a record, for what is compiled and writes some.
+# The layout of a record, for compiled modules that write records.
 from libc.string cimport memcpy
 
 from orbitmq.record.compiled.big_endian cimport put_32, put_64
 from orbitmq.record.compiled.zlib_c cimport crc32
 
 
-# What a record says beside its body and its properties.
+# The fields of a record beside its body and properties.
 cdef struct RecordFields:
     int queue_id
     int flag
@@ -24,7 +24,7 @@ cdef struct RecordFields:
     Py_ssize_t topic_bytes
 
 
-# What a record takes beside its body and its properties.
+# Bytes of a record beside its body and properties.
 cdef inline Py_ssize_t fields_bytes(const RecordFields *fields) noexcept nogil:
     return (
         75
@@ -35,8 +35,8 @@ cdef inline Py_ssize_t fields_bytes(const RecordFields *fields) noexcept nogil:
     )
 
 
-# Writes all of a record but how it begins (`begin_record`) and its properties; returns where those
-# go. The caller has compared the end of the record with the end of the memory.
+# Writes all of a record except its start (`begin_record`) and its properties; returns where the
+# properties go. The caller has checked that the record fits the memory.
 cdef inline unsigned char *put_fields(
     unsigned char *record,
     const RecordFields *fields,
@@ -73,7 +73,7 @@ cdef inline unsigned char *put_fields(
     return to + 2
 
 
-# Writes how a record begins: its size, and the mark of its version.
+# Writes the start of a record: its size, and the magic number of its version.
 cdef inline void begin_record(
     unsigned char *record, const RecordFields *fields, Py_ssize_t size
 ) noexcept nogil:

@@ -1,8 +1,8 @@
-# Which bytes are text, for what is compiled.
+# Checks of text, for compiled modules.
 from libc.string cimport memcpy
 
 
-# Whether bytes are UTF-8, as strictly as Unicode has it.
+# Whether bytes are UTF-8, by Unicode's strict rules.
 cdef inline bint is_utf8(const unsigned char *text, Py_ssize_t size) noexcept nogil:
     cdef Py_ssize_t at = 0
     cdef Py_ssize_t more
@@ -10,7 +10,7 @@ cdef inline bint is_utf8(const unsigned char *text, Py_ssize_t size) noexcept no
     cdef unsigned char first, low, high
     while at < size:
         if size - at >= 8:
-            # Most texts are ASCII, which is told of eight bytes at a time.
+            # Most texts are ASCII, which is checked eight bytes at a time.
             memcpy(&word, text + at, 8)
             if not word & 0x8080808080808080ULL:
                 at += 8
@@ -19,7 +19,7 @@ cdef inline bint is_utf8(const unsigned char *text, Py_ssize_t size) noexcept no
         at += 1
         if first < 0x80:
             continue
-        # What the second byte may be depends on the first one; further ones may be anything.
+        # The range of the second byte depends on the first; later ones have the full range.
         low = 0x80
         high = 0xBF
         if 0xC2 <= first <= 0xDF:
@@ -50,7 +50,8 @@ cdef inline bint is_utf8(const unsigned char *text, Py_ssize_t size) noexcept no
     return True
 
 
-# Whether eight bytes are ASCII that JSON writes as it is: no controls, quotes and backslashes.
+# Whether eight bytes are ASCII that JSON leaves unescaped: no control characters, quotes or
+# backslashes.
 cdef inline bint is_plain_text(const unsigned char *text) noexcept nogil:
     cdef unsigned long long word, quotes, slashes
     memcpy(&word, text, 8)

@@ -22,7 +22,7 @@ import pyarrow as pa
 from orbitmq.errors import BatchTooLargeError, ProtocolError
 from orbitmq.model import property_names
 from orbitmq.record.compression import decompress
-from orbitmq.record.decode import Buffer, Found, Places, Verdict, locate
+from orbitmq.record.decode import Buffer, FieldPositions, Found, Verdict, locate
 from orbitmq.record.hosts import decode_host
 from orbitmq.record.layout import BORN_HOST_AT, COMPRESSED, FIXED_BYTES
 from orbitmq.record.message_id import encode_message_id
@@ -93,7 +93,7 @@ class PlainRows:
             raise BatchTooLargeError(len(positions), bytes_max=COLUMN_BYTES_MAX)
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
-    def _located(self, buffer: Buffer, at: int, broker_name: str) -> Places:
+    def _located(self, buffer: Buffer, at: int, broker_name: str) -> FieldPositions:
         found = locate(buffer, at, len(buffer), check_body=self._check_bodies)
         if not isinstance(found, Found):
             return found
@@ -136,7 +136,7 @@ class _Records:
     """Records of which the places are known, and what several columns need of them."""
 
     def __init__(
-        self, buffer: Buffer, places: list[Places], broker_name: str, *, has_maps: bool
+        self, buffer: Buffer, places: list[FieldPositions], broker_name: str, *, has_maps: bool
     ) -> None:
         self.buffer = buffer
         self.places = places

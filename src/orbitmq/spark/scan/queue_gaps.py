@@ -19,7 +19,7 @@ from orbitmq.store.index.consume_queue import ENTRY, ENTRY_BYTES
 from orbitmq.store.readonly.queue_files import begins_at, ends_at
 
 if TYPE_CHECKING:
-    from orbitmq.record.scan import Run
+    from orbitmq.record.scan import EntryRun
     from orbitmq.store.readonly.readonly_store import QueueKey, ReadOnlyStore
     from orbitmq.store.readonly.visible_queue import VisibleQueue
 
@@ -82,10 +82,10 @@ class _Comparison:
         self._made_again: set[str] = set()
         self._exists: dict[str, bool] = {}
         # Runs of queues that are not there.
-        self._homeless: list[tuple[str, int, Run]] = []
+        self._homeless: list[tuple[str, int, EntryRun]] = []
         self._gaps: dict[QueueKey, Gap] = {}
 
-    def take(self, topic: str, queue_id: int, run: Run) -> None:
+    def take(self, topic: str, queue_id: int, run: EntryRun) -> None:
         """Note what the queue lacks of a run."""
         queue = self._store.queue(topic, queue_id)
         if not queue.end:
@@ -108,7 +108,7 @@ class _Comparison:
                 self._note(topic, queue_id, run, (run.first, last))
         return sorted(self._gaps.values(), key=lambda gap: (gap.topic, gap.queue_id))
 
-    def _note(self, topic: str, queue_id: int, run: Run, lacking: Span) -> None:
+    def _note(self, topic: str, queue_id: int, run: EntryRun, lacking: Span) -> None:
         queue = self._store.queue(topic, queue_id)
         first, last = lacking
         physical_offset = _physical_offset(run, first)
@@ -137,12 +137,12 @@ class _Comparison:
         return [queue for key in keys if (queue := self._store.queue(*key)).end]
 
 
-def _is_older(queue: VisibleQueue, run: Run) -> bool:
+def _is_older(queue: VisibleQueue, run: EntryRun) -> bool:
     """Whether a run is of a deleted topic of the same name: its queue began again, with 0."""
     return not queue.start and _physical_offset(run, _last(run)) < _begin(queue)
 
 
-def _lacking(queue: VisibleQueue, run: Run) -> Span | None:
+def _lacking(queue: VisibleQueue, run: EntryRun) -> Span | None:
     """The first and the last number of a run that a queue lacks; None when it has all."""
     last = _last(run)
     if run.first < queue.start:
@@ -164,11 +164,11 @@ def _begin(queue: VisibleQueue) -> int:
     return 0 if queue.start else begins_at(queue.entry(0))
 
 
-def _last(run: Run) -> int:
+def _last(run: EntryRun) -> int:
     return run.first + len(run.entries) // ENTRY_BYTES - 1
 
 
-def _physical_offset(run: Run, number: int) -> int:
+def _physical_offset(run: EntryRun, number: int) -> int:
     return int(ENTRY.unpack_from(run.entries, (number - run.first) * ENTRY_BYTES)[0])
 
 
@@ -224,7 +224,7 @@ def _merged(spans: list[Span]) -> list[Span]:
     return merged
 
 
-def _runs(store: ReadOnlyStore, spans: list[Span]) -> Iterator[tuple[QueueKey, Run]]:
+def _runs(store: ReadOnlyStore, spans: list[Span]) -> Iterator[tuple[QueueKey, EntryRun]]:
     for at, to in spans:
         for file in store.log.files:
             first, behind = max(at, file.first_offset), min(to, file.end_offset)
@@ -232,7 +232,9 @@ def _runs(store: ReadOnlyStore, spans: list[Span]) -> Iterator[tuple[QueueKey, R
                 yield from _runs_of_file(store, first, behind)
 
 
-def _runs_of_file(store: ReadOnlyStore, first: int, behind: int) -> Iterator[tuple[QueueKey, Run]]:
+def _runs_of_file(
+    store: ReadOnlyStore, first: int, behind: int
+) -> Iterator[tuple[QueueKey, EntryRun]]:
     # Damage is told by whoever reads the records; here it only ends the look.
     for stretch in store.log.walk(first, behind, on_damage=lambda *_: store.log.room_end):
         for (topic, queue_id), runs in stretch.found.runs.items():

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from orbitmq.record.decode import Buffer, Found, Places, locate, locate_at
+from orbitmq.record.decode import Buffer, FieldPositions, Found, locate, locate_at
 from orbitmq.record.layout import (
     BORN_HOST_AT,
     BORN_HOST_V6,
@@ -45,7 +45,7 @@ UNCHECKED_FIELDS: Final = (
 UNCHECKED_WHEN_REBUILT: Final = (*UNCHECKED_FIELDS, "queue id", "topic")
 
 
-def locate_whole(buffer: Buffer, at: int, end: int, physical_offset: int) -> Places | Found:
+def locate_whole(buffer: Buffer, at: int, end: int, physical_offset: int) -> FieldPositions | Found:
     """Find the record at `buffer[at:end]`, or say what lies there; for what may be torn."""
     return locate_at(buffer, at, end, physical_offset, check_body=True, check_texts=True)
 

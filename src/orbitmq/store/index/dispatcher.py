@@ -19,7 +19,7 @@ from orbitmq.store.index.consume_queue import ENTRY_BYTES
 
 if TYPE_CHECKING:
     from orbitmq.clock import Clock
-    from orbitmq.record.scan import Run
+    from orbitmq.record.scan import EntryRun
     from orbitmq.store.index.consume_queue import ConsumeQueue
     from orbitmq.store.index.consume_queues import ConsumeQueues
     from orbitmq.store.index.deleted_topics import DeletedTopics
@@ -127,7 +127,7 @@ class Dispatcher:
         self.position = stopped_at
 
     def _feed_queues(
-        self, found: dict[tuple[bytes, int], list[Run]], grown: set[ConsumeQueue]
+        self, found: dict[tuple[bytes, int], list[EntryRun]], grown: set[ConsumeQueue]
     ) -> None:
         append, count_deleted = self._queues.append, self._deleted_topics.count_deleted
         with self._queues.lock:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Header(NamedTuple):
+class IndexHeader(NamedTuple):
     """What the header of a file says."""
 
     begin_ms: int
@@ -100,9 +100,9 @@ class KeyIndex:
         return int(self._file.path.name)
 
     @property
-    def header(self) -> Header:
+    def header(self) -> IndexHeader:
         """How far the file is filled; a file that was let go says what it said last."""
-        return Header._make(HEADER.unpack_from(self._view))
+        return IndexHeader._make(HEADER.unpack_from(self._view))
 
     @property
     def begin_ms(self) -> int:
@@ -140,7 +140,7 @@ class KeyIndex:
         """Begin where the file before ended."""
         before = previous.header
         self._write_header(
-            Header(
+            IndexHeader(
                 begin_ms=before.end_ms,
                 end_ms=before.end_ms,
                 begin_offset=before.end_offset,
@@ -157,7 +157,7 @@ class KeyIndex:
         """
         return put_keys(self._view, self._slots, self._entries_max, keys, at)
 
-    def _write_header(self, header: Header) -> None:
+    def _write_header(self, header: IndexHeader) -> None:
         HEADER.pack_into(self._view, 0, *header)
 
     # --- recovery -----------------------------------------------------------------------------
@@ -176,7 +176,7 @@ class KeyIndex:
         begin_ms = begin_ms if begin_ms is not None else self.begin_ms
         if end_ms is None:
             end_ms = begin_ms + self._entry(end - 1)[2] * 1000 + 999
-        self._write_header(Header(begin_ms, end_ms, first_offset, last_offset, used, end))
+        self._write_header(IndexHeader(begin_ms, end_ms, first_offset, last_offset, used, end))
         return True
 
     # --- reading ------------------------------------------------------------------------------

@@ -1,13 +1,14 @@
 # cython: language_level=3, annotation_typing=False
-"""Appending: gives messages their offsets and times, and writes them to the log.
+"""Appending: gives messages offsets and times, and writes them to the log.
 
-Nothing else does. This source is compiled where that is possible (`appender_cython.pxd` holds the
-types) and runs as it is where it is not; `fast_forms` chooses. Both do the same.
+Nothing else writes messages there. This source runs compiled where possible
+(`appender_cython.pxd` holds the C types) and else as Python; `fast_forms` chooses. Both behave the
+same.
 
-Threads: any; one at a time inside, under `lock`. Whoever holds the lock may look at the log's end
-and at the next offsets without seeing them move.
-Crash: a record begins to exist with its first eight bytes, which are written last; those of a
-batch from its end to its beginning. A killed process leaves all of it or nothing that counts.
+Threads: any, one at a time under `lock`. While a thread holds the lock, the log's end and the next
+offsets do not move.
+Crash: the first eight bytes of a record are written last, and a batch is written from its last
+record to its first. After a kill, recovery finds all of a record or batch, or none of it.
 """
 
 from __future__ import annotations
@@ -38,31 +39,31 @@ if TYPE_CHECKING:
     from orbitmq.store.log.obstacles import Obstacles
 
 # Physical offset, record bytes, queue offset, store time.
-Place = tuple["PhysicalOffset", int, QueueOffset, int]
-# Physical offset of the first record, bytes of all, queue offset of the first, all message ids.
-PackedPlace = tuple["PhysicalOffset", int, QueueOffset, bytes]
+Appended = tuple["PhysicalOffset", int, QueueOffset, int]
+# Physical offset of the first record, bytes of all, queue offset of the first, ids of all messages.
+AppendedBatch = tuple["PhysicalOffset", int, QueueOffset, bytes]
 # Body, properties, flag, system flag, born time, born host, reconsume times, prepared offset.
 Entry = tuple[bytes, bytes, int, int, int, bytes, int, int]
 
 _HOSTS_V6: Final = BORN_HOST_V6 | STORE_HOST_V6
-# Upkeep is thought of after so many bytes, not after every message.
-_LOOK_BYTES_MAX: Final = 64 * 1024
+# Checks for upkeep once per this many bytes, not after every message.
+_UPKEEP_CHECK_BYTES_MAX: Final = 64 * 1024
 
 
-class OtherPlace(Protocol):
-    """Where messages go that are not for the log."""
+class MemoryAppender(Protocol):
+    """Takes the messages that are kept in memory instead of the log."""
 
     def keeps(self, topic: bytes) -> bool:
-        """Whether messages of a topic go there."""
+        """Whether it takes the messages of a topic."""
 
     def append_batch(
         self, topic: bytes, queue_id: int, entries: Sequence[Entry], now_ms: int
-    ) -> list[Place]:
-        """Store messages of one queue there; their system flags fit their hosts."""
+    ) -> list[Appended]:
+        """Store messages of one queue; their system flags match their hosts."""
 
 
 class Appender:
-    """Writes messages to the log, one behind the other."""
+    """Writes messages to the log, one after another."""
 
     def __init__(
         self,
@@ -74,7 +75,7 @@ class Appender:
         next_offsets: dict[tuple[bytes, int], QueueOffset],
         obstacles: Obstacles,
         on_growth: Callable[[], None],
-        memory: OtherPlace | None = None,
+        memory: MemoryAppender | None = None,
     ) -> None:
         self.lock = threading.Lock()
         self._acquire = self.lock.acquire
@@ -85,41 +86,41 @@ class Appender:
         self.body_bytes_max = body_bytes_max
         # Invariant: store times never fall in log order, whatever the clock does.
         self._last_store_ms = last_store_ms
-        # Invariant: topics in here were checked, and are kept on disk.
+        # Invariant: the topics in it are checked and kept on disk.
         self._next_offsets = next_offsets
         self._obstacles = obstacles
         self._errors = obstacles.errors
         self._on_growth = on_growth
         self._memory = memory
-        self._look_bytes = min(_LOOK_BYTES_MAX, log.file_bytes // 64)
-        self._look_at = 0
-        # The file being written, and the offset from which on it has no room.
+        self._upkeep_check_bytes = min(_UPKEEP_CHECK_BYTES_MAX, log.file_bytes // 64)
+        self._next_upkeep_check = 0
+        # The file being written, and the offset where its room ends.
         self._view: memoryview | None = None
         self._first_offset = 0
         self._room_end = 0
 
     def next_offset(self, topic: bytes, queue_id: int) -> QueueOffset | None:
-        """The number that the next message of a queue gets; None when it never had one."""
+        """The number of a queue's next message; None if the queue has had no messages."""
         return self._next_offsets.get((topic, queue_id))
 
     def forget_topic(self, topic: bytes) -> dict[int, QueueOffset]:
-        """Let a topic's queues begin at 0 again; the caller holds the lock.
+        """Restart a topic's queues at 0; the caller holds the lock.
 
-        Returns which numbers would have been next, by queue id.
+        Returns the numbers that would have been next, by queue id.
         """
         queue_ids = [queue_id for name, queue_id in self._next_offsets if name == topic]
         return {queue_id: self._next_offsets.pop((topic, queue_id)) for queue_id in queue_ids}
 
-    def go_on_at(self, topic: bytes, queue_id: int, number: QueueOffset) -> None:
+    def set_next_offset(self, topic: bytes, queue_id: int, number: QueueOffset) -> None:
         """Give the next message of a queue this number; the caller holds the lock."""
         self._next_offsets[topic, queue_id] = number
 
     def close(self) -> None:
-        """Let go of the file that is written; nothing may be appended any more."""
+        """Release the file being written; appending is no longer possible."""
         self._view = None
         self._room_end = 0
 
-    def append(  # noqa: PLR0913, PLR0917  # Perf: an object more takes 0.8 us
+    def append(  # noqa: PLR0913, PLR0917  # Perf: an argument object costs 0.8 us
         self,
         topic: bytes,
         queue_id: int,
@@ -132,8 +133,8 @@ class Appender:
         reconsume_times: int,
         prepared_offset: int,
         now_ms: int,
-    ) -> Place:
-        """Write one message; raises and leaves nothing when that cannot be."""
+    ) -> Appended:
+        """Write one message; on an error nothing of it stays in the log."""
         system_flag = self._record_flag(system_flag, born_host)
         size = self._checked_size(topic, body, properties, system_flag)
         # Perf: `with` takes 0.05 us more than these two calls.
@@ -145,7 +146,7 @@ class Appender:
             number = self._next_offsets.get(key)
             if number is None:
                 number = _first_offset(topic, queue_id)
-                # Perf: only here, so that a queue on disk pays nothing for those in memory.
+                # Perf: only here, so that queues on disk pay nothing for queues in memory.
                 if self._memory is not None and self._memory.keeps(topic):
                     return self._memory.append_batch(
                         topic,
@@ -188,20 +189,20 @@ class Appender:
                 reconsume_times,
                 prepared_offset,
             )
-            # Perf: calling the type of an offset takes 0.05 us, so it is left out in here.
-            self._next_offsets[key] = number if system_flag & UNQUEUED else number + 1  # type: ignore[assignment]  # as said
+            # Perf: a call of QueueOffset or PhysicalOffset takes 0.05 us, so this class omits them.
+            self._next_offsets[key] = number if system_flag & UNQUEUED else number + 1  # type: ignore[assignment]  # Perf: see above
             end = offset + size
-            self._log.end = end  # type: ignore[assignment]  # as said
-            if end >= self._look_at:
-                self._look(end)
+            self._log.end = end  # type: ignore[assignment]  # Perf: see above
+            if end >= self._next_upkeep_check:
+                self._check_upkeep(end)
         finally:
             self._release()
         return offset, size, number, store_ms
 
     def append_batch(
         self, topic: bytes, queue_id: int, entries: Sequence[Entry], now_ms: int
-    ) -> list[Place]:
-        """Write messages of one queue, one behind the other; all of them, or none and raise."""
+    ) -> list[Appended]:
+        """Write messages of one queue, one after another; on an error, none of them."""
         if not entries:
             return []
         sizes = [
@@ -209,7 +210,7 @@ class Appender:
             for body, properties, _, system_flag, _, born_host, _, _ in entries
         ]
         whole = sum(sizes)
-        places: list[Place] = []
+        places: list[Appended] = []
         self._acquire()
         try:
             if self._errors:
@@ -232,14 +233,14 @@ class Appender:
             store_ms = self._last_store_ms = max(now_ms, self._last_store_ms)
             for entry, size in zip(entries, sizes, strict=True):
                 places.append((offset, size, number, store_ms))
-                offset += size  # type: ignore[assignment]  # as said
+                offset += size  # type: ignore[assignment]  # Perf: see above
                 if not entry[3] & UNQUEUED:
-                    number += 1  # type: ignore[assignment]  # as said
+                    number += 1  # type: ignore[assignment]  # Perf: see above
             self._write_batch(topic, queue_id, entries, places)
             self._next_offsets[key] = number
             self._log.end = offset
-            if offset >= self._look_at:
-                self._look(offset)
+            if offset >= self._next_upkeep_check:
+                self._check_upkeep(offset)
         finally:
             self._release()
         return places
@@ -253,37 +254,37 @@ class Appender:
         end: int,
         count: int,
         content_bytes: int,
-        marks: bytes,
+        broker_properties: bytes,
         born_ms: int,
         born_host: bytes,
         reconsume_times: int,
         now_ms: int,
-    ) -> PackedPlace | None:
-        """Write the messages of a batch that lie at `packed[start:end]` as `record.batch` says.
+    ) -> AppendedBatch | None:
+        """Write a batch, encoded as in `record.batch` at `packed[start:end]`.
 
         Perf: no object per message. For batches as Spark's writers send them (write of
         benchmarks/spark_kafka.py) a broker takes half the user CPU that it takes with `append_batch`.
 
         Args:
-            topic: where they go, as all further arguments say what all have in common.
-            queue_id: the queue.
-            packed: where they lie, with others before and behind.
-            start: where they begin.
-            end: where they end.
-            count: how many they are.
-            content_bytes: what bodies and properties take together, marks included.
-            marks: properties that are added to each.
-            born_ms: when they were sent.
-            born_host: from where.
-            reconsume_times: how often they failed.
-            now_ms: the time.
+            topic: the topic of all messages.
+            queue_id: the queue of all messages.
+            packed: bytes that hold the batch; other bytes may surround it.
+            start: where the batch begins.
+            end: where it ends.
+            count: the number of messages.
+            content_bytes: bytes of all bodies and properties, with those of `broker_properties`.
+            broker_properties: properties that are added to each message.
+            born_ms: when the messages were sent.
+            born_host: the host that sent them.
+            reconsume_times: how often their consumption failed.
+            now_ms: the current time.
 
         Returns:
-            Where they lie; None when the topic is not kept in the log.
+            Where the batch was written; None if the topic is kept in memory.
 
         Raises:
-            MessageError: they cannot be stored.
-            ValueError: count or bytes are not those of the messages.
+            MessageError: the messages cannot be stored.
+            ValueError: `count` or `content_bytes` is not that of the messages.
         """
         system_flag = self._record_flag(0, born_host)
         whole = content_bytes + count * self._checked_size(topic, b"", b"", system_flag)
@@ -306,7 +307,7 @@ class Appender:
                 packed,
                 start,
                 end,
-                marks,
+                broker_properties,
                 topic,
                 queue_id,
                 number,
@@ -318,19 +319,19 @@ class Appender:
                 self._store_host,
                 reconsume_times,
             )
-            self._next_offsets[key] = number + count  # type: ignore[assignment]  # as said
+            self._next_offsets[key] = number + count  # type: ignore[assignment]  # Perf: see above
             log_end = offset + whole
-            self._log.end = log_end  # type: ignore[assignment]  # as said
-            if log_end >= self._look_at:
-                self._look(log_end)
+            self._log.end = log_end  # type: ignore[assignment]  # Perf: see above
+            if log_end >= self._next_upkeep_check:
+                self._check_upkeep(log_end)
         finally:
             self._release()
         return offset, whole, number, ids
 
     def _write_batch(
-        self, topic: bytes, queue_id: int, entries: Sequence[Entry], places: list[Place]
+        self, topic: bytes, queue_id: int, entries: Sequence[Entry], places: list[Appended]
     ) -> None:
-        """Write records from the last to the first, so that they begin to exist with the first."""
+        """Write records from last to first: until the first is written, none of them exists."""
         view = self._view
         assert view is not None
         try:
@@ -366,43 +367,43 @@ class Appender:
     # --- inside, under the lock -----------------------------------------------------------------
 
     def _make_room(self, size: int) -> PhysicalOffset:
-        """Have a file with room at the log's end; returns where that is then."""
+        """Switch to a file with room at the log's end; returns the log's end."""
         file = self._log.room(size)
         self._view = file.view
         self._first_offset = file.first_offset
-        # Invariant: a file keeps room for the blank at its end.
+        # Invariant: a file keeps room for a blank record at its end.
         self._room_end = file.end_offset - BLANK_BYTES_MIN
         return self._log.end
 
-    def _look(self, end: int) -> None:
-        self._look_at = end + self._look_bytes
+    def _check_upkeep(self, end: int) -> None:
+        self._next_upkeep_check = end + self._upkeep_check_bytes
         self._on_growth()
 
     # --- checks ---------------------------------------------------------------------------------
 
     def _record_flag(self, system_flag: int, born_host: bytes) -> int:
-        """The system flag of the record, which tells how long its hosts are."""
+        """The system flag of the record, with the bits that say how long its hosts are."""
         if len(born_host) == HOST_BYTES_V6:
             return system_flag & ~_HOSTS_V6 | self._hosts_flag | BORN_HOST_V6
         return system_flag & ~_HOSTS_V6 | self._hosts_flag
 
     def _checked_size(self, topic: bytes, body: bytes, properties: bytes, system_flag: int) -> int:
-        """How long the record is; raises MessageError when body or properties cannot be stored."""
+        """The size of the record; raises MessageError if body or properties cannot be stored."""
         body_bytes = len(body)
         topic_bytes = len(topic)
         properties_bytes = len(properties)
         if body_bytes > self.body_bytes_max:
             raise MessageError(
                 f"a body of {body_bytes} bytes is above the limit of {self.body_bytes_max}",
-                hint="send less at once, or raise maxMessageSize",
+                hint="send smaller messages or batches, or raise maxMessageSize",
             )
         if properties_bytes > PROPERTIES_BYTES_MAX:
             raise MessageError(
                 f"properties of {properties_bytes} bytes are above {PROPERTIES_BYTES_MAX}",
-                hint="move what is large into the body",
+                hint="move large values into the body",
             )
         if 0 in properties:
-            # A page that a crash lost reads as zero bytes; recovery knows it by them.
+            # A page that a crash lost reads as zero bytes, by which recovery recognises it.
             raise MessageError(
                 "properties hold a zero byte", hint="encode the value, for example as base64"
             )
@@ -417,7 +418,7 @@ class Appender:
 
 
 def check_topic(topic: bytes) -> None:
-    """Raise MessageError unless a topic can have messages."""
+    """Raise MessageError unless a topic can be stored."""
     if not topic or len(topic) > TOPIC_BYTES_MAX:
         raise MessageError(
             f"a topic of {len(topic)} bytes cannot be stored",
@@ -431,7 +432,7 @@ def check_topic(topic: bytes) -> None:
 
 
 def _first_offset(topic: bytes, queue_id: int) -> QueueOffset:
-    """Where a new queue begins; raises MessageError when there can be none of that name."""
+    """The first offset of a new queue; raises MessageError if there can be no such queue."""
     check_topic(topic)
     if queue_id < 0:
         raise MessageError(f"there is no queue {queue_id}", hint="queues count from 0")

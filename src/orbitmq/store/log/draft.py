@@ -46,7 +46,7 @@ class Draft:
         )
 
 
-class Durability(Enum):
+class StoreDurability(Enum):
     """What a message had reached when its receipt was written."""
 
     MEMORY = "in memory; a crash of the machine may lose it"
@@ -63,7 +63,7 @@ class Receipt:
     queue_offset: QueueOffset
     store_ms: int
     store_host: bytes
-    durability: Durability = Durability.MEMORY
+    durability: StoreDurability = StoreDurability.MEMORY
 
     @property
     def end(self) -> PhysicalOffset:

@@ -33,14 +33,13 @@ from orbitmq.store.index.watermark import Watermark
 from orbitmq.store.log.commit_log import CommitLog
 from orbitmq.store.opening.checkpoint import Checkpoint
 from orbitmq.store.opening.directory_lock import DirectoryLock
-from orbitmq.store.opening.marks import Marks
-from orbitmq.store.opening.progress import Progress
+from orbitmq.store.opening.progress import ProgressFile, ProgressSaver
 from orbitmq.store.opening.recovery import (
     Known,
     Recovered,
     find_end,
     known_by_checkpoint,
-    known_by_mark,
+    known_by_progress,
 )
 from orbitmq.store.opening.refusals import refuse_foreign_kinds
 from orbitmq.store.reading.reserved_offsets import ReservedOffsets
@@ -97,8 +96,8 @@ class Parts:
     deleted_topics: DeletedTopics
     reserved_offsets: ReservedOffsets
     dispatcher: Dispatcher
-    marks: Marks
-    progress: Progress
+    progress_file: ProgressFile
+    progress_saver: ProgressSaver
     watermark: Watermark
     last_store_ms: int
     # Lets go of everything, the lock last.
@@ -129,8 +128,8 @@ class _Opening:
         self._resources = resources
         self._clean = not (root / ABORT_NAME).exists()
         self._checkpoint = Checkpoint.read(root / CHECKPOINT_NAME)
-        self._marks = Marks(root / OWN_FOLDER)
-        resources.callback(self._marks.close)
+        self._progress_file = ProgressFile(root / OWN_FOLDER)
+        resources.callback(self._progress_file.close)
         self._check_bodies = config.check_bodies
         self._log = _commit_log(root, config)
         resources.callback(self._log.close)
@@ -154,7 +153,9 @@ class _Opening:
             delay_levels_ms=parse_delay_levels(config.delay_levels),
             clock=clock,
         )
-        self._ours = self._marks.is_present and self._marks.mark.knows(self._checkpoint)
+        self._ours = self._progress_file.is_present and self._progress_file.saved.knows(
+            self._checkpoint
+        )
 
     def run(self) -> Parts:
         self._log.load()
@@ -182,15 +183,15 @@ class _Opening:
                 (self._root / ABORT_NAME).unlink(missing_ok=True)
             raise
         self._feed(recovered.end)
-        progress = Progress(
+        saver = ProgressSaver(
             dispatcher=self._dispatcher,
             queues=self._queues,
             indexes=self._indexes,
-            marks=self._marks,
+            file=self._progress_file,
             checkpoint=self._checkpoint,
             checkpoint_path=self._root / CHECKPOINT_NAME,
         )
-        progress.save(lambda _: recovered.end)
+        saver.save(lambda _: recovered.end)
         watermark = Watermark(self._root / OWN_FOLDER, recovered.end)
         self._resources.callback(watermark.close)
         return Parts(
@@ -201,8 +202,8 @@ class _Opening:
             deleted_topics=self._deleted_topics,
             reserved_offsets=self._reserved_offsets,
             dispatcher=self._dispatcher,
-            marks=self._marks,
-            progress=progress,
+            progress_file=self._progress_file,
+            progress_saver=saver,
             watermark=watermark,
             last_store_ms=self._dispatcher.last_store_ms,
             resources=self._resources,
@@ -210,7 +211,7 @@ class _Opening:
 
     def _known(self) -> Known:
         if self._ours:
-            return known_by_mark(self._log, self._marks.mark, clean=self._clean)
+            return known_by_progress(self._log, self._progress_file.saved, clean=self._clean)
         if not self._log.files:
             return Known(walk_from=PhysicalOffset(0))
         return known_by_checkpoint(self._log, self._checkpoint, clean=self._clean)
@@ -243,11 +244,15 @@ class _Opening:
         good_until = end if known.queued_until is None else min(known.queued_until, end)
         doubtful = self._queues.load(good_until, names_synced=self._ours and self._clean)
         doubtful += self._queues.drop_false(self._is_true)
-        if self._ours and not doubtful and self._queues.count < self._marks.mark.queue_count:
+        if (
+            self._ours
+            and not doubtful
+            and self._queues.count < self._progress_file.saved.queue_count
+        ):
             log.warning(
                 "queues are missing and built again found=%d expected=%d",
                 self._queues.count,
-                self._marks.mark.queue_count,
+                self._progress_file.saved.queue_count,
             )
             doubtful += 1
         if known.queued_until is None:
@@ -264,13 +269,13 @@ class _Opening:
         if indexes is None:
             return end
         indexes.load()
-        mark = self._marks.mark
+        saved = self._progress_file.saved
         newest = indexes.newest
         if self._ours and self._clean:
             found = (newest.name, newest.next) if newest is not None else (0, 0)
-            trusted = found == (mark.index_name, mark.index_next)
+            trusted = found == (saved.index_name, saved.index_next)
         elif self._ours:
-            trusted = indexes.restore(mark.index_name, mark.index_next, self._store_ms_at)
+            trusted = indexes.restore(saved.index_name, saved.index_next, self._store_ms_at)
         elif self._clean:
             trusted = newest is not None
         else:
@@ -305,7 +310,7 @@ class _Opening:
         named = not self._damage(queue, physical_offset, record, named=True)
         numbered = queue_offset_of(record) == queue.end - 1
         if self._ours:
-            # Entries and records that our marks cover were true. A record that has the number and
+            # Entries and records that our saved progress covers were true. A record that has the number and
             # another name is damaged, which reading it reports: a queue that is built again would
             # believe the record, and end before it.
             return named or numbered

@@ -1,77 +1,201 @@
-"""Progress on disk: puts queues and index there, then marks and checkpoint.
+"""Progress on disk: how far the log is flushed, and queues and index are built.
 
-Threads: one at a time; the upkeep thread, and whoever opens or closes the store.
-Crash: the order is what counts: queues and index first, then the mark that tells of them and of
-the checkpoint to come, then the checkpoint. Each is on disk before the next is written.
+File layout of `<root>/orbitmq/marks`, big-endian, two slots of 512 bytes used in turn:
+    8  sequence            8  flushed offset      8  dispatched offset
+    8  name of the newest index file, 0 for none  8  number of its next entry
+    8  queues with entries
+    4  fingerprint of the checkpoint before       4  of the checkpoint about to be written
+    4  CRC-32 of these
+The valid slot with the higher sequence counts.
+
+Threads: `ProgressFile` any, each write under a lock; `ProgressSaver` one at a time: the upkeep
+thread, or the thread that opens or closes the store.
+Crash: saved progress may lag behind the truth and never leads it. Each step of a save is on disk
+before the next: queues and index, then the progress that covers them, then the checkpoint. A slot
+torn by a crash fails its checksum, and the other one counts. A checkpoint that the saved progress
+does not know was written by another broker, whose log the progress does not describe.
 """
 
 from __future__ import annotations
 
+import os
+import struct
+import threading
+import zlib
 from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from orbitmq.model.queues import PhysicalOffset
-from orbitmq.store.opening.marks import Mark
+from orbitmq.store.files.descriptor import Descriptor, make_folder, sync_folder
 
 if TYPE_CHECKING:
     from orbitmq.store.index.consume_queues import ConsumeQueues
     from orbitmq.store.index.dispatcher import Dispatched, Dispatcher
     from orbitmq.store.index.key_indexes import KeyIndexes
     from orbitmq.store.opening.checkpoint import Checkpoint
-    from orbitmq.store.opening.marks import Marks
+
+FILE_NAME: Final = "marks"
+_FIELDS: Final = struct.Struct(">qqqqqqII")
+_CRC: Final = struct.Struct(">I")
+_SLOT_BYTES: Final = 512
+_SLOTS: Final = 2
+_ZERO: Final = PhysicalOffset(0)
 
 
-class Progress:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedProgress:
+    """What was known to be on disk when it was saved."""
+
+    # Everything below is on disk in the log.
+    flushed: PhysicalOffset = _ZERO
+    # Every record below is on disk in its queue and in the index; never above `flushed`.
+    dispatched: PhysicalOffset = _ZERO
+    index_name: int = 0
+    index_next: int = 0
+    queue_count: int = 0
+    checkpoint_before: int = 0
+    checkpoint_after: int = 0
+
+    def knows(self, checkpoint: Checkpoint) -> bool:
+        """Whether no other broker wrote the checkpoint since; a missing one proves nothing."""
+        return not checkpoint.is_present or checkpoint.fingerprint in (
+            self.checkpoint_before,
+            self.checkpoint_after,
+        )
+
+
+class ProgressFile:
+    """The progress file of one store."""
+
+    def __init__(self, folder: Path) -> None:
+        path = folder / FILE_NAME
+        found = read_slots(path)
+        self._sequence, self.saved = found or (0, SavedProgress())
+        # Whether the file held valid progress.
+        self.is_present = found is not None
+        self._lock = threading.Lock()
+        self._path = path
+        self._descriptor: Descriptor | None = None
+
+    def write(self, progress: SavedProgress) -> None:
+        """Replace the saved progress and return once it is on disk."""
+        with self._lock:
+            self._put(progress).sync()
+
+    def raise_flushed(self, flushed: PhysicalOffset) -> None:
+        """Save how far the log is on disk; without a sync, since older progress is true as well."""
+        with self._lock:
+            if flushed > self.saved.flushed:
+                self._put(replace(self.saved, flushed=flushed))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._descriptor = None
+
+    def _put(self, progress: SavedProgress) -> Descriptor:
+        if self._descriptor is None:
+            self._descriptor = self._open()
+        self._sequence += 1
+        fields = _FIELDS.pack(
+            self._sequence,
+            progress.flushed,
+            progress.dispatched,
+            progress.index_name,
+            progress.index_next,
+            progress.queue_count,
+            progress.checkpoint_before,
+            progress.checkpoint_after,
+        )
+        at = self._sequence % _SLOTS * _SLOT_BYTES
+        self._descriptor.pwrite(fields + _CRC.pack(zlib.crc32(fields)), at)
+        self.saved = progress
+        return self._descriptor
+
+    def _open(self) -> Descriptor:
+        folder = self._path.parent
+        make_folder(folder)
+        descriptor = Descriptor(self._path, os.O_RDWR | os.O_CREAT)
+        sync_folder(folder)
+        return descriptor
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class ProgressSaver:
     """Saves how far queues and index are on disk."""
 
-    def __init__(
-        self,
-        *,
-        dispatcher: Dispatcher,
-        queues: ConsumeQueues,
-        indexes: KeyIndexes | None,
-        marks: Marks,
-        checkpoint: Checkpoint,
-        checkpoint_path: Path,
-    ) -> None:
-        self._dispatcher = dispatcher
-        self._queues = queues
-        self._indexes = indexes
-        self._marks = marks
-        self._checkpoint = checkpoint
-        self._checkpoint_path = checkpoint_path
-        self._saved: Dispatched | None = None
+    dispatcher: Dispatcher
+    queues: ConsumeQueues
+    indexes: KeyIndexes | None
+    file: ProgressFile
+    checkpoint: Checkpoint
+    checkpoint_path: Path
+    _saved: Dispatched | None = field(default=None, init=False)
 
     def save(self, flush_log: Callable[[PhysicalOffset], PhysicalOffset]) -> None:
-        """Save; `flush_log` puts the log on disk up to an offset and says how far it is."""
-        dispatched = self._dispatcher.snapshot()
-        if dispatched == self._saved and not self._queues.unsynced_count:
+        """Save; `flush_log` puts the log on disk up to an offset and returns how far it is."""
+        dispatched = self.dispatcher.snapshot()
+        if dispatched == self._saved and not self.queues.unsynced_count:
             return
-        # Invariant: a mark never tells of queues or an index beyond the log that is on disk.
+        # Invariant: saved progress never covers queues or an index beyond the log on disk.
         flushed = flush_log(dispatched.position)
-        self._queues.sync()
-        if self._indexes is not None:
-            self._indexes.sync()
-        before = self._checkpoint.fingerprint
+        self.queues.sync()
+        if self.indexes is not None:
+            self.indexes.sync()
+        before = self.checkpoint.fingerprint
         self._advance_checkpoint(dispatched)
-        self._marks.write(
-            Mark(
-                flushed=max(flushed, self._marks.mark.flushed) if self._saved else flushed,
+        self.file.write(
+            SavedProgress(
+                flushed=max(flushed, self.file.saved.flushed) if self._saved else flushed,
                 dispatched=dispatched.position,
                 index_name=dispatched.index_name,
                 index_next=dispatched.index_next,
                 queue_count=dispatched.queue_count,
                 checkpoint_before=before,
-                checkpoint_after=self._checkpoint.fingerprint,
+                checkpoint_after=self.checkpoint.fingerprint,
             )
         )
-        self._checkpoint.write(self._checkpoint_path)
+        self.checkpoint.write(self.checkpoint_path)
         self._saved = dispatched
 
     def _advance_checkpoint(self, dispatched: Dispatched) -> None:
-        checkpoint = self._checkpoint
+        checkpoint = self.checkpoint
         checkpoint.log_ms = max(checkpoint.log_ms, dispatched.last_store_ms)
         checkpoint.queues_ms = max(checkpoint.queues_ms, dispatched.last_store_ms)
-        if self._indexes is not None:
-            checkpoint.index_ms = max(checkpoint.index_ms, self._indexes.full_until_ms)
+        if self.indexes is not None:
+            checkpoint.index_ms = max(checkpoint.index_ms, self.indexes.full_until_ms)
+
+
+def read_progress(folder: Path) -> SavedProgress | None:
+    """Read the progress saved in a store's own folder; None if there is no valid one."""
+    found = read_slots(folder / FILE_NAME)
+    return found[1] if found else None
+
+
+def read_slots(path: Path) -> tuple[int, SavedProgress] | None:
+    """Read the valid slot with the higher sequence, and that sequence."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    best: tuple[int, ...] | None = None
+    for at in range(0, _SLOT_BYTES * _SLOTS, _SLOT_BYTES):
+        slot = content[at : at + _FIELDS.size + _CRC.size]
+        if len(slot) < _FIELDS.size + _CRC.size:
+            continue
+        fields = slot[: _FIELDS.size]
+        values = _FIELDS.unpack(fields)
+        if zlib.crc32(fields) == _CRC.unpack(slot[_FIELDS.size :])[0] and values[0] > 0:
+            best = max(best, values) if best else values
+    if best is None:
+        return None
+    return best[0], SavedProgress(
+        flushed=PhysicalOffset(best[1]),
+        dispatched=PhysicalOffset(best[2]),
+        index_name=best[3],
+        index_next=best[4],
+        queue_count=best[5],
+        checkpoint_before=best[6],
+        checkpoint_after=best[7],
+    )

@@ -33,7 +33,7 @@ from orbitmq.store.opening.checkpoint import SAFETY_MS, Checkpoint
 if TYPE_CHECKING:
     from orbitmq.store.files.mapped_file import MappedFile
     from orbitmq.store.log.commit_log import CommitLog
-    from orbitmq.store.opening.marks import Mark
+    from orbitmq.store.opening.progress import SavedProgress
 
 # Compat: Java puts queues on disk every minute, whatever its checkpoint says meanwhile.
 _JAVA_QUEUES_MS: Final = 60_000
@@ -64,21 +64,21 @@ class Recovered:
     torn_reason: str
 
 
-def known_by_mark(commit_log: CommitLog, mark: Mark, *, clean: bool) -> Known:
+def known_by_progress(commit_log: CommitLog, saved: SavedProgress, *, clean: bool) -> Known:
     """Take our own mark's word; raises StoreDamagedError when files it tells of are gone."""
-    if commit_log.end < mark.flushed:
-        missing = file_name(mark.flushed // commit_log.file_bytes * commit_log.file_bytes)
+    if commit_log.end < saved.flushed:
+        missing = file_name(saved.flushed // commit_log.file_bytes * commit_log.file_bytes)
         raise StoreDamagedError(
-            f"the log was flushed up to {mark.flushed} and its files end at {commit_log.end}: "
+            f"the log was flushed up to {saved.flushed} and its files end at {commit_log.end}: "
             f"{missing} is missing",
             hint="restore it from a copy or a replica; if the log was removed on purpose, remove "
             "the folder orbitmq of the store too. Nothing was changed",
         )
-    dispatched = max(mark.dispatched, commit_log.start)
+    dispatched = max(saved.dispatched, commit_log.start)
     first = dispatched // commit_log.file_bytes * commit_log.file_bytes
     return Known(
-        walk_from=mark.flushed if clean else PhysicalOffset(max(first, commit_log.start)),
-        flushed=mark.flushed,
+        walk_from=saved.flushed if clean else PhysicalOffset(max(first, commit_log.start)),
+        flushed=saved.flushed,
         queued_until=dispatched,
     )
 

@@ -30,7 +30,7 @@ from orbitmq.store.reading.reserved_offsets import BYTES_STEP, STEP, QueueKey, R
 
 if TYPE_CHECKING:
     from orbitmq.store.config import StoreConfig
-    from orbitmq.store.log.appender import Entry, Place
+    from orbitmq.store.log.appender import Appended, Entry
 
 log = logging.getLogger(__name__)
 
@@ -142,7 +142,7 @@ class MemoryTopics:
 
     def append_batch(
         self, topic: bytes, queue_id: int, entries: Sequence[Entry], now_ms: int
-    ) -> list[Place]:
+    ) -> list[Appended]:
         """Store messages of one queue, all of them or none; they can be read at once.
 
         Their topic, queue id and lengths are checked, and their system flags fit their hosts.
@@ -166,7 +166,7 @@ class MemoryTopics:
         # Invariant: store times never fall in a queue, whatever the clock does.
         self._last_store_ms = store_ms = max(now_ms, self._last_store_ms)
         number, offset = queue.end, self._log.end
-        places: list[Place] = []
+        places: list[Appended] = []
         records: list[tuple[bytes, int]] = []
         for entry, size in zip(entries, sizes, strict=True):
             body, properties, flag, system_flag, born_ms, born_host, times, prepared = entry

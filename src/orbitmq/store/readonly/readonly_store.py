@@ -7,7 +7,7 @@ so a read-only mount will do. What is shown ends at a visible end that `refresh`
 
 A broker gathers entries of consume queues in memory and writes them about once a second, so the
 newest ones are not on disk. Where they are needed the log is walked over from where all entries
-are known written (OrbitMQ's mark, or the newest entry of any queue that RocketMQ wrote) to the
+are known written (OrbitMQ's saved progress, or the newest entry of any queue that RocketMQ wrote) to the
 visible end: as much as a broker writes in that second, once for each `refresh`.
 
 Threads: one at a time. Crash: nothing is written.
@@ -25,7 +25,7 @@ from orbitmq.errors import RecordsDeletedError, StoreDamagedError, StoreError
 from orbitmq.model.queues import PhysicalOffset, QueueBounds, QueueOffset
 from orbitmq.record.decode import StoredMessage, Verdict, decode_record, examine
 from orbitmq.record.layout import MAGIC_V1, MAGIC_V2
-from orbitmq.record.scan import Run
+from orbitmq.record.scan import EntryRun
 from orbitmq.store.files.open_files import OpenFiles
 from orbitmq.store.index.consume_queue import ENTRY, ENTRY_BYTES
 from orbitmq.store.log.stand_ins import is_stand_in
@@ -338,7 +338,7 @@ class ReadOnlyStore:
         return queue
 
     def _open_queue(self, topic: str, queue_id: int) -> VisibleQueue:
-        # Invariant: the visible end and the mark are read before the entries on disk, so that
+        # Invariant: the visible end and the progress are read before the entries on disk, so that
         # what the tail leaves out is on disk.
         tail = bytes(self._tail_entries().get((topic, queue_id), b""))
         on_disk = self.on_disk(topic, queue_id)
@@ -393,7 +393,7 @@ class ReadOnlyStore:
                         self._add_to_tail((topic.decode(errors="replace"), queue_id), run)
         return self._tail
 
-    def _add_to_tail(self, key: QueueKey, run: Run) -> None:
+    def _add_to_tail(self, key: QueueKey, run: EntryRun) -> None:
         assert self._tail is not None
         entries = self._tail.setdefault(key, bytearray())
         first = self._tail_firsts.setdefault(key, run.first)
@@ -416,7 +416,7 @@ class ReadOnlyStore:
         if self.state.is_clean:
             return self.end
         if self.state.written_by is Writer.ORBITMQ:
-            return self.state.mark.dispatched if self.state.mark is not None else self.start
+            return self.state.progress.dispatched if self.state.progress is not None else self.start
         # Compat: RocketMQ's one dispatching thread writes entries in the order of the log. The
         # queues are opened again afterwards, so that everything below this is in them.
         known = 0

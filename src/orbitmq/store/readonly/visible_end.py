@@ -5,7 +5,7 @@ the store time of the newest message it flushed (`checkpoint`), so readers of a 
 open stop before the first record whose store time reaches that: something newer is known flushed,
 so every record before it is real. A store that was stopped cleanly is read to its end.
 
-Both may have written one store in turn: OrbitMQ's mark knows the checkpoint that OrbitMQ wrote,
+Both may have written one store in turn: OrbitMQ's saved progress knows the checkpoint that OrbitMQ wrote,
 so one that it does not know is RocketMQ's. A wrong guess does no harm: either rule alone shows
 only records that are there to stay.
 """
@@ -21,11 +21,11 @@ from typing import Final
 from orbitmq.model.queues import PhysicalOffset
 from orbitmq.store.index.watermark import read_watermark
 from orbitmq.store.opening.checkpoint import Checkpoint
-from orbitmq.store.opening.marks import Mark, read_mark
 from orbitmq.store.opening.parts import ABORT_NAME, CHECKPOINT_NAME, OWN_FOLDER
+from orbitmq.store.opening.progress import SavedProgress, read_progress
 from orbitmq.store.readonly.log_files import ReadOnlyLog, physical_offset_in, store_ms_in
 
-# A mark that was overtaken by two checkpoints while it was read is read again.
+# Saved progress that two checkpoints overtook while it was read is read again.
 _TRIES_MAX: Final = 100
 
 
@@ -45,7 +45,7 @@ class StoreState:
     written_by: Writer
     checkpoint: Checkpoint
     watermark: PhysicalOffset | None
-    mark: Mark | None
+    progress: SavedProgress | None
 
 
 def read_state(root: Path) -> StoreState:
@@ -64,10 +64,10 @@ def _read_once(root: Path) -> StoreState:
     own = root / OWN_FOLDER
     is_clean = not (root / ABORT_NAME).exists()
     checkpoint = Checkpoint.read(root / CHECKPOINT_NAME)
-    mark = read_mark(own)
+    progress = read_progress(own)
     watermark = read_watermark(own)
-    if mark is not None:
-        is_ours = watermark is not None and mark.knows(checkpoint)
+    if progress is not None:
+        is_ours = watermark is not None and progress.knows(checkpoint)
     else:
         is_ours = watermark is not None and not checkpoint.is_present
     return StoreState(
@@ -75,7 +75,7 @@ def _read_once(root: Path) -> StoreState:
         written_by=Writer.ORBITMQ if is_ours else Writer.ROCKETMQ,
         checkpoint=checkpoint,
         watermark=watermark,
-        mark=mark,
+        progress=progress,
     )
 
 
@@ -102,9 +102,9 @@ def find_visible_end(
 
 def _end_of_ours(state: StoreState, log: ReadOnlyLog) -> PhysicalOffset | None:
     """Where OrbitMQ's part ended, all of it visible and on disk, if RocketMQ went on there."""
-    if state.mark is None or state.watermark is None:
+    if state.progress is None or state.watermark is None:
         return None
-    end = PhysicalOffset(min(state.mark.flushed, state.watermark))
+    end = PhysicalOffset(min(state.progress.flushed, state.watermark))
     return end if log.record_at(end, log.room_end) is not None else None
 
 

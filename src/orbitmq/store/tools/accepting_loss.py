@@ -36,8 +36,8 @@ from orbitmq.store.log.stand_ins import (
     stand_in_for_message,
 )
 from orbitmq.store.opening.directory_lock import DirectoryLock
-from orbitmq.store.opening.marks import Marks
 from orbitmq.store.opening.parts import ABORT_NAME, CHECKPOINT_NAME, OWN_FOLDER
+from orbitmq.store.opening.progress import ProgressFile
 from orbitmq.store.readonly.readonly_store import SHARED_RECORDS, ReadOnlyStore
 from orbitmq.store.readonly.visible_end import Writer
 from orbitmq.store.tools.damage import find_damage
@@ -115,16 +115,16 @@ class _Acceptance:
         self._store = store
         self._log = store.log
         state = store.state
-        self._mark = state.mark if store.written_by is Writer.ORBITMQ else None
-        if self._mark is not None and self._mark.flushed > self._log.room_end:
+        self._progress = state.progress if store.written_by is Writer.ORBITMQ else None
+        if self._progress is not None and self._progress.flushed > self._log.room_end:
             raise StoreError(
-                f"the log was flushed up to {self._mark.flushed} and its files end at "
+                f"the log was flushed up to {self._progress.flushed} and its files end at "
                 f"{self._log.room_end}",
                 hint="restore the missing files from a replica or a backup",
             )
-        if self._mark is not None and at >= self._mark.flushed:
+        if self._progress is not None and at >= self._progress.flushed:
             raise StoreError(
-                f"offset {at} was not flushed: the log was up to {self._mark.flushed}",
+                f"offset {at} was not flushed: the log was up to {self._progress.flushed}",
                 hint="what a crash tore there is cut off when the store is opened",
             )
         self._damage = find_damage(self._log, at)
@@ -192,7 +192,7 @@ class _Acceptance:
 
     def _unknown_places(self) -> list[LostMessage]:
         """Messages whose entries were not on disk yet, by the numbers around the damage."""
-        queued_until = self._mark.dispatched if self._mark is not None else 0
+        queued_until = self._progress.dispatched if self._progress is not None else 0
         if self._store.state.is_clean or queued_until >= self._damage.end:
             return []
         ends: dict[tuple[str, int], int] = {}
@@ -227,7 +227,7 @@ class _Acceptance:
         known_bytes = sum(message.size for message in self._messages)
         end = damage.end
         if damage.is_tail:
-            flushed = self._mark.flushed if self._mark is not None else 0
+            flushed = self._progress.flushed if self._progress is not None else 0
             end = max(damage.written_end, self._end, flushed)
         return Loss(
             start=damage.start,
@@ -361,25 +361,25 @@ class _Acceptance:
         root, end = self._store.root, PhysicalOffset(self._new_end)
         (root / ABORT_NAME).write_text(str(os.getpid()))
         sync_folder(root)
-        if self._mark is None:
+        if self._progress is None:
             checkpoint = self._store.state.checkpoint
             checkpoint.log_ms = min(checkpoint.log_ms, self._damage.store_ms)
             checkpoint.queues_ms = min(checkpoint.queues_ms, self._damage.store_ms)
             checkpoint.index_ms = min(checkpoint.index_ms, self._damage.store_ms)
             checkpoint.write(root / CHECKPOINT_NAME)
             return
-        marks = Marks(root / OWN_FOLDER)
+        progress_file = ProgressFile(root / OWN_FOLDER)
         # The index may lead beyond the end; it is built again.
-        marks.write(
+        progress_file.write(
             replace(
-                self._mark,
+                self._progress,
                 flushed=end,
-                dispatched=min(self._mark.dispatched, end),
+                dispatched=min(self._progress.dispatched, end),
                 index_name=NO_INDEX,
                 index_next=0,
             )
         )
-        marks.close()
+        progress_file.close()
         if (root / OWN_FOLDER / WATERMARK_NAME).exists():
             Watermark(root / OWN_FOLDER, end).close()
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orbitmq.errors import StoreError
-from orbitmq.record.decode import Found, Places
+from orbitmq.record.decode import FieldPositions, Found
 from orbitmq.store.files.record_checks import locate_whole
 from orbitmq.store.readonly.log_files import CHUNK_BYTES
 from orbitmq.store.tools.record_search import next_record
@@ -125,7 +125,7 @@ class _Scan:
             while at < chunk.found.position:
                 offset = chunk.offset + at
                 places = locate_whole(chunk.content, at, chunk.found.position, offset)
-                if isinstance(places, Places):
+                if isinstance(places, FieldPositions):
                     self.last_good = offset
                     at = places.end
                 else:

@@ -200,15 +200,15 @@ def _process_in(abort: Path) -> int | None:
 def _state(store: ReadOnlyStore) -> StateFacts:
     state = store.state
     abort = store.root / ABORT_NAME
-    mark = state.mark
+    progress = state.progress
     return StateFacts(
         written_by=state.written_by.value,
         is_clean=state.is_clean,
         locked_by=lock_holder(store.root),
         abort_pid=abort.read_text(errors="replace").strip() if abort.is_file() else "",
         watermark=state.watermark,
-        flushed_mark=mark.flushed if mark is not None else None,
-        dispatched_mark=mark.dispatched if mark is not None else None,
+        flushed_mark=progress.flushed if progress is not None else None,
+        dispatched_mark=progress.dispatched if progress is not None else None,
         checkpoint_log_ms=state.checkpoint.log_ms,
         checkpoint_queues_ms=state.checkpoint.queues_ms,
         checkpoint_index_ms=state.checkpoint.index_ms,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from orbitmq.errors import StoreDamagedError, StoreFormatError
-from orbitmq.record.scan import Run
+from orbitmq.record.scan import EntryRun
 from orbitmq.store.index.consume_queue import ENTRY, ENTRY_BYTES
 from orbitmq.store.readonly.queue_files import FILLER_RECORD_BYTES, Entry, ReadOnlyQueue
 from orbitmq.store.readonly.readonly_store import SHARED_RECORDS, QueueKey
@@ -78,7 +78,7 @@ class QueueAgreement:
         self._states: dict[QueueKey, _QueueState] = {}
         self.entries = 0
 
-    def take(self, topic: str, queue_id: int, run: Run) -> None:
+    def take(self, topic: str, queue_id: int, run: EntryRun) -> None:
         """Compare entries that records make with those on disk."""
         state = self._state(topic, queue_id)
         count = len(run.entries) // ENTRY_BYTES
@@ -138,7 +138,7 @@ class QueueAgreement:
         except StoreDamagedError:
             return on_disk.first
 
-    def _compare(self, state: _QueueState, run: Run) -> None:
+    def _compare(self, state: _QueueState, run: EntryRun) -> None:
         on_disk = state.on_disk
         if on_disk is None:
             return

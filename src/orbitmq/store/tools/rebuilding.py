@@ -7,7 +7,7 @@ The log is only read.
 Numbers come from the records. A queue whose records are all deleted keeps its last entry, so that
 its numbers go on where they were; a topic that was deleted and made again gets the newer records.
 
-Crash: the mark that tells of the index is written last; without it opening builds the index again.
+Crash: the progress that covers the index is saved last; without it, opening rebuilds the index.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Final
 from orbitmq.clock import Clock, SystemClock
 from orbitmq.errors import StoreError, StoreFormatError
 from orbitmq.model.queues import PhysicalOffset, QueueOffset
-from orbitmq.record.scan import KEY, Run
+from orbitmq.record.scan import KEY, EntryRun
 from orbitmq.store.config import StoreConfig
 from orbitmq.store.delay_levels import parse_delay_levels
 from orbitmq.store.files.descriptor import sync_folder
@@ -35,8 +35,8 @@ from orbitmq.store.index.key_indexes import KeyIndexes
 from orbitmq.store.index.key_table import ENTRY_BYTES as INDEX_ENTRY_BYTES
 from orbitmq.store.index.key_table import HEADER_BYTES, SLOT_BYTES
 from orbitmq.store.opening.directory_lock import DirectoryLock
-from orbitmq.store.opening.marks import Marks
 from orbitmq.store.opening.parts import OWN_FOLDER
+from orbitmq.store.opening.progress import ProgressFile
 from orbitmq.store.readonly.index_files import ReadOnlyIndexFile, list_index_files
 from orbitmq.store.readonly.queue_files import ReadOnlyQueue, begins_at
 from orbitmq.store.readonly.readonly_store import SHARED_RECORDS, ReadOnlyStore
@@ -117,10 +117,14 @@ class _Rebuild:
         self._clock = clock
         self._on_progress = on_progress
         self._folder = store.root / OWN_FOLDER / _FOLDER
-        mark = store.state.mark if store.written_by is Writer.ORBITMQ else None
+        progress = store.state.progress if store.written_by is Writer.ORBITMQ else None
         # What a crash may still take back is left to the recovery that follows it.
-        end = store.end if store.state.is_clean or mark is None else min(store.end, mark.flushed)
-        self._mark = mark
+        end = (
+            store.end
+            if store.state.is_clean or progress is None
+            else min(store.end, progress.flushed)
+        )
+        self._progress = progress
         self._result = Rebuilt(start=store.start, end=end)
         self._index_files = list_index_files(store.root / _INDEX)[0]
         self._delay_levels_ms = parse_delay_levels(
@@ -194,7 +198,7 @@ class _Rebuild:
                 chunk.offset + found.position - result.start, result.end - result.start
             )
 
-    def _append(self, queues: ConsumeQueues, topic: str, queue_id: int, run: Run) -> None:
+    def _append(self, queues: ConsumeQueues, topic: str, queue_id: int, run: EntryRun) -> None:
         queue = queues.queue(topic, queue_id)
         if run.first < queue.end:
             self._result.note(
@@ -252,8 +256,8 @@ class _Rebuild:
     def _new_indexes(self) -> KeyIndexes | None:
         wanted = self._options.with_index
         if wanted is None:
-            marked = self._mark is not None and self._mark.index_name > 0
-            wanted = bool(self._index_files) or marked
+            has_saved_index = self._progress is not None and self._progress.index_name > 0
+            wanted = bool(self._index_files) or has_saved_index
         if not wanted:
             self._set_mark_index(NO_INDEX, 0)
             return None
@@ -284,8 +288,8 @@ class _Rebuild:
         return slots or defaults.index_slots, entries or defaults.index_entries
 
     def _set_mark_index(self, name: int, next_number: int) -> None:
-        if self._mark is not None:
-            self._mark = replace(self._mark, index_name=name, index_next=next_number)
+        if self._progress is not None:
+            self._progress = replace(self._progress, index_name=name, index_next=next_number)
 
     # --- swapping -----------------------------------------------------------------------------
 
@@ -299,16 +303,16 @@ class _Rebuild:
                 _exchange(new, root / name, self._folder / (_OLD + name))
         sync_folder(self._folder)
         sync_folder(root)
-        if self._mark is not None:
-            marks = Marks(root / OWN_FOLDER)
-            marks.write(
+        if self._progress is not None:
+            progress_file = ProgressFile(root / OWN_FOLDER)
+            progress_file.write(
                 replace(
-                    self._mark,
-                    dispatched=PhysicalOffset(min(self._result.end, self._mark.flushed)),
+                    self._progress,
+                    dispatched=PhysicalOffset(min(self._result.end, self._progress.flushed)),
                     queue_count=self._result.queues,
                 )
             )
-            marks.close()
+            progress_file.close()
 
 
 def _exchange(new: Path, place: Path, aside: Path) -> None:

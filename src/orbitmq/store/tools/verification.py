@@ -20,7 +20,7 @@ from typing import Any, Final
 from orbitmq import java_json
 from orbitmq.errors import ProtocolError, RecordsDeletedError
 from orbitmq.model.queues import PhysicalOffset
-from orbitmq.record.decode import Found, Places, locate
+from orbitmq.record.decode import FieldPositions, Found, locate
 from orbitmq.record.layout import CRC_MASK
 from orbitmq.store.config import StoreConfig
 from orbitmq.store.delay_levels import parse_delay_levels
@@ -112,8 +112,8 @@ class _Pass:
             slots=index_slots,
             is_clean=state.is_clean,
             is_expected=state.written_by is Writer.ORBITMQ
-            and state.mark is not None
-            and state.mark.index_name > 0,
+            and state.progress is not None
+            and state.progress.index_name > 0,
         )
 
     def run(self) -> Verification:
@@ -181,7 +181,7 @@ class _Pass:
         at = 0
         while at < found.position:
             places = locate_whole(chunk.content, at, found.position, chunk.offset + at)
-            if isinstance(places, Places):
+            if isinstance(places, FieldPositions):
                 reason = _record_crc_problem(chunk.content, places)
                 size = places.end - at
             else:
@@ -207,7 +207,7 @@ class _Pass:
         offset = chunk.offset + at
         file = self._log.file_at(offset)
         places = locate(chunk.content, at, chunk.found.position, check_body=False)
-        assert isinstance(places, Places)
+        assert isinstance(places, FieldPositions)
         topic = bytes(chunk.content[places.topic_at : places.topic_end])
         queue_id = int.from_bytes(chunk.content[at + 12 : at + 16], signed=True)
         number = int.from_bytes(chunk.content[at + 20 : at + 28], signed=True)
@@ -266,7 +266,7 @@ class _Pass:
             )
 
 
-def _record_crc_problem(content: bytes, places: Places) -> str:
+def _record_crc_problem(content: bytes, places: FieldPositions) -> str:
     """Check the optional checksum of a whole record; empty when it is right or not there."""
     at = places.end - _RECORD_CRC_BYTES
     if at < places.properties_at or not content.startswith(_RECORD_CRC_NAME, at):

@@ -25,13 +25,13 @@ read_send = pytest.importorskip(
     "orbitmq.protocol.compiled.plain_sends_cython", reason="not compiled", exc_type=ImportError
 ).read_send
 
-MARKS = b"MSG_REGION\x01r\x02"
+BROKER_PROPERTIES = b"MSG_REGION\x01r\x02"
 BOTH_FORMS = pytest.mark.parametrize("client", [like_java, like_java_in_binary])
 
 
 def read(frame: bytes) -> PlainSend | PlainBatch | None:
     found: PlainSend | PlainBatch | None = read_send(
-        b"before" + frame + b"behind", 6, 6 + len(frame), MARKS
+        b"before" + frame + b"behind", 6, 6 + len(frame), BROKER_PROPERTIES
     )
     return found
 
@@ -66,7 +66,7 @@ def test_a_plain_send_is_read_with_all_that_is_stored(client: Spelling, code: in
         born_ms=1_700_000_000_000,
         flag=-7,
         reconsume_times=0,
-        properties=PROPERTIES.encode() + MARKS,
+        properties=PROPERTIES.encode() + BROKER_PROPERTIES,
         unique_id=b"7F0001",
         waits=True,
         body=b"hello",
@@ -80,7 +80,7 @@ def test_a_missing_separator_is_put_before_what_the_broker_adds() -> None:
     send = read_one(properties="UNIQ_KEY\x01A1")
 
     assert send is not None
-    assert send.properties == b"UNIQ_KEY\x01A1\x02" + MARKS
+    assert send.properties == b"UNIQ_KEY\x01A1\x02" + BROKER_PROPERTIES
 
 
 def test_a_producer_that_does_not_wait_is_heard() -> None:
@@ -195,7 +195,7 @@ def test_escapes_are_resolved_in_topics_and_properties() -> None:
 
     assert isinstance(send, PlainSend)
     assert send.topic == b"orders"
-    assert send.properties == f"UNIQ_KEY\x01A1\x02v\x01{value}\x02".encode() + MARKS
+    assert send.properties == f"UNIQ_KEY\x01A1\x02v\x01{value}\x02".encode() + BROKER_PROPERTIES
 
 
 @pytest.mark.parametrize("field", ["e", "i"])
@@ -210,7 +210,7 @@ def test_a_frame_or_a_header_that_is_cut_off_anywhere_is_left(client: Spelling) 
     frame = client(310, FIELDS, b"hello")
 
     for end in range(len(frame) - 5):
-        assert read_send(frame, 0, end, MARKS) is None
+        assert read_send(frame, 0, end, BROKER_PROPERTIES) is None
     for header_bytes in range(len(frame) - 8 - len(b"hello")):
         assert read(frame[:5] + header_bytes.to_bytes(3) + frame[8:]) is None
 
@@ -218,8 +218,8 @@ def test_a_frame_or_a_header_that_is_cut_off_anywhere_is_left(client: Spelling) 
 def test_positions_outside_the_chunk_are_left() -> None:
     frame = like_java(310, FIELDS, b"hello")
 
-    assert read_send(frame, 0, len(frame) + 1, MARKS) is None
-    assert read_send(frame, -1, len(frame), MARKS) is None
+    assert read_send(frame, 0, len(frame) + 1, BROKER_PROPERTIES) is None
+    assert read_send(frame, -1, len(frame), BROKER_PROPERTIES) is None
 
 
 # --- batches ---------------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ def test_a_plain_batch_is_measured(client: Spelling, code: int) -> None:
         message_count=3,
         # Two of the messages lack the separator at the end of their properties.
         content_bytes=sum(len(each.body) + len(each.properties) for each in MESSAGES)
-        + 3 * len(MARKS)
+        + 3 * len(BROKER_PROPERTIES)
         + 2,
         opaque=77,
         command_flag=0,
@@ -283,7 +283,7 @@ def test_odd_headers_of_batches_are_left(changes: dict[str, str]) -> None:
         b"UNIQ_KEY\x01A1\x02DELAY\x013\x02",
         b"UNIQ_KEY\x01A1\x02CLUSTER\x01c\x02",
         b"UNIQ_KEY\x01A1\x02zero\x01\0\x02",
-        b"UNIQ_KEY\x01A1\x02long\x01" + b"v" * (32767 - 17 - len(MARKS)),
+        b"UNIQ_KEY\x01A1\x02long\x01" + b"v" * (32767 - 17 - len(BROKER_PROPERTIES)),
     ],
 )
 def test_one_message_that_is_special_or_cannot_be_stored_is_enough(properties: bytes) -> None:
@@ -291,7 +291,7 @@ def test_one_message_that_is_special_or_cannot_be_stored_is_enough(properties: b
 
 
 def test_properties_that_just_fit_are_read() -> None:
-    properties = b"UNIQ_KEY\x01A1\x02long\x01" + b"v" * (32767 - 18 - len(MARKS))
+    properties = b"UNIQ_KEY\x01A1\x02long\x01" + b"v" * (32767 - 18 - len(BROKER_PROPERTIES))
 
     batch = read_batch(message(properties, b""))
 

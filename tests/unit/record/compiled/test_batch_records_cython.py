@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orbitmq.errors import MessageError
-from orbitmq.record import batch_records
+from orbitmq.record import encode
 from orbitmq.record.batch import BatchedMessage
 from orbitmq.record.layout import BORN_HOST_V6, STORE_HOST_V6
 from tests.unit.record import test_batch_records as plain_tests
@@ -55,7 +55,7 @@ def test_a_batch_is_written_alike(topic: bytes, system_flag: int) -> None:
     returned, room = _outcome(native, room_bytes, 4, named)
 
     assert isinstance(returned, bytes)
-    assert (returned, room) == _outcome(batch_records, room_bytes, 4, named)
+    assert (returned, room) == _outcome(encode, room_bytes, 4, named)
 
 
 @given(
@@ -78,14 +78,14 @@ def test_a_batch_is_written_alike(topic: bytes, system_flag: int) -> None:
     }),
 )  # fmt: skip
 def test_any_batch_is_written_or_refused_alike(
-    messages: list[BatchedMessage], marks: bytes, more: int, changes: dict[str, Any]
+    messages: list[BatchedMessage], broker_properties: bytes, more: int, changes: dict[str, Any]
 ) -> None:
-    named = arguments(messages, marks=marks, **changes)
+    named = arguments(messages, broker_properties=broker_properties, **changes)
     named["records_bytes"] += more
     room_bytes = named["records_bytes"] + 5
 
     assert _outcome(native, max(room_bytes, 0), 2, named) == _outcome(
-        batch_records, max(room_bytes, 0), 2, named
+        encode, max(room_bytes, 0), 2, named
     )
 
 
@@ -100,7 +100,7 @@ def test_mutated_batches_are_written_or_refused_alike(seed: int) -> None:
             content[chance.randrange(len(content))] = chance.choice(b"\x00\x01\x02\x7f\x80\xff")
         named["messages"] = bytes(content)
         found = _outcome(native, named["records_bytes"], 0, named)
-        assert found == _outcome(batch_records, named["records_bytes"], 0, named)
+        assert found == _outcome(encode, named["records_bytes"], 0, named)
         written += isinstance(found[0], bytes)
 
     assert written > 100
@@ -113,7 +113,7 @@ def test_mutated_batches_are_written_or_refused_alike(seed: int) -> None:
 def test_positions_outside_are_refused_alike(changes: dict[str, Any]) -> None:
     named = arguments(MESSAGES, **changes)
 
-    assert _outcome(native, 4000, 0, named) == _outcome(batch_records, 4000, 0, named)
+    assert _outcome(native, 4000, 0, named) == _outcome(encode, 4000, 0, named)
     assert _outcome(native, 4000, 0, named) == (None, bytes(4000))
 
 

@@ -22,7 +22,7 @@ from orbitmq.record.decode import StoredMessage, decode_record
 from orbitmq.record.hosts import encode_host
 from orbitmq.record.layout import SystemFlag
 from orbitmq.record.message_id import encode_message_id
-from orbitmq.store.log.appender import Appender, Entry, PackedPlace, Place
+from orbitmq.store.log.appender import Appended, AppendedBatch, Appender, Entry
 from orbitmq.store.log.commit_log import CommitLog
 from orbitmq.store.log.obstacles import UPKEEP, Obstacles, unwritable
 
@@ -49,10 +49,10 @@ class Bench(NamedTuple):
     obstacles: Obstacles
     growths: list[int]
 
-    def append(self, **changes: Any) -> Place:
+    def append(self, **changes: Any) -> Appended:
         return self.appender.append(*_arguments(**changes))
 
-    def message(self, place: Place) -> StoredMessage:
+    def message(self, place: Appended) -> StoredMessage:
         record = self.log.pread(place[0], place[1])
         assert record is not None
         return decode_record(record)
@@ -210,7 +210,7 @@ def test_a_forgotten_topic_begins_again(bench: Bench) -> None:
 
 
 def test_many_threads_append_at_once(bench: Bench) -> None:
-    places: list[Place] = []
+    places: list[Appended] = []
 
     def run() -> None:
         for _ in range(200):
@@ -251,14 +251,14 @@ def test_a_batch_is_written_from_its_end_to_its_beginning(
 
 # --- batches as they came -----------------------------------------------------------------------
 
-MARKS = b"CLUSTER\x01c\x02"
+BROKER_PROPERTIES = b"CLUSTER\x01c\x02"
 PACKED = [
     BatchedMessage(7, b"one", b"TAGS\x01a\x02"),
     BatchedMessage(-1, b"two" * 50, b"KEYS\x01k\x02"),
 ]
 
 
-def _packed(bench: Bench, messages: list[BatchedMessage], **changes: Any) -> PackedPlace | None:
+def _packed(bench: Bench, messages: list[BatchedMessage], **changes: Any) -> AppendedBatch | None:
     packed = encode_batch(messages)
     arguments: dict[str, Any] = {
         "topic": b"orders",
@@ -268,9 +268,9 @@ def _packed(bench: Bench, messages: list[BatchedMessage], **changes: Any) -> Pac
         "end": 6 + len(packed),
         "count": len(messages),
         "content_bytes": sum(
-            len(body) + len(properties) + len(MARKS) for _, body, properties in messages
+            len(body) + len(properties) + len(BROKER_PROPERTIES) for _, body, properties in messages
         ),
-        "marks": MARKS,
+        "broker_properties": BROKER_PROPERTIES,
         "born_ms": NOW_MS - 5,
         "born_host": HOST_V4,
         "reconsume_times": 0,
@@ -285,7 +285,7 @@ def test_a_batch_as_it_came_is_stored_like_its_messages(
 ) -> None:
     bench, other = _bench(form, tmp_path / "one"), _bench(form, tmp_path / "other")
     entries = [
-        _entry(flag=flag, body=body, properties=properties + MARKS, born_host=born_host)
+        _entry(flag=flag, body=body, properties=properties + BROKER_PROPERTIES, born_host=born_host)
         for flag, body, properties in PACKED
     ]
 
@@ -492,6 +492,6 @@ def test_a_forgotten_topic_tells_its_next_numbers_and_may_go_on_anywhere(bench: 
 
     assert bench.appender.forget_topic(b"orders") == {1: 2, 5: 70}
     assert bench.appender.next_offset(b"orders", 1) is None
-    bench.appender.go_on_at(b"orders", 1, QueueOffset(99))
+    bench.appender.set_next_offset(b"orders", 1, QueueOffset(99))
 
     assert bench.append()[2] == 99

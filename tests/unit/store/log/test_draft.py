@@ -5,7 +5,7 @@ from __future__ import annotations
 from orbitmq.model.queues import PhysicalOffset, QueueOffset
 from orbitmq.record.hosts import encode_host
 from orbitmq.record.message_id import decode_message_id
-from orbitmq.store.log.draft import NOWHERE, Draft, Durability, Receipt
+from orbitmq.store.log.draft import NOWHERE, Draft, Receipt, StoreDurability
 
 
 def test_a_receipt_knows_where_its_record_ends_and_its_id() -> None:
@@ -13,7 +13,7 @@ def test_a_receipt_knows_where_its_record_ends_and_its_id() -> None:
 
     assert receipt.end == 150
     assert decode_message_id(receipt.message_id) == ("10.9.8.7", 10911, 100)
-    assert receipt.durability is Durability.MEMORY
+    assert receipt.durability is StoreDurability.MEMORY
 
 
 def test_a_draft_as_an_entry_of_a_batch_has_everything_but_its_queue() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orbitmq.record.codec import walk
-from orbitmq.record.decode import Places, decode_record
+from orbitmq.record.decode import FieldPositions, decode_record
 from orbitmq.store.files.record_checks import locate_whole
 from orbitmq.store.log.stand_ins import (
     LOST_TOPIC,
@@ -30,7 +30,7 @@ def test_bytes_give_way_to_a_whole_record_of_no_queue(size: int) -> None:
     record = stand_in_for_bytes(size, physical_offset=7, store_ms=5)
 
     assert len(record) == size
-    assert isinstance(locate_whole(record, 0, size, 7), Places)
+    assert isinstance(locate_whole(record, 0, size, 7), FieldPositions)
     assert is_stand_in(record)
     assert _walk(record) == {}
     found = decode_record(record)
@@ -47,7 +47,7 @@ def test_a_message_gives_way_to_one_of_its_queue_and_number(topic: bytes, more_b
     )
 
     assert len(record) == size
-    assert isinstance(locate_whole(record, 0, size, 7), Places)
+    assert isinstance(locate_whole(record, 0, size, 7), FieldPositions)
     assert is_stand_in(b"before" + record, 6)
     assert _walk(record) == {(topic, 3): 12}
 
@@ -58,7 +58,7 @@ def test_services_of_a_broker_are_told_where_to_deliver_it(topic: bytes) -> None
         record = stand_in_for_message(
             size, topic=topic, queue_id=0, queue_offset=0, physical_offset=7, store_ms=5
         )
-        assert isinstance(locate_whole(record, 0, size, 7), Places)
+        assert isinstance(locate_whole(record, 0, size, 7), FieldPositions)
         return decode_record(record).properties
 
     assert properties(300)["REAL_TOPIC"] == "ORBITMQ_LOST"

@@ -16,8 +16,8 @@ from orbitmq.model.queues import PhysicalOffset
 from orbitmq.record.decode import decode_record
 from orbitmq.store.index.consume_queue import ENTRY
 from orbitmq.store.opening.checkpoint import Checkpoint
-from orbitmq.store.opening.marks import Mark, Marks, read_mark
 from orbitmq.store.opening.parts import log_folders
+from orbitmq.store.opening.progress import ProgressFile, SavedProgress, read_progress
 from tests.crash.agreement import check_agreement
 from tests.unit.store.stores import config_at, message, open_store
 
@@ -43,7 +43,7 @@ def _bodies(root: Path, **options: Any) -> list[int]:
 
 
 def _as_if_java_wrote(root: Path, stop: str) -> None:
-    """Leave what a Java broker leaves: a checkpoint of its own, and marks that know nothing."""
+    """Leave what a Java broker leaves: a checkpoint of its own, and progress that does not know it."""
     checkpoint = Checkpoint.read(root / "checkpoint")
     checkpoint.confirmed_offset += 1
     checkpoint.write(root / "checkpoint")
@@ -115,9 +115,9 @@ def test_a_store_without_marks_opens(tmp_path: Path, stop: str) -> None:
     _as_if_java_wrote(tmp_path, stop)
 
     assert _bodies(tmp_path) == list(range(100))
-    mark = read_mark(tmp_path / OWN)
-    assert mark is not None
-    assert mark.knows(Checkpoint.read(tmp_path / "checkpoint"))
+    progress = read_progress(tmp_path / OWN)
+    assert progress is not None
+    assert progress.knows(Checkpoint.read(tmp_path / "checkpoint"))
 
 
 @both_ways_to_stop
@@ -138,17 +138,17 @@ def test_a_log_shorter_than_our_marks_say_is_taken_when_java_wrote_it(
     tmp_path: Path, stop: str
 ) -> None:
     _write(tmp_path, 0, 5)
-    marks = Marks(tmp_path / OWN)
-    marks.write(replace(marks.mark, flushed=PhysicalOffset(10**9)))
-    marks.close()
+    progress_file = ProgressFile(tmp_path / OWN)
+    progress_file.write(replace(progress_file.saved, flushed=PhysicalOffset(10**9)))
+    progress_file.close()
     with pytest.raises(StoreDamagedError, match="is missing"):
         open_store(tmp_path)
     _as_if_java_wrote(tmp_path, stop)
 
     assert _bodies(tmp_path) == list(range(5))
-    mark = read_mark(tmp_path / OWN)
-    assert mark is not None
-    assert mark.flushed < 10**6, "a mark that leads must not stay"
+    progress = read_progress(tmp_path / OWN)
+    assert progress is not None
+    assert progress.flushed < 10**6, "progress that leads must not stay"
 
 
 def test_a_torn_tail_of_a_java_store_is_cut_and_old_damage_is_refused(tmp_path: Path) -> None:
@@ -285,14 +285,14 @@ def test_a_clean_store_that_is_refused_for_its_sizes_stays_clean(tmp_path: Path)
 
 def test_marks_that_know_less_than_the_queues_are_enough(tmp_path: Path) -> None:
     _write(tmp_path, 0, 100)
-    marks = Marks(tmp_path / OWN)
-    marks.write(
-        Mark(
-            checkpoint_before=marks.mark.checkpoint_before,
-            checkpoint_after=marks.mark.checkpoint_after,
+    progress_file = ProgressFile(tmp_path / OWN)
+    progress_file.write(
+        SavedProgress(
+            checkpoint_before=progress_file.saved.checkpoint_before,
+            checkpoint_after=progress_file.saved.checkpoint_after,
         )
     )
-    marks.close()
+    progress_file.close()
     (tmp_path / "abort").write_text("1")
 
     assert _bodies(tmp_path) == list(range(100))

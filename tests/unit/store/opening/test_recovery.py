@@ -12,12 +12,12 @@ from orbitmq.record.encode import encode_record
 from orbitmq.store.log.commit_log import CommitLog
 from orbitmq.store.log.draft import NOWHERE
 from orbitmq.store.opening.checkpoint import Checkpoint
-from orbitmq.store.opening.marks import Mark
+from orbitmq.store.opening.progress import SavedProgress
 from orbitmq.store.opening.recovery import (
     Known,
     find_end,
     known_by_checkpoint,
-    known_by_mark,
+    known_by_progress,
 )
 from tests.unit.store.stores import write
 
@@ -148,10 +148,10 @@ def test_a_first_record_that_is_broken_does_not_cut_everything(tmp_path: Path) -
 
 def test_our_mark_says_where_to_begin(tmp_path: Path) -> None:
     log = _log(tmp_path, 20)
-    mark = Mark(flushed=log.end, dispatched=PhysicalOffset(FILE_BYTES + 8101))
+    progress = SavedProgress(flushed=log.end, dispatched=PhysicalOffset(FILE_BYTES + 8101))
 
-    clean = known_by_mark(log, mark, clean=True)
-    unclean = known_by_mark(log, mark, clean=False)
+    clean = known_by_progress(log, progress, clean=True)
+    unclean = known_by_progress(log, progress, clean=False)
 
     assert (clean.walk_from, clean.flushed) == (log.end, log.end)
     assert (unclean.walk_from, unclean.flushed) == (FILE_BYTES, log.end)
@@ -160,10 +160,10 @@ def test_our_mark_says_where_to_begin(tmp_path: Path) -> None:
 
 def test_a_mark_beyond_the_files_names_what_is_missing(tmp_path: Path) -> None:
     log = _log(tmp_path, 5)
-    mark = Mark(flushed=PhysicalOffset(5 * FILE_BYTES + 1))
+    progress = SavedProgress(flushed=PhysicalOffset(5 * FILE_BYTES + 1))
 
     with pytest.raises(StoreDamagedError, match=f"{5 * FILE_BYTES:020d} is missing"):
-        known_by_mark(log, mark, clean=True)
+        known_by_progress(log, progress, clean=True)
 
 
 def test_a_checkpoint_leads_to_the_newest_file_older_than_it(tmp_path: Path) -> None:
@@ -204,4 +204,4 @@ def test_bodies_below_the_flushed_mark_are_checked_unless_told_not_to(tmp_path: 
     torn = find_end(again, Known(walk_from=START, flushed=START), check_bodies=False)
 
     assert found.end == log.end
-    assert torn.end == 0, "above the mark a body that does not fit is a tear, whatever was told"
+    assert torn.end == 0, "above the flushed offset a bad body is a tear, whatever the option says"

@@ -14,7 +14,7 @@ from orbitmq.model.queues import QueueOffset
 from orbitmq.record.decode import decode_record
 from orbitmq.record.hosts import encode_host
 from orbitmq.record.layout import SystemFlag
-from orbitmq.store.log.appender import Place
+from orbitmq.store.log.appender import Appended
 from orbitmq.store.log.draft import NOWHERE
 from orbitmq.store.reading.memory_log import FIRST_OFFSET
 from orbitmq.store.reading.memory_topics import MemoryTopics
@@ -45,7 +45,7 @@ def put(
     properties: bytes = b"",
     system_flag: int = 0,
     now_ms: int = 2000,
-) -> list[Place]:
+) -> list[Appended]:
     entries = [(body, properties, 5, system_flag, 123, NOWHERE, 2, 0) for body in bodies]
     return topics.append_batch(topic.encode(), queue_id, entries, now_ms)
 

@@ -233,10 +233,10 @@ def test_numbers_are_kept_where_entries_were_not_on_disk_yet(tmp_path: Path) -> 
     (root / "lock").unlink()
     known = places(root)
     with ReadOnlyStore(root) as reader:
-        mark = reader.state.mark
-        assert mark is not None
-        assert mark.dispatched == 0
-        assert mark.flushed == reader.end
+        progress = reader.state.progress
+        assert progress is not None
+        assert progress.dispatched == 0
+        assert progress.flushed == reader.end
     start, end = 20_000, 22_000
     damage(root, start, b"\xff" * (end - start))
     gone = {p for p, (offset, size) in known.items() if offset + size > start and offset < end}

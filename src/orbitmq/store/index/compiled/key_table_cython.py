@@ -1,11 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The compiled form of `put_keys` and `chain_entries`.
 
-Compiled by Cython and never run as Python. It equals the plain form (key_table.py) byte for byte,
-and `fast_forms` chooses between them.
+Compiled by Cython and never run as Python. It writes the same bytes as the plain form
+(key_table.py); `fast_forms` chooses between them.
 
-Invariant: the view and the keys have the size that was told, and neither a slot nor an entry that
-is read or written lies beyond it, whatever the file holds.
+Invariant: the view and the keys have the size given, and no slot or entry beyond it is read or
+written, whatever the file holds.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import cython
 
 if not cython.compiled:
-    # Before the imports below, which are C's and fail in other ways.
+    # Before the imports below: those of C fail with other errors.
     raise ImportError("orbitmq.store.index.compiled.key_table_cython runs compiled only")
 
 from cython.cimports.cpython.buffer import (
@@ -38,7 +38,7 @@ _INT_MAX = cython.declare(cython.int, 0x7FFFFFFF)
 
 @cython.cfunc
 def _fits(view: memoryview, slots: cython.longlong, entries_max: cython.longlong) -> cython.bint:
-    """Whether a table fills the view."""
+    """Whether a table of this size fills the view."""
     return (
         0 < slots <= _INT_MAX
         and 0 < entries_max <= _INT_MAX
@@ -53,7 +53,7 @@ def put_keys(
     position: cython.Py_ssize_t = at
     end: cython.Py_ssize_t = len(keys)
     if not _fits(view, slots, entries_max) or not 0 <= position <= end or (end - position) % 20:
-        # What is surely good is told here, the rest by the plain form.
+        # This test accepts what is surely good; the plain form judges the rest.
         check_table(view, slots, entries_max, keys, at)
     slot_count: cython.uint = slots
     room: cython.int = entries_max
@@ -100,7 +100,7 @@ def put_keys(
                 if slots_used < _INT_MAX:
                     slots_used += 1
             seconds = 0
-            # Compared first, so that no difference can be too large for its type.
+            # Compared first, so that the difference cannot overflow.
             if 0 < begin_ms < store_ms:
                 seconds = min((store_ms - begin_ms) // 1000, _INT_MAX)
             entry = entries + cython.cast(cython.Py_ssize_t, number) * _ROW_BYTES
@@ -129,7 +129,7 @@ def put_keys(
 
 
 def chain_entries(view: memoryview, slots: int, entries_max: int, end: int) -> int | None:
-    """Make all slots again from the entries below a number. See key_table.py."""
+    """Rebuild all slots from the entries below a number. See key_table.py."""
     check_table(view, slots, entries_max, b"", 0)
     if not 1 < end <= entries_max:
         return None
@@ -148,7 +148,7 @@ def chain_entries(view: memoryview, slots: int, entries_max: int, end: int) -> i
     count: cython.int = end
     while number < count:
         entry = entry + _ROW_BYTES
-        # A negative hash is told by its first bit, and then the slot does not matter.
+        # The check below finds a negative hash by its first bit; then the slot does not matter.
         slot = chains + cython.cast(cython.Py_ssize_t, get_32(entry) % slot_count) * _SLOT_BYTES
         if (
             entry[0] & 0x80

@@ -1,4 +1,4 @@
-# The types of appender.py where it is compiled; without them it does the same, only slower.
+# C types for appender.py when it is compiled; without them it behaves the same, only slower.
 cimport cython
 
 cdef object encode_batch_records
@@ -31,8 +31,8 @@ cdef class Appender:
     cdef dict _errors
     cdef object _on_growth
     cdef object _memory
-    cdef long long _look_bytes
-    cdef long long _look_at
+    cdef long long _upkeep_check_bytes
+    cdef long long _next_upkeep_check
     cdef object _view
     cdef long long _first_offset
     cdef long long _room_end
@@ -46,11 +46,12 @@ cdef class Appender:
     @cython.locals(whole=Py_ssize_t, key=tuple)
     cpdef append_packed(
         self, bytes topic, queue_id, bytes packed, start, end, Py_ssize_t count,
-        Py_ssize_t content_bytes, bytes marks, born_ms, bytes born_host, reconsume_times, now_ms,
+        Py_ssize_t content_bytes, bytes broker_properties, born_ms, bytes born_host,
+        reconsume_times, now_ms,
     )
     cdef _write_batch(self, bytes topic, queue_id, entries, list places)
     cdef _make_room(self, size)
-    cdef _look(self, long long end)
+    cdef _check_upkeep(self, long long end)
     cdef _record_flag(self, system_flag, bytes born_host)
     @cython.locals(body_bytes=Py_ssize_t, topic_bytes=Py_ssize_t, properties_bytes=Py_ssize_t, size=Py_ssize_t)
     cdef Py_ssize_t _checked_size(self, bytes topic, bytes body, bytes properties, system_flag) except -1
