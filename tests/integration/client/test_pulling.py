@@ -145,5 +145,5 @@ async def test_pulling_that_ended_unnoticed_begins_anew(
         member.retake_expired()
         await seen.count(2)
 
-    assert "pulling had ended, it begins anew" in caplog.text
+    assert "pulls had stopped, restarting them" in caplog.text
     assert seen.bodies == [b"one", b"two"]

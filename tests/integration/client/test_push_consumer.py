@@ -410,7 +410,9 @@ async def test_pulling_waits_while_too_much_is_unfinished(
     consumer.subscribe(topic)
 
     async with consumer:
-        await until(lambda: "pulling waits: more than 10 messages are unfinished" in caplog.text)
+        await until(
+            lambda: "pulling is paused: more than 10 messages are unfinished" in caplog.text
+        )
         assert consumer._member is not None
         (held,) = [
             window.count

@@ -171,7 +171,7 @@ async def test_the_client_sends_a_copy_when_the_broker_does_not_take_a_message_b
     assert message.properties["own"] == "é"
     assert message.properties[ORIGIN_MESSAGE_ID]
     assert letter.body == b"never"
-    assert "message not taken back, the client sends a copy" in caplog.text
+    assert "broker did not take a message back, sending a copy" in caplog.text
     assert await committed(hasty, group, topic, queues=1) == [2]
 
 

@@ -1,1 +1,1 @@
-"""Members of a consumer group: queues, locks and committed offsets."""
+"""Membership in a consumer group: queues, locks and committed offsets."""

@@ -1,7 +1,7 @@
-"""Locks of queues that an ordered consumer holds at their brokers.
+"""The queue locks that an ordered consumer holds at brokers.
 
-Threads: belongs to the event loop of its consumer; brokers are asked about locks one step at a
-time, so that a renewal never overtakes an unlocking.
+Threads: belongs to the event loop of its consumer. Only one lock operation runs at a time, so that
+a renewal never overtakes an unlock.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class LockCalls(Protocol):
     async def lock(
         self, broker_name: str, group: str, client_id: str, queues: Iterable[MessageQueue]
     ) -> set[MessageQueue]:
-        """Lock queues, or keep them locked; gives those that the client now has."""
+        """Lock queues or renew their locks; returns the queues that the client now holds."""
 
     async def unlock(
         self, broker_name: str, group: str, client_id: str, queues: Iterable[MessageQueue]
     ) -> None:
-        """Give queues back."""
+        """Unlock queues."""
 
 
 class MemberLocks:
@@ -46,19 +46,19 @@ class MemberLocks:
 
     @property
     def held(self) -> AbstractSet[MessageQueue]:
-        """The queues that are locked, as far as is known."""
+        """The locked queues, as far as the client knows."""
         return frozenset(self._held)
 
     async def lock(self, queues: Collection[MessageQueue]) -> None:
-        """Lock queues, as far as no other client has them."""
+        """Lock those queues that no other client holds."""
         async with self._one_step:
             given, _refused = await self._ask(queues)
             self._held |= given
 
     async def renew(self) -> tuple[AbstractSet[MessageQueue], AbstractSet[MessageQueue]]:
-        """Renew all locks; gives those renewed and those that are with another client by now.
+        """Renew all locks; returns the renewed queues, and those that another client now holds.
 
-        A broker that does not answer does neither: its locks may be held still.
+        Queues of a broker that does not answer are in neither set: they may still be locked.
         """
         async with self._one_step:
             renewed, lost = await self._ask(self._held)
@@ -66,14 +66,14 @@ class MemberLocks:
             return renewed, lost
 
     async def unlock(self, queues: AbstractSet[MessageQueue]) -> None:
-        """Give back those of these queues that are locked."""
+        """Unlock those of these queues that are locked."""
         member = self._member
         async with self._one_step:
             for broker_name, part in by_broker(queues & self._held).items():
                 try:
                     await self._calls.unlock(broker_name, member.group, member.client_id, part)
                 except OrbitError as error:
-                    # The broker lets them expire.
+                    # The locks expire at the broker.
                     self._warn("queues not unlocked", broker_name, len(part), error)
             self._held -= queues
 

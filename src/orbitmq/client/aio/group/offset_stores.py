@@ -1,11 +1,11 @@
-"""Where consumers keep their offsets: at the brokers, or in a file here.
+"""Where consumers store their offsets: at the brokers, or in a local file.
 
-Members of a clustering group keep them at the brokers, for the others to go on from; a broadcasting
-consumer reads everything itself and keeps them in a file. Both hold them in memory first and are
-asked to persist every few seconds, when a queue is given up, and at the end.
+Members of a clustering group store them at the brokers, where another member can resume. A
+broadcasting consumer reads everything itself and uses a file. Both keep offsets in memory first and
+persist them every few seconds, when a queue is given up, and when the consumer stops.
 
 Threads: a store belongs to the event loop of its consumer.
-Crash: what was not persisted is consumed again.
+Crash: messages whose offset was not persisted are consumed again.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# A broker that crashed, or a commit lost on the way: after this long all offsets are told again.
+# All offsets are committed again after this time, in case a broker has crashed or a commit was lost.
 RECOMMIT_MS: Final = 60_000
-# How long a reset is remembered for whoever takes the queue again.
+# How long a reset offset counts when this client takes the queue again.
 RESET_LIFE_MS: Final = 10_000
 
 
@@ -40,74 +40,74 @@ class OffsetCalls(Protocol):
     """Calls to brokers that a store makes."""
 
     async def committed_offset(self, queue: MessageQueue, group: str) -> int | None:
-        """Ask how far a group has come; None when it has committed nothing."""
+        """Fetch the committed offset of a group; None if it has committed none."""
 
     async def commit_offset(
         self, queue: MessageQueue, group: str, offset: int, *, oneway: bool = True
     ) -> None:
-        """Say how far a group has come."""
+        """Commit the offset of a group."""
 
 
 class OffsetStore(Protocol):
-    """The offsets of one consumer, in memory and where they last."""
+    """The offsets of one consumer, in memory and persisted."""
 
     async def load(self) -> None:
-        """Read what was kept before; called once, at the start."""
+        """Load the persisted offsets; called once, at the start."""
 
     async def read(self, queue: MessageQueue) -> int | None:
-        """Give the offset of a queue, from memory or from where it lasts; None if there is none."""
+        """Return the offset of a queue, from memory or persisted; None if there is none."""
 
     def record(self, queue: MessageQueue, window: CommittableWindow) -> None:
-        """Take over what the present window of a queue may commit."""
+        """Record the committable offset of a queue's current window."""
 
     def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = True) -> None:
-        """Go on to an offset; a lower one counts only when asked for."""
+        """Set the offset of a queue; a lower one only with `increase_only=False`."""
 
     def reset(self, queue: MessageQueue, offset: int) -> None:
-        """Set an offset from outside; nothing moves it until the queue is removed."""
+        """Fix the offset of a queue until the queue is removed."""
 
     def disown(self, queue: MessageQueue) -> None:
-        """Keep nothing more of a queue that is another client's by now, until it is removed."""
+        """Drop the offset of a queue that another client now has; ignore updates until removed."""
 
     def remove(self, queue: MessageQueue) -> None:
         """Forget a queue that was given up."""
 
     def cached(self, queue: MessageQueue) -> int | None:
-        """Give the offset that is in memory."""
+        """Return the offset in memory."""
 
     def offsets(self, topic: str | None = None) -> dict[MessageQueue, int]:
-        """Give the offsets in memory, of one topic or of all."""
+        """Return the offsets in memory, of one topic or of all."""
 
     async def commit(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Set offsets, lower ones too, and keep them; raises when one cannot be kept."""
+        """Set offsets, even to lower ones, and persist them; raises if one cannot be persisted."""
 
     async def persist(self, queues: Collection[MessageQueue]) -> None:
-        """Keep the offsets of these queues, and be sure of it where that can be had."""
+        """Persist the changed offsets of these queues; logs a failure."""
 
     async def persist_all(self) -> None:
-        """Keep all offsets that have changed; what cannot be kept now is tried again next time."""
+        """Persist all changed offsets; a failure is logged and retried at the next call."""
 
 
 class _LedgerStore:
-    """The half of a store that is in memory."""
+    """The in-memory half of a store."""
 
     def __init__(self) -> None:
         self._ledger = OffsetLedger()
 
     def record(self, queue: MessageQueue, window: CommittableWindow) -> None:
-        """Take over what the present window of a queue may commit."""
+        """Record the committable offset of a queue's current window."""
         self._ledger.record(queue, window)
 
     def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = True) -> None:
-        """Go on to an offset; a lower one counts only when asked for."""
+        """Set the offset of a queue; a lower one only with `increase_only=False`."""
         self._ledger.update(queue, offset, increase_only=increase_only)
 
     def reset(self, queue: MessageQueue, offset: int) -> None:
-        """Set an offset from outside; nothing moves it until the queue is removed."""
+        """Fix the offset of a queue until the queue is removed."""
         self._ledger.reset(queue, offset)
 
     def disown(self, queue: MessageQueue) -> None:
-        """Keep nothing more of a queue that is another client's by now, until it is removed."""
+        """Drop the offset of a queue that another client now has; ignore updates until removed."""
         self._ledger.disown(queue)
 
     def remove(self, queue: MessageQueue) -> None:
@@ -115,16 +115,16 @@ class _LedgerStore:
         self._ledger.remove(queue)
 
     def cached(self, queue: MessageQueue) -> int | None:
-        """Give the offset that is in memory."""
+        """Return the offset in memory."""
         return self._ledger.read(queue)
 
     def offsets(self, topic: str | None = None) -> dict[MessageQueue, int]:
-        """Give the offsets in memory, of one topic or of all."""
+        """Return the offsets in memory, of one topic or of all."""
         return self._ledger.offsets(topic)
 
 
 class BrokerOffsets(_LedgerStore):
-    """Offsets that the brokers of the queues keep for a group."""
+    """Offsets that brokers store for a group."""
 
     def __init__(self, group: str, calls: OffsetCalls, clock: Clock) -> None:
         super().__init__()
@@ -133,14 +133,14 @@ class BrokerOffsets(_LedgerStore):
         self._clock = clock
         self._recommitted_ms = clock.monotonic_ms()
         self._refused: set[MessageQueue] = set()
-        # Compat: official brokers work on commits in many threads, so that an earlier one can
-        # overtake a later one and take the group back. Of a queue one is under way at a time.
+        # Compat: official brokers process commits in many threads, where a later commit can
+        # overtake an earlier one. So only one commit per queue is in flight.
         self._turns: dict[MessageQueue, asyncio.Lock] = {}
-        # For the same reason a pull, which carries an offset too, can overtake a reset.
+        # For the same reason a reset can overtake a pull, which carries an offset too.
         self._resets: dict[MessageQueue, tuple[int, float]] = {}
 
     def reset(self, queue: MessageQueue, offset: int) -> None:
-        """Set an offset from outside; whoever takes the queue again here begins with it."""
+        """Fix the offset of a queue; if this client takes the queue again, it starts there."""
         super().reset(queue, offset)
         self._resets[queue] = (offset, self._clock.monotonic_ms() + RESET_LIFE_MS)
 
@@ -150,29 +150,29 @@ class BrokerOffsets(_LedgerStore):
         self._turns.pop(queue, None)
 
     async def load(self) -> None:
-        """Do nothing: each queue is asked for when it is taken."""
+        """Do nothing: the offset of a queue is fetched when the queue is taken."""
 
     async def read(self, queue: MessageQueue) -> int | None:
-        """Give the offset of a queue, from memory or from its broker; None if there is none."""
+        """Return the offset of a queue, from memory or its broker; None if there is none."""
         if (cached := self._ledger.read(queue)) is not None:
             return cached
         if (reset := self._resets.pop(queue, None)) is not None:
             offset, end_ms = reset
             if self._clock.monotonic_ms() < end_ms:
-                # Said once more with the next commits, in case a pull came between.
+                # It is committed again, in case a pull came in between.
                 self._ledger.update(queue, offset)
                 return offset
         committed = await self._calls.committed_offset(queue, self._group)
         if committed == 0:
-            # Compat: of a young queue brokers say so when nothing is committed. Said back, it holds
-            # when the queue is no longer young.
+            # Compat: brokers return 0 for a young queue without a commit. Committing it keeps the
+            # answer when the queue is no longer young.
             self._ledger.update(queue, 0)
         elif committed is not None and queue not in self._ledger:
             self._ledger.load(queue, committed)
         return committed
 
     async def commit(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Set offsets, lower ones too; raises what a broker refuses, once all were asked."""
+        """Commit offsets, even lower ones; raises the first failure once all were sent."""
         for queue, offset in offsets.items():
             self._ledger.update(queue, offset, increase_only=False)
         commits = (self._commit_in_turn(queue, offset) for queue, offset in offsets.items())
@@ -182,11 +182,11 @@ class BrokerOffsets(_LedgerStore):
                 raise outcome
 
     async def persist(self, queues: Collection[MessageQueue]) -> None:
-        """Commit the offsets of these queues and wait until the brokers have them."""
+        """Commit the changed offsets of these queues, and wait for the brokers' replies."""
         await self._commit(self._ledger.dirty(queues))
 
     async def persist_all(self) -> None:
-        """Commit all offsets that have changed."""
+        """Commit all changed offsets."""
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._recommitted_ms >= RECOMMIT_MS:
             self._recommitted_ms = now_ms
@@ -194,7 +194,7 @@ class BrokerOffsets(_LedgerStore):
         await self._commit(self._ledger.dirty())
 
     async def _commit_in_turn(self, queue: MessageQueue, offset: int | None = None) -> None:
-        """Commit an offset, or what has changed by then, once no commit of the queue is under way."""
+        """Commit an offset, or the changed one, once no commit of the queue is in flight."""
         async with self._turns.setdefault(queue, asyncio.Lock()):
             if offset is None:
                 offset = self._ledger.dirty([queue]).get(queue)
@@ -203,7 +203,7 @@ class BrokerOffsets(_LedgerStore):
                 self._ledger.mark_stored(queue, offset)
 
     async def _commit(self, queues: Collection[MessageQueue]) -> None:
-        # One broker that does not answer holds up its own queues only.
+        # A broker that does not answer must not delay the queues of others.
         await asyncio.gather(
             *(
                 self._commit_at(broker_name, of_broker)
@@ -219,7 +219,7 @@ class BrokerOffsets(_LedgerStore):
                 self._warn(broker_name, len(queues) - position, error)
                 return
             except OrbitError as error:
-                # Of this queue only; told once, since it is tried again every few seconds.
+                # Only this queue fails. Log it once: it is retried every few seconds.
                 if queue not in self._refused:
                     self._refused.add(queue)
                     self._warn(broker_name, 1, error)
@@ -237,7 +237,7 @@ class BrokerOffsets(_LedgerStore):
 
 
 class LocalOffsets(_LedgerStore):
-    """Offsets in a file that Java's client could go on with."""
+    """Offsets in a local file, which Java's client can read too."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -246,18 +246,18 @@ class LocalOffsets(_LedgerStore):
         self._writing = asyncio.Lock()
 
     async def load(self) -> None:
-        """Read the file, or its backup when the file is damaged."""
+        """Read the file, or its backup if the file is damaged."""
         self._kept = await off_loop(_read, self._path)
 
     async def read(self, queue: MessageQueue) -> int | None:
-        """Give the offset of a queue, from memory or as the file has it; None if there is none."""
+        """Return the offset of a queue, from memory or the file; None if there is none."""
         cached = self._ledger.read(queue)
         if cached is None and (cached := self._kept.get(queue)) is not None:
             self._ledger.load(queue, cached)
         return cached
 
     async def commit(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Set offsets, lower ones too, and write them; raises when that fails."""
+        """Set offsets, even to lower ones, and write them; raises if that fails."""
         for queue, offset in offsets.items():
             self._ledger.update(queue, offset, increase_only=False)
         try:
@@ -265,15 +265,15 @@ class LocalOffsets(_LedgerStore):
         except OSError as error:
             raise LocalOffsetsError(
                 f"cannot write {self._path}: {error.strerror}",
-                hint="its folder must be writable; another can be chosen",
+                hint="make its folder writable, or choose another with local_offset_dir",
             ) from error
 
     async def persist(self, queues: Collection[MessageQueue]) -> None:
-        """Write the offsets of these queues."""
+        """Write the changed offsets of these queues."""
         await self._try_to_write(queues)
 
     async def persist_all(self) -> None:
-        """Write all offsets that have changed."""
+        """Write all changed offsets."""
         await self._try_to_write(None)
 
     async def _try_to_write(self, queues: Collection[MessageQueue] | None) -> None:
@@ -293,7 +293,7 @@ class LocalOffsets(_LedgerStore):
 
 
 def offset_store_of(instance: ClientInstance, group: str, options: ConsumerOptions) -> OffsetStore:
-    """Make the store that a consumer's message model asks for."""
+    """Make the offset store for a consumer's message model."""
     if options.message_model == BROADCASTING:
         return LocalOffsets(offsets_path(options.local_offset_dir, instance.client_id, group))
     return BrokerOffsets(group, instance.brokers, instance.clock)
@@ -304,21 +304,20 @@ def _read(path: Path) -> dict[MessageQueue, int]:
     try:
         found = find_offsets(path, _content(path), _content(backup))
         if found.is_damaged:
-            # Its content must not become the backup, in the place of the last sound one.
+            # Damaged content must not replace the good backup.
             path.replace(path.with_name(path.name + ".damaged"))
     except OSError as error:
         raise LocalOffsetsError(
             f"cannot read {path}: {error.strerror}",
-            hint="its folder must be readable and writable; another can be chosen",
+            hint="make its folder readable and writable, or choose another with local_offset_dir",
         ) from error
     return found.offsets
 
 
 def _merge(path: Path, changed: dict[MessageQueue, int]) -> dict[MessageQueue, int]:
-    """Write what changed into the file, and give all that is in it now.
+    """Write changed offsets into the file; returns all offsets in it.
 
-    Queues that are not there now keep their offsets, and so do those that another process with the
-    same client id wrote.
+    Other queues keep their offsets, as do those that another process with the same client id wrote.
     """
     offsets = _read(path) | changed
     replace_file(path, encode_offsets(offsets))

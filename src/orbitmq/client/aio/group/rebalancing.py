@@ -1,11 +1,11 @@
 """Rebalancing: takes and gives up queues as members of the group come and go.
 
-A round asks for the queues and the members of each topic, plans, drops, locks, and adds. Rounds
-come every 20 s, soon after `run_soon()` (a broker tells that members changed), and every second while
-something is left to do: a queue that its owner before has locked still, a listener that runs on.
+A round fetches the queues and the members of each topic, plans, drops, locks, and adds. Rounds run
+every 20 s, soon after `run_soon()` (a broker reports that members changed), and every second while
+something is left to do: a queue is still locked by its last owner, or a listener still runs.
 
-An ordered consumer holds the lock of a queue from before it asks for the committed offset until its
-last listener has ended, so that no two members ever consume a queue at once.
+An ordered consumer holds the lock of a queue from before it fetches the committed offset until its
+last listener has ended, so that two members never consume a queue concurrently.
 
 Threads: belongs to the event loop of its consumer; one round runs at a time.
 """
@@ -43,12 +43,12 @@ log = logging.getLogger(__name__)
 
 INTERVAL_MS: Final = 20_000
 LOCK_INTERVAL_MS: Final = 20_000
-# Until the next round while something is left to do.
+# Pause before the next round while something is left to do.
 UNBALANCED_MS: Final = 1_000
-# Between two rounds, however often brokers tell that members changed.
+# Shortest pause between two rounds, however often brokers report changed members.
 ROUND_GAP_MS: Final = 100
 STOP_TIMEOUT_MS: Final = 30_000
-# Queues that are added at a time: each asks its broker for an offset or two.
+# Queues that are added concurrently: each asks its broker for an offset or two.
 CONCURRENT_ADDS_MAX: Final = 32
 
 
@@ -56,33 +56,33 @@ class QueueOwner(Protocol):
     """A consumer, as rebalancing sees it."""
 
     async def add_queue(self, queue: MessageQueue, start_offset: int) -> None:
-        """Begin to consume a queue."""
+        """Start to consume a queue."""
 
     async def drop_queue(self, queue: MessageQueue) -> bool:
-        """Stop consuming a queue; False as long as it must not go to another member yet.
+        """Stop consuming a queue; False while it must not go to another member yet.
 
-        Nothing of the queue is recorded in the offset store after True. Asked again until it is
-        True, about once a second and after `run_soon()`; a queue that is gone already is True.
+        Called again until it returns True, about once a second and after `run_soon()`. After True,
+        no offset of the queue is recorded. True for a queue that is already gone.
         """
 
     async def queues_changed(
         self, topic: str, queues: Sequence[MessageQueue], own: AbstractSet[MessageQueue]
     ) -> None:
-        """Hear that this consumer now has `own` of all `queues` of a topic."""
+        """Called when this consumer's queues change: it now has `own` of all `queues`."""
 
 
 class MemberCalls(Protocol):
     """Calls to brokers about the members of a group."""
 
     async def group_members(self, topic: str, group: str) -> list[str]:
-        """Ask for the ids of the clients of a group."""
+        """Fetch the ids of the clients of a group."""
 
 
 class ReadingRoutes(Protocol):
     """Routes, as consumers need them."""
 
     async def reading(self, topic: str) -> list[MessageQueue]:
-        """Give the queues of a topic that can be read."""
+        """Return the readable queues of a topic."""
 
 
 class GroupCalls(MemberCalls, LockCalls, Protocol):
@@ -94,7 +94,7 @@ class RebalancingInstance(Protocol):
 
     @property
     def routes(self) -> ReadingRoutes:
-        """Where topics are."""
+        """Routes of topics."""
 
     @property
     def brokers(self) -> GroupCalls:
@@ -102,11 +102,11 @@ class RebalancingInstance(Protocol):
 
     @property
     def clock(self) -> Clock:
-        """The time."""
+        """The source of time."""
 
 
 class Rebalancing:
-    """Keeps the queues of one consumer what they should be."""
+    """Keeps the queues of one consumer equal to its share."""
 
     def __init__(
         self,
@@ -120,9 +120,9 @@ class Rebalancing:
         interval_ms: float = INTERVAL_MS,
         on_lock: Callable[[MessageQueue], None] = lambda _queue: None,
     ) -> None:
-        """Take the parts of a consumer.
+        """Make the rebalancing of a consumer; `start` begins with a round.
 
-        `topics` gives those that are subscribed to now; `on_lock` hears of each renewed lock.
+        `topics` returns the subscribed topics; `on_lock` is called for each renewed lock.
         """
         self._member = member
         self._owner = owner
@@ -146,11 +146,11 @@ class Rebalancing:
 
     @property
     def queues(self) -> AbstractSet[MessageQueue]:
-        """The queues this consumer has and is not giving up."""
+        """The queues that this consumer has and is not giving up."""
         return self._held - self._leaving
 
     def start(self) -> None:
-        """Begin, with a round at once."""
+        """Start, with a round at once."""
         self._state.begin()
         self._task = asyncio.get_running_loop().create_task(
             self._run(), name=f"rebalance {self._member.group}"
@@ -159,17 +159,17 @@ class Rebalancing:
             self._renewals.start()
 
     def run_soon(self) -> None:
-        """Begin the next round now, or as soon as the present one has ended."""
+        """Run the next round now, or right after the current one."""
         self._wake.set()
 
     def retake(self, queue: MessageQueue) -> None:
-        """Give a queue up and take it again, from where the store says it is then."""
+        """Give a queue up and take it again, from the offset that the store has then."""
         if queue in self._held:
             self._leaving.add(queue)
             self.run_soon()
 
     async def stop(self, *, timeout_ms: float = STOP_TIMEOUT_MS) -> None:
-        """Give all queues up, keeping their offsets; waits for those that cannot go yet."""
+        """Give up all queues and persist their offsets; waits for queues that cannot go yet."""
         if not await self._state.begin_stop():
             return
         try:
@@ -181,7 +181,7 @@ class Rebalancing:
             self._state.end_stop()
 
     async def rebalance(self) -> bool:
-        """Do one round now; False when something is left to do."""
+        """Run one round now; False if something is left to do."""
         async with self._one_round:
             view, is_complete = await self._views.fetch(list(self._topics()))
             before = self.queues
@@ -194,13 +194,13 @@ class Rebalancing:
             return is_complete and made.balanced and all_added
 
     async def renew_locks(self) -> None:
-        """Renew all locks; a queue whose lock is with another client by now is given up."""
+        """Renew all locks; gives up queues whose lock another client now holds."""
         renewed, lost = await self._locks.renew()
         for queue in renewed:
             self._on_lock(queue)
         for queue in lost & self._held:
             log.warning("queue lock lost group=%s queue=%s", self._member.group, queue)
-            # The other client goes on from what was committed before.
+            # The other client resumes at the last commit: commit nothing after it.
             self._offsets.disown(queue)
             self.retake(queue)
 
@@ -228,12 +228,12 @@ class Rebalancing:
         )
 
     async def _lock(self, made: Plan) -> None:
-        """Lock what is to be added; give back what was locked, never added, and is not wanted."""
+        """Lock the queues to add; unlock those that were locked, never added, and not wanted."""
         await self._locks.unlock(self._locks.held - self._held - set(made.lock))
         await self._locks.lock(made.lock)
 
     async def _add(self, queues: Sequence[MessageQueue]) -> bool:
-        """Begin with queues where the group has come to; False when one has to wait."""
+        """Start to consume queues at their start offsets; False if one has to wait."""
         some = asyncio.Semaphore(CONCURRENT_ADDS_MAX)
 
         async def add(queue: MessageQueue) -> bool:
@@ -243,19 +243,19 @@ class Rebalancing:
         return all(await _wait_for_all(map(add, queues)))
 
     async def _add_one(self, queue: MessageQueue) -> bool:
-        # What was left in memory may be older than what another member has committed since.
+        # Another member may have committed a newer offset since.
         self._offsets.remove(queue)
         try:
             start_offset = await self._starts.of(queue)
         except OrbitError as error:
             log.warning(
-                "queue has to wait: where to start is unknown group=%s queue=%s reason=%s",
+                "queue has to wait: its start offset is unknown group=%s queue=%s reason=%s",
                 self._member.group,
                 queue,
                 error,
             )
             return False
-        # Held before it is added: whoever stops meanwhile drops it.
+        # Held before it is added, so that a concurrent stop drops it.
         self._held.add(queue)
         try:
             await self._owner.add_queue(queue, start_offset)
@@ -265,7 +265,7 @@ class Rebalancing:
         return True
 
     async def _drop(self, queues: Collection[MessageQueue]) -> None:
-        """Give queues up, as far as their owner lets them go."""
+        """Give up queues, except those that their owner cannot release yet."""
         self._leaving.update(queues)
         answers = await _wait_for_all(map(self._owner.drop_queue, queues))
         gone = {queue for queue, is_gone in zip(queues, answers, strict=True) if is_gone}
@@ -281,7 +281,7 @@ class Rebalancing:
             end_ms = self._clock.monotonic_ms() + timeout_ms
             while self._held:
                 self._wake.clear()
-                # Not under the time limit: what is finished is committed in any case.
+                # Without the time limit: finished work is committed in any case.
                 await self._drop(set(self._held))
                 left_ms = end_ms - self._clock.monotonic_ms()
                 if not self._held or left_ms <= 0:
@@ -294,7 +294,7 @@ class Rebalancing:
                     len(self._held),
                     timeout_ms,
                 )
-            # The broker lets the locks of those expire whose listeners run on.
+            # Locks of queues whose listeners still run are left to expire.
             await self._locks.unlock(self._locks.held - self._held)
 
     async def _report_changes(self, view: GroupView, changed: AbstractSet[MessageQueue]) -> None:
@@ -314,26 +314,26 @@ class Rebalancing:
 
 
 class GroupViews:
-    """Looks at all topics of a consumer at once."""
+    """Fetches the queues and members of all topics of a consumer."""
 
     def __init__(self, member: Membership, routes: ReadingRoutes, calls: MemberCalls) -> None:
         self._member = member
         self._routes = routes
         self._calls = calls
-        # Topics of whose trouble the log tells already.
+        # Topics whose failure is already logged.
         self._warned_topics: set[str] = set()
 
     async def fetch(self, topics: Collection[str]) -> tuple[GroupView, bool]:
-        """Ask for queues and members of topics; False when one has to be asked about again soon."""
-        looks = await asyncio.gather(*map(self._fetch_topic, topics))
-        seen = dict(zip(topics, looks, strict=True))
-        self._warned_topics &= seen.keys()
+        """Fetch queues and members of topics; False if a topic must be retried soon."""
+        fetched = await asyncio.gather(*map(self._fetch_topic, topics))
+        by_topic = dict(zip(topics, fetched, strict=True))
+        self._warned_topics &= by_topic.keys()
         view = GroupView(
             subscribed=topics,
-            queues={topic: look.queues for topic, look in seen.items()},
-            client_ids={topic: look.client_ids for topic, look in seen.items()},
+            queues={topic: found.queues for topic, found in by_topic.items()},
+            client_ids={topic: found.client_ids for topic, found in by_topic.items()},
         )
-        return view, all(look.is_complete for look in looks)
+        return view, all(found.is_complete for found in fetched)
 
     async def _fetch_topic(self, topic: str) -> _TopicView:
         queues: list[MessageQueue] = []
@@ -343,7 +343,7 @@ class GroupViews:
             if self._member.model != BROADCASTING:
                 client_ids = await self._calls.group_members(topic, self._member.group)
         except RouteNotFoundError as error:
-            # Compat: brokers make the topic of retries with the first heartbeat, or later.
+            # Compat: brokers create the retry topic with the first heartbeat, or later.
             if not is_retry_topic(topic):
                 self._warn_once(topic, error)
             return _TopicView([], [], is_complete=True)
@@ -357,7 +357,7 @@ class GroupViews:
         if topic not in self._warned_topics:
             self._warned_topics.add(topic)
             log.warning(
-                "queues of topic stay as they are group=%s topic=%s reason=%s",
+                "topic keeps its current queues group=%s topic=%s reason=%s",
                 self._member.group,
                 topic,
                 error,
@@ -365,7 +365,7 @@ class GroupViews:
 
 
 class _TopicView(NamedTuple):
-    """What could be learned of one topic."""
+    """What is known about one topic."""
 
     queues: list[MessageQueue]
     client_ids: list[str]
@@ -373,7 +373,7 @@ class _TopicView(NamedTuple):
 
 
 async def _wait_for_all(work: Iterable[Coroutine[Any, Any, bool]]) -> list[bool]:
-    """Wait for all, also when one fails, so that none runs on into the next round."""
+    """Wait for all, even if one fails, so that none runs into the next round."""
     outcomes = await asyncio.gather(*work, return_exceptions=True)
     for outcome in outcomes:
         if isinstance(outcome, BaseException):

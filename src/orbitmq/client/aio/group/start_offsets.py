@@ -1,4 +1,4 @@
-"""Finds where a consumer starts to read a queue it has just taken."""
+"""Finds where a consumer starts to read a queue that it has just taken."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ if TYPE_CHECKING:
     from orbitmq.client.aio.instance.client_instance import ClientInstance
     from orbitmq.client.options import MemberOptions
 
-# How far back a group begins by timestamp when no time is set.
+# How far back a group starts with `consume_from` "timestamp" if no time is set.
 LOOKBACK_MS: Final = 30 * 60 * 1000
 
 
 class BoundCalls(Protocol):
-    """Calls to brokers about the bounds of queues."""
+    """Calls to brokers about the offsets of queues."""
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        """Ask for the offset of the oldest message."""
+        """Fetch the offset of the oldest message."""
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        """Ask for the offset that the next message will have."""
+        """Fetch the offset that the next message will have."""
 
     async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """Ask for the offset of the first message stored at a time or later."""
+        """Fetch the offset of the first message stored at a time or later."""
 
 
 class StartOffsets:
-    """The committed offset of a queue; without one, where the consumer is set to start."""
+    """Starts at the committed offset of a queue, or where the consumer is configured to start."""
 
     def __init__(
         self,
@@ -47,13 +47,13 @@ class StartOffsets:
         self._timestamp_ms = timestamp_ms
 
     async def of(self, queue: MessageQueue) -> int:
-        """Find where to start; what cannot be asked for is raised, and nothing is guessed."""
+        """Find where to start; raises if a broker cannot be asked, and never guesses."""
         committed = await self._offsets.read(queue)
         if committed is not None:
             return committed
         start = await self._uncommitted(queue)
-        # Committed even before a message comes: after a restart the group goes on from here, and
-        # does not skip what came meanwhile.
+        # Committed before the first message: after a restart the group resumes here, and does not
+        # skip messages that arrived in between.
         self._offsets.update(queue, start)
         return start
 
@@ -73,7 +73,7 @@ class StartOffsets:
 def start_offsets_of(
     instance: ClientInstance, offsets: OffsetStore, options: MemberOptions
 ) -> StartOffsets:
-    """Make what finds the starts of a consumer that starts now."""
+    """Make the `StartOffsets` of a consumer that starts now."""
     return StartOffsets(
         offsets,
         instance.brokers,

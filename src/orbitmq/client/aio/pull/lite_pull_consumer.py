@@ -1,19 +1,19 @@
-"""The lite pull consumer: reads ahead, and hands out messages when it is asked to.
+"""The lite pull consumer: reads ahead, and returns messages when polled.
 
     async with LitePullConsumer("billing", namesrv="127.0.0.1:9876") as consumer:
         consumer.subscribe("orders", "paid || shipped")
         async for message in consumer:
             print(message.body)
 
-It subscribes to topics, whose queues the members of a group share, or is assigned queues, and
-shares with nobody.
+It either subscribes to topics, whose queues the members of the group share, or is assigned queues,
+which it does not share.
 
-Asking for more says that what was returned before is done. With `auto_commit` offsets up to there
-are committed every few seconds and when the consumer stops; what the last `poll` returned is not
-among them until the next one, so that a program that fails on a message gets it again. `commit`
-commits everything that was returned.
+A poll marks the messages of earlier polls as done. With `auto_commit` the consumer commits what is
+done every few seconds and when it stops. Messages of the last `poll` are not done before the next
+one, so a program that fails on a message gets it again. `commit` commits everything that was
+returned.
 
-Threads: one event loop, the one it was started on; one task polls.
+Threads: the event loop it was started on; one task polls.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class LitePullConsumer(QueueLookups):
-    """Hands out messages of subscribed topics or assigned queues."""
+    """Returns messages of subscribed topics or assigned queues."""
 
     def __init__(
         self,
@@ -62,11 +62,11 @@ class LitePullConsumer(QueueLookups):
         Args:
             group: the consumer group.
             allocation: how the members of the group share the queues of a topic; all members
-                must have the same.
-            on_assigned: called with a topic and the queues of it that are this consumer's own,
+                must use the same.
+            on_assigned: called with a topic and the queues of it that this consumer now has,
                 each time these change; a function or a coroutine function.
-            rpc_hooks: called before and after each request.
-            clock: where the time comes from.
+            rpc_hooks: called before and after each request to a server.
+            clock: the source of time.
             options: see `LitePullOptions`.
         """
         check_group(group)
@@ -85,7 +85,7 @@ class LitePullConsumer(QueueLookups):
         self._rpc_hooks = tuple(rpc_hooks)
         self._subscriptions = Subscriptions(self._clock)
         self._filters = Subscriptions(self._clock)
-        # None as long as it is not said whether topics are subscribed to or queues assigned.
+        # None until the first call of subscribe() or assign().
         self._is_assigned: bool | None = None
         self._assigned: list[MessageQueue] = []
         self._listeners: dict[str, QueuesListener] = {}
@@ -94,7 +94,7 @@ class LitePullConsumer(QueueLookups):
     # --- life ---------------------------------------------------------------------------------
 
     async def _open(self) -> None:
-        """Join the group and begin to read ahead."""
+        """Join the group and start to read ahead."""
         self._instance = await acquire(self._options, rpc_hooks=self._rpc_hooks, clock=self._clock)
         member = LitePullMember(
             self._instance,
@@ -114,10 +114,10 @@ class LitePullConsumer(QueueLookups):
             member.share()
 
     async def _close(self) -> None:
-        """Commit what is done, if that is done at all by itself, and leave the group."""
+        """Commit what is done, with `auto_commit`, and leave the group."""
         member, self._member = self._member, None
         if member is not None:
-            # Whoever waits for a message is not kept waiting.
+            # End a poll that waits for messages.
             member.prefetching.wake()
             await member.stop()
 
@@ -129,7 +129,7 @@ class LitePullConsumer(QueueLookups):
     # --- what to read -------------------------------------------------------------------------
 
     def subscribe(self, topic: str, expression: Expression = EVERYTHING) -> None:
-        """Share the messages of a topic with the other members of the group."""
+        """Subscribe to a topic, whose queues the members of the group share."""
         self._state.check_not_stopped()
         self._set_mode(is_assigned=False)
         self._subscriptions.add(wrap(self._namespace, topic), expression)
@@ -137,7 +137,7 @@ class LitePullConsumer(QueueLookups):
             self._member.subscriptions_changed()
 
     def unsubscribe(self, topic: str) -> None:
-        """Read a topic no more."""
+        """Unsubscribe from a topic."""
         self._state.check_not_stopped()
         self._set_mode(is_assigned=False)
         self._subscriptions.remove(wrap(self._namespace, topic))
@@ -145,11 +145,11 @@ class LitePullConsumer(QueueLookups):
             self._member.subscriptions_changed()
 
     def assign(self, queues: Iterable[MessageQueue], expression: Expression = EVERYTHING) -> None:
-        """Read these queues, whoever else reads them, and no others."""
+        """Read exactly these queues, without sharing them with the group."""
         self._state.check_not_stopped()
         chosen = [self._with_namespace(queue) for queue in queues]
         if not chosen:
-            raise SettingsError("no queue is assigned", hint="queues(topic) lists those there are")
+            raise SettingsError("no queue is assigned", hint="queues(topic) lists the queues")
         self._set_mode(is_assigned=True)
         topics = {queue.topic for queue in chosen}
         for topic in topics:
@@ -161,11 +161,11 @@ class LitePullConsumer(QueueLookups):
             self._member.read(chosen)
 
     def assignment(self) -> list[MessageQueue]:
-        """List the queues that are read at present."""
+        """List the queues that this consumer reads at present."""
         return [self._without_namespace(queue) for queue in self._running_member().buffer.queues]
 
     async def on_queues_changed(self, topic: str, listener: QueuesListener) -> None:
-        """Call a function with the queues of a topic whenever it has other ones than before."""
+        """Call `listener` with a topic and its queues whenever these change."""
         wrapped = wrap(self._namespace, topic)
         self._state.check_not_stopped()
         self._listeners[wrapped] = self._without_namespaces(listener)
@@ -177,12 +177,12 @@ class LitePullConsumer(QueueLookups):
             raise StateError(
                 f"the lite pull consumer of the group {self._group!r} "
                 f"{'has queues assigned' if self._is_assigned else 'subscribes to topics'}",
-                hint="a consumer does one or the other; make a second one",
+                hint="a consumer can do only one of these; make a second consumer",
             )
         self._is_assigned = is_assigned
 
     def _without_namespaces(self, listener: QueuesListener) -> QueuesListener:
-        """Let a listener have names as the user knows them."""
+        """Wrap a listener so that it gets names without the namespace."""
         if not self._namespace:
             return listener
 
@@ -198,16 +198,15 @@ class LitePullConsumer(QueueLookups):
     async def poll(
         self, timeout_ms: int | None = None, *, max_messages: int | None = None
     ) -> list[ReceivedMessage]:
-        """Return messages that are there, or wait for some; an empty list when the time is over.
+        """Return the next messages, waiting for the first; an empty list on timeout.
 
-        What earlier polls returned counts as done from now on. Messages of a queue come in their
-        order; queues take turns.
+        Marks the messages of earlier polls as done. Messages of a queue come in order; queues take
+        turns. By default it returns up to `pull_batch_size` messages, and waits for
+        `poll_timeout_ms`.
         """
         member = self._running_member()
         if self._is_assigned is None:
-            raise StateError(
-                "there is nothing to poll", hint="subscribe to a topic or assign queues first"
-            )
+            raise StateError("there is nothing to poll", hint="call subscribe() or assign() first")
         buffer = member.buffer
         buffer.finish()
         if not buffer.is_ready:
@@ -223,7 +222,7 @@ class LitePullConsumer(QueueLookups):
         return messages
 
     async def _wait(self, member: LitePullMember, timeout_ms: float) -> None:
-        """Return once there is a message, the time is over, or the consumer stops."""
+        """Wait for a message, the timeout, or the stop of the consumer."""
         try:
             async with time_limit(self._clock, timeout_ms):
                 while not member.buffer.is_ready and not self._state.stopping:
@@ -235,7 +234,7 @@ class LitePullConsumer(QueueLookups):
         return self
 
     async def __anext__(self) -> ReceivedMessage:
-        """Return one message, however long it takes; ends when the consumer is stopped."""
+        """Return the next message, without a timeout; ends when the consumer stops."""
         while not self._state.stopping:
             for message in await self.poll(max_messages=1):
                 return message
@@ -244,36 +243,36 @@ class LitePullConsumer(QueueLookups):
     # --- offsets ------------------------------------------------------------------------------
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Go on reading a queue at an offset; no message from elsewhere is returned afterwards."""
+        """Resume reading a queue at an offset; drops the messages read ahead."""
         member = self._running_member()
         inner = self._with_namespace(queue)
-        # Refuses queues of others, before a broker is asked.
+        # Refuse queues that this consumer does not read before asking a broker.
         member.buffer.position(inner)
         first, end = await self.min_offset(queue), await self.max_offset(queue)
         if not first <= offset <= end:
             raise OffsetRefusedError(
                 f"offset {offset} is not in queue {queue.queue_id} of topic {queue.topic!r} "
                 f"at {queue.broker_name}, which has {first} to {end}",
-                hint="seek_to_begin() and seek_to_end() lead to these",
+                hint="seek_to_begin() and seek_to_end() go to its first and last offset",
             )
         await member.seek(inner, offset)
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
-        """Go on with the oldest message of a queue."""
+        """Resume reading a queue at its oldest message."""
         await self._running_member().seek(self._with_namespace(queue), await self.min_offset(queue))
 
     async def seek_to_end(self, queue: MessageQueue) -> None:
-        """Go on with the next message that comes into a queue."""
+        """Resume reading a queue after its newest message."""
         await self._running_member().seek(self._with_namespace(queue), await self.max_offset(queue))
 
     def position(self, queue: MessageQueue) -> int | None:
-        """Give the offset of the next message to be returned; None as long as it is not known."""
+        """Return the offset of the next message that a poll returns; None if not known yet."""
         return self._running_member().buffer.position(self._with_namespace(queue))
 
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """Commit everything that was returned, or these offsets; returns once that is kept.
+        """Commit everything that polls have returned, or these offsets, and wait for it.
 
-        An offset is that of the first message that is not done.
+        The offset to commit is that of the first message that is not done.
         """
         member = self._running_member()
         if offsets is None:
@@ -285,22 +284,22 @@ class LitePullConsumer(QueueLookups):
                 member.buffer.position(queue)
                 if offset < 0:
                     raise OffsetRefusedError(
-                        f"offset {offset} cannot be committed", hint="the first one is 0"
+                        f"offset {offset} cannot be committed", hint="offsets start at 0"
                     )
         await member.offset_store.commit(chosen)
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """Say how far the group has committed in a queue; None for not at all."""
+        """Return the offset that the group has committed in a queue; None if there is none."""
         return await self._running_member().offset_store.read(self._with_namespace(queue))
 
     # --- control ------------------------------------------------------------------------------
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """Return no more messages of these queues, and pull none, until they are resumed."""
+        """Stop returning and pulling messages of these queues until `resume`."""
         self._running_member().buffer.pause([self._with_namespace(queue) for queue in queues])
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
-        """Go on with queues that were paused."""
+        """Resume queues that were paused."""
         member = self._running_member()
         member.buffer.resume([self._with_namespace(queue) for queue in queues])
         member.prefetching.wake()

@@ -1,4 +1,4 @@
-"""A lite pull consumer as its group sees it: its queues, offsets, heartbeats.
+"""A running lite pull consumer as a group member: queues, offsets, heartbeats.
 
 Threads: one event loop.
 """
@@ -38,12 +38,12 @@ log = logging.getLogger(__name__)
 
 MIB: Final = 1 << 20
 
-# Hears of a topic and of queues of it.
+# Called with a topic and queues of it.
 QueuesListener = Callable[[str, list["MessageQueue"]], Awaitable[None] | None]
 
 
 class LitePullMember:
-    """The part of a lite pull consumer that exists while it runs."""
+    """A lite pull consumer from its start to its stop."""
 
     def __init__(
         self,
@@ -57,17 +57,17 @@ class LitePullMember:
         on_assigned: QueuesListener | None,
         listeners: Mapping[str, QueuesListener],
     ) -> None:
-        """Take what a consumer is made of.
+        """Assemble the parts.
 
         Args:
-            instance: whose connections are used.
+            instance: the client instance whose connections to use.
             group: the group, as brokers know it.
             options: how to read and commit.
-            subscriptions: the topics whose queues are shared with the group.
-            filters: what is wanted of the topics of queues that the user assigns.
-            allocation: how the queues are shared.
-            on_assigned: hears which queues of a topic are this consumer's own.
-            listeners: hear, by topic, which queues it has.
+            subscriptions: the topics whose queues the group shares.
+            filters: the subscriptions of topics whose queues the user assigns.
+            allocation: how the members share the queues.
+            on_assigned: called with the queues of a topic that this consumer now has.
+            listeners: by topic, called with all its queues when these change.
         """
         self.group = group
         self._instance = instance
@@ -140,7 +140,7 @@ class LitePullMember:
         self._auto_commits.start()
 
     async def stop(self) -> None:
-        """Leave the group, once it is kept how far this consumer has come."""
+        """Commit what is done, and leave the group."""
         await self._auto_commits.stop()
         await self._tasks.cancel()
         self._record_consumed()
@@ -152,16 +152,16 @@ class LitePullMember:
         await self._instance.remove_consumer(self)
 
     def share(self) -> None:
-        """Share the queues of the topics subscribed to with the other members of the group."""
+        """Start to share the queues of subscribed topics with the group."""
         self._is_sharing = True
         self._rebalancing.start()
 
     def subscriptions_changed(self) -> None:
-        """Tell the brokers, then look which queues are this consumer's own."""
-        self._tasks.start(self._announce_subscriptions(), name="tell subscriptions")
+        """Announce changed subscriptions to the brokers, then rebalance."""
+        self._tasks.start(self._announce_subscriptions(), name="announce subscriptions")
 
     def read(self, queues: Collection[MessageQueue]) -> None:
-        """Read just these queues, which the user assigns."""
+        """Read exactly these queues, which the user assigned."""
         gone = set(self.buffer.queues) - set(queues)
         if gone:
             self._record_consumed()
@@ -189,7 +189,7 @@ class LitePullMember:
             self.share()
 
     async def _refresh_routes(self) -> None:
-        """Learn which brokers have new topics: those are to hear of this consumer first."""
+        """Look up the routes of new topics: their brokers must know this consumer first."""
         routes = self._instance.routes
         for topic in self._subscriptions.topics():
             if routes.cached_reading(topic) is None:
@@ -206,7 +206,7 @@ class LitePullMember:
     # --- offsets ------------------------------------------------------------------------------
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Go on reading a queue at another offset."""
+        """Resume reading a queue at another offset."""
         self.buffer.seek(queue, offset)
         await self.prefetching.restart(queue)
 
@@ -217,17 +217,17 @@ class LitePullMember:
     def _record_consumed(self) -> None:
         if self._options.auto_commit:
             for queue, offset in self.buffer.committable().items():
-                # A seek back counts too.
+                # A seek may have lowered it.
                 self.offset_store.update(queue, offset, increase_only=False)
 
     # --- as rebalancing sees it -----------------------------------------------------------------
 
     async def add_queue(self, queue: MessageQueue, start_offset: int) -> None:
-        """Begin to read a queue."""
+        """Start to read a queue."""
         self.prefetching.start(queue, start_offset)
 
     async def drop_queue(self, queue: MessageQueue) -> bool:
-        """Read a queue no more; what was returned and is not done goes to another member."""
+        """Stop reading a queue; messages returned but not done go to another member."""
         self._record_consumed()
         self.prefetching.drop(queue)
         return True
@@ -235,7 +235,7 @@ class LitePullMember:
     async def queues_changed(
         self, topic: str, queues: Sequence[MessageQueue], own: AbstractSet[MessageQueue]
     ) -> None:
-        """Tell the user which queues are this consumer's own by now."""
+        """Tell the user which queues this consumer now has."""
         del queues
         if self._on_assigned is not None:
             await self._call_listener(self._on_assigned, topic, sorted(own))
@@ -243,7 +243,7 @@ class LitePullMember:
     # --- as the instance sees it ----------------------------------------------------------------
 
     def heartbeat(self) -> ConsumerGroup:
-        """Say what it consumes, and how."""
+        """Describe what it consumes, and how."""
         return ConsumerGroup(
             consume_from=CONSUME_FROM[self._options.consume_from],
             consume_type=PULL,
@@ -253,15 +253,15 @@ class LitePullMember:
         )
 
     def topics(self) -> Iterable[str]:
-        """Name the topics it reads or watches, whose routes are kept fresh."""
+        """Return the topics it reads or watches, whose routes are kept fresh."""
         return {*self._subscriptions.topics(), *self._filters.topics(), *self._listeners}
 
     def rebalance_soon(self) -> None:
-        """Look again at which queues are its own."""
+        """Rebalance now: members joined or left."""
         self._rebalancing.run_soon()
 
     def route_changed(self, topic: str) -> None:
-        """Look again at the queues of a topic."""
+        """Rebalance, and notify the listener of the topic if its queues changed."""
         self._rebalancing.run_soon()
         if topic in self._watched:
             queues = self._instance.routes.cached_reading(topic) or []
@@ -273,11 +273,11 @@ class LitePullMember:
                 )
 
     async def persist_offsets(self) -> None:
-        """Commit what was noted."""
+        """Commit the recorded offsets."""
         await self.offset_store.persist_all()
 
     async def reset_offsets(self, topic: str, offsets: dict[MessageQueue, int]) -> None:
-        """Go on at other offsets, as an operator wants it."""
+        """Resume at offsets that an operator has set."""
         for queue, offset in offsets.items():
             if queue in self.buffer:
                 log.info(
@@ -291,11 +291,11 @@ class LitePullMember:
                 await self.seek(queue, offset)
 
     def offsets(self, topic: str) -> dict[MessageQueue, int]:
-        """Say how far it has come in the queues of a topic."""
+        """Return the recorded offsets of the queues of a topic."""
         return self.offset_store.offsets(topic)
 
     def running(self, *, with_stacks: bool) -> RunningConsumer | None:
-        """Say what it is doing."""
+        """Describe its state, for tools."""
         del with_stacks
         return RunningConsumer(
             properties={
@@ -307,7 +307,7 @@ class LitePullMember:
         )
 
     async def consume_directly(self, record: bytes, broker_name: str) -> DirectResult | None:
-        """Refuse: there is no listener."""
+        """Refuse, since there is no listener."""
         del record, broker_name
         return None
 
@@ -324,7 +324,7 @@ class LitePullMember:
     # --- topics that the user watches -----------------------------------------------------------
 
     async def watch(self, topic: str) -> None:
-        """Find out the present queues of a topic, to tell of changes from now on."""
+        """Remember the present queues of a topic, to report later changes."""
         try:
             queues = await self._instance.routes.reading(topic)
         except RouteNotFoundError:

@@ -1,4 +1,4 @@
-"""Prefetching: fills the buffer of a pull consumer, with one pull for each queue.
+"""Prefetching: fills the buffer of a pull consumer, with one pull per queue.
 
 Threads: one event loop.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Compat: Java pauses as long after a busy broker's answer.
+# Compat: Java's pause after a broker replied that it is busy.
 _BUSY_PAUSE_MS: Final = 20
 
 
@@ -59,45 +59,45 @@ class Prefetching:
         self._clock = clock
         self._tasks: dict[MessageQueue, asyncio.Task[None]] = {}
         self._ending: set[asyncio.Task[None]] = set()
-        # The last trouble of each queue, so that it is told once and not once a second.
+        # The last error of each queue, to log a repeated one only once.
         self._last_errors: dict[MessageQueue, str] = {}
         self._stopped = False
         self._room = asyncio.Event()
         self._arrival = asyncio.Event()
 
     async def arrival(self) -> None:
-        """Return once something was pulled, or `wake` was called."""
+        """Wait until messages were pulled or `wake` was called."""
         self._arrival.clear()
         await self._arrival.wait()
 
     def wake(self) -> None:
-        """Let whoever waits look again, at what there is and at what there is room for."""
+        """Wake all waiters: pollers, and queues that wait for room."""
         self._arrival.set()
         self._room.set()
 
     def room_made(self) -> None:
-        """Let queues be pulled that waited for room."""
+        """Resume queues that wait for room."""
         self._room.set()
 
     def start(self, queue: MessageQueue, offset: int | None = None) -> None:
-        """Pull a queue from now on; from where the group begins, unless an offset is given."""
+        """Start to pull a queue, from an offset or from where the group starts."""
         self._buffer.add(queue, offset)
         if queue not in self._tasks:
             self._start_task(queue)
 
     async def restart(self, queue: MessageQueue) -> None:
-        """Give up the pull under way, which may be held for long, and pull what is wanted now."""
+        """Cancel the pull in flight, which the broker may hold for long, and pull again."""
         task = self._tasks.pop(queue, None)
         if task is not None:
             try:
                 await cancel_and_wait(task)
             finally:
-                # Also when whoever asked has given up: the queue is read on.
+                # Even if the caller was cancelled: the queue must be read on.
                 if queue in self._buffer and queue not in self._tasks and not self._stopped:
                     self._start_task(queue)
 
     def drop(self, queue: MessageQueue) -> None:
-        """Pull a queue no more, and forget what is buffered of it."""
+        """Stop pulling a queue, and drop what is buffered of it."""
         self._buffer.remove(queue)
         self._reads.forget(queue)
         self._last_errors.pop(queue, None)
@@ -109,7 +109,7 @@ class Prefetching:
         self._room.set()
 
     async def stop_all(self) -> None:
-        """Pull nothing more; what is buffered stays."""
+        """Stop pulling; what is buffered stays."""
         self._stopped = True
         tasks, self._tasks = self._tasks, {}
         for task in (*tasks.values(), *self._ending):
@@ -123,21 +123,21 @@ class Prefetching:
 
     async def _run(self, queue: MessageQueue) -> None:
         while queue in self._buffer:
-            wanted = self._buffer.wanted(queue, self._pace.batch_max)
-            if wanted is None:
+            pull = self._buffer.next_pull(queue, self._pace.batch_max)
+            if pull is None:
                 self._room.clear()
                 await self._room.wait()
                 continue
             try:
-                pause_ms = await self._step(queue, wanted)
+                pause_ms = await self._step(queue, pull)
             except OrbitError as error:
                 self._warn_once(queue, error)
                 if isinstance(error, TransportError):
-                    # The broker that was suggested may be gone; the master knows another.
+                    # The suggested broker may be gone; the master suggests another.
                     self._reads.forget(queue)
                 pause_ms = _BUSY_PAUSE_MS if isinstance(error, BusyError) else self._pace.retry_ms
             except Exception:
-                # A fault of our own must not silently end the reading of a queue.
+                # A bug must not silently end the reading of a queue.
                 log.exception("pull failed queue=%s", queue)
                 pause_ms = self._pace.retry_ms
             else:
@@ -145,35 +145,35 @@ class Prefetching:
             if pause_ms:
                 await self._clock.sleep_ms(pause_ms)
 
-    async def _step(self, queue: MessageQueue, wanted: NextPull) -> float:
-        """Find the start of a queue, or pull it once; gives the pause to make before the next."""
-        if wanted.offset is None:
+    async def _step(self, queue: MessageQueue, pull: NextPull) -> float:
+        """Find the start of a queue, or pull it once; returns the pause before the next step."""
+        if pull.offset is None:
             offset = await self._start_offset(queue)
-            self._buffer.start_at(queue, wanted.generation, offset)
+            self._buffer.start_at(queue, pull.generation, offset)
             return 0
         result = await self._reads.read(
             queue,
             self._subscription_of(queue.topic),
-            wanted.offset,
-            messages_max=wanted.messages_max,
+            pull.offset,
+            messages_max=pull.messages_max,
             hold_ms=self._pace.hold_ms,
             timeout_ms=self._pace.timeout_ms,
         )
-        is_current = self._buffer.pulled(
-            queue, wanted.generation, result.messages, result.next_offset
+        is_current = self._buffer.add_pulled(
+            queue, pull.generation, result.messages, result.next_offset
         )
         if is_current and result.messages:
             self._arrival.set()
         if is_current and result.status is PullStatus.OFFSET_ILLEGAL:
-            return self._handle_move(queue, wanted.offset, result)
+            return self._handle_move(queue, pull.offset, result)
         return 0
 
     def _handle_move(self, queue: MessageQueue, offset: int, result: PullResult) -> float:
         if result.min_offset <= offset <= result.max_offset:
-            # An operator has reset the group: what is buffered comes from before.
+            # An operator has reset the group: the buffered messages are obsolete.
             self._buffer.seek(queue, result.next_offset)
         log.warning(
-            "broker moves a consumer topic=%s broker=%s queue=%d offset=%d min=%d max=%d next=%d",
+            "broker moved the offset topic=%s broker=%s queue=%d offset=%d min=%d max=%d next=%d",
             queue.topic,
             queue.broker_name,
             queue.queue_id,
@@ -182,17 +182,17 @@ class Prefetching:
             result.max_offset,
             result.next_offset,
         )
-        # A broker that sends us back to where we were must not be asked without end.
+        # Do not loop without a pause if the broker returns the same offset.
         return self._pace.retry_ms if result.next_offset == offset else 0
 
     def _warn_once(self, queue: MessageQueue, error: OrbitError) -> None:
-        trouble = str(error)
-        if self._last_errors.get(queue) != trouble:
-            self._last_errors[queue] = trouble
+        reason = str(error)
+        if self._last_errors.get(queue) != reason:
+            self._last_errors[queue] = reason
             log.warning(
                 "pull failed topic=%s broker=%s queue=%d reason=%s",
                 queue.topic,
                 queue.broker_name,
                 queue.queue_id,
-                trouble,
+                reason,
             )

@@ -1,4 +1,4 @@
-"""The pull consumer: reads where and when it is told to, and keeps nothing.
+"""The pull consumer: reads queues at offsets that the caller chooses.
 
     async with PullConsumer("auditors", namesrv="127.0.0.1:9876") as consumer:
         for queue in await consumer.queues("orders"):
@@ -7,10 +7,10 @@
             ...
             await consumer.commit({queue: result.next_offset})
 
-Most programs are better served by `LitePullConsumer`, which shares queues with the other members
-of its group, reads ahead and commits by itself.
+For most programs `LitePullConsumer` is the better choice: it shares queues with the other members
+of its group, reads ahead and commits automatically.
 
-Threads: one event loop, the one it was started on.
+Threads: the event loop it was started on.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ if TYPE_CHECKING:
 __all__ = ["PullConsumer", "PullResult", "PullStatus"]
 
 COUNT: Final = 32
-# Compat: as often as Java lets a message come back.
+# Compat: as many retries as Java's client allows.
 RETRIES_MAX: Final = 16
 
 
 class PullConsumer(QueueLookups):
-    """Reads queues at offsets that the caller gives."""
+    """Reads queues at offsets that the caller chooses."""
 
     def __init__(
         self,
@@ -65,9 +65,9 @@ class PullConsumer(QueueLookups):
         """Make a consumer; `start` connects it.
 
         Args:
-            group: the consumer group, in whose name offsets are committed.
-            rpc_hooks: called before and after each request.
-            clock: where the time comes from.
+            group: the consumer group, for which offsets are committed.
+            rpc_hooks: called before and after each request to a server.
+            clock: the source of time.
             options: see `PullOptions`.
         """
         check_group(group)
@@ -84,7 +84,7 @@ class PullConsumer(QueueLookups):
     # --- life ---------------------------------------------------------------------------------
 
     async def _open(self) -> None:
-        """Connect, and tell the brokers that are known of the group."""
+        """Connect, and announce the group to the known brokers."""
         instance = await acquire(self._options, rpc_hooks=self._rpc_hooks, clock=self._clock)
         self._instance = instance
         self._member = _PullMember(instance, self._group, self._options)
@@ -112,10 +112,10 @@ class PullConsumer(QueueLookups):
         *,
         timeout_ms: int | None = None,
     ) -> PullResult:
-        """Read what a queue has at an offset; an answer without messages comes at once.
+        """Read up to `count` messages of a queue from an offset; never waits for new ones.
 
-        A broker may give fewer messages than asked for, though more are there; go on at the
-        result's `next_offset`, whatever its status.
+        A broker may return fewer messages than it has. Resume at the result's `next_offset`,
+        whatever its status.
         """
         return await self._pull(
             queue, expression, offset, count, 0, timeout_ms or self._options.pull_timeout_ms
@@ -124,7 +124,7 @@ class PullConsumer(QueueLookups):
     async def pull_held(
         self, queue: MessageQueue, expression: Expression, offset: int, count: int = COUNT
     ) -> PullResult:
-        """Read like `pull`; where there is nothing yet, the broker waits for it, `hold_ms` long."""
+        """Read like `pull`, but let the broker wait up to `hold_ms` for a message."""
         options = self._options
         return await self._pull(
             queue, expression, offset, count, options.hold_ms, options.held_pull_timeout_ms
@@ -142,7 +142,7 @@ class PullConsumer(QueueLookups):
         member = self._running_member()
         if offset < 0:
             raise OffsetRefusedError(
-                f"offset {offset} is below 0", hint="min_offset() tells the first"
+                f"offset {offset} is below 0", hint="min_offset() returns the first offset"
             )
         if count < 1:
             raise SettingsError(f"count {count} is below 1", hint="ask for one message or more")
@@ -160,9 +160,9 @@ class PullConsumer(QueueLookups):
     async def send_back(
         self, message: ReceivedMessage, *, delay_level: int = 0, retries_max: int = RETRIES_MAX
     ) -> None:
-        """Let the group get a message again later, from its retry topic.
+        """Have a message delivered to the group again later, through its retry topic.
 
-        Without a level the broker chooses the delay by how often the message came back already.
+        With `delay_level` 0 the broker chooses the delay, which grows with each retry.
         """
         instance = self._running()
 
@@ -176,24 +176,24 @@ class PullConsumer(QueueLookups):
         except RemoteError as error:
             if error.code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
                 raise
-            # A broker makes the group when it first hears of it.
+            # A broker creates the group on its first heartbeat.
             await instance.heartbeat_now()
             await hand_back()
 
     # --- offsets ------------------------------------------------------------------------------
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """Say how far the group has committed in a queue; None for not at all."""
+        """Return the offset that the group has committed in a queue; None if there is none."""
         member = self._running_member()
         inner = self._with_namespace(queue)
-        # Others may have committed since.
+        # Another member may have committed since: do not answer from memory.
         member.offset_store.remove(inner)
         return await member.offset_store.read(inner)
 
     async def commit(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Commit offsets; returns once they are kept.
+        """Commit offsets, and wait until they are stored.
 
-        An offset is that of the first message that is not done.
+        The offset to commit is that of the first message that is not done.
         """
         member = self._running_member()
         for queue, offset in offsets.items():
@@ -201,14 +201,14 @@ class PullConsumer(QueueLookups):
                 raise OffsetRefusedError(
                     f"offset {offset} cannot be committed to queue {queue.queue_id} of topic "
                     f"{queue.topic!r}",
-                    hint="the first one is 0",
+                    hint="offsets start at 0",
                 )
         chosen = {self._with_namespace(queue): offset for queue, offset in offsets.items()}
         await member.offset_store.commit(chosen)
 
 
 class _PullMember:
-    """A pull consumer, as its instance sees it: it reads by itself, and shares with nobody."""
+    """A pull consumer, as its instance sees it: it reads on request and shares no queues."""
 
     def __init__(self, instance: ClientInstance, group: str, options: PullOptions) -> None:
         self.group = group
@@ -218,33 +218,33 @@ class _PullMember:
         self.offset_store = offset_store_of(instance, group, options)
 
     def heartbeat(self) -> ConsumerGroup:
-        """Say that the group is there; what it reads is told with each pull."""
+        """Announce the group without subscriptions; each pull carries its own."""
         return ConsumerGroup(
             consume_type=PULL, group=self.group, message_model=self._model, subscriptions=[]
         )
 
     def topics(self) -> Iterable[str]:
-        """Name none: routes are asked for when they are needed."""
+        """Return none: routes are looked up when needed."""
         return ()
 
     def rebalance_soon(self) -> None:
-        """Nothing: queues are not shared."""
+        """Do nothing: queues are not shared."""
 
     def route_changed(self, topic: str) -> None:
-        """Nothing: the next pull goes where the route says."""
+        """Do nothing: the next pull uses the new route."""
 
     async def persist_offsets(self) -> None:
-        """Nothing: commits do not wait."""
+        """Do nothing: commits are sent at once."""
 
     async def reset_offsets(self, topic: str, offsets: dict[MessageQueue, int]) -> None:
-        """Nothing: the caller decides where to read."""
+        """Do nothing: the caller decides where to read."""
 
     def offsets(self, topic: str) -> dict[MessageQueue, int]:
-        """Say what was committed of a topic last."""
+        """Return the last committed offsets of a topic."""
         return self.offset_store.offsets(topic)
 
     def running(self, *, with_stacks: bool) -> RunningConsumer | None:
-        """Say that it is there."""
+        """Describe the consumer, for tools."""
         del with_stacks
         return RunningConsumer(
             properties={
@@ -254,6 +254,6 @@ class _PullMember:
         )
 
     async def consume_directly(self, record: bytes, broker_name: str) -> DirectResult | None:
-        """Refuse: there is no listener."""
+        """Refuse, since there is no listener."""
         del record, broker_name
         return None

@@ -1,4 +1,4 @@
-"""What pull consumers can be asked about queues: which there are, and how long."""
+"""Queries of pull consumers about queues: the queues of a topic and their bounds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orbitmq.model.queues import MessageQueue
 
 
 class QueueLookups(ClientLifecycle):
-    """Questions about queues; queues are named as users of the namespace know them."""
+    """Queries about queues, whose topics are named without the namespace."""
 
     _namespace: str
 
@@ -24,29 +24,29 @@ class QueueLookups(ClientLifecycle):
         ]
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        """Give the offset of the oldest message of a queue."""
+        """Return the offset of the oldest message of a queue."""
         return await self._running().brokers.min_offset(self._with_namespace(queue))
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        """Give the offset that the next message of a queue will have."""
+        """Return the offset that the next message of a queue will have."""
         return await self._running().brokers.max_offset(self._with_namespace(queue))
 
     async def offset_for_time(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """Give the offset of the first message that was stored at a time or later."""
+        """Return the offset of the first message that was stored at a time or later."""
         return await self._running().brokers.offset_at(self._with_namespace(queue), timestamp_ms)
 
     async def oldest_ms(self, queue: MessageQueue) -> int | None:
-        """Say when the oldest message of a queue was stored; None when there is none."""
+        """Return when the oldest message of a queue was stored; None if the queue is empty."""
         return await self._running().brokers.oldest_ms(self._with_namespace(queue))
 
     def _with_namespace(self, queue: MessageQueue) -> MessageQueue:
-        """Name a queue as brokers know it."""
+        """Return a queue as brokers name it."""
         if not isinstance(queue, MessageQueue):
             raise MessageTypeError("queue", queue, takes="a MessageQueue, one of queues(topic)")
         return _with_topic(queue, wrap(self._namespace, queue.topic))
 
     def _without_namespace(self, queue: MessageQueue) -> MessageQueue:
-        """Name a queue as users know it."""
+        """Return a queue as users name it."""
         return _with_topic(queue, unwrap(self._namespace, queue.topic))
 
 

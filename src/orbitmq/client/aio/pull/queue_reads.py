@@ -1,7 +1,7 @@
-"""One read of a queue: from which of its brokers, and under which code.
+"""Single reads of a queue: chooses the broker and the request code.
 
-Lite consumers of RocketMQ 5 pull under a code of their own, so that operators can tell them apart.
-Brokers of 4.9 do not know it: each is asked once, and under the older code from then on.
+Lite consumers of RocketMQ 5 pull with a request code of their own, so that operators can tell them
+apart. Brokers of 4.9 do not know it: after one refusal, they get the older code.
 
 Threads: one event loop.
 """
@@ -31,19 +31,19 @@ _CODES: Final = {False: PullMessages, True: LitePullMessages}
 
 
 class PullResult(NamedTuple):
-    """What a pull of a queue gave."""
+    """The result of a pull."""
 
     status: PullStatus
     messages: list[ReceivedMessage]
-    # Where to read on: behind the messages, and behind those that the filter left out.
+    # Where to resume: after these messages and those that the filter left out.
     next_offset: int
-    # Of the queue: its oldest message, and the offset that the next one will have.
+    # Of the queue: the offset of its oldest message, and the one that its next message will have.
     min_offset: int
     max_offset: int
 
 
 class QueueReads:
-    """Reads queues in the name of a group."""
+    """Reads queues for a group."""
 
     def __init__(
         self, instance: ClientInstance, group: str, *, namespace: str = "", lite: bool = False
@@ -54,11 +54,11 @@ class QueueReads:
         self._lite = lite
         # Brokers that do not know the code of lite pulls, by address.
         self._older_brokers: set[str] = set()
-        # Which broker of its group a queue is to be read from, as the last answer said.
+        # Which broker of its group to read a queue from, as the last reply suggested.
         self._suggested: dict[MessageQueue, int] = {}
 
     def forget(self, queue: MessageQueue) -> None:
-        """Read the queue from its master next, whatever was suggested."""
+        """Drop the suggested broker: the next read goes to the master."""
         self._suggested.pop(queue, None)
 
     async def read(
@@ -71,7 +71,7 @@ class QueueReads:
         hold_ms: int = 0,
         timeout_ms: float,
     ) -> PullResult:
-        """Read from an offset on; where there is nothing, the broker may wait up to `hold_ms`."""
+        """Read from an offset; at the end of the queue the broker may wait up to `hold_ms`."""
         address = await self._address(queue)
         try:
             pulled = await self._pull(
@@ -119,7 +119,7 @@ class QueueReads:
             commit_offset=Long(0),
             suspend_timeout_ms=Long(hold_ms),
             expression=subscription.expression,
-            # Compat: brokers compile the tags of each such request; only conditions are looked up.
+            # Compat: brokers compile the tags of each request, and look up only SQL conditions.
             subscription_version=Long(0 if subscription.is_by_tag else subscription.version),
             expression_type=subscription.expression_type,
             broker_name=queue.broker_name,
@@ -145,6 +145,6 @@ class QueueReads:
         found = received_messages(pulled.body, queue.broker_name, namespace=self._namespace)
         if not subscription.tags:
             return found
-        # The broker goes by the hash of a tag, which two tags may share.
+        # The broker filters by the hash of a tag, which two tags may share.
         is_wanted = tag_check(subscription)
         return [message for message in found if is_wanted(message.tags)]

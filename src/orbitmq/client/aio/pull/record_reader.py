@@ -1,15 +1,15 @@
-"""Reads whole stretches of queues as stored records, for who takes them in bulk.
+"""Reads ranges of queues in bulk, as stored records.
 
     async with RecordReader(namesrv="127.0.0.1:9876") as reader:
         for queue in await reader.queues("orders"):
             end = await reader.max_offset(queue)
             async for run in reader.read([(queue, 0, end)]):
-                ...  # run.records: bytes as the store keeps them, back to back
+                ...  # run.records: stored records, back to back
 
-It joins no group, commits nothing and waits for no message: it reads up to ends that the
-caller knows. Several pulls are under way at a time; what they bring comes in order.
+It joins no group, commits nothing and does not wait for messages: it reads up to ends that the
+caller knows. Several pulls are in flight at a time; their results come in order.
 
-Threads: one event loop, the one it was started on.
+Threads: the event loop it was started on.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ PULL_BYTES_MAX: Final = 2 * 1024 * 1024
 PULLS_AHEAD: Final = 4
 RETRIES: Final = 5
 RETRY_PAUSE_MS: Final = 1_000
-# Compat: RocketMQ's brokers make room for as many as they are asked for.
+# Compat: RocketMQ's brokers allocate memory for as many messages as a pull asks for.
 _MESSAGES_MAX: Final = 1_024
 _ASKED_AT_ONCE: Final = 64
 
@@ -68,21 +68,21 @@ Range = tuple["MessageQueue", int, int]
 
 
 class RecordRun(NamedTuple):
-    """A part of what was asked for: what one pull brought, or that it is gone."""
+    """Part of a range: the records of one pull, or a gap where they are lost."""
 
     queue: MessageQueue
-    # The offsets looked at: from `start` on, up to but without `end`.
+    # The offsets covered, without `end`.
     start: int
     end: int
-    # Back to back; fewer than offsets where a filter left some out.
+    # Back to back; fewer than offsets if a filter left some out.
     records: bytes
-    # Whether all of them were deleted, or lie behind the end of the queue.
+    # Whether all of them were deleted, or are past the end of the queue.
     is_lost: bool = False
 
 
 @dataclass(slots=True)
 class _Window:
-    """A part of a range whose pull is under way."""
+    """Part of a range whose pull is in flight."""
 
     queue: MessageQueue
     end: int
@@ -107,16 +107,15 @@ class RecordReader(QueueLookups):
         """Make a reader; `start` connects it.
 
         Args:
-            group: in whose name is read, for clusters that look at it. One of users' own would get
-                what admins mean for its consumers: an offset that was reset is told to the first
-                who pulls.
-            pull_bytes_max: bytes that a pull asks OrbitMQ's brokers for; others have their own
-                limits.
-            pulls_ahead: large replies that are under way or wait to be taken, at most.
+            group: the group named in pulls, for clusters that check it. Do not use the group of
+                real consumers: a broker reports a reset offset only to the first pull of a group.
+            pull_bytes_max: bytes that a pull asks OrbitMQ's brokers for; other brokers have their
+                own limits.
+            pulls_ahead: how many large replies may be in flight or wait to be taken.
             pull_timeout_ms: longest wait for a reply.
-            retries: how often a pull that failed is made again.
-            retry_pause_ms: pause before that.
-            clock: where the time comes from.
+            retries: how often to retry a failed pull.
+            retry_pause_ms: pause before each retry.
+            clock: the source of time.
             options: see `ClientOptions`.
         """
         super().__init__("the record reader")
@@ -130,54 +129,54 @@ class RecordReader(QueueLookups):
         self._pull_timeout_ms = pull_timeout_ms
         self._retries = retries
         self._retry_pause_ms = retry_pause_ms
-        # Which broker of its group a queue is to be read from, as the last answer said.
+        # Which broker of its group to read a queue from, as the last reply suggested.
         self._suggested: dict[MessageQueue, int] = {}
 
     # --- life ---------------------------------------------------------------------------------
 
     async def _open(self) -> None:
-        # Servers are asked when there is something to ask.
+        # Connections open with the first request.
         self._instance = await acquire(self._options, clock=self._clock)
 
     async def _close(self) -> None:
-        """Nothing runs by itself; reads under way fail."""
+        """Do nothing: no task runs in the background; pending reads fail."""
 
-    # --- questions ----------------------------------------------------------------------------
+    # --- lookups ------------------------------------------------------------------------------
 
     async def topics(self) -> list[str]:
-        """Name every topic of the cluster, those of the system too."""
+        """List every topic of the cluster, system topics included."""
         reply = await self._running().name_servers.ask(
             ListTopics(), timeout_ms=self._options.call_timeout_ms
         )
         found = java_json.decode(reply.body, TopicList).topics
         if self._namespace:
-            # Only those of the namespace change when its name is taken away.
+            # Unwrapping changes only the names in the namespace.
             outer = {name: unwrap(self._namespace, name) for name in found}
             return sorted(name for inner, name in outer.items() if name != inner)
         return sorted(found)
 
     async def server_names(self) -> set[str]:
-        """Name all clusters and brokers; topics with these names are the brokers' own."""
+        """List the names of all clusters and brokers; topics named like these are the brokers'."""
         view = await self._running().name_servers.cluster_view()
         return {*view.brokers, *view.clusters}
 
     async def present_queues(self, topic: str) -> list[MessageQueue]:
-        """List the queues of a topic, as name servers tell of them now."""
+        """List the queues of a topic with a fresh route from the name server."""
         await self._running().routes.refresh(wrap(self._namespace, topic))
         return await self.queues(topic)
 
     async def min_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
-        """Give the offset of the oldest message of each queue."""
+        """Return the offset of the oldest message of each queue."""
         return await _for_each(queues, self.min_offset)
 
     async def max_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
-        """Give the offset that the next message of each queue will have."""
+        """Return the offset that the next message of each queue will have."""
         return await _for_each(queues, self.max_offset)
 
     async def offsets_for_times(
         self, times_ms: Mapping[MessageQueue, int]
     ) -> dict[MessageQueue, int]:
-        """Give for each queue the offset of the first message stored at its time or later."""
+        """Return for each queue the offset of the first message stored at its time or later."""
         return await _for_each(times_ms, lambda queue: self.offset_for_time(queue, times_ms[queue]))
 
     # --- reading ------------------------------------------------------------------------------
@@ -185,10 +184,10 @@ class RecordReader(QueueLookups):
     async def read(
         self, ranges: Iterable[Range], expression: Expression = EVERYTHING
     ) -> AsyncGenerator[RecordRun, None]:
-        """Read ranges of queues, one after the other; their ends must have been there before.
+        """Read ranges of queues in order; their ends must exist already.
 
-        The broker passes messages by the hash of their tag, which two tags may share: whoever asks
-        for tags has to look at them again.
+        The broker filters by the hash of a tag, which two tags may share, so a caller that
+        filters by tags has to check them again.
         """
         self._running()
         todo = deque((queue, start, end) for queue, start, end in ranges if start < end)
@@ -237,7 +236,7 @@ class RecordReader(QueueLookups):
     async def _pull(
         self, queue: MessageQueue, start: int, end: int, expression: Expression
     ) -> RecordRun:
-        """Read what one reply holds of a window, at the broker that answers."""
+        """Read as much of a window as one reply holds, with retries."""
         inner = self._with_namespace(queue)
         subscription = subscription_of(inner.topic, expression, version_ms=self._clock.now_ms())
         left = self._retries
@@ -252,11 +251,11 @@ class RecordReader(QueueLookups):
                 log.warning("pull failed queue=%s offset=%d reason=%s", queue, start, error)
             else:
                 run = _run_of(queue, start, end, pulled, is_filtered=expression != EVERYTHING)
-                # A slave may lag, and a broker that starts may not see its end yet.
+                # A slave may lag, and a starting broker may not see its end yet: retry these.
                 if run is not None and (not run.is_lost or pulled.min_offset > start or left == 0):
                     return run
                 if left == 0:
-                    stuck = ProtocolError(f"its answers lead to offset {pulled.next_offset} again")
+                    stuck = ProtocolError(f"its replies lead back to offset {pulled.next_offset}")
                     raise self._failure(queue, start, stuck, tries=self._retries + 1)
             left -= 1
             self._suggested.pop(inner, None)
@@ -277,7 +276,7 @@ class RecordReader(QueueLookups):
             commit_offset=Long(0),
             suspend_timeout_ms=Long(0),
             expression=subscription.expression,
-            # Compat: brokers compile the tags of each such request; only conditions are looked up.
+            # Compat: brokers compile the tags of each request, and look up only SQL conditions.
             subscription_version=Long(0 if subscription.is_by_tag else subscription.version),
             expression_type=subscription.expression_type,
             broker_name=queue.broker_name,
@@ -313,7 +312,7 @@ class RecordReader(QueueLookups):
 async def _for_each(
     queues: Iterable[MessageQueue], ask: Callable[[MessageQueue], Coroutine[Any, Any, int]]
 ) -> dict[MessageQueue, int]:
-    """Ask the same of many queues, some at a time."""
+    """Ask the same about many queues, `_ASKED_AT_ONCE` at a time."""
     ordered = list(queues)
     found: dict[MessageQueue, int] = {}
     for start in range(0, len(ordered), _ASKED_AT_ONCE):
@@ -325,7 +324,7 @@ async def _for_each(
 def _run_of(
     queue: MessageQueue, start: int, end: int, pulled: Pulled, *, is_filtered: bool
 ) -> RecordRun | None:
-    """Say what a reply means for a window; None when it has to be asked for again."""
+    """Interpret a reply for a window; None if the pull must be retried."""
     if pulled.status is PullStatus.FOUND:
         if pulled.next_offset <= start:
             return None
@@ -337,7 +336,7 @@ def _run_of(
         lost_to = min(pulled.min_offset, end) if pulled.min_offset > start else end
         return RecordRun(queue, start, lost_to, b"", is_lost=True)
     if pulled.next_offset > start:
-        # Without a filter, messages were passed over that are deleted or cannot be read.
+        # Without a filter, the skipped messages are deleted or unreadable.
         is_lost = not is_filtered or pulled.status is PullStatus.NO_NEW
         return RecordRun(queue, start, min(pulled.next_offset, end), b"", is_lost=is_lost)
     if pulled.status is PullStatus.NO_NEW:
@@ -346,7 +345,7 @@ def _run_of(
 
 
 def _records_before(records: bytes, end: int) -> bytes:
-    """Cut off the records from a queue offset on; a filter let the broker look farther."""
+    """Drop the records from queue offset `end` on: with a filter, the broker reads past it."""
     at = 0
     while at < len(records):
         (queue_offset,) = _QUEUE_OFFSET.unpack_from(records, at + QUEUE_OFFSET_AT)

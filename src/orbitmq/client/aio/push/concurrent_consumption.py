@@ -1,7 +1,7 @@
-"""Concurrent consumption: messages in any order, failed ones handed back.
+"""Concurrent consumption: messages in any order; failed ones go to the broker.
 
-A message leaves its window when the listener is done with it, or when the broker has taken it back
-to deliver it again. Until then the offset of the queue cannot pass it.
+A message leaves its window when the listener is done with it, or when the broker has accepted it
+for redelivery. Until then the committed offset of the queue cannot pass it.
 
 Threads: one event loop; the listener runs where its pool runs it.
 """
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# What nobody took back is consumed again after this.
+# Pause before a message that no broker accepted is consumed again.
 RETRY_MS: Final = 5_000
 # Compat: the delay of a message whose listener takes too long.
 _OVERDUE_DELAY_LEVEL: Final = 3
 _CHECK_MS_MAX: Final = 60_000
-# How many batches are handed back at a time; the others wait.
+# How many batches are sent back concurrently; the others wait.
 _SEND_BACKS_MAX: Final = 16
 
 
 class _WindowResults:
-    """What was finished of one window in one round."""
+    """The finished calls of one window."""
 
     __slots__ = ("calls", "failed", "messages", "queue", "spent_ms", "window")
 
@@ -55,7 +55,7 @@ class _WindowResults:
 
 
 class ConcurrentConsumption:
-    """Brings messages to the listener, and acts on what it says."""
+    """Passes messages to the listener, and acts on its results."""
 
     def __init__(
         self,
@@ -69,17 +69,17 @@ class ConcurrentConsumption:
         on_room: Callable[[MessageQueue], None],
         clock: Clock,
     ) -> None:
-        """Make ready.
+        """Make the pool that calls the listener.
 
         Args:
-            make_pool: makes what calls the listener.
-            batch_size: how many messages it gets at once, at most.
-            timeout_ms: how long it may take for one batch.
-            offsets: gets the offsets that may be committed.
-            speeds: gets the counts.
-            send_backs: takes failed messages; None drops them, as broadcasting does.
-            on_room: is told of a queue whose messages were finished.
-            clock: the time.
+            make_pool: makes the pool.
+            batch_size: how many messages a call gets at most.
+            timeout_ms: how long a call may take.
+            offsets: records the offsets that may be committed.
+            speeds: counts calls and messages.
+            send_backs: sends failed messages back; None drops them, as broadcasting does.
+            on_room: called with a queue when some of its messages are finished.
+            clock: the source of time.
         """
         self.pool = make_pool(self.finished)
         self._batch_size = batch_size
@@ -97,31 +97,31 @@ class ConcurrentConsumption:
         )
 
     def start(self) -> None:
-        """Begin to look for listeners that take too long."""
+        """Start to check for listeners that take too long."""
         self._overdue.start()
 
     async def stop(self, grace_ms: float) -> None:
-        """Let listeners under way end, and failed messages be handed back, within the grace."""
+        """Wait, up to `grace_ms`, for running listeners and for failed messages to be sent back."""
         end_ms = self._clock.monotonic_ms() + grace_ms
         await self._overdue.stop()
         await self._retries.cancel()
         for worker in await self.pool.stop(grace_ms):
             log.warning(
-                "stopped while a listener was at work; its messages come again message=%r",
+                "stopped while a listener was running; its messages come again message=%r",
                 worker.messages[0],
             )
         try:
             async with time_limit(self._clock, max(0.0, end_ms - self._clock.monotonic_ms())):
                 await self._sending_back.all_done()
         except TimeoutError:
-            log.warning("stopped before all failed messages were handed back; they come again")
+            log.warning("stopped before all failed messages were sent back; they come again")
         await self._sending_back.cancel()
         await self._retries.cancel()
 
     def take(
         self, queue: MessageQueue, window: Window, messages: Sequence[ReceivedMessage]
     ) -> None:
-        """Take messages that were pulled; they are in the window already."""
+        """Consume pulled messages, which are in the window already."""
         size = self._batch_size
         if size == 1:
             self.pool.submit([ListenerRun(queue, window, ([one],)) for one in messages])
@@ -132,14 +132,14 @@ class ConcurrentConsumption:
             )
 
     def release(self, queue: MessageQueue, window: Window) -> bool:  # noqa: ARG002 - of all queues
-        """Give a queue up: what is under way ends, and comes again elsewhere."""
+        """Give a queue up: messages in progress finish here, and come again elsewhere."""
         window.drop()
         return True
 
-    # --- what the listener said -----------------------------------------------------------------
+    # --- results of the listener ----------------------------------------------------------------
 
     def finished(self, finished: Sequence[Finished]) -> None:
-        """Act on what came of some batches."""
+        """Act on the results of some batches."""
         by_window: dict[Window, _WindowResults] = {}
         for run, messages, result, spent_ms in finished:
             done = by_window.get(run.window)
@@ -159,7 +159,7 @@ class ConcurrentConsumption:
             elif failed and not run.window.dropped:
                 self._sending_back.start(
                     self._send_back(run, failed, result.delay_level, self._send_backs),
-                    name="hand back",
+                    name="send back",
                 )
         for done in by_window.values():
             self._speeds.consumed(
@@ -195,8 +195,8 @@ class ConcurrentConsumption:
         kept: list[ReceivedMessage] = []
         async with self._send_back_limit:
             for message in messages:
-                # It may have been handed back because the listener took too long, or the queue
-                # may belong to another member by now, who gets the message anyhow.
+                # It may have been sent back already because the listener took too long, or the
+                # queue may belong to another member by now, which gets the message anyway.
                 if window.dropped or message not in window:
                     continue
                 if await self._try_send_back(message, delay_level, send_backs):
@@ -214,8 +214,8 @@ class ConcurrentConsumption:
         try:
             return await send_backs.send_back(message, delay_level)
         except Exception:
-            # Whatever it was, the message is not lost: it stays here.
-            log.exception("message could not be handed back message=%r", message)
+            # Whatever the cause, the message is not lost: the consumer keeps it.
+            log.exception("message could not be sent back message=%r", message)
             return False
 
     async def _retry_later(
@@ -228,7 +228,7 @@ class ConcurrentConsumption:
     # --- listeners that take too long -----------------------------------------------------------
 
     async def send_back_overdue(self) -> None:
-        """Hand back messages whose listener takes too long; what it says later counts no more."""
+        """Send back messages whose listener takes too long; its result will be ignored."""
         if self._send_backs is None:
             return
         late_ms = self._clock.monotonic_ms() - self._timeout_ms
@@ -241,7 +241,7 @@ class ConcurrentConsumption:
                     message, _OVERDUE_DELAY_LEVEL, self._send_backs
                 ):
                     log.warning(
-                        "listener takes too long, message handed back after_ms=%d message=%r",
+                        "listener takes too long, message sent back after_ms=%d message=%r",
                         self._timeout_ms,
                         message,
                     )

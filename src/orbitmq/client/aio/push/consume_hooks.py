@@ -1,7 +1,7 @@
-"""Hooks around the calls of a listener: tracing, measuring, tests.
+"""Hooks around the calls of a listener: for tracing, metrics, tests.
 
 A hook runs where the listener runs, in its thread or on the loop, so it must not block the loop of
-an async listener. What a hook raises is logged and changes nothing.
+an async listener. An exception of a hook is logged and has no other effect.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class CallOutcome(Enum):
-    """How a call of a listener ended; the values are Java's words, which traces carry."""
+    """How a call of a listener ended; the values are Java's, as traces carry them."""
 
     SUCCESS = "SUCCESS"
     FAILED = "FAILED"
@@ -31,13 +31,13 @@ class CallOutcome(Enum):
 
 @dataclass(slots=True, kw_only=True)
 class ConsumeContext:
-    """One call of a listener; the part behind `notes` is filled in when it has ended."""
+    """One call of a listener; the fields after `notes` are set when it has ended."""
 
     group: str
     queue: MessageQueue
     messages: Sequence[ReceivedMessage]
     ordered: bool
-    # For hooks that want to keep something from `before` to `after`.
+    # Lets a hook keep values from `before_consume` to `after_consume`.
     notes: dict[str, object] = field(default_factory=dict)
     result: ConsumeResult | None = None
     outcome: CallOutcome | None = None
@@ -45,23 +45,23 @@ class ConsumeContext:
 
 
 class ConsumeHook(Protocol):
-    """Something that wants to know of every call of a listener."""
+    """Called before and after every call of a listener."""
 
     def before_consume(self, context: ConsumeContext) -> None:
-        """Hear that the listener is about to be called."""
+        """Called right before the listener."""
 
     def after_consume(self, context: ConsumeContext) -> None:
-        """Hear how it ended."""
+        """Called after the listener, with its result."""
 
 
 def notify_before(hooks: Sequence[ConsumeHook], context: ConsumeContext) -> None:
-    """Tell every hook that a call begins."""
+    """Call every hook before the listener."""
     for hook in hooks:
         _notify(hook.before_consume, context)
 
 
 def notify_after(hooks: Sequence[ConsumeHook], context: ConsumeContext) -> None:
-    """Tell every hook how a call ended."""
+    """Call every hook after the listener."""
     for hook in hooks:
         _notify(hook.after_consume, context)
 

@@ -1,4 +1,4 @@
-"""What concurrent and ordered consumption have in common, and what both need."""
+"""The interface of concurrent and ordered consumption, and what both depend on."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ if TYPE_CHECKING:
 
 
 class Consumption(Protocol):
-    """Brings messages to the listener, and acts on what it says."""
+    """Passes messages to the listener, and acts on its results."""
 
     pool: ListenerPool
 
     def start(self) -> None:
-        """Begin."""
+        """Start."""
 
     async def stop(self, grace_ms: float) -> None:
-        """Let listeners under way end, within the grace."""
+        """Wait for running listeners, up to `grace_ms`."""
 
     def take(
         self, queue: MessageQueue, window: Window, messages: Sequence[ReceivedMessage]
     ) -> None:
-        """Take messages that were pulled; they are in the window already."""
+        """Consume pulled messages, which are in the window already."""
 
     def release(self, queue: MessageQueue, window: Window) -> bool:
         """Give a queue up; False while it must not go to another member yet."""
 
 
 class OffsetRecorder(Protocol):
-    """Takes note of how far a queue has been consumed."""
+    """Records how far a queue has been consumed."""
 
     def record(self, queue: MessageQueue, window: Window) -> None:
-        """Take over what the window may commit."""
+        """Record the committable offset of the window."""
 
 
 class RetrySender(Protocol):
-    """Gives failed messages away, to be delivered again later."""
+    """Sends failed messages to the broker, to be delivered again later."""
 
     async def send_back(self, message: ReceivedMessage, delay_level: int) -> bool:
-        """Have a message delivered again; False when nobody took it."""
+        """Have a message delivered again; False if that failed."""
 
     async def send_copy(self, message: ReceivedMessage) -> bool:
-        """Send a copy to the retry topic; False when that failed."""
+        """Send a copy to the retry topic; False if that failed."""

@@ -1,8 +1,8 @@
-"""Errors of listeners in the log: each kind once with its traceback, then counted.
+"""Logs errors of listeners: each kind once with its traceback, then counted.
 
-A listener that fails on every message would otherwise fill the log with one traceback a message.
+Otherwise a listener that fails on every message would fill the log with tracebacks.
 
-Threads: any; the counts are under a lock, which only failing calls take.
+Threads: any; a lock guards the counts, which only failing calls take.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# After a traceback, the same kind of error is told of in one line, and no more often than this.
+# After the traceback, an error of the same kind is logged in one line, at most this often.
 REPEAT_MS: Final = 60_000
-# Beyond these, an error counts as of the last kind: what is kept must not grow.
+# Further kinds count as one, to bound the memory.
 KINDS_MAX: Final = 100
 
 _Kind = tuple[type[BaseException], str, int]
@@ -27,7 +27,7 @@ _OTHER: Final[_Kind] = (BaseException, "", 0)
 
 
 class _Seen:
-    """One kind of error: when it was written last, and how often it came since."""
+    """One kind of error: when it was logged last, and how often it occurred since."""
 
     __slots__ = ("count", "written_ms")
 
@@ -37,7 +37,7 @@ class _Seen:
 
 
 class ListenerFailures:
-    """Writes what listeners of one consumer raise."""
+    """Logs what the listener of one consumer raises."""
 
     def __init__(self, group: str, clock: Clock) -> None:
         self._group = group
@@ -46,7 +46,7 @@ class ListenerFailures:
         self._seen: dict[_Kind, _Seen] = {}
 
     def add(self, error: BaseException, message: ReceivedMessage) -> None:
-        """Write an error with its traceback, or count it when its kind was written already."""
+        """Log an error with its traceback, or count it if its kind was logged already."""
         kind = _kind_of(error)
         now_ms = self._clock.monotonic_ms()
         with self._lock:
@@ -73,8 +73,8 @@ class ListenerFailures:
             )
             return
         log.error(
-            "listener failed, its messages are tried again; further errors of this kind are "
-            "counted group=%s topic=%s broker=%s queue=%d offset=%d message=%s tried=%d",
+            "listener failed, its messages will be retried; further errors of this kind are "
+            "counted group=%s topic=%s broker=%s queue=%d offset=%d message=%s retries=%d",
             self._group,
             message.topic,
             message.broker_name,
@@ -87,7 +87,7 @@ class ListenerFailures:
 
 
 def _kind_of(error: BaseException) -> _Kind:
-    """Tell errors apart by their type and by the line that raised them."""
+    """Classify an error by its type and the line that raised it."""
     trace = error.__traceback__
     if trace is None:
         return type(error), "", 0

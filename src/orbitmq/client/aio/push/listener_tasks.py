@@ -1,7 +1,7 @@
-"""Async listeners, called on the loop: one task, or many when they wait.
+"""Calls async listeners on the loop: in one task, or in more when they wait.
 
-A task takes from the backlog until nothing is left. The next one is started only if something is
-left once the first gives way, that is, when the listener waits for something.
+A task works on the backlog until it is empty. Another task starts only if work is left when the
+first one yields, that is, when the listener waits for something.
 
 Threads: one event loop.
 """
@@ -22,14 +22,14 @@ from orbitmq.client.aio.push.listeners import (
 from orbitmq.client.core.consuming.consume_results import SUCCESS, Success
 from orbitmq.clock import settle
 
-# A task that never waits lets the others of the loop have their turn after this.
+# A task that never waits yields to the others of the loop after this time.
 _TURN_MS: Final = 5.0
-# How long a listener may go on after its cancellation.
+# How long a listener may run after its cancellation.
 _CANCEL_SECONDS: Final = 1.0
 
 
 class ListenerTasks(ListenerPool):
-    """Calls an async listener in up to `concurrency` tasks at a time."""
+    """Calls an async listener in up to `concurrency` tasks."""
 
     def __init__(
         self,
@@ -45,15 +45,15 @@ class ListenerTasks(ListenerPool):
         self._spreading = False
 
     async def stop(self, grace_ms: float) -> Sequence[Worker]:
-        """Begin no more calls, wait for those under way, then cancel them.
+        """Start no more calls, wait for the running ones, then cancel them.
 
         Returns the workers that were still in a call and had to be cancelled.
         """
         self._stopping = True
         self._backlog.clear()
-        under_way = {worker.task for worker in self._workers if worker.task is not None}
-        if under_way:
-            await asyncio.wait(under_way, timeout=grace_ms / 1000)
+        running = {worker.task for worker in self._workers if worker.task is not None}
+        if running:
+            await asyncio.wait(running, timeout=grace_ms / 1000)
         left = tuple(worker for worker in self._workers if worker.run is not None)
         still = {worker.task for worker in self._workers if worker.task is not None}
         for task in still:
@@ -69,7 +69,7 @@ class ListenerTasks(ListenerPool):
             self._loop.call_soon(self._spread)
 
     def _spread(self) -> None:
-        """Start one task; the loop comes back here after its first step."""
+        """Start one task; the loop calls this again after the first step of it."""
         if not self._backlog or self._stopping or len(self._workers) >= self._concurrency:
             self._spreading = False
             return
@@ -91,7 +91,7 @@ class ListenerTasks(ListenerPool):
                 for messages in run.batches:
                     if self._stopping or run.window.dropped:
                         break
-                    if run.may_begin is not None and not run.may_begin():
+                    if run.may_start is not None and not run.may_start():
                         break
                     worker.run, worker.messages = run, messages
                     finished = await self._call.awaited(run, messages, worker)

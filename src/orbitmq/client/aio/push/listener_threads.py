@@ -1,16 +1,16 @@
-"""Plain listeners, called in threads: few if quick, many when they wait.
+"""Calls plain listeners in threads: few if they are quick, many if they wait.
 
-Work goes into one backlog. A worker takes from it until nothing is left, so that a thousand quick
-messages cost one hand-over, not a thousand. Another worker is woken only when all that are awake
-have been in one call for a while: then the listener waits for something, and more of them help.
+Work goes into one backlog. A worker takes from it until it is empty, so that a thousand quick
+messages cost one thread switch, not a thousand. More workers start only when all of them have been
+in one call for a while: then the listener waits for something, and more workers help.
 
     loop                                  threads
-    submit -> backlog, wake a worker  ->  take, call, put into `finished`; take, call, ...
-    collect <- call_soon_threadsafe   <-  ... when the backlog is empty, or a while has passed
+    submit -> backlog, start a worker ->  take, call, put into `finished`; take, call, ...
+    collect <- call_soon_threadsafe   <-  ... when the backlog is empty, or after a while
 
-Threads: `_backlog` and `_finished` are deques that both sides use, without a lock (each operation
-is atomic); a `Worker` is written by its thread and read by the loop; all else belongs to the loop.
-Threads are daemons: a listener that hangs does not keep the process from ending.
+Threads: both sides use the deques `_backlog` and `_finished` without a lock (each operation is
+atomic); a `Worker` is written by its thread and read by the loop; all else belongs to the loop.
+Threads are daemons: a listener that hangs does not keep the process alive.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# A worker that is in one call for longer takes nothing more for now.
+# A worker that is in one call for longer counts as waiting.
 QUICK_MS: Final = 1.0
-# The loop looks after the workers so often, and less and less often while nothing changes.
+# Interval at which the loop checks the workers; it doubles while nothing changes.
 _CHECK_MS: Final = 1.0
 _CHECK_MS_MAX: Final = 64.0
 _JOIN_SECONDS: Final = 0.2
 
 
 class ListenerThreads(ListenerPool):
-    """Calls a plain listener in up to `concurrency` threads at a time."""
+    """Calls a plain listener in up to `concurrency` threads."""
 
     def __init__(
         self,
@@ -69,12 +69,12 @@ class ListenerThreads(ListenerPool):
         self._idle.set()
 
     def submit(self, runs: Iterable[ListenerRun]) -> None:
-        """Have runs done, as soon as a worker is free."""
+        """Queue runs for the workers."""
         self._check_ms = _CHECK_MS
         super().submit(runs)
 
     async def stop(self, grace_ms: float) -> Sequence[Worker]:
-        """Begin no more calls, and wait for those under way; returns the workers still in one."""
+        """Start no more calls, and wait for the running ones; returns workers still in a call."""
         self._stopping = True
         self._backlog.clear()
         try:
@@ -89,22 +89,22 @@ class ListenerThreads(ListenerPool):
         # Threads that are stuck in a listener end when it returns.
         self._own_threads.end()
         if not self._workers:
-            # They are about to end, so that the loop waits for no more than that.
+            # They are idle and end at once, so joining them hardly blocks the loop.
             self._own_threads.join(_JOIN_SECONDS)
-        # A worker that its executor has found no thread for is in no call.
+        # A worker that still waits for a thread of its executor is in no call.
         return tuple(worker for worker in self._workers if worker.run is not None)
 
     # --- on the loop ----------------------------------------------------------------------------
 
     def _wake(self) -> None:
-        """Start workers if those that are awake cannot take what waits, and look again soon."""
+        """Start workers if all present ones are busy, and check again soon."""
         if self._backlog and not self._stopping:
             late_ms = self._call.now_ms() - QUICK_MS
             awake = len(self._workers)
             if all(
                 worker.run is not None and worker.started_ms < late_ms for worker in self._workers
             ):
-                # Twice as many each time: few when one is enough, all of them within a moment.
+                # Double them each time: few if one is enough, all of them within a moment.
                 more = min(max(awake, 1), self._concurrency - awake, len(self._backlog))
                 for _ in range(more):
                     self._start_worker()
@@ -119,15 +119,15 @@ class ListenerThreads(ListenerPool):
             try:
                 self._executor.submit(self._drain, worker)
             except RuntimeError as error:
-                log.warning("the executor takes no more work, own threads do it reason=%s", error)
+                log.warning("executor refuses work, using own threads reason=%s", error)
                 self._executor = None
             else:
                 return
         if not self._own_threads.submit(
             partial(self._drain, worker), threads_needed=len(self._workers)
         ):
-            # The interpreter shuts down: messages stay unconsumed, and come again elsewhere.
-            log.warning("no thread can be started for the listener, its messages wait")
+            # The interpreter shuts down: unconsumed messages are delivered again elsewhere.
+            log.warning("cannot start a thread for the listener, its messages wait")
             self._workers.remove(worker)
             self._idle.set()
 
@@ -148,7 +148,7 @@ class ListenerThreads(ListenerPool):
             self._wake()
 
     def _collect(self) -> None:
-        """Take what the workers have finished, and tell of it."""
+        """Collect what the workers have finished, and report it."""
         self._collect_scheduled = False
         finished: list[Finished] = []
         for _ in range(len(self._finished)):
@@ -168,7 +168,7 @@ class ListenerThreads(ListenerPool):
         backlog = self._backlog
         worker.thread_id = threading.get_ident()
         worker.started_ms = collected_ms = self._call.now_ms()
-        # With a lower concurrency than before, a worker ends although work is left.
+        # If the concurrency was lowered, surplus workers end although work is left.
         while len(self._workers) <= self._concurrency:
             try:
                 run = backlog.popleft()
@@ -186,7 +186,7 @@ class ListenerThreads(ListenerPool):
             if (
                 self._stopping
                 or run.window.dropped
-                or not (run.may_begin is None or run.may_begin())
+                or not (run.may_start is None or run.may_start())
             ):
                 break
             worker.messages = messages
@@ -206,4 +206,4 @@ class ListenerThreads(ListenerPool):
         try:
             self._loop.call_soon_threadsafe(self._collect)
         except RuntimeError:
-            log.warning("the loop was closed before its consumer was stopped")
+            log.warning("event loop was closed before its consumer was stopped")

@@ -1,8 +1,8 @@
-"""Listeners: what users write to get messages, and one call of it.
+"""Listeners: the functions that users write to consume messages, and their calls.
 
-A listener takes one message or a list of them, and is a plain function, which runs in a thread, or
-an async one, which runs on the loop. It returns nothing when the messages are done, or says
-otherwise (`consume_results.py`); what it raises means "not done".
+A listener takes one message or a list of messages. A plain function runs in a thread, an async one
+on the loop. It returns None if the messages are done, or another result (`consume_results.py`); an
+exception means "not done".
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ OnMessages = Callable[[list[ReceivedMessage]], Returned | Awaitable[Returned]]
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """What a user gave to be called: with one message or with a list, plain or async."""
+    """A user's function: takes one message or a list, plain or async."""
 
     function: Callable[..., object]
     takes_lists: bool
@@ -61,23 +61,23 @@ class Listener:
 
 
 def listener_of(on_message: OnMessage | None, on_messages: OnMessages | None) -> Listener:
-    """Take the one function of the two that was given."""
+    """Make the listener of the one function that was given."""
     if (on_message is None) == (on_messages is None):
         given = "both were" if on_message is not None else "none was"
         raise SettingsError(
-            f"a push consumer takes one listener, and {given} given",
-            hint="give on_message=, called with one message, or on_messages=, with a list",
+            f"a push consumer takes one listener, but {given} given",
+            hint="pass on_message=, called with one message, or on_messages=, with a list",
         )
     function = on_message if on_message is not None else on_messages
     if not callable(function):
         name = "on_message" if on_message is not None else "on_messages"
         raise SettingsError(
-            f"{name} is {function!r}, which cannot be called", hint="give a function"
+            f"{name} is {function!r}, which cannot be called", hint="pass a function"
         )
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise SettingsError(
-            f"the listener {function!r} has a yield, so that a call of it would do nothing",
-            hint="return nothing when the messages are done",
+            f"the listener {function!r} has a yield, so calling it would do nothing",
+            hint="remove the yield; return None when the messages are done",
         )
     return Listener(function, on_messages is not None, _is_async(function))
 
@@ -91,33 +91,33 @@ def _is_async(function: Callable[..., object]) -> bool:
 
 
 class ListenerRun:
-    """Messages of one queue for one worker, batch after batch, until one is not done.
+    """Batches of one queue for one worker, which stops at the first batch that is not done.
 
-    Before each batch the worker looks whether the window was dropped and asks `may_begin`, from its
-    own thread. Who wants to know when a run has ended, done or not, gets a last `Finished` without
-    messages.
+    Before each batch the worker checks that the window is not dropped, and calls `may_start` from
+    its own thread. With `reports_end`, a last `Finished` without messages reports the end of the
+    run, complete or not.
     """
 
-    __slots__ = ("batches", "may_begin", "queue", "reports_end", "window")
+    __slots__ = ("batches", "may_start", "queue", "reports_end", "window")
 
     def __init__(
         self,
         queue: MessageQueue,
         window: Window,
         batches: Sequence[list[ReceivedMessage]],
-        may_begin: Callable[[], bool] | None = None,
+        may_start: Callable[[], bool] | None = None,
         *,
         reports_end: bool = False,
     ) -> None:
         self.queue = queue
         self.window = window
         self.batches = batches
-        self.may_begin = may_begin
+        self.may_start = may_start
         self.reports_end = reports_end
 
 
 class Finished(NamedTuple):
-    """What came of one batch of a run; without messages: the run has ended."""
+    """The result of one batch of a run; without messages, the end of the run."""
 
     run: ListenerRun
     messages: list[ReceivedMessage]
@@ -126,15 +126,15 @@ class Finished(NamedTuple):
 
 
 class Worker:
-    """A thread or task that calls the listener, and what it is at."""
+    """A thread or task that calls the listener, and its current call."""
 
     __slots__ = ("messages", "run", "started_ms", "task", "thread_id")
 
     def __init__(self) -> None:
         self.run: ListenerRun | None = None
-        # Count while there is a run.
+        # Valid while `run` is set.
         self.messages: list[ReceivedMessage] = []
-        # When the call began, which is when the one before it ended.
+        # When the call started, which is when the previous one ended.
         self.started_ms = 0.0
         self.thread_id: int | None = None
         self.task: asyncio.Task[None] | None = None
@@ -144,7 +144,7 @@ OnFinished = Callable[[Sequence[Finished]], None]
 
 
 class ListenerPool(ABC):
-    """Calls a listener for many runs, some of them at a time."""
+    """Calls a listener for many runs, some of them concurrently."""
 
     def __init__(self, call: ListenerCall, *, concurrency: int, on_finished: OnFinished) -> None:
         self._call = call
@@ -153,13 +153,13 @@ class ListenerPool(ABC):
         self._loop = asyncio.get_running_loop()
         self._backlog: deque[ListenerRun] = deque()
         self._workers: list[Worker] = []
-        # Whether somebody is about to tell of what is finished: one call tells of many batches.
+        # Whether finished batches are about to be collected: one call reports many batches.
         self._collect_scheduled = False
         self._stopping = False
 
     @property
     def concurrency(self) -> int:
-        """How many calls may be under way at a time."""
+        """How many calls may run concurrently."""
         return self._concurrency
 
     @concurrency.setter
@@ -169,27 +169,27 @@ class ListenerPool(ABC):
 
     @property
     def waiting(self) -> int:
-        """How many runs nobody has begun."""
+        """How many runs have not started."""
         return len(self._backlog)
 
     @property
     def workers(self) -> Sequence[Worker]:
-        """The workers that are awake."""
+        """The active workers."""
         return self._workers
 
     def submit(self, runs: Iterable[ListenerRun]) -> None:
-        """Have runs done, as soon as a worker is free."""
+        """Queue runs for the workers."""
         if not self._stopping:
             self._backlog.extend(runs)
             self._wake()
 
     @abstractmethod
     async def stop(self, grace_ms: float) -> Sequence[Worker]:
-        """Begin no more calls, wait for those under way; returns the workers still in one."""
+        """Start no more calls, wait for the running ones; returns workers still in a call."""
 
     @abstractmethod
     def _wake(self) -> None:
-        """Have workers look at what waits, soon."""
+        """Have workers take from the backlog soon."""
 
     def _report(self, finished: list[Finished]) -> None:
         if not finished:
@@ -197,11 +197,11 @@ class ListenerPool(ABC):
         try:
             self._on_finished(finished)
         except Exception:
-            log.exception("finished messages could not be taken note of")
+            log.exception("cannot process finished messages")
 
 
 class ListenerCall:
-    """Calls one listener with one batch, and reads what it says."""
+    """Calls a listener with one batch, and checks its result."""
 
     def __init__(
         self,
@@ -243,7 +243,7 @@ class ListenerCall:
     async def awaited(
         self, run: ListenerRun, messages: list[ReceivedMessage], worker: Worker
     ) -> Finished:
-        """Call an async listener; only the cancellation of the caller goes through."""
+        """Call an async listener; only a cancellation of the calling task is raised."""
         context = self._before(run, messages) if self._hooks else None
         try:
             called = self._function(messages if self._takes_lists else messages[0])
@@ -253,10 +253,10 @@ class ListenerCall:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            # Something inside the listener was cancelled, not the listener.
+            # Something inside the listener was cancelled, not the listener itself.
             return self._raised(run, messages, worker, context, error)
         except (KeyboardInterrupt, SystemExit):
-            # They end the loop, as they do from any other task of it.
+            # They end the loop, as from any other task.
             raise
         except BaseException as error:  # noqa: BLE001 - whatever a listener raises
             return self._raised(run, messages, worker, context, error)
@@ -265,7 +265,7 @@ class ListenerCall:
         return self._finished(run, messages, worker, result)
 
     def now_ms(self) -> float:
-        """The time that `Worker.started_ms` is in."""
+        """The present time, on the clock of `Worker.started_ms`."""
         return self._clock.monotonic_ms()
 
     def _before(self, run: ListenerRun, messages: list[ReceivedMessage]) -> ConsumeContext:
@@ -308,7 +308,7 @@ class ListenerCall:
         worker: Worker,
         result: ConsumeResult,
     ) -> Finished:
-        # Perf: the end of a call is the beginning of the next, so that the clock is read once.
+        # Perf: the end of a call is the start of the next, so the clock is read only once.
         started_ms, worker.started_ms = worker.started_ms, self._clock.monotonic_ms()
         return Finished(run, messages, result, worker.started_ms - started_ms)
 

@@ -1,10 +1,10 @@
-"""Ordered consumption: one batch of a queue after the other, with its lock.
+"""Ordered consumption: the batches of a queue one at a time, under its lock.
 
-A batch that fails comes again, after a pause, before any message behind it. One that has failed as
-often as allowed goes to the retry topic, from where brokers move it to the dead letters.
+A batch that fails is retried after a pause, before any later message. A batch without retries left
+goes to the retry topic, from where brokers move it to the dead letters.
 
-Invariant: of one queue, no more than one run is under way, whichever window it came from; and no
-batch begins without the lock of the queue.
+Invariant: a queue has at most one run in progress, whichever window it came from; and no batch
+starts without the lock of the queue.
 Threads: one event loop; the listener runs where its pool runs it.
 """
 
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# How many messages a worker gets at once; then another queue has its turn.
+# How many messages of a queue a worker gets before another queue has its turn.
 RUN_MESSAGES_MAX: Final = 64
-# Pauses before a lock is asked for, and after: got, and not got.
+# Pauses before a missing lock is requested, and after it was denied.
 _ASK_LOCK_MS: Final = 100
 _LOCK_DENIED_MS: Final = 3_000
 
 
 class OrderedConsumption:
-    """Brings messages to the listener in order, and acts on what it says."""
+    """Passes messages to the listener in order, and acts on its results."""
 
     def __init__(  # noqa: PLR0913 - by name
         self,
@@ -57,20 +57,20 @@ class OrderedConsumption:
         on_idle: Callable[[MessageQueue], None],
         clock: Clock,
     ) -> None:
-        """Make ready.
+        """Make the pool that calls the listener.
 
         Args:
-            make_pool: makes what calls the listener.
-            batch_size: how many messages it gets at once, at most.
-            suspend_ms: how long a queue stands still after a failure that does not say.
-            retries_max: how often a batch comes again; None for ever.
-            offsets: gets the offsets that may be committed.
-            speeds: gets the counts.
-            send_backs: takes what has failed too often.
-            lock: asks the broker for the lock of a queue; None when none is needed.
-            on_room: is told of a queue whose messages were finished.
-            on_idle: is told of a queue that `release` had to keep, and that can go now.
-            clock: the time.
+            make_pool: makes the pool.
+            batch_size: how many messages a call gets at most.
+            suspend_ms: how long a queue pauses after a failure, unless the result says otherwise.
+            retries_max: how often a message is retried; None for no limit.
+            offsets: records the offsets that may be committed.
+            speeds: counts calls and messages.
+            send_backs: takes messages without retries left.
+            lock: requests the lock of a queue from its broker; None if none is needed.
+            on_room: called with a queue when some of its messages are finished.
+            on_idle: called with a queue that `release` refused to give up, and that is idle now.
+            clock: the source of time.
         """
         self.pool = make_pool(self.finished)
         self._batch_size = batch_size
@@ -88,18 +88,18 @@ class OrderedConsumption:
         self._running: dict[MessageQueue, ListenerRun] = {}
         self._failed: dict[MessageQueue, Finished] = {}
         self._suspended: dict[MessageQueue, TimerHandle] = {}
-        # Queues whose failed batch is looked after, or whose lock is asked for.
+        # Queues whose failed batch is being handled, or whose lock is being requested.
         self._settling: set[MessageQueue] = set()
-        # Windows in which nothing more may begin, as their queues are given up.
+        # Windows in which no batch may start, because their queues are given up.
         self._closing: dict[MessageQueue, Window] = {}
         self._tasks = OwnedTasks()
         self._stopping = False
 
     def start(self) -> None:
-        """Begin; there is nothing to do before messages come."""
+        """Do nothing: work starts with the first messages."""
 
     async def stop(self, grace_ms: float) -> None:
-        """Let listeners under way end, within the grace."""
+        """Wait for running listeners, up to `grace_ms`."""
         end_ms = self._clock.monotonic_ms() + grace_ms
         self._stopping = True
         for timer in self._suspended.values():
@@ -108,29 +108,29 @@ class OrderedConsumption:
         left = await self.pool.stop(grace_ms)
         for worker in left:
             log.warning(
-                "stopped while a listener was at work; its messages come again message=%r",
+                "stopped while a listener was running; its messages come again message=%r",
                 worker.messages[0],
             )
-        # Runs that nobody began, or whose listener was cancelled, do not end any more.
+        # Runs that never started, or whose listener was cancelled, will not report their end.
         at_work = {worker.run for worker in left}
         self._running = {queue: run for queue, run in self._running.items() if run in at_work}
         try:
             async with time_limit(self._clock, max(0.0, end_ms - self._clock.monotonic_ms())):
                 await self._tasks.all_done()
         except TimeoutError:
-            log.warning("stopped before all failed messages were settled; they come again")
+            log.warning("stopped before all failed messages were handled; they come again")
         await self._tasks.cancel()
 
     def take(
         self, queue: MessageQueue, window: Window, messages: Sequence[ReceivedMessage]
     ) -> None:
-        """Take messages that were pulled; they are in the window already."""
+        """Consume pulled messages, which are in the window already."""
         if messages:
             self._windows[queue] = window
             self._resume(queue)
 
     def release(self, queue: MessageQueue, window: Window) -> bool:
-        """Give a queue up; False while a listener is at work on it, whose result still counts."""
+        """Give a queue up; False while a listener is working on it, whose result still counts."""
         if queue in self._running or queue in self._settling:
             self._closing[queue] = window
             return False
@@ -144,7 +144,7 @@ class OrderedConsumption:
     # --- one queue ------------------------------------------------------------------------------
 
     def _resume(self, queue: MessageQueue) -> None:
-        """Give the next messages of a queue to a worker, unless it has some or must wait."""
+        """Pass the next messages of a queue to a worker, unless it has some or must wait."""
         window = self._windows.get(queue)
         if window is None or self._stopping or self._closing.get(queue) is window:
             return
@@ -166,16 +166,16 @@ class OrderedConsumption:
         self.pool.submit([run])
 
     def _permission(self, queue: MessageQueue, window: Window) -> Callable[[], bool]:
-        """What a worker asks before each batch, from its thread."""
+        """Make the check that a worker calls before each batch, from its thread."""
         needs_lock, closing = self._lock is not None, self._closing
 
-        def may_begin() -> bool:
+        def may_start() -> bool:
             return closing.get(queue) is not window and (window.locked or not needs_lock)
 
-        return may_begin
+        return may_start
 
     def finished(self, finished: Sequence[Finished]) -> None:
-        """Act on what came of some batches, and go on with the queues whose runs have ended."""
+        """Act on the results of some batches, and resume queues whose runs have ended."""
         for item in finished:
             run, messages, result, spent_ms = item
             queue, window = run.queue, run.window
@@ -217,7 +217,7 @@ class OrderedConsumption:
     # --- failures -------------------------------------------------------------------------------
 
     async def _settle(self, failed: Finished) -> None:
-        """Send a batch away that has failed too often, or let it come again after a pause."""
+        """Send away a batch without retries left, or retry it after a pause."""
         queue, window = failed.run.queue, failed.run.window
         needs_retry = True
         try:
@@ -236,15 +236,15 @@ class OrderedConsumption:
         self._resume(queue)
 
     async def _needs_retry(self, messages: Sequence[ReceivedMessage]) -> bool:
-        again = False
+        needs_retry = False
         for message in messages:
             exhausted = (
                 self._retries_max is not None and message.reconsume_times >= self._retries_max
             )
             if not exhausted or not await self._send_backs.send_copy(message):
-                again = True
+                needs_retry = True
                 message.count_retry()
-        return again
+        return needs_retry
 
     def _pause_ms(self, failed: Finished) -> int:
         asked = failed.result.pause_ms if isinstance(failed.result, Suspend) else None

@@ -1,8 +1,8 @@
-"""Pulling: one request under way for each queue, held until there is something.
+"""Pulls the queues of a push consumer, with one held request per queue.
 
-A queue is pulled by a task of its own, from the offset its window says, for as long as the window
-is not dropped. It waits while the consumer is paused, while too much is unfinished, and, for
-ordered consumption, while the lock of the queue is missing.
+A task per queue pulls from the next offset of its window until the window is dropped. It waits
+while the consumer is paused, while too many messages are unfinished, and, with ordered consumption,
+while the queue is not locked.
 
 Threads: one event loop.
 """
@@ -41,16 +41,16 @@ log = logging.getLogger(__name__)
 
 HOLD_MS: Final = 15_000
 PULL_TIMEOUT_MS: Final = 30_000
-# Longest pauses before another look, as long as there is no reason for an earlier one.
+# Longest waits before a queue is checked again; `recheck` ends them earlier.
 FULL_MS: Final = 50
 PAUSED_MS: Final = 1_000
 BROKER_BUSY_MS: Final = 20
-# A queue whose pulls keep failing is told of no more often than this.
+# A queue whose pulls keep failing is logged at most this often.
 _REPEAT_MS: Final = 60_000
 
 _COMMIT: Final = int(PullFlag.COMMIT_OFFSET | PullFlag.SUSPEND)
 _HOLD: Final = int(PullFlag.SUSPEND)
-# The broker has not heard of the subscription, or of an older one: it is told again at once.
+# The broker does not know the subscription, or only an older one: a heartbeat is sent at once.
 _SUBSCRIPTION_UNKNOWN: Final = frozenset(
     {
         ResponseCode.SUBSCRIPTION_NOT_EXIST,
@@ -79,20 +79,21 @@ class QueuePuller:
         on_messages: Callable[[MessageQueue, Window, list[ReceivedMessage]], None],
         on_moved: Callable[[MessageQueue, Window, int], Awaitable[None]],
     ) -> None:
-        """Make ready.
+        """Make a puller; `start` adds queues.
 
         Args:
-            instance: whose connections are used.
+            instance: the client instance whose connections to use.
             group: the group, as brokers know it.
-            options: how many messages, and how fast.
-            subscriptions: what of each topic is wanted.
-            offsets: what pulls tell the broker on the way, if `commits`.
-            flow: when to pause.
-            speeds: where pulls are counted.
-            needs_locks: whether a queue is pulled only with its lock.
+            options: batch sizes and intervals.
+            subscriptions: the filter of each topic.
+            offsets: the offsets that pulls commit, if `commits`.
+            flow: decides when to pause.
+            speeds: counts pulls.
+            needs_locks: whether a queue is pulled only while it is locked.
             commits: whether pulls carry offsets to commit.
-            on_messages: takes the messages of one pull.
-            on_moved: is told the offset to go on at when the broker has not the one asked for.
+            on_messages: called with the messages of each pull.
+            on_moved: called with the offset to resume at if the broker does not have the
+                requested one.
         """
         self._instance = instance
         self._group = group
@@ -108,7 +109,7 @@ class QueuePuller:
         self._tasks: dict[MessageQueue, asyncio.Task[None]] = {}
         self._windows: dict[MessageQueue, Window] = {}
         self._waits: dict[MessageQueue, asyncio.Event] = {}
-        # Which broker of a group had a queue's messages in memory when it answered last.
+        # Which broker of its group to pull a queue from, as the last reply suggested.
         self._broker_ids: dict[MessageQueue, int] = {}
         self._warned_ms: dict[MessageQueue, float] = {}
         self.paused = False
@@ -116,7 +117,7 @@ class QueuePuller:
     # --- queues -------------------------------------------------------------------------------
 
     def start(self, queue: MessageQueue, window: Window) -> None:
-        """Pull a queue from now on."""
+        """Start to pull a queue."""
         self.stop(queue)
         self._windows[queue] = window
         self._waits[queue] = asyncio.Event()
@@ -126,11 +127,11 @@ class QueuePuller:
         self._flow.set_queue_count(len(self._tasks))
 
     def stop(self, queue: MessageQueue) -> None:
-        """Pull a queue no more."""
+        """Stop pulling a queue."""
         task = self._tasks.pop(queue, None)
         if task is None:
             return
-        # Whoever gave the queue up may be this very task, which ends by itself then.
+        # The caller may be this very task, which then ends by itself.
         if task is not asyncio.current_task():
             task.cancel()
         self._windows.pop(queue, None)
@@ -140,13 +141,13 @@ class QueuePuller:
         self._flow.set_queue_count(len(self._tasks))
 
     def restart_topic(self, topic: str) -> None:
-        """Give up the pulls under way, which are held with the subscription of before."""
+        """Restart the pulls of a topic, which brokers hold with the old subscription."""
         for queue, window in list(self._windows.items()):
             if queue.topic == topic:
                 self.start(queue, window)
 
     async def stop_all(self) -> None:
-        """Pull nothing more; returns once no pull is under way."""
+        """Stop pulling, and wait until no pull is in flight."""
         tasks = list(self._tasks.values())
         for queue in list(self._tasks):
             self.stop(queue)
@@ -154,13 +155,13 @@ class QueuePuller:
             await cancel_and_wait(task)
 
     def recheck(self, queue: MessageQueue) -> None:
-        """Note that a reason to wait may be gone: messages were finished, or a lock was got."""
+        """Check a waiting queue again: messages were finished, or the lock was granted."""
         wait = self._waits.get(queue)
         if wait is not None:
             wait.set()
 
     def recheck_all(self) -> None:
-        """The same for all queues."""
+        """Check all waiting queues again."""
         for wait in self._waits.values():
             wait.set()
 
@@ -182,16 +183,16 @@ class QueuePuller:
                 await self._instance.clock.sleep_ms(self._options.pull_retry_ms)
 
     async def _pull_once(self, queue: MessageQueue, window: Window) -> None:
-        """Pull if nothing is against it, else wait a while."""
+        """Pull, or wait a while if something prevents it."""
         window.note_pull()
         if self.paused:
             await self._wait(queue, PAUSED_MS)
         elif (pause := self._flow.pause(queue, window)) is not None:
             if pause.warn:
-                log.warning("pulling waits: %s group=%s", pause.reason, self._group)
+                log.warning("pulling is paused: %s group=%s", pause.reason, self._group)
             await self._wait(queue, FULL_MS)
         elif queue.topic not in self._subscriptions or (self._needs_locks and not window.locked):
-            # Unsubscribed: the queue is about to be given up.
+            # If unsubscribed, the queue is about to be given up.
             await self._wait(queue, self._options.pull_retry_ms)
         else:
             started_ms = self._instance.clock.monotonic_ms()
@@ -239,14 +240,14 @@ class QueuePuller:
         return found
 
     def _take(self, queue: MessageQueue, window: Window, pulled: Pulled, spent_ms: float) -> bool:
-        """Take in what a pull brought; says whether there was something for the listener."""
+        """Process the result of a pull; returns whether there are messages for the listener."""
         messages: list[ReceivedMessage] = []
         if pulled.body:
             messages = received_messages(
                 pulled.body, queue.broker_name, namespace=self._instance.options.namespace
             )
             self._speeds.pulled(queue.topic, len(messages), spent_ms)
-            # The broker compares hashes of tags, and different tags may share one.
+            # The broker filters by the hash of a tag, which two tags may share.
             if self._subscriptions.of(queue.topic).tags:
                 wants, topic = self._subscriptions.wants, queue.topic
                 messages = [message for message in messages if wants(topic, message.tags)]
@@ -254,7 +255,7 @@ class QueuePuller:
         if added:
             self._on_messages(queue, window, added)
             return True
-        # Everything may have been skipped by the filter: that is progress, too.
+        # The filter may have left everything out, which is progress too.
         self._offsets.record(queue, window)
         return False
 
@@ -262,14 +263,14 @@ class QueuePuller:
         next_offset = pulled.next_offset
         first = window.first_offset
         if first is not None and window.next_offset < pulled.min_offset:
-            # The messages that are here are there no more: nobody else could consume them.
+            # The broker has deleted the messages in the window: no other member could get them.
             await self._instance.clock.sleep_ms(self._options.pull_retry_ms)
             return
         if first is not None and window.next_offset > pulled.max_offset:
-            # The broker has lost the end of the queue; what is unfinished before it comes again.
+            # The broker has lost the end of the queue: unfinished messages before it come again.
             next_offset = min(next_offset, max(first, pulled.min_offset))
         log.warning(
-            "offset is outside the queue, going on elsewhere group=%s topic=%s broker=%s queue=%d "
+            "offset is outside the queue, resuming at another group=%s topic=%s broker=%s queue=%d "
             "offset=%d from=%d to=%d next=%d",
             self._group,
             queue.topic,
@@ -292,7 +293,7 @@ class QueuePuller:
             if error.code in _SUBSCRIPTION_UNKNOWN:
                 await self._announce_subscription()
         else:
-            # The broker may be gone, and another one in its place.
+            # The suggested broker may be gone; the master suggests another.
             self._broker_ids.pop(queue, None)
         await self._instance.clock.sleep_ms(self._options.pull_retry_ms)
 
@@ -300,20 +301,19 @@ class QueuePuller:
         try:
             await self._instance.heartbeat_now()
         except OrbitError as error:
-            log.debug("subscription not told group=%s reason=%s", self._group, error)
+            log.debug("cannot announce subscription group=%s reason=%s", self._group, error)
 
     def _warn(self, queue: MessageQueue, error: OrbitError) -> None:
         now_ms = self._instance.clock.monotonic_ms()
         if is_retry_topic(queue.topic):
-            # Compat: it is made when the first member of the group is heard of; that takes a while.
+            # Compat: brokers create it after the first heartbeat of the group, which takes a while.
             log.debug("pull failed queue=%s reason=%s", queue, error)
             return
         warned_ms = self._warned_ms.get(queue)
         if warned_ms is None or now_ms - warned_ms >= _REPEAT_MS:
             self._warned_ms[queue] = now_ms
             log.warning(
-                "pull failed, tried again every %d ms group=%s topic=%s broker=%s queue=%d "
-                "reason=%s",
+                "pull failed, retried every %d ms group=%s topic=%s broker=%s queue=%d reason=%s",
                 self._options.pull_retry_ms,
                 self._group,
                 queue.topic,
@@ -323,7 +323,7 @@ class QueuePuller:
             )
 
     async def _wait(self, queue: MessageQueue, delay_ms: float) -> None:
-        """Wait, but no longer than until `recheck`."""
+        """Wait until `recheck` or the timeout."""
         wait = self._waits.get(queue)
         if wait is None:
             return

@@ -1,4 +1,4 @@
-"""The push consumer on asyncio: messages come to a listener.
+"""The push consumer on asyncio: calls a listener with each message.
 
     async def show(message: ReceivedMessage) -> None:
         print(message.body)
@@ -8,7 +8,7 @@
     async with consumer:
         ...
 
-Threads: one event loop, the one it was started on; a plain listener runs in threads.
+Threads: the event loop it was started on; a plain listener runs in threads.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 
 
 class PushConsumer(ClientLifecycle):
-    """Consumes for a group; started once, stopped once, best in an `async with` block."""
+    """A member of a consumer group; starts and stops once, best in an `async with` block."""
 
     def __init__(  # noqa: PLR0913 - by name
         self,
@@ -64,21 +64,22 @@ class PushConsumer(ClientLifecycle):
         clock: Clock | None = None,
         **options: Unpack[PushKeywords],
     ) -> None:
-        """Make a consumer.
+        """Make a consumer; `start` connects it.
 
         Args:
-            group: the members of a group share the messages of its topics.
+            group: the consumer group. Its members share the messages of its topics.
             on_message: called with each message. A plain function runs in a thread, an async one
-                on the loop. Returning nothing means done, an exception: try again later.
+                on the loop. Returning None means done; an exception means retry later.
             on_messages: the same with a list of up to `consume_batch_size` messages.
-            ordered: whether the messages of a queue are consumed one after the other.
-            allocation: how the members of the group share the queues; the same for all of them.
-            hooks: hear of each call of the listener.
-            rpc_hooks: see each request to a server, and its answer.
-            on_queues_changed: called with a topic, all its queues, and those that are this
-                member's from now on; on the loop.
-            executor: threads for a plain listener, in the place of the consumer's own.
-            clock: the time.
+            ordered: whether to consume the messages of each queue in order, one at a time.
+            allocation: how the members of the group share the queues; all members must use the
+                same.
+            hooks: called before and after each call of the listener.
+            rpc_hooks: called before and after each request to a server.
+            on_queues_changed: called on the loop with a topic, all its queues, and the queues
+                that this member now has.
+            executor: runs a plain listener instead of the consumer's own threads.
+            clock: the source of time.
             options: see `PushOptions`.
         """
         check_group(group)
@@ -89,7 +90,7 @@ class PushConsumer(ClientLifecycle):
             raise SettingsError(
                 f"consume_batch_size is {self._options.consume_batch_size}, but on_message takes "
                 "one message",
-                hint="give the listener as on_messages=",
+                hint="pass the listener as on_messages=",
             )
         if is_system_group(group):
             raise SettingsError(
@@ -116,10 +117,10 @@ class PushConsumer(ClientLifecycle):
     # --- life -----------------------------------------------------------------------------------
 
     async def stop(self) -> None:
-        """Wait for listeners at work, up to a time; commit, and leave the group.
+        """Wait for running listeners, up to `await_termination_ms`; commit and leave the group.
 
-        A listener that awaits this is not waited for by its own call: the consumer stops once the
-        listener has returned.
+        Awaited inside a listener, it returns at once, and the consumer stops after the listener
+        has returned.
         """
         if self._member is not None and self._member.is_in_listener():
             start_detached(self._stop(), name=f"stop of {self._what}")
@@ -127,12 +128,12 @@ class PushConsumer(ClientLifecycle):
             await super().stop()
 
     async def _open(self) -> None:
-        """Join the group and begin to consume."""
+        """Join the group and start to consume."""
         options = self._options
         broadcasts = options.message_model == "BROADCASTING"
         if not broadcasts:
             self._subscriptions.add(retry_topic(self._group))
-            # Compat: a broadcasting consumer keeps its name, which its offset file bears.
+            # Compat: a broadcasting consumer keeps its instance name: it names its offset file.
             options = instances.with_own_instance(options, self._clock)
         self._instance = await instances.acquire(
             options, rpc_hooks=self._rpc_hooks, clock=self._clock
@@ -173,10 +174,10 @@ class PushConsumer(ClientLifecycle):
     # --- topics ---------------------------------------------------------------------------------
 
     def subscribe(self, topic: str, expression: Expression = EVERYTHING) -> None:
-        """Consume a topic: all of it, messages with some tags, or `by_sql(...)` of it.
+        """Subscribe to a topic: all its messages, those with some tags, or those `by_sql(...)`.
 
-        While the consumer runs, it takes a moment until the brokers know; what they refuse then
-        is in the log.
+        On a running consumer it takes a moment until the brokers know. If they refuse, it is
+        logged.
         """
         self._state.check_not_stopped()
         wrapped = namespaces.wrap(self._options.namespace, topic)
@@ -184,7 +185,7 @@ class PushConsumer(ClientLifecycle):
         self._tell(wrapped)
 
     def unsubscribe(self, topic: str) -> None:
-        """Consume a topic no more."""
+        """Unsubscribe from a topic."""
         wrapped = namespaces.wrap(self._options.namespace, topic)
         self._subscriptions.remove(wrapped)
         self._tell(wrapped)
@@ -198,20 +199,20 @@ class PushConsumer(ClientLifecycle):
     # --- while it runs --------------------------------------------------------------------------
 
     def pause(self) -> None:
-        """Pull nothing for now; messages that are here already still come to the listener."""
+        """Stop pulling for now; the listener still gets messages that were already pulled."""
         self._paused = True
         if self._member is not None:
             self._member.paused = True
 
     def resume(self) -> None:
-        """Go on pulling."""
+        """Resume pulling."""
         self._paused = False
         if self._member is not None:
             self._member.paused = False
 
     @property
     def concurrency(self) -> int:
-        """How many calls of the listener may be under way at a time; may be set at any time."""
+        """How many calls of the listener may run concurrently; can be set at any time."""
         return self._concurrency
 
     @concurrency.setter
@@ -224,7 +225,7 @@ class PushConsumer(ClientLifecycle):
 
     @property
     def queues(self) -> Collection[MessageQueue]:
-        """The queues that this member of the group has now."""
+        """The queues that this member of the group has at present."""
         if self._member is None:
             raise StateError("the consumer is not started", hint="await consumer.start() first")
         return self._member.queues

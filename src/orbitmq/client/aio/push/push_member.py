@@ -1,8 +1,8 @@
-"""A running push consumer: its parts, and what its client instance asks of it.
+"""A running push consumer: wires up its parts, and answers its client instance.
 
-    rebalancing  which queues are this member's  ->  add_queue, drop_queue
-    pulling      messages of each queue          ->  its window
-    consumption  from the window to the listener ->  offsets that may be committed
+    rebalancing  chooses the queues of this member  ->  add_queue, drop_queue
+    pulling      pulls messages of each queue       ->  its window
+    consumption  passes them to the listener        ->  offsets that may be committed
 
 Threads: one event loop; a plain listener runs in threads, an async one on the loop.
 """
@@ -26,9 +26,9 @@ from orbitmq.client.aio.push.listener_failures import ListenerFailures
 from orbitmq.client.aio.push.listener_tasks import ListenerTasks
 from orbitmq.client.aio.push.listener_threads import ListenerThreads
 from orbitmq.client.aio.push.listeners import Listener, ListenerCall, ListenerPool, OnFinished
+from orbitmq.client.aio.push.operator_requests import consume_directly, running_consumer
 from orbitmq.client.aio.push.ordered_consumption import OrderedConsumption
 from orbitmq.client.aio.push.pulling import QueuePuller
-from orbitmq.client.aio.push.running import consume_directly, running_consumer
 from orbitmq.client.aio.push.send_backs import SendBacks
 from orbitmq.client.aio.push.stall_watch import StallWatch
 from orbitmq.client.aio.sending.producer import inner_producer
@@ -62,14 +62,14 @@ OnQueuesChanged = Callable[[str, Sequence[MessageQueue], AbstractSet[MessageQueu
 _RETRIES_MAX: Final = 16
 _UNLIMITED: Final = 2**31 - 1
 _MINUTE_MS: Final = 60_000
-# How long a stop may take to commit and unlock; listeners have had their own time before.
+# How long a stop may take to commit and unlock; listeners get their own time before.
 _GIVE_UP_MS: Final = 3_000
-# Look for queues whose pulls have ended without anybody noticing.
+# Interval of the check for queues whose pull task has died.
 _EXPIRY_MS: Final = 20_000
 
 
 class PushMember:
-    """One consumer of a group, from its start to its stop."""
+    """A push consumer from its start to its stop."""
 
     def __init__(  # noqa: PLR0913 - by name
         self,
@@ -130,7 +130,7 @@ class PushMember:
             needs_locks=self._needs_locks,
             commits=self._model != BROADCASTING,
             on_messages=self._consume,
-            on_moved=self._offset_moved,
+            on_moved=self._restart_at,
         )
         self._consumption = self._make_consumption(concurrency, hooks, executor)
         self._stall_watch = StallWatch(
@@ -198,7 +198,7 @@ class PushMember:
     # --- life -----------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Tell the brokers of this consumer, and begin to take queues."""
+        """Join the group, and start to take queues."""
         await self._offsets.load()
         await self._instance.add_consumer(self)
         for subscription in self._subscriptions.all():
@@ -210,25 +210,25 @@ class PushMember:
         self._rebalancing.start()
 
     async def stop(self) -> None:
-        """Let listeners end, commit how far they came, give the queues up and leave the group."""
+        """Wait for listeners, commit, give up the queues and leave the group."""
         self._stopping = True
         await self._expiry.stop()
         await self._pulling.stop_all()
         await self._consumption.stop(self._options.await_termination_ms)
         await self._stall_watch.stop()
-        # What still runs has had its time: its queues keep their locks until these expire.
+        # Queues whose listeners still run keep their locks until these expire.
         await self._rebalancing.stop(timeout_ms=_GIVE_UP_MS)
         await self._offsets.persist(set(self._windows))
         await self._instance.remove_consumer(self)
 
     def is_in_listener(self) -> bool:
-        """Whether it is an async listener that asks."""
+        """Whether the caller is an async listener of this consumer."""
         task = asyncio.current_task()
         return any(worker.task is task for worker in self._consumption.pool.workers)
 
     @property
     def paused(self) -> bool:
-        """Whether nothing is pulled for now."""
+        """Whether pulling is paused."""
         return self._pulling.paused
 
     @paused.setter
@@ -239,7 +239,7 @@ class PushMember:
 
     @property
     def concurrency(self) -> int:
-        """How many calls of the listener may be under way at a time."""
+        """How many calls of the listener may run concurrently."""
         return self._consumption.pool.concurrency
 
     @concurrency.setter
@@ -248,11 +248,11 @@ class PushMember:
 
     @property
     def queues(self) -> Collection[MessageQueue]:
-        """The queues that this member has."""
+        """The queues that this member has at present."""
         return self._rebalancing.queues
 
     async def subscriptions_changed(self, topic: str) -> None:
-        """Tell the brokers of another subscription, and take or give up queues for it."""
+        """Announce a changed subscription to the brokers, and rebalance."""
         if topic in self._subscriptions:
             await self._instance.routes.refresh(topic)
             subscription = self._subscriptions.of(topic)
@@ -264,7 +264,7 @@ class PushMember:
         self._pulling.restart_topic(topic)
         self._rebalancing.run_soon()
 
-    # --- what the instance asks (ConsumerMember) ------------------------------------------------
+    # --- calls of the instance (ConsumerMember) -------------------------------------------------
 
     @property
     def group(self) -> str:
@@ -272,7 +272,7 @@ class PushMember:
         return self._group
 
     def heartbeat(self) -> ConsumerGroup:
-        """Say what it consumes, and how."""
+        """Describe what it consumes, and how."""
         return ConsumerGroup(
             group=self._group,
             consume_from=CONSUME_FROM[self._options.consume_from],
@@ -282,35 +282,35 @@ class PushMember:
         )
 
     def topics(self) -> Iterable[str]:
-        """Name the topics it reads, whose routes are kept fresh."""
+        """Return the topics it reads, whose routes are kept fresh."""
         return self._subscriptions.topics()
 
     def rebalance_soon(self) -> None:
-        """Look again at which queues are its own."""
+        """Rebalance now: members joined or left."""
         self._rebalancing.run_soon()
 
     def route_changed(self, topic: str) -> None:
-        """Take note that a topic has other queues, or lies elsewhere."""
+        """Rebalance, since the queues or brokers of a topic changed."""
         if topic in self._subscriptions:
             self._rebalancing.run_soon()
 
     async def persist_offsets(self) -> None:
-        """Commit how far it has come."""
+        """Commit its offsets."""
         await self._offsets.persist_all()
 
     async def reset_offsets(self, topic: str, offsets: dict[MessageQueue, int]) -> None:
-        """Go on at other offsets, as an operator wants it."""
+        """Resume at offsets that an operator has set."""
         for queue, offset in offsets.items():
             window = self._windows.get(queue)
             if queue.topic == topic and window is not None:
                 await self._restart_at(queue, window, offset)
 
     def offsets(self, topic: str) -> dict[MessageQueue, int]:
-        """Say how far it has come in the queues of a topic."""
+        """Return the recorded offsets of the queues of a topic."""
         return self._offsets.offsets(topic)
 
     def running(self, *, with_stacks: bool) -> RunningConsumer:
-        """Say what it is doing."""
+        """Describe its state, for tools."""
         return running_consumer(
             self._options,
             ordered=self._ordered,
@@ -324,17 +324,17 @@ class PushMember:
         )
 
     async def consume_directly(self, record: bytes, broker_name: str) -> DirectResult:
-        """Let the listener have a message at once."""
+        """Pass a message to the listener at once, as an operator requested."""
         namespace = self._options.namespace
         message = received_messages(record, broker_name, namespace=namespace)[0]
         return await consume_directly(
             self._listener, message, ordered=self._ordered, clock=self._clock
         )
 
-    # --- what rebalancing asks (QueueOwner) -----------------------------------------------------
+    # --- calls of rebalancing (QueueOwner) ------------------------------------------------------
 
     async def add_queue(self, queue: MessageQueue, start_offset: int) -> None:
-        """Begin to consume a queue."""
+        """Start to consume a queue."""
         window: Window = InflightWindow(start_offset, self._clock)
         if self._needs_locks:
             window.note_lock()
@@ -343,7 +343,7 @@ class PushMember:
             self._pulling.start(queue, window)
 
     async def drop_queue(self, queue: MessageQueue) -> bool:
-        """Stop consuming a queue; False while a listener of ordered consumption is at work on it."""
+        """Stop consuming a queue; False while an ordered listener is working on it."""
         self._pulling.stop(queue)
         window = self._windows.get(queue)
         if window is None:
@@ -373,9 +373,6 @@ class PushMember:
     ) -> None:
         self._consumption.take(queue, window, messages)
 
-    async def _offset_moved(self, queue: MessageQueue, window: Window, offset: int) -> None:
-        await self._restart_at(queue, window, offset)
-
     async def _restart_at(self, queue: MessageQueue, window: Window, offset: int) -> None:
         """Give a queue up and take it again, at another offset."""
         window.drop()
@@ -383,14 +380,16 @@ class PushMember:
         try:
             await self._offsets.persist({queue})
         finally:
-            # Also when a changed subscription ends the pull that is here: nobody else would.
+            # Even if a changed subscription cancels this pull: nothing else would retake it.
             self._rebalancing.retake(queue)
 
     def retake_expired(self) -> None:
-        """Take queues anew whose pulls have ended without anybody noticing."""
+        """Retake queues whose pull task has died."""
         for queue, window in self._windows.items():
             if window.pull_expired and not window.dropped:
-                log.error("pulling had ended, it begins anew group=%s queue=%s", self._group, queue)
+                log.error(
+                    "pulls had stopped, restarting them group=%s queue=%s", self._group, queue
+                )
                 self._rebalancing.retake(queue)
 
     def _lock_renewed(self, queue: MessageQueue) -> None:

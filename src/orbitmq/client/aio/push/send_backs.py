@@ -1,7 +1,7 @@
-"""Messages a listener failed on, handed to the broker to be delivered again later.
+"""Sends failed messages back to the broker, to be delivered again later.
 
-The broker is asked to make the copy itself. If it cannot, the client sends a copy to the retry
-topic of the group. If that fails too, the message stays with the consumer: it is never lost.
+First it asks the broker to make the copy itself. If that fails, the client sends a copy to the
+retry topic of the group. If that fails too, the consumer keeps the message: it is never lost.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Compat: the first delay of a copy that a client sends; each further one is the next level.
+# Compat: the delay level of the first copy that a client sends; each further one adds a level.
 _FIRST_DELAY_LEVEL: Final = 3
 
 
 class SendBacks:
-    """Hands messages of one group back; `send` is how the client sends a message itself."""
+    """Sends messages of one group back; `send` sends an ordinary message."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class SendBacks:
         self._send = send
 
     async def send_back(self, message: ReceivedMessage, delay_level: int) -> bool:
-        """Have a message delivered again; False when nobody took it, and it must be kept."""
+        """Have a message delivered again; False if that failed, and the consumer must keep it."""
         try:
             await self._brokers.send_back(
                 message,
@@ -52,7 +52,7 @@ class SendBacks:
             )
         except OrbitError as error:
             log.warning(
-                "message not taken back, the client sends a copy group=%s broker=%s message=%s "
+                "broker did not take a message back, sending a copy group=%s broker=%s message=%s "
                 "reason=%s",
                 self._group,
                 message.broker_name,
@@ -63,12 +63,12 @@ class SendBacks:
         return True
 
     async def send_copy(self, message: ReceivedMessage) -> bool:
-        """Send a copy to the retry topic; brokers make a dead letter of one tried too often."""
+        """Send a copy to the retry topic; without retries left, brokers make it a dead letter."""
         try:
             await self._send(retry_copy(message, self._group, retries_max=self._retries_max))
         except OrbitError as error:
             log.warning(
-                "copy not sent, the message stays here group=%s message=%s reason=%s",
+                "copy not sent, the consumer keeps the message group=%s message=%s reason=%s",
                 self._group,
                 message.message_id,
                 error,

@@ -1,9 +1,8 @@
-"""Stall detection: which listener is stuck, on what message, and where it stands.
+"""Stall detection: logs which listener is stuck, on which message, and where.
 
-A queue cannot be committed past a message whose listener does not return; the line names the
-message and the place in the code.
+The offset of a queue cannot pass a message whose listener does not return.
 
-Threads: one event loop; it looks at the stacks of the others.
+Threads: one event loop; it reads the stacks of other threads.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _CHECK_MS_MAX: Final = 10_000
-# How many places, from the innermost outwards, one line names.
+# How many frames, from the innermost outwards, one line shows.
 _FRAMES_MAX: Final = 3
 
 
 class StallWatch:
-    """Looks for listeners that have been at one batch for too long."""
+    """Finds listeners that have worked on one batch for too long."""
 
     def __init__(
         self,
@@ -45,20 +44,20 @@ class StallWatch:
         self._workers = workers
         self._limit_ms = limit_ms
         self._clock = clock
-        # The batch each worker was told of last, and when to tell of it again.
+        # The batch that was last logged for each worker, and when to log it again.
         self._warned: dict[Worker, tuple[list[ReceivedMessage], float]] = {}
         self._periodic = Periodic("stalls", min(limit_ms / 2, _CHECK_MS_MAX), self.check, clock)
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start to check."""
         self._periodic.start()
 
     async def stop(self) -> None:
-        """Look no more."""
+        """Stop checking."""
         await self._periodic.stop()
 
     def check(self) -> None:
-        """Write a line for each listener that is stuck: once, then after twice the time again."""
+        """Log each stuck listener: once, then again whenever its time has doubled."""
         now_ms = self._clock.monotonic_ms()
         warned: dict[Worker, tuple[list[ReceivedMessage], float]] = {}
         for worker in list(self._workers()):
@@ -91,7 +90,7 @@ class StallWatch:
 
 
 def location_of(worker: Worker) -> str:
-    """Say where a worker stands, the innermost place first."""
+    """Describe where in the code a worker is, the innermost frame first."""
     if worker.task is not None:
         frames = _awaited_frames(worker.task)
     else:
@@ -104,7 +103,7 @@ def location_of(worker: Worker) -> str:
 
 
 def _awaited_frames(task: asyncio.Task[None]) -> list[FrameType]:
-    """Follow what a task awaits down to the innermost coroutine."""
+    """Return the frames of a task, from the innermost coroutine outwards."""
     frames: list[FrameType] = []
     awaited: object = task.get_coro()
     while awaited is not None:
@@ -121,7 +120,7 @@ def _describe(frame: FrameType) -> str:
 
 
 def stacks() -> str:
-    """The stacks of all threads of this process, as tools show them that ask a consumer."""
+    """Return the stacks of all threads of this process, for tools."""
     parts = [
         f"thread {thread_id}\n{''.join(traceback.format_stack(frame))}"
         for thread_id, frame in sys._current_frames().items()

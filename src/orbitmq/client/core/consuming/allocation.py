@@ -1,11 +1,11 @@
-"""Which queues of a topic each member of a group takes.
+"""Allocation: which queues of a topic each member of a group takes.
 
-Every member decides alone. They agree because each gives the same function the same sorted input:
-queues by topic, broker name and number, members by their client ids, texts compared by their UTF-16
-units. Compat: Java members of the group do the same, so each function gives exactly what the class
-of Java's client with the same purpose gives, and a group may hold both.
+Every member decides alone. They agree because each calls the same function with the same sorted
+input: queues by topic, broker name and id, members by client id, strings compared by UTF-16 units.
+Compat: Java members do the same. Each function returns exactly what its counterpart in Java's
+client returns, so a group may contain both.
 
-A function that takes `(group, client_id, queues, client_ids)` is an allocation too.
+Any function that takes `(group, client_id, queues, client_ids)` is an allocation too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ROOM_MARK: Final = "@"
 
 
 class Allocation(Protocol):
-    """Chooses the queues of one member, out of all queues of a topic."""
+    """Chooses the queues of one member from all queues of a topic."""
 
     def __call__(
         self,
@@ -53,14 +53,14 @@ def sorted_client_ids(client_ids: Iterable[str]) -> list[str]:
 
 
 def allocation_name(allocation: Allocation) -> str:
-    """What to call an allocation in a log."""
+    """Return the name of an allocation, for logs."""
     return str(getattr(allocation, "__name__", type(allocation).__name__))
 
 
 def averagely(
     _group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str], /
 ) -> list[MessageQueue]:
-    """Give each member a run of neighbours; the first members take what does not divide."""
+    """Give each member a contiguous run of queues; the first members take the remainder."""
     if client_id not in client_ids:
         return []
     index = client_ids.index(client_id)
@@ -72,14 +72,14 @@ def averagely(
 def averagely_by_circle(
     _group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str], /
 ) -> list[MessageQueue]:
-    """Deal the queues out one by one, like cards."""
+    """Deal the queues out in turn, like cards."""
     if client_id not in client_ids:
         return []
     return list(queues[client_ids.index(client_id) :: len(client_ids)])
 
 
 def by_config(own: Collection[MessageQueue]) -> Allocation:
-    """Take these queues, whoever else is there."""
+    """Take exactly these queues, whatever the other members take."""
     chosen = list(own)
 
     def by_config(
@@ -91,7 +91,7 @@ def by_config(own: Collection[MessageQueue]) -> Allocation:
 
 
 def by_machine_room(rooms: Collection[str]) -> Allocation:
-    """Share out the queues of brokers named `<room>@<name>`, for these rooms only."""
+    """Share the queues of brokers named `<room>@<name>`, for these rooms only."""
     wanted_rooms = frozenset(rooms)
 
     def by_machine_room(
@@ -103,7 +103,7 @@ def by_machine_room(rooms: Collection[str]) -> Allocation:
         index = client_ids.index(client_id)
         each, left = divmod(len(near), len(client_ids))
         own = near[index * each : (index + 1) * each]
-        # Compat: what does not divide comes from the end, unlike with `averagely`.
+        # Compat: the remainder comes from the end, unlike with `averagely`.
         return own + near[len(near) - left :][index : index + 1]
 
     return by_machine_room
@@ -115,7 +115,7 @@ def machine_room_nearby(
     room_of_queue: Callable[[MessageQueue], str],
     room_of_client: Callable[[str], str],
 ) -> Allocation:
-    """Share out the queues of a room among its members; all share those of an empty room."""
+    """Share the queues of a room among its members; all members share those of an empty room."""
 
     def machine_room_nearby(
         group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str], /
@@ -137,10 +137,10 @@ def machine_room_nearby(
 
 
 def consistent_hash(virtual_nodes: int = VIRTUAL_NODES) -> Allocation:
-    """Put members on a ring, several times each, so that few queues move when one comes or goes."""
+    """Put each member on a hash ring several times, so that few queues move when members change."""
     if virtual_nodes < 1:
         raise SettingsError(
-            f"a member cannot stand on the ring {virtual_nodes} times", hint="give 1 or more"
+            f"a member cannot have {virtual_nodes} virtual nodes", hint="use 1 or more"
         )
 
     def consistent_hash(
@@ -148,7 +148,7 @@ def consistent_hash(virtual_nodes: int = VIRTUAL_NODES) -> Allocation:
     ) -> list[MessageQueue]:
         if client_id not in client_ids:
             return []
-        # Compat: of two members on one place, the one that was put there last has it.
+        # Compat: if two members have the same position, the later one gets it.
         ring = {
             _place(f"{member}-{number}"): member
             for member in client_ids
@@ -169,7 +169,7 @@ def _utf16(text: str) -> bytes:
 
 
 def _room_of(broker_name: str) -> str | None:
-    # Compat: Java splits at each mark and drops what is empty at the end.
+    # Compat: Java splits at each mark and drops empty strings at the end.
     parts = broker_name.rstrip(_ROOM_MARK).split(_ROOM_MARK)
     return parts[0] if len(parts) == 2 else None
 
@@ -180,7 +180,7 @@ def _by_room(found: Sequence[T], room_of: Callable[[T], str]) -> dict[str, list[
         if not (room := room_of(one)):
             raise SettingsError(
                 f"no machine room is known for {one!r}",
-                hint="let room_of_queue and room_of_client name a room for each",
+                hint="room_of_queue and room_of_client must return a room for each",
             )
         rooms.setdefault(room, []).append(one)
     return rooms
@@ -192,7 +192,7 @@ def _place(key: str) -> int:
 
 
 def _text(queue: MessageQueue) -> str:
-    # Compat: the text of Java's MessageQueue, which is what its client hashes.
+    # Compat: MessageQueue.toString() of Java, which its client hashes.
     return (
         f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, "
         f"queueId={queue.queue_id}]"

@@ -1,7 +1,7 @@
-"""What a rebalance changes: which queues a member gives up, locks and takes.
+"""Plans a rebalance: which queues a member gives up, locks and takes.
 
-A plan is made twice in a round: first without locks, to learn what to drop and what to lock; then,
-after dropping and locking, to learn what to add.
+Each round plans twice: first without locks, to find what to drop and what to lock; then, after
+dropping and locking, to find what to add.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class Membership:
 
     @property
     def needs_locks(self) -> bool:
-        """Whether a queue may be taken only with its lock."""
+        """Whether a queue may only be taken with its lock."""
         return self.ordered and self.model != BROADCASTING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupView:
-    """What a member knows of topics and of the others; a topic it could not ask about is missing."""
+    """What a member knows about topics and other members; topics it could not query are missing."""
 
     subscribed: Collection[str]
     queues: Mapping[str, Sequence[MessageQueue]]
@@ -44,7 +44,7 @@ class GroupView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
-    """The queues a member has: `leaving` are those of `held` that it is giving up."""
+    """The queues that a member holds; `leaving` are those of them that it is giving up."""
 
     held: AbstractSet[MessageQueue] = NOTHING
     leaving: AbstractSet[MessageQueue] = NOTHING
@@ -52,13 +52,13 @@ class Holding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Queues in the order in which to handle them: drop, then lock, then add."""
+    """What to do with which queues: drop, then lock, then add."""
 
     drop: Sequence[MessageQueue]
     lock: Sequence[MessageQueue]
     add: Sequence[MessageQueue]
-    wanted: Mapping[str, AbstractSet[MessageQueue]]  # by topic, where it could be found out
-    balanced: bool  # whether nothing is left to do once the plan is carried out
+    wanted: Mapping[str, AbstractSet[MessageQueue]]  # by topic, if known
+    balanced: bool  # whether nothing is left to do after this plan
 
 
 def plan(
@@ -68,7 +68,7 @@ def plan(
     *,
     locked: AbstractSet[MessageQueue] = NOTHING,
 ) -> Plan:
-    """Compare what a member should have with what it has."""
+    """Compare the queues that a member should have with those it has."""
     wanted = wanted_queues(member, view)
     topics = set(view.subscribed)
     surplus = {
@@ -89,7 +89,7 @@ def plan(
 
 
 def wanted_queues(member: Membership, view: GroupView) -> dict[str, AbstractSet[MessageQueue]]:
-    """What a member should have of each topic; topics it cannot tell about are left out."""
+    """Return the queues that a member should have, by topic; unknown topics are left out."""
     wanted: dict[str, AbstractSet[MessageQueue]] = {}
     for topic in view.subscribed:
         queues = view.queues.get(topic)
@@ -104,13 +104,13 @@ def wanted_queues(member: Membership, view: GroupView) -> dict[str, AbstractSet[
                 sorted_queues(queues),
                 sorted_client_ids(client_ids),
             )
-            # An allocation by configuration names queues of other topics too.
+            # `by_config` returns queues of other topics too.
             wanted[topic] = frozenset(queues) & frozenset(chosen)
     return wanted
 
 
 def _knows_members(member: Membership, view: GroupView) -> bool:
-    """Whether the others could be asked about, and know of this member, for all that exists."""
+    """Whether every existing topic has a known list of members that includes this one."""
     return member.model == BROADCASTING or all(
         member.client_id in view.client_ids.get(topic, ())
         for topic in view.subscribed

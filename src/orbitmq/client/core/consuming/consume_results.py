@@ -1,9 +1,9 @@
-"""What a listener says about the messages it was given.
+"""What a listener returns for the messages it was given.
 
-returns nothing, or SUCCESS    they are done
-raises                         as RETRY_LATER; ordered: as SUSPEND
-RETRY_LATER, RetryLater(...)   the broker delivers them again after a while
-SUSPEND, Suspend(...)          ordered only: the queue stands still, then they come again
+None, or SUCCESS               the messages are done
+an exception                   like RETRY_LATER; ordered: like SUSPEND
+RETRY_LATER, RetryLater(...)   the broker delivers them again later
+SUSPEND, Suspend(...)          ordered only: the queue pauses, then delivers them again
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class Success:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryLater:
-    """The messages come again, through the retry topic of the group.
+    """The messages are delivered again, through the retry topic of the group.
 
-    `delay_level` says after how long (0: longer each time, -1: never, they become dead letters).
-    `succeeded` is how many of the batch, from its start, are done all the same.
+    `delay_level` sets the delay (0: longer with each retry, -1: none, they become dead letters).
+    `succeeded` is how many messages at the start of the batch are done nevertheless.
     """
 
     delay_level: int = 0
@@ -38,17 +38,17 @@ class RetryLater:
         if self.delay_level < DEAD_LETTER:
             raise ConsumeResultError(
                 f"delay level {self.delay_level} does not exist",
-                hint="1 and up are delays, 0 leaves it to the broker, -1 makes dead letters",
+                hint="use 1 or more for a delay, 0 to let the broker choose, -1 for dead letters",
             )
         if self.succeeded < 0:
             raise ConsumeResultError(
-                f"{self.succeeded} messages cannot have succeeded", hint="give 0 or more"
+                f"{self.succeeded} messages cannot have succeeded", hint="use 0 or more"
             )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspend:
-    """The messages come again, and none of their queue before; None is the consumer's own pause."""
+    """The queue pauses, then delivers the same messages first; None: `suspend_current_queue_ms`."""
 
     pause_ms: int | None = None
 
@@ -57,7 +57,7 @@ class Suspend:
         if pause_ms is not None and not SUSPEND_MS_MIN <= pause_ms <= SUSPEND_MS_MAX:
             raise ConsumeResultError(
                 f"a queue cannot be suspended for {pause_ms} ms",
-                hint=f"give {SUSPEND_MS_MIN} to {SUSPEND_MS_MAX}",
+                hint=f"use {SUSPEND_MS_MIN} to {SUSPEND_MS_MAX}",
             )
 
 
@@ -69,36 +69,36 @@ SUSPEND: Final = Suspend()
 
 
 def concurrent_result(returned: object) -> Success | RetryLater:
-    """Read what a listener returned that takes messages in any order."""
+    """Check what a concurrent listener returned."""
     if returned is None:
         return SUCCESS
     if isinstance(returned, Success | RetryLater):
         return returned
     if isinstance(returned, Suspend):
         raise ConsumeResultError(
-            "the listener returned SUSPEND, which only an ordered consumer can do",
+            "the listener returned SUSPEND, which only an ordered consumer supports",
             hint="return RETRY_LATER, or make the consumer with ordered=True",
         )
     raise _unknown(returned, "RETRY_LATER")
 
 
 def ordered_result(returned: object) -> Success | Suspend:
-    """Read what a listener returned that takes the messages of a queue in order."""
+    """Check what an ordered listener returned."""
     if returned is None:
         return SUCCESS
     if isinstance(returned, Success | Suspend):
         return returned
     if isinstance(returned, RetryLater):
-        # Sent back, the messages would come after those behind them.
+        # Sent back, the messages would come after later ones of the queue.
         raise ConsumeResultError(
             "the listener returned RETRY_LATER, which would break the order of the queue",
-            hint="return SUSPEND: the same messages come again before any other",
+            hint="return SUSPEND: the same messages are delivered again before any other",
         )
     raise _unknown(returned, "SUSPEND")
 
 
-def _unknown(returned: object, again: str) -> ConsumeResultError:
+def _unknown(returned: object, retry: str) -> ConsumeResultError:
     return ConsumeResultError(
-        f"the listener returned {returned!r:.60}, a {type(returned).__name__}",
-        hint=f"return nothing or SUCCESS when the messages are done, {again} when not",
+        f"the listener returned {returned!r:.60}, of type {type(returned).__name__}",
+        hint=f"return None or SUCCESS if the messages are done, {retry} if not",
     )

@@ -1,4 +1,4 @@
-"""How fast a consumer pulls and consumes each topic, over the last minute.
+"""Pull and consume rates of a consumer per topic, over the last minute.
 
 Threads: one event loop.
 """
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 _INTERVAL_MS: Final = 10_000
 _MINUTE_INTERVALS: Final = 6
-# Compat: failed messages are counted over an hour, all else over a minute.
+# Compat: failed messages are counted over an hour, everything else over a minute.
 _HOUR_INTERVALS: Final = 360
 
 
 class _Interval:
-    """What happened in ten seconds."""
+    """The counts of ten seconds."""
 
     __slots__ = (
         "calls",
@@ -40,21 +40,21 @@ class _Interval:
 
 
 class ConsumeSpeeds:
-    """Counts messages and times of one consumer, by topic."""
+    """Counts messages and times of one consumer, per topic."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._intervals: dict[str, deque[_Interval]] = {}
 
     def pulled(self, topic: str, messages: int, spent_ms: float) -> None:
-        """Count a pull that brought messages."""
+        """Count a pull that returned messages."""
         interval = self._interval(topic)
         interval.pulls += 1
         interval.pulled += messages
         interval.pull_ms += spent_ms
 
     def consumed(self, topic: str, *, calls: int, done: int, failed: int, spent_ms: float) -> None:
-        """Count calls of the listener, and what became of their messages."""
+        """Count calls of the listener, and the messages done and failed."""
         interval = self._interval(topic)
         interval.calls += calls
         interval.consumed += done
@@ -62,7 +62,7 @@ class ConsumeSpeeds:
         interval.consume_ms += spent_ms
 
     def of(self, topic: str) -> ConsumeSpeed:
-        """Say how fast a topic is consumed."""
+        """Return the rates of a topic."""
         now_ms = self._clock.monotonic_ms()
         intervals = self._intervals.get(topic, ())
         minute = [
@@ -75,7 +75,7 @@ class ConsumeSpeeds:
             for interval in intervals
             if now_ms - interval.started_ms < _HOUR_INTERVALS * _INTERVAL_MS
         ]
-        # Of a consumer that has just begun, the time there was.
+        # For a consumer that has just started, the time since then.
         seconds = max(
             (now_ms - min((interval.started_ms for interval in minute), default=now_ms)) / 1000, 1
         )
@@ -91,7 +91,7 @@ class ConsumeSpeeds:
         )
 
     def forget(self, topic: str) -> None:
-        """Drop what is known of a topic that is no longer consumed."""
+        """Drop the counts of a topic that is no longer consumed."""
         self._intervals.pop(topic, None)
 
     def _interval(self, topic: str) -> _Interval:

@@ -1,4 +1,4 @@
-"""When a consumer stops pulling a queue until its listeners have caught up."""
+"""Flow control: pauses the pulls of a queue until its listeners have caught up."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WARN_EVERY: Final = 1000
 
 
 class MeasuredWindow(Protocol):
-    """What flow control needs to know of a window."""
+    """What flow control needs to know about a window."""
 
     @property
     def count(self) -> int:
@@ -24,23 +24,23 @@ class MeasuredWindow(Protocol):
 
     @property
     def span(self) -> int:
-        """From the first of them to the last."""
+        """Distance from the first of them to the last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowLimits:
-    """How much may be unfinished before pulling pauses."""
+    """How much may be unfinished before pulls pause."""
 
     count: int = 1000
     bytes: int = 100 * MIB
-    # Compat: of no meaning for ordered consumption, where nothing overtakes.
+    # Compat: None for ordered consumption, where messages never overtake each other.
     span: int | None = 2000
-    # For all queues together: each queue gets an equal share instead of the limit above.
+    # For all queues together: each gets an equal share, instead of the limits above.
     total_count: int | None = None
     total_bytes: int | None = None
 
     def shared_by(self, queue_count: int) -> FlowLimits:
-        """The limits of one queue when the consumer has so many."""
+        """Return the limits of one queue if the consumer has `queue_count` of them."""
         if not queue_count:
             return self
         count, total_bytes = self.total_count, self.total_bytes
@@ -55,11 +55,11 @@ class Pause(NamedTuple):
     """Why a queue is not pulled now."""
 
     reason: str
-    warn: bool  # whether it is worth a line in the log, where one of many is
+    warn: bool  # whether to log it: one of `WARN_EVERY` pauses is logged
 
 
 class FlowControl:
-    """Compares windows with the limits, and counts how often they were over."""
+    """Compares windows with the limits, and counts the pauses."""
 
     def __init__(self, limits: FlowLimits) -> None:
         self._limits = limits
@@ -68,15 +68,15 @@ class FlowControl:
 
     @property
     def current(self) -> FlowLimits:
-        """The limits of one queue now."""
+        """The present limits of one queue."""
         return self._current
 
     def set_queue_count(self, queue_count: int) -> None:
-        """Share the limits of all queues together among so many."""
+        """Share the total limits among this many queues."""
         self._current = self._limits.shared_by(queue_count)
 
     def pause(self, queue: MessageQueue, window: MeasuredWindow) -> Pause | None:
-        """Say why a queue is not to be pulled now, or None."""
+        """Return why a queue must not be pulled now; None if it may."""
         reason = self._over(window)
         if reason is None:
             return None
@@ -92,5 +92,5 @@ class FlowControl:
         if window.bytes > limits.bytes:
             return f"unfinished messages take more than {limits.bytes} bytes"
         if limits.span is not None and window.span > limits.span:
-            return f"an unfinished message is more than {limits.span} behind the last one"
+            return f"the unfinished messages span more than {limits.span} offsets"
         return None

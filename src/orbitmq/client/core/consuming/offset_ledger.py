@@ -1,7 +1,7 @@
-"""How far a consumer has come in its queues, and what is still to be kept.
+"""The offsets of a consumer's queues, and which of them are not stored yet.
 
-Invariant: the offset of a queue never falls, except by `reset`; and it comes from a window, so it
-never passes an unfinished message.
+Invariant: the offset of a queue never decreases, except by `reset` or on request; and it comes from
+a window, so it never passes an unfinished message.
 Threads: a ledger belongs to the event loop of its consumer.
 """
 
@@ -15,7 +15,7 @@ from orbitmq.model.queues import MessageQueue
 
 
 class CommittableWindow(Protocol):
-    """What a ledger needs to know of a window."""
+    """What a ledger needs to know about a window."""
 
     @property
     def dropped(self) -> bool:
@@ -23,13 +23,13 @@ class CommittableWindow(Protocol):
 
     @property
     def committable(self) -> int:
-        """The offset up to which everything is finished."""
+        """The offset before which everything is finished."""
 
 
 @dataclass(slots=True)
 class _LedgerEntry:
     offset: int
-    kept: int | None  # what the store has, as far as is known
+    stored: int | None  # what the store has, if known
     is_reset: bool = False
 
 
@@ -44,42 +44,42 @@ class OffsetLedger:
         return queue in self._entries
 
     def read(self, queue: MessageQueue) -> int | None:
-        """The offset of a queue, if there is one."""
+        """Return the offset of a queue; None if there is none."""
         entry = self._entries.get(queue)
         return None if entry is None else entry.offset
 
     def load(self, queue: MessageQueue, offset: int) -> None:
-        """Take over the offset that the store has."""
+        """Set the offset that the store has."""
         self._disowned.discard(queue)
-        self._entries[queue] = _LedgerEntry(offset, kept=offset)
+        self._entries[queue] = _LedgerEntry(offset, stored=offset)
 
     def record(self, queue: MessageQueue, window: CommittableWindow) -> None:
-        """Take over what the present window of a queue may commit."""
+        """Record the committable offset of a queue's current window."""
         if not window.dropped:
             self.update(queue, window.committable)
 
     def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = True) -> None:
-        """Go on to an offset; a lower one counts only when asked for."""
+        """Set the offset of a queue; a lower one only with `increase_only=False`."""
         entry = self._entries.get(queue)
         if queue in self._disowned:
             return
         if entry is None:
-            self._entries[queue] = _LedgerEntry(offset, kept=None)
+            self._entries[queue] = _LedgerEntry(offset, stored=None)
         elif not entry.is_reset and (offset > entry.offset or not increase_only):
             entry.offset = offset
 
     def reset(self, queue: MessageQueue, offset: int) -> None:
-        """Set an offset from outside; what the old window still finishes no longer moves it.
+        """Fix the offset of a queue: what its old window still finishes does not change it.
 
-        That lasts until the queue is removed, and comes back with a new window.
+        This lasts until the queue is removed. If it comes back, it has a new window.
         """
         if queue in self._disowned:
             return
-        kept = self._entries[queue].kept if queue in self._entries else None
-        self._entries[queue] = _LedgerEntry(offset, kept=kept, is_reset=True)
+        stored = self._entries[queue].stored if queue in self._entries else None
+        self._entries[queue] = _LedgerEntry(offset, stored=stored, is_reset=True)
 
     def disown(self, queue: MessageQueue) -> None:
-        """Keep nothing more of a queue that is another client's by now, until it is removed."""
+        """Drop the offset of a queue that another client now has; ignore updates until removed."""
         self._entries.pop(queue, None)
         self._disowned.add(queue)
 
@@ -89,7 +89,7 @@ class OffsetLedger:
         self._disowned.discard(queue)
 
     def offsets(self, topic: str | None = None) -> dict[MessageQueue, int]:
-        """The offsets of all queues, or of those of one topic."""
+        """Return the offsets of all queues, or of one topic's."""
         return {
             queue: entry.offset
             for queue, entry in self._entries.items()
@@ -97,20 +97,20 @@ class OffsetLedger:
         }
 
     def dirty(self, queues: Collection[MessageQueue] | None = None) -> dict[MessageQueue, int]:
-        """The offsets that the store does not have, of these queues or of all."""
+        """Return the offsets that the store does not have, of these queues or of all."""
         return {
             queue: entry.offset
             for queue, entry in self._entries.items()
-            if entry.offset != entry.kept and (queues is None or queue in queues)
+            if entry.offset != entry.stored and (queues is None or queue in queues)
         }
 
     def mark_stored(self, queue: MessageQueue, offset: int) -> None:
-        """Note that the store has this offset now."""
+        """Record that the store has this offset now."""
         entry = self._entries.get(queue)
         if entry is not None:
-            entry.kept = offset
+            entry.stored = offset
 
     def mark_all_dirty(self) -> None:
-        """Note that the store may have lost what it was told: all offsets are to be kept again."""
+        """Mark all offsets as not stored: the store may have lost them."""
         for entry in self._entries.values():
-            entry.kept = None
+            entry.stored = None

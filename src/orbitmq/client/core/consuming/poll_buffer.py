@@ -1,16 +1,16 @@
-"""Messages between pull and poll: what is buffered, handed out, and done.
+"""Messages between pull and poll: buffered, handed out, and done.
 
-Of each queue three offsets are known, in this order:
+Each queue has three offsets, in this order:
 
     consumed        everything before it is done; this is what may be committed
-    position        where the next message lies that a poll will get
-    next_offset     where the next pull begins
+    position        the next message that a poll returns
+    next_offset     the start of the next pull
 
-A poll says that what earlier polls returned is done (`finish`): `consumed` comes up to `position`
-then. Invariant: it never passes a message that was not handed out, nor one handed out since.
+A poll marks the messages of earlier polls as done (`finish`): `consumed` moves up to `position`.
+Invariant: it never passes a message that was not handed out, nor one handed out since.
 
-A seek sets all three, throws away what is buffered, and begins a new generation of the queue:
-what was pulled for an older generation is refused when it comes.
+A seek sets all three, drops the buffered messages, and starts a new generation of the queue: pulls
+of an older generation are discarded when they arrive.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 
 class NextPull(NamedTuple):
-    """What to pull next of a queue."""
+    """The next pull of a queue."""
 
     generation: int
-    # None as long as nobody has said where the queue begins for this group.
+    # None until it is known where the group starts in the queue.
     offset: int | None
     messages_max: int
 
 
 class _BufferedQueue:
-    """What is known of one queue."""
+    """The state of one queue."""
 
     __slots__ = ("bytes", "consumed", "generation", "messages", "next_offset", "paused")
 
@@ -59,17 +59,17 @@ class _BufferedQueue:
 
 
 class PollBuffer:
-    """The queues that a pull consumer reads, and what was pulled of them ahead of its polls."""
+    """The queues that a pull consumer reads, and their messages pulled ahead of polls."""
 
     def __init__(self, *, queue_count_max: int, queue_bytes_max: int, count_max: int) -> None:
-        """Bound what is buffered: by count and bytes for each queue, by count for all of them."""
+        """Limit the buffer: by count and bytes per queue, and by count for all queues."""
         self._queue_count_max = queue_count_max
         self._queue_bytes_max = queue_bytes_max
         self._count_max = count_max
         self._queues: dict[MessageQueue, _BufferedQueue] = {}
-        # Those with messages to hand out, the one whose turn it is first.
+        # Queues with messages to hand out; the first one is next.
         self._ready: dict[MessageQueue, _BufferedQueue] = {}
-        # Those that a poll took messages of, since the poll before said that all is done.
+        # Queues whose messages were handed out since the last `finish`.
         self._handed_out: dict[MessageQueue, _BufferedQueue] = {}
         self._generations = 0
         self.count = 0
@@ -81,64 +81,64 @@ class PollBuffer:
 
     @property
     def queues(self) -> list[MessageQueue]:
-        """The queues that are read."""
+        """The queues that the consumer reads."""
         return list(self._queues)
 
     def add(self, queue: MessageQueue, offset: int | None = None) -> None:
-        """Read a queue too, from an offset on, or from where `start_at` will say."""
+        """Add a queue, to be read from an offset, or from the one that `start_at` sets."""
         if queue not in self._queues:
-            known = self._queues[queue] = _BufferedQueue(self._next_generation())
+            state = self._queues[queue] = _BufferedQueue(self._next_generation())
             if offset is not None:
-                known.reset_to(offset)
+                state.reset_to(offset)
 
     def remove(self, queue: MessageQueue) -> None:
-        """Read a queue no more, and forget what is buffered of it."""
-        known = self._queues.pop(queue, None)
-        if known is not None:
-            self._forget_messages(queue, known)
+        """Remove a queue, and drop what is buffered of it."""
+        state = self._queues.pop(queue, None)
+        if state is not None:
+            self._forget_messages(queue, state)
 
     # --- pulling --------------------------------------------------------------------------------
 
-    def wanted(self, queue: MessageQueue, count: int) -> NextPull | None:
-        """Say what to pull next, `count` messages at most; None while there is no room for any."""
-        known = self._queues.get(queue)
-        if known is None or known.paused or known.bytes >= self._queue_bytes_max:
+    def next_pull(self, queue: MessageQueue, count: int) -> NextPull | None:
+        """Return what to pull next, up to `count` messages; None while there is no room."""
+        state = self._queues.get(queue)
+        if state is None or state.paused or state.bytes >= self._queue_bytes_max:
             return None
-        room = min(count, self._queue_count_max - len(known.messages), self._count_max - self.count)
-        return NextPull(known.generation, known.next_offset, room) if room > 0 else None
+        room = min(count, self._queue_count_max - len(state.messages), self._count_max - self.count)
+        return NextPull(state.generation, state.next_offset, room) if room > 0 else None
 
     def start_at(self, queue: MessageQueue, generation: int, offset: int) -> None:
-        """Begin to read a queue here, unless somebody has sought an offset in it meanwhile."""
-        known = self._current(queue, generation)
-        if known is not None and known.next_offset is None:
-            known.reset_to(offset)
+        """Set where to start in a queue, unless a seek came first."""
+        state = self._current(queue, generation)
+        if state is not None and state.next_offset is None:
+            state.reset_to(offset)
 
-    def pulled(
+    def add_pulled(
         self,
         queue: MessageQueue,
         generation: int,
         messages: Sequence[ReceivedMessage],
         next_offset: int,
     ) -> bool:
-        """Take what a pull brought; False when it comes too late to be of use."""
-        known = self._current(queue, generation)
-        if known is None:
+        """Add the result of a pull; False if its generation is over."""
+        state = self._current(queue, generation)
+        if state is None:
             return False
-        known.next_offset = next_offset
-        if known.consumed is not None and known.consumed > next_offset:
-            # The queue ends before what was consumed: its broker has lost the rest.
-            known.consumed = next_offset
+        state.next_offset = next_offset
+        if state.consumed is not None and state.consumed > next_offset:
+            # The queue ends before what was consumed: its broker has lost messages.
+            state.consumed = next_offset
         if messages:
-            known.messages.extend(messages)
-            known.bytes += sum(message.size for message in messages)
+            state.messages.extend(messages)
+            state.bytes += sum(message.size for message in messages)
             self.count += len(messages)
-            if not known.paused:
-                self._ready.setdefault(queue, known)
+            if not state.paused:
+                self._ready.setdefault(queue, state)
         return True
 
     def _current(self, queue: MessageQueue, generation: int) -> _BufferedQueue | None:
-        known = self._queues.get(queue)
-        return known if known is not None and known.generation == generation else None
+        state = self._queues.get(queue)
+        return state if state is not None and state.generation == generation else None
 
     # --- polling --------------------------------------------------------------------------------
 
@@ -148,91 +148,87 @@ class PollBuffer:
         return bool(self._ready)
 
     def take(self, count: int) -> list[ReceivedMessage]:
-        """Hand out messages: of each queue in its order, the queues in turn."""
+        """Hand out messages: those of a queue in order, the queues in turn."""
         taken: list[ReceivedMessage] = []
         while self._ready and len(taken) < count:
             queue = next(iter(self._ready))
-            known = self._ready.pop(queue)
-            for _ in range(min(count - len(taken), len(known.messages))):
-                message = known.messages.popleft()
-                known.bytes -= message.size
+            state = self._ready.pop(queue)
+            for _ in range(min(count - len(taken), len(state.messages))):
+                message = state.messages.popleft()
+                state.bytes -= message.size
                 taken.append(message)
-            if known.messages:
-                self._ready[queue] = known
-            self._handed_out[queue] = known
+            if state.messages:
+                self._ready[queue] = state
+            self._handed_out[queue] = state
         self.count -= len(taken)
         return taken
 
     def finish(self) -> None:
-        """Note that everything that was handed out is done."""
-        for known in self._handed_out.values():
-            known.consumed = known.position
+        """Mark everything that was handed out as done."""
+        for state in self._handed_out.values():
+            state.consumed = state.position
         self._handed_out.clear()
 
     def committable(self) -> dict[MessageQueue, int]:
-        """Give the offsets that may be committed."""
+        """Return the offsets that may be committed."""
         offsets: dict[MessageQueue, int] = {}
-        for queue, known in self._queues.items():
-            # Without a message under way, those that a filter left out meanwhile count as done.
-            done = known.consumed if queue in self._handed_out else known.position
+        for queue, state in self._queues.items():
+            # If no message is handed out, those that the filter left out count as done.
+            done = state.consumed if queue in self._handed_out else state.position
             if done is not None:
                 offsets[queue] = done
         return offsets
 
     def position(self, queue: MessageQueue) -> int | None:
-        """Give the offset of the next message that a poll will get, if it is known yet."""
-        return self._known(queue).position
+        """Return the offset of the next message that a poll returns; None if not known yet."""
+        return self._state(queue).position
 
     # --- control --------------------------------------------------------------------------------
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Go on reading a queue at another offset."""
-        known = self._known(queue)
-        self._forget_messages(queue, known)
-        known.generation = self._next_generation()
-        known.reset_to(offset)
+        """Resume reading a queue at another offset."""
+        state = self._state(queue)
+        self._forget_messages(queue, state)
+        state.generation = self._next_generation()
+        state.reset_to(offset)
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """Neither pull these queues nor hand out what is buffered of them."""
-        for queue in self._all_known(queues):
+        """Stop pulling these queues and handing out what is buffered of them."""
+        for queue in self._all_state(queues):
             self._queues[queue].paused = True
             self._ready.pop(queue, None)
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
-        """Go on with queues that were paused."""
-        for queue in self._all_known(queues):
-            known = self._queues[queue]
-            known.paused = False
-            if known.messages:
-                self._ready.setdefault(queue, known)
-
-    def is_paused(self, queue: MessageQueue) -> bool:
-        """Whether a queue is paused."""
-        return self._known(queue).paused
+        """Resume queues that were paused."""
+        for queue in self._all_state(queues):
+            state = self._queues[queue]
+            state.paused = False
+            if state.messages:
+                self._ready.setdefault(queue, state)
 
     def buffered(self, queue: MessageQueue) -> Sequence[ReceivedMessage]:
-        """Give what is buffered of a queue, to look at."""
-        return self._known(queue).messages
+        """Return the buffered messages of a queue; they stay in the buffer."""
+        return self._state(queue).messages
 
-    def _all_known(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
-        """Check all before the first one changes."""
+    def _all_state(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
+        """Check all queues before the first one is changed."""
         checked = list(queues)
         for queue in checked:
-            self._known(queue)
+            self._state(queue)
         return checked
 
-    def _known(self, queue: MessageQueue) -> _BufferedQueue:
-        known = self._queues.get(queue)
-        if known is None:
+    def _state(self, queue: MessageQueue) -> _BufferedQueue:
+        state = self._queues.get(queue)
+        if state is None:
             raise StateError(
                 f"queue {queue.queue_id} of topic {queue.topic!r} at {queue.broker_name} "
                 "is not read by this consumer",
-                hint="another member of the group may have it by now; assignment() lists its own",
+                hint="assignment() lists its queues; another member of the group may have this one",
             )
-        return known
+        return state
 
-    def _forget_messages(self, queue: MessageQueue, known: _BufferedQueue) -> None:
-        self.count -= len(known.messages)
+    def _forget_messages(self, queue: MessageQueue, state: _BufferedQueue) -> None:
+        self.count -= len(state.messages)
         self._ready.pop(queue, None)
         self._handed_out.pop(queue, None)
 

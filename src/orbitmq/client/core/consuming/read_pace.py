@@ -1,25 +1,25 @@
-"""How far pulls of a queue that is read in bulk reach, and how many go at a time.
+"""How much each pull of a bulk read asks for, and how many are in flight.
 
-A reply tells only by its end how many messages it holds. To have several pulls under way, each asks
-for a window as long as replies have been; a window that was too long is read by further pulls.
+The size of a reply is known only once it has arrived. To have several pulls in flight, each asks
+for a window as long as earlier replies; a window that was too long takes further pulls.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-# Messages of one window, at most: more in one table of rows cost time again.
+# Largest number of messages in a window: a larger table of rows is slower again.
 WINDOW_MAX: Final = 10_000
-# Brokers look at so many entries for a filter, whatever they are asked for.
+# With a filter, brokers scan this many entries, however few a pull asks for.
 FILTERED_WINDOW_MIN: Final = 1_024
-# Pulls at a time, at most, where replies are small.
+# Most pulls in flight, if replies are small.
 PULLS_MAX: Final = 16
-# A window grows after so many replies in a row that filled it.
+# A window grows after this many full replies in a row.
 _FULL_BEFORE_GROWTH: Final = 8
 
 
 class ReadPace:
-    """Learns from replies."""
+    """Adapts the window and the number of pulls to the replies."""
 
     def __init__(self, *, pulls_ahead: int, pull_bytes_max: int, is_filtered: bool) -> None:
         self._pulls_ahead = pulls_ahead
@@ -27,11 +27,11 @@ class ReadPace:
         self._window_min = FILTERED_WINDOW_MIN if is_filtered else 1
         self._full = 0
         self.window = WINDOW_MAX
-        # One until the first reply has come: nothing is known of the broker.
+        # One until the first reply: nothing is known about the broker yet.
         self.pulls = 1
 
     def note(self, *, asked: int, covered: int, reply_bytes: int) -> None:
-        """Take in how far a reply came of the messages asked for, and how large it was."""
+        """Record how many of the messages asked for a reply covered, and its size."""
         if covered < asked:
             self.window = max(covered, self._window_min)
             self._full = 0

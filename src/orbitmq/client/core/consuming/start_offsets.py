@@ -1,4 +1,4 @@
-"""Where a group starts to read a queue in which it has committed nothing."""
+"""Where a group starts to read a queue without a committed offset."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from orbitmq.model.subscriptions import (
     ConsumeFrom,
 )
 
-# As users say it, and as brokers are told.
+# The values of the option `consume_from`, and what brokers get in heartbeats.
 CONSUME_FROM: Final = {
     "last": FROM_LAST_OFFSET,
     "first": FROM_FIRST_OFFSET,
@@ -22,19 +22,19 @@ CONSUME_FROM: Final = {
 
 
 class StartPoint(Enum):
-    """A place in a queue that its broker can be asked for."""
+    """A position in a queue whose offset the broker knows."""
 
     START = "the oldest message"
-    END = "behind the newest message"
+    END = "after the newest message"
     TIME = "the first message stored at a time or later"
 
 
 def start_point(topic: str, consume_from: ConsumeFrom) -> StartPoint:
-    """Say where to start; the older ways of Java's clients mean the end, as they do there."""
+    """Choose where to start; deprecated values of Java's clients mean the end, as in Java."""
     if consume_from == FROM_FIRST_OFFSET:
         return StartPoint.START
     if consume_from == FROM_TIMESTAMP:
-        # What the group failed to consume is younger than the group.
+        # Failed messages of the group are younger than the group.
         return StartPoint.END if is_retry_topic(topic) else StartPoint.TIME
-    # A first failure may be stored before the queue of retries is looked at; it must not be missed.
+    # The first failure may be stored before the retry queue is read; it must not be missed.
     return StartPoint.START if is_retry_topic(topic) else StartPoint.END

@@ -1,4 +1,4 @@
-"""Concurrent consumption: what is committed, handed back, dropped, or consumed again."""
+"""Concurrent consumption: what is committed, sent back, dropped, or consumed again."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ async def test_a_message_whose_listener_takes_too_long_is_handed_back(
     await consumer.clock.advance(60_000)
     assert consumer.post.taken == [(0, 3)]
     assert consumer.committable == 3
-    assert "listener takes too long, message handed back" in caplog.text
+    assert "listener takes too long, message sent back" in caplog.text
 
     go_on.set()
     await settle()
@@ -290,4 +290,4 @@ async def test_stopping_does_not_commit_what_does_not_end(
     await consumer.consumption.stop(1)
 
     assert consumer.committable is None
-    assert "stopped while a listener was at work" in caplog.text
+    assert "stopped while a listener was running" in caplog.text

@@ -183,5 +183,5 @@ async def test_an_error_of_who_collects_is_logged(caplog: pytest.LogCaptureFixtu
     pool.submit([run_of(several(0, 1))])
     await settle()
 
-    assert "could not be taken note of" in caplog.text
+    assert "cannot process finished messages" in caplog.text
     await pool.stop(GRACE_MS)

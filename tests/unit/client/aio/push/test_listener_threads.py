@@ -276,7 +276,7 @@ async def test_own_threads_go_on_when_those_of_the_user_end(
     pool.submit([run_of(several(0, 1))])
     await collected.messages(1)
 
-    assert "the executor takes no more work" in caplog.text
+    assert "executor refuses work" in caplog.text
     await pool.stop(GRACE_MS)
 
 
@@ -293,7 +293,7 @@ async def test_a_pool_without_threads_warns_and_stops_at_once(
 
     assert not left
     assert not collected.items
-    assert "no thread can be started for the listener" in caplog.text
+    assert "cannot start a thread for the listener" in caplog.text
 
 
 async def test_an_error_of_who_collects_does_not_stop_the_pool(
@@ -320,7 +320,7 @@ async def test_an_error_of_who_collects_does_not_stop_the_pool(
     pool.submit([run_of(several(1, 1))])
     await collected.messages(1)
 
-    assert "could not be taken note of" in caplog.text
+    assert "cannot process finished messages" in caplog.text
     await pool.stop(GRACE_MS)
 
 

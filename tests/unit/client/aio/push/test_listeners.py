@@ -68,7 +68,7 @@ async def test_plain_listeners_run_in_threads_and_async_ones_in_tasks() -> None:
 
 
 def test_one_listener_is_needed() -> None:
-    with pytest.raises(SettingsError, match=r"one listener, and none was given.*on_message="):
+    with pytest.raises(SettingsError, match=r"one listener, but none was given.*on_message="):
         listener_of(None, None)
     with pytest.raises(SettingsError, match="both were given"):
         listener_of(plain, lambda _messages: None)

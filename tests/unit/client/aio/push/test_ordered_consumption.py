@@ -250,7 +250,7 @@ async def test_what_failed_as_often_as_allowed_is_sent_away(make: Make, listener
 async def test_nothing_begins_without_the_lock(make: Make, listener: Listener) -> None:
     consumer = make(listener)
     consumer.lock_given = False
-    consumer.window.lose_lock()
+    await consumer.clock.advance(LOCK_LIFE_MS + 1)
     consumer.take(0, 3)
     await consumer.clock.advance(10_000)
     assert listener.seen == []
@@ -284,7 +284,7 @@ async def test_a_lock_that_expires_ends_a_run_before_its_next_message(
 
 async def test_broadcasting_needs_no_lock(make: Make, listener: Listener) -> None:
     consumer = make(listener, needs_lock=False)
-    consumer.window.lose_lock()
+    await consumer.clock.advance(LOCK_LIFE_MS + 1)
     consumer.take(0, 3)
     await settle(50)
 

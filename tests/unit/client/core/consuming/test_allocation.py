@@ -140,7 +140,7 @@ def test_a_ring_moves_only_the_queues_of_the_member_that_left() -> None:
 
 
 def test_a_ring_without_places_is_refused() -> None:
-    with pytest.raises(SettingsError, match="0 times"):
+    with pytest.raises(SettingsError, match="0 virtual nodes"):
         consistent_hash(0)
 
 

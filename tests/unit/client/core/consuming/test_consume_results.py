@@ -42,9 +42,9 @@ def test_a_result_of_the_other_kind_says_what_to_return_instead() -> None:
 
 @pytest.mark.parametrize("returned", [True, False, 0, "ok", b""])
 def test_anything_else_is_refused(returned: object) -> None:
-    with pytest.raises(ConsumeResultError, match=r"returned .*, a .*RETRY_LATER when not"):
+    with pytest.raises(ConsumeResultError, match=r"returned .*, of type .*RETRY_LATER if not"):
         concurrent_result(returned)
-    with pytest.raises(ConsumeResultError, match=r"returned .*, a .*SUSPEND when not"):
+    with pytest.raises(ConsumeResultError, match=r"returned .*, of type .*SUSPEND when not"):
         ordered_result(returned)
 
 
@@ -55,5 +55,5 @@ def test_impossible_values_are_refused_when_made() -> None:
         RetryLater(succeeded=-1)
     with pytest.raises(ConsumeResultError, match="for 9 ms"):
         Suspend(pause_ms=9)
-    with pytest.raises(ConsumeResultError, match="give 10 to 30000"):
+    with pytest.raises(ConsumeResultError, match="use 10 to 30000"):
         Suspend(pause_ms=30_001)

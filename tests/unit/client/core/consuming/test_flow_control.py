@@ -44,7 +44,7 @@ def test_bytes_and_span_pause_too() -> None:
     assert by_bytes is not None
     assert "take more than 104857600 bytes" in by_bytes.reason
     assert by_span is not None
-    assert "more than 2000 behind the last one" in by_span.reason
+    assert "span more than 2000 offsets" in by_span.reason
 
 
 def test_without_a_bound_on_the_span_none_counts() -> None:

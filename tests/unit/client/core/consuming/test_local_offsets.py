@@ -78,7 +78,7 @@ def test_the_backup_stands_in_for_a_damaged_file(
     damaged: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert find_offsets(PATH, damaged, SOUND) == FoundOffsets({FIRST: 5}, is_damaged=True)
-    assert f"offsets are damaged file={PATH}" in caplog.text
+    assert f"offset file is damaged file={PATH}" in caplog.text
 
 
 @pytest.mark.parametrize("backup", [None, b"", b"{"])

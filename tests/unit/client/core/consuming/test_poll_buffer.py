@@ -33,14 +33,14 @@ def buffer(
 
 
 def generation(polled: PollBuffer, queue: MessageQueue) -> int:
-    wanted = polled.wanted(queue, 1)
+    wanted = polled.next_pull(queue, 1)
     assert wanted is not None
     return wanted.generation
 
 
 def pull(polled: PollBuffer, queue: MessageQueue, *offsets: int, next_offset: int) -> None:
     found = messages(queue, *offsets)
-    assert polled.pulled(queue, generation(polled, queue), found, next_offset)
+    assert polled.add_pulled(queue, generation(polled, queue), found, next_offset)
 
 
 def taken(polled: PollBuffer, count: int) -> list[tuple[int, int]]:
@@ -137,7 +137,7 @@ def test_a_pull_asks_for_what_there_is_room_for() -> None:
     polled = buffer(queue_count_max=3)
     pull(polled, FIRST, 10, 11, next_offset=12)
 
-    wanted = polled.wanted(FIRST, 32)
+    wanted = polled.next_pull(FIRST, 32)
 
     assert wanted == NextPull(generation(polled, FIRST), 12, 1)
 
@@ -146,28 +146,28 @@ def test_a_full_queue_is_not_pulled_until_messages_are_taken() -> None:
     polled = buffer(queue_count_max=2)
     pull(polled, FIRST, 10, 11, next_offset=12)
 
-    assert polled.wanted(FIRST, 32) is None
-    assert polled.wanted(SECOND, 32) is not None
+    assert polled.next_pull(FIRST, 32) is None
+    assert polled.next_pull(SECOND, 32) is not None
     polled.take(1)
-    assert polled.wanted(FIRST, 32) is not None
+    assert polled.next_pull(FIRST, 32) is not None
 
 
 def test_a_queue_with_too_many_bytes_is_not_pulled_until_messages_are_taken() -> None:
     polled = buffer(queue_bytes_max=2 * SIZE)
     pull(polled, FIRST, 10, 11, next_offset=12)
 
-    assert polled.wanted(FIRST, 32) is None
+    assert polled.next_pull(FIRST, 32) is None
     polled.take(1)
-    assert polled.wanted(FIRST, 32) is not None
+    assert polled.next_pull(FIRST, 32) is not None
 
 
 def test_all_queues_wait_when_they_hold_too_much_together() -> None:
     polled = buffer(count_max=2)
     pull(polled, FIRST, 10, 11, next_offset=12)
 
-    assert polled.wanted(SECOND, 32) is None
+    assert polled.next_pull(SECOND, 32) is None
     polled.take(1)
-    assert polled.wanted(SECOND, 32) == NextPull(generation(polled, SECOND), 10, 1)
+    assert polled.next_pull(SECOND, 32) == NextPull(generation(polled, SECOND), 10, 1)
 
 
 # --- seeking, pausing, coming and going -----------------------------------------------------------
@@ -181,11 +181,11 @@ def test_a_seek_throws_away_what_was_buffered_and_what_is_on_its_way() -> None:
     polled.seek(FIRST, 50)
 
     assert taken(polled, 10) == []
-    assert not polled.pulled(FIRST, before, messages(FIRST, 12), 13)
+    assert not polled.add_pulled(FIRST, before, messages(FIRST, 12), 13)
     assert taken(polled, 10) == []
     assert polled.committable()[FIRST] == 50
     assert polled.count == 0
-    wanted = polled.wanted(FIRST, 1)
+    wanted = polled.next_pull(FIRST, 1)
     assert wanted is not None
     assert wanted.offset == 50
 
@@ -227,13 +227,12 @@ def test_a_paused_queue_is_neither_pulled_nor_handed_out() -> None:
 
     polled.pause([FIRST])
 
-    assert polled.is_paused(FIRST)
-    assert polled.wanted(FIRST, 1) is None
+    assert polled.next_pull(FIRST, 1) is None
     assert taken(polled, 1) == []
-    assert polled.pulled(FIRST, before, messages(FIRST, 11), 12)
+    assert polled.add_pulled(FIRST, before, messages(FIRST, 11), 12)
     assert taken(polled, 1) == []
     polled.resume([FIRST])
-    assert not polled.is_paused(FIRST)
+    assert polled.next_pull(FIRST, 1) is not None
     assert taken(polled, 5) == [(0, 10), (0, 11)]
 
 
@@ -249,8 +248,8 @@ def test_a_queue_that_is_given_up_leaves_nothing_behind() -> None:
     assert polled.queues == [SECOND]
     assert taken(polled, 5) == []
     assert polled.count == 0
-    assert polled.wanted(FIRST, 1) is None
-    assert not polled.pulled(FIRST, before, messages(FIRST, 12), 13)
+    assert polled.next_pull(FIRST, 1) is None
+    assert not polled.add_pulled(FIRST, before, messages(FIRST, 12), 13)
     assert polled.committable() == {SECOND: 10}
 
 
@@ -260,7 +259,7 @@ def test_a_queue_that_comes_back_does_not_take_what_was_pulled_before() -> None:
     polled.remove(FIRST)
     polled.add(FIRST)
 
-    assert not polled.pulled(FIRST, before, messages(FIRST, 10), 11)
+    assert not polled.add_pulled(FIRST, before, messages(FIRST, 10), 11)
 
 
 def test_adding_a_queue_again_changes_nothing() -> None:
@@ -282,7 +281,7 @@ def test_a_queue_of_somebody_else_is_refused_before_anything_changes() -> None:
     with pytest.raises(StateError):
         polled.position(OTHER)
 
-    assert not polled.is_paused(FIRST)
+    assert polled.next_pull(FIRST, 1) is not None
 
 
 def test_what_is_buffered_can_be_looked_at() -> None:
@@ -323,7 +322,7 @@ class BufferMachine(RuleBasedStateMachine):
 
     @rule(queue=st.sampled_from([FIRST, SECOND]))
     def begin_pull(self, queue: MessageQueue) -> None:
-        wanted = self.polled.wanted(queue, 4)
+        wanted = self.polled.next_pull(queue, 4)
         if wanted is not None and wanted.offset is not None:
             self.on_the_way.append((queue, wanted))
 
@@ -335,7 +334,7 @@ class BufferMachine(RuleBasedStateMachine):
         self.on_the_way = [other for other in self.on_the_way if other != (queue, wanted)]
         assert wanted.offset is not None
         offsets = range(wanted.offset, wanted.offset + min(found, wanted.messages_max))
-        self.polled.pulled(
+        self.polled.add_pulled(
             queue, wanted.generation, messages(queue, *offsets), wanted.offset + len(offsets)
         )
 
@@ -369,7 +368,7 @@ class BufferMachine(RuleBasedStateMachine):
 
 
 def generation_or_none(polled: PollBuffer, queue: MessageQueue) -> int:
-    wanted = polled.wanted(queue, 1)
+    wanted = polled.next_pull(queue, 1)
     return -1 if wanted is None else wanted.generation
 
 

@@ -200,7 +200,7 @@ def test_no_bytes_are_no_messages() -> None:
 def test_bytes_that_are_no_record_are_refused(rest: bytes, problem: str) -> None:
     whole = ORDER.encode()
 
-    with pytest.raises(ProtocolError, match=f"at byte {len(whole)} of .* broker-a lies {problem}"):
+    with pytest.raises(ProtocolError, match=f"broker-a at byte {len(whole)} of .*: {problem}"):
         received_messages(whole + rest, "broker-a")
 
 

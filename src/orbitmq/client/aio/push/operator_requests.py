@@ -1,4 +1,4 @@
-"""What a push consumer says of itself (307), what it consumes by order (309)."""
+"""Requests of operators: state of a push consumer (307), direct consumption (309)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def running_consumer(  # noqa: PLR0913 - by name
     speeds: ConsumeSpeeds,
     with_stacks: bool,
 ) -> RunningConsumer:
-    """Gather all that a consumer says of itself."""
+    """Describe the state of a consumer."""
     properties = {
         row.name: row.show(getattr(options, row.field)) for row in describe(type(options))
     }
@@ -78,7 +78,7 @@ def running_consumer(  # noqa: PLR0913 - by name
 
 
 def queue_progress(window: Window, commit_offset: int) -> QueueProgress:
-    """Say what a consumer holds of a queue."""
+    """Describe what a consumer holds of a queue."""
     taken = window.taken
     return QueueProgress(
         cached_messages=window.count,
@@ -100,8 +100,8 @@ def queue_progress(window: Window, commit_offset: int) -> QueueProgress:
 async def consume_directly(
     listener: Listener, message: ReceivedMessage, *, ordered: bool, clock: Clock
 ) -> DirectResult:
-    """Give a message to the listener at once, beside all others; nothing is committed."""
-    log.info("message is consumed by order message=%r", message)
+    """Pass a message to the listener at once, independent of its queue; commits nothing."""
+    log.info("consuming a message on request message=%r", message)
     started_ms = clock.monotonic_ms()
     given = [message] if listener.takes_lists else message
     remark = None
@@ -113,7 +113,7 @@ async def consume_directly(
         result = ordered_result(returned) if ordered else concurrent_result(returned)
         outcome = _SUCCESS if isinstance(result, Success) else _LATER
     except Exception as error:
-        log.warning("message consumed by order failed message=%r", message, exc_info=error)
+        log.warning("message consumed on request failed message=%r", message, exc_info=error)
         outcome, remark = _RAISED, repr(error)
     return DirectResult(
         outcome=outcome,
