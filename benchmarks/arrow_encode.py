@@ -23,7 +23,7 @@ import pyarrow as pa
 from benchmarks.brokers import our_broker, running_name_server
 from benchmarks.rounds import Form, Measured, measure, options, report
 from orbitmq.client import Message, Producer
-from orbitmq.client.core.sending.outgoing import Preparing
+from orbitmq.client.core.sending.outgoing import MessagePreparer
 from orbitmq.clock import SystemClock
 from orbitmq.model.unique_ids import UniqueIdRanges, UniqueIds
 from orbitmq.spark.options.write_options import WriteOptions
@@ -69,7 +69,7 @@ def rows_of(count: int, body_bytes: int) -> pa.RecordBatch:
 def encode_forms(rows: pa.RecordBatch) -> dict[str, Form]:
     """Each form writes all rows once."""
     now_ms = SystemClock().now_ms
-    preparing = Preparing(UniqueIds(ADDRESS, now_ms), body_bytes_max=2**31 - 1)
+    preparer = MessagePreparer(UniqueIds(ADDRESS, now_ms), body_bytes_max=2**31 - 1)
     bodies = rows["body"]
 
     def copy() -> int:
@@ -77,7 +77,7 @@ def encode_forms(rows: pa.RecordBatch) -> dict[str, Form]:
         return len(rows)
 
     def plain() -> int:
-        preparing.prepare(_messages(rows))
+        preparer.prepare(_messages(rows))
         return len(rows)
 
     def columns(*names: str) -> int:

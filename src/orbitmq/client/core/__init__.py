@@ -1,1 +1,1 @@
-"""What every client decides, without I/O and without an event loop."""
+"""Decisions of clients, without I/O and without an event loop."""

@@ -1,4 +1,4 @@
-"""What arguments of clients must be, beside the options, which check themselves."""
+"""Checks of client arguments; options check themselves."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from orbitmq.errors import SettingsError
 
 
 def check_function(name: str, value: object) -> None:
-    """Raise unless something can be called."""
+    """Raise unless a value can be called."""
     if not callable(value):
         raise SettingsError(f"{name} cannot be {value!r}", hint="it takes a function")
 
 
 def check_flag(name: str, value: object) -> None:
-    """Raise unless something is True or False: a text such as "no" would count as True."""
+    """Raise unless a value is True or False: a text such as "no" would count as True."""
     if not isinstance(value, bool):
         raise SettingsError(f"{name} cannot be {value!r}", hint="it takes True or False")

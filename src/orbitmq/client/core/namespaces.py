@@ -1,7 +1,7 @@
-"""Namespaces: tenants of one cluster, told apart by a prefix of their names.
+"""Namespaces: tenants of one cluster, separated by a prefix of their names.
 
-A namespace stands before the name, behind the prefix of a group's own topics; names of RocketMQ
-itself have none:
+The namespace comes before the name, but after the prefix of a group's retry and dead letter topics.
+RocketMQ's own names have none:
 
     orders          tenant%orders
     %RETRY%billing  %RETRY%tenant%billing
@@ -17,37 +17,31 @@ from orbitmq.model.names import (
     RETRY_PREFIX,
     is_system_group,
     is_system_topic,
-    retry_topic,
 )
 
 SEPARATOR: Final = "%"
 
 
 def wrap(namespace: str, name: str) -> str:
-    """The name that a topic or group has on the brokers; one that is wrapped stays as it is."""
+    """Return the name of a topic or group on the brokers; a wrapped name stays as it is."""
     if not namespace or not name or _is_system(name):
         return name
-    prefix, bare = _parted(name)
+    prefix, bare = _split_prefix(name)
     if bare.startswith(namespace + SEPARATOR):
         return name
     return f"{prefix}{namespace}{SEPARATOR}{bare}"
 
 
 def unwrap(namespace: str, name: str) -> str:
-    """The name that users of the namespace know; one of another namespace stays as it is."""
+    """Return the name without the namespace; one of another namespace stays as it is."""
     if not namespace or not name or _is_system(name):
         return name
-    prefix, bare = _parted(name)
+    prefix, bare = _split_prefix(name)
     inside = bare.removeprefix(namespace + SEPARATOR)
     return name if inside == bare else prefix + inside
 
 
-def wrapped_retry_topic(namespace: str, group: str) -> str:
-    """The topic on the brokers with messages that a group of the namespace tries again."""
-    return retry_topic(wrap(namespace, group))
-
-
-def _parted(name: str) -> tuple[str, str]:
+def _split_prefix(name: str) -> tuple[str, str]:
     for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
         if name.startswith(prefix):
             return prefix, name[len(prefix) :]

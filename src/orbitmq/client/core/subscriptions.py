@@ -1,8 +1,8 @@
-"""Subscriptions: expressions, their versions, and the exact look at tags.
+"""Subscriptions: expressions, their versions, and the exact check of tags.
 
-An expression names tags (`TagA || TagB`, or `*` for all messages) or is a condition in SQL92 on the
-properties of a message. The broker passes messages by the hash of their tag, so a consumer looks at
-the tag itself again.
+An expression lists tags (`TagA || TagB`, or `*` for all messages) or is an SQL92 condition on the
+properties of a message. The broker filters by the hash of a tag, which two tags may share, so a
+consumer checks the tag itself.
 
 Threads: a table belongs to the event loop of its consumer.
 """
@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-import msgspec
 
 from orbitmq.errors import FilterSyntaxError, StateError
 from orbitmq.filtering.tags import parse_tags
@@ -42,7 +40,7 @@ def by_sql(condition: str) -> SqlExpression:
 
 
 def subscription_of(topic: str, expression: Expression, *, version_ms: int) -> Subscription:
-    """Build what heartbeats and pulls say of a subscription."""
+    """Build a subscription, as heartbeats and pulls carry it."""
     if isinstance(expression, SqlExpression):
         return Subscription(
             topic=topic,
@@ -69,7 +67,7 @@ def subscription_of(topic: str, expression: Expression, *, version_ms: int) -> S
 
 
 def tag_check(subscription: Subscription) -> Callable[[str], bool]:
-    """Return what tells, by the tag of a message, whether it was really asked for."""
+    """Return a function that says whether a tag is really subscribed to."""
     if not subscription.is_by_tag or not subscription.tags:
         return _always
     return frozenset(subscription.tags).__contains__
@@ -87,7 +85,7 @@ class Subscriptions:
         return topic in self._by_topic
 
     def add(self, topic: str, expression: Expression = EVERYTHING) -> Subscription:
-        """Subscribe to a topic, or to other messages of it."""
+        """Subscribe to a topic, or change the expression."""
         check_topic(topic)
         added = subscription_of(topic, expression, version_ms=self._next_version_ms(topic))
         self._by_topic[topic] = added
@@ -99,38 +97,31 @@ class Subscriptions:
         self._by_topic.pop(topic, None)
         self._checks.pop(topic, None)
 
-    def renew(self, topic: str) -> None:
-        """Give a subscription a newer version, so that brokers take it as told last."""
-        if (present := self._by_topic.get(topic)) is not None:
-            self._by_topic[topic] = msgspec.structs.replace(
-                present, version=self._next_version_ms(topic)
-            )
-
     def of(self, topic: str) -> Subscription:
         """Return the subscription to a topic."""
         try:
             return self._by_topic[topic]
         except KeyError:
             raise StateError(
-                f"there is no subscription to topic {topic!r}",
+                f"topic {topic!r} is not subscribed to",
                 hint=f"subscribed: {', '.join(sorted(self._by_topic)) or 'nothing'}",
             ) from None
 
     def topics(self) -> Collection[str]:
-        """The topics subscribed to."""
+        """List the subscribed topics."""
         return list(self._by_topic)
 
     def all(self) -> list[Subscription]:
-        """All subscriptions, for a heartbeat."""
+        """List all subscriptions, for a heartbeat."""
         return list(self._by_topic.values())
 
     def wants(self, topic: str, tag: str) -> bool:
-        """Whether a message with this tag ("" is none) was asked for; False once unsubscribed."""
+        """Whether a message with this tag ("" for none) matches; False once unsubscribed."""
         check = self._checks.get(topic)
         return check is not None and check(tag)
 
     def _next_version_ms(self, topic: str) -> int:
-        # Compat: brokers take the larger version for the newer one; clocks may be set back.
+        # Compat: for brokers the largest version is the newest; clocks may be set back.
         present = self._by_topic.get(topic)
         now_ms = self._clock.now_ms()
         return now_ms if present is None else max(now_ms, present.version + 1)

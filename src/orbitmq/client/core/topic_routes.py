@@ -15,14 +15,14 @@ class PublishRoute(NamedTuple):
     """The queues a producer may send to."""
 
     queues: tuple[MessageQueue, ...]
-    # An operator has fixed the number of queues per broker, so that order survives restarts.
+    # An operator fixed the number of queues per broker, so that order survives restarts.
     is_ordered: bool
-    # The topic does not exist; these are the queues it would be made with by the first send.
+    # The topic does not exist; the first send would create it with these queues.
     is_template: bool
 
 
 def publish_route(topic: str, route: TopicRoute) -> PublishRoute:
-    """Give the queues of a topic that take messages."""
+    """List the queues of a topic that accept messages."""
     if route.order_config:
         ordered = tuple(_ordered_queues(topic, route.order_config))
         return PublishRoute(ordered, is_ordered=True, is_template=False)
@@ -35,7 +35,7 @@ def publish_route(topic: str, route: TopicRoute) -> PublishRoute:
 
 
 def template_route(topic: str, template: TopicRoute, *, queues_max: int) -> PublishRoute:
-    """Give the queues that a topic will have once a broker makes it from the template topic."""
+    """List the queues that a topic will have once a broker creates it from the template."""
     queues = tuple(
         MessageQueue(broker_name=part.broker_name, queue_id=queue_id, topic=topic)
         for part in _writable(template)
@@ -45,7 +45,7 @@ def template_route(topic: str, template: TopicRoute, *, queues_max: int) -> Publ
 
 
 def reading_queues(topic: str, route: TopicRoute) -> tuple[MessageQueue, ...]:
-    """Give the queues of a topic that can be read, in the order all clients agree on."""
+    """List the queues of a topic that can be read, in the order all clients agree on."""
     queues = [
         MessageQueue(broker_name=part.broker_name, queue_id=queue_id, topic=topic)
         for part in route.queues
@@ -57,17 +57,17 @@ def reading_queues(topic: str, route: TopicRoute) -> tuple[MessageQueue, ...]:
 
 def queue_order(queue: MessageQueue) -> tuple[bytes, bytes, int]:
     """Sort key of queues: topic, broker, number."""
-    # Compat: Java compares texts by UTF-16 unit; members of a group must sort alike.
+    # Compat: Java compares strings by UTF-16 unit; members of a group must sort the same way.
     return java_text_order(queue.topic), java_text_order(queue.broker_name), queue.queue_id
 
 
 def java_text_order(text: str) -> bytes:
-    """Sort key of a text, as Java sorts texts."""
+    """Sort key of a text, in the order of Java strings."""
     return text.encode("utf-16-be", "surrogatepass")
 
 
 def _writable(route: TopicRoute) -> Iterator[QueueRoute]:
-    """Give the parts of a route that have a master and take messages, by broker name."""
+    """Yield the parts of a route with a master that accept messages, by broker name."""
     masters = {group.name for group in route.brokers if MASTER_ID in group.addresses}
     for part in sorted(route.queues, key=lambda part: java_text_order(part.broker_name)):
         if part.permission & Permission.WRITE and part.broker_name in masters:
@@ -75,7 +75,7 @@ def _writable(route: TopicRoute) -> Iterator[QueueRoute]:
 
 
 def _ordered_queues(topic: str, order_config: str) -> Iterator[MessageQueue]:
-    """Read `broker-a:4;broker-b:4`."""
+    """Parse `broker-a:4;broker-b:4`."""
     for part in order_config.split(";"):
         if not part:
             continue
@@ -83,7 +83,7 @@ def _ordered_queues(topic: str, order_config: str) -> Iterator[MessageQueue]:
         if not (count.isascii() and count.isdigit()):
             raise ProtocolError(
                 f"the order config of topic {topic!r} is {order_config[:200]!r}",
-                hint="it should read broker:queues;broker:queues; set it anew",
+                hint="set it again, in the form broker:queues;broker:queues",
             )
         for queue_id in range(int(count)):
             yield MessageQueue(broker_name=broker_name, queue_id=queue_id, topic=topic)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orbitmq.client.core.namespaces import unwrap, wrap, wrapped_retry_topic
+from orbitmq.client.core.namespaces import unwrap, wrap
 
 
 @pytest.mark.parametrize(
@@ -37,8 +37,3 @@ def test_without_a_namespace_names_stay_as_they_are() -> None:
 def test_a_name_of_another_namespace_is_not_unwrapped() -> None:
     assert unwrap("tenant", "other%orders") == "other%orders"
     assert unwrap("tenant", "%RETRY%other%billing") == "%RETRY%other%billing"
-
-
-def test_the_retry_topic_of_a_group_is_wrapped_behind_its_prefix() -> None:
-    assert wrapped_retry_topic("tenant", "billing") == "%RETRY%tenant%billing"
-    assert wrapped_retry_topic("", "billing") == "%RETRY%billing"

@@ -108,7 +108,7 @@ def test_a_topic_that_was_left_wants_nothing(subscriptions: Subscriptions) -> No
     assert "orders" not in subscriptions
     assert not subscriptions.wants("orders", "")
     with pytest.raises(
-        StateError, match=r"no subscription to topic 'orders' \(subscribed: nothing"
+        StateError, match=r"topic 'orders' is not subscribed to \(subscribed: nothing"
     ):
         subscriptions.of("orders")
 
@@ -117,19 +117,12 @@ def test_versions_rise_even_when_the_clock_stands_or_is_set_back(
     subscriptions: Subscriptions, clock: ManualClock
 ) -> None:
     first = subscriptions.add("orders").version
-    subscriptions.renew("orders")
-    second = subscriptions.of("orders").version
+    second = subscriptions.add("orders").version
     clock.adjust(-10_000)
     third = subscriptions.add("orders", "TagA").version
 
     assert first == clock.now_ms() + 10_000
     assert first < second < third
-
-
-def test_renewing_what_is_not_subscribed_changes_nothing(subscriptions: Subscriptions) -> None:
-    subscriptions.renew("orders")
-
-    assert subscriptions.all() == []
 
 
 def test_a_topic_without_a_possible_name_is_refused(subscriptions: Subscriptions) -> None:

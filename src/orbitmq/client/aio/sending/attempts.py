@@ -292,9 +292,9 @@ class PendingSend:
         self._tries.append(FailedTry(last, self._address, error, took_ms))
         if self._context is not None:
             self._after(None, error)
-        if send_plan.is_fault_of_broker(error):
+        if send_plan.is_broker_fault(error):
             parts.faults.note_failure(last, now_ms)
-        if send_plan.makes_route_doubtful(error):
+        if send_plan.suggests_stale_route(error):
             parts.targets.refresh_soon(self._outgoing.topic)
         if not send_plan.is_retried(error) or not self._may_try_again(now_ms):
             self._fail()

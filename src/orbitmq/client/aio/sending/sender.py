@@ -18,7 +18,7 @@ from orbitmq.client.aio.sending.attempts import (
 from orbitmq.client.aio.sending.send_targets import SendQueue, SendTarget, SendTargets
 from orbitmq.client.core.sending import send_plan
 from orbitmq.client.core.sending.encoded_messages import EncodedMessages
-from orbitmq.client.core.sending.outgoing import Compressing, Outgoing, Preparing
+from orbitmq.client.core.sending.outgoing import CompressionPolicy, MessagePreparer, Outgoing
 from orbitmq.errors import (
     BrokerUnknownError,
     FailedTry,
@@ -47,14 +47,14 @@ class Sender:
         self._parts = SendParts(
             instance, group=group, options=options, hooks=hooks, targets=self.targets
         )
-        self._preparing = Preparing(
+        self._preparer = MessagePreparer(
             instance.unique_ids,
             namespace=options.namespace,
             body_bytes_max=options.max_message_bytes,
-            compressing=Compressing(
+            compression=CompressionPolicy(
                 kind=Compression[options.compress_kind.upper()],
                 level=options.compress_level,
-                over_bytes=options.compress_above_bytes,
+                body_bytes_min=options.compress_above_bytes,
             ),
         )
 
@@ -64,9 +64,9 @@ class Sender:
         self, request: SendRequest, done: asyncio.Future[SendResult]
     ) -> PendingSend | None:
         """Make the first attempt at once; None if it must wait, for a route or for compression."""
-        if self._preparing.takes_long(request.message):
+        if self._preparer.takes_long(request.message):
             return None
-        outgoing = self._preparing.prepare(request.message)
+        outgoing = self._preparer.prepare(request.message)
         target = self.targets.known(outgoing.topic)
         if target is None:
             return None
@@ -113,9 +113,9 @@ class Sender:
             if context is not None:
                 context.error = error
             ended_ms = self._parts.clock.monotonic_ms()
-            if send_plan.is_fault_of_broker(error):
+            if send_plan.is_broker_fault(error):
                 self._parts.faults.note_failure(send_queue.broker_name, ended_ms)
-            if send_plan.makes_route_doubtful(error):
+            if send_plan.suggests_stale_route(error):
                 self.targets.refresh_soon(outgoing.topic)
             raise send_plan.failure(
                 send_queue.queue.topic,
@@ -131,10 +131,10 @@ class Sender:
         self, request: SendRequest, deadline_ms: float
     ) -> tuple[Outgoing, SendTarget, SendQueue | None]:
         """Prepare the message and find its topic and queue; compresses in a thread."""
-        if self._preparing.takes_long(request.message):
-            outgoing = await asyncio.to_thread(self._preparing.prepare, request.message)
+        if self._preparer.takes_long(request.message):
+            outgoing = await asyncio.to_thread(self._preparer.prepare, request.message)
         else:
-            outgoing = self._preparing.prepare(request.message)
+            outgoing = self._preparer.prepare(request.message)
         target = await self.targets.find(
             outgoing.topic, timeout_ms=deadline_ms - self._parts.clock.monotonic_ms()
         )

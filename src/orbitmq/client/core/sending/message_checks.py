@@ -1,4 +1,4 @@
-"""What a producer refuses to send: messages that no broker could store."""
+"""Checks of messages before they are sent: no broker could store what they refuse."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from orbitmq.errors import MessageError, MessageTypeError, TopicRefusedError
 from orbitmq.model.messages import Message
 from orbitmq.model.names import BROKER_ONLY_TOPICS, check_topic, is_retry_topic
 
-# What brokers take unless they are set otherwise.
+# The default limit of brokers.
 BODY_BYTES_MAX: Final = 4 * 1024 * 1024
 
 
-# Perf: a producer sends to few topics; asking again takes 0.1 us instead of 1 (timeit).
+# Perf: a producer sends to few topics; a repeated check takes 0.1 us instead of 1 (timeit).
 @lru_cache(maxsize=1024)
 def check_send_topic(topic: str) -> None:
-    """Raise unless clients may send to the topic, which has its namespace already."""
+    """Raise unless clients may send to the topic; its name includes the namespace."""
     check_topic(topic)
     if topic in BROKER_ONLY_TOPICS:
         raise TopicRefusedError(
@@ -27,18 +27,18 @@ def check_send_topic(topic: str) -> None:
 
 
 def check_message(message: Message, *, body_bytes_max: int = BODY_BYTES_MAX) -> None:
-    """Raise unless the body of the message can be sent."""
+    """Raise unless this is a message with a body that can be sent."""
     if not isinstance(message, Message):
         raise _no_message(message)
     check_body_bytes(message.topic, len(message.body), body_bytes_max=body_bytes_max)
 
 
 def check_body_bytes(topic: str, body_bytes: int, *, body_bytes_max: int) -> None:
-    """Raise unless brokers take a body of this size."""
+    """Raise unless a body of this size can be sent."""
     if body_bytes == 0:
         raise MessageError(
             f"the message to {topic} has an empty body",
-            hint="give it at least one byte: brokers take no empty messages",
+            hint="brokers refuse empty messages; send at least one byte",
         )
     if body_bytes > body_bytes_max:
         raise MessageError(
@@ -52,19 +52,19 @@ def check_batch(messages: Sequence[Message], *, body_bytes_max: int = BODY_BYTES
     if not _is_list(messages):
         raise _no_message(messages)
     if not messages:
-        raise MessageError("a batch without messages", hint="put at least one in it")
+        raise MessageError("a batch without messages", hint="send at least one message")
     for message in messages:
         check_message(message, body_bytes_max=body_bytes_max)
     first = messages[0]
     if is_retry_topic(first.topic):
         raise MessageError(
-            f"{first.topic} takes no batches: its messages are tried again one by one",
+            f"{first.topic} takes no batches, since messages are retried one by one",
             hint="send them one by one",
         )
     for message in messages:
         if message.topic != first.topic:
             raise MessageError(
-                f"one batch holds messages to {first.topic} and to {message.topic}",
+                f"a batch has messages to {first.topic} and to {message.topic}",
                 hint="send a batch for each topic",
             )
         if message.wait_store_ok != first.wait_store_ok:
@@ -80,7 +80,7 @@ def check_batch(messages: Sequence[Message], *, body_bytes_max: int = BODY_BYTES
 
 
 def check_batch_bytes(topic: str, batch_bytes: int, *, body_bytes_max: int) -> None:
-    """Raise when a batch, written, is larger than a body may be."""
+    """Raise if an encoded batch is larger than a body may be."""
     if batch_bytes > body_bytes_max:
         raise MessageError(
             f"the batch of {batch_bytes} bytes to {topic} is above the limit of {body_bytes_max}",
@@ -89,7 +89,7 @@ def check_batch_bytes(topic: str, batch_bytes: int, *, body_bytes_max: int) -> N
 
 
 def _is_list(value: object) -> bool:
-    # Text and bytes are sequences as well, of what is no message.
+    # Text and bytes are sequences too, but not of messages.
     return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 

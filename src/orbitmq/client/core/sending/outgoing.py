@@ -1,6 +1,6 @@
-"""From the user's messages to what a send request holds: texts, bytes and flags.
+"""From the user's messages to the contents of a send request: texts, bytes and flags.
 
-It is done once for all tries of a send, so that each try carries the same ids.
+This is done once per send, so that all its attempts carry the same ids.
 """
 
 from __future__ import annotations
@@ -30,44 +30,44 @@ from orbitmq.record.compression import Compression, compress
 from orbitmq.record.layout import COMPRESSED, PROPERTIES_BYTES_MAX, SystemFlag
 
 _PREPARED: Final = int(SystemFlag.PREPARED)
-# What is larger takes longer than a millisecond to compress: not on an event loop.
+# Larger bodies take over a millisecond to compress, too long for an event loop.
 _QUICK_BYTES_MAX: Final = 32 * 1024
 
-# Compat: without the property, brokers take it for true.
-_WAITS: Final = {True: "", False: f"{property_names.WAIT_FOR_STORE}\x01false\x02"}
-# What goes into fields of the request instead, when the topic is one of retries.
+# Compat: without the property, brokers assume true.
+_WAIT_PROPERTY: Final = {True: "", False: f"{property_names.WAIT_FOR_STORE}\x01false\x02"}
+# For a retry topic, these go into fields of the request instead.
 _MOVED: Final = frozenset({property_names.RETRIES, property_names.RETRIES_MAX})
 
 
-class Compressing(NamedTuple):
+class CompressionPolicy(NamedTuple):
     """Which bodies are compressed, and how."""
 
     kind: Compression = Compression.ZLIB
     level: int = 5
-    # Bodies of at least so many bytes.
-    over_bytes: int = 4096
+    # Smaller bodies are not compressed.
+    body_bytes_min: int = 4096
 
 
-# Perf: made in 0.3 us, a NamedTuple in 1 (timeit); there is one per message.
+# Perf: created in 0.3 us, a NamedTuple in 1 (timeit); there is one per message.
 class Outgoing(msgspec.Struct, frozen=True):
-    """What a send request holds of one message, or of a batch."""
+    """A message or a batch, as a send request carries it."""
 
-    # With its namespace.
+    # Includes the namespace.
     topic: str
     body: bytes
     properties: str
     flag: int
     system_flag: int
-    # The unique id; of a batch, all of them with commas between.
+    # The unique id; for a batch all of them, separated by commas.
     message_id: str
     is_batch: bool = False
-    # How often a message to a retry topic was tried, and may be.
+    # For a retry topic: retries so far, and the most allowed.
     retries: int | None = None
     retries_max: int | None = None
 
 
-class Preparing:
-    """Checks messages of one producer and makes them ready to be sent."""
+class MessagePreparer:
+    """Checks and encodes the messages of one producer."""
 
     def __init__(
         self,
@@ -75,13 +75,15 @@ class Preparing:
         *,
         namespace: str = "",
         body_bytes_max: int = BODY_BYTES_MAX,
-        compressing: Compressing | None = None,
+        compression: CompressionPolicy | None = None,
     ) -> None:
         self._unique_ids = unique_ids
         self._namespace = namespace
         self._body_bytes_max = body_bytes_max
-        self._compressing = compressing or Compressing()
-        self._of_all = f"{property_names.INSTANCE_ID}\x01{namespace}\x02" if namespace else ""
+        self._compression = compression or CompressionPolicy()
+        self._shared_properties = (
+            f"{property_names.INSTANCE_ID}\x01{namespace}\x02" if namespace else ""
+        )
 
     def takes_long(self, message: Message | Sequence[Message] | EncodedMessages) -> bool:
         """Whether `prepare` should run in a thread: it will compress a large body."""
@@ -91,11 +93,11 @@ class Preparing:
                 or (isinstance(message, EncodedMessages) and not message.is_batch)
             )
             and len(message.body) > _QUICK_BYTES_MAX
-            and len(message.body) >= self._compressing.over_bytes
+            and len(message.body) >= self._compression.body_bytes_min
         )
 
     def prepare(self, message: Message | Sequence[Message] | EncodedMessages) -> Outgoing:
-        """Check a message, or a batch of them, and make it ready."""
+        """Check and encode a message or a batch."""
         if isinstance(message, Message):
             return self._prepare_one(message)
         if isinstance(message, EncodedMessages):
@@ -108,7 +110,7 @@ class Preparing:
         check_send_topic(topic)
         reserved = message.reserved_properties
         message_id = reserved.get(property_names.UNIQUE_ID) or self._unique_ids.make()
-        properties = _properties(message, message_id) + self._of_all
+        properties = _properties(message, message_id) + self._shared_properties
         body, system_flag = self._compressed(message.body)
         retries = retries_max = None
         if reserved:
@@ -120,7 +122,7 @@ class Preparing:
         return Outgoing(
             topic,
             body,
-            _fitting(properties),
+            _checked_properties(properties),
             message.flag,
             system_flag,
             message_id,
@@ -138,7 +140,9 @@ class Preparing:
         batched: list[BatchedMessage] = []
         for message in messages:
             message_id = message.reserved_properties.get(property_names.UNIQUE_ID) or make_id()
-            properties = _fitting(_properties(message, message_id) + self._of_all)
+            properties = _checked_properties(
+                _properties(message, message_id) + self._shared_properties
+            )
             message_ids.append(message_id)
             batched.append(BatchedMessage(message.flag, message.body, properties.encode()))
         body = encode_batch(batched)
@@ -146,9 +150,9 @@ class Preparing:
         return Outgoing(
             topic,
             body,
-            # Compat: no id for the batch itself; brokers of the 4.9 line append what is said here
-            # to each message, which would then have this id instead of its own.
-            _WAITS[first.wait_store_ok] + self._of_all,
+            # Compat: no id for the batch itself: 4.9 brokers append these properties to each
+            # message, which would then have this id instead of its own.
+            _WAIT_PROPERTY[first.wait_store_ok] + self._shared_properties,
             first.flag,
             0,
             ",".join(message_ids),
@@ -167,8 +171,8 @@ class Preparing:
         return Outgoing(
             topic,
             body,
-            # One message says all itself; brokers of the 4.9 line need this beside a batch, too.
-            self._of_all if encoded.is_batch else encoded.properties,
+            # A single message has all its properties; 4.9 brokers need these for a batch too.
+            self._shared_properties if encoded.is_batch else encoded.properties,
             encoded.flag,
             system_flag,
             "",
@@ -176,9 +180,9 @@ class Preparing:
         )
 
     def _compressed(self, body: bytes) -> tuple[bytes, int]:
-        """Compress a body that is large enough and gets smaller by it; and its system flag."""
-        if len(body) >= self._compressing.over_bytes:
-            kind, level, _ = self._compressing
+        """Compress a body if that makes it smaller; return it with its system flag."""
+        if len(body) >= self._compression.body_bytes_min:
+            kind, level, _ = self._compression
             packed = compress(body, kind, level)
             if len(packed) < len(body):
                 return packed, COMPRESSED | kind.value
@@ -186,8 +190,8 @@ class Preparing:
 
 
 def _properties(message: Message, message_id: str) -> str:
-    """All properties as one text; what it is made of was checked when the message was made."""
-    text = f"UNIQ_KEY\x01{message_id}\x02{_WAITS[message.wait_store_ok]}"
+    """Return all properties as one text; they were checked when the message was made."""
+    text = f"UNIQ_KEY\x01{message_id}\x02{_WAIT_PROPERTY[message.wait_store_ok]}"
     if message.tags:
         text += f"TAGS\x01{message.tags}\x02"
     if message.keys:
@@ -205,8 +209,8 @@ def _properties(message: Message, message_id: str) -> str:
     return text
 
 
-def _fitting(text: str) -> str:
-    """Check that properties can be written and fit a record."""
+def _checked_properties(text: str) -> str:
+    """Raise unless properties can be encoded and fit into a record; return them."""
     if text.isascii():
         properties_bytes = len(text)
     else:
@@ -220,7 +224,7 @@ def _fitting(text: str) -> str:
     if properties_bytes > PROPERTIES_BYTES_MAX:
         raise MessageError(
             f"properties take {properties_bytes} bytes; {PROPERTIES_BYTES_MAX} fit",
-            hint="move what is large into the body",
+            hint="move large values into the body",
         )
     return text
 

@@ -1,8 +1,7 @@
 """Queue choice: which queue of a topic gets the next message.
 
-Round robin from a random start, so that many producers do not all begin with the same queue. The
-next try of a failed send goes to another broker where there is one, and brokers that were slow or
-failed are left out as long as there are others.
+Round robin from a random start, so that producers do not all start with the same queue. A retry
+goes to another broker if there is one. Brokers that were slow or failed are avoided if possible.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ class QueueChoice:
     __slots__ = ("_count", "_position", "queues")
 
     def __init__(self, queues: tuple[MessageQueue, ...], *, start: int | None = None) -> None:
-        # Invariant: whoever makes a choice has something to choose from.
+        # Invariant: there is a queue to choose.
         assert queues
         self.queues = queues
         self._count = len(queues)
@@ -30,8 +29,8 @@ class QueueChoice:
         self._position = start
 
     def next(self, faults: BrokerFaults, now_ms: float, *, last_broker: str = "") -> int:
-        """Choose a queue, as its place among `queues`; `last_broker` is the one just tried."""
-        # Perf: nothing to look at in nearly every send.
+        """Choose a queue; return its index in `queues`. A retry names the broker that failed."""
+        # Perf: true for nearly every send.
         if not last_broker and not faults:
             position = (self._position + 1) % self._count
             self._position = position
@@ -39,7 +38,7 @@ class QueueChoice:
         return self._best(faults, now_ms, last_broker)
 
     def _best(self, faults: BrokerFaults, now_ms: float, last_broker: str) -> int:
-        """Take the next queue of another broker that is not avoided; else the best of the bad."""
+        """Choose the next queue of another broker that is not avoided; failing that, the best."""
         best: tuple[bool, float] | None = None
         best_position = self._position
         for step in range(1, self._count + 1):

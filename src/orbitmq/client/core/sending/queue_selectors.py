@@ -1,8 +1,8 @@
-"""Queue selectors: ready-made ways to tie messages to queues by an argument.
+"""Queue selectors: functions that choose the queue of a message by an argument.
 
-A selector gets all queues of the topic that take messages, the message, and the argument of the
-send, and returns one of the queues. Messages of one selector and one argument keep their order as
-long as the queues stay the same.
+A selector gets the queues of the topic that accept messages, the message, and the argument of the
+send, and returns one of the queues. Messages with the same argument keep their order as long as the
+queues stay the same.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Selector = Callable[[Sequence["MessageQueue"], "Message", Any], "MessageQueue"]
 
 
 def by_hash(queues: Sequence[MessageQueue], message: Message, argument: Any) -> MessageQueue:
-    """Choose by the hash of the argument; without one, of the message's sharding key.
+    """Choose by the hash of the argument, or else of the message's sharding key.
 
     Texts and whole numbers hash as in Java, so that Java producers choose the same queue.
     """
@@ -30,15 +30,15 @@ def by_hash(queues: Sequence[MessageQueue], message: Message, argument: Any) -> 
         argument = message.sharding_key
         if not argument:
             raise MessageError(
-                f"there is nothing to choose a queue of topic {message.topic!r} by",
+                f"nothing to choose a queue of topic {message.topic!r} by",
                 hint="give the send an argument, or the message a sharding_key",
             )
     return queue_by_hash(queues, argument)
 
 
 def queue_by_hash(queues: Sequence[MessageQueue], argument: Any) -> MessageQueue:
-    """The queue that `by_hash` chooses by an argument."""
-    # Compat: Java takes the remainder first and the sign away afterwards.
+    """Return the queue that `by_hash` chooses for an argument."""
+    # Compat: Java takes the remainder first and drops the sign afterwards.
     return queues[abs(_remainder(_hash(argument), len(queues)))]
 
 
@@ -50,7 +50,7 @@ def at_random(queues: Sequence[MessageQueue], message: Message, argument: Any) -
 def by_machine_room(*rooms: str) -> Selector:
     """Choose any queue of a broker in one of the rooms; a broker's name begins with `room@`."""
     if not rooms:
-        raise MessageError("there is no machine room to choose from", hint="name at least one")
+        raise MessageError("no machine room to choose from", hint="name at least one")
 
     def in_rooms(
         queues: Sequence[MessageQueue],
@@ -88,16 +88,15 @@ def _hash(argument: Any) -> int:
         if -(2**31) <= argument < 2**31:
             return argument
         if -(2**63) <= argument < 2**63:
-            # As Java's Long: both halves folded into one.
+            # As Java's Long.hashCode: both halves folded into one.
             folded = (argument ^ (argument >> 32)) & 0xFFFFFFFF
             return (folded ^ 0x80000000) - 0x80000000
     raise MessageError(
-        f"a queue cannot be chosen by the hash of {argument!r}, "
-        f"which is of type {type(argument).__name__}",
-        hint="give a text or a whole number of at most 64 bits",
+        f"cannot choose a queue by the hash of {argument!r} of type {type(argument).__name__}",
+        hint="use a str, or an int of at most 64 bits",
     )
 
 
 def _remainder(value: int, count: int) -> int:
-    """Divide as Java does, where the remainder has the sign of the value."""
+    """Return the remainder as Java does, with the sign of the value."""
     return value % count if value >= 0 else -(-value % count)

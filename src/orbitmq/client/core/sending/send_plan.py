@@ -1,7 +1,7 @@
-"""Send plan: how often a send is tried, what is tried again, what failures say.
+"""Send plan: how often a send is tried, which failures are retried, and the final error.
 
-One deadline covers all tries of a send. A try that fails in a way that another broker may not is
-followed by the next at once; only when there is no other broker does it wait a moment.
+One deadline covers all attempts of a send. A failure that another broker may not have is retried at
+once; only if there is no other broker does the retry wait a moment.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from orbitmq.protocol.codes import ResponseCode
 
 
 class SendMode(Enum):
-    """How a send tells of its end."""
+    """How a send reports its result."""
 
     AWAITED = "awaited"
     ASYNC = "async"
     ONEWAY = "one-way"
 
 
-# Compat: the same as Java's producer.
+# Compat: the same as in Java's producer.
 RETRIED_CODES: Final = frozenset(
     {
         ResponseCode.SYSTEM_ERROR,
@@ -50,7 +50,7 @@ RETRIED_CODES: Final = frozenset(
         ResponseCode.GO_AWAY,
     }
 )
-# What says that a broker is unwell, rather than that a topic or a message does not suit it.
+# The broker has a problem, rather than with this topic or message.
 _UNWELL_CODES: Final = frozenset(
     {
         ResponseCode.SYSTEM_ERROR,
@@ -59,13 +59,13 @@ _UNWELL_CODES: Final = frozenset(
         ResponseCode.GO_AWAY,
     }
 )
-# What says that the route may have changed.
+# The route may have changed.
 _ROUTE_CODES: Final = frozenset(
     {ResponseCode.NO_PERMISSION, ResponseCode.TOPIC_NOT_EXIST, ResponseCode.GO_AWAY}
 )
 _HINTS: Final[dict[int, str]] = {
     ResponseCode.SYSTEM_BUSY: "the brokers are overloaded; send more slowly, or retry later",
-    ResponseCode.SERVICE_NOT_AVAILABLE: "the broker cannot store anything now; look at its log "
+    ResponseCode.SERVICE_NOT_AVAILABLE: "the broker cannot store messages now; check its log "
     "and its disk",
     ResponseCode.MESSAGE_ILLEGAL: "the broker's limits may be lower than the producer's",
     ResponseCode.NO_PERMISSION: "the topic or the broker does not allow sending, or the access "
@@ -76,10 +76,10 @@ _HINTS: Final[dict[int, str]] = {
 
 
 def tries_max(mode: SendMode, *, retries: int, async_retries: int, queue_is_fixed: bool) -> int:
-    """Say how often a send is tried at most.
+    """Return how often a send is tried at most.
 
-    Compat: as Java, an awaited send to a queue of the user's choice is tried once: what comes
-    behind it in that queue shall not overtake it unnoticed.
+    Compat: as in Java, an awaited send to a queue of the user's choice is tried once, so that later
+    messages in that queue do not overtake it unnoticed.
     """
     match mode:
         case SendMode.AWAITED:
@@ -91,24 +91,24 @@ def tries_max(mode: SendMode, *, retries: int, async_retries: int, queue_is_fixe
 
 
 def is_retried(error: Exception) -> bool:
-    """Whether another try may end better."""
+    """Whether another attempt may succeed."""
     if isinstance(error, RemoteError):
         return error.code in RETRIED_CODES
-    # Too many calls are under way on this side: another try would only be one more.
+    # Too many calls of this client are in flight: a retry would only add one.
     return isinstance(error, (TransportError, BrokerUnknownError)) and not isinstance(
         error, TooManyCallsError
     )
 
 
-def is_fault_of_broker(error: Exception) -> bool:
+def is_broker_fault(error: Exception) -> bool:
     """Whether the broker should be avoided for a while."""
     if isinstance(error, RemoteError):
         return error.code in _UNWELL_CODES
     return isinstance(error, TransportError) and not isinstance(error, TooManyCallsError)
 
 
-def makes_route_doubtful(error: Exception) -> bool:
-    """Whether the route of the topic should be asked for again."""
+def suggests_stale_route(error: Exception) -> bool:
+    """Whether the route of the topic should be refreshed."""
     if isinstance(error, RemoteError):
         return error.code in _ROUTE_CODES
     return isinstance(
@@ -117,11 +117,11 @@ def makes_route_doubtful(error: Exception) -> bool:
 
 
 def may_be_stored(error: Exception) -> bool:
-    """Whether a broker may have stored the message although the try failed."""
+    """Whether a broker may have stored the message although the attempt failed."""
     if isinstance(error, ProtocolError):
-        # An answer came that makes no sense; but for a request too large to be sent at all.
+        # The reply was invalid; except for a request that was too large to be sent at all.
         return not isinstance(error, FrameTooLargeError)
-    # The bare kinds: an answer came and was lost on this side.
+    # The base classes themselves: a reply came and was lost in this client.
     return isinstance(error, (ConnectionLostError, CallTimeoutError)) or type(error) in (
         OrbitError,
         TransportError,
@@ -129,9 +129,9 @@ def may_be_stored(error: Exception) -> bool:
 
 
 def pause_ms(pause_ms: float, tries_made: int, left_ms: float) -> float:
-    """Say how long to wait before the same broker is tried again; longer each time.
+    """Return how long to wait before a retry on the same broker; longer each time.
 
-    At least half of the time that is left stays for the try itself.
+    At least half of the remaining time is left for the attempt itself.
     """
     return min(pause_ms * 2.0 ** (tries_made - 1), left_ms / 2)
 
@@ -139,7 +139,7 @@ def pause_ms(pause_ms: float, tries_made: int, left_ms: float) -> float:
 def failure(
     topic: str, tries: Sequence[FailedTry], *, elapsed_ms: float, timeout_ms: float
 ) -> SendError:
-    """Make the error that a send ends with."""
+    """Make the final error of a send."""
     last = tries[-1].error if tries else None
     kind = SendError
     if last is None or isinstance(last, CallTimeoutError):
@@ -163,7 +163,7 @@ def _hint(last: Exception | None, timeout_ms: float) -> str:
     if isinstance(last, RemoteError):
         return _HINTS.get(last.code, last.hint)
     if isinstance(last, ConnectError):
-        return "check that the broker runs and that its address can be reached from here"
+        return "check that the broker runs and that its address is reachable from here"
     if last is None or isinstance(last, CallTimeoutError):
-        return f"the brokers are slow or stuck; or give it more time than {timeout_ms:.0f} ms"
+        return f"the brokers are slow or stuck; check them, or allow more than {timeout_ms:.0f} ms"
     return getattr(last, "hint", "") or "retry later"

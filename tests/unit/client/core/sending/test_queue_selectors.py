@@ -69,7 +69,7 @@ def test_without_an_argument_the_sharding_key_counts() -> None:
     ("argument", "told"),
     [
         (None, r"nothing to choose a queue of topic 't' by.*sharding_key"),
-        (1.5, r"hash of 1.5, which is of type float.*a text or a whole number"),
+        (1.5, r"hash of 1.5 of type float.*use a str, or an int"),
         (2**63, "at most 64 bits"),
     ],
 )
