@@ -1,4 +1,4 @@
-"""The name server as a whole: its parts put together, started and stopped."""
+"""The name server: builds, starts and stops its parts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def load_settings(
 
 
 class NameServer:
-    """One name server, which knows nothing of others."""
+    """One name server; name servers do not talk to each other."""
 
     def __init__(
         self, settings: Settings, *, clock: Clock | None = None, config_file: Path | None = None
@@ -88,11 +88,11 @@ class NameServer:
 
     @property
     def port(self) -> int:
-        """The port listened on."""
+        """The port it listens on."""
         return self.server.port
 
     async def start(self) -> None:
-        """Load what is kept, then serve."""
+        """Load the key values, then serve."""
         await self.key_values.load()
         await self.server.start()
         self._liveness.start()
@@ -101,7 +101,7 @@ class NameServer:
         log.info("name server started address=%s", address)
 
     async def stop(self) -> None:
-        """Finish what is under way, then end."""
+        """Finish requests in flight, then stop."""
         await self._key_value_listing.stop()
         await self._liveness.stop()
         await self.server.stop()

@@ -1,4 +1,4 @@
-"""What brokers reported of themselves and their topics, and admins changed since.
+"""What brokers reported about themselves and their topics, and what admins changed.
 
     topic queues       topic → broker name → queues, for topics of masters
     queue mappings     topic → broker name → mapping, for static topics
@@ -7,9 +7,9 @@
     filter servers     (cluster, address) → filter server addresses
     live brokers       (cluster, address) → last report, version, connection
 
-Nothing here is persistent: brokers report everything again every 30 seconds.
+Nothing here is persistent: brokers repeat their full report every 30 seconds.
 
-Threads: the event loop's only; no call waits.
+Threads: the event loop only; no call blocks.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class BrokerConnection(Protocol):
     """The connection a broker reports on."""
 
     def abort(self) -> None:
-        """Close it at once."""
+        """Close it immediately."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerKey:
-    """What tells one broker process from all others."""
+    """Identifies one broker process."""
 
     cluster: str
     address: str
@@ -52,14 +52,14 @@ class BrokerKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What a broker says of itself when it registers."""
+    """What a broker reports when it registers."""
 
     key: BrokerKey
     broker_name: str
     broker_id: int
     ha_address: str | None
     data_version: DataVersion
-    # Perf: called only when the version is news; brokers report all their topics every 30 seconds.
+    # Perf: called only for a new version; brokers report all their topics every 30 seconds.
     read_topics: Callable[[], Mapping[str, TopicConfig]]
     connection: BrokerConnection
     zone: str | None = None
@@ -71,7 +71,7 @@ class Report:
 
 @dataclass(slots=True, kw_only=True)
 class LiveBroker:
-    """A broker that reported and was not silent for too long since."""
+    """A broker that has reported recently enough to count as alive."""
 
     key: BrokerKey
     broker_name: str
@@ -80,8 +80,8 @@ class LiveBroker:
     data_version: DataVersion
     connection: BrokerConnection
     ha_address: str | None
-    # Whether a report is known to hold nothing that is not in the tables. After a change of version
-    # the next report is read too: the first may have told of one new topic alone.
+    # Whether the tables hold everything the broker reports. After a change of version the next
+    # report is read too: the first may have contained only one new topic.
     topics_complete: bool
 
 
@@ -94,7 +94,7 @@ class MasterAddresses:
 
 
 class BrokerRegistry:
-    """The tables; everybody may read them, and they change through the methods only."""
+    """The tables; anyone may read them, only these methods change them."""
 
     def __init__(self, *, brokers_max: int = 10_000, topics_max: int = 1_000_000) -> None:
         self._brokers_max = brokers_max
@@ -118,15 +118,15 @@ class BrokerRegistry:
         silence_ms_max: int,
         delete_missing_topics: bool = False,
     ) -> MasterAddresses:
-        """Take a broker's report; raises RegistrationRefusedError when it cannot be taken."""
+        """Apply a broker's report; raises RegistrationRefusedError if it is not acceptable."""
         known = self._live.get(report.key)
         if known is None and len(self._live) >= self._brokers_max:
             raise RegistrationRefusedError(
-                f"{self._brokers_max} brokers are registered; {report.key} is one too many",
+                f"{self._brokers_max} brokers are registered, the limit; {report.key} is refused",
                 hint="raise brokersMax",
             )
         if known is not None and known.broker_name != report.broker_name:
-            # The same process under another name: nothing would ever remove the old one.
+            # The same process under a new name: nothing else would ever remove the old one.
             self.unregister(known.key, known.broker_name)
             known = None
         group = self.groups.get(report.broker_name)
@@ -134,26 +134,26 @@ class BrokerRegistry:
         if group is not None and self._is_outdated(report, group):
             self.unregister(report.key, report.broker_name)
             return MasterAddresses()
-        topics = self._topics_to_take(report, known, is_first=is_first)
+        topics = self._changed_topics(report, known, is_first=is_first)
         if topics is not None and is_first and len(topics) == 1:
-            # Compat: a broker that created a topic reports it alone. Before its full report that
-            # would look as if the broker had no other topics.
+            # Compat: a broker that created a topic reports only that one. Accepted before its full
+            # report, it would mean that the broker has no other topics.
             raise RegistrationRefusedError(
-                f"{report.key} reports one topic before its first full report",
+                f"{report.key} reported a single topic before its first full report",
                 hint="the broker reports all its topics within 30 seconds",
             )
         self._check_names(report, topics or {})
         self._check_room(topics or ())
         self._check_room(report.queue_mappings)
-        group = self._place(report)
+        group = self._update_group(report)
         is_same_version = known is not None and known.data_version == report.data_version
-        speaks = self._speaks_for_topics(report, group)
-        if topics is not None and speaks:
-            self._take_topics(
+        defines_topics = self._defines_topics(report, group)
+        if topics is not None and defines_topics:
+            self._update_topics(
                 report,
                 group,
                 topics,
-                # What an admin changed here stays until the broker has news.
+                # An admin's changes stay until the broker reports a new version.
                 missing_only=is_same_version and not is_first,
                 delete_missing=delete_missing_topics,
             )
@@ -165,7 +165,7 @@ class BrokerRegistry:
             data_version=report.data_version,
             connection=report.connection,
             ha_address=report.ha_address,
-            topics_complete=speaks and is_same_version and not is_first,
+            topics_complete=defines_topics and is_same_version and not is_first,
         )
         if known is None:
             log.info(
@@ -176,11 +176,11 @@ class BrokerRegistry:
                 report.key.cluster,
             )
         if report.filter_servers is not None:
-            self._take_filter_servers(report.key, report.filter_servers)
+            self._update_filter_servers(report.key, report.filter_servers)
         return self._master_of(report, group)
 
     def unregister(self, key: BrokerKey, broker_name: str) -> None:
-        """Forget a broker, and the topics nobody else of its group holds."""
+        """Remove a broker, and the topics that no other broker of its group holds."""
         live = self._live.pop(key, None)
         if live is not None:
             broker_name = live.broker_name
@@ -191,7 +191,7 @@ class BrokerRegistry:
         self._leave_cluster(key.cluster, broker_name)
         remaining = _without_address(group, key.address)
         if not remaining:
-            self._forget_group(group)
+            self._remove_group(group)
         else:
             self.groups[broker_name] = msgspec.structs.replace(group, addresses=remaining)
             if group.enable_acting_master and MASTER_ID not in remaining:
@@ -201,17 +201,17 @@ class BrokerRegistry:
             log.info("broker removed name=%s address=%s", broker_name, key.address)
 
     def touch(self, key: BrokerKey, *, now_ms: float) -> None:
-        """Note that a broker is alive."""
+        """Record that a broker is alive."""
         if (live := self._live.get(key)) is not None:
             live.last_report_ms = now_ms
 
     def version_of(self, key: BrokerKey) -> DataVersion | None:
-        """How new the last report of a broker is; None when it must report again."""
+        """The version of a broker's last report; None if it must report again."""
         live = self._live.get(key)
         return live.data_version if live is not None else None
 
     def silent_brokers(self, *, now_ms: float) -> list[LiveBroker]:
-        """List the brokers whose last report is too long ago."""
+        """List the brokers whose last report is too old."""
         return [
             live
             for live in self._live.values()
@@ -219,7 +219,7 @@ class BrokerRegistry:
         ]
 
     def brokers_on(self, connection: BrokerConnection) -> list[LiveBroker]:
-        """List the brokers that reported on a connection last."""
+        """List the brokers whose last report came over a connection."""
         return [live for live in self._live.values() if live.connection is connection]
 
     # --- admins -------------------------------------------------------------------------------
@@ -237,7 +237,7 @@ class BrokerRegistry:
         self.changes += 1
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
-        """Forget the route of a topic, in one cluster or in all."""
+        """Remove the route of a topic, in one cluster or in all."""
         if cluster:
             names = self.clusters.get(cluster, set())
         else:
@@ -250,17 +250,17 @@ class BrokerRegistry:
         self.changes += 1
 
     def wipe_write_permission(self, broker_name: str) -> int:
-        """Stop sends to a broker; returns how many of its topics there are."""
+        """Stop sends to a broker; returns how many topics it has."""
         return self._change_permissions(broker_name, _without_write)
 
     def add_write_permission(self, broker_name: str) -> int:
-        """Allow sends to a broker again; returns how many of its topics there are."""
+        """Allow sends to a broker again; returns how many topics it has."""
         return self._change_permissions(broker_name, lambda _: _READ_WRITE)
 
-    # --- inside -------------------------------------------------------------------------------
+    # --- internals ----------------------------------------------------------------------------
 
     def _is_outdated(self, report: Report, group: BrokerGroup) -> bool:
-        """Whether another broker with the same id reported a later state."""
+        """Whether another broker with the same id reported a newer state."""
         other_address = group.addresses.get(report.broker_id)
         if other_address is None or other_address == report.key.address:
             return False
@@ -270,7 +270,7 @@ class BrokerRegistry:
         if other.data_version.state_version <= report.data_version.state_version:
             return False
         log.warning(
-            "report ignored name=%s id=%d address=%s reason=%s reported a later state",
+            "report ignored name=%s id=%d address=%s reason=%s reported a newer state",
             report.broker_name,
             report.broker_id,
             report.key.address,
@@ -278,24 +278,24 @@ class BrokerRegistry:
         )
         return True
 
-    def _topics_to_take(
+    def _changed_topics(
         self, report: Report, known: LiveBroker | None, *, is_first: bool
     ) -> Mapping[str, TopicConfig] | None:
-        """Read the topics of a report; None when they are the ones known already."""
-        is_news = (
+        """Read the topics of a report; None if they are already known."""
+        is_new = (
             is_first
             or known is None
             or not known.topics_complete
             or known.data_version != report.data_version
         )
-        return report.read_topics() if is_news else None
+        return report.read_topics() if is_new else None
 
-    def _place(self, report: Report) -> BrokerGroup:
-        """Bring the broker's group and cluster in line with its report."""
+    def _update_group(self, report: Report) -> BrokerGroup:
+        """Update the broker's group and cluster from its report."""
         old = self.groups.get(report.broker_name)
         addresses = {report.broker_id: report.key.address}
         if old is not None:
-            # An address has one id: a slave that became master gives its old one up.
+            # An address has one id: a slave that became master loses its old one.
             others = _without_address(old, report.key.address)
             addresses = dict(sorted((others | addresses).items()))
         new = BrokerGroup(
@@ -313,13 +313,13 @@ class BrokerRegistry:
         return new
 
     @staticmethod
-    def _speaks_for_topics(report: Report, group: BrokerGroup) -> bool:
-        """Whether the topics of a report count: a master's do, or those of the first slave."""
+    def _defines_topics(report: Report, group: BrokerGroup) -> bool:
+        """Whether the topics of a report count: those of a master or of the first slave do."""
         if report.broker_id == MASTER_ID:
             return True
         return report.enable_acting_master is not None and report.broker_id == min(group.addresses)
 
-    def _take_topics(
+    def _update_topics(
         self,
         report: Report,
         group: BrokerGroup,
@@ -335,7 +335,7 @@ class BrokerRegistry:
                 if report.broker_name in queues and topic not in topics
             ]:
                 self._drop_queues(topic, report.broker_name)
-                log.info("topic forgotten topic=%s broker=%s", topic, report.broker_name)
+                log.info("topic removed topic=%s broker=%s", topic, report.broker_name)
         read_only = report.broker_id != MASTER_ID and group.enable_acting_master
         for topic, config in topics.items():
             if missing_only and report.broker_name in self.topic_queues.get(topic, {}):
@@ -346,7 +346,7 @@ class BrokerRegistry:
             self.queue_mappings.setdefault(topic, {})[report.broker_name] = mapping
         self.changes += 1
 
-    def _take_filter_servers(self, key: BrokerKey, servers: list[str]) -> None:
+    def _update_filter_servers(self, key: BrokerKey, servers: list[str]) -> None:
         if servers == self.filter_servers.get(key, []):
             return
         if servers:
@@ -379,7 +379,7 @@ class BrokerRegistry:
         if too_long is not None:
             raise RegistrationRefusedError(
                 f"a name of {len(too_long)} characters is too long: {too_long[:40]!r}…",
-                hint=f"{NAME_LENGTH_MAX} are the most",
+                hint=f"the limit is {NAME_LENGTH_MAX}",
             )
 
     def _check_room(self, topics: Iterable[str]) -> None:
@@ -398,7 +398,7 @@ class BrokerRegistry:
                 table.pop(topic, None)
 
     def _leave_cluster(self, cluster: str, broker_name: str) -> None:
-        """Take a name out of a cluster once none of its brokers reports there."""
+        """Remove a broker name from a cluster once none of its brokers reports there."""
         if any(
             live.key.cluster == cluster and live.broker_name == broker_name
             for live in self._live.values()
@@ -409,7 +409,7 @@ class BrokerRegistry:
         if not names:
             self.clusters.pop(cluster, None)
 
-    def _forget_group(self, group: BrokerGroup) -> None:
+    def _remove_group(self, group: BrokerGroup) -> None:
         del self.groups[group.name]
         for topic in [topic for topic, queues in self.topic_queues.items() if group.name in queues]:
             self._drop_queues(topic, group.name)

@@ -10,70 +10,70 @@ from orbitmq.settings import option
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameServerConfig:
-    """What the name server keeps, answers and forgets."""
+    """What the name server stores, answers and removes."""
 
     home: str = option(
         "",
         java="rocketmqHome",
         environment=("ROCKETMQ_HOME",),
-        doc="Folder of the installation; accepted for RocketMQ's scripts, nothing is read from it.",
+        doc="Installation folder; accepted for RocketMQ's scripts, nothing is read from it.",
     )
     key_values_path: Path = option(
         Path("~/namesrv/kvConfig.json"),
         java="kvConfigPath",
-        doc="File that keeps the key-value configuration.",
+        doc="File that stores the key-value configuration.",
     )
     config_path: Path = option(
         Path("~/namesrv/namesrv.properties"),
         java="configStorePath",
-        doc="File that live updates are written to when the server was started without -c.",
+        doc="File that live updates are written to if the server was started without -c.",
     )
     config_black_list: tuple[str, ...] = option(
         ("configBlackList", "configStorePath", "kvConfigPath"),
         java="configBlackList",
-        doc="Options that no live update may name.",
+        doc="Options that live updates may not change.",
     )
     scan_interval_ms: int = option(
         10_000,
         low=100,
         high=600_000,
         java="scanNotActiveBrokerInterval",
-        doc="Pause between two looks for silent brokers.",
+        doc="Pause between two scans for silent brokers.",
     )
     broker_silence_ms_max: int = option(
         120_000,
         low=1000,
         high=86_400_000,
         java="brokerChannelExpiredTime",
-        doc="A broker silent for this long is removed, unless it asked for a time of its own.",
+        doc="A broker silent for this long is removed, unless it set a timeout of its own.",
     )
     key_values_print_minutes: int = option(
         10,
         low=1,
         high=100_000,
         java="kvConfigPrintMinutes",
-        doc="Pause between two listings of the key-value configuration in the log.",
+        doc="Pause between two dumps of the key-value configuration to the log.",
     )
     order_topics: bool = option(
         False,
         live=True,
         java="orderMessageEnable",
-        doc="Put the order of a topic's queues into its route, where it is configured.",
+        doc="Include the order of a topic's queues in its route, if configured.",
     )
     order_topics_to_brokers: bool = option(
         True,
         live=True,
         java="returnOrderTopicConfigToBroker",
-        doc="Answer a registering broker with the order of topics.",
+        doc="Send the order of topics to brokers that register.",
     )
     acting_master: bool = option(
         False,
         live=True,
         java="supportActingMaster",
-        doc="Show the first slave of a group without master as its master, for reading.",
+        doc="In a group without a master, show the first slave as its read-only master.",
     )
     list_all_topics: bool = option(
-        True, live=True, java="enableAllTopicList", doc="Answer requests for every topic name."
+        True, live=True, java="enableAllTopicList", doc="Answer requests for all topic names."
     )
     list_topics: bool = option(
         True,
@@ -85,7 +85,7 @@ class NameServerConfig:
         False,
         live=True,
         java="needWaitForService",
-        doc="Answer no route request until brokers had time to register.",
+        doc="Refuse route requests until brokers have had time to register.",
     )
     wait_seconds: int = option(
         45,
@@ -99,33 +99,33 @@ class NameServerConfig:
         False,
         live=True,
         java="deleteTopicWithBrokerRegistration",
-        doc="Forget topics that a broker's full report no longer names.",
+        doc="Remove topics that are missing from a broker's full report.",
     )
     brokers_max: int = option(
         10_000,
         low=1,
         high=1_000_000,
         java="brokersMax",
-        doc="Broker addresses kept; a further one is refused.",
+        doc="Limit on registered broker addresses; more are refused.",
     )
     topics_max: int = option(
         1_000_000,
         low=1,
         high=100_000_000,
         java="topicsMax",
-        doc="Topics kept; a report that would exceed it is refused.",
+        doc="Limit on topics; a report that would exceed it is refused.",
     )
     key_values_max: int = option(
         100_000,
         low=1,
         high=10_000_000,
         java="kvConfigMax",
-        doc="Keys kept in all namespaces together; a further one is refused.",
+        doc="Limit on keys in all namespaces together; more are refused.",
     )
     key_values_bytes_max: int = option(
         64 * 1024 * 1024,
         low=1024,
         high=128 * 1024 * 1024,
         java="kvConfigBytesMax",
-        doc="Bytes of keys and values kept; what would exceed it is refused.",
+        doc="Limit on the bytes of all keys and values; a change that would exceed it is refused.",
     )

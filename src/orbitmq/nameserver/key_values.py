@@ -1,10 +1,10 @@
-"""Key-value configuration by namespace, kept in a file.
+"""Key-value configuration by namespace, stored in a file.
 
 File layout, JSON: {"configTable": {namespace: {key: value}}}
 
-Threads: the event loop's; the file is written off it.
-Crash: the file is replaced whole, and a change is answered after it is on disk; changes that come
-while one is written share the next write.
+Threads: the event loop; a worker thread writes the file.
+Crash: the file is replaced atomically, and a change is acknowledged once it is on disk. Changes that
+arrive during a write share the next one.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class KeyValueStore:
             except ProtocolError as error:
                 raise SettingsError(
                     f"{self._path} is broken: {error}",
-                    hint="restore it from its copy with .bak at the end, or move it away",
+                    hint="restore it from its .bak copy, or move it away",
                 ) from error
 
     def get(self, namespace: str, key: str) -> str | None:
@@ -73,32 +73,32 @@ class KeyValueStore:
         return self._table.get(namespace, {}).get(key)
 
     def namespace(self, namespace: str) -> dict[str, str] | None:
-        """Read every key of a namespace; None when there is none."""
+        """Read every key of a namespace; None if the namespace does not exist."""
         return self._table.get(namespace)
 
     async def put(self, namespace: str, key: str, value: str) -> None:
         """Set one key; returns once it is on disk."""
-        await self._make(_KeyChange(namespace, key, value))
+        await self._apply(_KeyChange(namespace, key, value))
         log.info("key set namespace=%s key=%s", namespace, key)
 
     async def delete(self, namespace: str, key: str) -> None:
-        """Delete one key; returns once that is on disk."""
+        """Delete one key; returns once the change is on disk."""
         if self.get(namespace, key) is None and not self._waiting:
             return
-        await self._make(_KeyChange(namespace, key, None))
+        await self._apply(_KeyChange(namespace, key, None))
         log.info("key deleted namespace=%s key=%s", namespace, key)
 
-    async def _make(self, change: _KeyChange) -> None:
-        """Make a change together with all that wait, so that one write serves them all."""
+    async def _apply(self, change: _KeyChange) -> None:
+        """Apply a change together with all pending ones, in one write."""
         self._waiting.append(change)
         async with self._changing:
             if not change.is_done:
                 changes, self._waiting = self._waiting, []
-                await self._make_all(changes)
+                await self._apply_all(changes)
         if change.failure is not None:
             raise change.failure
 
-    async def _make_all(self, changes: list[_KeyChange]) -> None:
+    async def _apply_all(self, changes: list[_KeyChange]) -> None:
         table = {namespace: dict(keys) for namespace, keys in self._table.items()}
         count = sum(map(len, table.values()))
         content_bytes = self._content_bytes
@@ -110,12 +110,13 @@ class KeyValueStore:
             growth = change.bytes_with(change.value) - change.bytes_with(old)
             if added > 0 and count + added > self._keys_max:
                 change.failure = KeyValueError(
-                    f"{self._keys_max} keys are kept; {change.key!r} is one too many",
+                    f"{self._keys_max} keys are stored, the limit; {change.key!r} is refused",
                     hint="delete keys, or raise kvConfigMax",
                 )
             elif growth > 0 and content_bytes + growth > self._bytes_max:
                 change.failure = KeyValueError(
-                    f"keys and values may take {self._bytes_max} bytes; {growth} more do not fit",
+                    f"keys and values are limited to {self._bytes_max} bytes; {growth} more do "
+                    "not fit",
                     hint="delete keys, or raise kvConfigBytesMax",
                 )
             else:
@@ -125,12 +126,12 @@ class KeyValueStore:
                     keys.pop(change.key, None)
                 else:
                     table.setdefault(change.namespace, keys)[change.key] = change.value
-        made = [change for change in changes if change.failure is None]
+        accepted = [change for change in changes if change.failure is None]
         try:
-            if made:
+            if accepted:
                 await off_loop(_write, self._path, table)
         except OSError as error:
-            for change in made:
+            for change in accepted:
                 change.failure = KeyValueError(
                     f"cannot write {self._path}: {error.strerror}; nothing was changed",
                     hint="kvConfigPath must name a file in a folder that can be written to",
@@ -139,7 +140,7 @@ class KeyValueStore:
         self._table, self._content_bytes = table, content_bytes
 
     def log_all(self) -> None:
-        """List every key in the log."""
+        """Log every key."""
         log.info("key values namespaces=%d", len(self._table))
         for namespace, keys in self._table.items():
             for key, value in keys.items():
@@ -148,7 +149,7 @@ class KeyValueStore:
 
 @dataclass(slots=True, eq=False)
 class _KeyChange:
-    """A change on its way to the disk; without a value it deletes."""
+    """A pending change of one key; without a value it deletes the key."""
 
     namespace: str
     key: str
@@ -157,12 +158,12 @@ class _KeyChange:
     failure: KeyValueError | None = None
 
     def bytes_with(self, value: str | None) -> int:
-        """How much the key takes with a value; nothing without one."""
+        """How many bytes the key takes with a value; 0 without one."""
         return 0 if value is None else entry_bytes(self.namespace, self.key, value)
 
 
 def entry_bytes(namespace: str, key: str, value: str) -> int:
-    """How many bytes an entry counts for: its text, as UTF-8."""
+    """How many bytes an entry counts as: its text in UTF-8."""
     return len(namespace.encode()) + len(key.encode()) + len(value.encode())
 
 
@@ -179,7 +180,7 @@ def _read(path: Path) -> bytes:
         return b""
     if len(content) > _FILE_BYTES_MAX:
         raise SettingsError(
-            f"{path} has more than {_FILE_BYTES_MAX} bytes",
-            hint="it is not the file of a name server, or it must be cut down by hand",
+            f"{path} is larger than {_FILE_BYTES_MAX} bytes",
+            hint="check that kvConfigPath names a name server's file, and shorten it by hand",
         )
     return content

@@ -1,4 +1,4 @@
-"""Who is still there: removes brokers that fell silent or whose connection closed."""
+"""Liveness: removes brokers that fell silent or whose connection closed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class Liveness:
-    """Keeps the registry free of brokers that are gone; listens to the server's connections."""
+    """Removes dead brokers from the registry; listens to the server's connections."""
 
     def __init__(self, registry: BrokerRegistry, *, scan_interval_ms: int, clock: Clock) -> None:
         self._registry = registry
@@ -26,21 +26,21 @@ class Liveness:
         self._scan = Periodic("silent brokers", scan_interval_ms, self.remove_silent, clock)
 
     def start(self) -> None:
-        """Begin to look for silent brokers."""
+        """Start to scan for silent brokers."""
         self._scan.start()
 
     async def stop(self) -> None:
-        """Stop looking."""
+        """Stop the scan."""
         await self._scan.stop()
 
     def remove_silent(self) -> None:
-        """Remove every broker that was silent for too long, and close its connection."""
+        """Remove every broker that has been silent for too long, and close its connection."""
         now_ms = self._clock.monotonic_ms()
         late_ms = now_ms - self._last_scan_ms - self._scan_interval_ms
         self._last_scan_ms = now_ms
         if late_ms > self._scan_interval_ms:
-            # This process stood still: reports may wait in the sockets, and are read first.
-            log.warning("scan for silent brokers put off late=%d ms", late_ms)
+            # This process was stalled: reports may wait in the sockets, so read those first.
+            log.warning("scan for silent brokers postponed late=%d ms", late_ms)
             return
         for live in self._registry.silent_brokers(now_ms=now_ms):
             log.warning(
@@ -53,10 +53,10 @@ class Liveness:
             live.connection.abort()
 
     def on_open(self, connection: Connection) -> None:
-        """A new connection says nothing yet."""
+        """Nothing to do: no broker has reported on it yet."""
 
     def on_idle(self, connection: Connection) -> None:
-        """Closing it follows, and that is what counts."""
+        """Nothing to do: the connection is closed next."""
 
     def on_close(self, connection: Connection, error: Exception | None) -> None:
         """Remove the brokers that reported on the connection."""

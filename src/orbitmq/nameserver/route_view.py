@@ -1,6 +1,6 @@
-"""What clients are told of the registry: routes, the cluster view, topic lists.
+"""What clients see of the registry: routes, the cluster view, topic lists.
 
-Threads: the event loop's only; no call waits.
+Threads: the event loop only; no call blocks.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from orbitmq.model.routes import MASTER_ID, BrokerGroup, ClusterView, QueueRoute
 from orbitmq.model.topics import Permission, UnitFlag
 from orbitmq.nameserver.broker_registry import BrokerKey, BrokerRegistry
 
-# Brokers tell each other of their members through these topics; they need the true addresses.
+# Brokers exchange their members through these topics, and need the real addresses.
 _MEMBER_TOPIC_PREFIX: Final = "rmq_sys_SYNC_BROKER_MEMBER_"
 
 
 class RouteView:
-    """The answers to what clients ask; those asked for often are kept until something changes."""
+    """Answers clients' queries; caches frequent answers until the registry changes."""
 
     def __init__(self, registry: BrokerRegistry) -> None:
         self._registry = registry
-        # Perf: answers are asked for far more often than the registry changes, and one request
-        # must not cost a walk over all of it.
-        self._kept_bodies: dict[Hashable, bytes] = {}
+        # Perf: queries are far more frequent than changes of the registry, and a request must not
+        # cost a walk over all of it.
+        self._cached_bodies: dict[Hashable, bytes] = {}
         self._changes_seen = registry.changes
 
     # --- routes -------------------------------------------------------------------------------
@@ -35,9 +35,9 @@ class RouteView:
     def route_body(
         self, topic: str, dialect: Dialect, *, order_config: str | None, acting_master: bool
     ) -> bytes | None:
-        """Show the route of a topic as JSON; None when nobody alive holds it."""
+        """The route of a topic as JSON; None if no live broker holds it."""
         if order_config:
-            # Not kept: few topics have an order, and it changes without the registry.
+            # Not cached: few topics have an order, and it changes independently of the registry.
             return self._encoded_route(topic, dialect, order_config, acting_master=acting_master)
         key = (topic, acting_master, dialect)
         bodies = self._current_bodies()
@@ -45,7 +45,7 @@ class RouteView:
         if body is None:
             body = self._encoded_route(topic, dialect, None, acting_master=acting_master)
             if body is not None:
-                # Names that do not exist are without number, so only routes are kept.
+                # Only routes are cached: the number of names that do not exist is unbounded.
                 bodies[key] = body
         return body
 
@@ -58,7 +58,7 @@ class RouteView:
     def route(
         self, topic: str, *, order_config: str | None = None, acting_master: bool = False
     ) -> TopicRoute | None:
-        """Show the route of a topic; None when nobody alive holds it."""
+        """The route of a topic; None if no live broker holds it."""
         queues = self._registry.topic_queues.get(topic)
         if not queues:
             return None
@@ -80,18 +80,18 @@ class RouteView:
     # --- brokers ------------------------------------------------------------------------------
 
     def cluster_view(self) -> ClusterView:
-        """Show every broker group, by cluster."""
+        """Every broker group, by cluster."""
         return ClusterView(
             brokers=dict(self._registry.groups),
             clusters={cluster: sorted(names) for cluster, names in self._registry.clusters.items()},
         )
 
     def cluster_view_body(self) -> bytes:
-        """Show every broker group, by cluster, as JSON."""
-        return self._kept_body("clusters", self.cluster_view)
+        """Every broker group, by cluster, as JSON."""
+        return self._cached_body("clusters", self.cluster_view)
 
     def addresses_of(self, broker_name: str) -> dict[int, str]:
-        """Show the addresses of one broker group, by broker id."""
+        """The addresses of one broker group, by broker id."""
         group = self._registry.groups.get(broker_name)
         return dict(group.addresses) if group is not None else {}
 
@@ -103,14 +103,14 @@ class RouteView:
 
     def topics_body(self) -> bytes:
         """List every topic, as JSON."""
-        return self._kept_body("topics", lambda: {"topicList": self.topics()})
+        return self._cached_body("topics", lambda: {"topicList": self.topics()})
 
     def cluster_topics_body(self, cluster: str) -> bytes:
         """List the topics of a cluster, as JSON."""
         if cluster not in self._registry.clusters:
             return java_json.encode({"topicList": []})
         key = f"topics of {cluster}"
-        return self._kept_body(key, lambda: {"topicList": self.topics_of_cluster(cluster)})
+        return self._cached_body(key, lambda: {"topicList": self.topics_of_cluster(cluster)})
 
     def topics_of_cluster(self, cluster: str) -> list[str]:
         """List the topics that a broker of the cluster holds."""
@@ -139,16 +139,16 @@ class RouteView:
         return [topic for topic, flag in self._unit_flags() if flag & UnitFlag.UNIT]
 
     def unit_subscribed_topics(self, *, plain_only: bool = False) -> list[str]:
-        """List the topics that units subscribe to, all or those outside units only."""
+        """List the topics that units subscribe to: all, or only those outside units."""
         return [
             topic
             for topic, flag in self._unit_flags()
             if flag & UnitFlag.SUBSCRIBED_BY_UNIT and not (plain_only and flag & UnitFlag.UNIT)
         ]
 
-    # --- inside -------------------------------------------------------------------------------
+    # --- internals ----------------------------------------------------------------------------
 
-    def _kept_body(self, key: str, show: Callable[[], object]) -> bytes:
+    def _cached_body(self, key: str, show: Callable[[], object]) -> bytes:
         bodies = self._current_bodies()
         body = bodies.get(key)
         if body is None:
@@ -157,9 +157,9 @@ class RouteView:
 
     def _current_bodies(self) -> dict[Hashable, bytes]:
         if self._changes_seen != self._registry.changes:
-            self._kept_bodies.clear()
+            self._cached_bodies.clear()
             self._changes_seen = self._registry.changes
-        return self._kept_bodies
+        return self._cached_bodies
 
     def _filter_servers_of(self, groups: Iterable[BrokerGroup]) -> dict[str, list[str]]:
         return {
@@ -177,7 +177,7 @@ class RouteView:
 
 
 def in_zone(route: TopicRoute, zone: str) -> TopicRoute:
-    """Leave out the broker groups that have a master and lie in another zone."""
+    """Leave out broker groups of other zones; groups without a master stay."""
     kept = [
         group
         for group in route.brokers
@@ -198,7 +198,7 @@ def in_zone(route: TopicRoute, zone: str) -> TopicRoute:
 
 
 def _with_acting_master(group: BrokerGroup, queue: QueueRoute) -> BrokerGroup:
-    """Show the first slave as master where the group has none and is not written to."""
+    """Present the first slave as master if the group has none and is not writable."""
     if (
         MASTER_ID in group.addresses
         or not group.enable_acting_master

@@ -146,7 +146,7 @@ def test_topics_missing_from_a_later_report_stay_unless_asked_otherwise(
 
 
 def test_a_first_report_of_a_single_topic_is_refused(registry: BrokerRegistry) -> None:
-    with pytest.raises(RegistrationRefusedError, match="one topic before its first full report"):
+    with pytest.raises(RegistrationRefusedError, match="single topic before its first full report"):
         register(registry, report(topics("T")))
 
     assert registry.groups == {}
