@@ -3,8 +3,8 @@
 File layout, JSON: {"configTable": {namespace: {key: value}}}
 
 Threads: the event loop; a worker thread writes the file.
-Crash: the file is replaced atomically, and a change is acknowledged once it is on disk. Changes that
-arrive during a write share the next one.
+Crash: the file is replaced atomically, and a change is acknowledged once it is on disk. Changes
+that arrive during a write share the next one.
 """
 
 from __future__ import annotations

@@ -247,7 +247,7 @@ def test_a_loss_is_told_first_and_accepted_only_when_confirmed(tmp_path: Path) -
     assert f"accepted; the bytes are kept in {tmp_path / 'orbitmq' / 'lost'}" in done.stdout
     verified = run("verify", tmp_path)
     assert verified.returncode == 0
-    assert "note: 1 records stand for bytes whose loss was accepted" in verified.stdout
+    assert "note: 1 records replace bytes whose loss was accepted" in verified.stdout
     assert run("accept-loss", tmp_path, "--at", "0", "--yes").returncode == 2
 
 

@@ -221,7 +221,7 @@ class RecordFetch:
         return StoreDamagedError(
             f"a queue of broker {self._place.broker_name!r} says that a record of "
             f"{int(batch.record_bytes[at])} bytes lies "
-            f"{self._log.place(int(batch.physical_offsets[at]))}, but none does",
+            f"{self._log.describe_offset(int(batch.physical_offsets[at]))}, but none does",
             hint="run: orbitmq store verify",
         )
 

@@ -1,1 +1,1 @@
-"""Store directories read without changing anything, beside a broker or not."""
+"""Reading store directories without changing them, also while a broker runs."""

@@ -1,7 +1,7 @@
-"""The files of the key index, read without changing anything.
+"""The files of the key index, opened read-only.
 
-See `key_table` for their layout. The size of a file tells slots and entries only together, so they are taken as told, or one to four
-as in RocketMQ's own defaults.
+`key_table` describes their layout. The file size does not say how many of the bytes are slots, so
+the caller does; by default there are four entries per slot, as in RocketMQ.
 
 Threads: any. Crash: nothing is written.
 """
@@ -32,7 +32,7 @@ class IndexEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOnlyIndexFile:
-    """One file as its header was when it was opened."""
+    """One file, with its header as of opening."""
 
     path: Path
     file_bytes: int
@@ -41,7 +41,7 @@ class ReadOnlyIndexFile:
     begin_offset: int
     end_offset: int
     slots_used: int
-    # The number of the next entry; the first has number 1.
+    # The number of the next entry; the first is 1.
     next_number: int
 
     @classmethod
@@ -50,7 +50,9 @@ class ReadOnlyIndexFile:
         with path.open("rb") as file:
             header = file.read(HEADER_BYTES)
         if len(header) < HEADER_BYTES:
-            raise StoreFormatError(f"{path} is too short for an index file of {HEADER_BYTES} bytes")
+            raise StoreFormatError(
+                f"{path} has {len(header)} bytes, too few for the header of an index file"
+            )
         begin_ms, end_ms, begin_offset, end_offset, slots_used, next_number = HEADER.unpack(header)
         return cls(
             path=path,
@@ -60,27 +62,26 @@ class ReadOnlyIndexFile:
             begin_offset=begin_offset,
             end_offset=end_offset,
             slots_used=slots_used,
-            # Compat: a fresh file says 0 and means 1.
+            # Compat: a new file contains 0 and means 1.
             next_number=max(next_number, 1),
         )
 
-    def slot_count(self, told: int | None) -> int:
-        """How many slots there are; `told` by the operator, None to take one to four entries."""
+    def slot_count(self, configured: int | None) -> int:
+        """Check the configured number of slots; None assumes four entries per slot."""
         room = self.file_bytes - HEADER_BYTES
-        slots = told or room // (SLOT_BYTES + _ENTRIES_PER_SLOT * ENTRY_BYTES)
+        slots = configured or room // (SLOT_BYTES + _ENTRIES_PER_SLOT * ENTRY_BYTES)
         left = room - slots * SLOT_BYTES
         fits = left >= self.next_number * ENTRY_BYTES and left % ENTRY_BYTES == 0
-        if not fits or (told is None and left != slots * _ENTRIES_PER_SLOT * ENTRY_BYTES):
+        if not fits or (configured is None and left != slots * _ENTRIES_PER_SLOT * ENTRY_BYTES):
             raise StoreFormatError(
                 f"{self.path} of {self.file_bytes} bytes does not have "
-                f"{told or 'one slot for each four entries'}{' slots' if told else ''}",
-                hint="say how many slots it has, the maxHashSlotNum it was written with: "
-                "--index-slots",
+                f"{f'{configured} slots' if configured else 'four entries per slot'}",
+                hint="set --index-slots to the maxHashSlotNum that it was written with",
             )
         return slots
 
     def entries(self, slots: int) -> Iterator[IndexEntry]:
-        """The entries in the order they were put."""
+        """The entries in the order they were added."""
         at = HEADER_BYTES + slots * SLOT_BYTES + ENTRY_BYTES
         left = self.next_number - 1
         with self.path.open("rb") as file:
@@ -102,12 +103,12 @@ class ReadOnlyIndexFile:
 
 
 def list_index_files(folder: Path) -> tuple[list[Path], list[Path]]:
-    """The files of an index, oldest first, and what else lies among them."""
+    """The files of an index, oldest first, and any other files in its folder."""
     paths = sorted(folder.iterdir()) if folder.is_dir() else []
     ours = [path for path in paths if is_index_name(path.name)]
     return ours, [path for path in paths if path not in set(ours)]
 
 
 def is_index_name(name: str) -> bool:
-    """Whether a file is named as the files of the index are."""
+    """Whether a name is that of an index file."""
     return len(name) == _NAME_DIGITS and name.isascii() and name.isdigit()

@@ -1,10 +1,10 @@
-"""The files of the log, read without changing anything.
+"""The files of the log, opened read-only.
 
-Files are opened O_RDONLY and read by `pread`, never mapped, so that a file that shrinks or goes
-while it is read is an error and not a signal. The size of the files is taken from the files.
+Files are read with `pread`, never mapped, so that a file that shrinks or disappears during a read
+causes an error and not a signal. The file size is taken from the files themselves.
 
-Threads: any. Crash: nothing is written. A file deleted by retention while it is read stays
-readable as long as it is among the last ones used; afterwards `RecordsDeletedError` says so.
+Threads: any. Crash: nothing is written. A file that retention deletes stays readable while it is
+among the most recently used; after that, reads raise `RecordsDeletedError`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from orbitmq.record.scan import Walk
 from orbitmq.store.files.file_names import file_name, offset_of
 from orbitmq.store.files.open_files import OpenFiles
 
-# One read of the log; only a record that is larger makes a larger one.
+# Size of one read of the log; only a larger record makes it larger.
 CHUNK_BYTES: Final = 4 * 1024 * 1024
 _OPEN_FILES_MAX: Final = 8
 _HEAD: Final = struct.Struct(">II")
@@ -56,42 +56,43 @@ class LogFile:
 
     @property
     def end_offset(self) -> PhysicalOffset:
-        """The offset behind the last byte."""
+        """The offset after the last byte."""
         return PhysicalOffset(self.first_offset + self.file_bytes)
 
 
 class WalkedChunk(NamedTuple):
-    """Bytes of the log that begin with whole records, and what a walk found in them."""
+    """Bytes of the log that start with whole records, and what a walk found in them."""
 
     offset: PhysicalOffset
     content: bytes
     found: Walk
 
 
-# Told where a walk met what is no record, and what lies there; says where to go on.
+# Called with the offset where a walk met something other than a record, and with what it found
+# there; returns where to resume.
 OnDamage = Callable[[PhysicalOffset, Found], PhysicalOffset]
 
 
 class ReadOnlyLog:
-    """The files as they were when `refresh` was last called."""
+    """The files as of the last call of `refresh`."""
 
     def __init__(self, folders: list[Path], file_bytes: int | None = None) -> None:
         self.folders = folders
         self.file_bytes = file_bytes or 0
-        self._wanted_bytes = file_bytes
+        self._configured_bytes = file_bytes
         self.files: list[LogFile] = []
         self._first_offsets: list[PhysicalOffset] = []
-        # Names that cannot be files of a log; a broker would refuse to open the store.
-        self.strangers: list[Path] = []
-        # A last file of another size, which is left out.
+        # Not named as log files are; a broker would refuse to open the store.
+        self.strange_files: list[Path] = []
+        # A last file of another size, which is ignored.
         self.unfinished: LogFile | None = None
         self._open_files = OpenFiles(_OPEN_FILES_MAX, writable=False)
         self.refresh()
 
     def refresh(self) -> None:
-        """Look again which files there are."""
+        """List the files again."""
         found: list[LogFile] = []
-        self.strangers = []
+        self.strange_files = []
         for folder in self.folders:
             for path in folder.iterdir() if folder.is_dir() else ():
                 self._add(path, found)
@@ -99,7 +100,7 @@ class ReadOnlyLog:
         self._drop_unfinished(found)
         gone = {file.path for file in self.files} - {file.path for file in found}
         for path in gone:
-            # A descriptor would keep the bytes of a deleted file on disk.
+            # An open descriptor would keep a deleted file's bytes on disk.
             self._open_files.forget(path)
         self.files = found
         self._first_offsets = [file.first_offset for file in found]
@@ -107,12 +108,12 @@ class ReadOnlyLog:
     def _add(self, path: Path, found: list[LogFile]) -> None:
         first_offset = offset_of(path)
         if first_offset is None:
-            self.strangers.append(path)
+            self.strange_files.append(path)
             return
         try:
             status = path.stat()
         except FileNotFoundError:
-            # Retention was faster than the listing.
+            # Deleted by retention since the listing.
             return
         found.append(
             LogFile(
@@ -124,8 +125,8 @@ class ReadOnlyLog:
         )
 
     def _drop_unfinished(self, found: list[LogFile]) -> None:
-        """Leave out a last file that is being made, and refuse what cannot be a log."""
-        self.file_bytes = self._wanted_bytes or (found[0].file_bytes if found else 0)
+        """Ignore a last file that is still being created; raise if the files form no log."""
+        self.file_bytes = self._configured_bytes or (found[0].file_bytes if found else 0)
         self.unfinished = None
         if found and found[-1].file_bytes != self.file_bytes:
             self.unfinished = found.pop()
@@ -134,23 +135,23 @@ class ReadOnlyLog:
         for file in found:
             if file.file_bytes != self.file_bytes or file.first_offset % self.file_bytes:
                 raise StoreFormatError(
-                    f"{file.path} has {file.file_bytes} bytes and does not fit a log of files of "
-                    f"{self.file_bytes}",
-                    hint="files of a log have one size and begin at a multiple of it",
+                    f"{file.path} has {file.file_bytes} bytes and does not fit a log with files "
+                    f"of {self.file_bytes} bytes",
+                    hint="all files of a log have one size and start at a multiple of it",
                 )
 
     @property
     def start(self) -> PhysicalOffset:
-        """The oldest byte."""
+        """The offset of the oldest byte."""
         return PhysicalOffset(self._first_offsets[0] if self._first_offsets else 0)
 
     @property
     def room_end(self) -> PhysicalOffset:
-        """The end of the last file; what is written ends somewhere before."""
+        """The end of the last file; the written part ends before it."""
         return self.files[-1].end_offset if self.files else PhysicalOffset(0)
 
     def missing(self) -> list[tuple[PhysicalOffset, PhysicalOffset]]:
-        """Where a file between two others is not there: beginnings and ends."""
+        """The gaps where files are missing between others: start and end of each."""
         pairs = zip(self.files, self.files[1:], strict=False)
         return [
             (older.end_offset, newer.first_offset)
@@ -159,14 +160,14 @@ class ReadOnlyLog:
         ]
 
     def find_file(self, offset: int) -> LogFile | None:
-        """The file that holds an offset; None when there is none."""
+        """The file that holds an offset; None if no file does."""
         index = bisect.bisect_right(self._first_offsets, offset) - 1
         if index < 0 or offset >= self.files[index].end_offset:
             return None
         return self.files[index]
 
     def file_at(self, offset: int) -> LogFile:
-        """The file that holds an offset, looked for again when it is news."""
+        """The file that holds an offset; lists the files again if it is not known."""
         file = self.find_file(offset)
         if file is None:
             self.refresh()
@@ -183,47 +184,47 @@ class ReadOnlyLog:
         )
 
     def read(self, offset: int, size: int) -> bytes:
-        """Read bytes that lie in one file; all of them, or an error."""
+        """Read bytes of one file: all of them, or raise."""
         file = self.file_at(offset)
         at = offset - file.first_offset
         parts: list[bytes] = []
         while size > 0:
             part = self._open_files.pread(file.path, size, at)
             if not part:
-                raise self._nothing_read(file, at)
+                raise self._short_read(file, at)
             parts.append(part)
             at += len(part)
             size -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def read_into(self, offset: int, room: memoryview) -> None:
-        """Fill `room` with bytes that lie in one file; all of it, or an error."""
+        """Fill `room` with bytes of one file: all of it, or raise."""
         file = self.file_at(offset)
         at = offset - file.first_offset
         got = self._open_files.pread_into(file.path, room, at)
         if got < len(room):
-            raise self._nothing_read(file, at + got)
+            raise self._short_read(file, at + got)
 
-    def _nothing_read(self, file: LogFile, at: int) -> StoreError:
+    def _short_read(self, file: LogFile, at: int) -> StoreError:
         self.refresh()
         if file.first_offset < self.start or not self.files:
             return RecordsDeletedError(
-                f"{file.path.name} was deleted while it was read", start=self.start
+                f"{file.path.name} was deleted during the read", start=self.start
             )
         return StoreDamagedError(
-            f"{file.path} ends at byte {at}, before the {file.file_bytes} it had",
-            hint="something beside a broker changes this store; restore the file from a copy",
+            f"{file.path} ends at byte {at}, but had {file.file_bytes} bytes",
+            hint="something other than a broker changed this store; restore the file from a copy",
         )
 
     def store_ms(self, offset: int) -> int:
-        """The store time of the record at an offset, which must be one."""
+        """The store time of the record at an offset; the caller knows that there is one."""
         size = min(_STORE_TIME_END, self.file_at(offset).end_offset - offset)
         return store_ms_in(self.read(offset, size), 0)
 
     def record_at(self, offset: int, end: int) -> tuple[PhysicalOffset, int] | None:
-        """The first record at `offset` or behind a blank there: its offset and store time.
+        """The record at `offset`, or after a blank there: its offset and store time.
 
-        None when what lies there is no record that says of itself that it lies there.
+        None if there is no valid record that contains its own offset.
         """
         for _ in range(2):
             file = self.find_file(offset)
@@ -257,18 +258,18 @@ class ReadOnlyLog:
         delay_levels_ms: tuple[int, ...] = (),
         on_damage: OnDamage | None = None,
     ) -> Iterator[WalkedChunk]:
-        """Walk over the records that begin in `start` to `end`, a chunk at a time.
+        """Walk over the records that start between `start` and `end`, a chunk at a time.
 
-        `start` is where a record or a file begins; `limit`, by default `end`, is where the bytes
-        end that may be read, so that a record that begins before `end` may reach beyond it.
+        `start` is the start of a record or file. Reads stop at `limit`, by default `end`; a higher
+        limit allows the last record to extend beyond `end`.
         """
         position = PhysicalOffset(start)
         limit = max(end, limit or end)
-        wanted = chunk_bytes
+        read_bytes = chunk_bytes
         while position < end:
             file = self.file_at(position)
             readable = min(limit, file.end_offset) - position
-            content = self.read(position, min(wanted, readable))
+            content = self.read(position, min(read_bytes, readable))
             found = walk(
                 content,
                 0,
@@ -281,17 +282,17 @@ class ReadOnlyLog:
             stop = PhysicalOffset(position + found.position)
             if found.position:
                 yield WalkedChunk(position, content, found)
-            wanted = chunk_bytes
+            read_bytes = chunk_bytes
             if stop >= min(end, file.end_offset):
                 position = stop
                 continue
-            # What the walk met is looked at again with everything that was read.
+            # The walk stopped early: examine that place with all bytes that were read.
             met = examine(content, found.position, len(content), check_body=check_body)
             if met.verdict is Verdict.BLANK:
                 position = file.end_offset
             elif met.verdict is Verdict.RECORD:
-                # It begins before `end` and reaches beyond it: a walk over it alone.
-                yield self._lone(
+                # It starts before `end` and extends beyond it: walk over this record alone.
+                yield self._walk_one(
                     content[found.position :],
                     stop,
                     met.size,
@@ -301,14 +302,14 @@ class ReadOnlyLog:
                 )
                 position = PhysicalOffset(stop + met.size)
             elif met.verdict is Verdict.CUT_OFF and len(content) < readable:
-                wanted = max(chunk_bytes, met.size)
+                read_bytes = max(chunk_bytes, met.size)
                 position = stop
             else:
-                go_on = on_damage or self.refuse
-                position = go_on(stop, met)
+                handle_damage = on_damage or self.raise_damaged
+                position = handle_damage(stop, met)
 
     @staticmethod
-    def _lone(
+    def _walk_one(
         content: bytes,
         offset: PhysicalOffset,
         size: int,
@@ -328,14 +329,16 @@ class ReadOnlyLog:
         )
         return WalkedChunk(offset, content, found)
 
-    def refuse(self, offset: PhysicalOffset, found: Found) -> PhysicalOffset:
+    def raise_damaged(self, offset: PhysicalOffset, found: Found) -> PhysicalOffset:
         """Raise the error for bytes that should be a record and are not."""
         raise StoreDamagedError(
-            f"{self.place(offset)} lies {found.verdict.value} {found.reason}".rstrip(),
-            hint="run: orbitmq store verify; after a crash let a broker recover the store first",
+            f"{self.describe_offset(offset)}: {found.verdict.value}: {found.reason}".removesuffix(
+                ": "
+            ),
+            hint="after a crash, let a broker recover the store; else run: orbitmq store verify",
         )
 
-    def place(self, offset: int) -> str:
+    def describe_offset(self, offset: int) -> str:
         """An offset in words: the file and the byte in it."""
         file = self.find_file(offset)
         if file is None:
@@ -343,7 +346,7 @@ class ReadOnlyLog:
         return f"at byte {offset - file.first_offset} of {file.path} (offset {offset})"
 
     def close(self) -> None:
-        """Let the files go."""
+        """Close the files."""
         self._open_files.close()
 
 
@@ -356,6 +359,6 @@ def store_ms_in(buffer: bytes | memoryview, at: int) -> int:
 
 
 def physical_offset_in(buffer: bytes | memoryview, at: int) -> int:
-    """Where the record at `buffer[at:]` says it lies."""
+    """The physical offset that the record at `buffer[at:]` contains."""
     (physical_offset,) = _LONG.unpack_from(buffer, at + PHYSICAL_OFFSET_AT)
     return int(physical_offset)

@@ -1,7 +1,7 @@
-"""The entries of one queue that are on disk, read without changing anything.
+"""The entries of one queue that are on disk, opened read-only.
 
-The size of the files is taken from the files. Entries are written in order, so those of a file
-are at its beginning, and where they end is found by halving.
+The file size is taken from the files themselves. Entries are written in order, so a binary search
+finds where they end in a file.
 
 Threads: any. Crash: nothing is written.
 """
@@ -18,23 +18,23 @@ from orbitmq.store.files.file_names import file_name, offset_of
 from orbitmq.store.files.open_files import OpenFiles
 from orbitmq.store.index.consume_queue import ENTRY, ENTRY_BYTES
 
-# What the record bytes of a filler are: an entry before the first real one of its queue.
+# The record size in a filler: an entry before the first real one of its queue.
 FILLER_RECORD_BYTES: Final = 0x7FFFFFFF
-# One read of entries.
+# Entries per read.
 _READ_ENTRIES: Final = 32_768
 
 Entry = tuple[int, int, int]
 
 
 class ReadOnlyQueue:
-    """One queue as it was when it was opened."""
+    """One queue as of opening."""
 
     def __init__(self, folder: Path, open_files: OpenFiles) -> None:
         self.folder = folder
         self._open_files = open_files
-        # Perf: planning a scan asks for thousands of single entries; a path costs more than to read.
+        # Perf: planning a scan reads thousands of single entries; a path costs more than a read.
         self._paths: dict[int, Path] = {}
-        self.strangers: list[Path] = []
+        self.strange_files: list[Path] = []
         self.file_bytes = 0
         self.file_offsets = self._list_files()
         self.first = QueueOffset(self.file_offsets[0] // ENTRY_BYTES if self.file_offsets else 0)
@@ -45,13 +45,13 @@ class ReadOnlyQueue:
         for path in self.folder.iterdir() if self.folder.is_dir() else ():
             offset = offset_of(path)
             if offset is None:
-                self.strangers.append(path)
+                self.strange_files.append(path)
                 continue
             try:
                 sizes[offset] = path.stat().st_size
                 self._paths[offset] = path
             except FileNotFoundError:
-                # Retention was faster than the listing.
+                # Deleted by retention since the listing.
                 continue
         offsets = sorted(offset for offset, size in sizes.items() if size)
         if not offsets:
@@ -62,9 +62,9 @@ class ReadOnlyQueue:
             if size != self.file_bytes or size % ENTRY_BYTES or offset % self.file_bytes:
                 raise StoreFormatError(
                     f"{self.folder / file_name(offset)} has {size} bytes and does not fit a queue "
-                    f"of files of {self.file_bytes}",
-                    hint="files of a queue have one size, a multiple of 20; orbitmq store rebuild "
-                    "makes queues anew from the log",
+                    f"with files of {self.file_bytes} bytes",
+                    hint="all files of a queue have one size, a multiple of 20; to rebuild queues "
+                    "from the log, run: orbitmq store rebuild",
                 )
         return offsets
 
@@ -72,12 +72,12 @@ class ReadOnlyQueue:
         for offset in reversed(self.file_offsets):
             first = offset // ENTRY_BYTES
             if self.is_written(first):
-                behind = first + self.file_bytes // ENTRY_BYTES
-                return QueueOffset(first_where(first, behind, lambda n: not self.is_written(n)))
+                end = first + self.file_bytes // ENTRY_BYTES
+                return QueueOffset(first_where(first, end, lambda n: not self.is_written(n)))
         return self.first
 
     def is_written(self, number: int) -> bool:
-        """Whether an entry was ever put there; fillers count."""
+        """Whether an entry was ever written there; fillers count."""
         content = self._pread(number, 1)
         return len(content) == ENTRY_BYTES and ENTRY.unpack(content)[1] > 0
 
@@ -90,7 +90,7 @@ class ReadOnlyQueue:
         return physical_offset, record_bytes, tag_hash
 
     def entries(self, first: int, count: int) -> bytes:
-        """Entries from `first` on, at most `count` and at most to the end of a file."""
+        """Entries from `first` on, at most `count` and not beyond the end of a file."""
         count = min(count, self.end - first, _READ_ENTRIES)
         if count <= 0:
             return b""
@@ -100,7 +100,7 @@ class ReadOnlyQueue:
         return content[: len(content) // ENTRY_BYTES * ENTRY_BYTES]
 
     def first_from(self, physical_offset: int) -> QueueOffset:
-        """The number of the first entry whose record begins at a physical offset or behind it."""
+        """The number of the first entry whose record starts at or after a physical offset."""
         return QueueOffset(
             first_where(self.first, self.end, lambda n: begins_at(self.entry(n)) >= physical_offset)
         )
@@ -111,9 +111,9 @@ class ReadOnlyQueue:
     def _missing(self, number: int) -> StoreDamagedError:
         at = number * ENTRY_BYTES // self.file_bytes * self.file_bytes if self.file_bytes else 0
         return StoreDamagedError(
-            f"entry {number} of {self.folder} is not there: {file_name(at)} is missing or short",
-            hint="retention deletes files while a broker runs: look again; else run: orbitmq "
-            "store rebuild",
+            f"cannot read entry {number} of {self.folder}: {file_name(at)} is missing or short",
+            hint="if a broker runs, its retention may have deleted the file: try again; else run: "
+            "orbitmq store rebuild",
         )
 
 
@@ -124,9 +124,9 @@ def read_entries(
     first: int,
     count: int,
 ) -> bytes:
-    """Read entries of a queue at most to the end of a file; nothing when the file is not there.
+    """Read entries of a queue, not beyond the end of a file; empty if the file does not exist.
 
-    `path_of` tells where the file is that begins at a byte of the queue, if it is anywhere.
+    `path_of` returns the path of the file that starts at a byte of the queue.
     """
     if not file_bytes:
         return b""
@@ -139,17 +139,17 @@ def read_entries(
 
 
 def begins_at(entry: Entry) -> int:
-    """Where the record of an entry begins; a filler's is before everything."""
+    """Where the record of an entry starts; -1 for a filler."""
     return -1 if entry[1] == FILLER_RECORD_BYTES else entry[0]
 
 
 def ends_at(entry: Entry) -> int:
-    """Where the record of an entry ends; a filler's does before everything."""
+    """Where the record of an entry ends; -1 for a filler."""
     return -1 if begins_at(entry) < 0 else entry[0] + entry[1]
 
 
 def first_where(low: int, high: int, holds: Callable[[int], bool]) -> int:
-    """The first number for which something holds that then holds for all up to `high`."""
+    """Binary search: the first number where `holds` is true; it stays true up to `high`."""
     while low < high:
         middle = (low + high) // 2
         if holds(middle):

@@ -1,14 +1,14 @@
-"""A store directory, opened for reading only, also while a broker writes it.
+"""A store directory, opened read-only, also while a broker writes it.
 
-The door for tools and Spark tasks: the arguments are plain, opening reads a few small files and no
-log, and any number of processes may have one store open. No lock is taken and nothing is changed,
-so a read-only mount will do. What is shown ends at a visible end that `refresh` moves on; see
-`visible_end` for where that is.
+The entry point for tools and Spark tasks: arguments are plain values, opening reads a few small
+files but not the log, and any number of processes may open the same store. It takes no lock and
+changes nothing, so a read-only mount is enough. Readers see the store up to a visible end that
+`refresh` advances; `visible_end` explains where that is.
 
-A broker gathers entries of consume queues in memory and writes them about once a second, so the
-newest ones are not on disk. Where they are needed the log is walked over from where all entries
-are known written (OrbitMQ's saved progress, or the newest entry of any queue that RocketMQ wrote) to the
-visible end: as much as a broker writes in that second, once for each `refresh`.
+A broker collects entries of consume queues in memory and writes them about once a second, so the
+newest ones are not on disk. They are read from the log when needed: from where all entries are
+known to be on disk (OrbitMQ's saved progress, or the newest entry that RocketMQ wrote to any
+queue) to the visible end. That is what a broker writes in a second, read once per `refresh`.
 
 Threads: one at a time. Crash: nothing is written.
 """
@@ -52,20 +52,20 @@ __all__ = ["LogChunk", "QueueBounds", "ReadOnlyStore"]
 
 _OPEN_QUEUE_FILES_MAX: Final = 64
 _READ_BYTES_MAX: Final = 64 * 1024 * 1024
-# Records of one queue that lie back to back are read together up to this size.
+# Adjacent records of one queue are read together up to this size.
 _TOGETHER_BYTES_MAX: Final = 1024 * 1024
-# Queues asked where the visible end of a RocketMQ store may be.
+# Queues examined to find the visible end of a RocketMQ store.
 _HINTS_MAX: Final = 8
 _HEAD: Final = struct.Struct(">II")
 
-# Compat: entries of queues of such topics lead to records of other topics.
+# Compat: queues of topics with this prefix point to records of other topics.
 SHARED_RECORDS: Final = "%LMQ%"
 
 QueueKey = tuple[str, int]
 
 
 class LogChunk(NamedTuple):
-    """Whole records, back to back, and where in the log they begin."""
+    """Adjacent whole records, and where in the log they start."""
 
     offset: PhysicalOffset
     records: bytes
@@ -77,7 +77,7 @@ class ReadOnlyStore:
     def __init__(
         self, root: Path | str, *, log_path: str = "", log_file_bytes: int | None = None
     ) -> None:
-        """Open a store; `log_path` as a broker's storePathCommitLog, sizes from the files."""
+        """Open a store; `log_path` is a broker's storePathCommitLog, sizes come from the files."""
         self.root = Path(root).expanduser()
         if not self.root.is_dir():
             raise StoreError(
@@ -91,7 +91,7 @@ class ReadOnlyStore:
         self._tail: dict[QueueKey, bytearray] | None = None
         self._tail_firsts: dict[QueueKey, int] = {}
         self.state: StoreState = read_state(self.root)
-        # The watermark may be in a file that was not there when the log was listed.
+        # The watermark may point into a file that was created after the log was listed.
         self.log.refresh()
         self._end: PhysicalOffset | None = None
         self._known_until: PhysicalOffset | None = None
@@ -103,14 +103,14 @@ class ReadOnlyStore:
         self.close()
 
     def close(self) -> None:
-        """Let the files go."""
+        """Close the files."""
         self.log.close()
         self._open_files.close()
 
-    # --- what there is ------------------------------------------------------------------------
+    # --- contents -----------------------------------------------------------------------------
 
     def refresh(self) -> PhysicalOffset:
-        """Look again what is visible; the end never moves back."""
+        """Re-read the visible end, which never moves back."""
         before = self.end
         self.state = read_state(self.root)
         self.log.refresh()
@@ -130,7 +130,7 @@ class ReadOnlyStore:
 
     @property
     def end(self) -> PhysicalOffset:
-        """The visible end: records below it are there to stay."""
+        """The visible end: records below it survive a crash of the broker."""
         if self._end is None:
             hints = [] if self.state.written_by is Writer.ORBITMQ else self._hints()
             self._end = find_visible_end(self.state, self.log, hints=hints)
@@ -162,7 +162,7 @@ class ReadOnlyStore:
         ]
 
     def bounds(self, topic: str, queue_id: int) -> QueueBounds:
-        """The bounds of one queue; both are 0 when it is not there."""
+        """The bounds of one queue; both are 0 if it does not exist."""
         queue = self.queue(topic, queue_id)
         return QueueBounds(topic, queue_id, queue.start, queue.end)
 
@@ -177,10 +177,10 @@ class ReadOnlyStore:
         *,
         bytes_max: int = _READ_BYTES_MAX,
     ) -> list[bytes]:
-        """Read up to `count` records from `offset` on, fewer when they are large.
+        """Read up to `count` records from `offset` on, fewer if they are large.
 
-        Nothing when `offset` is the visible end or beyond, or all behind it is lost;
-        RecordsDeletedError, which tells the new start, when it was deleted.
+        Empty if `offset` is at or beyond the visible end, or if all later messages are lost.
+        Raises RecordsDeletedError, with the new start, if the offset was deleted.
         """
         queue = self.queue(topic, queue_id)
         if offset < queue.start:
@@ -198,7 +198,7 @@ class ReadOnlyStore:
     def _read_some(
         self, queue: VisibleQueue, offset: int, count: int, bytes_max: int
     ) -> list[bytes]:
-        """Read records, and those in the place of lost ones."""
+        """Read records, including stand-ins for lost ones."""
         records: list[bytes] = []
         together: list[tuple[int, int]] = []
         read_bytes = 0
@@ -218,13 +218,13 @@ class ReadOnlyStore:
         return records
 
     def messages(self, topic: str, queue_id: int, offset: int, count: int) -> list[StoredMessage]:
-        """Read as `read` does, and decode."""
+        """Like `read`, but decoded."""
         return [decode_record(record) for record in self.read(topic, queue_id, offset, count)]
 
     def offset_at(
         self, topic: str, queue_id: int, time_ms: int, boundary: Boundary = Boundary.LOWER
     ) -> QueueOffset:
-        """The offset of a queue at a store time, by halving: store times never fall in a queue."""
+        """The queue offset at a store time, by binary search: store times never fall in a queue."""
         queue = self.queue(topic, queue_id)
 
         def store_ms(number: int) -> int:
@@ -233,15 +233,15 @@ class ReadOnlyStore:
         if boundary is Boundary.LOWER:
             found = first_where(queue.start, queue.end, lambda n: store_ms(n) >= time_ms)
             return QueueOffset(found)
-        behind = first_where(queue.start, queue.end, lambda n: store_ms(n) > time_ms)
-        return QueueOffset(max(queue.start, behind - 1))
+        later = first_where(queue.start, queue.end, lambda n: store_ms(n) > time_ms)
+        return QueueOffset(max(queue.start, later - 1))
 
     def store_ms(self, topic: str, queue_id: int, offset: int) -> int:
-        """The store time of one message of a queue, which must be there."""
+        """The store time of one message of a queue; the message must exist."""
         return self.log.store_ms(self.queue(topic, queue_id).entry(offset)[0])
 
     def _records(self, places: list[tuple[int, int]]) -> list[bytes]:
-        """Read records that lie back to back."""
+        """Read adjacent records."""
         base = places[0][0]
         content = self.log.read(base, sum(places[-1]) - base)
         for physical_offset, record_bytes in places:
@@ -253,8 +253,8 @@ class ReadOnlyStore:
                 or physical_offset_in(content, at) != physical_offset
             ):
                 raise StoreDamagedError(
-                    f"a queue says that a record of {record_bytes} bytes lies "
-                    f"{self.log.place(physical_offset)}, but none does",
+                    f"a queue points to a record of {record_bytes} bytes "
+                    f"{self.log.describe_offset(physical_offset)}, but there is none",
                     hint="run: orbitmq store verify",
                 )
         return [content[at - base : at - base + size] for at, size in places]
@@ -268,11 +268,10 @@ class ReadOnlyStore:
         *,
         chunk_bytes: int = CHUNK_BYTES,
     ) -> Iterator[LogChunk]:
-        """The records that begin in a range of the log, some at a time.
+        """The records that start in a range of the log, a chunk at a time.
 
-        The range begins where a record or a file does; by default it is all that is visible. A
-        record that begins in the range and ends beyond it is shown, so ranges that meet show
-        each record once.
+        The range starts at a record or a file; by default it is everything visible. A record
+        belongs to the range where it starts, so adjacent ranges contain each record once.
         """
         start = self.start if start is None else start
         end = self.end if end is None else min(end, self.end)
@@ -282,7 +281,7 @@ class ReadOnlyStore:
     def records(
         self, start: int | None = None, end: int | None = None
     ) -> Iterator[tuple[PhysicalOffset, bytes]]:
-        """The records that begin in a range of the log, one at a time, as `chunks` finds them."""
+        """The records that start in a range of the log, one at a time; ranges as in `chunks`."""
         for offset, records in self.chunks(start, end):
             at = 0
             while at < len(records):
@@ -292,7 +291,7 @@ class ReadOnlyStore:
                 at += size
 
     def message_at(self, physical_offset: int) -> StoredMessage | None:
-        """The message that begins at a physical offset; None when no visible one does."""
+        """The message that starts at a physical offset; None if no visible one does."""
         if not self.start <= physical_offset <= self.end - _HEAD.size:
             return None
         size = int.from_bytes(self.log.read(physical_offset, 4))
@@ -305,7 +304,7 @@ class ReadOnlyStore:
         message = decode_record(record)
         return message if message.physical_offset == physical_offset else None
 
-    # --- queues inside ------------------------------------------------------------------------
+    # --- queues -------------------------------------------------------------------------------
 
     def folder_keys(self) -> list[QueueKey]:
         """Every queue that has a folder."""
@@ -330,7 +329,7 @@ class ReadOnlyStore:
         return queue
 
     def queue(self, topic: str, queue_id: int) -> VisibleQueue:
-        """The visible entries of one queue; none when it is not there."""
+        """The visible entries of one queue; empty if it does not exist."""
         key = (topic, queue_id)
         queue = self._queues.get(key)
         if queue is None:
@@ -338,8 +337,8 @@ class ReadOnlyStore:
         return queue
 
     def _open_queue(self, topic: str, queue_id: int) -> VisibleQueue:
-        # Invariant: the visible end and the progress are read before the entries on disk, so that
-        # what the tail leaves out is on disk.
+        # Invariant: the visible end and the progress are read before the entries on disk, so every
+        # entry that is not in the tail is on disk.
         tail = bytes(self._tail_entries().get((topic, queue_id), b""))
         on_disk = self.on_disk(topic, queue_id)
         start = on_disk.first_from(self.start)
@@ -349,18 +348,18 @@ class ReadOnlyStore:
             offsets = [entry[0] for entry in ENTRY.iter_unpack(tail)]
             tail = tail[bisect.bisect_right(offsets, last) * ENTRY_BYTES :]
         else:
-            # Nothing on disk yet: the queue begins where its first record says.
+            # Nothing on disk yet: the queue starts at the number of its first record.
             disk_end = start = QueueOffset(self._tail_firsts.get((topic, queue_id), 0))
         return VisibleQueue(on_disk, QueueOffset(min(start, disk_end)), disk_end, tail)
 
     def _visible_disk_end(self, on_disk: ReadOnlyQueue, topic: str, queue_id: int) -> QueueOffset:
-        """Leave out entries of records beyond the visible end, and stale ones."""
+        """The end without entries of records beyond the visible end, and without stale ones."""
         end = int(on_disk.end)
         if end > on_disk.first and ends_at(on_disk.entry(end - 1)) > self.end:
             end = first_where(
                 on_disk.first, end, lambda number: ends_at(on_disk.entry(number)) > self.end
             )
-        # Compat: RocketMQ leaves entries behind the end of a queue that it cut in recovery.
+        # Compat: RocketMQ leaves entries after the end of a queue that recovery truncated.
         if end > on_disk.first and self._is_stale(on_disk, end - 1, topic, queue_id):
             end = first_where(
                 on_disk.first,
@@ -370,7 +369,7 @@ class ReadOnlyStore:
         return QueueOffset(end)
 
     def _is_stale(self, on_disk: ReadOnlyQueue, number: int, topic: str, queue_id: int) -> bool:
-        """Whether the record of an entry is another one than the entry was made for."""
+        """Whether an entry was written for a record other than the one it points to."""
         physical_offset = begins_at(on_disk.entry(number))
         if physical_offset < self.start or topic.startswith(SHARED_RECORDS):
             return False
@@ -385,7 +384,7 @@ class ReadOnlyStore:
         """Entries of the newest records of every queue, read from the log."""
         if self._tail is None:
             self._tail, self._tail_firsts = {}, {}
-            # Invariant: the end is known before the queues are looked at; see `_open_queue`.
+            # Invariant: the end is known before queues are read; see `_open_queue`.
             end = self.end
             for chunk in self.log.walk(self.entries_known_until, end):
                 for (topic, queue_id), runs in chunk.found.runs.items():
@@ -398,14 +397,14 @@ class ReadOnlyStore:
         entries = self._tail.setdefault(key, bytearray())
         first = self._tail_firsts.setdefault(key, run.first)
         if run.first < first + len(entries) // ENTRY_BYTES:
-            # The topic was deleted and made again; what lies before is of the old one.
+            # The topic was deleted and created again; the earlier entries are the old one's.
             entries.clear()
             self._tail_firsts[key] = run.first
         entries += run.entries
 
     @property
     def entries_known_until(self) -> PhysicalOffset:
-        """Entries of records below this physical offset are on disk; never above the end."""
+        """Entries of records below this physical offset are on disk; at most the visible end."""
         if self._known_until is None:
             self._known_until = PhysicalOffset(
                 max(self.start, min(self._find_known_until(), self.end))
@@ -417,8 +416,8 @@ class ReadOnlyStore:
             return self.end
         if self.state.written_by is Writer.ORBITMQ:
             return self.state.progress.dispatched if self.state.progress is not None else self.start
-        # Compat: RocketMQ's one dispatching thread writes entries in the order of the log. The
-        # queues are opened again afterwards, so that everything below this is in them.
+        # Compat: RocketMQ's single dispatcher thread writes entries in log order. Queues are
+        # opened again afterwards, so they contain everything below this offset.
         known = 0
         for key, queue in self._fresh_queues():
             end = self._visible_disk_end(queue, *key)
@@ -432,14 +431,14 @@ class ReadOnlyStore:
             yield (topic, queue_id), ReadOnlyQueue(folder, self._open_files)
 
     def _hints(self) -> list[PhysicalOffset]:
-        """Where records begin that are near the visible end, by the queues with the newest ones."""
+        """Starts of records near the visible end, from the queues with the newest records."""
         queues = [queue for _, queue in self._fresh_queues() if queue.end > queue.first]
         queues.sort(key=lambda queue: begins_at(queue.entry(queue.end - 1)), reverse=True)
         hints: list[PhysicalOffset] = []
         for queue in queues[:_HINTS_MAX]:
-            behind = self._first_too_new(queue)
-            if behind > queue.first:
-                hints.append(PhysicalOffset(begins_at(queue.entry(behind - 1))))
+            too_new = self._first_too_new(queue)
+            if too_new > queue.first:
+                hints.append(PhysicalOffset(begins_at(queue.entry(too_new - 1))))
         return sorted(hints, reverse=True)
 
     def _first_too_new(self, queue: ReadOnlyQueue) -> int:

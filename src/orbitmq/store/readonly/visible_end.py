@@ -1,13 +1,13 @@
-"""Where a reader beside the broker stops, and who wrote the store last.
+"""Where readers outside the broker stop, and which broker wrote the store last.
 
 An OrbitMQ broker publishes its watermark, and readers stop there. A RocketMQ broker publishes only
-the store time of the newest message it flushed (`checkpoint`), so readers of a store that it has
-open stop before the first record whose store time reaches that: something newer is known flushed,
-so every record before it is real. A store that was stopped cleanly is read to its end.
+the store time of the newest message it flushed (`checkpoint`). Readers of a store that it has open
+stop before the first record with that store time or a later one: something newer was flushed, so
+every earlier record is complete. A store that was stopped cleanly is read to its end.
 
-Both may have written one store in turn: OrbitMQ's saved progress knows the checkpoint that OrbitMQ wrote,
-so one that it does not know is RocketMQ's. A wrong guess does no harm: either rule alone shows
-only records that are there to stay.
+Both brokers may have written a store in turn. OrbitMQ's saved progress identifies the checkpoint
+that OrbitMQ wrote; any other is RocketMQ's. A wrong guess does no harm: either rule alone shows
+only records that survive a crash of the broker.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from orbitmq.store.opening.parts import ABORT_NAME, CHECKPOINT_NAME, OWN_FOLDER
 from orbitmq.store.opening.progress import SavedProgress, read_progress
 from orbitmq.store.readonly.log_files import ReadOnlyLog, physical_offset_in, store_ms_in
 
-# Saved progress that two checkpoints overtook while it was read is read again.
+# Retries when two checkpoints were written while the progress was read.
 _TRIES_MAX: Final = 100
 
 
@@ -38,7 +38,7 @@ class Writer(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreState:
-    """What the small files of a store say."""
+    """The contents of a store's small files."""
 
     # False while a broker has the store open, and after a crash.
     is_clean: bool
@@ -49,7 +49,7 @@ class StoreState:
 
 
 def read_state(root: Path) -> StoreState:
-    """Read the small files, again when a broker changed them meanwhile."""
+    """Read the small files, again if a broker changed them meanwhile."""
     state = _read_once(root)
     tries = 1
     while state.written_by is Writer.ROCKETMQ and tries < _TRIES_MAX:
@@ -88,9 +88,9 @@ def find_visible_end(
 ) -> PhysicalOffset:
     """Find where readers stop.
 
-    A store last written by RocketMQ is walked over from where an earlier look ended (`known`),
-    else from the first of the `hints` where a visible record begins, else from the beginning of
-    the last file that begins with one.
+    In a store last written by RocketMQ, walk from where an earlier call ended (`known`), else from
+    the first of the `hints` where a visible record starts, else from the start of the last file
+    that starts with one.
     """
     if state.written_by is Writer.ORBITMQ and state.watermark is not None:
         return PhysicalOffset(max(log.start, min(state.watermark, log.room_end)))
@@ -101,7 +101,7 @@ def find_visible_end(
 
 
 def _end_of_ours(state: StoreState, log: ReadOnlyLog) -> PhysicalOffset | None:
-    """Where OrbitMQ's part ended, all of it visible and on disk, if RocketMQ went on there."""
+    """Where OrbitMQ's part ended, all visible and on disk, if RocketMQ continued there."""
     if state.progress is None or state.watermark is None:
         return None
     end = PhysicalOffset(min(state.progress.flushed, state.watermark))
@@ -123,7 +123,7 @@ def _walk_start(
 
 
 def _walk_to_end(log: ReadOnlyLog, start: PhysicalOffset, until_ms: int | None) -> PhysicalOffset:
-    """Walk while records are visible and real."""
+    """Walk while records are visible and not stale."""
     end = start
     last_ms = 0
 
@@ -137,8 +137,8 @@ def _walk_to_end(log: ReadOnlyLog, start: PhysicalOffset, until_ms: int | None) 
             offset = chunk.offset + at
             if until_ms is not None and store_ms >= until_ms:
                 return end
-            # Compat: RocketMQ does not clear the bytes behind the end when it recovers; an old
-            # record that lines up there is older than the record before it.
+            # Compat: RocketMQ's recovery does not clear the bytes after the end; a stale record
+            # that happens to start there is older than the record before it.
             is_stale = until_ms is None and store_ms < last_ms
             if is_stale or physical_offset_in(chunk.content, at) != offset:
                 return end

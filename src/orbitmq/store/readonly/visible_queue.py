@@ -1,8 +1,8 @@
-"""The entries of one queue that readers beside the broker may see.
+"""The entries of one queue that readers outside the broker may see.
 
-The older ones are on disk; the newest may not be written yet, so they come from the log. What
-`disk_end` and `tail` say holds as long as the records are there, so another process can read the
-same entries later.
+Older entries are on disk; the newest may not be written yet, so they come from the log. `disk_end`
+and `tail` stay valid as long as the records exist, so another process can read the same entries
+later.
 
 Threads: any. Crash: nothing is written.
 """
@@ -28,11 +28,11 @@ class VisibleQueue:
 
     @property
     def end(self) -> QueueOffset:
-        """The number behind the last entry."""
+        """The number after the last entry."""
         return QueueOffset(self.disk_end + len(self.tail) // ENTRY_BYTES)
 
     def entry(self, number: int) -> Entry:
-        """One entry, which must be among them: physical offset, record bytes, tag hash."""
+        """One entry, which must exist: physical offset, record bytes, tag hash."""
         if number < self.disk_end:
             return self.on_disk.entry(number)
         physical_offset, record_bytes, tag_hash = ENTRY.unpack_from(
@@ -52,7 +52,7 @@ class VisibleQueue:
             yield from ENTRY.iter_unpack(self.tail[at : (end - self.disk_end) * ENTRY_BYTES])
 
     def first_from(self, physical_offset: int) -> QueueOffset:
-        """The number of the first entry whose record begins at a physical offset or behind it."""
+        """The number of the first entry whose record starts at or after a physical offset."""
         return QueueOffset(
             first_where(self.start, self.end, lambda n: begins_at(self.entry(n)) >= physical_offset)
         )

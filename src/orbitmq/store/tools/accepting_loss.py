@@ -1,12 +1,12 @@
-"""Accepting a loss: damaged bytes of the log give way to records in their place.
+"""Accepting a loss: replaces damaged bytes of the log with stand-in records.
 
-The log is whole again afterwards, for every reader of RocketMQ's format (see `stand_ins`), and
-queues keep their numbers. Where nothing good lies behind the damage, the log ends behind the last
-message that a queue knows of. Nothing else is given up: no record that can be read.
+Afterwards the log is valid again for every reader of RocketMQ's format (see `stand_ins`), and
+queues keep their numbers. If no good record follows the damage, the log is cut after the last
+message that a queue knows of. No readable record is ever given up.
 
 Threads: none; the directory's lock is held.
-Crash: the bytes that give way are on disk in `<root>/orbitmq/lost` before the first change. What
-is left half done is damage again, and can be accepted again.
+Crash: the replaced bytes are on disk in `<root>/orbitmq/lost` before the first change. A half-done
+change is damage again, and can be accepted again.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ if TYPE_CHECKING:
     from orbitmq.record.decode import Found
     from orbitmq.store.readonly.log_files import LogFile
 
-# A stand-in is no larger, so that no reader needs more memory for it than for a message.
+# Largest stand-in, so that no reader needs more memory for it than for a message.
 _STAND_IN_BYTES_MAX: Final = 1024 * 1024
 _CHUNK_BYTES: Final = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class LostMessage:
-    """A message that a queue knows of; `offset` is -1 where no entry says where it lay."""
+    """A message that a queue knows of; `offset` is -1 if no entry says where it was."""
 
     offset: int
     size: int
@@ -76,26 +76,26 @@ class LostNumbers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """What is lost when a damage is accepted."""
+    """What accepting a damage loses."""
 
     start: int
     end: int
-    # What lies at its start, in words.
+    # What was found at its start, in words.
     reason: str
     files: list[str]
     messages: int
     queues: list[LostNumbers]
     # Bytes of no known message: records without a queue, or of queues that are lost too.
     other_bytes: int
-    # Where the log ends afterwards; None when it goes on behind the damage.
+    # Where the log ends afterwards; None if it continues after the damage.
     new_end: int | None
-    # Where the bytes are kept, once the loss is accepted.
+    # Where the damaged bytes are kept, once the loss is accepted.
     kept_in: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
 def accept_loss(root: Path, at: int, *, log_path: str = "", confirmed: bool) -> Loss:
-    """Give up the damage that begins at a physical offset; without `confirmed`, only tell."""
+    """Accept the damage that starts at a physical offset; without `confirmed`, only report it."""
     root = root.expanduser()
     if not root.is_dir():
         raise StoreError(f"{root} is not a folder", hint="name the storePathRootDir of a broker")
@@ -118,14 +118,14 @@ class _Acceptance:
         self._progress = state.progress if store.written_by is Writer.ORBITMQ else None
         if self._progress is not None and self._progress.flushed > self._log.room_end:
             raise StoreError(
-                f"the log was flushed up to {self._progress.flushed} and its files end at "
+                f"the log was flushed up to {self._progress.flushed}, but its files end at "
                 f"{self._log.room_end}",
                 hint="restore the missing files from a replica or a backup",
             )
         if self._progress is not None and at >= self._progress.flushed:
             raise StoreError(
-                f"offset {at} was not flushed: the log was up to {self._progress.flushed}",
-                hint="what a crash tore there is cut off when the store is opened",
+                f"offset {at} was not flushed; the log was flushed up to {self._progress.flushed}",
+                hint="nothing to accept: recovery cuts such bytes off when the store is opened",
             )
         self._damage = find_damage(self._log, at)
         self._notes: list[str] = []
@@ -137,13 +137,13 @@ class _Acceptance:
             self._end = last.offset + last.size if last is not None else self._damage.start
             self._new_end = self._end
         else:
-            self._messages += self._unknown_places()
+            self._messages += self._unplaced_messages()
         self._layout = list(self._lay_out())
 
     # --- what is lost -------------------------------------------------------------------------
 
     def _known_messages(self) -> Iterator[LostMessage]:
-        """Messages that lay in the damage, by the entries of their queues."""
+        """Messages in the damage, from the entries of their queues."""
         damage = self._damage
         found: list[LostMessage] = []
         for topic, queue_id in self._store.folder_keys():
@@ -152,16 +152,16 @@ class _Acceptance:
             try:
                 queue = self._store.on_disk(topic, queue_id)
             except StoreFormatError as error:
-                self._notes.append(f"queue {queue_id} of topic {topic!r} tells nothing: {error}")
+                self._notes.append(f"cannot read queue {queue_id} of topic {topic!r}: {error}")
                 continue
             number = int(queue.first_from(damage.start))
             while content := queue.entries(number, queue.end - number):
-                for place, size, _ in ENTRY.iter_unpack(content):
-                    if not damage.start <= place < damage.end:
+                for offset, size, _ in ENTRY.iter_unpack(content):
+                    if not damage.start <= offset < damage.end:
                         break
                     found.append(
                         LostMessage(
-                            offset=place,
+                            offset=offset,
                             size=size,
                             topic=topic,
                             queue_id=queue_id,
@@ -172,13 +172,13 @@ class _Acceptance:
                 else:
                     continue
                 break
-        behind = damage.start
+        previous_end = damage.start
         for message in sorted(found):
             file = self._log.file_at(message.offset)
             message_end = message.offset + message.size
             fits = message_end <= min(damage.end, file.end_offset - BLANK_BYTES_MIN)
             if (
-                message.offset < behind
+                message.offset < previous_end
                 or not fits
                 or message.size < message_bytes_min(message.topic.encode())
             ):
@@ -187,11 +187,11 @@ class _Acceptance:
                     f"{message.queue_id} has a wrong entry; run: orbitmq store rebuild"
                 )
                 continue
-            behind = message_end
+            previous_end = message_end
             yield message
 
-    def _unknown_places(self) -> list[LostMessage]:
-        """Messages whose entries were not on disk yet, by the numbers around the damage."""
+    def _unplaced_messages(self) -> list[LostMessage]:
+        """Messages whose entries were not on disk yet, from the numbers around the damage."""
         queued_until = self._progress.dispatched if self._progress is not None else 0
         if self._store.state.is_clean or queued_until >= self._damage.end:
             return []
@@ -212,17 +212,17 @@ class _Acceptance:
     def _runs(self, start: int, end: int) -> Iterator[tuple[tuple[str, int], int, int]]:
         """Numbers of the records in a range: queue, first number, count."""
         start = max(start, self._log.start)
-        for chunk in self._log.walk(start, end, on_damage=self._pass_by):
+        for chunk in self._log.walk(start, end, on_damage=self._skip_damage):
             for (topic, queue_id), runs in chunk.found.runs.items():
                 for run in runs:
                     count = len(run.entries) // ENTRY_BYTES
                     yield (topic.decode(errors="replace"), queue_id), run.first, count
 
-    def _pass_by(self, offset: PhysicalOffset, _: Found) -> PhysicalOffset:
+    def _skip_damage(self, offset: PhysicalOffset, _: Found) -> PhysicalOffset:
         return PhysicalOffset(next_record(self._log, self._log.file_at(offset), offset + 1))
 
     def loss(self) -> Loss:
-        """Tell what is lost."""
+        """Report what is lost."""
         damage = self._damage
         known_bytes = sum(message.size for message in self._messages)
         end = damage.end
@@ -245,12 +245,12 @@ class _Acceptance:
         start, end = self._damage.start, self._damage.end
         return [f for f in self._log.files if f.end_offset > start and f.first_offset < end]
 
-    # --- what comes in its place --------------------------------------------------------------
+    # --- what replaces it ---------------------------------------------------------------------
 
     def _lay_out(self) -> Iterator[tuple[int, bytes]]:
-        """The bytes that take the place of the damage, by offset."""
+        """The bytes that replace the damage, by offset."""
         placed = [message for message in self._messages if message.offset >= 0]
-        homeless = [message for message in self._messages if message.offset < 0]
+        unplaced = [message for message in self._messages if message.offset < 0]
         last_end = placed[-1].offset + placed[-1].size if placed else self._damage.start
         for file in self._files():
             start = max(file.first_offset, self._damage.start)
@@ -265,23 +265,23 @@ class _Acceptance:
                 position = message.offset + message.size
             if position >= last_end:
                 room_end = end - BLANK_BYTES_MIN if end == file.end_offset else end
-                while homeless and (size := self._room_for(homeless[0], room_end - position)):
-                    message = homeless.pop(0)
+                while unplaced and (size := self._room_for(unplaced[0], room_end - position)):
+                    message = unplaced.pop(0)
                     yield position, self._encode(message, position, size)
                     position += size
             if end == file.end_offset:
                 yield position, _blank(end - position)
             else:
                 yield from self._fill(position, end)
-        if homeless:
+        if unplaced:
             self._notes.append(
-                f"there is no room to keep the numbers of {len(homeless)} lost messages; their "
-                "queues go on without a gap, as in RocketMQ"
+                f"there is no room to keep the numbers of {len(unplaced)} lost messages; their "
+                "queues continue without a gap, as in RocketMQ"
             )
 
     @staticmethod
     def _room_for(message: LostMessage, room: int) -> int:
-        """The size of a stand-in that leaves room for another one or none; 0 when none fits."""
+        """The size of a stand-in that leaves room for another one or none; 0 if none fits."""
         size = message_bytes_min(message.topic.encode())
         left = room - size
         if left < 0:
@@ -291,8 +291,8 @@ class _Acceptance:
     def _fill(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
         if 0 < end - start < STAND_IN_BYTES_MIN:
             raise StoreError(
-                f"{end - start} bytes at offset {start} are too few for a record: entries of "
-                "queues do not fit the log",
+                f"{end - start} bytes at offset {start} are too few for a record: the entries of "
+                "queues do not match the log",
                 hint="restore the files from a replica or a backup",
             )
         while start < end:
@@ -333,7 +333,7 @@ class _Acceptance:
         return loss
 
     def _keep(self, loss: Loss) -> Loss:
-        """Put the bytes aside, as they are."""
+        """Copy the damaged bytes aside, unchanged."""
         folder = self._store.root / OWN_FOLDER / LOST_FOLDER
         make_folder(folder)
         kept: list[str] = []
@@ -356,7 +356,7 @@ class _Acceptance:
         return loss
 
     def _prepare_cut(self) -> None:
-        """Let the next opening expect a log that ends earlier, and look at it closely."""
+        """Make the next opening expect the earlier end, and run recovery."""
         assert self._new_end is not None
         root, end = self._store.root, PhysicalOffset(self._new_end)
         (root / ABORT_NAME).write_text(str(os.getpid()))
@@ -369,7 +369,7 @@ class _Acceptance:
             checkpoint.write(root / CHECKPOINT_NAME)
             return
         progress_file = ProgressFile(root / OWN_FOLDER)
-        # The index may lead beyond the end; it is built again.
+        # The index may point beyond the new end; opening rebuilds it.
         progress_file.write(
             replace(
                 self._progress,
@@ -385,7 +385,7 @@ class _Acceptance:
 
 
 def _by_queue(messages: list[LostMessage]) -> list[LostNumbers]:
-    """Gather messages with consecutive numbers."""
+    """Group messages with consecutive numbers."""
     keys = sorted((m.topic, m.queue_id, m.queue_offset) for m in messages)
     bounds = [0]
     for number, (before, after) in enumerate(pairwise(keys), 1):
@@ -396,11 +396,11 @@ def _by_queue(messages: list[LostMessage]) -> list[LostNumbers]:
             topic=keys[first][0],
             queue_id=keys[first][1],
             first=keys[first][2],
-            last=keys[behind - 1][2],
-            count=behind - first,
+            last=keys[end - 1][2],
+            count=end - first,
         )
-        for first, behind in pairwise([*bounds, len(keys)])
-        if behind > first
+        for first, end in pairwise([*bounds, len(keys)])
+        if end > first
     ]
 
 

@@ -1,6 +1,6 @@
-"""Damage in the log: where it begins, and where the next good record lies.
+"""Damage in the log: where it starts, and where the next good record is.
 
-What begins at one byte and is followed at once by more of it counts as one, also across files.
+Adjacent damaged ranges count as one, also across files.
 """
 
 from __future__ import annotations
@@ -25,53 +25,53 @@ class Damage:
 
     start: int
     end: int
-    # What lies at its start, in words.
+    # What was found at its start, in words.
     reason: str
-    # Where its last byte ends that is not zero.
+    # The offset after its last byte that is not zero.
     written_end: int
-    # Whether nothing good lies behind it.
+    # Whether no good record follows.
     is_tail: bool
-    # The store time of the last record before it, or of the first behind; 0 when there is none.
+    # The store time of the last record before it, or of the first after it; 0 if there is neither.
     store_ms: int
 
 
 def find_damage(log: ReadOnlyLog, position: int) -> Damage:
-    """Examine the damage that begins at a position.
+    """Examine the damage that starts at a position.
 
-    Raises StoreError when none begins there, which names those that do.
+    If none does, raises a StoreError that lists where damage starts.
     """
     limit = log.room_end
     file = log.find_file(position)
     if file is None:
         raise StoreError(
-            f"offset {position} is outside of the log, which goes from {log.start} to {limit}",
-            hint="orbitmq store verify names where damage begins",
+            f"offset {position} is outside the log, which spans {log.start} to {limit}",
+            hint="orbitmq store verify lists where damage starts",
         )
     scan = _Scan(log, file, limit)
-    place = next((n for n, found in enumerate(scan.ranges) if found[0] == position), None)
-    if place is None:
-        known = ", ".join(str(start) for start, _, _ in scan.ranges) or "none"
+    index = next((n for n, found in enumerate(scan.ranges) if found[0] == position), None)
+    if index is None:
+        known = ", ".join(str(start) for start, _, _ in scan.ranges)
         raise StoreError(
-            f"no damage begins at offset {position}",
-            hint=f"damage in {file.path} begins at: {known}",
+            f"no damage starts at offset {position}",
+            hint=f"damage in {file.path} starts at: {known}" if known else f"{file.path} is whole",
         )
-    _, end, reason = scan.ranges[place]
-    for start, further, _ in scan.ranges[place + 1 :]:
+    _, end, reason = scan.ranges[index]
+    for start, next_end, _ in scan.ranges[index + 1 :]:
         if start == end:
-            end = further
+            end = next_end
     while end == file.end_offset < limit:
         file = log.file_at(end)
         ranges = _Scan(log, file, limit).ranges
         if not ranges or ranges[0][0] != end:
             break
-        for start, further, _ in ranges:
+        for start, next_end, _ in ranges:
             if start == end:
-                end = further
+                end = next_end
     is_tail = end >= limit
     store_ms = _store_ms_before(log, position)
     if not store_ms and not is_tail:
-        behind = log.record_at(end, limit)
-        store_ms = behind[1] if behind is not None else 0
+        following = log.record_at(end, limit)
+        store_ms = following[1] if following is not None else 0
     return Damage(
         start=position,
         end=end,
@@ -83,7 +83,7 @@ def find_damage(log: ReadOnlyLog, position: int) -> Damage:
 
 
 def _written_end(log: ReadOnlyLog, start: int, end: int) -> int:
-    """Where the last byte of a range ends that is not zero."""
+    """The offset after the last byte of a range that is not zero."""
     while start < end:
         file_start = log.file_at(end - 1).first_offset
         low = max(start, file_start, end - CHUNK_BYTES)
@@ -133,9 +133,11 @@ class _Scan:
                     at += places.size
 
     def _on_damage(self, offset: PhysicalOffset, found: Found) -> PhysicalOffset:
-        go_on = min(next_record(self._log, self._file, offset + 1), self._limit)
-        self._add(offset, go_on, found)
-        return type(offset)(go_on)
+        end = min(next_record(self._log, self._file, offset + 1), self._limit)
+        self._add(offset, end, found)
+        return type(offset)(end)
 
     def _add(self, start: int, end: int, found: Found) -> None:
-        self.ranges.append((start, end, f"{found.verdict.value} {found.reason}".strip()))
+        self.ranges.append(
+            (start, end, f"{found.verdict.value}: {found.reason}".removesuffix(": "))
+        )

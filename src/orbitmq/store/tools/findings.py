@@ -1,4 +1,4 @@
-"""What an examination of a store found: problems and notes, both bounded."""
+"""Findings of a verification: problems and notes, both bounded."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-# Findings kept in full; the others are counted.
+# Findings kept in full; more are only counted.
 _KEPT_MAX: Final = 1000
 
 
 class FindingKind(Enum):
-    """Kinds of findings; the value is the word for programs."""
+    """Kinds of findings; the value is the word used in JSON."""
 
-    # The log, which is the truth.
+    # The log: messages are lost.
     BAD_RECORD = "bad-record"
     LOST_RECORDS = "lost-records"
     MISSING_LOG_FILE = "missing-log-file"
-    # Queues and index, which can be made again from the log.
+    # Queues and index, which can be rebuilt from the log.
     MISSING_ENTRY = "missing-entry"
     WRONG_ENTRY = "wrong-entry"
     STRAY_ENTRY = "stray-entry"
@@ -54,7 +54,7 @@ class Finding:
     kind: FindingKind
     text: str
     file: str = ""
-    # The byte in the file, and the physical offset; -1 where there is none.
+    # The byte in the file, and the physical offset; -1 if not applicable.
     position: int = -1
     offset: int = -1
     topic: str = ""
@@ -62,7 +62,7 @@ class Finding:
     # Queue offsets, the last one included.
     first_number: int = -1
     last_number: int = -1
-    # How many records, entries or keys it stands for.
+    # How many records, entries or keys it covers.
     count: int = 1
 
 
@@ -72,14 +72,14 @@ class Scope:
 
     log_start: int
     log_end: int
-    # Records below have their entries and keys on disk.
+    # Records below this offset have their entries and keys on disk.
     required_until: int
-    # Whether a physical offset lies in a damaged part of the log.
+    # Whether a physical offset is in a damaged part of the log.
     is_lost: Callable[[int], bool]
 
 
 class Findings:
-    """Gathers findings; keeps the first ones and counts the others."""
+    """Collects findings; keeps the first ones and counts the rest."""
 
     def __init__(self) -> None:
         self.problems: list[Finding] = []
@@ -87,18 +87,18 @@ class Findings:
         self.notes: list[str] = []
 
     def add(self, finding: Finding) -> None:
-        """Note a problem."""
+        """Add a problem."""
         self.counts[finding.kind] += finding.count
         if len(self.problems) < _KEPT_MAX:
             self.problems.append(finding)
 
     def note(self, text: str) -> None:
-        """Note what is no problem and worth knowing."""
+        """Add something worth knowing that is no problem."""
         if len(self.notes) < _KEPT_MAX:
             self.notes.append(text)
 
     def _damages(self) -> list[Finding]:
-        """Where in its files the log is damaged."""
+        """Problems with a position in a log file."""
         kinds = (FindingKind.BAD_RECORD, FindingKind.LOST_RECORDS)
         return [found for found in self.problems if found.kind in kinds and found.position >= 0]
 
@@ -109,12 +109,11 @@ class Findings:
         if found & LOG_KINDS:
             lines.append(
                 "the log is damaged: stop the broker and restore the files named above from a "
-                "replica or a backup; a rebuild of queues cannot bring messages back"
+                "replica or a backup; rebuilding queues does not bring messages back"
             )
         lines += [
-            "or, when there is no copy, accept the loss of what is damaged there; this tells what "
-            f"is lost and changes nothing without --yes: orbitmq store accept-loss {root} --at "
-            f"{damage.offset}"
+            "without a copy, accept the loss; this shows what is lost, and changes nothing without "
+            f"--yes: orbitmq store accept-loss {root} --at {damage.offset}"
             for damage in self._damages()[:1]
         ]
         if found & BUILT_KINDS and not found & {
@@ -122,9 +121,11 @@ class Findings:
             FindingKind.MISSING_LOG_FILE,
         }:
             lines.append(
-                f"queues and index can be made again: stop the broker, run: orbitmq store rebuild "
+                "queues and index can be rebuilt: stop the broker, run: orbitmq store rebuild "
                 f"{root}"
             )
         if FindingKind.STRANGE_FILE in found:
-            lines.append("move away the files that do not belong to a store; a broker refuses them")
+            lines.append(
+                "move away the files that do not belong to a store: with them, no broker opens it"
+            )
         return lines

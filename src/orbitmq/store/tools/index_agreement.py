@@ -1,8 +1,8 @@
-"""Whether the key index agrees with the log, and its entries can be found.
+"""Whether the key index agrees with the log, and look-ups find its entries.
 
-Keys are put in the order of the log, so log and index are compared side by side, in one pass over
-each. Whether an entry can be found is told by its chain: it must name the entry before it in its
-slot, and the slot the newest one.
+Keys are added in log order, so log and index are compared side by side, in one pass over each. A
+look-up finds an entry through its chain: each entry must name the previous one of its slot, and the
+slot must name the newest.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from orbitmq.store.tools.findings import Finding, FindingKind, Findings, Scope
 
 _END: Final = 1 << 62
 _NOTHING: Final = IndexEntry(0, _END, 0, 0)
-# Problems of one kind kept apart; the others are counted.
+# Problems listed one by one; more are only counted.
 _KEPT_MAX: Final = 100
 
 
 class IndexAgreement:
-    """Compares the index with the log as it is walked over."""
+    """Compares the index with the log during a walk."""
 
     def __init__(
         self,
@@ -36,13 +36,13 @@ class IndexAgreement:
         is_clean: bool,
         is_expected: bool,
     ) -> None:
-        """Keys of records must be in the index, if there is one; `is_expected` says there is."""
+        """Expect keys of records in the index, if it exists; with `is_expected` it must."""
         self._findings = findings
         self._scope = scope
         self._slots = slots
         self._is_clean = is_clean
-        paths, strangers = list_index_files(folder)
-        for path in strangers:
+        paths, strange_files = list_index_files(folder)
+        for path in strange_files:
             findings.add(
                 Finding(
                     kind=FindingKind.STRANGE_FILE,
@@ -59,7 +59,7 @@ class IndexAgreement:
         self.is_present = bool(self._files)
         if not self.is_present:
             if is_expected:
-                self._bad_file(folder, "the key index is gone")
+                self._bad_file(folder, "the key index is missing")
             else:
                 findings.note("there is no key index")
         self._entries = self._all_entries()
@@ -67,8 +67,8 @@ class IndexAgreement:
         self._kept = 0
         self.keys = 0
 
-    def take(self, keys: bytes | bytearray) -> None:
-        """Compare the keys of records, packed as `KEY`, with the entries that come next."""
+    def compare(self, keys: bytes | bytearray) -> None:
+        """Compare the keys of records, packed as `KEY`, with the next entries."""
         if not self.is_present:
             return
         here = -1
@@ -80,12 +80,10 @@ class IndexAgreement:
                 self._skip_to(offset)
                 hashes = self._hashes_at(offset)
             if hashed not in hashes and offset < self._scope.required_until:
-                self._trouble(
-                    FindingKind.MISSING_KEY, "a key of a record is not in the index", offset
-                )
+                self._add(FindingKind.MISSING_KEY, "a key of a record is not in the index", offset)
 
     def finish(self) -> None:
-        """Look at the entries that no record led to."""
+        """Check the remaining entries, which have no record."""
         self._skip_to(_END)
 
     def _skip_to(self, offset: int) -> None:
@@ -93,8 +91,8 @@ class IndexAgreement:
             found = self._next.physical_offset
             scope = self._scope
             if scope.log_start <= found < scope.log_end and not scope.is_lost(found):
-                self._trouble(
-                    FindingKind.STRAY_KEY, "an index entry leads to no record with keys", found
+                self._add(
+                    FindingKind.STRAY_KEY, "an index entry points to no record with keys", found
                 )
             self._next = next(self._entries, _NOTHING)
 
@@ -113,7 +111,7 @@ class IndexAgreement:
                 self._bad_file(file.path, str(error))
 
     def _chained_entries(self, file: ReadOnlyIndexFile) -> Iterator[IndexEntry]:
-        """The entries of one file, its chains checked on the way."""
+        """The entries of one file; checks its chains on the way."""
         slots = file.slot_count(self._slots)
         newest = array("i", bytes(4 * slots))
         number = 1
@@ -126,21 +124,23 @@ class IndexAgreement:
             last_offset = entry.physical_offset
             number += 1
             yield entry
-        there = array("i", file.slot_table(slots))
-        there.byteswap()
+        on_disk = array("i", file.slot_table(slots))
+        on_disk.byteswap()
         if self._is_clean:
-            broken += sum(1 for here, found in zip(newest, there, strict=False) if here != found)
+            broken += sum(1 for here, found in zip(newest, on_disk, strict=False) if here != found)
         else:
-            # A broker that has it open may have put more since its header was read.
-            broken += sum(1 for here, found in zip(newest, there, strict=False) if here > found)
+            # A broker that has it open may have added entries since the header was read.
+            broken += sum(1 for here, found in zip(newest, on_disk, strict=False) if here > found)
         if broken:
-            self._bad_file(file.path, f"{broken} links of its chains lead elsewhere")
+            self._bad_file(file.path, f"{broken} links of its chains are wrong")
         if number > 1 and self._is_clean and last_offset != file.end_offset:
             self._bad_file(
-                file.path, f"its header ends at {file.end_offset}, its entries at {last_offset}"
+                file.path,
+                f"its header says it ends at offset {file.end_offset}, its entries end at "
+                f"{last_offset}",
             )
 
-    def _trouble(self, kind: FindingKind, text: str, offset: int) -> None:
+    def _add(self, kind: FindingKind, text: str, offset: int) -> None:
         self._kept += 1
         if self._kept <= _KEPT_MAX:
             self._findings.add(Finding(kind=kind, text=text, offset=offset))

@@ -1,6 +1,6 @@
-"""Inspection: what lies in a store directory; counted, if asked, by a scan.
+"""Inspection: lists what a store directory holds; optionally scans it to count messages.
 
-Nothing is changed and no lock is taken.
+It changes nothing and takes no lock.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class LogFileFacts:
     used_bytes: int
     disk_bytes: int
     modified_ms: int
-    # -1 when nothing visible begins in it.
+    # -1 if no visible record starts in it.
     first_store_ms: int
 
 
@@ -52,7 +52,7 @@ class QueueFacts:
     end: int
     # Entries up to here are on disk.
     disk_end: int
-    # -1 when the queue has no messages left.
+    # -1 if the queue has no messages left.
     first_store_ms: int
     last_store_ms: int
 
@@ -63,7 +63,7 @@ class MemoryQueueFacts:
 
     topic: str
     queue_id: int
-    # Where it goes on after a crash; after a clean stop, where it ended.
+    # Where it resumes after a crash; after a clean stop, where it ended.
     reserved_end: int
 
 
@@ -82,12 +82,12 @@ class IndexFileFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateFacts:
-    """What the small files say."""
+    """The contents of the small files."""
 
     written_by: str
-    # Neither open nor left by a crash.
+    # Neither open in a broker nor left by a crash.
     is_clean: bool
-    # The process that has the store open; None when nobody has, or it cannot be told.
+    # The process that has the store open; None if no process has, or it is unknown.
     locked_by: int | None
     abort_pid: str
     watermark: int | None
@@ -111,7 +111,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
-    """All that was found."""
+    """Everything an inspection found."""
 
     root: str
     state: StateFacts
@@ -128,7 +128,7 @@ class Inspection:
     index_files: tuple[IndexFileFacts, ...]
     strange_files: tuple[str, ...]
     unreadable: tuple[str, ...]
-    # What to know before another broker opens the store.
+    # What to know before a broker of the other kind opens the store.
     warnings: tuple[str, ...]
     counts: Counts | None = None
 
@@ -139,11 +139,11 @@ def inspect(
     with_counts: bool = False,
     on_progress: OnProgress = lambda _done, _total: None,
 ) -> Inspection:
-    """Look at a store; `with_counts` scans its log."""
+    """Inspect a store; `with_counts` scans its log."""
     unreadable: list[str] = []
     queues = _queues(store, unreadable)
     memory_queues = _memory_queues(store.root, queues, unreadable)
-    index_files, strangers = _index_files(store.root, unreadable)
+    index_files, strange_files = _index_files(store.root, unreadable)
     log_files = tuple(_log_file(store, number) for number in range(len(store.log.files)))
     times = [queue.last_store_ms for queue in queues]
     firsts = [file.first_store_ms for file in log_files if file.first_store_ms >= 0]
@@ -160,7 +160,7 @@ def inspect(
         queues=queues,
         memory_queues=memory_queues,
         index_files=index_files,
-        strange_files=tuple(str(path) for path in (*store.log.strangers, *strangers)),
+        strange_files=tuple(str(path) for path in (*store.log.strange_files, *strange_files)),
         unreadable=tuple(unreadable),
         warnings=_warnings(memory_queues),
         counts=_count(store, on_progress) if with_counts else None,
@@ -168,10 +168,10 @@ def inspect(
 
 
 def lock_holder(root: Path) -> int | None:
-    """The process that holds the directory's lock; None when nobody does or it is not known.
+    """The process that holds the directory's lock; None if there is none or it is unknown.
 
-    It is read from the system's table of locks: opening the lock file and closing it again would
-    let the lock go, if this process has it.
+    Read from the system's table of locks: opening and closing the lock file would release the lock
+    if this process holds it.
     """
     try:
         status = (root / _LOCK_NAME).stat()
@@ -184,13 +184,13 @@ def lock_holder(root: Path) -> int | None:
         fields = line.split()
         if wanted in fields and not {"POSIX", "OFDLCK"}.isdisjoint(fields):
             holder = int(fields[fields.index(wanted) - 1])
-            # Ours is a lock of an open file, which the system shows without a process.
+            # An OrbitMQ broker locks the open file, and the system lists no process for that.
             return holder if holder > 0 else _process_in(root / ABORT_NAME)
     return None
 
 
 def _process_in(abort: Path) -> int | None:
-    """Read which process opened the store."""
+    """The process that opened the store, from its abort file."""
     try:
         return int(abort.read_text())
     except (OSError, ValueError):
@@ -265,7 +265,7 @@ def _memory_queues(
     return tuple(
         MemoryQueueFacts(topic=topic, queue_id=queue_id, reserved_end=bound)
         for (topic, queue_id), bound in sorted(reserved.bounds.items())
-        # A queue that was moved to disk has gone on there.
+        # A queue that moved to disk continues there.
         if not (topic in reserved.on_disk and on_disk.get((topic, queue_id), 0) > 0)
     )
 
@@ -276,16 +276,16 @@ def _warnings(memory_queues: tuple[MemoryQueueFacts, ...]) -> tuple[str, ...]:
         return ()
     more = f" and {len(topics) - _NAMED_MAX} more" if len(topics) > _NAMED_MAX else ""
     return (
-        f"kept in memory: {', '.join(topics[:_NAMED_MAX])}{more}; a Java broker would start their queues at offset 0, "
-        "or where messages on disk end, and consumers that committed higher offsets would miss "
-        "messages there",
+        f"kept in memory: {', '.join(topics[:_NAMED_MAX])}{more}; a Java broker would start their "
+        "queues at offset 0, or where messages on disk end, and consumers that committed higher "
+        "offsets would miss messages there",
     )
 
 
 def _index_files(
     root: Path, unreadable: list[str]
 ) -> tuple[tuple[IndexFileFacts, ...], list[Path]]:
-    paths, strangers = list_index_files(root / "index")
+    paths, strange_files = list_index_files(root / "index")
     found: list[IndexFileFacts] = []
     for path in paths:
         try:
@@ -304,7 +304,7 @@ def _index_files(
                 end_offset=file.end_offset,
             )
         )
-    return tuple(found), strangers
+    return tuple(found), strange_files
 
 
 def _count(store: ReadOnlyStore, on_progress: OnProgress) -> Counts:

@@ -1,11 +1,11 @@
-"""Whether consume queues agree with the log, entry by record.
+"""Whether consume queues agree with the log: each entry with its record.
 
-Records come in the order of the log, as runs of entries with consecutive numbers. An entry must
-be what its record makes it, at the number that the record says. Entries without a record are right
-only as fillers, for records deleted by retention, and beyond the end of what was examined.
+Records come in log order, as runs of entries with consecutive numbers. Each entry must equal the
+one that its record makes, at the record's number. Entries without a record are valid only as
+fillers, for records that retention deleted, and beyond the examined range.
 
-A topic that was deleted and made again begins again at number 0 while its old records are still in
-the log; entries are then right for the newer ones.
+A topic that was deleted and created again starts over at number 0 while its old records are still
+in the log; its entries must then match the newer records.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from orbitmq.store.tools.findings import Finding, FindingKind, Findings, Scope
 
 # Compat: a tag hash below this is an address in the queue's extension, whose content is advisory.
 _EXTENSION_BELOW: Final = -(2**31)
-# Problems of one queue kept apart; the others are counted with the last one.
+# Problems of one queue listed one by one; more are counted with the last one.
 _RANGES_MAX: Final = 100
 
 
 @dataclass(slots=True)
-class _Trouble:
-    """Consecutive entries with one problem."""
+class _Problem:
+    """Consecutive entries with the same problem."""
 
     kind: FindingKind
     text: str
@@ -45,22 +45,22 @@ class _QueueState:
     # The number that the next record should have; None before the first record.
     next_number: int | None = None
     records: int = 0
-    troubles: list[_Trouble] = field(default_factory=list)
+    problems: list[_Problem] = field(default_factory=list)
 
-    def trouble(self, kind: FindingKind, text: str, offset: int, number: int) -> None:
-        last = self.troubles[-1] if self.troubles else None
+    def add_problem(self, kind: FindingKind, text: str, offset: int, number: int) -> None:
+        last = self.problems[-1] if self.problems else None
         if last and last.kind is kind and last.text == text and last.last + 1 == number:
             last.last = number
             last.count += 1
-        elif last and len(self.troubles) >= _RANGES_MAX:
+        elif last and len(self.problems) >= _RANGES_MAX:
             last.last = max(last.last, number)
             last.count += 1
         else:
-            self.troubles.append(_Trouble(kind, text, offset, number, number))
+            self.problems.append(_Problem(kind, text, offset, number, number))
 
 
 class QueueAgreement:
-    """Compares queues with the log as it is walked over."""
+    """Compares queues with the log during a walk."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class QueueAgreement:
         scope: Scope,
         topics: frozenset[str] | None,
     ) -> None:
-        """`topics` are those that the broker has, None where that is not known."""
+        """`topics` are the broker's topics; None if unknown."""
         self._open_queue = open_queue
         self._findings = findings
         self._scope = scope
@@ -78,23 +78,23 @@ class QueueAgreement:
         self._states: dict[QueueKey, _QueueState] = {}
         self.entries = 0
 
-    def take(self, topic: str, queue_id: int, run: EntryRun) -> None:
-        """Compare entries that records make with those on disk."""
+    def compare(self, topic: str, queue_id: int, run: EntryRun) -> None:
+        """Compare entries made from records with those on disk."""
         state = self._state(topic, queue_id)
         count = len(run.entries) // ENTRY_BYTES
         state.records += count
         expected = state.next_number
         if expected is not None and run.first < expected:
-            # Made again: what was found for the earlier ones says nothing.
-            state.troubles = [trouble for trouble in state.troubles if trouble.last < run.first]
+            # The topic was created again: findings about its old records are void.
+            state.problems = [problem for problem in state.problems if problem.last < run.first]
         elif state.on_disk is not None:
-            first = self._first_left(state.on_disk) if expected is None else expected
+            first = self._first_kept(state.on_disk) if expected is None else expected
             self._check_unmatched(state, first, run.first)
         self._compare(state, run)
         state.next_number = run.first + count
 
     def finish(self, keys: list[QueueKey]) -> None:
-        """Look at what no record led to: the ends of queues, and queues without any record."""
+        """Check what no record covered: the ends of queues, and queues without records."""
         for topic, queue_id in keys:
             if not topic.startswith(SHARED_RECORDS):
                 self._state(topic, queue_id)
@@ -102,7 +102,7 @@ class QueueAgreement:
             if state.on_disk is not None:
                 first = state.next_number
                 if first is None:
-                    first = self._first_left(state.on_disk)
+                    first = self._first_kept(state.on_disk)
                 self._check_unmatched(state, first, state.on_disk.end)
             self._report(topic, queue_id, state)
 
@@ -123,7 +123,7 @@ class QueueAgreement:
                     )
                 )
             state = self._states[key] = _QueueState(on_disk)
-            for path in on_disk.strangers if on_disk is not None else ():
+            for path in on_disk.strange_files if on_disk is not None else ():
                 self._findings.add(
                     Finding(
                         kind=FindingKind.STRANGE_FILE, text="not a file of a queue", file=str(path)
@@ -131,8 +131,8 @@ class QueueAgreement:
                 )
         return state
 
-    def _first_left(self, on_disk: ReadOnlyQueue) -> int:
-        """The first entry of a record that is left; those of deleted ones need no look."""
+    def _first_kept(self, on_disk: ReadOnlyQueue) -> int:
+        """The first entry whose record was not deleted."""
         try:
             return on_disk.first_from(self._scope.log_start)
         except StoreDamagedError:
@@ -146,44 +146,44 @@ class QueueAgreement:
         self.entries += count
         at = 0
         while at < count:
-            there = self._entries(on_disk, run.first + at, count - at)
-            wanted = run.entries[at * ENTRY_BYTES : at * ENTRY_BYTES + max(len(there), ENTRY_BYTES)]
-            if there != wanted:
-                self._compare_each(state, run.first + at, bytes(wanted), there)
+            found = self._entries(on_disk, run.first + at, count - at)
+            wanted = run.entries[at * ENTRY_BYTES : at * ENTRY_BYTES + max(len(found), ENTRY_BYTES)]
+            if found != wanted:
+                self._compare_each(state, run.first + at, bytes(wanted), found)
             at += len(wanted) // ENTRY_BYTES
 
-    def _compare_each(self, state: _QueueState, number: int, wanted: bytes, there: bytes) -> None:
-        entries: Iterator[Entry] = ENTRY.iter_unpack(there)
+    def _compare_each(self, state: _QueueState, number: int, wanted: bytes, found: bytes) -> None:
+        entries: Iterator[Entry] = ENTRY.iter_unpack(found)
         for record in ENTRY.iter_unpack(wanted):
             entry = next(entries, None)
             if entry is None or entry[1] == 0:
                 if record[0] < self._scope.required_until:
-                    state.trouble(
+                    state.add_problem(
                         FindingKind.MISSING_ENTRY, "records have no entry", record[0], number
                     )
             elif entry[:2] != record[:2]:
-                state.trouble(
+                state.add_problem(
                     FindingKind.WRONG_ENTRY,
-                    "entries lead elsewhere than to their record",
+                    "entries do not point to their record",
                     record[0],
                     number,
                 )
             elif (
                 entry[2] != record[2]
                 and entry[2] >= _EXTENSION_BELOW
-                # A record in the place of a lost one has no tag.
+                # A stand-in for a lost record has no tag.
                 and not self._scope.is_lost(record[0])
             ):
-                state.trouble(
+                state.add_problem(
                     FindingKind.WRONG_ENTRY,
-                    "entries have another tag hash than their record",
+                    "entries have a different tag hash than their record",
                     record[0],
                     number,
                 )
             number += 1
 
     def _entries(self, on_disk: ReadOnlyQueue, first: int, count: int) -> bytes:
-        """Entries from `first` on; nothing where there are none."""
+        """Entries from `first` on; empty if there are none."""
         if first < on_disk.first:
             return b""
         try:
@@ -199,7 +199,7 @@ class QueueAgreement:
         while first < end:
             content = self._entries(on_disk, first, end - first)
             if not content:
-                state.trouble(
+                state.add_problem(
                     FindingKind.MISSING_ENTRY, "a file is missing in the queue", -1, first
                 )
                 return
@@ -207,10 +207,10 @@ class QueueAgreement:
                 if self._is_stray(offset, record_bytes):
                     if self._scope.is_lost(offset):
                         text = "messages are lost in the damaged part of the log"
-                        state.trouble(FindingKind.LOST_RECORDS, text, offset, first)
+                        state.add_problem(FindingKind.LOST_RECORDS, text, offset, first)
                     else:
-                        text = "entries lead to no record of this queue"
-                        state.trouble(FindingKind.STRAY_ENTRY, text, offset, first)
+                        text = "entries point to no record of this queue"
+                        state.add_problem(FindingKind.STRAY_ENTRY, text, offset, first)
                 first += 1
 
     def _is_stray(self, offset: int, record_bytes: int) -> bool:
@@ -220,7 +220,7 @@ class QueueAgreement:
     def _report(self, topic: str, queue_id: int, state: _QueueState) -> None:
         on_disk = state.on_disk
         if (
-            state.troubles
+            state.problems
             and on_disk is not None
             and not on_disk.folder.is_dir()
             and self._topics is not None
@@ -231,17 +231,17 @@ class QueueAgreement:
                 "are still in the log"
             )
             return
-        for trouble in state.troubles:
+        for problem in state.problems:
             self._findings.add(
                 Finding(
-                    kind=trouble.kind,
-                    text=trouble.text,
+                    kind=problem.kind,
+                    text=problem.text,
                     file=str(on_disk.folder) if on_disk is not None else "",
-                    offset=trouble.offset,
+                    offset=problem.offset,
                     topic=topic,
                     queue_id=queue_id,
-                    first_number=trouble.first,
-                    last_number=trouble.last,
-                    count=trouble.count,
+                    first_number=problem.first,
+                    last_number=problem.last,
+                    count=problem.count,
                 )
             )

@@ -1,11 +1,11 @@
-"""Rebuilding: consume queues and key index made again from the log.
+"""Rebuilding: makes consume queues and key index from the log.
 
-Under the directory's lock everything is built in `<root>/orbitmq/rebuild`, put on disk, and then
-exchanged with what was there, so that an interrupted rebuild leaves the old files or the new ones.
+Under the directory's lock, everything is built in `<root>/orbitmq/rebuild`, synced to disk, and
+swapped with the old folders, so an interrupted rebuild leaves either the old files or the new ones.
 The log is only read.
 
-Numbers come from the records. A queue whose records are all deleted keeps its last entry, so that
-its numbers go on where they were; a topic that was deleted and made again gets the newer records.
+Numbers come from the records. A queue whose records were all deleted keeps its last entry, so that
+its numbers continue; a topic that was deleted and created again gets only the newer records.
 
 Crash: the progress that covers the index is saved last; without it, opening rebuilds the index.
 """
@@ -46,7 +46,7 @@ _QUEUES: Final = "consumequeue"
 _INDEX: Final = "index"
 _FOLDER: Final = "rebuild"
 _OLD: Final = "old-"
-# Entries gathered in memory are written after so much of the log.
+# Entries collected in memory are written once per this many bytes of the log.
 _WRITE_EVERY_BYTES: Final = 64 * 1024 * 1024
 _OPEN_FILES_MAX: Final = 256
 _NOTES_MAX: Final = 100
@@ -56,7 +56,7 @@ OnProgress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebuildOptions:
-    """How to build; None means as the files that are there."""
+    """How to build; None means like the existing files."""
 
     log_path: str = ""
     queue_file_bytes: int | None = None
@@ -68,7 +68,7 @@ class RebuildOptions:
 
 @dataclass(kw_only=True)
 class Rebuilt:
-    """What was made."""
+    """The result of a rebuild."""
 
     start: int
     end: int
@@ -80,7 +80,7 @@ class Rebuilt:
     notes: list[str] = field(default_factory=list)
 
     def note(self, text: str) -> None:
-        """Note what is worth knowing."""
+        """Add something worth knowing."""
         if len(self.notes) < _NOTES_MAX:
             self.notes.append(text)
 
@@ -92,14 +92,14 @@ def rebuild(
     clock: Clock | None = None,
     on_progress: OnProgress = lambda _done, _total: None,
 ) -> Rebuilt:
-    """Make queues and index of a store again from its log."""
+    """Rebuild queues and index of a store from its log."""
     root = root.expanduser()
     options = options or RebuildOptions()
     if not root.is_dir():
         raise StoreError(f"{root} is not a folder", hint="name the storePathRootDir of a broker")
     lock = DirectoryLock(root)
     try:
-        _put_back(root)
+        _undo_interrupted(root)
         with ReadOnlyStore(root, log_path=options.log_path) as store:
             return _Rebuild(store, options, clock or SystemClock(), on_progress).run()
     finally:
@@ -118,7 +118,7 @@ class _Rebuild:
         self._on_progress = on_progress
         self._folder = store.root / OWN_FOLDER / _FOLDER
         progress = store.state.progress if store.written_by is Writer.ORBITMQ else None
-        # What a crash may still take back is left to the recovery that follows it.
+        # After a crash, records beyond the flushed end are left to recovery.
         end = (
             store.end
             if store.state.is_clean or progress is None
@@ -135,8 +135,8 @@ class _Rebuild:
         for topic, _ in self._store.folder_keys():
             if topic.startswith(SHARED_RECORDS):
                 raise StoreFormatError(
-                    f"queues of {topic!r} lead to records of other topics",
-                    hint="such queues are not built here; keep the store on a RocketMQ broker",
+                    f"queues of {topic!r} point to records of other topics",
+                    hint="OrbitMQ cannot build such queues; keep the store on a RocketMQ broker",
                 )
         self._folder.mkdir(parents=True)
         try:
@@ -146,7 +146,7 @@ class _Rebuild:
             shutil.rmtree(self._folder, ignore_errors=True)
         if not self._store.state.is_clean:
             self._result.note(
-                "the store was not stopped cleanly; opening it adds what lies behind offset "
+                "the store was not stopped cleanly; opening it recovers records after offset "
                 f"{self._result.end}"
             )
         return self._result
@@ -202,21 +202,21 @@ class _Rebuild:
         queue = queues.queue(topic, queue_id)
         if run.first < queue.end:
             self._result.note(
-                f"queue {queue_id} of topic {topic!r} begins again at {run.first}: its records "
-                "before are of a topic that was deleted"
+                f"queue {queue_id} of topic {topic!r} starts over at {run.first}: its earlier "
+                "records belong to a topic that was deleted"
             )
             queue.delete()
         elif run.first > queue.end > 0:
             self._result.note(
                 f"queue {queue_id} of topic {topic!r} jumps from {queue.end} to {run.first}; its "
-                "entries go on without a gap, as in RocketMQ"
+                "entries continue without a gap, as in RocketMQ"
             )
         with queues.lock:
             queues.append(topic, queue_id, QueueOffset(run.first), run.entries)
         self._result.entries += len(run.entries) // ENTRY_BYTES
 
     def _keep_ends(self, queues: ConsumeQueues) -> None:
-        """Let queues whose records were all deleted go on where they were."""
+        """Keep the last entry of queues whose records were all deleted."""
         for topic, queue_id in self._store.folder_keys():
             known = queues.find(topic, queue_id)
             if known is not None and known.end > 0:
@@ -224,7 +224,7 @@ class _Rebuild:
             try:
                 old = self._store.on_disk(topic, queue_id)
             except StoreFormatError as error:
-                self._result.note(f"queue {queue_id} of topic {topic!r} is gone: {error}")
+                self._result.note(f"queue {queue_id} of topic {topic!r} is lost: {error}")
                 continue
             self._keep_end(queues, topic, queue_id, old)
 
@@ -248,9 +248,7 @@ class _Rebuild:
             if file_bytes:
                 return file_bytes
         file_bytes = StoreConfig().queue_file_bytes
-        self._result.note(
-            f"no queue was there to tell the size of its files; they are made of {file_bytes} bytes"
-        )
+        self._result.note(f"no existing queue to take the file size from; using {file_bytes} bytes")
         return file_bytes
 
     def _new_indexes(self) -> KeyIndexes | None:
@@ -265,7 +263,7 @@ class _Rebuild:
         return KeyIndexes(self._folder / _INDEX, slots=slots, entries_max=entries)
 
     def _index_shape(self) -> tuple[int, int]:
-        """Slots and entries of an index file: as told, as those that are there, or the default."""
+        """Slots and entries of an index file: from options, existing files or defaults."""
         slots, entries = self._options.index_slots, self._options.index_entries
         if slots and entries:
             return slots, entries
@@ -280,9 +278,8 @@ class _Rebuild:
             return found, room // INDEX_ENTRY_BYTES
         if self._index_files:
             raise StoreFormatError(
-                f"no file of the key index tells its size: {self._result.notes[0]}",
-                hint="say it with --index-slots and --index-entries, or leave the index out with "
-                "--no-index",
+                f"no file of the key index shows its layout: {self._result.notes[0]}",
+                hint="set --index-slots and --index-entries, or skip the index with --no-index",
             )
         defaults = StoreConfig()
         return slots or defaults.index_slots, entries or defaults.index_entries
@@ -315,33 +312,33 @@ class _Rebuild:
             progress_file.close()
 
 
-def _exchange(new: Path, place: Path, aside: Path) -> None:
-    """Put a folder in the place of another, in one step where the system can."""
-    if not place.exists():
-        new.rename(place)
+def _exchange(new: Path, target: Path, aside: Path) -> None:
+    """Swap a new folder with the old one, atomically where the system supports it."""
+    if not target.exists():
+        new.rename(target)
         return
     libc = ctypes.CDLL(None, use_errno=True)
     rename = getattr(libc, "renameat2", None)
     here, exchange = -100, 2
     if rename is not None:
-        if rename(here, os.fsencode(new), here, os.fsencode(place), exchange) == 0:
+        if rename(here, os.fsencode(new), here, os.fsencode(target), exchange) == 0:
             return
         failure = ctypes.get_errno()
         if failure not in (errno.ENOSYS, errno.EINVAL):
             raise StoreError(
-                f"cannot exchange {new} and {place}: {os.strerror(failure)}",
+                f"cannot swap {new} and {target}: {os.strerror(failure)}",
                 hint="both must be on one disk; nothing was changed",
             )
-    place.rename(aside)
+    target.rename(aside)
     try:
-        new.rename(place)
+        new.rename(target)
     except OSError:
-        aside.rename(place)
+        aside.rename(target)
         raise
 
 
-def _put_back(root: Path) -> None:
-    """Clear away what an interrupted rebuild left; queues that it had put aside come back."""
+def _undo_interrupted(root: Path) -> None:
+    """Delete the leftovers of an interrupted rebuild; restore folders that it had set aside."""
     folder = root / OWN_FOLDER / _FOLDER
     for name in (_QUEUES, _INDEX):
         if (folder / (_OLD + name)).is_dir() and not (root / name).exists():

@@ -1,6 +1,6 @@
-"""Searching the log behind damage for the next record.
+"""Finding the next record after damage in the log.
 
-A record is believed when it says of itself that it lies where it lies.
+A record counts if the offset that it contains is where it was found.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from orbitmq.store.readonly.log_files import LogFile, ReadOnlyLog
 
 _MAGICS: Final = tuple(magic.to_bytes(4) for magic in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK))
-# Enough of a record to see whether it says that it lies where it lies.
+# Enough of a record to contain its own offset.
 _HEAD_BYTES: Final = 64
 
 
 def next_record(log: ReadOnlyLog, file: LogFile, start: int) -> int:
-    """The next position in a file where a record, or its blank end, certainly lies; or its end."""
+    """The next position of a certain record, or of the file's blank end; else the file's end."""
     position = start
     while position < file.end_offset:
         count = min(CHUNK_BYTES, file.end_offset - position)
@@ -32,7 +32,7 @@ def next_record(log: ReadOnlyLog, file: LogFile, start: int) -> int:
                 return offset
         if position + count >= file.end_offset:
             break
-        # What crosses the end of this chunk is whole in the next.
+        # Chunks overlap, so a head that crosses the end of one is whole in the next.
         position += count - _HEAD_BYTES
     return file.end_offset
 
@@ -50,7 +50,7 @@ def _is_certain(log: ReadOnlyLog, file: LogFile, offset: int) -> bool:
 
 
 def _magic_positions(content: bytes) -> Iterator[int]:
-    """Where a magic lies with room for the size before it, in order."""
+    """Positions of magics that have room for a size before them, in order."""
     positions: list[int] = []
     for magic in _MAGICS:
         at = content.find(magic, 4)

@@ -1,11 +1,10 @@
 """Verification: is every record whole, do queues and index agree with the log.
 
-One pass over the log, beside which queues and index are read. Damage is passed by: the next record
-that says of itself that it lies where it lies is searched for, and everything from there on is
-verified too. What is examined ends where readers stop, so a store may be verified while a broker
-writes it; what the broker has not put on disk yet is then no problem.
+One pass over the log, with queues and index read alongside. Damage is skipped: verification resumes
+at the next record (see `record_search`). It stops where readers stop, so a store may be verified
+while a broker writes it; what the broker has not put on disk yet is then no problem.
 
-Nothing is changed and no lock is taken.
+It changes nothing and takes no lock.
 """
 
 from __future__ import annotations
@@ -93,7 +92,7 @@ class _Pass:
         )
         # Damaged ranges of the log, in its order.
         self._lost: list[tuple[int, int]] = []
-        # Records in the place of lost ones.
+        # Number of stand-ins for lost records.
         self._stand_ins = 0
         scope = Scope(
             log_start=store.start,
@@ -117,7 +116,7 @@ class _Pass:
         )
 
     def run(self) -> Verification:
-        for path in self._log.strangers:
+        for path in self._log.strange_files:
             self._findings.add(
                 Finding(kind=FindingKind.STRANGE_FILE, text="not a file of the log", file=str(path))
             )
@@ -134,7 +133,7 @@ class _Pass:
         return result
 
     def _segments(self) -> Iterator[tuple[PhysicalOffset, PhysicalOffset]]:
-        """Ranges of the log without a missing file between."""
+        """Ranges of the log without missing files."""
         end = self._store.end
         start = self._log.start
         position = start
@@ -165,12 +164,12 @@ class _Pass:
                     end,
                     with_keys=True,
                     delay_levels_ms=self._delay_levels_ms,
-                    on_damage=self._pass_by,
+                    on_damage=self._skip_damage,
                 ):
                     self._verify_chunk(chunk)
             except RecordsDeletedError as error:
                 self._findings.note(
-                    f"retention deleted what lay before {error.start} while it was verified"
+                    f"retention deleted the log before offset {error.start} during verification"
                 )
                 position = PhysicalOffset(max(error.start, position + 1))
             else:
@@ -190,7 +189,7 @@ class _Pass:
             if reason:
                 self._add_bad_record(chunk, at, reason)
             elif is_stand_in(chunk.content, at):
-                # Queues and index may still lead to what was there.
+                # Queues and index may still point to the lost records.
                 self._lose(chunk.offset + at, chunk.offset + at + size)
                 self._stand_ins += 1
             at += size
@@ -198,8 +197,8 @@ class _Pass:
         self._result.record_bytes += found.position
         for (topic, queue_id), runs in found.runs.items():
             for run in runs:
-                self._queues.take(topic.decode(errors="replace"), queue_id, run)
-        self._index.take(found.keys)
+                self._queues.compare(topic.decode(errors="replace"), queue_id, run)
+        self._index.compare(found.keys)
         done = chunk.offset + found.position - self._result.start
         self._on_progress(done, self._result.end - self._result.start)
 
@@ -227,23 +226,23 @@ class _Pass:
 
     # --- damage -------------------------------------------------------------------------------
 
-    def _pass_by(self, offset: PhysicalOffset, found: Found) -> PhysicalOffset:
-        """Note bytes that are no record, and find the next record."""
+    def _skip_damage(self, offset: PhysicalOffset, found: Found) -> PhysicalOffset:
+        """Report bytes that are no record, and find the next record."""
         file = self._log.file_at(offset)
         end = self._store.end
-        go_on = PhysicalOffset(min(next_record(self._log, file, offset + 1), max(end, offset + 1)))
-        self._lose(offset, go_on)
+        resume = PhysicalOffset(min(next_record(self._log, file, offset + 1), max(end, offset + 1)))
+        self._lose(offset, resume)
         self._findings.add(
             Finding(
                 kind=FindingKind.LOST_RECORDS,
-                text=f"{go_on - offset} bytes are no records; first "
-                + f"{found.verdict.value} {found.reason}".rstrip(),
+                text=f"{resume - offset} bytes are not records; first: "
+                + f"{found.verdict.value}: {found.reason}".removesuffix(": "),
                 file=str(file.path),
                 position=offset - file.first_offset,
                 offset=offset,
             )
         )
-        return go_on
+        return resume
 
     def _lose(self, start: int, end: int) -> None:
         self._lost.append((start, end))
@@ -255,32 +254,32 @@ class _Pass:
     def _note_rest(self) -> None:
         if self._stand_ins:
             self._findings.note(
-                f"{self._stand_ins} records stand for bytes whose loss was accepted; "
-                f"{self._store.root / OWN_FOLDER / LOST_FOLDER} tells what was there"
+                f"{self._stand_ins} records replace bytes whose loss was accepted; those are kept "
+                f"in {self._store.root / OWN_FOLDER / LOST_FOLDER}"
             )
         state = self._store.state
         if not state.is_clean:
             self._findings.note(
-                "the store is open, or was not stopped cleanly: records behind offset "
-                f"{self._store.end} were not looked at; opening it recovers them"
+                "the store is open, or was not stopped cleanly: records after offset "
+                f"{self._store.end} were not verified; opening it recovers them"
             )
 
 
 def _record_crc_problem(content: bytes, places: FieldPositions) -> str:
-    """Check the optional checksum of a whole record; empty when it is right or not there."""
+    """Check the optional checksum of a whole record; empty if it is right or absent."""
     at = places.end - _RECORD_CRC_BYTES
     if at < places.properties_at or not content.startswith(_RECORD_CRC_NAME, at):
         return ""
     digits = content[at + len(_RECORD_CRC_NAME) : places.end - 1]
     crc = zlib.crc32(content[places.at : at]) & CRC_MASK
-    # Compat: the digits come last first.
+    # Compat: the digits are in reverse order.
     if not digits.isdigit() or int(digits[::-1]) != crc:
-        return f"a record that does not fit its own checksum: it is {crc}"
+        return f"a record that does not match its own checksum: it is {crc}"
     return ""
 
 
 def _known_topics(root: Path) -> frozenset[str] | None:
-    """The topics that the broker has; None when that cannot be told."""
+    """The broker's topics; None if unknown."""
     try:
         content = (root / "config" / "topics.json").read_bytes()
         table: Any = java_json.decode(content, dict[str, Any]).get("topicConfigTable")

@@ -61,7 +61,7 @@ def test_a_header_that_promises_too_much_is_an_error(tmp_path: Path) -> None:
 def test_a_file_too_short_for_a_header_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "20260101000000000").write_bytes(b"short")
 
-    with pytest.raises(StoreFormatError, match="too short"):
+    with pytest.raises(StoreFormatError, match="too few"):
         ReadOnlyIndexFile.open(tmp_path / "20260101000000000")
 
 

@@ -177,7 +177,7 @@ def test_names_that_are_no_offsets_are_told_apart(tmp_path: Path) -> None:
 
     log = opened(tmp_path)
 
-    assert log.strangers == [stranger]
+    assert log.strange_files == [stranger]
     assert len(log.files) == 1
 
 

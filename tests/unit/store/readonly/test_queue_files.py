@@ -83,7 +83,7 @@ def test_a_missing_file_is_told_where_it_is_needed(tmp_path: Path) -> None:
 def test_other_names_are_told_apart(tmp_path: Path) -> None:
     (tmp_path / "notes").write_text("mine")
 
-    assert opened(tmp_path).strangers == [tmp_path / "notes"]
+    assert opened(tmp_path).strange_files == [tmp_path / "notes"]
 
 
 def test_halving_finds_where_something_begins_to_hold() -> None:

@@ -148,7 +148,7 @@ def test_a_flipped_body_costs_one_message(tmp_path: Path) -> None:
     at = offset % LOG_FILE_BYTES
     assert Path(kept).read_bytes() == original[at : at + size]
     assert json.loads(Path(f"{kept}.json").read_text())["messages"] == 1
-    assert any("1 records stand for bytes whose loss was accepted" in n for n in check_fine(root))
+    assert any("1 records replace bytes whose loss was accepted" in n for n in check_fine(root))
     check_whole(root, {lost})
 
 
@@ -282,7 +282,7 @@ def test_damage_is_accepted_only_where_it_begins(tmp_path: Path) -> None:
     known = sorted(places(tmp_path).values())
     damage(tmp_path, known[50][0] + 90, b"!!")
 
-    with pytest.raises(StoreError, match=f"damage in .* begins at: {known[50][0]}"):
+    with pytest.raises(StoreError, match=f"damage in .* starts at: {known[50][0]}"):
         accept_loss(tmp_path, known[51][0], confirmed=True)
     with pytest.raises(StoreError, match="was not flushed"):
         accept_loss(tmp_path, 10**9, confirmed=True)

@@ -78,7 +78,7 @@ def test_a_place_without_damage_is_an_error_that_names_the_damaged_ones(tmp_path
     offset, _ = _records(tmp_path)[10]
     log = _change(tmp_path, offset + 90, b"!!")
 
-    with pytest.raises(StoreError, match=rf"begins at: {offset}\)"):
+    with pytest.raises(StoreError, match=rf"starts at: {offset}\)"):
         find_damage(log, 0)
-    with pytest.raises(StoreError, match="outside of the log"):
+    with pytest.raises(StoreError, match="outside the log"):
         find_damage(log, 100 * LOG_FILE_BYTES)

@@ -69,8 +69,8 @@ def test_entries_that_are_as_their_records_say_are_fine(queues: Queues) -> None:
     queues.write(entries(*range(25)))
     agreement = queues.agreement()
 
-    agreement.take("t", 0, EntryRun(0, entries(*range(12))))
-    agreement.take("t", 0, EntryRun(12, entries(*range(12, 25))))
+    agreement.compare("t", 0, EntryRun(0, entries(*range(12))))
+    agreement.compare("t", 0, EntryRun(12, entries(*range(12, 25))))
     agreement.finish([("t", 0)])
 
     assert queues.found == []
@@ -83,7 +83,7 @@ def test_fillers_and_entries_of_deleted_records_are_fine(queues: Queues) -> None
     queues.write(FILLER * 4 + deleted, queue_id=1)
     agreement = queues.agreement()
 
-    agreement.take("t", 0, EntryRun(12, entries(0, 1)))
+    agreement.compare("t", 0, EntryRun(12, entries(0, 1)))
     agreement.finish([("t", 0), ("t", 1)])
 
     assert queues.found == []
@@ -93,8 +93,8 @@ def test_missing_entries_are_found(queues: Queues) -> None:
     queues.write(entries(*range(5)))
     agreement = queues.agreement()
 
-    agreement.take("t", 0, EntryRun(0, entries(*range(8))))
-    agreement.take("t", 7, EntryRun(3, entries(20, 21)))
+    agreement.compare("t", 0, EntryRun(0, entries(*range(8))))
+    agreement.compare("t", 7, EntryRun(3, entries(20, 21)))
     agreement.finish([("t", 0)])
 
     assert queues.found == [(FindingKind.MISSING_ENTRY, 5, 7), (FindingKind.MISSING_ENTRY, 3, 4)]
@@ -106,7 +106,7 @@ def test_entries_that_a_broker_has_not_written_yet_are_not_missing(queues: Queue
     queues.write(entries(*range(5)))
     agreement = queues.agreement(required_until=1600)
 
-    agreement.take("t", 0, EntryRun(0, entries(*range(8))))
+    agreement.compare("t", 0, EntryRun(0, entries(*range(8))))
     agreement.finish([("t", 0)])
 
     assert queues.found == [(FindingKind.MISSING_ENTRY, 5, 5)]
@@ -122,7 +122,7 @@ def test_wrong_entries_are_found(queues: Queues) -> None:
     )
     agreement = queues.agreement()
 
-    agreement.take("t", 0, EntryRun(0, entries(*range(6))))
+    agreement.compare("t", 0, EntryRun(0, entries(*range(6))))
     agreement.finish([("t", 0)])
 
     assert queues.found == [(FindingKind.WRONG_ENTRY, 2, 3), (FindingKind.WRONG_ENTRY, 4, 4)]
@@ -133,7 +133,7 @@ def test_a_tag_hash_kept_in_the_extension_is_not_compared(queues: Queues) -> Non
     queues.write(entries(0, tag=-(2**63)))
     agreement = queues.agreement()
 
-    agreement.take("t", 0, EntryRun(0, entries(0)))
+    agreement.compare("t", 0, EntryRun(0, entries(0)))
     agreement.finish([])
 
     assert queues.found == []
@@ -144,8 +144,8 @@ def test_entries_without_a_record_are_found(queues: Queues) -> None:
     queues.write(entries(50, 51), queue_id=1)
     agreement = queues.agreement()
 
-    agreement.take("t", 0, EntryRun(2, entries(2, 3)))
-    agreement.take("t", 0, EntryRun(6, entries(6)))
+    agreement.compare("t", 0, EntryRun(2, entries(2, 3)))
+    agreement.compare("t", 0, EntryRun(6, entries(6)))
     agreement.finish([("t", 0), ("t", 1)])
 
     assert queues.found == [
@@ -160,8 +160,8 @@ def test_entries_of_records_in_a_damaged_part_tell_what_was_lost(queues: Queues)
     queues.write(entries(*range(10)))
     agreement = queues.agreement(lost=lambda offset: 1300 <= offset < 1500)
 
-    agreement.take("t", 0, EntryRun(0, entries(0, 1, 2)))
-    agreement.take("t", 0, EntryRun(5, entries(5, 6, 7, 8, 9)))
+    agreement.compare("t", 0, EntryRun(0, entries(0, 1, 2)))
+    agreement.compare("t", 0, EntryRun(5, entries(5, 6, 7, 8, 9)))
     agreement.finish([("t", 0)])
 
     assert queues.found == [(FindingKind.LOST_RECORDS, 3, 4)]
@@ -171,8 +171,8 @@ def test_a_topic_made_again_is_judged_by_its_newer_records(queues: Queues) -> No
     queues.write(entries(20, 21, 22))
     agreement = queues.agreement()
 
-    agreement.take("t", 0, EntryRun(0, entries(*range(10))))
-    agreement.take("t", 0, EntryRun(0, entries(20, 21, 22)))
+    agreement.compare("t", 0, EntryRun(0, entries(*range(10))))
+    agreement.compare("t", 0, EntryRun(0, entries(20, 21, 22)))
     agreement.finish([("t", 0)])
 
     assert queues.found == []
@@ -180,13 +180,13 @@ def test_a_topic_made_again_is_judged_by_its_newer_records(queues: Queues) -> No
 
 def test_a_deleted_topic_is_worth_a_note_when_the_broker_does_not_have_it(queues: Queues) -> None:
     deleted = queues.agreement(topics=frozenset({"other"}))
-    deleted.take("t", 0, EntryRun(0, entries(0, 1)))
+    deleted.compare("t", 0, EntryRun(0, entries(0, 1)))
     deleted.finish([])
     assert queues.found == []
     assert "was deleted; 2 of its records" in queues.findings.notes[0]
 
     lost = queues.agreement(topics=frozenset({"t"}))
-    lost.take("t", 0, EntryRun(0, entries(0, 1)))
+    lost.compare("t", 0, EntryRun(0, entries(0, 1)))
     lost.finish([])
     assert queues.found == [(FindingKind.MISSING_ENTRY, 0, 1)]
 
@@ -199,8 +199,8 @@ def test_a_missing_or_odd_file_of_a_queue_is_found(queues: Queues) -> None:
     (queues.folder / "t" / "0" / "notes").write_text("mine")
     agreement = queues.agreement()
 
-    agreement.take("t", 0, EntryRun(0, entries(*range(30))))
-    agreement.take("t", 1, EntryRun(0, entries(40)))
+    agreement.compare("t", 0, EntryRun(0, entries(*range(30))))
+    agreement.compare("t", 1, EntryRun(0, entries(40)))
     agreement.finish([("t", 0), ("t", 1)])
 
     kinds = [kind for kind, _, _ in queues.found]
@@ -214,7 +214,7 @@ def test_many_problems_of_one_queue_are_counted_together(queues: Queues) -> None
     agreement = queues.agreement()
 
     for number in range(0, 1000, 2):
-        agreement.take("t", 0, EntryRun(number, entries(number)))
+        agreement.compare("t", 0, EntryRun(number, entries(number)))
     agreement.finish([("t", 0)])
 
     assert len(queues.found) == 100

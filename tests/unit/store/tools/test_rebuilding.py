@@ -98,7 +98,7 @@ def test_a_store_left_by_a_crash_is_rebuilt_and_recovers(tmp_path: Path) -> None
     options = RebuildOptions(queue_file_bytes=QUEUE_FILE_BYTES)
     made = rebuild(tmp_path, options)
 
-    assert "opening it adds" in made.notes[0]
+    assert "opening it recovers" in made.notes[0]
     with open_store(tmp_path) as store:
         assert store.end_of("topic0", 0) == 125
     assert_fine(tmp_path)
@@ -130,7 +130,7 @@ def test_a_topic_made_again_gets_its_newer_records(tmp_path: Path) -> None:
 
     made = rebuild(tmp_path)
 
-    assert "begins again at 0" in made.notes[0]
+    assert "starts over at 0" in made.notes[0]
     with ReadOnlyStore(tmp_path) as store_again:
         assert [m.body for m in store_again.messages("one", 0, 0, 10)] == [b"new"] * 3
 
@@ -146,7 +146,7 @@ def test_numbers_that_jump_are_told(tmp_path: Path) -> None:
     made = rebuild(tmp_path)
 
     assert made.notes == [
-        "queue 0 of topic 'topic0' jumps from 1 to 3; its entries go on without a gap, as in "
+        "queue 0 of topic 'topic0' jumps from 1 to 3; its entries continue without a gap, as in "
         "RocketMQ"
     ]
 
@@ -249,7 +249,7 @@ def test_an_index_file_that_cannot_be_read_is_passed_over(tmp_path: Path) -> Non
     fill(tmp_path)
     (tmp_path / "index" / "00000000000000001").write_bytes(b"short")
 
-    assert "too short" in rebuild(tmp_path).notes[0]
+    assert "too few" in rebuild(tmp_path).notes[0]
     assert_fine(tmp_path)
 
     for path in (tmp_path / "index").iterdir():
@@ -298,6 +298,6 @@ def test_an_odd_queue_without_records_is_left_out(tmp_path: Path) -> None:
 
     made = rebuild(tmp_path)
 
-    assert "queue 0 of topic 'gone' is gone" in made.notes[0]
+    assert "queue 0 of topic 'gone' is lost" in made.notes[0]
     assert made.queues == 4
     assert not odd.exists()

@@ -120,7 +120,7 @@ def test_damage_is_passed_by_and_what_it_cost_is_told(tmp_path: Path, content: b
 
     first, *lost = found.findings.problems
     assert first.kind is FindingKind.LOST_RECORDS
-    assert f"{offsets[501] - offsets[500]} bytes are no records" in first.text
+    assert f"{offsets[501] - offsets[500]} bytes are not records" in first.text
     assert first.offset == offsets[500]
     assert [(p.kind, p.topic, p.queue_id, p.first_number) for p in lost] == [
         (FindingKind.LOST_RECORDS, "topic0", 0, 125)
