@@ -1,4 +1,4 @@
-"""A cluster to do harm to: our name server and broker as processes, each behind a fault proxy."""
+"""A cluster for fault tests: a name server and a broker, processes behind fault proxies."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from tests.interop import wire
 from tests.interop.ours import OrbitBroker, OrbitNameServer
 
 CLOCK = SystemClock()
-# A call ends by its deadline; this much more is the machine's, which other work shares. What it
+# How late a call may end after its deadline on a busy machine. Time in which the whole process
 # stood still is not counted.
 SLACK_MS = 2000
 BACK_TIMEOUT_S = 120
 
 
 class ChaosSite:
-    """The processes and the proxies before them; clients are led through the proxies."""
+    """The processes and the proxies in front of them; clients connect through the proxies."""
 
     def __init__(self, folder: Path) -> None:
         self.name_server = OrbitNameServer(folder / "name-server")
@@ -47,7 +47,7 @@ class ChaosSite:
 
     @property
     def namesrv(self) -> str:
-        """Where clients ask that are to meet the harm."""
+        """The address for clients that shall meet the faults."""
         return self.before_name_server.address
 
     def start(self) -> None:
@@ -69,7 +69,7 @@ class ChaosSite:
         return topic
 
     def heal(self) -> None:
-        """Bring everything back that a test has harmed."""
+        """Undo all faults: also restarts killed servers and resumes paused ones."""
         self.before_name_server.heal()
         self.before_broker.heal()
         for server in (self.name_server, self.broker):
@@ -79,16 +79,16 @@ class ChaosSite:
             server.process.resume()
 
     def kill(self, server: OrbitBroker | OrbitNameServer) -> None:
-        """End a server without a chance to say goodbye."""
+        """Kill a server."""
         server.process.kill()
 
     def restart(self, server: OrbitBroker | OrbitNameServer) -> None:
-        """Start a killed server again and return once it is back."""
+        """Restart a killed server; returns once it is ready."""
         server.process.start()
         server.wait_ready()
 
     def committed(self, group: str, topic: str) -> dict[int, int]:
-        """Where the group goes on in each queue, as the broker knows it; 0 where it has nothing."""
+        """The committed offset of a group in each queue; 0 where it has none."""
         offsets = {}
         for queue_id in range(queue_count(self, topic)):
             fields = {"consumerGroup": group, "topic": topic, "queueId": str(queue_id)}
@@ -97,14 +97,14 @@ class ChaosSite:
         return offsets
 
     def ends(self, topic: str) -> dict[int, int]:
-        """Where each queue ends."""
+        """The end offset of each queue."""
         return {
             queue_id: wire.max_offset(self.broker.address, topic, queue_id)
             for queue_id in range(queue_count(self, topic))
         }
 
     async def stored(self, topic: str) -> list[ReceivedMessage]:
-        """Everything the broker holds of a topic, read without a proxy in between."""
+        """All stored messages of a topic, read without a proxy."""
         messages: list[ReceivedMessage] = []
         async with PullConsumer(
             "auditors",
@@ -138,7 +138,7 @@ def chaos_site(folder: Path) -> Iterator[ChaosSite]:
 
 
 def quick_member(namesrv: str) -> MemberKeywords:
-    """Options of a consumer that reads from the first message and looks for changes often."""
+    """Options of a consumer that starts at the first message and rebalances often."""
     return {
         "namesrv": namesrv,
         "consume_from": "first",
@@ -149,7 +149,7 @@ def quick_member(namesrv: str) -> MemberKeywords:
 
 
 class Ledger:
-    """What was acknowledged, and how every send ended."""
+    """The acknowledged messages, and the outcome of every send."""
 
     def __init__(self, producer: Producer, topic: str, *, timeout_ms: int = 1500) -> None:
         self.acked: list[bytes] = []
@@ -161,7 +161,7 @@ class Ledger:
         self._numbers = itertools.count()
 
     async def send(self) -> bool:
-        """Send one message and note how it ended; anything but an error of ours fails the test."""
+        """Send a message and record its outcome; an error that is not ours fails the test."""
         body = b"message %d" % next(self._numbers)
         async with timed() as taken:
             try:
@@ -176,7 +176,7 @@ class Ledger:
         return self.acked[-1:] == [body]
 
     async def send_many(self, count: int, *, at_once: int = 8) -> None:
-        """Send messages, several at a time."""
+        """Send messages, several concurrently."""
 
         async def lane(share: int) -> None:
             for _ in range(share):
@@ -185,7 +185,7 @@ class Ledger:
         await asyncio.gather(*(lane(count // at_once) for _ in range(at_once)))
 
     async def send_until(self, enough: asyncio.Event, *, at_once: int = 8) -> None:
-        """Send messages, several at a time, until it is enough."""
+        """Send messages, several concurrently, until the event is set."""
 
         async def lane() -> None:
             while not enough.is_set():
@@ -195,14 +195,14 @@ class Ledger:
         await asyncio.gather(*(lane() for _ in range(at_once)))
 
     async def send_until_acked(self, *, timeout_s: float = BACK_TIMEOUT_S) -> None:
-        """Go on until a send succeeds: the client has come back by itself."""
+        """Send until one succeeds: the client has recovered by itself."""
         end_ms = CLOCK.monotonic_ms() + timeout_s * 1000
         while not await self.send():
             assert CLOCK.monotonic_ms() < end_ms, f"no send succeeded: {self.failed[-1]}"
             await CLOCK.sleep_ms(50)
 
     def missing(self, bodies: Iterable[bytes]) -> list[bytes]:
-        """What was acknowledged and is not among these."""
+        """The acknowledged messages that are not among these."""
         there = set(bodies)
         return [body for body in self.acked if body not in there]
 
@@ -221,6 +221,6 @@ def chaos_processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChaosS
 
 @pytest.fixture
 def chaos(chaos_processes: ChaosSite) -> Iterator[ChaosSite]:
-    """The site, whole at the start and at the end of each test."""
+    """The site, without faults at the start and end of each test."""
     yield chaos_processes
     chaos_processes.heal()

@@ -30,7 +30,7 @@ _numbers = itertools.count()
 
 
 async def pass_time(clock: ManualClock, condition: Callable[[], bool]) -> None:
-    """Let time pass until something holds; sockets get real time for what they do."""
+    """Advance the clock until a condition holds; sockets get real time in between."""
     async with asyncio.timeout(WAIT_SECONDS):
         while not condition():
             await clock.advance(1000)
@@ -38,7 +38,7 @@ async def pass_time(clock: ManualClock, condition: Callable[[], bool]) -> None:
 
 @dataclass
 class Cluster:
-    """A name server and its brokers; brokers keep their folder and port over a restart."""
+    """A name server and its brokers, which keep their folder and port across restarts."""
 
     folder: Path
     rpc: RpcClient
@@ -49,15 +49,15 @@ class Cluster:
 
     @property
     def namesrv(self) -> str:
-        """The address that clients are given."""
+        """The address of the name server, for clients."""
         return f"{HERE}:{self.name_server.port}"
 
     def address(self, name: str = "broker-a") -> str:
-        """Where a broker is, or was."""
+        """The address of a broker, running or stopped."""
         return f"{HERE}:{self.ports[name]}"
 
     async def start_broker(self, name: str = "broker-a", **options: str) -> Broker:
-        """Start a broker: a new one, or one that was stopped, on what it left and where it was."""
+        """Start a broker: a new one, or a stopped one with its old folder and port."""
         self.options[name] = {**self.options.get(name, {}), **options}
         flags = {
             "bindAddress": HERE,
@@ -78,23 +78,23 @@ class Cluster:
         return broker
 
     async def stop_broker(self, name: str = "broker-a") -> None:
-        """Stop a broker in order: it tells the name server, and ends what it has under way."""
+        """Stop a broker cleanly: it unregisters, and finishes the work in flight."""
         await self.brokers.pop(name).stop()
 
     async def cut_connections(self, name: str = "broker-a") -> None:
-        """Cut every connection of a broker, as a network that fails does; it goes on serving."""
+        """Cut every connection of a broker, like a network failure; it keeps serving."""
         for connection in [
             open_one for server in self.brokers[name]._servers for open_one in server.connections
         ]:
             connection.abort("cut by the test")
 
     async def kill_broker(self, name: str = "broker-a") -> None:
-        """Take a broker away as a crash would for its clients: cut first, then stopped."""
+        """Stop a broker in a way that looks like a crash to clients: cut first, then stop."""
         await self.cut_connections(name)
         await self.stop_broker(name)
 
     async def make_topic(self, topic: str, *, queues: int = 4, broker: str = "") -> None:
-        """Make a topic on one broker, or on all, and wait until the name server knows it."""
+        """Create a topic on one broker, or on all, and wait until the name server knows it."""
         for name in [broker] if broker else [*self.brokers]:
             header = UpdateTopic(
                 topic=topic,
@@ -141,13 +141,13 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 @pytest.fixture
 def namesrv(cluster: Cluster) -> str:
-    """The address of the name server, as clients are given it."""
+    """The address of the name server."""
     return cluster.namesrv
 
 
 @pytest.fixture
 def topic() -> str:
-    """A topic name that no other test uses; the topic is not made."""
+    """A topic name that no other test uses; the topic is not created."""
     return f"topic-{next(_numbers)}"
 
 

@@ -1,11 +1,11 @@
-"""A fault proxy: stands before a server and harms what passes, as told while it runs.
+"""A fault proxy: sits in front of a server and injects faults, which can change while it runs.
 
-It knows frames, so that it can cut one in the middle, and counts what it did. What it does by
-chance comes from a seed. A proxy before a name server can show clients other addresses of brokers
-than there are (`renames`), so that their traffic goes through proxies as well.
+It knows frames, so it can cut one in the middle, and counts what it did. Its random choices come
+from a seed. A proxy in front of a name server can replace the addresses of brokers in replies
+(`renames`), so that traffic to brokers goes through proxies, too.
 
 Threads: a thread and event loop of its own, so that neither a blocked test nor a blocked client
-holds it up; every method may be called from any thread and returns once it is in force.
+stalls it. Every method may be called from any thread, and returns once it has taken effect.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _SLICES_PER_SECOND: Final = 50
 _END_WITH_RESET: Final = struct.pack("ii", 1, 0)
 
 
-class Way(Enum):
-    """Which way a frame goes."""
+class Direction(Enum):
+    """The direction of a frame."""
 
     REQUEST = "request"
     REPLY = "reply"
 
 
 class End(Enum):
-    """What becomes of the connection after a frame."""
+    """What happens to the connection after a frame."""
 
     NONE = "passed"
     CLOSE = "cut"
@@ -52,7 +52,7 @@ class Treatment:
     """What happens to one frame."""
 
     delay_ms: float = 0.0
-    # How many of its bytes get through; all when None.
+    # How many of its bytes get through; None means all.
     passed_bytes: int | None = None
     bytes_per_second: float = 0.0
     end: End = End.NONE
@@ -64,40 +64,40 @@ SWALLOWED: Final = Treatment(passed_bytes=0)
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A kind of harm; this one does none."""
+    """A fault; this one does nothing."""
 
-    def treat(self, way: Way, frame_bytes: int, chance: random.Random) -> Treatment:  # noqa: ARG002  # the kinds need them
-        """Say what happens to a frame."""
+    def treat(self, direction: Direction, frame_bytes: int, chance: random.Random) -> Treatment:  # noqa: ARG002  # the kinds need them
+        """Decide what happens to a frame."""
         return UNHARMED
 
 
 @dataclass(frozen=True, slots=True)
 class Delay(Fault):
-    """Replies come late, each by a time between two bounds."""
+    """Delays each reply by a time between two bounds."""
 
     low_ms: float
     high_ms: float
 
-    def treat(self, way: Way, frame_bytes: int, chance: random.Random) -> Treatment:  # noqa: ARG002
-        """Hold replies back."""
-        if way is Way.REQUEST:
+    def treat(self, direction: Direction, frame_bytes: int, chance: random.Random) -> Treatment:  # noqa: ARG002
+        """Delay replies."""
+        if direction is Direction.REQUEST:
             return UNHARMED
         return Treatment(delay_ms=chance.uniform(self.low_ms, self.high_ms))
 
 
 @dataclass(frozen=True, slots=True)
 class Cut(Fault):
-    """The connection ends in the middle of a frame, for a share of the frames of one way."""
+    """Ends the connection within a frame, for a share of the frames of one direction."""
 
-    way: Way = Way.REPLY
+    direction: Direction = Direction.REPLY
     share: float = 1.0
-    # Where in the frame; anywhere when None.
+    # Where in the frame; None means anywhere.
     after_bytes: int | None = None
     end: End = End.CLOSE
 
-    def treat(self, way: Way, frame_bytes: int, chance: random.Random) -> Treatment:
-        """Let a part through and end the connection."""
-        if way is not self.way or chance.random() >= self.share:
+    def treat(self, direction: Direction, frame_bytes: int, chance: random.Random) -> Treatment:
+        """Pass a part and end the connection."""
+        if direction is not self.direction or chance.random() >= self.share:
             return UNHARMED
         passed = chance.randrange(frame_bytes) if self.after_bytes is None else self.after_bytes
         return Treatment(passed_bytes=passed, end=self.end)
@@ -105,57 +105,57 @@ class Cut(Fault):
 
 @dataclass(frozen=True, slots=True)
 class BlackHole(Fault):
-    """Connections are accepted and stay open; nothing gets through, or nothing of one way."""
+    """Accepts connections and keeps them open, but drops all frames, or those of one direction."""
 
-    way: Way | None = None
+    direction: Direction | None = None
 
-    def treat(self, way: Way, frame_bytes: int, chance: random.Random) -> Treatment:  # noqa: ARG002
-        """Swallow the frame."""
-        return SWALLOWED if self.way in {None, way} else UNHARMED
+    def treat(self, direction: Direction, frame_bytes: int, chance: random.Random) -> Treatment:  # noqa: ARG002
+        """Drop the frame."""
+        return SWALLOWED if self.direction in {None, direction} else UNHARMED
 
 
 @dataclass(frozen=True, slots=True)
 class Throttle(Fault):
-    """Replies trickle."""
+    """Limits the bytes per second of replies."""
 
     bytes_per_second: float
 
-    def treat(self, way: Way, frame_bytes: int, chance: random.Random) -> Treatment:  # noqa: ARG002
+    def treat(self, direction: Direction, frame_bytes: int, chance: random.Random) -> Treatment:  # noqa: ARG002
         """Slow replies down."""
-        if way is Way.REQUEST:
+        if direction is Direction.REQUEST:
             return UNHARMED
         return Treatment(bytes_per_second=self.bytes_per_second)
 
 
 @dataclass(frozen=True, slots=True)
 class Refuse(Fault):
-    """Nobody listens, and every open connection has ended: the server's process is gone."""
+    """Refuses and ends connections, as if the server's process were gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weather(Fault):
-    """A mixture: each frame meets one of some faults, by weight."""
+    """A mixture: each frame gets one of several faults, by weight."""
 
     faults: tuple[tuple[Fault, float], ...]
 
-    def treat(self, way: Way, frame_bytes: int, chance: random.Random) -> Treatment:
-        """Choose a fault and let it decide."""
+    def treat(self, direction: Direction, frame_bytes: int, chance: random.Random) -> Treatment:
+        """Choose a fault, which decides."""
         kinds = [fault for fault, _ in self.faults]
         weights = [weight for _, weight in self.faults]
         (fault,) = chance.choices(kinds, weights)
-        return fault.treat(way, frame_bytes, chance)
+        return fault.treat(direction, frame_bytes, chance)
 
 
 PASS: Final = Fault()
-CUT_REPLY: Final = Cut(Way.REPLY)
-CUT_REQUEST: Final = Cut(Way.REQUEST)
-RESET: Final = Cut(Way.REQUEST, after_bytes=0, end=End.RESET)
+CUT_REPLY: Final = Cut(Direction.REPLY)
+CUT_REQUEST: Final = Cut(Direction.REQUEST)
+RESET: Final = Cut(Direction.REQUEST, after_bytes=0, end=End.RESET)
 BLACK_HOLE: Final = BlackHole()
 REFUSE: Final = Refuse()
 
 
 class FaultProxy:
-    """Listens at `address`, which it keeps, and passes frames to and from a target."""
+    """Listens at `address`, which never changes, and passes frames to and from a target."""
 
     def __init__(
         self, target: str, *, seed: int = 0, renames: Mapping[str, str] | None = None
@@ -166,12 +166,12 @@ class FaultProxy:
         self.counts: Counter[str] = Counter()
         self._renames = {old.encode(): new.encode() for old, new in (renames or {}).items()}
         for old, new in self._renames.items():
-            # A frame starts with its length, which must stay true.
+            # A frame starts with its length, which must stay right.
             assert len(old) == len(new), (old, new)
         self._chance = random.Random(seed)
         self._fault: Fault = PASS
         self._listening: asyncio.Server | None = None
-        # Keeps the port while nobody listens.
+        # Reserves the port while the proxy does not listen.
         self._holding: socket.socket | None = None
         self._open: dict[asyncio.StreamWriter, asyncio.StreamWriter] = {}
         self._frozen: set[asyncio.StreamWriter] = set()
@@ -192,7 +192,7 @@ class FaultProxy:
         return self
 
     def stop(self) -> None:
-        """End everything, this proxy's thread included."""
+        """Close everything, and end the thread."""
         if not self._thread.is_alive():
             return
         self._on_loop(self._end())
@@ -206,21 +206,21 @@ class FaultProxy:
         self.stop()
 
     def inflict(self, fault: Fault) -> None:
-        """From the next frame on, on every connection, do this harm."""
+        """Inject this fault from the next frame on, on every connection."""
         self._on_loop(self._inflict(fault))
 
     def heal(self) -> None:
-        """Do no more harm."""
+        """Inject no fault from now on."""
         self.inflict(PASS)
 
     def cut(self, *, reset: bool = False) -> int:
-        """End every open connection now, and say how many there were."""
+        """End every open connection now; returns how many there were."""
         return self._on_loop(self._cut(reset=reset))
 
     def freeze(self) -> int:
-        """Let nothing through any more on the connections open now, and say how many; new ones work.
+        """Drop everything on the connections open now, but not on new ones; returns how many.
 
-        To a client, its peer's machine is gone: no end of the connection ever comes.
+        To a client the machine of its peer is gone: the connection never closes.
         """
         return self._on_loop(self._freeze())
 
@@ -236,21 +236,21 @@ class FaultProxy:
     async def _listen(self) -> None:
         self._listening = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
         self.port = self._listening.sockets[0].getsockname()[1]
-        self._let_go()
+        self._release_port()
 
-    def _hold(self) -> None:
+    def _reserve_port(self) -> None:
         self._holding = socket.socket()
         self._holding.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._holding.bind(("127.0.0.1", self.port))
 
-    def _let_go(self) -> None:
+    def _release_port(self) -> None:
         if self._holding is not None:
             self._holding.close()
             self._holding = None
 
     async def _end(self) -> None:
         await self._cut(reset=False)
-        self._let_go()
+        self._release_port()
         if self._listening is not None:
             self._listening.close()
         for pump in self._pumps:
@@ -263,7 +263,7 @@ class FaultProxy:
             if self._listening is not None:
                 self._listening.close()
                 self._listening = None
-                self._hold()
+                self._reserve_port()
             await self._cut(reset=True)
         elif self._listening is None:
             await self._listen()
@@ -294,14 +294,14 @@ class FaultProxy:
         try:
             far_reader, far_writer = await asyncio.open_connection(host, int(port))
         except OSError:
-            # The target is gone: to the client it looks like a server that hangs up at once.
+            # The target is down: the client sees a server that closes at once.
             self.counts["unreachable"] += 1
             return
         self._open[writer] = far_writer
         try:
             async with asyncio.TaskGroup() as pumps:
-                pumps.create_task(self._pump(reader, far_writer, Way.REQUEST, writer))
-                pumps.create_task(self._pump(far_reader, writer, Way.REPLY, writer))
+                pumps.create_task(self._pump(reader, far_writer, Direction.REQUEST, writer))
+                pumps.create_task(self._pump(far_reader, writer, Direction.REPLY, writer))
         finally:
             self._open.pop(writer, None)
             self._frozen.discard(writer)
@@ -311,25 +311,25 @@ class FaultProxy:
         self,
         source: asyncio.StreamReader,
         sink: asyncio.StreamWriter,
-        way: Way,
+        direction: Direction,
         near: asyncio.StreamWriter,
     ) -> None:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 head = await source.readexactly(4)
                 frame = head + await source.readexactly(int.from_bytes(head, "big"))
-                if way is Way.REPLY:
+                if direction is Direction.REPLY:
                     for old, new in self._renames.items():
                         frame = frame.replace(old, new)
                 fault = BLACK_HOLE if near in self._frozen else self._fault
-                treatment = fault.treat(way, len(frame), self._chance)
-                # Counted first: who gets the frame may look at once.
-                self.counts[f"{way.value} {_name(treatment)}"] += 1
+                treatment = fault.treat(direction, len(frame), self._chance)
+                # Counted first: the receiver may look at the counts at once.
+                self.counts[f"{direction.value} {_name(treatment)}"] += 1
                 await self._pass_on(frame, sink, treatment)
                 if treatment.end is not End.NONE:
                     self._end_pair(near, self._open.get(near), treatment.end)
                     return
-        # Either side hung up: so does the other.
+        # One side closed: close the other.
         self._end_pair(near, self._open.get(near), End.CLOSE)
 
     async def _pass_on(
@@ -346,7 +346,7 @@ class FaultProxy:
         throttled_by = self._fault
         for start in range(0, len(passed), slice_bytes):
             if self._fault is not throttled_by:
-                # Healed: the rest flows.
+                # Healed: pass the rest.
                 sink.write(passed[start:])
                 break
             sink.write(passed[start : start + slice_bytes])
@@ -364,7 +364,7 @@ class FaultProxy:
                 )
             near.transport.abort()
         else:
-            # What was written still leaves, then the end of the stream.
+            # Sends what was written, then the end of the stream.
             near.close()
         if far is not None:
             far.transport.abort()
@@ -383,7 +383,7 @@ def _name(treatment: Treatment) -> str:
 def proxied(
     name_server: str, brokers: list[str], *, seed: int = 0
 ) -> tuple[FaultProxy, list[FaultProxy]]:
-    """Start a proxy before a name server and one before each broker, which clients are led to."""
+    """Start proxies in front of a name server and its brokers; clients use only proxies."""
     before_brokers = [FaultProxy(broker, seed=seed + n).start() for n, broker in enumerate(brokers)]
     renames = {proxy.target: proxy.address for proxy in before_brokers}
     return FaultProxy(name_server, seed=seed - 1, renames=renames).start(), before_brokers

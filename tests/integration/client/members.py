@@ -1,4 +1,4 @@
-"""Members of a client instance that note what they are told."""
+"""Members of a client instance that record the calls they get."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ async def instance_of(
     namesrv: str, *, clock: Clock | None = None, **options: Any
 ) -> AsyncIterator[ClientInstance]:
     """Run an instance until the block ends."""
-    # A machine that stalls, and a clock that is moved by hand, outrun sockets.
+    # Long timeouts: a machine may stall, and a manual clock may outrun the sockets.
     patience_ms = 600_000 if isinstance(clock, ManualClock) else PATIENCE_MS
     named: dict[str, Any] = {
         "instance_name": "test",

@@ -1,11 +1,11 @@
-"""Thousands of reconnects: what a client holds must not grow with the number of them.
+"""Thousands of reconnects: the resources of a client must not grow with their number.
 
     python -m tests.integration.client.reconnects 10000 --page docs/soak/client-reconnects.md
 
 A producer, a push consumer and a lite pull consumer reach a broker through a fault proxy that
-ends all their connections again and again, in different ways; after each time a message is sent
+ends all their connections again and again, in different ways. After each cut a message is sent
 until it is acknowledged. At the end every acknowledged message must have been received, and tasks,
-sockets, threads and memory must be what they were after the first tenth.
+sockets, threads and memory must be as after the first tenth.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from tests.integration.client.chaos_site import CLOCK, ChaosSite, chaos_site, qu
 from tests.integration.client.fault_proxy import REFUSE
 from tests.waiting import beside, until_reached
 
-# How often it is looked at: a short campaign less often, since each look takes a second.
+# Samples per campaign: fewer in a short one, since each takes a second.
 SAMPLES, SAMPLES_OF_SHORT = 10, 3
 SHORT_ROUNDS = 1000
 LOOKS, LOOKS_MAX, LOOK_PAUSE_MS = 10, 300, 100
 THREADS = 4
 SEND_TIMEOUT_MS = 3000
 BACK_TIMEOUT_S = 60
-# What the interpreter and the system may add by themselves.
+# Growth that the interpreter and the system may cause by themselves.
 OBJECTS_GROWTH_MAX = 2000
 MEMORY_GROWTH_BYTES_MAX = 8 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """What the process holds at one moment."""
+    """The resources of the process at one moment."""
 
     reconnects: int
     tasks: int
@@ -59,7 +59,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What came of a campaign."""
+    """The result of a campaign."""
 
     seconds: float
     reconnects: int
@@ -71,7 +71,7 @@ class Verdict:
 
     @property
     def faults(self) -> list[str]:
-        """What should not be."""
+        """What is wrong, if anything."""
         start, end = self.samples[1], self.samples[-1]
         faults = [
             f"{name} grew from {getattr(start, name)} to {getattr(end, name)}"
@@ -97,16 +97,16 @@ class Reconnects:
         self._topic = topic
         self._rounds = rounds
         self._process = psutil.Process()
-        # A byte a message, made at once: what the campaign notes must not grow either.
+        # A byte per message, allocated at once: the records of the campaign must not grow.
         self._acked = bytearray(rounds)
         self._pushed = bytearray(rounds)
         self._polled = bytearray(rounds)
         self._failed = 0
 
     async def run(self) -> Verdict:
-        """Cut and reconnect as often as asked for."""
+        """Cut and reconnect in every round."""
         start_ms = CLOCK.monotonic_ms()
-        # Threads of the campaign's own are made at once, so that they do not come later.
+        # The campaign starts its own threads first, so that they do not look like a leak.
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS))
         together = threading.Barrier(THREADS)
         await asyncio.gather(*(beside(together.wait) for _ in range(THREADS)))
@@ -182,7 +182,7 @@ class Reconnects:
         return sum(acked and not got for acked, got in zip(self._acked, received, strict=True))
 
     async def _sample(self, earlier: Sequence[Sample]) -> Sample:
-        """Look at the process once all clients have come back."""
+        """Take a sample once all clients have reconnected."""
         await until_reached(
             lambda: self._missing(self._pushed) + self._missing(self._polled) == 0,
             timeout_s=BACK_TIMEOUT_S,
@@ -195,7 +195,7 @@ class Reconnects:
             tasks.append(len(asyncio.all_tasks()))
             sockets.append(len(self._process.net_connections("tcp")))
             threads.append(threading.active_count())
-            # What is above what it was may need longer to go, on a machine that is busy.
+            # On a busy machine it may take longer for resources to be released.
             is_low = bound is None or (
                 min(tasks) <= bound.tasks
                 and min(sockets) <= bound.sockets
@@ -206,7 +206,7 @@ class Reconnects:
         gc.collect()
         return Sample(
             reconnects=self._site.before_broker.counts["connections"],
-            # What is there all the time: periodic work comes and goes.
+            # The minimum over several looks: periodic work comes and goes.
             tasks=min(tasks),
             sockets=min(sockets),
             threads=min(threads),
@@ -216,7 +216,7 @@ class Reconnects:
 
 
 def page(verdict: Verdict) -> str:
-    """What is kept of a campaign."""
+    """The page about a campaign."""
     now = datetime.datetime.fromtimestamp(CLOCK.now_ms() / 1000, datetime.UTC)
     rows = "".join(
         f"| {one.reconnects:,} | {one.tasks} | {one.sockets} | {one.threads} | {one.objects:,} "

@@ -1,4 +1,4 @@
-"""Servers that answer sends as a test wants: a name server and brokers that store nothing."""
+"""Scripted servers: a name server, and brokers that reply to sends and store nothing."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tests.integration.transport.serving import LOCAL
 
 HERE: Final = "127.0.0.1"
 
-# Given the request, the answer; None leaves it unanswered.
+# Returns the reply to a request; None sends no reply.
 Script = Callable[[Command], Command | None]
 
 
 def stored(request: Command, code: int = ResponseCode.SUCCESS) -> Command:
-    """Say that a message was stored."""
+    """Reply that a message was stored."""
     asked = SendMessageShort.decode(request.fields)
     header = SendReply(
         message_id="7F00000100002A9F0000000000000000", queue_id=asked.queue_id, queue_offset=Long(0)
@@ -35,17 +35,17 @@ def stored(request: Command, code: int = ResponseCode.SUCCESS) -> Command:
 
 
 def failed(code: int, remark: str = "scripted") -> Script:
-    """Answer with a failure code."""
+    """Reply with a failure code."""
     return lambda request: request.reply(code=code, remark=remark)
 
 
 def silent(_: Command) -> None:
-    """Never answer."""
+    """Never reply."""
 
 
 @dataclass
 class ScriptedBroker:
-    """A broker that follows a script, and remembers what it was sent."""
+    """A broker that follows a script, and records the sends."""
 
     name: str
     script: Script = stored
@@ -86,14 +86,14 @@ class ScriptedBroker:
 
 @dataclass
 class ScriptedCluster:
-    """A name server that tells of scripted brokers; every topic is on all of them."""
+    """A name server and scripted brokers; every topic is on all of them."""
 
     brokers: dict[str, ScriptedBroker]
-    # Topics that it does not know.
+    # Topics without a route.
     missing: set[str] = field(default_factory=set)
     routes_asked: list[str] = field(default_factory=list)
     server: RpcServer = field(init=False)
-    # Where a broker is told to be instead of where it is.
+    # Addresses of brokers in routes that differ from the real ones.
     moved: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

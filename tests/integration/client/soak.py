@@ -1,11 +1,10 @@
-"""Soak the clients: an hour of sends and receives at an even rate, with memory watched.
+"""Soaks the clients: an hour of sends and receives at an even rate, with memory watched.
 
     python -m tests.integration.client.soak --seconds 3600 --page docs/soak/clients.md
 
-One process holds clients of every kind, on asyncio and with the blocking face, with asyncio's debug
-mode on; a name server and a broker of ours are processes beside it. At the end every acknowledged
-message must have been received by every group, memory must be what it was after the first fifth,
-and nothing may have been warned about.
+One process runs clients of every kind, asyncio and blocking, in asyncio's debug mode; our name
+server and broker are other processes. At the end every group must have received every acknowledged
+message, memory must be as after the first fifth, and there must be no warning.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from tests.waiting import beside, until_reached
 SAMPLES = 30
 MEMORY_GROWTH_BYTES_MAX = 12 << 20
 BODY_BYTES = 256
-# Of all messages, what the blocking producer sends, one by one.
+# The share of messages that the blocking producer sends, one by one.
 BLOCKING_SHARE = 0.1
 BATCH = 10
 DRAIN_TIMEOUT_S = 60
@@ -49,14 +48,14 @@ LOOKS, LOOK_PAUSE_MS = 10, 50
 
 
 class Warned(logging.Handler):
-    """Keeps what was warned about by asyncio, by Python or by us."""
+    """Counts warnings of asyncio, of Python and of ours."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.counts: Counter[str] = Counter()
         self.first: dict[str, str] = {}
-        # Asyncio takes the time by the clock on the wall: where other work shares the machine, these
-        # say more of that. They are told, and are no fault.
+        # asyncio measures wall time, so on a shared machine these show the load rather than a
+        # fault: they are reported, but do not fail the run.
         self.slow_callbacks = 0
         self.slowest_ms = 0.0
 
@@ -74,7 +73,7 @@ class Warned(logging.Handler):
 
 @dataclass(slots=True)
 class Received:
-    """Which messages a group received; a byte each, made at once so that it does not grow."""
+    """The messages a group received: a byte each, allocated at once so that it does not grow."""
 
     name: str
     marks: bytearray
@@ -83,7 +82,7 @@ class Received:
     wrong: int = 0
 
     def take(self, message: ReceivedMessage) -> None:
-        """Note a message; from any thread, as one consumer has one listener at a time."""
+        """Record a message; from any thread, as a consumer calls one listener at a time."""
         body = message.body
         number = int(body[:10])
         if len(body) != BODY_BYTES:
@@ -96,7 +95,7 @@ class Received:
 
 @dataclass(slots=True)
 class Campaign:
-    """One run: what was sent, what came, and what the process held meanwhile."""
+    """One run: messages sent and received, and samples of the process."""
 
     site: ChaosSite
     topic: str
@@ -113,19 +112,19 @@ class Campaign:
         self.messages_max = int(self.seconds * self.rate * 1.2) + 1000
         self.acked = bytearray(self.messages_max)
         for name in ("push", "ordered", "lite pull", "blocking push"):
-            # Not zeros, which the system would hand out page by page as they are written.
+            # Not zeros, whose pages the system would allocate only as they are written.
             self.groups[name] = Received(name, bytearray(bytes([UNSEEN]) * self.messages_max))
 
     def next_message(self) -> tuple[int, Message]:
-        """Make a message that is told apart by its number."""
+        """Make a message with a number of its own."""
         number = self.sent
         self.sent += 1
         body = b"%010d" % number + b"." * (BODY_BYTES - 10)
         return number, Message(self.topic, body, tags="soak", keys=f"k{number % 1000}")
 
     async def run(self) -> None:
-        """Send and receive until the time is over, then wait for what is under way."""
-        # Threads of the campaign's own are made at once, so that they do not come later.
+        """Send and receive until the time is up, then wait for messages in flight."""
+        # The campaign starts its own threads first, so that they do not look like a leak.
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS))
         together = threading.Barrier(THREADS)
         await asyncio.gather(*(beside(together.wait) for _ in range(THREADS)))
@@ -178,7 +177,7 @@ class Campaign:
         turn = 0
         while (passed_ms := CLOCK.monotonic_ms() - start_ms) < self.seconds * 1000:
             due = int(passed_ms * rate / 1000) - turn * BATCH
-            # What a slow machine owes is made up bit by bit, so that the time is kept.
+            # A slow machine catches up in bounded steps, so that the run ends on time.
             for _ in range(min(due, int(rate)) // BATCH):
                 turn += 1
                 await self._send_ten(producer, turn)
@@ -232,7 +231,7 @@ class Campaign:
                     turn * self.seconds / SAMPLES,
                     process.memory_info().rss,
                     broker.memory_info().rss,
-                    # What is there all the time: sends and periodic work come and go.
+                    # The minimum over several looks: sends and periodic work come and go.
                     min(tasks),
                     threading.active_count(),
                 )
@@ -240,12 +239,12 @@ class Campaign:
 
     def missing(self, group: Received) -> int:
         """How many messages were acknowledged and not received."""
-        # As two large numbers, whose bits are compared at once: there may be millions.
+        # Compared as two large numbers: there may be millions of messages.
         seen = int.from_bytes(group.marks.replace(bytes([UNSEEN]), b"\0"), "big")
         return sum(self.acked) - (int.from_bytes(self.acked, "big") & seen).bit_count()
 
     def faults(self, warned: Warned) -> list[str]:
-        """What should not be."""
+        """What is wrong, if anything."""
         start, end = self.samples[SAMPLES // 5], self.samples[-1]
         faults = [f"{kind}: {count}" for kind, count in warned.counts.items()]
         faults += [f"sends failed: {dict(self.failed)}"] if self.failed else []
@@ -256,7 +255,7 @@ class Campaign:
                 faults.append(f"{group.name}: {group.wrong} wrong")
         if end[1] > start[1] + MEMORY_GROWTH_BYTES_MAX:
             faults.append(f"memory grew by {end[1] - start[1]} bytes")
-        # A pool makes a thread when work meets for the first time, which may be late.
+        # A pool adds a thread when jobs first overlap, which may be late.
         for place, name, settled in ((3, "tasks", SAMPLES // 5), (4, "threads", SAMPLES // 2)):
             if end[place] > max(sample[place] for sample in self.samples[1 : settled + 1]):
                 faults.append(f"{name} grew to {end[place]}")
@@ -271,7 +270,7 @@ def _async_listener(group: Received):  # type: ignore[no-untyped-def]  # a corou
 
 
 def page(campaign: Campaign, faults: list[str], warned: Warned) -> str:
-    """What is kept of a campaign."""
+    """The page about a campaign."""
     now = datetime.datetime.fromtimestamp(CLOCK.now_ms() / 1000, datetime.UTC)
     groups = "".join(
         f"| {one.name} | {sum(mark == 1 for mark in one.marks):,} | {one.repeats} "
@@ -326,7 +325,7 @@ def main() -> int:
     parser.add_argument("--rate", type=float, default=500)
     parser.add_argument("--page", type=Path)
     arguments = parser.parse_args()
-    # Every loop, that of the blocking face as well, reads this when it is made.
+    # Every new loop reads this, that of the blocking clients, too.
     os.environ["PYTHONASYNCIODEBUG"] = "1"
     warned = Warned()
     logging.getLogger().addHandler(warned)

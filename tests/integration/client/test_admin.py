@@ -42,7 +42,7 @@ def queue_of(topic: str, number: int = 0) -> MessageQueue:
     return MessageQueue(topic=topic, broker_name="broker-a", queue_id=number)
 
 
-async def test_topics_are_made_on_every_master_described_and_deleted(
+async def test_topics_are_created_on_every_master_described_and_deleted(
     cluster: Cluster, admin: Admin, topic: str
 ) -> None:
     await cluster.start_broker("broker-b")
@@ -65,7 +65,7 @@ async def test_topics_are_made_on_every_master_described_and_deleted(
         await admin.topics.route(topic)
 
 
-async def test_a_topic_that_is_there_keeps_what_is_not_given(admin: Admin, topic: str) -> None:
+async def test_an_existing_topic_keeps_omitted_options(admin: Admin, topic: str) -> None:
     await admin.topics.create(
         topic, queues=16, write_queues=12, permission=4, attributes="+message.type=FIFO"
     )
@@ -82,7 +82,7 @@ async def test_a_topic_that_is_there_keeps_what_is_not_given(admin: Admin, topic
     assert await admin.key_values.get("ORDER_TOPIC_CONFIG", topic) == "broker-a:20"
 
 
-async def test_order_is_kept_on_brokers_that_come_one_after_the_other(
+async def test_order_entries_of_brokers_added_later_join_the_earlier_ones(
     cluster: Cluster, admin: Admin, topic: str
 ) -> None:
     await cluster.start_broker("broker-b")
@@ -93,7 +93,7 @@ async def test_order_is_kept_on_brokers_that_come_one_after_the_other(
     assert await admin.key_values.get("ORDER_TOPIC_CONFIG", topic) == "broker-a:2;broker-b:4"
 
 
-async def test_a_group_that_is_there_keeps_what_is_not_given(admin: Admin, group: str) -> None:
+async def test_an_existing_group_keeps_omitted_options(admin: Admin, group: str) -> None:
     await admin.groups.change(group, {"retries_max": 3})
     await admin.groups.change(group, {"allows_consuming": False})
 
@@ -118,7 +118,7 @@ async def test_bounds_of_queues_grow_with_messages(
     assert await admin.offsets.at_time(queue_of(topic), 0) == 0
 
 
-async def test_messages_are_found_by_id_key_place_and_time(
+async def test_messages_are_found_by_id_key_offset_and_time(
     cluster: Cluster, admin: Admin, topic: str
 ) -> None:
     await admin.topics.create(topic, queues=1)
@@ -150,7 +150,7 @@ async def test_messages_are_found_by_id_key_place_and_time(
         await admin.messages.at(queue_of(topic), 40)
 
 
-async def test_groups_are_made_described_and_deleted(admin: Admin, group: str) -> None:
+async def test_groups_are_created_described_and_deleted(admin: Admin, group: str) -> None:
     await admin.groups.create(GroupConfig(name=group, retries_max=3))
     configs = await admin.groups.configs()
     nobody = await admin.groups.connections(group)
@@ -224,7 +224,7 @@ async def test_a_reset_back_leaves_queues_without_a_commit_alone(
     assert (ahead.committed, ahead.skipped, ahead.goes_back) == (None, 1, False)
 
 
-def test_messages_that_are_gone_already_are_not_skipped() -> None:
+def test_messages_that_have_expired_do_not_count_as_skipped() -> None:
     move = OffsetMove(queue=queue_of("orders"), first=90, committed=10, target=100)
 
     assert move.skipped == 10
@@ -274,7 +274,7 @@ async def test_key_values_are_kept_at_every_name_server(admin: Admin) -> None:
     assert await admin.key_values.get("ns", "b") == "2"
 
 
-async def test_a_topic_is_refused_to_a_group_and_given_again(
+async def test_reading_is_forbidden_to_a_group_and_allowed_again(
     admin: Admin, topic: str, group: str
 ) -> None:
     await admin.topics.create(topic)
@@ -303,7 +303,7 @@ async def test_the_permission_of_a_topic_is_changed_alone(admin: Admin, topic: s
     assert (config.permission, config.read_queues, config.write_queues) == (4, 3, 2)
 
 
-async def test_entries_of_a_queue_and_what_goes_through_a_topic_are_shown(
+async def test_entries_of_a_queue_and_traffic_of_a_topic_are_shown(
     cluster: Cluster, admin: Admin, topic: str, group: str
 ) -> None:
     await admin.topics.create(topic, queues=1)

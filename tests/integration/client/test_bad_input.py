@@ -1,4 +1,4 @@
-"""Bad input and missing servers: the error names cause and cure, and comes before the time is up."""
+"""Bad input and missing servers: the error names cause and remedy, and comes in time."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from tests.waiting import until
 
 CLOCK = SystemClock()
 TIMEOUT_MS = 1000
-# What is refused waits for no time limit but its own; a busy machine may take its time.
+# A refusal waits for no timeout but its own; a busy machine may be slow.
 IN_TIME_MS = PATIENCE_MS / 2
 
 
 @pytest.fixture
 def nobody() -> Iterator[str]:
-    """An address where nobody listens, and nobody else will."""
+    """A reserved address where nobody listens."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{bound.getsockname()[1]}"
@@ -50,7 +50,7 @@ def nobody() -> Iterator[str]:
 
 @pytest.fixture
 def silent() -> Iterator[str]:
-    """An address where the system accepts connections and nothing is ever answered."""
+    """An address where the system accepts connections and nothing ever replies."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield f"127.0.0.1:{listening.getsockname()[1]}"
 
@@ -62,7 +62,7 @@ async def producer(cluster: Cluster) -> AsyncIterator[Producer]:
 
 
 class Failure:
-    """Expects an error of ours in time, with some texts in it, and a hint."""
+    """Expects an error of ours in time, with these texts and a hint."""
 
     def __init__(self, *texts: str, kind: type[Exception], at_once: bool) -> None:
         self._texts = texts
@@ -72,9 +72,9 @@ class Failure:
 
     def __enter__(self) -> None:
         self._start_ms = CLOCK.monotonic_ms()
-        # Outside of a loop nothing can wait without blocking, which the time tells.
+        # Without a loop a wait blocks, which the elapsed time shows.
         with suppress(RuntimeError):
-            asyncio.get_running_loop().call_soon(self._note_a_turn_of_the_loop)
+            asyncio.get_running_loop().call_soon(self._note_loop_turn)
 
     def __exit__(self, kind: object, error: object, trace: object) -> bool:
         passed_ms = CLOCK.monotonic_ms() - self._start_ms
@@ -83,28 +83,28 @@ class Failure:
             return False
         for text in self._texts:
             assert text in str(error), str(error)
-        # What is expected is a cure as well.
-        says_what_is_right = "it takes" in str(error) or "expected" in str(error)
-        assert getattr(error, "hint", "") or says_what_is_right, f"no cure in: {error}"
+        # An error that says what is expected needs no hint.
+        says_what_is_expected = "it takes" in str(error) or "expected" in str(error)
+        assert getattr(error, "hint", "") or says_what_is_expected, f"no hint in: {error}"
         assert passed_ms <= IN_TIME_MS, f"{passed_ms:.0f} ms until: {error}"
         assert not (self._at_once and self._waited), f"waited before: {error}"
         return True
 
-    def _note_a_turn_of_the_loop(self) -> None:
+    def _note_loop_turn(self) -> None:
         self._waited = True
 
 
 def at_once(*texts: str, kind: type[Exception] = OrbitError) -> Failure:
-    """Expect a failure before the event loop has a turn, so before anything is sent or awaited."""
+    """Expect a failure before the event loop runs, so before anything is sent or awaited."""
     return Failure(*texts, kind=kind, at_once=True)
 
 
 def in_time(*texts: str, kind: type[Exception] = OrbitError) -> Failure:
-    """Expect a failure that may take calls, but ends before the time limits of others."""
+    """Expect a failure that may make calls, but does not wait for other timeouts."""
     return Failure(*texts, kind=kind, at_once=False)
 
 
-# --- Servers that are not there -----------------------------------------------------------------
+# --- Servers that are missing -----------------------------------------------------------------
 
 
 async def test_producer_says_which_name_server_does_not_listen(nobody: str) -> None:
@@ -136,18 +136,18 @@ async def test_consumer_says_which_name_server_does_not_listen(nobody: str) -> N
     "address",
     ["localhost", "127.0.0.1:port", "127.0.0.1:99999", ":9876", "a:1,b:2"],
 )
-async def test_address_that_is_none_is_refused_at_once(address: str) -> None:
+async def test_invalid_address_is_refused_at_once(address: str) -> None:
     with at_once(address.partition(",")[0], kind=SettingsError):
         Producer("bad-input", namesrv=address)
 
 
-async def test_name_that_no_address_belongs_to_is_named() -> None:
+async def test_host_name_that_cannot_be_resolved_is_named() -> None:
     with in_time("no-such-host.invalid:9876"):
         async with Producer("bad-input", namesrv="no-such-host.invalid:9876") as producer:
             await producer.send(Message("topic", "body"), timeout_ms=TIMEOUT_MS)
 
 
-async def test_no_name_server_at_all_is_an_error_that_says_how_to_give_one() -> None:
+async def test_no_name_server_at_all_is_an_error_with_a_hint() -> None:
     with in_time("name server", "NAMESRV_ADDR"):
         async with Producer("bad-input"):
             pass
@@ -170,7 +170,7 @@ async def test_producer_that_was_given_a_broker_for_a_name_server_says_so(cluste
             await producer.send(Message("topic", "body"))
 
 
-async def test_topic_that_nobody_may_make_is_named(cluster: Cluster, producer: Producer) -> None:
+async def test_topic_that_may_not_be_created_is_named(cluster: Cluster, producer: Producer) -> None:
     await cluster.start_broker("broker-b", autoCreateTopicEnable="false")
     await cluster.stop_broker("broker-a")
     with in_time("nowhere"):
@@ -203,7 +203,7 @@ BODY_BYTES_MAX = 4 * 1024 * 1024
         (lambda: Message("topic", b"", properties={"": "b"}), ["property ''"]),
     ],
 )
-def test_message_of_wrong_parts_cannot_be_made(
+def test_message_with_invalid_parts_is_refused(
     make: Callable[[], Message], texts: list[str]
 ) -> None:
     with at_once(*texts, kind=MessageError):
@@ -236,10 +236,10 @@ def test_message_of_wrong_parts_cannot_be_made(
     ],
     ids=lambda value: f"{value!r:.30}",
 )
-async def test_message_that_cannot_be_sent_is_refused_before_it_is(
+async def test_message_that_cannot_be_sent_is_refused_before_it_is_sent(
     producer: Producer, message: Any, kind: type[OrbitError], texts: list[str]
 ) -> None:
-    # Large ones are looked at in a thread.
+    # Large ones are checked in a thread.
     is_large = isinstance(message, Message) and len(message.body) > BODY_BYTES_MAX
     expected = in_time if is_large else at_once
 
@@ -258,14 +258,14 @@ async def test_message_that_cannot_be_sent_is_refused_before_it_is(
         (-1, MessageError),
     ],
 )
-async def test_time_limit_that_is_none_is_refused(
+async def test_invalid_timeout_is_refused(
     producer: Producer, timeout_ms: Any, kind: type[OrbitError]
 ) -> None:
     with at_once("timeout_ms", kind=kind):
         await producer.send(Message("topic", "body"), timeout_ms=timeout_ms)
 
 
-async def test_queue_and_selector_of_wrong_kind_are_refused(
+async def test_queue_and_selector_of_a_wrong_type_are_refused(
     cluster: Cluster, producer: Producer, topic: str
 ) -> None:
     await cluster.make_topic(topic)
@@ -304,7 +304,7 @@ async def test_queue_and_selector_of_wrong_kind_are_refused(
     ],
 )
 @pytest.mark.parametrize("face", [Producer, blocking.Producer], ids=["aio", "blocking"])
-def test_option_that_is_none_is_refused_at_once(
+def test_invalid_option_is_refused_at_once(
     face: Any, options: dict[str, Any], texts: list[str]
 ) -> None:
     with at_once(*texts, kind=SettingsError):
@@ -328,7 +328,7 @@ def test_argument_of_a_wrong_type_is_refused_at_once(made: Callable[[], object])
 
 
 @pytest.mark.parametrize("group", ["", "no such group", "g" * 256])
-def test_group_of_a_wrong_name_is_refused_at_once(group: str) -> None:
+def test_invalid_group_name_is_refused_at_once(group: str) -> None:
     for face in (Producer, blocking.Producer):
         with at_once("group", kind=NameRuleError):
             face(group, namesrv="127.0.0.1:9876")
@@ -336,7 +336,7 @@ def test_group_of_a_wrong_name_is_refused_at_once(group: str) -> None:
         LitePullConsumer(group, namesrv="127.0.0.1:9876")
 
 
-async def test_calls_in_a_wrong_state_say_what_to_do(namesrv: str) -> None:
+async def test_calls_in_a_wrong_state_raise_with_a_hint(namesrv: str) -> None:
     producer = Producer("bad-input", namesrv=namesrv)
     with at_once("start", kind=StateError):
         await producer.send(Message("topic", "body"))
@@ -351,7 +351,7 @@ async def test_calls_in_a_wrong_state_say_what_to_do(namesrv: str) -> None:
         await producer.start()
 
 
-async def test_calls_of_an_admin_client_in_a_wrong_state_say_what_to_do(namesrv: str) -> None:
+async def test_calls_of_an_admin_client_in_a_wrong_state_raise_with_a_hint(namesrv: str) -> None:
     admin = Admin(namesrv=namesrv)
     with at_once("the admin client is not started", kind=StateError):
         await admin.topics.names()
@@ -363,7 +363,7 @@ async def test_calls_of_an_admin_client_in_a_wrong_state_say_what_to_do(namesrv:
         await admin.start()
 
 
-async def test_an_admin_client_waits_for_a_broker_as_long_as_it_is_told_to(
+async def test_an_admin_client_waits_for_a_broker_until_its_timeout(
     namesrv: str, silent: str
 ) -> None:
     async with Admin(namesrv=namesrv, call_timeout_ms=TIMEOUT_MS) as admin:
@@ -373,7 +373,7 @@ async def test_an_admin_client_waits_for_a_broker_as_long_as_it_is_told_to(
 
 
 @pytest.mark.parametrize("kind", [LitePullConsumer, PushConsumer])
-async def test_a_stop_ends_a_start_that_waits_for_servers(silent: str, kind: Any) -> None:
+async def test_a_stop_cancels_a_start_that_waits_for_servers(silent: str, kind: Any) -> None:
     options = {"on_message": print} if kind is PushConsumer else {}
     consumer = kind("bad-input", namesrv=silent, call_timeout_ms=60_000, **options)
     consumer.subscribe("topic")
@@ -389,7 +389,7 @@ async def test_a_stop_ends_a_start_that_waits_for_servers(silent: str, kind: Any
     assert not [key for key in instances._entries if key[0] is asyncio.get_running_loop()]
 
 
-def test_a_stop_ends_a_start_of_a_blocking_client_as_well(silent: str) -> None:
+def test_a_stop_cancels_a_start_of_a_blocking_client_too(silent: str) -> None:
     consumer = blocking.LitePullConsumer("bad-input", namesrv=silent, call_timeout_ms=60_000)
     consumer.subscribe("topic")
     failures: list[str] = []
@@ -439,9 +439,7 @@ async def test_push_consumer_without_what_it_needs_is_refused(namesrv: str) -> N
         consumer.subscribe("no such topic")
 
 
-async def test_condition_that_the_broker_refuses_is_told_at_start(
-    cluster: Cluster, topic: str
-) -> None:
+async def test_filter_that_the_broker_refuses_fails_the_start(cluster: Cluster, topic: str) -> None:
     await cluster.make_topic(topic)
     consumer = PushConsumer("bad-input", on_message=print, namesrv=cluster.namesrv)
     consumer.subscribe(topic, by_sql("a >"))
@@ -453,7 +451,7 @@ async def test_condition_that_the_broker_refuses_is_told_at_start(
 async def test_reply_that_breaks_the_protocol_is_an_error_and_not_a_hang(
     cluster: Cluster, topic: str
 ) -> None:
-    """Something that is no name server at all answers."""
+    """The server at the address is not a name server."""
     with FaultProxy(cluster.namesrv, renames={'"brokerDatas"': '"brokerDatax"'}) as proxy:
         await cluster.make_topic(topic)
         with in_time(topic):

@@ -93,7 +93,7 @@ async def test_a_pull_that_is_refused_is_an_error(scene: Scene) -> None:
 @pytest.mark.parametrize(
     "fields", [{}, {"nextBeginOffset": "1", "minOffset": "x", "maxOffset": "1"}]
 )
-async def test_a_pull_answered_without_offsets_breaks_the_protocol(
+async def test_a_reply_to_a_pull_without_offsets_breaks_the_protocol(
     scene: Scene, fields: dict[str, str]
 ) -> None:
     def answer(_: Connection, request: Command) -> Command:
@@ -110,7 +110,7 @@ async def test_a_pull_answered_without_offsets_breaks_the_protocol(
     await server.stop()
 
 
-async def test_a_message_is_handed_back_and_found_by_id_and_key(scene: Scene) -> None:
+async def test_a_message_is_sent_back_and_found_by_id_and_key(scene: Scene) -> None:
     sent = await scene.send(b"failed", KEYS="k-1")
     record = await scene.brokers.view_message(sent.message_id)
     (message,) = received_messages(record, "broker-a")
@@ -157,7 +157,7 @@ async def test_offsets_of_a_queue_and_of_a_group(scene: Scene) -> None:
     await brokers.commit_offset(queue, group, 2, oneway=False)
     assert await brokers.committed_offset(queue, group) == 2
     await brokers.commit_offset(queue, group, 3)
-    # One way: nobody says when it is done, but the next question comes after it.
+    # One-way: there is no reply, but the broker handles the next request after it.
     assert await brokers.committed_offset(queue, group) == 3
 
 
@@ -166,7 +166,7 @@ async def test_a_group_that_committed_nothing_has_no_offset(scene: Scene) -> Non
 
     await scene.send()
 
-    # As Java's brokers do: a group that is new to a short queue begins at its beginning.
+    # As Java's brokers do: a new group starts at the beginning of a short queue.
     assert await scene.brokers.committed_offset(scene.queue, "never-seen") == 0
 
 
@@ -193,7 +193,7 @@ async def test_a_filter_is_checked_by_a_broker_of_the_topic(scene: Scene) -> Non
     with pytest.raises(RemoteError) as refused:
         await scene.brokers.check_subscription(scene.group, sql("a >"))
     assert refused.value.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
-    # Nobody can say anything of a topic that is not there yet.
+    # Nothing checks the filter of a topic that does not exist yet.
     await scene.brokers.check_subscription(scene.group, sql("a >", "later"))
 
 
@@ -208,10 +208,10 @@ async def test_members_of_a_group_are_known_while_they_stay(scene: Scene) -> Non
         await scene.brokers.group_members(scene.queue.topic, scene.group)
 
 
-# --- brokers that are not known ---------------------------------------------------------------
+# --- unknown brokers ---------------------------------------------------------------
 
 
-async def test_a_broker_that_no_route_tells_of_is_named(scene: Scene) -> None:
+async def test_a_broker_without_a_route_is_named(scene: Scene) -> None:
     elsewhere = MessageQueue(broker_name="broker-z", queue_id=0, topic=scene.queue.topic)
     unknown = pytest.raises(BrokerUnknownError, match=r"'broker-z'.*it is down, or has left")
 
@@ -223,7 +223,7 @@ async def test_a_broker_that_no_route_tells_of_is_named(scene: Scene) -> None:
         await scene.brokers.lock("broker-z", scene.group, "c", [elsewhere])
 
 
-async def test_a_queue_of_a_topic_never_asked_for_is_found(scene: Scene, topic: str) -> None:
+async def test_a_queue_of_a_topic_not_looked_up_before_is_found(scene: Scene, topic: str) -> None:
     async with instance_of(scene.cluster.namesrv, instance_name="fresh") as fresh:
         assert await fresh.brokers.max_offset(scene.queue) == 0
         assert await fresh.brokers.group_members(topic, scene.group) == ["127.0.0.1@test"]

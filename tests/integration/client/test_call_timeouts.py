@@ -1,4 +1,4 @@
-"""The option `call_timeout_ms` bounds every call that has no time limit of its own."""
+"""The option `call_timeout_ms` bounds every call without a timeout of its own."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ TIMEOUT_MS = 70
 
 @pytest.fixture(autouse=True, scope="module")
 def patience() -> None:
-    """Calls have their usual time limits, which this file is about."""
+    """Calls keep their usual timeouts, which this file tests."""
 
 
 @pytest.fixture
 def silent() -> Iterator[str]:
-    """An address where the system accepts connections and nothing is ever answered."""
+    """An address where the system accepts connections and nothing ever replies."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield f"127.0.0.1:{listening.getsockname()[1]}"
 
@@ -42,14 +42,14 @@ def silent() -> Iterator[str]:
     ],
     ids=["clusters", "route", "query", "unregister", "administration"],
 )
-async def test_a_call_without_an_answer_is_given_up_when_the_option_says(
+async def test_a_call_without_a_reply_times_out_after_the_option(
     silent: str, call: Callable[[ClientInstance, str], Awaitable[object]]
 ) -> None:
     async with instance_of(silent, call_timeout_ms=TIMEOUT_MS) as instance:
         with pytest.raises(OrbitError) as failed:
             await call(instance, silent)
 
-    # What was left of it when the connection was there.
-    told = re.search(r"within (\d+) ms", str(failed.value))
-    assert told is not None, failed.value
-    assert int(told[1]) <= TIMEOUT_MS
+    # The time left once it was connected.
+    limit = re.search(r"within (\d+) ms", str(failed.value))
+    assert limit is not None, failed.value
+    assert int(limit[1]) <= TIMEOUT_MS

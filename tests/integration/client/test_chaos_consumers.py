@@ -30,8 +30,8 @@ from tests.integration.client.fault_proxy import (
     RESET,
     BlackHole,
     Delay,
+    Direction,
     Fault,
-    Way,
     Weather,
 )
 from tests.integration.client.stalls import timed
@@ -195,7 +195,7 @@ async def test_push_consumer_goes_on_while_the_name_server_is_killed_and_restart
 
 
 @pytest.mark.parametrize(
-    "fault", [CUT_REPLY, RESET, BLACK_HOLE, BlackHole(Way.REPLY), REFUSE], ids=repr
+    "fault", [CUT_REPLY, RESET, BLACK_HOLE, BlackHole(Direction.REPLY), REFUSE], ids=repr
 )
 async def test_consumers_end_their_calls_in_time_and_come_back(
     chaos: ChaosSite, straight: Producer, fault: Fault

@@ -1,4 +1,4 @@
-"""Producers in trouble: no send outlasts its time, none that was acknowledged is lost."""
+"""Producers under faults: every send ends in time, no acknowledged message is lost."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tests.integration.client.fault_proxy import (
     BlackHole,
     Cut,
     Delay,
+    Direction,
     Fault,
     Throttle,
-    Way,
     Weather,
 )
 from tests.integration.client.stalls import timed
@@ -32,7 +32,7 @@ from tests.waiting import beside
 
 __all__ = ["patience"]
 
-# Processes are started, which takes long on a machine that does much else.
+# Starts processes, which is slow on a busy machine.
 pytestmark = pytest.mark.timeout(360)
 
 DEADLINE_MS = 600
@@ -41,7 +41,7 @@ LASTING_FAULTS = [
     CUT_REQUEST,
     RESET,
     BLACK_HOLE,
-    BlackHole(Way.REPLY),
+    BlackHole(Direction.REPLY),
     REFUSE,
     Delay(20 * DEADLINE_MS, 21 * DEADLINE_MS),
     Throttle(20),
@@ -51,9 +51,9 @@ BAD_WEATHER = Weather(
         (PASS, 85),
         (CUT_REPLY, 3),
         (CUT_REQUEST, 3),
-        (Cut(Way.REPLY, after_bytes=4), 2),
+        (Cut(Direction.REPLY, after_bytes=4), 2),
         (RESET, 2),
-        (BlackHole(Way.REPLY), 1),
+        (BlackHole(Direction.REPLY), 1),
         (Delay(1, 50), 4),
     )
 )
@@ -66,7 +66,7 @@ async def producer(chaos: ChaosSite) -> AsyncIterator[Producer]:
 
 
 async def _ends_in_time(producer: Producer, topic: str, form: str) -> OrbitError | None:
-    """Send once with a deadline, and return the error; it must come in time."""
+    """Send once with a deadline, and return the error; the send must end in time."""
     message = Message(topic, form)
     told: OrbitError | None = None
     async with timed() as taken:
@@ -100,7 +100,7 @@ async def test_send_ends_in_time_whatever_the_broker_does_and_succeeds_once_it_i
     await beside(chaos.before_broker.heal)
     await ledger.send_until_acked()
 
-    # Of a one-way send nobody may tell.
+    # A one-way send may fail without an error.
     told = zip((*forms, "send"), errors, strict=True)
     assert all(error is not None for form, error in told if form != "oneway")
     assert ledger.overdue_ms == []
@@ -125,7 +125,7 @@ async def test_send_to_an_unknown_topic_ends_in_time_whatever_the_name_server_do
     assert went_on, with_route.failed
 
 
-async def test_producer_makes_a_new_connection_when_the_old_one_is_dead_without_a_word(
+async def test_producer_reconnects_when_its_connection_is_silently_dead(
     chaos: ChaosSite, producer: Producer
 ) -> None:
     topic, later_topic = await beside(chaos.new_topic), await beside(chaos.new_topic)
@@ -137,7 +137,7 @@ async def test_producer_makes_a_new_connection_when_the_old_one_is_dead_without_
     later = Ledger(producer, later_topic, timeout_ms=DEADLINE_MS)
     await later.send_until_acked()
 
-    # More than one when a call has just been given up.
+    # More than one if a call has just timed out.
     assert min(frozen) >= 1
     assert ledger.overdue_ms + later.overdue_ms == []
 
@@ -159,7 +159,7 @@ async def test_nothing_acknowledged_is_lost_in_bad_weather(
     await ledger.send_until_acked()
     stored = [message.body for message in await chaos.stored(topic)]
 
-    # Retries bring most of them through.
+    # Most of them succeed after retries.
     assert len(ledger.acked) > 300
     assert ledger.missing(stored) == []
     assert ledger.overdue_ms == []
@@ -190,7 +190,7 @@ async def test_nothing_acknowledged_is_lost_when_the_broker_is_killed_under_load
     assert len(ledger.acked) > 200
 
 
-async def test_producer_goes_on_while_the_name_server_is_killed_and_restarted(
+async def test_producer_keeps_sending_while_the_name_server_is_killed_and_restarted(
     chaos: ChaosSite, producer: Producer
 ) -> None:
     topic, later_topic = await beside(chaos.new_topic), await beside(chaos.new_topic)
@@ -201,7 +201,7 @@ async def test_producer_goes_on_while_the_name_server_is_killed_and_restarted(
     without = Ledger(producer, topic, timeout_ms=PATIENCE_MS)
     await without.send_many(40)
     await beside(chaos.restart, chaos.name_server)
-    # The broker tells the new name server of its topics by itself.
+    # The broker registers its topics with the new name server by itself.
     await beside(chaos.broker.wait_ready)
     later = Ledger(producer, later_topic)
     await later.send_until_acked()
@@ -209,7 +209,7 @@ async def test_producer_goes_on_while_the_name_server_is_killed_and_restarted(
     assert without.failed == []
 
 
-async def test_stop_ends_in_time_though_nothing_answers(chaos: ChaosSite) -> None:
+async def test_stop_ends_in_time_although_no_server_replies(chaos: ChaosSite) -> None:
     topic = await beside(chaos.new_topic)
     producer = Producer("chaos-stopping", namesrv=chaos.namesrv)
     await producer.start()
@@ -223,5 +223,5 @@ async def test_stop_ends_in_time_though_nothing_answers(chaos: ChaosSite) -> Non
     with pytest.raises(OrbitError):
         await sending
 
-    # A broker is told good-bye within the time of a call, and no longer.
+    # Unregistering takes the timeout of a call at most.
     assert taken.ms < 3000 + 3000 + SLACK_MS

@@ -1,4 +1,4 @@
-"""Clients that lose their connections again and again hold no more than before."""
+"""Clients that lose their connections again and again do not leak."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROUNDS = 300
 
 @pytest.fixture
 def no_log() -> Iterator[None]:
-    """What is logged is kept by the test run: it would grow with every connection that is cut."""
+    """The test run keeps log records, which would grow with every cut connection."""
     logging.disable()
     yield
     logging.disable(logging.NOTSET)
@@ -25,10 +25,10 @@ def no_log() -> Iterator[None]:
 
 @pytest.mark.usefixtures("no_log")
 @pytest.mark.timeout(480)
-async def test_what_clients_hold_does_not_grow_with_reconnects(chaos: ChaosSite) -> None:
+async def test_resources_of_clients_do_not_grow_with_reconnects(chaos: ChaosSite) -> None:
     verdict = await campaign(chaos, ROUNDS)
 
     assert verdict.faults == []
     assert verdict.acked == ROUNDS
-    # The producer alone makes a connection after every cut.
+    # The producer alone reconnects after every cut.
     assert verdict.reconnects > ROUNDS

@@ -29,12 +29,12 @@ ID = "127.0.0.1@test"
 
 
 def known_to(cluster: Cluster, group: str, broker: str = "broker-a") -> list[str]:
-    """Name the consumers of a group, as a broker knows them."""
+    """The consumers of a group, as a broker knows them."""
     return cluster.brokers[broker].members.client_ids(group)
 
 
 def producers_of(cluster: Cluster, group: str, broker: str = "broker-a") -> list[str]:
-    """Name the producers of a group, as a broker knows them."""
+    """The producers of a group, as a broker knows them."""
     clients = cluster.brokers[broker].members.producers.get(group, {})
     return [client.client_id for client in clients.values()]
 
@@ -42,7 +42,7 @@ def producers_of(cluster: Cluster, group: str, broker: str = "broker-a") -> list
 # --- members ----------------------------------------------------------------------------------
 
 
-async def test_brokers_hear_of_a_consumer_when_it_joins_and_when_it_leaves(
+async def test_brokers_know_a_consumer_from_joining_to_leaving(
     cluster: Cluster, topic: str, group: str
 ) -> None:
     await cluster.make_topic(topic)
@@ -52,7 +52,7 @@ async def test_brokers_hear_of_a_consumer_when_it_joins_and_when_it_leaves(
         assert known_to(cluster, group) == [ID]
         assert producers_of(cluster, "CLIENT_INNER_PRODUCER") == [ID]
         assert await instance.brokers.group_members(topic, group) == [ID]
-        # The broker tells all members of the group, the newcomer too.
+        # The broker notifies all members of the group, the new one too.
         await until(lambda: consumer.rebalances > 0)
 
         await instance.remove_consumer(consumer)
@@ -60,7 +60,7 @@ async def test_brokers_hear_of_a_consumer_when_it_joins_and_when_it_leaves(
         assert known_to(cluster, group) == []
 
 
-async def test_a_consumer_may_wait_for_a_topic_that_is_made_later(
+async def test_a_consumer_may_wait_for_a_topic_that_is_created_later(
     cluster: Cluster, topic: str, group: str
 ) -> None:
     clock = ManualClock()
@@ -75,7 +75,7 @@ async def test_a_consumer_may_wait_for_a_topic_that_is_made_later(
         await instance.remove_consumer(consumer)
 
 
-async def test_brokers_hear_of_a_producer_with_its_first_call(
+async def test_brokers_know_a_producer_after_its_first_call(
     cluster: Cluster, topic: str, group: str
 ) -> None:
     await cluster.make_topic(topic)
@@ -102,13 +102,13 @@ async def test_a_second_member_of_a_group_is_refused_until_the_first_has_left(
         with pytest.raises(StateError, match=f"already has a producer of the group '{group}'"):
             await instance.add_producer(second)
 
-        await instance.remove_producer(second)  # it never was one
+        await instance.remove_producer(second)  # it never joined
         with pytest.raises(StateError, match="already"):
             await instance.add_producer(second)
         await instance.remove_producer(first)
         await instance.add_producer(second)
 
-        # Producers and consumers do not stand in each other's way.
+        # A producer and a consumer may have the same group.
         await instance.add_consumer(NotingConsumer(group))
         with pytest.raises(StateError, match=f"already has a consumer of the group '{group}'"):
             await instance.add_consumer(NotingConsumer(group))
@@ -122,7 +122,7 @@ async def test_a_stopped_instance_takes_no_member(cluster: Cluster, group: str) 
         await instance.add_producer(NotingProducer(group))
 
 
-async def test_a_consumer_that_cannot_join_is_no_member(group: str, topic: str) -> None:
+async def test_a_consumer_that_cannot_join_is_not_a_member(group: str, topic: str) -> None:
     async with instance_of(f"{HERE}:1") as instance:
         consumer = NotingConsumer(group, [topic])
         for _ in range(2):
@@ -144,7 +144,7 @@ async def test_offsets_of_consumers_are_committed_at_intervals(
 
 
 @pytest.mark.parametrize("fault", [StateError("not now"), ValueError("a bug")])
-async def test_a_consumer_that_cannot_commit_does_not_keep_others_from_it(
+async def test_a_consumer_that_cannot_commit_does_not_stop_others_from_committing(
     cluster: Cluster, group: str, fault: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Failing(NotingConsumer):
@@ -190,7 +190,7 @@ async def test_the_inner_producer_is_made_once_and_stopped_with_the_instance(
 # --- routes -----------------------------------------------------------------------------------
 
 
-async def test_an_instance_learns_where_a_topic_is(cluster: Cluster, topic: str) -> None:
+async def test_an_instance_looks_up_the_route_of_a_topic(cluster: Cluster, topic: str) -> None:
     await cluster.make_topic(topic, queues=3)
     async with instance_of(cluster.namesrv) as instance:
         found = await instance.routes.publishing(topic, timeout_ms=PATIENCE_MS)
@@ -221,7 +221,9 @@ async def test_a_topic_that_does_not_exist_gets_queues_of_the_template(
             await instance.routes.publishing("never", timeout_ms=PATIENCE_MS, template_queues=0)
 
 
-async def test_many_questions_for_one_topic_are_one(cluster: Cluster, topic: str) -> None:
+async def test_concurrent_lookups_of_one_topic_share_a_request(
+    cluster: Cluster, topic: str
+) -> None:
     await cluster.make_topic(topic)
     async with instance_of(cluster.namesrv) as instance:
         asked = 0
@@ -281,7 +283,7 @@ async def test_a_second_broker_is_found_and_dropped_again(
         assert [broker.broker_name for broker in instance.routes.addresses()] == ["broker-a"]
 
 
-async def test_a_broker_that_is_back_hears_of_the_client_with_the_first_connection(
+async def test_a_broker_that_is_back_gets_a_heartbeat_with_the_first_connection(
     cluster: Cluster, topic: str, group: str
 ) -> None:
     await cluster.make_topic(topic)
@@ -292,7 +294,7 @@ async def test_a_broker_that_is_back_hears_of_the_client_with_the_first_connecti
         await cluster.kill_broker()
         with pytest.raises(RouteNotFoundError):
             await instance.routes.refresh(topic)
-        # What was known stays: the broker may be back before anything else is known.
+        # The cached route stays: the broker may be back before a newer route is known.
         assert instance.routes.master_of("broker-a") == cluster.address()
 
         await cluster.start_broker()
@@ -304,9 +306,7 @@ async def test_a_broker_that_is_back_hears_of_the_client_with_the_first_connecti
         assert not await instance.routes.refresh(topic)
 
 
-async def test_a_cut_connection_is_made_again_and_brings_a_heartbeat(
-    cluster: Cluster, topic: str, group: str
-) -> None:
+async def test_a_reconnect_brings_a_heartbeat(cluster: Cluster, topic: str, group: str) -> None:
     await cluster.make_topic(topic)
     async with instance_of(cluster.namesrv) as instance:
         await instance.add_consumer(NotingConsumer(group, [topic]))
@@ -322,7 +322,7 @@ async def test_a_cut_connection_is_made_again_and_brings_a_heartbeat(
 # --- name servers -----------------------------------------------------------------------------
 
 
-async def test_a_dead_name_server_is_passed_over(cluster: Cluster, topic: str) -> None:
+async def test_a_dead_name_server_is_skipped(cluster: Cluster, topic: str) -> None:
     await cluster.make_topic(topic)
     for _ in range(4):  # the order is shuffled
         async with instance_of(f"{HERE}:1;{cluster.namesrv}") as instance:
@@ -346,7 +346,7 @@ async def test_a_name_server_that_comes_back_is_asked_again(cluster: Cluster, to
         assert len(await instance.routes.reading(topic)) == 4
 
 
-async def test_an_address_server_tells_of_name_servers_and_of_new_ones(
+async def test_name_servers_come_from_an_address_server_and_are_renewed(
     cluster: Cluster, topic: str
 ) -> None:
     await cluster.make_topic(topic)
@@ -369,14 +369,14 @@ async def test_an_address_server_tells_of_name_servers_and_of_new_ones(
             await pass_time(clock, lambda: instance.name_servers.addresses == (cluster.namesrv,))
             assert len(await instance.routes.reading(topic)) == 4
 
-            # One that fails changes nothing.
+            # A failed request changes nothing.
             listed[:] = ["rubbish"]
             await clock.advance(120_000)
             assert instance.name_servers.addresses == (cluster.namesrv,)
 
 
 @pytest.mark.parametrize("waits", [True, False])
-async def test_a_name_server_that_does_not_answer_fails_in_time(topic: str, *, waits: bool) -> None:
+async def test_a_name_server_that_does_not_reply_fails_in_time(topic: str, *, waits: bool) -> None:
     async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if waits:
             await reader.read()

@@ -1,4 +1,4 @@
-"""In asyncio's debug mode, with warnings as errors, a client gives no cause for one."""
+"""A client causes no warning in asyncio's debug mode, with warnings as errors."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ async def test_a_client_runs_without_a_warning(
 ) -> None:
     loop = asyncio.get_running_loop()
     loop.set_debug(enabled=True)
-    # What the brokers of this process do to the disk, and what else the machine has to do, is not
-    # what is looked at.
+    # Slow callbacks are not tested: the brokers of this process use the disk, and the machine may
+    # be busy.
     loop.slow_callback_duration = 60
     clock = ManualClock()
     await cluster.make_topic(topic)

@@ -1,4 +1,4 @@
-"""The fault proxy does the harm it is told to, and none else."""
+"""The fault proxy injects the faults it is given, and no others."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TIMEOUT_MS = 300
 
 @pytest.fixture
 async def target(tmp_path: Path) -> AsyncIterator[str]:
-    """A name server to stand before."""
+    """A name server for the proxy to stand in front of."""
     flags = {
         "listenPort": "0",
         "bindAddress": "127.0.0.1",
@@ -64,7 +64,7 @@ async def ask(rpc: RpcClient, proxy: FaultProxy, *, timeout_ms: float = PATIENCE
 
 
 async def control(work: object, *arguments: object) -> None:
-    """Control the proxy from beside the loop that the target runs on."""
+    """Control the proxy from a thread, not from the loop that the target runs on."""
     await asyncio.to_thread(work, *arguments)  # type: ignore[arg-type]  # any method of the proxy
 
 
@@ -81,14 +81,14 @@ async def control(work: object, *arguments: object) -> None:
     ],
     ids=repr,
 )
-async def test_fault_is_met_while_it_is_set_and_gone_once_healed(
+async def test_fault_lasts_from_inflict_to_heal(
     rpc: RpcClient, proxy: FaultProxy, fault: Fault, error: type[TransportError]
 ) -> None:
     await ask(rpc, proxy)
 
     await control(proxy.inflict, fault)
     if fault is REFUSE:
-        # The end of the open connection is on its way here.
+        # The close of the open connection has not arrived yet.
         await until(lambda: not rpc.connected)
     timeout_ms = TIMEOUT_MS if error is CallTimeoutError else PATIENCE_MS
     for _ in range(2):
@@ -98,7 +98,7 @@ async def test_fault_is_met_while_it_is_set_and_gone_once_healed(
     await control(proxy.inflict, PASS)
     with_luck = [await _answered(rpc, proxy) for _ in range(3)]
 
-    # A call may still meet the connection that was cut.
+    # A call may still use the connection that was cut.
     assert with_luck[-1]
 
 
@@ -110,7 +110,7 @@ async def _answered(rpc: RpcClient, proxy: FaultProxy) -> bool:
     return True
 
 
-async def test_delayed_reply_comes_late_but_whole(rpc: RpcClient, proxy: FaultProxy) -> None:
+async def test_delayed_reply_arrives_late_but_whole(rpc: RpcClient, proxy: FaultProxy) -> None:
     await control(proxy.inflict, Delay(150, 200))
     start_ms = CLOCK.monotonic_ms()
 

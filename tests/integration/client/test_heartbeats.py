@@ -31,7 +31,7 @@ MASTER, SLAVE = 0, 1
 
 @dataclass
 class PairServers:
-    """A master and its slave, each a name server too, that note what they hear."""
+    """A master and its slave, each a name server, too, that record heartbeats and requests."""
 
     addresses: dict[int, str] = field(default_factory=dict)
     heard: dict[int, list[HeartbeatBody]] = field(default_factory=lambda: {MASTER: [], SLAVE: []})
@@ -83,7 +83,7 @@ async def pair(tls: TlsMode = TlsMode.DISABLED) -> AsyncIterator[PairServers]:
         yield servers
 
 
-async def test_producers_are_told_to_masters_consumers_to_slaves_too() -> None:
+async def test_producers_send_heartbeats_to_masters_and_consumers_to_slaves_too() -> None:
     clock = ManualClock()
     async with (
         pair() as servers,
@@ -106,7 +106,7 @@ async def test_producers_are_told_to_masters_consumers_to_slaves_too() -> None:
         await instance.remove_consumer(consumer)
 
 
-async def test_a_client_without_members_says_nothing() -> None:
+async def test_a_client_without_members_sends_no_heartbeat() -> None:
     clock = ManualClock()
     async with (
         pair() as servers,
@@ -119,7 +119,7 @@ async def test_a_client_without_members_says_nothing() -> None:
         assert servers.counts() == (0, 0)
 
 
-async def test_a_later_heartbeat_waits_for_the_one_under_way() -> None:
+async def test_a_later_heartbeat_waits_for_the_one_in_flight() -> None:
     async with pair() as servers, instance_of(servers.addresses[MASTER]) as instance:
         await instance.routes.refresh("T")
         servers.gate.clear()
@@ -135,7 +135,7 @@ async def test_a_later_heartbeat_waits_for_the_one_under_way() -> None:
         assert {group.group for group in last.producers} >= {"p1", "p2", "p3"}
 
 
-async def test_a_broker_that_is_down_does_not_keep_the_other_waiting() -> None:
+async def test_a_broker_that_is_down_does_not_delay_the_other() -> None:
     async with pair() as servers, instance_of(servers.addresses[MASTER]) as instance:
         servers.addresses[SLAVE] = "127.0.0.1:1"
 

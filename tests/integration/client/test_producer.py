@@ -127,9 +127,7 @@ async def test_a_batch_is_stored_in_one_queue_with_an_id_each(
     assert again.queue_offset == 3
 
 
-async def test_a_message_goes_to_the_queue_of_choice(
-    cluster: Cluster, topic: str, group: str
-) -> None:
+async def test_a_message_goes_to_the_chosen_queue(cluster: Cluster, topic: str, group: str) -> None:
     await cluster.make_topic(topic, queues=8)
 
     async with Producer(group, namesrv=cluster.namesrv) as producer:
@@ -150,7 +148,7 @@ async def test_a_message_goes_to_the_queue_of_choice(
     assert len(await stored_in(cluster, queues[5])) == 5
 
 
-async def test_a_send_with_callbacks_tells_one_of_them_and_its_future(
+async def test_a_send_calls_one_of_its_callbacks_and_ends_its_future(
     cluster: Cluster, topic: str, group: str
 ) -> None:
     await cluster.make_topic(topic)
@@ -172,7 +170,7 @@ async def test_a_send_with_callbacks_tells_one_of_them_and_its_future(
     assert [type(error) for error in bad] == [MessageError]
 
 
-async def test_callbacks_that_fail_harm_nobody(
+async def test_callbacks_that_fail_are_only_logged(
     cluster: Cluster, topic: str, group: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     await cluster.make_topic(topic)
@@ -193,7 +191,7 @@ async def test_callbacks_that_fail_harm_nobody(
     ]
 
 
-async def test_one_way_messages_arrive_though_nobody_says_so(
+async def test_one_way_messages_arrive_without_a_reply(
     cluster: Cluster, topic: str, group: str
 ) -> None:
     await cluster.make_topic(topic, queues=1)
@@ -222,9 +220,7 @@ async def test_many_sends_at_once_all_arrive(cluster: Cluster, topic: str, group
     assert {message.body for message in found} == {b"%d" % n for n in range(120)}
 
 
-async def test_sends_begun_before_a_stop_are_ended_by_it(
-    cluster: Cluster, topic: str, group: str
-) -> None:
+async def test_a_stop_waits_for_sends_in_flight(cluster: Cluster, topic: str, group: str) -> None:
     await cluster.make_topic(topic)
 
     async with Producer(group, namesrv=cluster.namesrv) as producer:
@@ -239,7 +235,7 @@ async def test_sends_begun_before_a_stop_are_ended_by_it(
 
 @pytest.mark.parametrize("kind", ["zlib", "lz4", "zstd"])
 @pytest.mark.parametrize("body", [LARGE, "x" * 5000, "small"])
-async def test_large_bodies_are_compressed_and_read_as_they_were(
+async def test_large_bodies_are_compressed_and_read_back_unchanged(
     cluster: Cluster, topic: str, group: str, kind: str, body: str
 ) -> None:
     await cluster.make_topic(topic)
@@ -252,7 +248,7 @@ async def test_large_bodies_are_compressed_and_read_as_they_were(
     assert (found.size < len(body)) == (len(body) > 4096)
 
 
-async def test_small_messages_are_sent_together_when_asked_for(
+async def test_small_messages_are_sent_together_with_the_option(
     cluster: Cluster, topic: str, group: str
 ) -> None:
     await cluster.make_topic(topic)
@@ -271,7 +267,7 @@ async def test_small_messages_are_sent_together_when_asked_for(
 # --- names ----------------------------------------------------------------------------------
 
 
-async def test_a_namespace_stands_before_topic_and_group(
+async def test_a_namespace_is_prefixed_to_topic_and_group(
     cluster: Cluster, topic: str, group: str
 ) -> None:
     await cluster.make_topic(f"tenant%{topic}", queues=1)
@@ -291,7 +287,7 @@ async def test_a_namespace_stands_before_topic_and_group(
     assert found[0].properties[property_names.INSTANCE_ID] == "tenant"
 
 
-async def test_a_topic_that_does_not_exist_is_made_by_the_first_send(
+async def test_a_missing_topic_is_created_by_the_first_send(
     cluster: Cluster, topic: str, group: str
 ) -> None:
     async with Producer(group, namesrv=cluster.namesrv, template_queues=2) as producer:
@@ -303,7 +299,7 @@ async def test_a_topic_that_does_not_exist_is_made_by_the_first_send(
     assert config.write_queues == 2
 
 
-async def test_a_topic_that_nobody_makes_is_an_error_that_says_what_to_do(
+async def test_a_topic_that_no_broker_creates_is_an_error_with_a_hint(
     cluster: Cluster, topic: str, group: str
 ) -> None:
     async with Producer(group, namesrv=cluster.namesrv, template_queues=0) as producer:
@@ -319,7 +315,7 @@ async def test_a_topic_that_nobody_makes_is_an_error_that_says_what_to_do(
     assert cluster.namesrv in str(raised.value)
 
 
-# --- the life of a producer -----------------------------------------------------------------
+# --- the lifecycle of a producer -----------------------------------------------------------------
 
 
 async def test_a_producer_is_known_to_brokers_while_it_runs(
@@ -340,7 +336,7 @@ async def test_a_producer_is_known_to_brokers_while_it_runs(
     assert group not in known
 
 
-async def test_states_that_do_not_fit_a_call_are_named(
+async def test_calls_in_a_wrong_state_name_the_state(
     cluster: Cluster, topic: str, group: str
 ) -> None:
     producer = Producer(group, namesrv=cluster.namesrv)
@@ -368,7 +364,7 @@ async def test_a_producer_that_was_never_started_can_be_stopped(group: str) -> N
     await Producer(group, namesrv="127.0.0.1:1").stop()
 
 
-async def test_a_group_is_there_once_in_an_instance(cluster: Cluster, group: str) -> None:
+async def test_a_group_joins_an_instance_only_once(cluster: Cluster, group: str) -> None:
     options: dict[str, Any] = {"namesrv": cluster.namesrv, "instance_name": "shared"}
     async with Producer(group, **options), Producer(f"{group}-2", **options):
         again = Producer(group, **options)
@@ -404,10 +400,10 @@ async def test_the_inner_producer_of_an_instance_sends_like_any_other(
     assert property_names.RETRIES not in found.properties
 
 
-# --- what is refused ------------------------------------------------------------------------
+# --- refusals ------------------------------------------------------------------------
 
 
-async def test_a_wrong_choice_of_queue_is_refused_and_names_the_right_ones(
+async def test_a_wrong_queue_is_refused_and_the_error_lists_the_right_ones(
     cluster: Cluster, topic: str, group: str
 ) -> None:
     await cluster.make_topic(topic, queues=2)
@@ -435,9 +431,7 @@ async def test_a_wrong_choice_of_queue_is_refused_and_names_the_right_ones(
             await producer.send(message, selector=lambda *_: 1 / 0)  # type: ignore[arg-type]  # wrong on purpose
 
 
-async def test_a_queue_that_was_added_since_is_found(
-    cluster: Cluster, topic: str, group: str
-) -> None:
+async def test_a_queue_added_later_is_found(cluster: Cluster, topic: str, group: str) -> None:
     await cluster.make_topic(topic, queues=1)
     added = MessageQueue(broker_name="broker-a", queue_id=3, topic=topic)
 
@@ -449,9 +443,7 @@ async def test_a_queue_that_was_added_since_is_found(
     assert result.queue == added
 
 
-async def test_a_name_server_that_is_not_there_is_named_before_the_time_is_over(
-    group: str, topic: str
-) -> None:
+async def test_a_name_server_that_does_not_listen_is_named_in_time(group: str, topic: str) -> None:
     async with (
         Producer(group, namesrv="127.0.0.1:1") as producer,
         asyncio.timeout(WAIT_SECONDS / 2),

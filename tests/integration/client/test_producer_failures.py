@@ -1,4 +1,4 @@
-"""A producer whose brokers fail, refuse, are slow or silent: tries, deadlines, errors."""
+"""A producer whose brokers fail, refuse, are slow or silent: attempts, deadlines, errors."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def producer_of(cluster: ScriptedCluster, **options: Any) -> Producer:
 
 
 def timeless(cluster: ScriptedCluster, **options: Any) -> Producer:
-    """A producer to whom no broker is slow, however long the machine takes."""
+    """A producer that takes no broker for slow, however slow the machine is."""
     return producer_of(cluster, clock=ManualClock(), **options)
 
 
@@ -62,7 +62,7 @@ async def queue_of(producer: Producer, broker_name: str) -> MessageQueue:
 # --- another broker -------------------------------------------------------------------------
 
 
-async def test_a_send_goes_on_to_the_broker_that_is_left_when_one_is_killed(
+async def test_a_send_is_retried_at_the_other_broker_when_one_is_killed(
     cluster: Cluster, topic: str, group: str
 ) -> None:
     await cluster.start_broker("broker-b")
@@ -77,7 +77,7 @@ async def test_a_send_goes_on_to_the_broker_that_is_left_when_one_is_killed(
     assert {result.queue.broker_name for result in [*after, later]} == {"broker-b"}
 
 
-async def test_sends_under_way_when_their_broker_dies_go_to_the_other(
+async def test_sends_in_flight_when_their_broker_dies_go_to_the_other(
     cluster: Cluster, topic: str, group: str
 ) -> None:
     await cluster.start_broker("broker-b")
@@ -107,7 +107,7 @@ async def test_a_broker_that_comes_back_is_used_again(
 
 
 @pytest.mark.parametrize("code", [1, 2, 14, 16, 17, 204, 205, 1500])
-async def test_codes_that_another_broker_may_not_give_lead_to_the_next(code: int) -> None:
+async def test_codes_that_depend_on_the_broker_are_retried_at_the_next(code: int) -> None:
     async with (
         scripted_cluster(ScriptedBroker("a", failed(code)), ScriptedBroker("b")) as cluster,
         timeless(cluster) as producer,
@@ -116,11 +116,11 @@ async def test_codes_that_another_broker_may_not_give_lead_to_the_next(code: int
             assert (await producer.send(MESSAGE)).queue.broker_name == "b"
             assert (await producer.send_async(MESSAGE)).queue.broker_name == "b"
 
-    # One that is unwell is left alone; one that does not suit the topic is not.
+    # A failing broker is avoided; one that only refuses this topic is not.
     assert (len(cluster["a"].sends) == 1) == (code in {1, 2, 14, 1500})
 
 
-async def test_each_try_goes_to_a_broker_other_than_the_last() -> None:
+async def test_each_attempt_goes_to_another_broker_than_the_last() -> None:
     brokers = [ScriptedBroker(name, failed(2)) for name in "abc"]
     async with scripted_cluster(*brokers) as cluster, timeless(cluster, retries=5) as producer:
         with pytest.raises(SendError) as raised:
@@ -134,7 +134,7 @@ async def test_each_try_goes_to_a_broker_other_than_the_last() -> None:
     assert [len(broker.sends) for broker in brokers] == [tried.count(name) for name in "abc"]
 
 
-async def test_each_try_is_the_same_message() -> None:
+async def test_each_attempt_sends_the_same_message() -> None:
     async with (
         scripted_cluster(
             ScriptedBroker("a", failed(14)), ScriptedBroker("b", failed(14))
@@ -149,7 +149,7 @@ async def test_each_try_is_the_same_message() -> None:
     assert {sent.fields["n"] for sent in cluster["a"].sends} == {"a"}
 
 
-async def test_the_only_broker_is_tried_again_after_a_pause() -> None:
+async def test_the_only_broker_is_retried_after_a_pause() -> None:
     async with (
         scripted_cluster(ScriptedBroker("a", failed(2))) as cluster,
         producer_of(cluster, retry_pause_ms=40) as producer,
@@ -172,7 +172,7 @@ async def test_the_only_broker_is_tried_again_after_a_pause() -> None:
         (lambda producer, queue: producer.send_async(MESSAGE, queue=queue), 2),
     ],
 )
-async def test_each_form_of_send_has_its_own_number_of_tries(
+async def test_each_form_of_send_has_its_own_number_of_attempts(
     send: Callable[[Producer, MessageQueue], Any], tries: int
 ) -> None:
     brokers = [ScriptedBroker("a", failed(14)), ScriptedBroker("b", failed(14))]
@@ -202,7 +202,7 @@ async def test_a_refusal_that_every_broker_would_give_is_final(code: int) -> Non
     assert (raised.value.code, raised.value.may_be_stored) == (code, False)
 
 
-async def test_a_broker_that_closes_in_mid_answer_may_have_stored_the_message() -> None:
+async def test_a_broker_that_closes_in_mid_reply_may_have_stored_the_message() -> None:
     async with scripted_cluster(ScriptedBroker("a", silent)) as cluster:
         broker = cluster["a"]
         async with producer_of(cluster, retries=0) as producer:
@@ -217,7 +217,7 @@ async def test_a_broker_that_closes_in_mid_answer_may_have_stored_the_message() 
     assert raised.value.may_be_stored
 
 
-async def test_an_answer_that_does_not_say_where_the_message_is_is_an_error() -> None:
+async def test_a_reply_without_the_position_of_the_message_is_an_error() -> None:
     async with (
         scripted_cluster(ScriptedBroker("a", lambda request: request.reply())) as cluster,
         producer_of(cluster) as producer,
@@ -229,7 +229,7 @@ async def test_an_answer_that_does_not_say_where_the_message_is_is_an_error() ->
     assert raised.value.may_be_stored
 
 
-async def test_a_broker_of_the_route_without_an_address_is_tried_elsewhere() -> None:
+async def test_a_broker_without_an_address_in_the_route_is_retried_elsewhere() -> None:
     async with (
         scripted_cluster(ScriptedBroker("a"), ScriptedBroker("b")) as cluster,
         producer_of(cluster) as producer,
@@ -282,7 +282,7 @@ async def test_a_silent_broker_is_avoided_for_a_while() -> None:
     assert len(unanswered) == 1
 
 
-async def test_when_all_are_avoided_they_are_used_all_the_same() -> None:
+async def test_brokers_are_used_if_all_of_them_are_to_be_avoided() -> None:
     brokers = [ScriptedBroker("a", failed(2)), ScriptedBroker("b", failed(2))]
     async with scripted_cluster(*brokers) as cluster, producer_of(cluster) as producer:
         with pytest.raises(SendError):
@@ -296,7 +296,7 @@ async def test_when_all_are_avoided_they_are_used_all_the_same() -> None:
 # --- time -----------------------------------------------------------------------------------
 
 
-async def test_one_deadline_covers_all_tries() -> None:
+async def test_one_deadline_covers_all_attempts() -> None:
     brokers = [ScriptedBroker("a", silent), ScriptedBroker("b", silent)]
     async with (
         scripted_cluster(*brokers) as cluster,
@@ -321,7 +321,7 @@ async def test_one_deadline_covers_all_tries() -> None:
             assert raised.value.may_be_stored
 
 
-async def test_a_silent_broker_costs_the_time_of_the_send_and_no_more() -> None:
+async def test_a_silent_broker_delays_a_send_until_its_timeout_only() -> None:
     async with (
         scripted_cluster(ScriptedBroker("a", silent)) as cluster,
         producer_of(cluster, clock=(clock := ManualClock()), send_timeout_ms=150) as producer,
@@ -337,7 +337,7 @@ async def test_a_silent_broker_costs_the_time_of_the_send_and_no_more() -> None:
     assert len(cluster["a"].sends) == 1
 
 
-async def test_a_silent_name_server_costs_the_time_of_the_send_and_no_more() -> None:
+async def test_a_silent_name_server_delays_a_send_until_its_timeout_only() -> None:
     async with scripted_cluster(ScriptedBroker("a")) as cluster:
         cluster.server.requests._handlers[105] = _never
         async with producer_of(cluster) as producer:
@@ -347,10 +347,10 @@ async def test_a_silent_name_server_costs_the_time_of_the_send_and_no_more() -> 
 
 
 async def _never(*_: object) -> None:
-    """Leave a request unanswered."""
+    """Never reply to a request."""
 
 
-async def test_a_caller_that_gives_up_leaves_nothing_under_way() -> None:
+async def test_a_cancelled_caller_leaves_nothing_in_flight() -> None:
     clock = ManualClock()
     async with (
         scripted_cluster(ScriptedBroker("a")) as cluster,
@@ -366,11 +366,11 @@ async def test_a_caller_that_gives_up_leaves_nothing_under_way() -> None:
         future.cancel()
         await asyncio.wait({send})
         assert send.cancelled()
-        # The stop waits for what is under way, which is at most the future given up.
+        # The stop waits for sends in flight: at most the cancelled one.
         await clock.advance(60)
 
 
-async def test_a_send_that_is_given_up_before_its_route_is_known_is_not_sent() -> None:
+async def test_a_send_cancelled_before_its_route_is_known_is_not_sent() -> None:
     async with (
         scripted_cluster(ScriptedBroker("a")) as cluster,
         producer_of(cluster) as producer,
@@ -383,7 +383,9 @@ async def test_a_send_that_is_given_up_before_its_route_is_known_is_not_sent() -
     assert len(cluster.sends) == 1
 
 
-async def test_a_bound_on_calls_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_bound_on_calls_in_flight_fails_a_send_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with (
         scripted_cluster(ScriptedBroker("a", silent)) as cluster,
         producer_of(cluster, clock=(clock := ManualClock()), send_timeout_ms=100) as producer,
@@ -404,7 +406,7 @@ async def test_a_bound_on_calls_is_told_at_once(monkeypatch: pytest.MonkeyPatch)
     assert TooManyCallsError in causes
 
 
-# --- what is stored, but not as safely as wanted ----------------------------------------------
+# --- stored, but not as safely as wanted ----------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -434,7 +436,7 @@ def weakly_stored(request: Command) -> Command:
 
 
 @pytest.mark.parametrize("asked_for", [False, True])
-async def test_a_weakly_stored_message_goes_to_another_broker_when_asked_for(
+async def test_a_weakly_stored_message_goes_to_another_broker_with_the_option(
     asked_for: bool,  # noqa: FBT001  # a row of the table
 ) -> None:
     brokers = [ScriptedBroker("a", weakly_stored), ScriptedBroker("b", weakly_stored)]
@@ -464,7 +466,7 @@ async def test_a_weakly_stored_message_is_not_sent_twice_to_the_only_broker() ->
     assert len(cluster.sends) == 1
 
 
-async def test_a_weak_result_is_better_than_the_failure_of_the_next_try() -> None:
+async def test_a_weak_result_is_better_than_the_failure_of_the_next_attempt() -> None:
     brokers = [ScriptedBroker("a", weakly_stored), ScriptedBroker("b", failed(13))]
     async with (
         scripted_cluster(*brokers) as cluster,
@@ -484,7 +486,7 @@ async def test_a_weak_result_is_better_than_the_failure_of_the_next_try() -> Non
 # --- routes ---------------------------------------------------------------------------------
 
 
-async def test_a_failed_send_asks_where_the_topic_is_now() -> None:
+async def test_a_failed_send_looks_up_the_route_again() -> None:
     async with (
         scripted_cluster(ScriptedBroker("a"), ScriptedBroker("other")) as cluster,
         producer_of(cluster, retries=50, retry_pause_ms=20) as producer,
@@ -501,7 +503,7 @@ async def test_a_failed_send_asks_where_the_topic_is_now() -> None:
     assert len(other.sends) == 1
 
 
-async def test_a_missing_topic_is_asked_for_again_by_the_next_send() -> None:
+async def test_a_missing_topic_is_looked_up_again_by_the_next_send() -> None:
     async with scripted_cluster(ScriptedBroker("a")) as cluster:
         cluster.missing = {"t", "TBW102"}
         async with producer_of(cluster) as producer:
@@ -518,7 +520,7 @@ async def test_a_missing_topic_is_asked_for_again_by_the_next_send() -> None:
     assert cluster.sends[0].fields["d"] == "4"
 
 
-async def test_topics_are_made_after_a_template_of_choice() -> None:
+async def test_topics_are_created_from_the_template_topic_of_the_options() -> None:
     async with scripted_cluster(ScriptedBroker("a")) as cluster:
         cluster.missing = {"t", "TBW102"}
         async with producer_of(
@@ -535,7 +537,7 @@ async def test_topics_are_made_after_a_template_of_choice() -> None:
 # --- one-way --------------------------------------------------------------------------------
 
 
-async def test_a_one_way_send_is_tried_once_and_tells_what_it_knows() -> None:
+async def test_a_one_way_send_makes_one_attempt_and_raises_its_own_failures() -> None:
     async with (
         scripted_cluster(ScriptedBroker("a", failed(1))) as cluster,
         producer_of(cluster) as producer,

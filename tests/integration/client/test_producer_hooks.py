@@ -1,4 +1,4 @@
-"""Hooks of a producer: what they see of sends, what they may forbid, and signatures."""
+"""Hooks of a producer: what they see and may forbid; and signatures."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def producer_of(cluster: ScriptedCluster, **options: Any) -> Producer:
 
 
 class Sees:
-    """Remembers every try, and what the one before noted of it."""
+    """Records every attempt, and the notes from before it."""
 
     def __init__(self) -> None:
         self.before: list[SendContext] = []
@@ -59,7 +59,7 @@ class Forbids:
 
 
 class SeesRequests:
-    """Sees every request; marks sends, and refuses what a test names."""
+    """Sees every request; marks sends, and refuses those to one topic."""
 
     def __init__(self, *, refused: str = "") -> None:
         self.seen: list[tuple[int, int | None]] = []
@@ -74,11 +74,11 @@ class SeesRequests:
         self.seen.append((request.code, None if response is None else response.code))
 
 
-async def test_hooks_see_every_try_with_its_end() -> None:
+async def test_hooks_see_every_attempt_and_its_outcome() -> None:
     sees = Sees()
     async with (
         scripted_cluster(ScriptedBroker("a", failed(2)), ScriptedBroker("b")) as cluster,
-        # Nobody is slow: a broker is left alone because it failed.
+        # No broker counts as slow: one is avoided only because it failed.
         producer_of(cluster, hooks=[sees], namespace="tenant", clock=ManualClock()) as producer,
     ):
         results = [await producer.send(MESSAGE) for _ in range(8)]
@@ -107,7 +107,7 @@ async def test_hooks_see_every_try_with_its_end() -> None:
 
 
 @pytest.mark.parametrize("error", [PermissionError("closed topic"), OrbitError("closed topic")])
-async def test_a_forbidden_message_is_not_sent_and_its_sender_gets_what_the_hook_raised(
+async def test_a_forbidden_message_is_not_sent_and_its_caller_gets_the_hooks_error(
     error: Exception,
 ) -> None:
     async with (
@@ -145,7 +145,7 @@ async def test_request_hooks_see_and_change_every_request() -> None:
     assert (RequestCode.GET_ROUTEINFO_BY_TOPIC, 0) in hook.seen
 
 
-async def test_requests_are_signed_with_the_keys_that_were_given() -> None:
+async def test_requests_are_signed_with_the_keys_of_the_options() -> None:
     async with (
         scripted_cluster(ScriptedBroker("a", failed(2)), ScriptedBroker("b")) as cluster,
         producer_of(cluster, access_key="me", secret_key="secret") as producer,
@@ -154,7 +154,7 @@ async def test_requests_are_signed_with_the_keys_that_were_given() -> None:
             result = await producer.send(Message("t", body, properties={"ä": "ö"}))
             assert result.status is SendStatus.OK
         await producer.send_oneway(Message("t", b"one way"))
-        # Which broker gets it depends on how long they took.
+        # The choice of the broker depends on how fast they replied.
         await until(lambda: b"one way" in [sent.body for sent in cluster.sends])
 
     for sent in cluster.sends:

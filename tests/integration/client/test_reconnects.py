@@ -1,4 +1,4 @@
-"""A client that must connect again and again keeps nothing of what is gone.
+"""A client that must reconnect again and again keeps nothing of old connections.
 
 ORBITMQ_RECONNECTS sets how often; the usual number is small enough for every run.
 """
@@ -42,7 +42,7 @@ QUEUE = MessageQueue(broker_name="fickle", queue_id=0, topic="T")
 
 @dataclass
 class FickleServer:
-    """A name server and broker in one that ends each connection after one answer, or before."""
+    """A name server and broker in one that ends each connection after one reply, or before."""
 
     address: str = ""
     connections: int = 0
@@ -63,7 +63,7 @@ class FickleServer:
     def max_offset(self, connection: Connection, request: Command) -> Command | None:
         self.connections += 1
         if self.connections % 10 == 0:
-            # The client sees its connection break before the answer.
+            # The client sees its connection break before the reply.
             self.cuts += 1
             connection.abort()
             return None
@@ -90,11 +90,11 @@ async def running_fickle() -> AsyncIterator[FickleServer]:
 
 @pytest.fixture(autouse=True)
 def nothing_is_left_behind() -> None:
-    """Not the usual check, which ends a test after 40 s: this one counts for itself."""
+    """Replaces the usual check, which ends a test after 40 s: this test counts by itself."""
 
 
 class Held(NamedTuple):
-    """What this process holds at a moment."""
+    """The resources of this process at one moment."""
 
     open_files: int
     tasks: int
@@ -115,8 +115,8 @@ def held() -> Held:
 
 @pytest.mark.timeout(SECONDS_MAX)
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts open files in /proc")
-async def test_nothing_grows_with_the_number_of_reconnects() -> None:
-    # What is done at intervals would connect too, and nobody ends those connections.
+async def test_resources_do_not_grow_with_the_number_of_reconnects() -> None:
+    # No periodic work: it would connect, too, and nothing would end those connections.
     day_ms = 86_400_000
     async with (
         running_fickle() as fickle,
@@ -146,7 +146,7 @@ async def test_nothing_grows_with_the_number_of_reconnects() -> None:
         # Each new connection brought a heartbeat; those of connections that were cut are lost.
         assert fickle.heartbeats - heartbeats > RECONNECTS // 2
         assert consumer.rebalances > rebalances
-        # What grows does so in every round; what else runs in this process, in some of them.
+        # A leak grows in every round; other work in this process only in some rounds.
         growth = Held(
             *(
                 min(later - sooner for sooner, later in itertools.pairwise(counts))
@@ -155,7 +155,7 @@ async def test_nothing_grows_with_the_number_of_reconnects() -> None:
         )
         assert growth.open_files <= 2
         assert growth.tasks <= 2
-        # asyncio sweeps cancelled timers once there are a hundred and they are the most.
+        # asyncio sweeps cancelled timers once there are a hundred and they are the majority.
         assert held_at[-1].timers <= 250
-        # One block kept per connection would be a leak.
+        # One block per connection would be a leak.
         assert growth.memory_blocks < RECONNECTS // ROUNDS // 2

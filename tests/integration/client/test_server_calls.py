@@ -1,4 +1,4 @@
-"""What brokers ask their clients, over real sockets."""
+"""Requests from brokers to their clients, over real sockets."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Scene:
     group: str
 
     async def operator(self, header: Header, body: bytes = b"") -> Command:
-        """Ask the broker as an operator's tool does."""
+        """Ask the broker, as an operator's tool does."""
         return await self.cluster.rpc.invoke(self.cluster.address(), request(header, body))
 
     async def from_broker(self, header: Header, body: bytes = b"") -> Command:
@@ -93,7 +93,7 @@ def queue_of(scene: Scene) -> MessageQueue:
     return MessageQueue(broker_name="broker-a", queue_id=0, topic=scene.topic)
 
 
-async def test_members_that_come_make_consumers_look_at_their_queues(scene: Scene) -> None:
+async def test_consumers_rebalance_when_members_join(scene: Scene) -> None:
     await until(lambda: scene.consumer.rebalances > 0)
     before = scene.consumer.rebalances
 
@@ -103,7 +103,7 @@ async def test_members_that_come_make_consumers_look_at_their_queues(scene: Scen
         await until(lambda: scene.consumer.rebalances > before)
 
 
-async def test_a_consumer_is_set_to_other_offsets(scene: Scene) -> None:
+async def test_a_consumer_is_reset_to_other_offsets(scene: Scene) -> None:
     header = ResetConsumerOffsets(
         topic=scene.topic, group=scene.group, timestamp_ms=Long(0), force=True
     )
@@ -120,7 +120,7 @@ async def test_a_consumer_is_set_to_other_offsets(scene: Scene) -> None:
     await until(lambda: scene.consumer.resets == expected)
 
 
-async def test_an_operator_asks_how_far_the_members_have_come(scene: Scene) -> None:
+async def test_an_operator_reads_the_progress_of_members(scene: Scene) -> None:
     scene.consumer.held = {queue_of(scene): 42}
 
     reply = await scene.operator(GetGroupOffsets(topic=scene.topic, group=scene.group))
@@ -129,7 +129,7 @@ async def test_an_operator_asks_how_far_the_members_have_come(scene: Scene) -> N
     assert found.by_client == {ID: {queue_of(scene): 42}}
 
 
-async def test_a_group_that_is_not_here_has_no_offsets(scene: Scene) -> None:
+async def test_an_unknown_group_has_no_offsets(scene: Scene) -> None:
     reply = await scene.from_broker(GetConsumerOffsets(topic=scene.topic, group="elsewhere"))
 
     assert reply.code == ResponseCode.SUCCESS
@@ -154,7 +154,7 @@ async def test_an_operator_asks_what_a_consumer_is_doing(
     assert [subscription.topic for subscription in running.subscriptions] == [scene.topic]
 
 
-async def test_an_operator_lets_a_consumer_take_a_message_now(scene: Scene) -> None:
+async def test_an_operator_makes_a_consumer_consume_a_message_now(scene: Scene) -> None:
     sent, record = await scene.stored(b"now")
     asked = ConsumeDirectly(
         consumer_group=scene.group, client_id=ID, message_id=sent.message_id, topic=scene.topic
@@ -167,7 +167,7 @@ async def test_an_operator_lets_a_consumer_take_a_message_now(scene: Scene) -> N
     assert scene.consumer.records == [(record, "broker-a")]
 
 
-async def test_a_consumer_without_a_listener_says_no(scene: Scene) -> None:
+async def test_a_consumer_without_a_listener_refuses_a_message(scene: Scene) -> None:
     scene.consumer.has_listener = False
     sent, _ = await scene.stored(b"now")
     asked = ConsumeDirectly(
@@ -187,7 +187,7 @@ async def test_a_consumer_without_a_listener_says_no(scene: Scene) -> None:
         ConsumeDirectly(consumer_group="elsewhere"),
     ],
 )
-async def test_a_group_that_is_not_here_is_an_error(scene: Scene, header: Header) -> None:
+async def test_an_unknown_group_is_an_error(scene: Scene, header: Header) -> None:
     reply = await scene.from_broker(header)
 
     assert reply.code == ResponseCode.SYSTEM_ERROR
@@ -225,7 +225,7 @@ def answer(properties: str) -> PushAnswer:
     )
 
 
-async def test_the_answer_to_a_message_reaches_who_asked(scene: Scene) -> None:
+async def test_the_answer_to_a_message_reaches_the_caller(scene: Scene) -> None:
     awaited = scene.instance.answers.expect("c-1")
     header = answer(encode_properties({"CORRELATION_ID": "c-1"}).decode())
 
@@ -233,11 +233,11 @@ async def test_the_answer_to_a_message_reaches_who_asked(scene: Scene) -> None:
 
     assert (reply.code, reply.body) == (ResponseCode.SUCCESS, b"")
     assert (await awaited).body == b"yes"
-    # Nobody waits any more, which the broker need not know.
+    # Nobody waits any more; the broker still gets a success.
     assert (await scene.from_broker(header, b"again")).code == ResponseCode.SUCCESS
 
 
-async def test_an_answer_that_cannot_be_read_is_refused(scene: Scene) -> None:
+async def test_an_answer_that_cannot_be_decoded_is_refused(scene: Scene) -> None:
     asked = request(answer(""))
     del asked.fields["bornHost"]
 
@@ -246,13 +246,13 @@ async def test_an_answer_that_cannot_be_read_is_refused(scene: Scene) -> None:
     assert (reply.code, reply.remark) == (ResponseCode.SYSTEM_ERROR, "process reply message fail")
 
 
-async def test_another_question_is_not_supported(scene: Scene) -> None:
+async def test_an_unknown_request_is_not_supported(scene: Scene) -> None:
     reply = await scene._client().ask(Command(code=RequestCode.SEND_MESSAGE), PATIENCE_MS)
 
     assert reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
 
 
-async def test_a_notice_that_cannot_be_read_harms_nobody(scene: Scene) -> None:
+async def test_a_notice_that_cannot_be_decoded_is_harmless(scene: Scene) -> None:
     notice = Command(code=NotifyMembersChanged.CODE)
     scene._client().call_oneway(notice)
 

@@ -68,7 +68,7 @@ def once(batches: int, rows: int) -> Counter[bytes]:
     return Counter(b"%d/%d" % (batch, number) for batch in range(batches) for number in range(rows))
 
 
-async def test_batches_are_seen_once_at_every_broker(
+async def test_batches_are_visible_once_at_every_broker(
     cluster: Cluster, writer: StagedWriter
 ) -> None:
     for batch in range(3):
@@ -80,7 +80,7 @@ async def test_batches_are_seen_once_at_every_broker(
     assert await bodies(cluster) == once(3, 10)
 
 
-async def test_of_two_drivers_that_commit_at_once_one_counts_for_both(
+async def test_of_two_concurrent_commits_one_counts_for_both_drivers(
     cluster: Cluster, writer: StagedWriter
 ) -> None:
     decisions = [await staged_at_both(writer, 0, 10) for _ in range(2)]
@@ -93,7 +93,7 @@ async def test_of_two_drivers_that_commit_at_once_one_counts_for_both(
 
 
 @pytest.mark.parametrize("victim", BROKERS)
-async def test_a_batch_whose_broker_dies_is_completed_when_it_is_back(
+async def test_a_batch_whose_broker_dies_is_completed_when_the_broker_is_back(
     cluster: Cluster, writer: StagedWriter, victim: str
 ) -> None:
     await writer.commit(await staged_at_both(writer, 0, 10))
@@ -103,12 +103,12 @@ async def test_a_batch_whose_broker_dies_is_completed_when_it_is_back(
     with pytest.raises(CommitError, match="batch 1 of query 'q'"):
         await writer.commit(decision, timeout_ms=5_000)
     await asyncio.to_thread(cluster.faults.restart_broker, victim)
-    # The driver was killed, too: the batch is written again, and committed.
+    # The driver was killed, too: the batch is written and committed again.
     replayed = await staged_at_both(writer, 1, 10)
     standing = await writer.commit(replayed, timeout_ms=PATIENCE_MS)
 
     assert standing.complete
-    # The coordinator is the first broker: when it was gone, nobody heard of the first decision.
+    # The coordinator is the first broker: while it was down, nobody learned of the first decision.
     assert standing.counts is (victim == BROKERS[0])
     assert await bodies(cluster) == once(2, 10)
 

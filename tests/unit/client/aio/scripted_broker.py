@@ -1,4 +1,4 @@
-"""A server that is name server and broker at once, and answers pulls as a test tells it to."""
+"""A name server and broker in one, which replies to pulls as the test scripts it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def answer(
     suggested: int = 0,
     min_offset: int = 0,
 ) -> Command:
-    """Answer a pull."""
+    """Make the reply to a pull."""
     header = PullReply(
         suggested_broker_id=Long(suggested),
         next_offset=Long(next_offset),
@@ -64,7 +64,7 @@ def answer(
 
 
 class ScriptedBroker:
-    """Its port, the pulls it got, and how it answers them."""
+    """Its port, the pulls it received, and its scripted replies."""
 
     def __init__(self, *, knows_lite_pulls: bool = True) -> None:
         self.pulls: list[tuple[int, PullMessages]] = []
@@ -85,7 +85,7 @@ class ScriptedBroker:
         return f"127.0.0.1:{self.server.port}"
 
     def found(self, *offsets: int, tags: str = "", suggested: int = 0) -> None:
-        """Let the next pull find these messages."""
+        """Make the next pull find these messages."""
         self.answers.put_nowait(
             lambda request: answer(
                 request,
@@ -96,7 +96,7 @@ class ScriptedBroker:
         )
 
     def nothing(self, code: int, *, next_offset: int, min_offset: int = 0) -> None:
-        """Let the next pull find nothing."""
+        """Make the next pull find nothing."""
         self.answers.put_nowait(
             lambda request: answer(
                 request, next_offset=next_offset, code=code, min_offset=min_offset
@@ -104,7 +104,7 @@ class ScriptedBroker:
         )
 
     def fail(self, code: int, remark: str) -> None:
-        """Let the next pull fail."""
+        """Make the next pull fail."""
         self.answers.put_nowait(lambda request: request.reply(code=code, remark=remark))
 
     async def _pull(self, _: Connection, request: Command) -> Command:
@@ -148,7 +148,7 @@ async def scripted_broker(
         yield broker, instance
     finally:
         await instance.stop()
-        # Pulls that still wait for an answer would keep the server for its whole grace.
+        # Pulls without a reply would delay the stop of the server by its whole grace.
         for _ in broker.pulls:
             broker.nothing(ResponseCode.PULL_NOT_FOUND, next_offset=0)
         await broker.server.stop()

@@ -1,4 +1,4 @@
-"""Daemon threads: how many there are, how they end, and work when none can be started."""
+"""Daemon threads: how many start, how they end, and jobs when none can be started."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_thread_is_started_only_while_there_are_fewer_than_needed() -> None:
     no_threads_since(set(), NAME)
 
 
-def test_a_thread_in_a_job_is_waited_for_up_to_a_time() -> None:
+def test_a_busy_thread_is_joined_for_a_limited_time() -> None:
     threads = DaemonThreads(NAME)
     may_end = threading.Event()
     threads.submit(may_end.wait, threads_needed=1)
@@ -41,7 +41,7 @@ def test_a_thread_in_a_job_is_waited_for_up_to_a_time() -> None:
     assert threads.join()
 
 
-def test_threads_take_the_work_of_one_that_cannot_be_started(
+def test_running_threads_do_the_job_of_one_that_cannot_be_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     threads = DaemonThreads(NAME)

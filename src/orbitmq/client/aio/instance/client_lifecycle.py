@@ -1,4 +1,4 @@
-"""The lifecycle of a client: it starts once and stops once, whatever fails in between.
+"""The lifecycle of a client: it starts once and stops once, even if one fails.
 
 A stop cancels a start in progress, and a start that fails leaves nothing running.
 

@@ -1,4 +1,4 @@
-"""An HTTP server that tells where the name servers are."""
+"""The address server: requests, replies and failures."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_a_unit_and_a_subgroup_ask_for_their_own_list() -> None:
     assert asked.startswith(b"GET /rocketmq/mine-east?nofix=1 HTTP/1.0\r\n")
 
 
-def test_the_usual_port_is_left_out_of_the_domain() -> None:
+def test_a_domain_without_a_port_gets_the_usual_one() -> None:
     server = AddressServer(ClientOptions(namesrv_domain="addresses.example"), SystemClock())
 
     assert server.url == "http://addresses.example:8080/rocketmq/nsaddr"
@@ -68,19 +68,19 @@ def test_the_usual_port_is_left_out_of_the_domain() -> None:
         (ok(b"a:1\n" * 20_000), "longer than 65536 bytes"),
     ],
 )
-async def test_an_answer_of_no_use_is_told_with_its_cure(answer: bytes, reason: str) -> None:
+async def test_a_useless_reply_is_an_error_with_a_hint(answer: bytes, reason: str) -> None:
     with pytest.raises(AddressServerError, match=f"{reason}.*check namesrv_domain"):
         await fetched(answer)
 
 
-async def test_a_server_that_is_not_there_is_told() -> None:
+async def test_a_server_that_does_not_listen_is_an_error() -> None:
     server = AddressServer(ClientOptions(namesrv_domain="127.0.0.1:1"), SystemClock())
 
     with pytest.raises(AddressServerError, match=r"http://127\.0\.0\.1:1/rocketmq/nsaddr"):
         await server.name_servers()
 
 
-async def test_a_server_that_does_not_answer_is_given_up() -> None:
+async def test_a_server_that_does_not_reply_times_out() -> None:
     clock = ManualClock()
     connected = asyncio.Event()
 

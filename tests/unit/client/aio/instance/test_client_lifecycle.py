@@ -1,4 +1,4 @@
-"""The life of a client."""
+"""The lifecycle of a client."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orbitmq.errors import StateError
 
 
 class Client(ClientLifecycle):
-    """Says what became of it."""
+    """Records what was called."""
 
     def __init__(self, *, failure: Exception | None = None) -> None:
         super().__init__("the client")
@@ -59,7 +59,7 @@ async def test_a_client_that_was_not_started_has_nothing_to_close(client: Client
     assert client.steps == []
 
 
-async def test_a_stop_ends_a_start_that_is_under_way(client: Client) -> None:
+async def test_a_stop_cancels_a_start_in_progress(client: Client) -> None:
     starting = asyncio.create_task(client.start())
     await client.opening.wait()
 
@@ -70,7 +70,7 @@ async def test_a_stop_ends_a_start_that_is_under_way(client: Client) -> None:
         await starting
 
 
-async def test_whoever_gives_a_start_up_leaves_nothing_running(client: Client) -> None:
+async def test_a_cancelled_start_leaves_nothing_running(client: Client) -> None:
     starting = asyncio.create_task(client.start())
     await client.opening.wait()
 
@@ -81,7 +81,7 @@ async def test_whoever_gives_a_start_up_leaves_nothing_running(client: Client) -
     assert client.steps == ["given up", "closed"]
 
 
-async def test_a_start_that_fails_is_closed_before_it_says_so() -> None:
+async def test_a_failed_start_is_closed_before_it_raises() -> None:
     client = Client(failure=OSError("no network"))
     client.may_open.set()
 

@@ -1,4 +1,4 @@
-"""One instance per event loop and client id, counted."""
+"""One instance per event loop and client id, with counted users."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_client_id_is_address_instance_and_unit() -> None:
     assert client_id_of(ClientOptions()).endswith("@DEFAULT")
 
 
-def test_the_usual_instance_name_becomes_one_of_its_own() -> None:
+def test_the_default_instance_name_becomes_a_unique_one() -> None:
     clock = ManualClock()
     first, second = (with_own_instance(ClientOptions(), clock) for _ in range(2))
 
@@ -32,7 +32,7 @@ def test_the_usual_instance_name_becomes_one_of_its_own() -> None:
     assert with_own_instance(OPTIONS, clock) is OPTIONS
 
 
-async def test_the_same_id_shares_an_instance_until_the_last_one_leaves() -> None:
+async def test_clients_of_one_id_share_an_instance_until_the_last_one_releases_it() -> None:
     first, second = await asyncio.gather(acquire(OPTIONS), acquire(OPTIONS))
     assert first is second
 
@@ -60,7 +60,7 @@ async def test_other_name_servers_under_the_same_id_are_refused() -> None:
     await release(instance)
 
 
-async def test_a_start_that_fails_leaves_nothing_behind() -> None:
+async def test_a_failed_start_leaves_nothing_behind() -> None:
     nowhere = ClientOptions(client_ip="10.0.0.1", instance_name="nowhere")
 
     with pytest.raises(SettingsError, match=r"no name server is given.*NAMESRV_ADDR"):

@@ -1,4 +1,4 @@
-"""A client goes on to the next name server when one does not answer."""
+"""A client switches to the next name server when one does not reply."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ async def test_the_next_one_is_asked_when_the_chosen_one_dies(
     await second.stop()
 
 
-async def test_an_answer_that_says_no_is_an_answer(tmp_path: Path, rpc: RpcClient) -> None:
+async def test_a_failure_code_does_not_switch_the_name_server(
+    tmp_path: Path, rpc: RpcClient
+) -> None:
     server = await started(tmp_path)
     address = f"127.0.0.1:{server.port}"
     name_servers = NameServers([address, "127.0.0.1:1"], rpc)
@@ -57,16 +59,14 @@ async def test_an_answer_that_says_no_is_an_answer(tmp_path: Path, rpc: RpcClien
     await server.stop()
 
 
-async def test_every_failure_is_told_when_none_answers(rpc: RpcClient) -> None:
+async def test_the_error_lists_every_failure_if_no_name_server_replies(rpc: RpcClient) -> None:
     with pytest.raises(
         NameServersUnreachableError, match=r"127\.0\.0\.1:1.*127\.0\.0\.1:2.*given .namesrv"
     ):
         await NameServers(["127.0.0.1:1", "127.0.0.1:2"], rpc).cluster_view()
 
 
-async def test_calls_that_fail_together_go_on_by_one_server_only(
-    tmp_path: Path, rpc: RpcClient
-) -> None:
+async def test_concurrent_failures_switch_only_once(tmp_path: Path, rpc: RpcClient) -> None:
     server = await started(tmp_path)
     address = f"127.0.0.1:{server.port}"
     name_servers = NameServers(["127.0.0.1:1", address], rpc)
@@ -110,7 +110,7 @@ async def test_silent_name_servers_share_the_time() -> None:
             await connections.acquire()
             await settle()
             assert not asking.done()
-            # The time of a call is over a few milliseconds late.
+            # A call times out a few milliseconds late.
             await clock.advance(155)
         with pytest.raises(NameServersUnreachableError) as unreachable:
             await asking

@@ -1,4 +1,4 @@
-"""Whoever asked by message gets what comes back for it."""
+"""Requests by message get their answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ANSWER = PushedAnswer(
 )
 
 
-async def test_an_answer_reaches_the_one_who_waits_for_it() -> None:
+async def test_an_answer_reaches_its_waiter() -> None:
     answers = PendingAnswers()
     first, second = answers.expect("1"), answers.expect("2")
 
@@ -41,7 +41,7 @@ async def test_an_answer_reaches_the_one_who_waits_for_it() -> None:
     assert first.cancelled()
 
 
-async def test_an_answer_nobody_waits_for_is_told_so() -> None:
+async def test_an_answer_that_nobody_waits_for_is_not_delivered() -> None:
     answers = PendingAnswers()
     _ = answers.expect("1")
     answers.forget("1")

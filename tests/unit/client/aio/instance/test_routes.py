@@ -1,4 +1,4 @@
-"""Routes: asked for once, kept, renewed, let go."""
+"""Routes: looked up once, cached, renewed, dropped."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from orbitmq.transport.connection import Connection
 from orbitmq.transport.rpc_client import RpcClient
 from orbitmq.transport.rpc_server import RpcServer
 
-# Nobody waits so long but on a machine that stands still.
+# Only a stalled machine would take this long.
 CALL_MS = 60_000
 
 
@@ -53,9 +53,9 @@ def route(
 
 @dataclass
 class Scene:
-    """A name server that tells what the test wants, and routes that ask it."""
+    """A name server with scripted routes, and the routes of a client that asks it."""
 
-    told: dict[str, TopicRoute] = field(default_factory=dict)
+    known: dict[str, TopicRoute] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
     open: asyncio.Event = field(default_factory=asyncio.Event)
@@ -66,9 +66,9 @@ class Scene:
         topic = GetRoute.decode(request.fields).topic
         self.asked.append(topic)
         await self.open.wait()
-        if topic not in self.told:
+        if topic not in self.known:
             return request.reply(code=ResponseCode.TOPIC_NOT_EXIST, remark=f"no {topic}")
-        return request.reply(body=java_json.encode(self.told[topic]))
+        return request.reply(body=java_json.encode(self.known[topic]))
 
 
 @pytest.fixture
@@ -97,8 +97,8 @@ async def scene() -> AsyncIterator[Scene]:
 # --- publishing -------------------------------------------------------------------------------
 
 
-async def test_a_topic_that_may_not_be_written_to_is_an_error_of_its_own(scene: Scene) -> None:
-    scene.told["T"] = route("a", permission=4)
+async def test_a_topic_without_write_permission_has_no_queue_to_send_to(scene: Scene) -> None:
+    scene.known["T"] = route("a", permission=4)
 
     with pytest.raises(NoQueueError, match="'T' has no queue that takes messages"):
         await scene.routes.publishing("T", timeout_ms=CALL_MS)
@@ -108,11 +108,11 @@ async def test_a_topic_that_may_not_be_written_to_is_an_error_of_its_own(scene: 
 
 
 @pytest.mark.parametrize("template", [None, route("a", permission=4)])
-async def test_a_topic_that_nobody_would_make_is_not_found(
+async def test_a_topic_that_no_broker_would_create_is_not_found(
     scene: Scene, template: TopicRoute | None
 ) -> None:
     if template is not None:
-        scene.told["TBW102"] = template
+        scene.known["TBW102"] = template
 
     with pytest.raises(RouteNotFoundError, match="no T"):
         await scene.routes.publishing("T", timeout_ms=CALL_MS)
@@ -120,8 +120,8 @@ async def test_a_topic_that_nobody_would_make_is_not_found(
     assert scene.asked == ["T", "TBW102"]
 
 
-async def test_a_template_serves_until_it_changes_or_the_topic_is_there(scene: Scene) -> None:
-    scene.told["TBW102"] = route("a", queues=8)
+async def test_a_template_is_used_until_it_changes_or_the_topic_exists(scene: Scene) -> None:
+    scene.known["TBW102"] = route("a", queues=8)
     first = await scene.routes.publishing("T", timeout_ms=CALL_MS)
     assert (len(first.queues), first.is_template) == (4, True)
     assert await scene.routes.publishing("T", timeout_ms=CALL_MS) is first
@@ -130,34 +130,34 @@ async def test_a_template_serves_until_it_changes_or_the_topic_is_there(scene: S
     assert scene.asked == ["T", "TBW102", "T2"]
 
     # Renewed with the topics that rely on it.
-    scene.told["TBW102"] = route("b", queues=8)
+    scene.known["TBW102"] = route("b", queues=8)
     await scene.routes.renew(["T", "T2"])
     assert scene.routes.cached_publishing("T") is None
     again = await scene.routes.publishing("T", timeout_ms=CALL_MS)
     assert again.queues[0].broker_name == "b"
 
-    scene.told["T"] = route("b", queues=2)
+    scene.known["T"] = route("b", queues=2)
     assert await scene.routes.refresh("T")
     found = scene.routes.cached_publishing("T")
     assert found is not None
     assert (len(found.queues), found.is_template) == (2, False)
 
 
-# --- asking -----------------------------------------------------------------------------------
+# --- looking up -------------------------------------------------------------------------------
 
 
-async def test_equal_routes_in_another_order_are_no_change(scene: Scene) -> None:
-    scene.told["T"] = route("a", "b")
+async def test_a_route_in_another_order_is_not_a_change(scene: Scene) -> None:
+    scene.known["T"] = route("a", "b")
     assert await scene.routes.refresh("T")
 
-    scene.told["T"] = route("b", "a")
+    scene.known["T"] = route("b", "a")
 
     assert not await scene.routes.refresh("T")
     assert scene.changed == ["T"]
 
 
-async def test_who_gives_up_leaves_the_answer_to_the_others(scene: Scene) -> None:
-    scene.told["T"] = route("a")
+async def test_a_cancelled_caller_does_not_cancel_the_lookup_of_others(scene: Scene) -> None:
+    scene.known["T"] = route("a")
     scene.open.clear()
     patient = asyncio.create_task(scene.routes.refresh("T"))
     while not scene.asked:
@@ -171,8 +171,8 @@ async def test_who_gives_up_leaves_the_answer_to_the_others(scene: Scene) -> Non
     assert scene.asked == ["T"]
 
 
-async def test_who_has_more_time_asks_again_where_another_had_too_little(scene: Scene) -> None:
-    scene.told["T"] = route("a")
+async def test_a_caller_with_more_time_looks_up_again(scene: Scene) -> None:
+    scene.known["T"] = route("a")
     scene.open.clear()
     hasty = asyncio.create_task(scene.routes.refresh("T", timeout_ms=50))
     await settle(1)
@@ -185,7 +185,7 @@ async def test_who_has_more_time_asks_again_where_another_had_too_little(scene: 
     assert await patient
 
 
-async def test_a_question_that_all_have_given_up_harms_nobody(scene: Scene) -> None:
+async def test_a_lookup_that_nobody_waits_for_is_harmless(scene: Scene) -> None:
     scene.open.clear()
     asking = asyncio.create_task(scene.routes.refresh("T"))
     while not scene.asked:
@@ -198,7 +198,7 @@ async def test_a_question_that_all_have_given_up_harms_nobody(scene: Scene) -> N
     assert asking.cancelled()
 
 
-async def test_who_waits_while_the_client_stops_is_told(scene: Scene) -> None:
+async def test_a_stop_ends_waiting_lookups_with_an_error(scene: Scene) -> None:
     scene.open.clear()
     asking = asyncio.create_task(scene.routes.refresh("T"))
     while not scene.asked:
@@ -210,8 +210,8 @@ async def test_who_waits_while_the_client_stops_is_told(scene: Scene) -> None:
         await asking
 
 
-async def test_a_route_that_makes_no_sense_is_told_and_not_taken(scene: Scene) -> None:
-    scene.told["T"] = route("a", order="rubbish")
+async def test_a_malformed_route_is_an_error_and_not_stored(scene: Scene) -> None:
+    scene.known["T"] = route("a", order="rubbish")
 
     with pytest.raises(ProtocolError, match="order config"):
         await scene.routes.refresh("T")
@@ -220,10 +220,10 @@ async def test_a_route_that_makes_no_sense_is_told_and_not_taken(scene: Scene) -
     await scene.routes.renew(["T"])
 
 
-async def test_a_fault_in_taking_a_route_is_told_to_who_asked(
+async def test_a_bug_in_storing_a_route_is_raised_to_the_caller(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
-    scene.told["T"] = route("a")
+    scene.known["T"] = route("a")
 
     def fail(topic: str) -> None:
         raise ValueError(topic)
@@ -245,12 +245,12 @@ async def test_a_fault_in_taking_a_route_is_told_to_who_asked(
 # --- renewing ---------------------------------------------------------------------------------
 
 
-async def test_a_round_asks_for_every_topic_and_tells_once_of_a_missing_one(
+async def test_a_round_looks_up_every_topic_and_logs_a_missing_one_once(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     topics = [f"T{number}" for number in range(40)]
-    scene.told = {topic: route("a") for topic in topics}
+    scene.known = {topic: route("a") for topic in topics}
 
     for _ in range(2):
         await scene.routes.renew([*topics, "missing"])
@@ -259,19 +259,19 @@ async def test_a_round_asks_for_every_topic_and_tells_once_of_a_missing_one(
     assert caplog.text.count("topic has no route topic=missing") == 1
 
 
-async def test_a_round_ends_where_no_name_server_answers(
+async def test_a_round_ends_if_no_name_server_replies(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     scene.name_servers.update(["127.0.0.1:1"])
 
     await scene.routes.renew([f"T{number}" for number in range(40)])
 
-    # As many as are asked for at once, not all of them.
+    # The first concurrent lookups, not all topics.
     assert caplog.text.count("routes not renewed") == 16
 
 
-async def test_what_nobody_asks_for_any_more_is_let_go(scene: Scene) -> None:
-    scene.told = {"T": route("a"), "asked": route("b"), "TBW102": route("c")}
+async def test_routes_that_are_no_longer_used_are_dropped(scene: Scene) -> None:
+    scene.known = {"T": route("a"), "asked": route("b"), "TBW102": route("c")}
     await scene.routes.reading("T")
     await scene.routes.reading("asked")
     await scene.routes.publishing("made", timeout_ms=CALL_MS)
@@ -291,13 +291,13 @@ async def test_what_nobody_asks_for_any_more_is_let_go(scene: Scene) -> None:
 
 
 async def test_brokers_are_found_by_name_and_number(scene: Scene) -> None:
-    scene.told["T"] = route("a")
+    scene.known["T"] = route("a")
     await scene.routes.refresh("T")
     routes = scene.routes
 
     assert routes.address_of("a", 0) == ("a:1", False)
     assert routes.address_of("a", 2) == ("a:3", True)
-    # The next slave stands in, then whoever there is.
+    # Falls back to the next slave, then to any broker.
     assert routes.address_of("a", 1, only_this=True) == ("a:3", True)
     assert routes.address_of("a", 7) == ("a:1", False)
     assert routes.address_of("a", 7, only_this=True) is None
@@ -307,15 +307,15 @@ async def test_brokers_are_found_by_name_and_number(scene: Scene) -> None:
     assert not routes.is_broker("a:2")
 
 
-async def test_a_broker_of_a_topic_is_a_master_if_there_is_one(scene: Scene) -> None:
-    scene.told["T"] = route("a")
-    scene.told["slaves"] = TopicRoute(
+async def test_any_broker_of_a_topic_is_preferably_a_master(scene: Scene) -> None:
+    scene.known["T"] = route("a")
+    scene.known["slaves"] = TopicRoute(
         brokers=[BrokerGroup(addresses={1: "s:1"}, name="s", cluster="c")], queues=[]
     )
-    scene.told["gone"] = TopicRoute(
+    scene.known["gone"] = TopicRoute(
         brokers=[BrokerGroup(addresses={}, name="g", cluster="c")], queues=[]
     )
-    for topic in scene.told:
+    for topic in scene.known:
         await scene.routes.refresh(topic)
 
     assert scene.routes.broker_of_topic("T") == "a:1"
@@ -324,14 +324,14 @@ async def test_a_broker_of_a_topic_is_a_master_if_there_is_one(scene: Scene) -> 
     assert scene.routes.broker_of_topic("unknown") is None
 
 
-async def test_the_route_that_changed_last_says_where_a_broker_is(scene: Scene) -> None:
-    scene.told["T1"] = scene.told["T2"] = route("a")
+async def test_the_last_changed_route_gives_the_address_of_a_broker(scene: Scene) -> None:
+    scene.known["T1"] = scene.known["T2"] = route("a")
     await scene.routes.refresh("T1")
     await scene.routes.refresh("T2")
 
-    scene.told["T1"] = TopicRoute(
+    scene.known["T1"] = TopicRoute(
         brokers=[BrokerGroup(addresses={0: "moved:1"}, name="a", cluster="c")],
-        queues=scene.told["T2"].queues,
+        queues=scene.known["T2"].queues,
     )
     await scene.routes.refresh("T1")
 

@@ -1,4 +1,4 @@
-"""The accumulator: who is sent with whom, when, and what each caller gets."""
+"""The accumulator: which messages are sent together, when, and what each caller gets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEY = BatchKey("orders", None, True, None)  # a tuple of parts
 
 
 class Sends:
-    """Answers sends, and notes them."""
+    """Replies to sends, and records them."""
 
     def __init__(self) -> None:
         self.bodies: list[bytes | list[bytes]] = []
@@ -58,7 +58,7 @@ def _accumulator(sends: Sends, clock: ManualClock, **limits: int) -> Accumulator
     return Accumulator(sends, clock, **limits)
 
 
-async def test_messages_of_a_topic_are_sent_together_when_the_time_is_over() -> None:
+async def test_messages_of_a_topic_are_sent_together_when_the_delay_is_over() -> None:
     sends, clock = Sends(), ManualClock()
     accumulator = _accumulator(sends, clock)
     first = asyncio.create_task(accumulator.add(Message("orders", b"one")))
@@ -138,7 +138,7 @@ async def test_beyond_the_bound_messages_are_sent_at_once() -> None:
     await third
 
 
-async def test_an_error_of_the_send_reaches_everybody() -> None:
+async def test_an_error_of_the_send_reaches_every_caller() -> None:
     sends, clock = Sends(), ManualClock()
     sends.error = ConnectError("127.0.0.1:1", "refused")
     accumulator = _accumulator(sends, clock)
@@ -151,7 +151,7 @@ async def test_an_error_of_the_send_reaches_everybody() -> None:
             await task
 
 
-async def test_a_message_that_cannot_be_sent_does_not_take_others_with_it() -> None:
+async def test_a_message_that_cannot_be_sent_does_not_fail_the_others() -> None:
     sends, clock = Sends(), ManualClock()
     accumulator = _accumulator(sends, clock)
     good = asyncio.create_task(accumulator.add(Message("orders", b"good")))
@@ -165,7 +165,7 @@ async def test_a_message_that_cannot_be_sent_does_not_take_others_with_it() -> N
     assert sends.bodies == [[b"good", b"bad"], b"good", b"bad"]
 
 
-async def test_a_message_is_taken_back_when_its_caller_is_cancelled() -> None:
+async def test_a_message_is_not_sent_if_its_caller_is_cancelled() -> None:
     sends, clock = Sends(), ManualClock()
     accumulator = _accumulator(sends, clock)
     kept = asyncio.create_task(accumulator.add(Message("orders", b"kept")))
@@ -181,7 +181,7 @@ async def test_a_message_is_taken_back_when_its_caller_is_cancelled() -> None:
     assert sends.bodies == [b"kept"]
 
 
-async def test_whoever_is_cancelled_during_the_send_does_not_disturb_it() -> None:
+async def test_a_caller_cancelled_during_the_send_does_not_disturb_it() -> None:
     sends, clock = Sends(), ManualClock()
     sends.may_answer.clear()
     accumulator = _accumulator(sends, clock)
@@ -196,7 +196,7 @@ async def test_whoever_is_cancelled_during_the_send_does_not_disturb_it() -> Non
     assert (await kept).message_id == "id-kept"
 
 
-async def test_stop_sends_what_waits_and_refuses_more() -> None:
+async def test_stop_sends_waiting_messages_and_refuses_new_ones() -> None:
     sends = Sends()
     accumulator = _accumulator(sends, ManualClock())
     waiting = asyncio.create_task(accumulator.add(Message("orders", b"one")))
@@ -234,7 +234,7 @@ def test_a_message_that_no_batch_takes_does_not_wait(message: object) -> None:
     assert not _batches().takes(message)
 
 
-def test_nothing_waits_when_too_much_does() -> None:
+def test_messages_do_not_wait_beyond_the_bound() -> None:
     batches = _batches(held_bytes_max=200)
     message = Message("orders", bytes(100))
     batch = batches.add(KEY, message, 1)

@@ -1,4 +1,4 @@
-"""Hooks of a producer: which kind an object is, and what becomes of what it raises."""
+"""Hooks of a producer: the kinds of hooks, and the effect of their errors."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_without_hooks_there_is_nothing_to_run() -> None:
     assert not SendHooks(())
 
 
-def test_an_object_may_check_and_see() -> None:
+def test_one_object_may_be_both_kinds_of_hook() -> None:
     heard: list[str] = []
     hooks = SendHooks([Both(heard)])
 
@@ -83,7 +83,7 @@ def test_a_hook_that_fails_is_logged_and_the_others_run(caplog: pytest.LogCaptur
     ]
 
 
-def test_a_check_that_forbids_is_raised_before_anybody_sees_the_send() -> None:
+def test_a_check_that_forbids_raises_before_other_hooks_run() -> None:
     heard: list[str] = []
     hooks = SendHooks([Sees(heard), Forbids()])
 
@@ -93,7 +93,7 @@ def test_a_check_that_forbids_is_raised_before_anybody_sees_the_send() -> None:
     assert heard == []
 
 
-def test_an_object_that_is_no_hook_is_refused() -> None:
+def test_an_object_that_is_not_a_hook_is_refused() -> None:
     wrong: Any = object()
 
     with pytest.raises(TypeError, match="is not a producer hook"):
