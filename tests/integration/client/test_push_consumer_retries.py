@@ -182,7 +182,7 @@ async def test_what_nobody_takes_is_consumed_again_here_and_never_lost(
         raise ConnectionLostError("broker-a", "cut by the test")
 
     monkeypatch.setattr(BrokerCalls, "send_back", refused)
-    monkeypatch.setattr(concurrent_consumption, "AGAIN_MS", 100)
+    monkeypatch.setattr(concurrent_consumption, "RETRY_MS", 100)
     await cluster.make_topic(topic, queues=1)
     seen = Seen()
     failing = Failing(seen, {b"1": 3})
@@ -312,7 +312,7 @@ async def test_a_message_whose_listener_takes_too_long_is_handed_back(
 async def test_nothing_is_lost_when_the_broker_dies_while_messages_fail(
     hasty: Cluster, topic: str, group: str, monkeypatch: pytest.MonkeyPatch, *, ordered: bool
 ) -> None:
-    monkeypatch.setattr(concurrent_consumption, "AGAIN_MS", 100)
+    monkeypatch.setattr(concurrent_consumption, "RETRY_MS", 100)
     await hasty.make_topic(topic)
     bodies = numbered(300)
     await send(hasty, topic, *bodies)

@@ -232,7 +232,7 @@ async def test_a_broker_that_stays_away_is_named(cluster: Cluster, topic: str) -
         await cluster.kill_broker()
 
         with pytest.raises(
-            QueueReadError, match=rf"queue 0 of topic '{topic}' at broker 'broker-a'.*3 tries"
+            QueueReadError, match=rf"queue 0 of topic '{topic}' on broker 'broker-a'.*3 tries"
         ):
             await _rest(runs)
 

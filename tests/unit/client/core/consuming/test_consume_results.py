@@ -44,7 +44,7 @@ def test_a_result_of_the_other_kind_says_what_to_return_instead() -> None:
 def test_anything_else_is_refused(returned: object) -> None:
     with pytest.raises(ConsumeResultError, match=r"returned .*, of type .*RETRY_LATER if not"):
         concurrent_result(returned)
-    with pytest.raises(ConsumeResultError, match=r"returned .*, of type .*SUSPEND when not"):
+    with pytest.raises(ConsumeResultError, match=r"returned .*, of type .*SUSPEND if not"):
         ordered_result(returned)
 
 
