@@ -236,10 +236,10 @@ def test_bad_checksums_fail_a_query_that_checks_them(spark: SparkSession, tmp_pa
     ("options", "message"),
     [
         ({"path": "none"}, "is not a folder"),
-        ({"path": "."}, r"is no store: .*did you mean .*broker-a/store"),
+        ({"path": "."}, r"is not a store: .*did you mean .*broker-a/store"),
         ({"path": "broker-a/store", "subscribe": "topic9"}, "did you mean topic"),
         ({"path": "broker-a/store", "checkCrcs": "true"}, "did you mean checkCRC"),
-        ({"path": "hdfs://host/store"}, "is not a path of this machine"),
+        ({"path": "hdfs://host/store"}, "is not in this machine"),
     ],
     ids=["nothing", "around", "topic", "option", "scheme"],
 )

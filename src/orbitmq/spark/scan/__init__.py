@@ -1,1 +1,1 @@
-"""Scanning store directories: planning on the driver, reading files in the tasks."""
+"""Scanning store directories: planning on the driver, reading files in tasks."""

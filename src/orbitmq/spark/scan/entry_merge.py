@@ -1,7 +1,7 @@
-"""The entries of several queues, in the order of the log.
+"""Merges the entries of several queues into the order of the log.
 
 Each queue's entries are in that order already, so a window of each is enough to know which come
-next. Entries that a tag filter leaves out are dropped here, before their records are touched.
+next. Entries that a tag filter rules out are dropped here, before their records are touched.
 
 Threads: one. Memory: the entries of a window, whatever the queues hold.
 """
@@ -22,7 +22,7 @@ from orbitmq.spark.scan.store_partitions import QueueSlice
 
 log = logging.getLogger(__name__)
 
-# Perf: entries of all queues that are in memory at a time; 2.6 MB, so that sorting stays in the
+# Perf: entries of all queues in memory at a time; 2.6 MB, so that sorting stays in the
 # processor's cache (benchmarks/spark_store_scan.py, decoding alone).
 WINDOW_ENTRIES: Final = 128 * 1024
 _CHUNK_ENTRIES_MIN: Final = 64
@@ -33,20 +33,20 @@ _ENTRY: Final = np.dtype([("physical_offset", ">i8"), ("record_bytes", ">i4"), (
 
 Offsets = npt.NDArray[np.int64]
 
-# Reads entries `first` to `end` of a slice, or some of them; says which is the first that it read,
-# or where to go on when those before are gone.
+# Reads entries `first` to `end` of a slice, or some of them; returns the number of the first one
+# read, or where to resume if earlier ones are gone.
 ReadEntries = Callable[[QueueSlice, int, int], tuple[int, bytes]]
 
 
 class EntryWindow(NamedTuple):
-    """Records that follow one another in the log: where they begin and how large they are."""
+    """Records in the order of the log: where they start and how large they are."""
 
     physical_offsets: Offsets
     record_bytes: Offsets
 
 
 class _Cursor:
-    """How far the entries of one slice were taken."""
+    """Reads the entries of one slice, a chunk at a time."""
 
     def __init__(self, one: QueueSlice, read: ReadEntries, chunk_entries: int) -> None:
         self._slice = one
@@ -60,11 +60,11 @@ class _Cursor:
 
     @property
     def has_more(self) -> bool:
-        """Whether entries are left to be read."""
+        """Whether entries remain to be read."""
         return self._next < self._slice.end
 
     def fill(self) -> None:
-        """Read on when little of what was read is left."""
+        """Read more once little is left of the last chunk."""
         while self.physical_offsets.size <= self._chunk_entries // 2 and self.has_more:
             end = min(self._next + self._chunk_entries, self._slice.end)
             self._next, content = self._read(self._slice, self._next, end)
@@ -79,21 +79,21 @@ class _Cursor:
             self._next += offsets.size
 
     def _check(self, offsets: Offsets, record_bytes: Offsets) -> None:
-        """Refuse entries that lead to no record, or back in the log."""
+        """Refuse entries that point to no record, or backwards in the log."""
         before = np.concatenate(([self._last_offset], offsets[:-1]))
         wrong = np.flatnonzero((record_bytes < FIXED_BYTES) | (offsets <= before))
         if wrong.size:
             raise StoreDamagedError(
                 f"entry {self._next + int(wrong[0])} of queue {self._slice.queue_id} of topic "
-                f"{self._slice.topic!r} leads to no record: offset {int(offsets[wrong[0]])}, "
+                f"{self._slice.topic!r} points to no record: offset {int(offsets[wrong[0]])}, "
                 f"{int(record_bytes[wrong[0]])} bytes",
-                hint="run: orbitmq store verify; orbitmq store rebuild makes queues anew",
+                hint="run: orbitmq store verify; orbitmq store rebuild rebuilds the queues",
             )
         if offsets.size:
             self._last_offset = int(offsets[-1])
 
     def take(self, until: int | None, tag_hashes: Sequence[int] | None) -> EntryWindow:
-        """Take the entries up to a physical offset, or all."""
+        """Take the entries up to a physical offset, or all of them."""
         offsets = self.physical_offsets
         count = offsets.size if until is None else int(np.searchsorted(offsets, until, "right"))
         taken = EntryWindow(offsets[:count], self._record_bytes[:count])
@@ -108,8 +108,8 @@ class _Cursor:
 
 
 def _may_have(found: Offsets, tag_hashes: Sequence[int]) -> npt.NDArray[np.bool_]:
-    """Which entries may be of wanted tags; those that do not tell may."""
-    # Compat: with the extension of queues the field holds an address, below every hash.
+    """Which entries may have a wanted tag; those without a hash may."""
+    # Compat: with consume queue extensions the field holds an address, below every hash.
     may = (found < _INT_LOW) | (found > _INT_HIGH)
     for tag_hash in tag_hashes:
         may |= found == tag_hash
@@ -123,10 +123,10 @@ def merged(
     tag_hashes: Sequence[int] | None = None,
     window_entries: int = WINDOW_ENTRIES,
 ) -> Iterator[EntryWindow]:
-    """Yield the entries of all slices in the order of the log, some at a time."""
+    """Yield the entries of all slices in the order of the log, a window at a time."""
     total = sum(one.count for one in slices)
     cursors = [
-        # In proportion, so that all queues are read through at about the same time.
+        # In proportion, so that all queues are used up at about the same time.
         _Cursor(one, read, max(_CHUNK_ENTRIES_MIN, window_entries * one.count // max(1, total)))
         for one in slices
     ]
@@ -134,7 +134,7 @@ def merged(
         for cursor in cursors:
             cursor.fill()
         cursors = [cursor for cursor in cursors if cursor.physical_offsets.size]
-        # Invariant: what is not read yet of a queue lies behind what was read of it.
+        # Invariant: unread entries of a queue point after those already read.
         ends = [int(cursor.physical_offsets[-1]) for cursor in cursors if cursor.has_more]
         until = min(ends) if ends else None
         taken = [cursor.take(until, tag_hashes) for cursor in cursors]
@@ -149,6 +149,6 @@ def _in_order(parts: Sequence[EntryWindow]) -> EntryWindow:
     if not parts:
         return EntryWindow(np.empty(0, np.int64), np.empty(0, np.int64))
     offsets = np.concatenate([part.physical_offsets for part in parts])
-    # Perf: a stable sort merges what is in order already.
+    # Perf: a stable sort merges runs that are in order already.
     order = np.argsort(offsets, kind="stable")
     return EntryWindow(offsets[order], np.concatenate([part.record_bytes for part in parts])[order])

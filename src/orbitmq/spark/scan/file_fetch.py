@@ -1,10 +1,10 @@
-"""Reading records from the files of a store: what a task of a store scan does.
+"""Reads records from the files of a store: the work of a store scan's task.
 
-Queue entries tell where the wanted records lie. What lies close together is read together, into
-memory that is used again for each batch: files are read by `preadv`, never mapped, so that a file
-that a broker deletes or cuts meanwhile is an error and not a signal.
+Queue entries say where the wanted records are. Records close together are read together, into a
+buffer that every batch reuses. Files are read by `preadv`, never mapped, so that a file that a
+broker deletes or cuts meanwhile is an error and not a signal.
 
-Threads: one. Memory: a window of entries, a buffer, and the batch that was decoded last.
+Threads: one. Memory: a window of entries, a buffer, and the batch decoded last.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from orbitmq.spark.scan.store_partitions import QueueSlice, StorePlace
+    from orbitmq.spark.scan.store_partitions import QueueSlice, StoreLocation
 
 log = logging.getLogger(__name__)
 
-# Perf: rows and bytes of one batch; Spark takes batches of 5 to 10 thousand rows fastest
+# Perf: rows and bytes of one batch; Spark handles batches of 5 to 10 thousand rows fastest
 # (benchmarks/spark_store_scan.py).
 BATCH_ROWS: Final = 10_000
 BATCH_BYTES: Final = 4 * 1024 * 1024
-# Perf: reading on over a gap of up to this size takes no longer than another read call.
+# Perf: reading across a gap of up to this size takes no longer than another read call.
 GAP_BYTES_MAX: Final = 16 * 1024
 _OPEN_QUEUE_FILES_MAX: Final = 128
-# The size of files where there are none, so that reading tells so.
+# The file size used if there are no files, so that the read itself fails.
 _WITHOUT_FILES: Final = 2**62
 
-# The beginning of a record, as far as it is compared with the entry that leads there.
+# The start of a record, as far as it is compared with its entry.
 _HEAD: Final = np.dtype(
     [
         ("record_bytes", ">i4"),
@@ -63,7 +63,7 @@ _HEAD: Final = np.dtype(
 
 
 class Records(NamedTuple):
-    """Records in memory: where in the buffer each begins, in order."""
+    """Records in memory: where in the buffer each starts, in order."""
 
     buffer: memoryview
     positions: Offsets
@@ -89,16 +89,16 @@ class _ReadPlan:
 class RecordFetch:
     """Reads the records of one task, batch by batch."""
 
-    def __init__(self, place: StorePlace, *, fail_on_data_loss: bool = True) -> None:
-        self._root = Path(place.root)
-        self._place = place
+    def __init__(self, location: StoreLocation, *, fail_on_data_loss: bool = True) -> None:
+        self._root = Path(location.root)
+        self._location = location
         if not self._root.is_dir():
             raise StoreError(
                 f"{self._root} is not a folder here",
                 hint="mount the store at the same path on every machine that runs Spark tasks",
             )
         self._fail_on_data_loss = fail_on_data_loss
-        self._log = ReadOnlyLog(log_folders(self._root, place.log_path))
+        self._log = ReadOnlyLog(log_folders(self._root, location.log_path))
         self._queue_files = OpenFiles(_OPEN_QUEUE_FILES_MAX, writable=False)
         self._room = bytearray(BATCH_BYTES)
         self._lost = 0
@@ -120,7 +120,7 @@ class RecordFetch:
     def batches(
         self, slices: Sequence[QueueSlice], *, tag_hashes: Sequence[int] | None = None
     ) -> Iterator[Records]:
-        """Yield the records of slices in the order of the log; what is yielded is used again."""
+        """Yield the records of slices in the order of the log; the buffer is reused."""
         for window in merged(slices, self._entries, tag_hashes=tag_hashes):
             for batch in batch_windows(window):
                 records = self._read(batch)
@@ -128,8 +128,8 @@ class RecordFetch:
                     yield records
         if self._lost:
             log.warning(
-                "store scan left out deleted messages broker=%s store=%s count=%d",
-                self._place.broker_name,
+                "store scan skipped deleted messages broker=%s store=%s count=%d",
+                self._location.broker_name,
                 self._root,
                 self._lost,
             )
@@ -151,13 +151,13 @@ class RecordFetch:
         )
         content = content[: len(content) // ENTRY_BYTES * ENTRY_BYTES]
         if not content:
-            # Retention deletes a file of a queue when all of its records are gone.
+            # Retention deletes a queue file once all of its records are gone.
             file_entries = one.file_bytes // ENTRY_BYTES
             end = min((first // file_entries + 1) * file_entries, one.disk_end)
             if self._fail_on_data_loss:
                 raise RecordsDeletedError(
                     f"messages {first} to {end - 1} of queue {one.queue_id} of topic "
-                    f"{one.topic!r} of broker {self._place.broker_name!r} were deleted after the "
+                    f"{one.topic!r} of broker {self._location.broker_name!r} were deleted after the "
                     "scan was planned",
                     start=end,
                     hint=_LOSS_HINT,
@@ -169,7 +169,7 @@ class RecordFetch:
     # --- records ------------------------------------------------------------------------------
 
     def _read(self, batch: EntryWindow) -> Records:
-        self._check_places(batch)
+        self._check_bounds(batch)
         plan = plan_reads(batch, self._log.file_bytes or _WITHOUT_FILES)
         needed = plan.reads[-1].at + plan.reads[-1].size
         if needed > len(self._room):
@@ -192,8 +192,8 @@ class RecordFetch:
         buffer = room[:needed]
         return Records(buffer, self._checked(buffer, positions, batch))
 
-    def _check_places(self, batch: EntryWindow) -> None:
-        """Refuse entries of records that would leave their file, before anything is read."""
+    def _check_bounds(self, batch: EntryWindow) -> None:
+        """Refuse entries whose records would cross the end of their file, before reading."""
         file_bytes = self._log.file_bytes
         if file_bytes:
             wrong = batch.physical_offsets % file_bytes + batch.record_bytes > file_bytes
@@ -201,7 +201,7 @@ class RecordFetch:
                 raise self._no_record(batch, int(np.flatnonzero(wrong)[0]))
 
     def _checked(self, buffer: memoryview, positions: Offsets, batch: EntryWindow) -> Offsets:
-        """Compare records with their entries, and leave out those that stand for lost ones."""
+        """Compare records with their entries, and drop stand-ins for lost records."""
         if not positions.size:
             return positions
         found = np.frombuffer(buffer, np.uint8)
@@ -219,35 +219,35 @@ class RecordFetch:
 
     def _no_record(self, batch: EntryWindow, at: int) -> StoreDamagedError:
         return StoreDamagedError(
-            f"a queue of broker {self._place.broker_name!r} says that a record of "
-            f"{int(batch.record_bytes[at])} bytes lies "
-            f"{self._log.describe_offset(int(batch.physical_offsets[at]))}, but none does",
+            f"a queue of broker {self._location.broker_name!r} points to a record of "
+            f"{int(batch.record_bytes[at])} bytes "
+            f"{self._log.describe_offset(int(batch.physical_offsets[at]))}, but there is none",
             hint="run: orbitmq store verify",
         )
 
     def _deleted(self, lost: FileRead, error: RecordsDeletedError) -> RecordsDeletedError:
         return RecordsDeletedError(
-            f"messages of broker {self._place.broker_name!r} at offsets {lost.offset} to "
+            f"messages of broker {self._location.broker_name!r} at offsets {lost.offset} to "
             f"{lost.offset + lost.size} of the log were deleted after the scan was planned: "
-            f"the log begins at {error.start} now",
+            f"the log now starts at {error.start}",
             start=error.start,
             hint=_LOSS_HINT,
         )
 
 
-_LOSS_HINT: Final = "read again; the option failOnDataLoss=false leaves deleted messages out"
+_LOSS_HINT: Final = "run the query again; the option failOnDataLoss=false skips deleted messages"
 
 
 def batch_windows(
     window: EntryWindow, *, rows_max: int = BATCH_ROWS, bytes_max: int = BATCH_BYTES
 ) -> Iterator[EntryWindow]:
-    """Cut a window into batches of so many rows and bytes, though of one record at least."""
+    """Cut a window into batches of at most this many rows and bytes, but at least one record."""
     offsets, sizes = window
     gaps = np.zeros(offsets.size, np.int64)
     gaps[1:] = offsets[1:] - offsets[:-1] - sizes[:-1]
-    # What is read for each record: itself, and what lies before it if that is read over.
+    # Bytes read for each record: its own, and the gap before it if that is read too.
     read = np.cumsum(sizes + np.where(gaps > GAP_BYTES_MAX, 0, np.maximum(gaps, 0)))
-    # Of the same size, rather than full ones and a small rest.
+    # Batches of equal size, rather than full ones and a small remainder.
     rows_max = math.ceil(offsets.size / math.ceil(offsets.size / rows_max))
     first = 0
     while first < offsets.size:
@@ -260,15 +260,15 @@ def batch_windows(
 
 def _heads(content: npt.NDArray[np.uint8], positions: Offsets) -> npt.NDArray[np.void]:
     """The heads of the records at the positions."""
-    # Perf: an array of all places where one could start takes 9 ns for each that is taken, and 22
-    # if it is a sliding_window_view, which has a row of bytes for each (timeit).
+    # Perf: indexing an array of all possible starts takes 9 ns per record; a sliding_window_view,
+    # which has a row of bytes per start, takes 22 (timeit).
     count = max(len(content) - _HEAD.itemsize + 1, 0)
     everywhere = np.ndarray((count,), f"V{_HEAD.itemsize}", content, 0, (1,))
     return everywhere[positions].view(_HEAD)
 
 
 def plan_reads(batch: EntryWindow, file_bytes: int) -> _ReadPlan:
-    """Say which bytes are read for records, and where in the buffer each record lies then."""
+    """Plan which bytes to read for records, and where in the buffer each record will be."""
     offsets, sizes = batch
     ends = offsets + sizes
     begins = np.ones(offsets.size, np.bool_)

@@ -1,7 +1,7 @@
-"""What a task of a store scan reads: entries whose records lie close together.
+"""What a task of a store scan reads: entries whose records are close together.
 
-All that a task needs is in here, and nothing in here changes: the newest entries, which a live
-broker may not have written to its queues yet, travel along as they were found in the log.
+A partition has everything that a task needs, and never changes: the newest entries, which a live
+broker may not have written to its queue files yet, are part of it, as found in the log.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class StorePlace:
-    """One store directory, and what its broker is called."""
+class StoreLocation:
+    """One store directory, and the name of its broker."""
 
     root: str
     broker_name: str
@@ -34,27 +34,29 @@ class QueueSlice:
     end: int
     disk_end: int
     file_bytes: int
-    # Entries from `disk_end` or `first` on, whichever is later.
+    # Entries from `disk_end` or `first`, whichever is later.
     tail: bytes = b""
 
     @property
     def count(self) -> int:
-        """How many entries there are."""
+        """The number of entries."""
         return self.end - self.first
 
 
 class StorePartition(InputPartition):
     """One task: slices of queues of one store."""
 
-    def __init__(self, place: StorePlace, slices: Sequence[QueueSlice]) -> None:
+    def __init__(self, location: StoreLocation, slices: Sequence[QueueSlice]) -> None:
         super().__init__(None)
-        self.place = place
+        self.location = location
         self.slices = tuple(slices)
 
     @property
     def count(self) -> int:
-        """How many entries its slices have."""
+        """The number of entries in all slices."""
         return sum(one.count for one in self.slices)
 
     def __repr__(self) -> str:
-        return f"StorePartition({self.place.root!r}, {len(self.slices)} queues, {self.count} rows)"
+        return (
+            f"StorePartition({self.location.root!r}, {len(self.slices)} queues, {self.count} rows)"
+        )

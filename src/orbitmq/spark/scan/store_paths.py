@@ -1,4 +1,4 @@
-"""Store directories that a user's paths name, and what their brokers are called."""
+"""Finds the store directories that a user's paths name, and their brokers' names."""
 
 from __future__ import annotations
 
@@ -12,56 +12,56 @@ from urllib.parse import unquote, urlsplit
 
 from orbitmq.errors import SettingsError, StoreError
 from orbitmq.spark.options.store_options import StoreOptions
-from orbitmq.spark.scan.store_partitions import StorePlace
+from orbitmq.spark.scan.store_partitions import StoreLocation
 
 # Compat: brokers of RocketMQ 5 and OrbitMQ have a topic whose name ends with their own.
 _MEMBER_TOPIC: Final = re.compile(rb'"rmq_sys_SYNC_BROKER_MEMBER_([^"]+)"\s*:')
 _TOPIC_NAME: Final = re.compile(rb'"topicName"\s*:\s*"([^"]+)"')
-_FOLDER_OF_STORES: Final = "store"
-_STARS: Final = frozenset("*?[")
+_USUAL_FOLDER: Final = "store"
+_WILDCARDS: Final = frozenset("*?[")
 
 
-def find_places(options: StoreOptions) -> list[StorePlace]:
+def find_stores(options: StoreOptions) -> list[StoreLocation]:
     """Find the directories that options name, each with the name of its broker."""
     roots = _roots(options.path_patterns)
     if options.log_path and len(roots) > 1:
         raise SettingsError(
             f"storePathCommitLog is given for {len(roots)} directories",
-            hint="read stores whose logs lie elsewhere one at a time, and unite the frames",
+            hint="read stores with separate logs one at a time, and union the DataFrames",
         )
     names = list(options.broker_names)
     if names and len(names) != len(roots):
         raise SettingsError(
             f"brokerName has {len(names)} names for {len(roots)} directories: "
             f"{', '.join(map(str, roots))}",
-            hint="give one for each, separated by ','",
+            hint="give one name for each, separated by ','",
         )
     names = names or [broker_name_of(root) for root in roots]
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         same = [str(root) for root, name in zip(roots, names, strict=True) if name == repeated[0]]
         raise SettingsError(
-            f"{' and '.join(same)} are both of broker {repeated[0]!r}",
-            hint="a copy or a slave holds the same messages again: leave it out, or give the "
-            "option brokerName a name for each",
+            f"{' and '.join(same)} both belong to broker {repeated[0]!r}",
+            hint="a copy or a slave holds the same messages: leave it out, or set the option "
+            "brokerName to one name for each",
         )
     return [
-        StorePlace(str(root), name, options.log_path)
+        StoreLocation(str(root), name, options.log_path)
         for root, name in zip(roots, names, strict=True)
     ]
 
 
 def broker_name_of(root: Path) -> str:
-    """What the broker of a store is called, as far as the store tells."""
+    """The name of a store's broker: as the store records it, or else by its folder."""
     found = _MEMBER_TOPIC.search(_topics_text(root))
     if found is not None:
         return found[1].decode(errors="replace")
     whole = root.resolve()
-    return whole.parent.name if whole.name == _FOLDER_OF_STORES else whole.name
+    return whole.parent.name if whole.name == _USUAL_FOLDER else whole.name
 
 
 def topics_of_broker(root: Path) -> frozenset[str]:
-    """The topics that the broker of a store has, with or without messages."""
+    """The topics configured at a store's broker, with or without messages."""
     names = _TOPIC_NAME.findall(_topics_text(root))
     return frozenset(name.decode(errors="replace") for name in names)
 
@@ -72,7 +72,7 @@ def _topics_text(root: Path) -> bytes:
 
 
 def _roots(patterns: Iterable[str]) -> list[Path]:
-    """The directories of patterns, each once, in order."""
+    """The directories that match the patterns, each once, in order."""
     roots: dict[Path, None] = {}
     for pattern in patterns:
         path = _local(pattern)
@@ -80,8 +80,8 @@ def _roots(patterns: Iterable[str]) -> list[Path]:
             raise SettingsError(
                 f"{path!r} cannot be a path", hint="name the storePathRootDir of a broker"
             )
-        # A folder may have such a letter in its own name.
-        if _STARS & set(path) and not Path(path).expanduser().exists():
+        # A folder's own name may contain such a character.
+        if _WILDCARDS & set(path) and not Path(path).expanduser().exists():
             names = glob.glob(path)  # noqa: PTH207  # Path.glob takes no absolute pattern
             found = sorted(Path(name) for name in names if Path(name).is_dir())
             if not found:
@@ -93,13 +93,13 @@ def _roots(patterns: Iterable[str]) -> list[Path]:
 
 
 def _local(path: str) -> str:
-    """A path without its scheme, which must be that of files."""
+    """A path without its scheme, which must be `file`."""
     parts = urlsplit(path)
     if "://" not in path and not path.startswith("file:"):
         return path
     if parts.scheme != "file" or parts.netloc not in {"", "localhost"}:
         raise SettingsError(
-            f"{path} is not a path of this machine's file system",
+            f"{path} is not in this machine's file system",
             hint="mount it (NFS, s3fs, HDFS through FUSE …) at the same path on every machine of "
             "the Spark cluster",
         )

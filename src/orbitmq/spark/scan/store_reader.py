@@ -1,4 +1,4 @@
-"""Reads store directories in batches: planning at the driver, rows in the tasks."""
+"""The reader of store directories: planning on the driver, rows in the tasks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from orbitmq.spark.rows.row_decoder import RowDecoder
 from orbitmq.spark.rows.schema import Projection
 from orbitmq.spark.scan.file_fetch import RecordFetch
 from orbitmq.spark.scan.store_partitions import StorePartition
-from orbitmq.spark.scan.store_paths import find_places, topics_of_broker
+from orbitmq.spark.scan.store_paths import find_stores, topics_of_broker
 from orbitmq.spark.scan.store_survey import StoreSelection, StoreSurvey, plan, survey_store
 from orbitmq.spark.sessions.worker_process import freeze_loaded_modules, keep_freed_memory
 from orbitmq.store.readonly.readonly_store import SHARED_RECORDS
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 def reader_for(options: StoreOptions, projection: Projection) -> DataSourceReader:
     """Make the reader that Spark can use in this process."""
-    # Spark keeps what pushed filters left for later queries of the same DataFrame.
+    # Spark reuses the result of pushed filters for later queries of the same DataFrame.
     if options.push_filters and is_pushing_worker():
         return PushingStoreReader(options, projection)
     return StoreReader(options, projection)
@@ -47,13 +47,13 @@ class StoreReader(DataSourceReader):
         self._pruning = Pruning()
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Look into the stores, and cut what is wanted into tasks."""
+        """Survey the stores, and cut the wanted entries into tasks."""
         freeze_loaded_modules()
         options = self._options
         selection = selection_of(options, self._pruning)
         surveys = [
-            survey_store(place, selection, fail_on_data_loss=options.fail_on_data_loss)
-            for place in find_places(options)
+            survey_store(location, selection, fail_on_data_loss=options.fail_on_data_loss)
+            for location in find_stores(options)
         ]
         check_topics(options.topics, surveys)
         return plan(
@@ -64,8 +64,8 @@ class StoreReader(DataSourceReader):
         )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Give the rows of one task."""
-        # Spark makes a partition of its own when there is none.
+        """Yield the rows of one task."""
+        # Spark makes a partition of its own if there is none.
         if not isinstance(partition, StorePartition):
             return
         freeze_loaded_modules()
@@ -73,14 +73,14 @@ class StoreReader(DataSourceReader):
         tags = self._options.tag_filter.tags
         projection = self._projection if tags is None else with_tags(self._projection)
         decoder = RowDecoder(projection, check_bodies=self._options.check_crc)
-        place = partition.place
-        with RecordFetch(place, fail_on_data_loss=self._options.fail_on_data_loss) as fetch:
+        location = partition.location
+        with RecordFetch(location, fail_on_data_loss=self._options.fail_on_data_loss) as fetch:
             for records in fetch.batches(partition.slices, tag_hashes=self._tag_hashes()):
                 batches = row_batches(
                     decoder,
                     records.buffer,
                     records.positions,
-                    place.broker_name,
+                    location.broker_name,
                     fail_on_data_loss=self._options.fail_on_data_loss,
                 )
                 yield from self._rows(batches, tags)
@@ -96,9 +96,9 @@ class StoreReader(DataSourceReader):
                 yield batch
 
     def _tag_hashes(self) -> list[int] | None:
-        """The hashes that entries of wanted messages may have."""
+        """The tag hashes that entries of wanted messages may have."""
         asked = self._options.tag_filter
-        # Spark itself looks at the tags that conditions ask for.
+        # Spark itself checks the tags in conditions.
         pruned = self._pruning.tags
         if pruned is None:
             return None if asked.tags is None else sorted(asked.hashes)
@@ -107,16 +107,16 @@ class StoreReader(DataSourceReader):
 
 
 class PushingStoreReader(StoreReader):
-    """The same, told by Spark which rows a query needs."""
+    """A reader to which Spark pushes the filters of a query."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # Spark's name
-        """Use filters to read less; Spark checks every row again, so all are given back."""
+        """Use filters to read less; all are returned, so that Spark still checks every row."""
         self._pruning = pruning_of(filters)
         return filters
 
 
 def selection_of(options: StoreOptions, pruning: Pruning) -> StoreSelection:
-    """What options and conditions ask of stores."""
+    """Combine options and conditions."""
     queues = {(one.topic, one.broker_name, one.queue_id) for one in options.assigned_queues}
     return StoreSelection(
         topics=frozenset(options.topics) or None,
@@ -130,40 +130,40 @@ def selection_of(options: StoreOptions, pruning: Pruning) -> StoreSelection:
 
 
 def check_topics(asked: Sequence[str], surveys: Sequence[StoreSurvey]) -> None:
-    """Refuse topics that no store has, and such whose messages are those of others."""
-    there = {topic for survey in surveys for topic in survey.topics}
+    """Refuse topics that no store has, and topics that only point to messages of others."""
+    present = {topic for survey in surveys for topic in survey.topics}
     for topic in asked:
         if topic.startswith(SHARED_RECORDS):
             raise SettingsError(
-                f"topic {topic!r} has no messages of its own: its queues lead to those of others",
-                hint="read the topics that they were sent to",
+                f"topic {topic!r} has no messages of its own: its queues point to those of others",
+                hint="read the topics that the messages were sent to",
             )
-        if topic in there or any(topic in topics_of_broker(_root(one)) for one in surveys):
+        if topic in present or any(topic in topics_of_broker(_root(one)) for one in surveys):
             continue
-        nearest = difflib.get_close_matches(topic, there, n=1)
+        nearest = difflib.get_close_matches(topic, present, n=1)
         raise TopicMissingError(
-            f"topic {topic!r} is not in {', '.join(one.place.root for one in surveys)}",
-            hint=f"did you mean {nearest[0]}?" if nearest else _there_are(there),
+            f"topic {topic!r} is not in {', '.join(one.location.root for one in surveys)}",
+            hint=f"did you mean {nearest[0]}?" if nearest else _listed(present),
         )
 
 
 def _root(survey: StoreSurvey) -> Path:
-    return Path(survey.place.root)
+    return Path(survey.location.root)
 
 
-def _there_are(topics: set[str]) -> str:
+def _listed(topics: set[str]) -> str:
     shown = sorted(topics)[:10]
-    return f"there are {', '.join(shown)}{' …' if len(topics) > 10 else ''}" if shown else ""
+    return f"topics found: {', '.join(shown)}{' …' if len(topics) > 10 else ''}" if shown else ""
 
 
 def with_tags(projection: Projection) -> Projection:
-    """The same columns, and the one by which rows are told apart."""
+    """Add the column of tags, if it is not among the columns."""
     if "tags" in projection.names:
         return projection
     return Projection(StructType([*projection.spark_schema, StructField("tags", StringType())]))
 
 
 def tagged(batch: pa.RecordBatch, tags: frozenset[str]) -> pa.RecordBatch:
-    """The rows with one of some tags: entries of queues tell only the hash."""
+    """Keep rows with a wanted tag: queue entries have only the hash."""
     wanted = pc.is_in(batch.column("tags"), value_set=pa.array(sorted(tags), pa.string()))
     return batch if pc.all(wanted).as_py() else batch.filter(wanted)

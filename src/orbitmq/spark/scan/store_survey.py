@@ -1,8 +1,8 @@
-"""What a store holds of what is wanted, found out once, when a scan is planned.
+"""Surveys a store once, when a scan is planned: the wanted ranges of its queues.
 
-Topics, queues, times and offsets become ranges of queue entries here, so that tasks touch no
-record that they do not give. All ranges end at the visible end that the store has now; what a
-live broker writes afterwards is not in them.
+Topics, queues, times and offsets become ranges of queue entries here, so that tasks touch only
+records that they return. All ranges end at the visible end that the store has now; later writes of
+a live broker are not in them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from orbitmq.model.names import is_group_topic, is_system_topic
 from orbitmq.record.layout import MAGIC_V1, MAGIC_V2
 from orbitmq.spark.reading.filters import Pruning
 from orbitmq.spark.scan.queue_gaps import Gap, find_gaps
-from orbitmq.spark.scan.store_partitions import QueueSlice, StorePartition, StorePlace
+from orbitmq.spark.scan.store_partitions import QueueSlice, StoreLocation, StorePartition
 from orbitmq.spark.scan.store_paths import topics_of_broker
 from orbitmq.spark.scan.store_planning import (
     EntryRange,
@@ -39,13 +39,13 @@ from orbitmq.store.readonly.visible_queue import VisibleQueue
 
 log = logging.getLogger(__name__)
 
-_TRIES: Final = 3
+_ATTEMPTS: Final = 3
 _WHOLE: Final = Pruning()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSelection:
-    """What is asked of stores; None where everything is."""
+    """What to read from stores; None is no limit."""
 
     topics: frozenset[str] | None = None
     topic_pattern: str | None = None
@@ -55,13 +55,13 @@ class StoreSelection:
     # Store times at or after `start_ms` and before `end_ms`.
     start_ms: int | None = None
     end_ms: int | None = None
-    # What the conditions of the query leave of it.
+    # The part that the conditions of the query allow.
     pruning: Pruning = _WHOLE
 
     def takes_topic(self, topic: str) -> bool:
         """Whether messages of a topic are wanted."""
         if topic.startswith(SHARED_RECORDS):
-            # Compat: its entries lead to records that other queues have already.
+            # Compat: its entries point to records that are also in other queues.
             return False
         if self.topics is not None:
             return topic in self.topics
@@ -84,7 +84,7 @@ class StoreSelection:
 
     @property
     def bounds_ms(self) -> tuple[int | None, int | None]:
-        """The store times, as options and conditions together have them."""
+        """The limits of store time, from options and conditions together."""
         starts = [ms for ms in (self.start_ms, self.pruning.first_ms) if ms is not None]
         ends = [ms for ms in (self.end_ms, self.pruning.end_ms) if ms is not None]
         return max(starts, default=None), min(ends, default=None)
@@ -92,7 +92,7 @@ class StoreSelection:
 
 @dataclass(frozen=True, slots=True)
 class FoundQueue:
-    """A queue of which something is wanted, as it was when the scan was planned."""
+    """A wanted queue, as it was when the scan was planned."""
 
     topic: str
     queue_id: int
@@ -104,45 +104,45 @@ class StoreSurvey:
 
     def __init__(
         self,
-        place: StorePlace,
+        location: StoreLocation,
         store: ReadOnlyStore,
         selection: StoreSelection,
         *,
         fail_on_data_loss: bool,
     ) -> None:
-        self.place = place
+        self.location = location
         self._store = store
         self._fail_on_data_loss = fail_on_data_loss
-        _check_is_store(Path(place.root), place.log_path, store)
+        _check_is_store(Path(location.root), location.log_path, store)
         self._check_is_whole()
         self.topics = store.topics()
         self.queues: list[FoundQueue] = []
         self.ranges: list[EntryRange] = []
         for topic, queue_id in store.queue_keys():
-            if selection.takes_queue(topic, place.broker_name, queue_id):
+            if selection.takes_queue(topic, location.broker_name, queue_id):
                 self._take(topic, queue_id, selection)
         gaps = find_gaps(
             store,
-            lambda topic, queue_id: selection.takes_queue(topic, place.broker_name, queue_id),
-            configured_topics=topics_of_broker(Path(place.root)),
+            lambda topic, queue_id: selection.takes_queue(topic, location.broker_name, queue_id),
+            configured_topics=topics_of_broker(Path(location.root)),
         )
         if gaps:
-            self._tell_gaps(gaps)
-        self._tell_deleted()
+            self._report_gaps(gaps)
+        self._log_deleted()
         self._samples = sample(self.ranges, self.entry_of)
         self.row_bytes = total_bytes(self._samples)
 
     @property
     def rows(self) -> int:
-        """How many messages are wanted, those of other tags included."""
+        """The number of selected messages, before any filter by tag."""
         return row_count(self.ranges)
 
     def entry_of(self, queue: int, number: int) -> Entry:
-        """One entry of one of the wanted queues."""
+        """An entry of a wanted queue."""
         return self.queues[queue].queue.entry(number)
 
     def partitions(self, parts: int, records_max: int | None) -> list[StorePartition]:
-        """Cut what is wanted into tasks."""
+        """Cut the selected ranges into tasks."""
         found = split(
             self.ranges,
             self.entry_of,
@@ -150,7 +150,7 @@ class StoreSurvey:
             records_max=records_max,
             samples=self._samples,
         )
-        return [StorePartition(self.place, [self._slice(one) for one in part]) for part in found]
+        return [StorePartition(self.location, [self._slice(one) for one in part]) for part in found]
 
     def _slice(self, one: EntryRange) -> QueueSlice:
         found = self.queues[one.queue]
@@ -176,7 +176,7 @@ class StoreSurvey:
             first = max(first, selection.pruning.first_offset)
         if selection.pruning.end_offset is not None:
             end = min(end, selection.pruning.end_offset)
-        # Store times never fall in a queue.
+        # Store times never decrease within a queue.
         start_ms, end_ms = selection.bounds_ms
         if start_ms is not None and first < end:
             first = max(first, self._store.offset_at(topic, queue_id, start_ms))
@@ -184,40 +184,40 @@ class StoreSurvey:
             end = min(end, self._store.offset_at(topic, queue_id, end_ms))
         number = len(self.queues)
         self.queues.append(FoundQueue(topic, queue_id, queue))
-        for hole, behind in self._store.log.missing():
-            low, high = queue.first_from(hole), queue.first_from(behind)
+        for hole, hole_end in self._store.log.missing():
+            low, high = queue.first_from(hole), queue.first_from(hole_end)
             if max(first, low) < min(end, high):
-                self._lose(topic, queue_id, max(first, low), min(end, high))
+                self._report_loss(topic, queue_id, max(first, low), min(end, high))
             if first < min(end, low):
                 self.ranges.append(EntryRange(number, first, min(end, low)))
             first = max(first, high)
         if first < end:
             self.ranges.append(EntryRange(number, first, end))
 
-    # --- what is not there --------------------------------------------------------------------
+    # --- missing messages ---------------------------------------------------------------------
 
-    def _lose(self, topic: str, queue_id: int, first: int, end: int) -> None:
+    def _report_loss(self, topic: str, queue_id: int, first: int, end: int) -> None:
         message = (
             f"messages {first} to {end - 1} of queue {queue_id} of topic {topic!r} of broker "
-            f"{self.place.broker_name!r} are gone: files of the log of {self.place.root} are "
-            "missing among others"
+            f"{self.location.broker_name!r} are gone: log files of {self.location.root} are missing "
+            "between others"
         )
         if self._fail_on_data_loss:
             raise RecordsDeletedError(
                 message,
                 start=end,
                 hint="restore them from a copy or a replica; the option failOnDataLoss=false reads "
-                "what is left",
+                "the rest",
             )
         log.warning("%s", message)
 
     def _check_is_whole(self) -> None:
-        """Tell of a log that ends before what the store says of it, as one copied in part does."""
+        """Report a log that ends too early, as in an incomplete copy."""
         store = self._store
         watermark = store.state.watermark
         problem = ""
         if watermark is not None and watermark > store.log.room_end and store.log.files:
-            problem = f"its broker had shown messages up to offset {watermark}"
+            problem = f"its broker had published messages up to offset {watermark}"
         elif store.log.unfinished is not None and _begins_with_record(store):
             problem = (
                 f"{store.log.unfinished.path.name} has {store.log.unfinished.file_bytes} bytes "
@@ -225,40 +225,42 @@ class StoreSurvey:
             )
         if not problem:
             return
-        message = f"the log of {self.place.root} ends at offset {store.log.room_end}, but {problem}"
-        if self._fail_on_data_loss:
-            raise StoreDamagedError(
-                message,
-                hint="copy the whole store; the option failOnDataLoss=false reads what is there",
-            )
-        log.warning("%s", message)
-
-    def _tell_gaps(self, gaps: Sequence[Gap]) -> None:
-        gap = gaps[0]
-        has = f"entries {gap.start} to {gap.end - 1}" if gap.end > gap.start else "no entries"
         message = (
-            f"the log of {self.place.root} has messages that its queues lack: message {gap.first} "
-            f"of queue {gap.queue_id} of topic {gap.topic!r} lies at offset {gap.physical_offset}, "
-            f"but the queue has {has}; queues that lack some: {len(gaps)}"
+            f"the log of {self.location.root} ends at offset {store.log.room_end}, but {problem}"
         )
         if self._fail_on_data_loss:
             raise StoreDamagedError(
                 message,
-                hint="copy consumequeue whole, or make queues anew from the log by orbitmq store "
-                "rebuild; the option failOnDataLoss=false reads what queues have, as is right for "
-                "a topic that was deleted and made again",
+                hint="copy the whole store; the option failOnDataLoss=false reads the rest",
             )
         log.warning("%s", message)
 
-    def _tell_deleted(self) -> None:
-        begun = [found for found in self.queues if found.queue.start > 0]
-        if begun:
+    def _report_gaps(self, gaps: Sequence[Gap]) -> None:
+        gap = gaps[0]
+        has = f"entries {gap.start} to {gap.end - 1}" if gap.end > gap.start else "no entries"
+        message = (
+            f"the log of {self.location.root} has messages that its queues lack: message {gap.first} "
+            f"of queue {gap.queue_id} of topic {gap.topic!r} is at offset {gap.physical_offset}, "
+            f"but the queue has {has}; incomplete queues: {len(gaps)}"
+        )
+        if self._fail_on_data_loss:
+            raise StoreDamagedError(
+                message,
+                hint="copy all of consumequeue, or rebuild it with: orbitmq store rebuild; the "
+                "option failOnDataLoss=false reads only what queues have, which is right for a "
+                "topic that was deleted and recreated",
+            )
+        log.warning("%s", message)
+
+    def _log_deleted(self) -> None:
+        shortened = [found for found in self.queues if found.queue.start > 0]
+        if shortened:
             log.warning(
-                "store scan begins after deleted messages broker=%s store=%s queues=%d messages=%d",
-                self.place.broker_name,
-                self.place.root,
-                len(begun),
-                sum(found.queue.start for found in begun),
+                "store scan starts after deleted messages broker=%s store=%s queues=%d messages=%d",
+                self.location.broker_name,
+                self.location.root,
+                len(shortened),
+                sum(found.queue.start for found in shortened),
             )
 
 
@@ -269,7 +271,7 @@ def plan(
     min_partitions: int | None,
     records_max: int | None,
 ) -> list[StorePartition]:
-    """Cut what is wanted of stores into tasks of about the same size."""
+    """Cut the selected ranges of all stores into tasks of about the same size."""
     weights = [survey.row_bytes for survey in surveys]
     parts = part_count(
         sum(survey.rows for survey in surveys),
@@ -286,32 +288,33 @@ def plan(
 
 def _check_is_store(root: Path, log_path: str, store: ReadOnlyStore) -> None:
     folders = log_folders(root, log_path)
-    # A store in which nothing was ever put has no log.
+    # A store that never held a message has no log.
     signs = (*folders, root / OWN_FOLDER, root / CHECKPOINT_NAME)
     if not any(sign.exists() for sign in signs):
         inside = sorted(path.parent for path in root.glob("*/commitlog"))
         inside += sorted(path.parent for path in root.glob("*/*/commitlog"))
         raise StoreFormatError(
-            f"{root} is no store: {folders[0]} is not there",
+            f"{root} is not a store: {folders[0]} does not exist",
             hint=f"did you mean {inside[0]}?"
             if inside
-            else "name the storePathRootDir of a broker; storePathCommitLog if its log is elsewhere",
+            else "name the storePathRootDir of a broker; set storePathCommitLog if its log is "
+            "elsewhere",
         )
     queues = root / "consumequeue"
     if not queues.is_dir() and store.entries_known_until > store.start:
         raise StoreFormatError(
-            f"{root} has a log and no queues: {queues} is not there",
-            hint="copy it too; orbitmq store rebuild makes queues anew from the log",
+            f"{root} has a log and no queues: {queues} does not exist",
+            hint="copy it too; orbitmq store rebuild rebuilds the queues from the log",
         )
     if not store.log.files and any(queues.glob("*/*/*")):
         raise StoreFormatError(
             f"{root} has queues and no log: {folders[0]} holds no files",
-            hint="copy it too; storePathCommitLog says where it is if it is elsewhere",
+            hint="copy it too; set storePathCommitLog if it is elsewhere",
         )
 
 
 def _begins_with_record(store: ReadOnlyStore) -> bool:
-    """Whether a last file that is too short was written already."""
+    """Whether a last file that is too short has records."""
     assert store.log.unfinished is not None
     try:
         with store.log.unfinished.path.open("rb") as file:
@@ -322,24 +325,24 @@ def _begins_with_record(store: ReadOnlyStore) -> bool:
 
 
 def survey_store(
-    place: StorePlace, selection: StoreSelection, *, fail_on_data_loss: bool
+    location: StoreLocation, selection: StoreSelection, *, fail_on_data_loss: bool
 ) -> StoreSurvey:
-    """Look into one store."""
-    if not Path(place.root).is_dir():
+    """Survey one store."""
+    if not Path(location.root).is_dir():
         raise StoreError(
-            f"{place.root} is not a folder", hint="name the storePathRootDir of a broker"
+            f"{location.root} is not a folder", hint="name the storePathRootDir of a broker"
         )
-    if not os.access(place.root, os.R_OK | os.X_OK):
+    if not os.access(location.root, os.R_OK | os.X_OK):
         raise StoreError(
-            f"{place.root} may not be read by this user",
-            hint="give the user that runs Spark the right to read the store",
+            f"this user may not read {location.root}",
+            hint="give the user that runs Spark read access to the store",
         )
-    for tries_left in reversed(range(_TRIES)):
-        store = ReadOnlyStore(place.root, log_path=place.log_path)
+    for attempts_left in reversed(range(_ATTEMPTS)):
+        store = ReadOnlyStore(location.root, log_path=location.log_path)
         try:
-            return StoreSurvey(place, store, selection, fail_on_data_loss=fail_on_data_loss)
+            return StoreSurvey(location, store, selection, fail_on_data_loss=fail_on_data_loss)
         except StoreError:
-            # Retention of a live broker deletes files while they are looked at.
-            if store.state.is_clean or not tries_left:
+            # Retention of a live broker may delete files during the survey.
+            if store.state.is_clean or not attempts_left:
                 raise
-    raise AssertionError("the last try returns or raises")
+    raise AssertionError("the last attempt returns or raises")

@@ -61,7 +61,7 @@ def test_a_window_is_small_whatever_the_queues_hold() -> None:
 
     found = list(merged(queues.slices, queues.read, window_entries=1_000))
 
-    # Half of what was read for a window may be left when the next is read.
+    # Half of a window may be left when the next one is read.
     assert max(window.physical_offsets.size for window in found) <= 1_500
     assert len(all_of(found)) == 20_000
 
@@ -76,13 +76,13 @@ def test_entries_of_other_tags_are_dropped() -> None:
     assert [offset for offset, _ in all_of(found)] == [o for o, _, tag in entries if tag != 8]
 
 
-def test_entries_that_do_not_tell_their_tag_stay() -> None:
+def test_entries_without_a_tag_hash_stay() -> None:
     queues = Queues([[(0, 100, -(2**63) + 5), (100, 100, 8)]])
 
     assert all_of(list(merged(queues.slices, queues.read, tag_hashes=[7]))) == [(0, 100)]
 
 
-def test_entries_of_delayed_messages_tell_a_time_and_stay() -> None:
+def test_entries_of_delayed_messages_hold_a_time_and_stay() -> None:
     queues = Queues([[(0, 100, 1_700_000_000), (100, 100, 1_700_000_001)]])
     slices = [a_slice(0, 2, topic="SCHEDULE_TOPIC_XXXX")]
 
@@ -92,14 +92,16 @@ def test_entries_of_delayed_messages_tell_a_time_and_stay() -> None:
 @pytest.mark.parametrize(
     "entry", [(100, 0, 0), (0, 100, 0), (50, 100, 0), (-5, 100, 0), (200, 90, 0)]
 )
-def test_an_entry_that_leads_to_no_record_is_damage(entry: tuple[int, int, int]) -> None:
+def test_an_entry_that_points_to_no_record_is_damage(entry: tuple[int, int, int]) -> None:
     queues = Queues([[(0, 100, 0), (100, 100, 0), entry]])
 
-    with pytest.raises(StoreDamagedError, match="entry 2 of queue 0 of topic 'orders' leads to no"):
+    with pytest.raises(
+        StoreDamagedError, match="entry 2 of queue 0 of topic 'orders' points to no"
+    ):
         list(merged(queues.slices, queues.read))
 
 
-def test_reading_goes_on_behind_entries_that_are_gone() -> None:
+def test_reading_resumes_after_deleted_entries() -> None:
     queues = Queues([[(n * 100, 100, 0) for n in range(10)]])
 
     def read(one: QueueSlice, first: int, end: int) -> tuple[int, bytes]:

@@ -12,7 +12,7 @@ from orbitmq.errors import RecordsDeletedError, StoreDamagedError, StoreError
 from orbitmq.record.decode import StoredMessage, decode_record
 from orbitmq.spark.scan.entry_merge import EntryWindow
 from orbitmq.spark.scan.file_fetch import GAP_BYTES_MAX, RecordFetch, batch_windows, plan_reads
-from orbitmq.spark.scan.store_partitions import QueueSlice, StorePlace
+from orbitmq.spark.scan.store_partitions import QueueSlice, StoreLocation
 from orbitmq.store.files.file_names import file_name
 from orbitmq.store.index.consume_queue import ENTRY
 from orbitmq.store.log.stand_ins import stand_in_for_message
@@ -46,15 +46,15 @@ def slices_of(root: Path, *keys: tuple[str, int]) -> list[QueueSlice]:
     return found
 
 
-def place(root: Path) -> StorePlace:
-    return StorePlace(str(root), "broker-a")
+def location(root: Path) -> StoreLocation:
+    return StoreLocation(str(root), "broker-a")
 
 
 def read_all(
     root: Path, slices: list[QueueSlice], *, fail_on_data_loss: bool = True
 ) -> list[StoredMessage]:
     messages: list[StoredMessage] = []
-    with RecordFetch(place(root), fail_on_data_loss=fail_on_data_loss) as fetch:
+    with RecordFetch(location(root), fail_on_data_loss=fail_on_data_loss) as fetch:
         for buffer, positions in fetch.batches(slices):
             messages += [decode_record(buffer, int(at)) for at in positions]
     return messages
@@ -79,7 +79,7 @@ def test_records_of_one_queue_come_without_those_between(tmp_path: Path) -> None
     assert {message.topic for message in found} == {"topic1"}
 
 
-def test_entries_that_a_broker_has_not_written_yet_come_along(tmp_path: Path) -> None:
+def test_entries_not_yet_written_to_queue_files_are_read(tmp_path: Path) -> None:
     with WriterProcess(tmp_path, queue_flush_interval_ms=10**6) as writer:
         writer.ask(first=0, count=300)
         slices = slices_of(tmp_path)
@@ -89,12 +89,12 @@ def test_entries_that_a_broker_has_not_written_yet_come_along(tmp_path: Path) ->
         assert keys_of(read_all(tmp_path, slices)) == list(range(300))
 
 
-def test_a_store_that_is_not_mounted_is_told(tmp_path: Path) -> None:
+def test_a_store_that_is_not_mounted_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"not a folder here .*mount"):
-        RecordFetch(place(tmp_path / "none"))
+        RecordFetch(location(tmp_path / "none"))
 
 
-def test_deleted_files_of_the_log_are_told(tmp_path: Path) -> None:
+def test_deleted_log_files_are_an_error(tmp_path: Path) -> None:
     fill(tmp_path, 1_000)
     slices = slices_of(tmp_path)
     (tmp_path / "commitlog" / file_name(0)).unlink()
@@ -103,7 +103,7 @@ def test_deleted_files_of_the_log_are_told(tmp_path: Path) -> None:
         read_all(tmp_path, slices)
 
 
-def test_deleted_messages_are_left_out_and_told_in_the_log(
+def test_deleted_messages_are_skipped_and_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     fill(tmp_path, 1_000)
@@ -119,7 +119,7 @@ def test_deleted_messages_are_left_out_and_told_in_the_log(
     assert f"count={1_000 - len(left)}" in caplog.text
 
 
-def test_deleted_files_of_queues_are_told(tmp_path: Path) -> None:
+def test_deleted_queue_files_are_an_error(tmp_path: Path) -> None:
     fill(tmp_path, 1_000)
     slices = slices_of(tmp_path, ("topic0", 0))
     (tmp_path / "consumequeue" / "topic0" / "0" / file_name(QUEUE_FILE_BYTES)).unlink()
@@ -136,7 +136,7 @@ def test_an_entry_of_another_record_is_damage(tmp_path: Path) -> None:
     offset, size, tag = ENTRY.unpack_from(file.read_bytes(), 20)
     change(file, 20, ENTRY.pack(offset + 1, size, tag))
 
-    with pytest.raises(StoreDamagedError, match=r"says that a record of .*, but none does"):
+    with pytest.raises(StoreDamagedError, match=r"points to a record of .*, but there is none"):
         read_all(tmp_path, slices)
 
 
@@ -151,7 +151,7 @@ def test_an_entry_that_leaves_its_file_is_damage(tmp_path: Path) -> None:
         read_all(tmp_path, slices)
 
 
-def test_records_in_the_place_of_lost_ones_are_no_messages(tmp_path: Path) -> None:
+def test_stand_ins_for_lost_records_are_not_messages(tmp_path: Path) -> None:
     fill(tmp_path, 100)
     slices = slices_of(tmp_path, ("topic0", 0))
     file = tmp_path / "consumequeue" / "topic0" / "0" / file_name(0)

@@ -7,8 +7,8 @@ import pytest
 
 from orbitmq.errors import SettingsError, StoreError
 from orbitmq.spark.options.store_options import StoreOptions
-from orbitmq.spark.scan.store_partitions import StorePlace
-from orbitmq.spark.scan.store_paths import broker_name_of, find_places, topics_of_broker
+from orbitmq.spark.scan.store_partitions import StoreLocation
+from orbitmq.spark.scan.store_paths import broker_name_of, find_stores, topics_of_broker
 
 
 def a_store(root: Path, name: str | None = None) -> Path:
@@ -26,22 +26,22 @@ def test_several_directories_are_found_in_order_and_once(tmp_path: Path) -> None
 
     options = StoreOptions(path=f"file://{tmp_path}/broker-c/store,{tmp_path}/broker-*/store")
 
-    assert find_places(options) == [
-        StorePlace(str(tmp_path / f"broker-{name}" / "store"), f"broker-{name}")
+    assert find_stores(options) == [
+        StoreLocation(str(tmp_path / f"broker-{name}" / "store"), f"broker-{name}")
         for name in ("c", "a", "b")
     ]
 
 
-def test_a_store_tells_the_name_of_its_broker(tmp_path: Path) -> None:
+def test_a_store_records_the_name_of_its_broker(tmp_path: Path) -> None:
     assert broker_name_of(a_store(tmp_path / "x" / "store", "broker-7")) == "broker-7"
 
 
-def test_a_store_that_does_not_tell_is_named_after_its_folder(tmp_path: Path) -> None:
+def test_a_broker_without_a_recorded_name_is_named_after_the_folder(tmp_path: Path) -> None:
     assert broker_name_of(a_store(tmp_path / "copy-of-a")) == "copy-of-a"
     assert broker_name_of(a_store(tmp_path / "broker-b" / "store")) == "broker-b"
 
 
-def test_a_store_tells_the_topics_of_its_broker(tmp_path: Path) -> None:
+def test_a_store_records_the_topics_of_its_broker(tmp_path: Path) -> None:
     (tmp_path / "config").mkdir()
     table = {"topicConfigTable": {"new": {"topicName": "new"}, "old": {"topicName": "old"}}}
     (tmp_path / "config" / "topics.json").write_text(json.dumps(table, indent=1))
@@ -54,56 +54,56 @@ def test_names_may_be_given(tmp_path: Path) -> None:
     for name in ("a", "b"):
         a_store(tmp_path / name)
 
-    places = find_places(StoreOptions(path=str(tmp_path / "*"), broker_name="one, two"))
+    stores = find_stores(StoreOptions(path=str(tmp_path / "*"), broker_name="one, two"))
 
-    assert [place.broker_name for place in places] == ["one", "two"]
+    assert [location.broker_name for location in stores] == ["one", "two"]
 
 
-def test_names_that_are_too_few_are_refused(tmp_path: Path) -> None:
+def test_too_few_names_are_refused(tmp_path: Path) -> None:
     for name in ("a", "b"):
         a_store(tmp_path / name)
 
     with pytest.raises(SettingsError, match="1 names for 2 directories"):
-        find_places(StoreOptions(path=str(tmp_path / "*"), broker_name="one"))
+        find_stores(StoreOptions(path=str(tmp_path / "*"), broker_name="one"))
 
 
 def test_two_stores_of_one_broker_are_refused(tmp_path: Path) -> None:
     for name in ("master", "slave"):
         a_store(tmp_path / name, "broker-a")
 
-    with pytest.raises(SettingsError, match="are both of broker 'broker-a'"):
-        find_places(StoreOptions(path=str(tmp_path / "*")))
+    with pytest.raises(SettingsError, match="both belong to broker 'broker-a'"):
+        find_stores(StoreOptions(path=str(tmp_path / "*")))
 
 
 def test_a_pattern_without_a_match_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="matches no folder"):
-        find_places(StoreOptions(path=str(tmp_path / "none-*")))
+        find_stores(StoreOptions(path=str(tmp_path / "none-*")))
 
 
 def test_other_file_systems_are_refused() -> None:
-    with pytest.raises(SettingsError, match=r"hdfs://x/store is not a path .*mount it"):
-        find_places(StoreOptions(path="hdfs://x/store"))
+    with pytest.raises(SettingsError, match=r"hdfs://x/store is not in this machine.s .*mount it"):
+        find_stores(StoreOptions(path="hdfs://x/store"))
 
 
-def test_a_log_elsewhere_is_for_one_directory(tmp_path: Path) -> None:
+def test_a_separate_log_needs_a_single_directory(tmp_path: Path) -> None:
     for name in ("a", "b"):
         a_store(tmp_path / name)
 
     with pytest.raises(SettingsError, match="storePathCommitLog is given for 2 directories"):
-        find_places(StoreOptions(path=str(tmp_path / "*"), log_path="/log"))
-    places = find_places(StoreOptions(path=str(tmp_path / "a"), log_path="/log"))
-    assert [place.log_path for place in places] == ["/log"]
+        find_stores(StoreOptions(path=str(tmp_path / "*"), log_path="/log"))
+    stores = find_stores(StoreOptions(path=str(tmp_path / "a"), log_path="/log"))
+    assert [location.log_path for location in stores] == ["/log"]
 
 
 @pytest.mark.parametrize("name", ["broker[1]", "what?", "all*"])
-def test_a_folder_may_have_letters_of_patterns_in_its_name(tmp_path: Path, name: str) -> None:
+def test_a_folder_may_have_wildcards_in_its_name(tmp_path: Path, name: str) -> None:
     a_store(tmp_path / name)
 
-    (place,) = find_places(StoreOptions(path=str(tmp_path / name)))
+    (location,) = find_stores(StoreOptions(path=str(tmp_path / name)))
 
-    assert place.root == str(tmp_path / name)
+    assert location.root == str(tmp_path / name)
 
 
-def test_a_path_that_no_folder_can_have_is_refused() -> None:
+def test_an_impossible_path_is_refused() -> None:
     with pytest.raises(SettingsError, match="cannot be a path"):
-        find_places(StoreOptions(path="a\0b"))
+        find_stores(StoreOptions(path="a\0b"))

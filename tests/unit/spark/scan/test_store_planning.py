@@ -24,7 +24,7 @@ Queues = list[list[Entry]]
 
 
 def a_log(sizes: list[int], queues: int, seed: int = 0) -> Queues:
-    """Queues of a log whose records have these sizes, each in a queue by chance."""
+    """Queues of a log whose records have these sizes, each in a random queue."""
     chance = random.Random(seed)
     found: Queues = [[] for _ in range(queues)]
     at = 0
@@ -54,7 +54,7 @@ def entry_of(queues: Queues):  # type: ignore[no-untyped-def]
         (3, 300, 7, 3),  # a task has a row at least
     ],
 )
-def test_tasks_are_as_many_as_rows_are_worth(
+def test_the_number_of_tasks_follows_rows_and_bytes(
     rows: int, row_bytes: int, min_partitions: int | None, expected: int
 ) -> None:
     assert part_count(rows, row_bytes, parallelism=4, min_partitions=min_partitions) == expected
@@ -65,7 +65,7 @@ def test_stores_share_tasks_by_their_bytes() -> None:
     assert shares([1, 1_000], 4) == [1, 4]
 
 
-def test_samples_stand_for_all_bytes_of_records_of_one_size() -> None:
+def test_samples_represent_all_bytes_of_records_of_one_size() -> None:
     queues = a_log([100] * 10_000, 3)
 
     found = sample(ranges_of(queues), entry_of(queues))
@@ -104,7 +104,7 @@ def test_nothing_is_cut_before_the_first_record() -> None:
     assert cuts([Sample(0, 1), Sample(10, 1)], 2) == [10]
 
 
-def test_parts_without_entries_are_left_out() -> None:
+def test_parts_without_entries_are_dropped() -> None:
     queues: Queues = [[(0, 100, 0), (500, 100, 0)]]
 
     parts = cut_ranges([EntryRange(0, 0, 2)], [100, 200, 300], entry_of(queues))

@@ -34,9 +34,9 @@ def reader(root: Path, *columns: str, **options: str) -> StoreReader:
 
 
 def rows(root: Path, *columns: str, **options: str) -> list[dict[str, Any]]:
-    """What a scan gives, as Spark makes it: planned here, read there."""
+    """The rows of a scan, run as Spark does: planned in one process, read in another."""
     planned = reader(root, *columns, **options)
-    # Spark takes the reader along before it asks for the partitions.
+    # Spark pickles the reader before it asks for the partitions.
     sent = cloudpickle.dumps(planned)
     partitions = cloudpickle.dumps(planned.partitions())
     there = cloudpickle.loads(sent)
@@ -48,7 +48,7 @@ def rows(root: Path, *columns: str, **options: str) -> list[dict[str, Any]]:
 
 
 def pruned(root: Path, *conditions: Filter, **options: str) -> list[int]:
-    """The messages that are read where Spark pushes conditions down."""
+    """The messages read if Spark pushes conditions down."""
     made = PushingStoreReader(
         StoreOptions.from_spark({"path": str(root), **options}), default_projection()
     )
@@ -84,7 +84,7 @@ def test_rows_are_the_messages_of_the_store(tmp_path: Path) -> None:
         assert row["brokerName"] == "broker-a"
 
 
-def test_a_schema_says_which_columns_come(tmp_path: Path) -> None:
+def test_a_schema_selects_the_columns(tmp_path: Path) -> None:
     fill(tmp_path, 10)
 
     assert list(rows(tmp_path, "body", "queueId")[0]) == ["body", "queueId"]
@@ -128,7 +128,7 @@ def test_options_choose_messages(
         ([EqualTo(("keys",), "key3 all")], {}, lambda _: True),
     ],
 )
-def test_conditions_of_a_query_leave_messages_out(
+def test_conditions_of_a_query_skip_messages(
     tmp_path: Path,
     conditions: list[Filter],
     options: dict[str, str],
@@ -153,7 +153,7 @@ def test_a_reader_takes_conditions_only_where_spark_asks_it_to(
     assert type(reader_for(asked_by_nobody, default_projection())) is StoreReader
 
 
-def test_a_tag_is_told_from_another_of_the_same_hash(tmp_path: Path) -> None:
+def test_tags_with_the_same_hash_are_distinguished(tmp_path: Path) -> None:
     fill(tmp_path, 30)
 
     # Java gives "tag0" and "tafO" one hash.
@@ -172,12 +172,12 @@ def test_several_stores_are_one_table(tmp_path: Path) -> None:
     assert [row["brokerName"] for row in found] == ["broker-a"] * 50 + ["broker-b"] * 50
 
 
-def test_an_unknown_topic_leads_to_the_nearest(tmp_path: Path) -> None:
+def test_an_error_about_an_unknown_topic_suggests_the_nearest(tmp_path: Path) -> None:
     fill(tmp_path, 10)
 
     with pytest.raises(TopicMissingError, match="did you mean topic1"):
         rows(tmp_path, subscribe="topic1x")
-    with pytest.raises(TopicMissingError, match="there are topic0, topic1"):
+    with pytest.raises(TopicMissingError, match="topics found: topic0, topic1"):
         rows(tmp_path, subscribe="something-else")
 
 
@@ -189,7 +189,7 @@ def test_a_topic_without_messages_is_an_empty_table(tmp_path: Path) -> None:
     assert rows(tmp_path, subscribe="new") == []
 
 
-def test_a_topic_whose_messages_are_those_of_others_is_refused(tmp_path: Path) -> None:
+def test_a_topic_that_points_to_messages_of_others_is_refused(tmp_path: Path) -> None:
     fill(tmp_path, 10)
 
     with pytest.raises(SettingsError, match="has no messages of its own"):
@@ -206,7 +206,7 @@ def test_wrong_checksums_fail_when_they_are_checked(tmp_path: Path) -> None:
     assert len(rows(tmp_path)) == 10
 
 
-def test_a_task_that_spark_adds_by_itself_reads_nothing(tmp_path: Path) -> None:
+def test_a_task_that_spark_adds_reads_nothing(tmp_path: Path) -> None:
     fill(tmp_path, 10)
 
     assert list(reader(tmp_path).read(InputPartition(None))) == []

@@ -10,7 +10,7 @@ import pytest
 
 from orbitmq.errors import RecordsDeletedError, StoreDamagedError, StoreError, StoreFormatError
 from orbitmq.spark.reading.filters import Pruning
-from orbitmq.spark.scan.store_partitions import StorePartition, StorePlace
+from orbitmq.spark.scan.store_partitions import StoreLocation, StorePartition
 from orbitmq.spark.scan.store_survey import StoreSelection, StoreSurvey, plan, survey_store
 from orbitmq.store.files.file_names import file_name
 from orbitmq.store.readonly.readonly_store import ReadOnlyStore
@@ -25,8 +25,8 @@ from tests.unit.store.written_stores import (
 
 
 def survey(root: Path, *, fail_on_data_loss: bool = True, **wanted: Any) -> StoreSurvey:
-    place = StorePlace(str(root), "broker-a")
-    return survey_store(place, StoreSelection(**wanted), fail_on_data_loss=fail_on_data_loss)
+    location = StoreLocation(str(root), "broker-a")
+    return survey_store(location, StoreSelection(**wanted), fail_on_data_loss=fail_on_data_loss)
 
 
 def found(root: Path, **wanted: Any) -> dict[tuple[str, int], tuple[int, int]]:
@@ -88,7 +88,7 @@ def test_topics_and_queues_are_chosen(
         ("%LMQ%x", True, False),
     ],
 )
-def test_topics_of_the_system_are_asked_for(
+def test_system_topics_are_optional(
     topic: str,
     *,
     with_system: bool,
@@ -97,7 +97,7 @@ def test_topics_of_the_system_are_asked_for(
     assert StoreSelection(with_system_topics=with_system).takes_topic(topic) is taken
 
 
-def test_a_topic_of_the_system_that_is_named_is_taken() -> None:
+def test_a_system_topic_given_by_name_is_read() -> None:
     assert StoreSelection(topics=frozenset({"%RETRY%group"})).takes_topic("%RETRY%group")
 
 
@@ -148,11 +148,11 @@ def test_stores_are_cut_in_proportion(tmp_path: Path) -> None:
 
     partitions = plan(surveys, parallelism=2, min_partitions=8, records_max=None)
 
-    roots = [Path(partition.place.root).name for partition in partitions]
+    roots = [Path(partition.location.root).name for partition in partitions]
     assert (roots.count("small"), roots.count("large")) == (1, 7)
 
 
-def test_no_task_has_more_rows_than_asked(tmp_path: Path) -> None:
+def test_no_task_exceeds_the_limit_of_rows(tmp_path: Path) -> None:
     fill(tmp_path, 1_000)
 
     partitions = plan([survey(tmp_path)], parallelism=2, min_partitions=None, records_max=60)
@@ -177,25 +177,25 @@ def test_a_store_of_rocketmq_is_read(tmp_path: Path) -> None:
 # --- what is no store, or not all of one ----------------------------------------------------------
 
 
-def test_a_folder_that_is_no_store_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StoreFormatError, match=r"is no store: .*commitlog is not there"):
+def test_a_folder_that_is_not_a_store_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreFormatError, match=r"is not a store: .*commitlog does not exist"):
         survey(tmp_path)
     with pytest.raises(StoreError, match="is not a folder"):
         survey(tmp_path / "none")
 
 
-def test_a_store_that_may_not_be_read_is_told(
+def test_a_store_without_read_access_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(tmp_path, 10)
-    # Whoever runs the tests may be allowed everything.
+    # The user that runs the tests may have access to everything.
     monkeypatch.setattr(os, "access", lambda *_: False)
 
-    with pytest.raises(StoreError, match="may not be read by this user"):
+    with pytest.raises(StoreError, match="this user may not read"):
         survey(tmp_path)
 
 
-def test_a_folder_around_a_store_leads_to_it(tmp_path: Path) -> None:
+def test_the_parent_folder_of_a_store_leads_to_it(tmp_path: Path) -> None:
     fill(tmp_path / "broker-a" / "store", 10)
 
     with pytest.raises(StoreFormatError, match=r"did you mean .*broker-a/store\?"):
@@ -217,12 +217,12 @@ def test_a_copy_without_queues_or_log_is_refused(tmp_path: Path) -> None:
         survey(tmp_path)
 
 
-def test_a_log_elsewhere_is_read(tmp_path: Path) -> None:
+def test_a_separate_log_is_read(tmp_path: Path) -> None:
     fill(tmp_path / "store", 100)
     shutil.move(tmp_path / "store" / "commitlog", tmp_path / "log")
-    place = StorePlace(str(tmp_path / "store"), "broker-a", str(tmp_path / "log"))
+    location = StoreLocation(str(tmp_path / "store"), "broker-a", str(tmp_path / "log"))
 
-    assert survey_store(place, StoreSelection(), fail_on_data_loss=True).rows == 100
+    assert survey_store(location, StoreSelection(), fail_on_data_loss=True).rows == 100
 
 
 @pytest.mark.parametrize("of_rocketmq", [False, True])
@@ -255,7 +255,7 @@ def test_messages_of_a_missing_file_are_loss(
         left = survey(tmp_path, fail_on_data_loss=False)
     assert left.rows == 1_000 - len(gone)
     assert len(left.ranges) == 8
-    assert "missing among others" in caplog.text
+    assert "missing between others" in caplog.text
 
 
 @pytest.mark.parametrize("gone", ["topic0/1", f"topic0/1/{file_name(4 * QUEUE_FILE_BYTES)}"])
@@ -283,7 +283,7 @@ def test_a_topic_that_the_broker_has_and_queues_lack_is_loss(tmp_path: Path) -> 
     topics = tmp_path / "config" / "topics.json"
 
     topics.write_text('{"topicConfigTable":{"topic0":{"topicName":"topic0"}}}')
-    with pytest.raises(StoreDamagedError, match=r"queue has no entries; queues that lack some: 2"):
+    with pytest.raises(StoreDamagedError, match=r"queue has no entries; incomplete queues: 2"):
         survey(tmp_path, topics=frozenset({"topic0"}))
 
     # It was deleted.
@@ -291,9 +291,7 @@ def test_a_topic_that_the_broker_has_and_queues_lack_is_loss(tmp_path: Path) -> 
     assert survey(tmp_path).rows == 500
 
 
-def test_what_was_deleted_before_is_told_in_the_log(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_earlier_deletions_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     fill(tmp_path, 1_000)
     (tmp_path / "commitlog" / file_name(0)).unlink()
 
@@ -310,4 +308,4 @@ def test_partitions_name_their_store(tmp_path: Path) -> None:
     (partition,) = survey(tmp_path).partitions(1, None)
 
     assert isinstance(partition, StorePartition)
-    assert partition.place.broker_name == "broker-a"
+    assert partition.location.broker_name == "broker-a"
