@@ -1,1 +1,1 @@
-"""The broker: keeps the messages of topics, and knows who produces and consumes."""
+"""The broker: stores messages, delivers them, and tracks producers and consumers."""

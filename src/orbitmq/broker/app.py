@@ -1,4 +1,4 @@
-"""The broker as a whole: its parts put together, started and stopped."""
+"""The broker as a whole: assembles, starts and stops its parts."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ log = logging.getLogger(__name__)
 DEFAULT_PORT: Final = 10911
 OPTIONS_FILE: Final = "broker.properties"
 _EXPIRY_INTERVAL_MS: Final = 100
-_ALL_ADDRESSES: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104  # not bound to here
+_ALL_ADDRESSES: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104  # compared, not bound to
 
 
 def load_settings(
@@ -96,7 +96,7 @@ def load_settings(
     environment: Mapping[str, str] | None = None,
     flags: Mapping[str, str] | None = None,
 ) -> Settings:
-    """Read the options of a broker from all sources."""
+    """Load the options of a broker from all sources."""
     return Settings.load(
         BrokerConfig,
         MetricsConfig,
@@ -112,10 +112,10 @@ def load_settings(
 
 
 class HandlerFamily(Protocol):
-    """Requests of one kind, and what answers them."""
+    """The handlers of one kind of requests."""
 
     def by_code(self) -> Mapping[int, Handler]:
-        """Give the handlers by request code."""
+        """The handlers by request code."""
 
 
 class Broker:
@@ -136,17 +136,17 @@ class Broker:
         server = settings.of(ServerConfig)
         self.port = server.listen_port or find_port(server.bind_address)
         check_port(self.port)
-        # Another one than that listened on when something stands in front of the broker.
+        # Differs from the port listened on if there is a proxy in front of the broker.
         self._advertised_port = advertised_port or self.port
         config = settings.of(BrokerConfig)
         if config.broker_id:
             raise SettingsError(
-                f"brokerId={config.broker_id} makes this broker a slave, which is not built",
+                f"brokerId={config.broker_id} makes this broker a slave, which is not supported",
                 hint="set brokerId=0; give brokers of one cluster different names",
             )
-        # A mistake in it shows before anything is opened.
+        # Fails on a mistake before anything is opened.
         parse_addresses(config.name_servers)
-        self.address = config.advertised_address or _reachable(server.bind_address)
+        self.address = config.advertised_address or _advertised_host(server.bind_address)
         folder = settings.of(StoreConfig).root.expanduser() / "config"
         self._options_file = config_file or (
             config.config_path.expanduser() if config.config_path.name else folder / OPTIONS_FILE
@@ -191,7 +191,7 @@ class Broker:
 
     @property
     def advertised(self) -> str:
-        """The address that clients are told."""
+        """The address that clients connect to."""
         return format_address((self.address, self._advertised_port))
 
     def _config(self) -> BrokerConfig:
@@ -213,11 +213,11 @@ class Broker:
         holding = self._opened.enter_context(ExitStack())
         server = self._settings.of(ServerConfig)
         if not server.listen_port:
-            # Brokers that look for a port would find it free while the store is opened.
+            # While the store is opened, another broker that looks for a port must not take this one.
             holding.enter_context(
                 reserved_ports(server.bind_address, self.port, self.port + FAST_LANE)
             )
-        self.store = await self._opened_store()
+        self.store = await self._open_store_off_loop()
         self._opened.push_async_callback(off_loop, self.store.close)
         for table in (
             self.topics,
@@ -228,10 +228,10 @@ class Broker:
         ):
             await table.load()
         for name in {*self.topics.topics, *self.store.memory_topics}:
-            self._place(name)
+            self._apply_storage(name)
         self._assemble(config)
         await self._exactly_once.load()
-        # What is begun here ends in the opposite order, however far the start came.
+        # What is started here stops in reverse order, even if the start fails halfway.
         closing = self._opened
         closing.push_async_callback(self.offsets.save)
         closing.push_async_callback(self._reads.all_done)
@@ -244,7 +244,7 @@ class Broker:
             closing.push_async_callback(self.prometheus.stop)
         self._flush_timeouts.start()
         closing.push_async_callback(self._flush_timeouts.stop)
-        # Those who wait for the disk are answered as long as there are connections.
+        # Sends that wait for the disk are answered before connections close.
         closing.push_async_callback(self._confirmations.all_done)
         self._delay.start()
         closing.push_async_callback(self._delay.stop)
@@ -268,7 +268,7 @@ class Broker:
         )
 
     async def stop(self) -> None:
-        """Leave the name servers, finish what is under way, and close the store."""
+        """Unregister, finish requests in flight, and close the store."""
         if not await self._state.begin_stop():
             return
         try:
@@ -278,7 +278,7 @@ class Broker:
             log.info("broker stopped name=%s", self._config().broker_name)
 
     async def cut(self) -> None:
-        """Be gone for everybody at once, as if killed; what is left to do is to stop."""
+        """Drop all connections at once, as a crash would; `stop` is still needed."""
         for server in self._servers:
             await server.abort()
 
@@ -286,14 +286,14 @@ class Broker:
         self._admission.is_open = False
         self._long_polls.close()
 
-    # --- putting it together ------------------------------------------------------------------
+    # --- assembly -----------------------------------------------------------------------------
 
-    async def _opened_store(self) -> MessageStore:
+    async def _open_store_off_loop(self) -> MessageStore:
         opening = asyncio.ensure_future(off_loop(self._open_store))
         try:
             return await asyncio.shield(opening)
         except asyncio.CancelledError:
-            # The thread goes on regardless, and would leave the store open for nobody.
+            # The thread continues regardless, and the store it opens must be closed.
             await off_loop((await opening).close)
             raise
 
@@ -306,7 +306,7 @@ class Broker:
         )
 
     def _assemble(self, config: BrokerConfig) -> None:
-        # Each step uses what those before it made.
+        # Each step uses the parts made by earlier ones.
         self._make_storing(config)
         self._make_pulls()
         self._make_links(config)
@@ -327,7 +327,7 @@ class Broker:
         self._make_periodics(config, clients)
 
     def _make_storing(self, config: BrokerConfig) -> None:
-        """Make what stores messages, and says when they are safe."""
+        """Make the parts that store messages and confirm them."""
         store_config = self._settings.of(StoreConfig)
         self._delay_levels_ms = parse_delay_levels(store_config.delay_levels)
         self._broker_properties = {
@@ -357,7 +357,7 @@ class Broker:
         )
 
     def _make_pulls(self) -> None:
-        """Make what answers pulls, at once or when messages come."""
+        """Make the parts that answer pulls, at once or when messages arrive."""
         self._reads = OwnedTasks()
         self._pulls = Pulls(
             config=self._config,
@@ -375,10 +375,10 @@ class Broker:
             held_max=lambda: self._config().long_polls_max,
             clock=self._clock,
         )
-        self.store.on_visible(self._long_polls.grown)
+        self.store.on_visible(self._long_polls.wake)
 
     def _make_links(self, config: BrokerConfig) -> None:
-        """Make what asks and tells other servers."""
+        """Make the parts that talk to other servers."""
         self._rpc = RpcClient(clock=self._clock)
         self.registration = Registration(
             rpc=self._rpc,
@@ -403,7 +403,7 @@ class Broker:
         )
 
     def _reporting(self) -> Reporting:
-        """Make what tells of the broker."""
+        """Make the parts that report on the broker."""
         return Reporting(
             settings=self._settings,
             address=self.advertised,
@@ -431,7 +431,7 @@ class Broker:
         )
 
     def _families(self) -> tuple[HandlerFamily, ...]:
-        """Make what answers requests, beside what clients and tools say and ask of themselves."""
+        """Make the handler families, except those of clients and of statistics."""
         sending = SendRequests(
             config=self._config,
             refusal=self._admission.refusal,
@@ -465,7 +465,7 @@ class Broker:
                 groups=self.groups,
                 members=self.members,
                 offsets=self.offsets,
-                on_reset=self._long_polls.grown,
+                on_reset=self._long_polls.wake,
             ),
             RetryRequests(
                 config=self._config,
@@ -544,7 +544,7 @@ class Broker:
             self._exactly_once.carrying,
         ]
 
-    # --- inside -------------------------------------------------------------------------------
+    # --- callbacks ----------------------------------------------------------------------------
 
     def _name(self) -> str:
         return self._config().broker_name
@@ -564,8 +564,8 @@ class Broker:
             enable_acting_master=False,
         )
 
-    def _place(self, name: str) -> None:
-        """Keep a topic in memory or on disk, as its attributes say."""
+    def _apply_storage(self, name: str) -> None:
+        """Keep a topic in memory or on disk, according to its attributes."""
         topic = self.topics.get(name)
         wants_memory = topic is not None and is_kept_in_memory(topic)
         is_in_memory = name in self.store.memory_topics
@@ -577,13 +577,13 @@ class Broker:
     def _topics_changed(self, names: frozenset[str]) -> None:
         self._plain_topics.forget(names)
         for name in names:
-            self._place(name)
+            self._apply_storage(name)
         changed = [topic for name in names if (topic := self.topics.get(name)) is not None]
         if changed and self._admission.is_open:
             self.registration.topics_changed(changed)
 
     def _options_changed(self, _: Changed) -> None:
-        # What the broker allows is part of what the hot path remembers of a topic.
+        # The hot path caches the broker's permission with each topic.
         self._plain_topics.forget_all()
         self.store.change_options(
             store=self._settings.of(StoreConfig), retention=self._settings.of(RetentionConfig)
@@ -593,6 +593,6 @@ class Broker:
         self.counters.put(draft.topic).add(1, len(draft.body))
 
 
-def _reachable(bind_address: str) -> str:
-    """The address to tell clients of, when none is set."""
+def _advertised_host(bind_address: str) -> str:
+    """The address for clients, if none is configured."""
     return own_address() if bind_address in _ALL_ADDRESSES else bind_address

@@ -13,22 +13,23 @@ _HOUR_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
-    """Who the broker is, what it allows, and how much it takes on."""
+    """Identity, permissions and limits of the broker."""
 
-    # --- who it is ----------------------------------------------------------------------------
+    # --- identity -----------------------------------------------------------------------------
 
     home: str = option(
         "",
         java="rocketmqHome",
         environment=("ROCKETMQ_HOME",),
-        doc="Folder of the installation; accepted for RocketMQ's scripts, nothing is read from it.",
+        doc="Installation directory; accepted for RocketMQ's scripts, otherwise unused.",
     )
     name_servers: str = option(
         "",
         java="namesrvAddr",
         environment=("NAMESRV_ADDR",),
         live=True,
-        doc="Name servers to report to, as host:port;host:port; none are reported to when empty.",
+        doc="Name servers to register with, as host:port;host:port; with none the broker registers "
+        "nowhere.",
     )
     cluster_name: str = option(
         "DefaultCluster", java="brokerClusterName", doc="Cluster this broker belongs to."
@@ -44,28 +45,28 @@ class BrokerConfig:
         low=0,
         high=2**31 - 1,
         java="brokerId",
-        doc="0 is a master; larger ones are slaves, which are not built and stop the start.",
+        doc="0 for a master. Others are slaves, which are not supported: the broker does not start.",
     )
     advertised_address: str = option(
         "",
         java="brokerIP1",
-        default_shown="bindAddress, or an address of this machine where that is all of them",
-        doc="Address that clients are told to connect to.",
+        default_shown="bindAddress, or an address of this machine if that is 0.0.0.0 or ::",
+        doc="Address that clients connect to.",
     )
     replication_address: str = option(
         "",
         java="brokerIP2",
         default_shown="brokerIP1",
-        doc="Address that slaves are told to connect to.",
+        doc="Address that slaves connect to.",
     )
     region: str = option(
         "DefaultRegion", java="regionId", doc="Region that messages and replies are marked with."
     )
-    trace_on: bool = option(True, java="traceOn", doc="Tell clients that their traces are wanted.")
+    trace_on: bool = option(True, java="traceOn", doc="Tell clients to send traces.")
     config_black_list: tuple[str, ...] = option(
         ("configBlackList", "brokerConfigPath"),
         java="configBlackList",
-        doc="Options that no live update may name.",
+        doc="Options that no live update may change.",
     )
     config_path: Path = option(
         Path(),
@@ -89,40 +90,40 @@ class BrokerConfig:
         low=1,
         high=65_536,
         java="defaultTopicQueueNums",
-        doc="Queues of the topic that new topics are made after.",
+        doc="Queues of the template topic for new topics.",
     )
     create_topics: bool = option(
         True,
         java="autoCreateTopicEnable",
-        doc="Make a topic when a message is sent to one that does not exist.",
+        doc="Create a topic when a message is sent to one that does not exist.",
     )
     create_groups: bool = option(
         True,
         java="autoCreateSubscriptionGroup",
-        doc="Make a consumer group when its first member appears.",
+        doc="Create a consumer group when its first member appears.",
     )
     cluster_topic: bool = option(
-        True, java="clusterTopicEnable", doc="Let topics be made after the topic of the cluster."
+        True, java="clusterTopicEnable", doc="Let the cluster's topic be a template for new topics."
     )
     broker_topic: bool = option(
-        True, java="brokerTopicEnable", doc="Let topics be made after the topic of the broker."
+        True, java="brokerTopicEnable", doc="Let the broker's topic be a template for new topics."
     )
     trace_topic: bool = option(
-        False, java="traceTopicEnable", doc="Make the topic that message traces go to."
+        False, java="traceTopicEnable", doc="Create the topic for message traces."
     )
     trace_topic_name: str = option(
-        "RMQ_SYS_TRACE_TOPIC", java="msgTraceTopicName", doc="Topic that message traces go to."
+        "RMQ_SYS_TRACE_TOPIC", java="msgTraceTopicName", doc="Topic for message traces."
     )
     reject_inconsistent: bool = option(
         False,
         java="rejectInconsistentSubscriptions",
-        doc="Keep a consumer out whose subscriptions differ from those of its group.",
+        doc="Reject a consumer whose subscriptions differ from those of its group.",
     )
     notify_members: bool = option(
         True,
         live=True,
         java="notifyConsumerIdsChangedEnable",
-        doc="Tell the members of a group at once when one comes or goes.",
+        doc="Notify the members of a group at once when one joins or leaves.",
     )
 
     # --- sending and reading ------------------------------------------------------------------
@@ -137,7 +138,7 @@ class BrokerConfig:
         True,
         live=True,
         java="longPollingEnable",
-        doc="Hold a read of an empty queue until a message comes.",
+        doc="Hold a pull of an empty queue until a message arrives.",
     )
     short_poll_ms: int = option(
         1000,
@@ -145,22 +146,22 @@ class BrokerConfig:
         high=60_000,
         live=True,
         java="shortPollingTimeMills",
-        doc="How long a read of an empty queue is held without long polling.",
+        doc="How long a pull of an empty queue is held without long polling.",
     )
     bulk_pull_count_max: int = option(
         16_384,
         low=0,
         high=1_000_000,
         live=True,
-        doc="Messages of one reply to who reads in bulk, as Spark does; 0 answers such pulls like "
-        "all others.",
+        doc="Messages in one reply to a bulk pull, as Spark sends; 0 treats bulk pulls like all "
+        "others.",
     )
     bulk_pull_bytes_max: int = option(
         4 * 1024 * 1024,
         low=1024,
         high=8 * 1024 * 1024,
         live=True,
-        doc="Bytes of one reply to who reads in bulk; one message may be larger.",
+        doc="Bytes of one reply to a bulk pull; a single message may be larger.",
     )
     long_polls_max: int = option(
         100_000,
@@ -168,7 +169,7 @@ class BrokerConfig:
         high=10_000_000,
         live=True,
         java="pullThreadPoolQueueCapacity",
-        doc="Reads held at once; a further one is answered empty.",
+        doc="Pulls held at the same time; further ones get an empty reply.",
     )
     slave_read: bool = option(
         True, live=True, java="slaveReadEnable", doc="Let a slave serve consumers that lag."
@@ -193,7 +194,7 @@ class BrokerConfig:
         high=10_000_000,
         live=True,
         java="sendThreadPoolQueueCapacity",
-        doc="Sends that may wait for the disk at once; further ones are answered busy.",
+        doc="Sends that may wait for the disk at the same time; further ones get a busy reply.",
     )
 
     # --- intervals ----------------------------------------------------------------------------
@@ -210,7 +211,7 @@ class BrokerConfig:
         low=10,
         high=_HOUR_MS,
         java="flushDelayOffsetInterval",
-        doc="Pause between two writes of the progress of the delay queues to disk.",
+        doc="Pause between two writes of the delay queues' progress to disk.",
     )
     register_interval_ms: int = option(
         30_000,
@@ -231,12 +232,12 @@ class BrokerConfig:
         low=1000,
         high=24 * _HOUR_MS,
         java="channelExpiredTimeout",
-        doc="A client without a heartbeat for this long is taken for gone.",
+        doc="A client without a heartbeat for this long is removed.",
     )
     member_scan_interval_ms: int = option(
         10_000,
         low=100,
         high=_HOUR_MS,
         java="scanNotActiveClientInterval",
-        doc="Pause between two looks for silent clients.",
+        doc="Pause between two checks for silent clients.",
     )

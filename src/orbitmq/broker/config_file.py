@@ -1,12 +1,12 @@
 """One JSON file of a broker's config folder, changed as a whole.
 
 The document is an immutable struct, and a change is a function from one document to the next.
-Members of the file that the struct has no place for (a later RocketMQ wrote them) are kept.
+Members of the file that the struct does not define (a later RocketMQ wrote them) are kept.
 
-Threads: the event loop's; the file is read and written off it, by one write at a time.
-Crash: a change is seen only after it is on disk; the file is replaced whole, and its content
-before stays with `.bak` added, where RocketMQ looks for it too. Changes that come while one is
-written share the next write.
+Threads: the event loop's; the file is read and written off it, one write at a time. Changes that
+arrive during a write share the next one.
+Crash: a change is visible only after it is on disk. The file is replaced whole; the previous
+content is kept with the suffix `.bak`, where RocketMQ looks for it too.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ class ConfigFile(Generic[T]):
         self._unknown: _Tree = {}
         self._waiting: list[_PendingChange[T]] = []
         self._round: asyncio.Task[None] | None = None
-        # Told the document before and after every change, once that is on disk.
+        # Called with the old and the new document after each change, once it is on disk.
         self.on_change: Callable[[T, T], None] = lambda _old, _new: None
 
     @property
     def document(self) -> T:
-        """What is on disk; what was given at the start until something is."""
+        """The document on disk, or the initial one if there is none."""
         return self._document
 
     async def load(self) -> None:
-        """Read the file, or its copy when the file is damaged or missing.
+        """Read the file, or its copy if the file is damaged or missing.
 
-        Without either the document stays as it was given; a folder whose files are all damaged
-        is an error, since starting without them would lose what they say.
+        Without either, the initial document stays. If all that exist are damaged, it is an error,
+        since starting without them would lose their content.
         """
         try:
             loaded = await off_loop(_load, self._path, type(self._document))
@@ -64,10 +64,10 @@ class ConfigFile(Generic[T]):
             self._document, self._unknown = loaded
 
     async def change(self, step: Callable[[T], T]) -> None:
-        """Make a change; returns once it is on disk, and only then it is seen.
+        """Apply a change; returns once it is on disk, and visible only then.
 
-        A `step` that raises changes nothing; one that returns what it was given writes nothing.
-        Cancelled, the change is made if its write has begun.
+        A `step` that raises changes nothing; one that returns its argument writes nothing.
+        If cancelled, the change is still made if its write has started.
         """
         change = _PendingChange(step)
         self._waiting.append(change)
@@ -75,7 +75,7 @@ class ConfigFile(Generic[T]):
             while not change.is_done:
                 if self._round is None:
                     self._round = asyncio.create_task(
-                        self._make_waiting(), name=f"write {self._path.name}"
+                        self._apply_waiting(), name=f"write {self._path.name}"
                     )
                 await asyncio.shield(self._round)
         except asyncio.CancelledError:
@@ -90,8 +90,8 @@ class ConfigFile(Generic[T]):
         while self._round is not None:
             await asyncio.shield(self._round)
 
-    async def _make_waiting(self) -> None:
-        """Make every change that waits, so that one write serves them all."""
+    async def _apply_waiting(self) -> None:
+        """Apply all waiting changes with one write."""
         changes, self._waiting = self._waiting, []
         try:
             document = self._document
@@ -118,7 +118,7 @@ class ConfigFile(Generic[T]):
 
 @dataclass(slots=True, eq=False)
 class _PendingChange(Generic[T]):
-    """A change on its way to the disk."""
+    """A change that is not on disk yet."""
 
     step: Callable[[T], T]
     is_done: bool = False
@@ -145,18 +145,20 @@ def _load(path: Path, shape: type[T]) -> tuple[T, _Tree] | None:
         return document, unknown
     if problems:
         raise ConfigFileError(
-            f"cannot use what {path.parent} holds; {'; '.join(problems)}",
-            hint=f"put a whole {path.name} there, or move these files away to start without",
+            f"damaged config files in {path.parent}: {'; '.join(problems)}",
+            hint=f"restore {path.name}, or move these files away to start without them",
         )
     return None
 
 
 def _restore(path: Path, content: bytes, problems: list[str]) -> None:
-    """Put the copy in the place of a damaged file, without touching the copy itself."""
+    """Replace a damaged file with its copy, without touching the copy."""
     log.warning(
-        "config file replaced by its copy file=%s reason=%s", path, "; ".join(problems) or "missing"
+        "config file restored from its copy file=%s reason=%s",
+        path,
+        "; ".join(problems) or "missing",
     )
-    # Writing over the damaged file would first make it the copy: the last whole one would be lost.
+    # Overwriting the damaged file would first make it the copy, and lose the last intact one.
     if path.exists():
         path.replace(path.with_name(path.name + ".damaged"))
     replace_file(path, content)
@@ -180,12 +182,12 @@ def _write(path: Path, document: msgspec.Struct, unknown: _Tree) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Unknown:
-    """A member that the shape of the document has no place for."""
+    """A member that the document's type does not define."""
 
     value: Any
 
 
-# The unknown members of a document, below the names that lead to them.
+# The unknown members of a document, nested under the names of their parents.
 _Tree = dict[str, "_Unknown | _Tree"]
 
 
@@ -207,5 +209,5 @@ def _put_back(unknown: _Tree, content: dict[str, Any]) -> None:
         if isinstance(member, _Unknown):
             content[name] = member.value
         elif isinstance(content.get(name), dict):
-            # What was deleted meanwhile does not come back for its unknown members.
+            # Entries deleted meanwhile are not restored for their unknown members.
             _put_back(member, content[name])

@@ -1,8 +1,7 @@
-"""Confirmations: what waits until the bytes of a message are on disk.
+"""Confirmations: replies and coroutines that wait until a message is on disk.
 
-Replies to sends, and coroutines that put messages, wait here in the order of their physical
-offsets. A flush round tells how far the log is on disk; everything below is released at once, the
-replies of one connection in one write.
+They wait in the order of their physical offsets. A flush round reports how far the log is on disk;
+everything below is released at once, the replies of one connection in one write.
 
 Threads: the event loop's; `flushed` may be called from any.
 """
@@ -23,11 +22,11 @@ if TYPE_CHECKING:
     from orbitmq.transport.connection import Connection
 
 T = TypeVar("T")
-# Given the durability that was reached, write a reply; None says that it never will be.
+# Encodes a reply for the durability reached; None if the message will never be on disk.
 WriteReply = Callable[[StoreDurability | None, T], bytes]
 _Waiting = tuple[PhysicalOffset, float, "Connection | None", WriteReply[Any], Any]
 
-FENCED_REMARK: Final = "the message could not be put on disk; it is not safe to take it for stored"
+FENCED_REMARK: Final = "the message could not be put on disk; it may be lost"
 
 
 class Confirmations:
@@ -50,7 +49,7 @@ class Confirmations:
         self._waiting: deque[_Waiting] = deque()
         self._wake_is_due = False
         self._all_done: asyncio.Future[None] | None = None
-        # Told the longest and the shortest wait of those released together, and their number.
+        # Called per release with the longest wait, the shortest wait, and the number released.
         self.on_released: Callable[[float, float, int], None] | None = None
 
     def __len__(self) -> int:
@@ -66,7 +65,7 @@ class Confirmations:
     def reply_later(
         self, end: PhysicalOffset, connection: Connection, write: WriteReply[T], reply: T
     ) -> bytes:
-        """Send a reply once everything below `end` is on disk; returns it when it is already."""
+        """Send a reply once everything below `end` is on disk; returns it if that is so now."""
         if end <= self._flushed:
             return write(StoreDurability.DISK, reply)
         deadline_ms = self._clock.monotonic_ms() + self._timeout_ms
@@ -74,7 +73,7 @@ class Confirmations:
         return b""
 
     async def reached(self, end: PhysicalOffset) -> StoreDurability:
-        """Wait until everything below `end` is on disk, or the time for it is over."""
+        """Wait until everything below `end` is on disk, or the timeout has passed."""
         if end <= self._flushed:
             return StoreDurability.DISK
         settled: asyncio.Future[StoreDurability] = self._loop.create_future()
@@ -85,9 +84,7 @@ class Confirmations:
             if durability is not None:
                 settled.set_result(durability)
             else:
-                settled.set_exception(
-                    StoreFencedError(FENCED_REMARK, hint="the broker has to be restarted")
-                )
+                settled.set_exception(StoreFencedError(FENCED_REMARK, hint="restart the broker"))
             return b""
 
         deadline_ms = self._clock.monotonic_ms() + self._timeout_ms
@@ -96,20 +93,20 @@ class Confirmations:
 
     def flushed(self, offset: PhysicalOffset) -> None:
         """Note that everything below `offset` is on disk."""
-        # Perf: one hop to the loop for all rounds that end before it is taken.
+        # Perf: one hop to the loop for all rounds that end before it runs.
         self._reported = offset
         if not self._wake_is_due:
             self._wake_is_due = True
             try:
                 self._loop.call_soon_threadsafe(self._release)
             except RuntimeError:
-                # The loop is gone; nobody waits any more.
+                # The loop is closed; nothing waits any more.
                 return
 
     def expire(self) -> None:
-        """Release those whose time is over, with what they have reached.
+        """Release those that have timed out.
 
-        Nothing is acknowledged any more once a sync failed: then everybody is told so.
+        After a failed sync nothing is acknowledged any more: then all waiting ones are refused.
         """
         if self._waiting and self._is_fenced():
             waiting = list(self._waiting)
@@ -123,7 +120,7 @@ class Confirmations:
         self._send(expired, StoreDurability.DISK_TIMEOUT)
 
     async def all_done(self) -> None:
-        """Return once nothing waits any more."""
+        """Return once nothing is waiting."""
         while self._waiting:
             if self._all_done is None:
                 self._all_done = self._loop.create_future()

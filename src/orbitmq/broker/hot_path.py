@@ -1,9 +1,9 @@
 """The hot path: sends and pulls of a whole chunk in one call.
 
-A send or a batch that asks for nothing special (its topic exists, no delay, no transaction, no
-retry) is appended here, if the compiled reader is there; its reply waits for the disk together with
-all others of the flush round. What is special, or wrong, takes the ordinary way, which knows every
-rule and explains it.
+A plain send or batch (its topic exists; no delay, no transaction, no retry) is appended here, if the
+compiled reader is available. Its reply waits for the disk together with all others of the flush
+round. Anything special or invalid takes the ordinary way, which knows all rules and explains
+refusals.
 
 Threads: the event loop's.
 """
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class HotPath:
-    """Processes chunks; one for every port of a broker."""
+    """Processes chunks; a broker has one per port."""
 
     def __init__(  # noqa: PLR0913  # the parts it works on
         self,
@@ -71,14 +71,14 @@ class HotPath:
         self._encode_reply = replies.encode
         self._plain_topic = plain_topic
         self._accepts_sends = accepts_sends
-        # What the broker says of every message it stores.
+        # Properties that the broker adds to every message.
         self._broker_properties = encode_properties(broker_properties)
         self._id_prefix = store.store_host.hex().upper().encode()
         self._clock = clock
-        # None without compiled code: then sends take the ordinary way.
+        # None without compiled code: all sends take the ordinary way then.
         self._read_send = read_send
         self._loop = asyncio.get_running_loop()
-        self._settling = False
+        self._publish_is_due = False
 
     def process(  # Perf: flat, a call less per message
         self, connection: Connection, chunk: bytes
@@ -114,7 +114,7 @@ class HotPath:
                     reply = self._requests.process_frame(connection, chunk, position, end)
             except ProtocolError:
                 if position:
-                    # What came before the broken frame is answered first.
+                    # Frames before the broken one are answered first.
                     break
                 raise
             if reply:
@@ -127,13 +127,13 @@ class HotPath:
         return position, b"".join(replies)
 
     def _pull(self, connection: Connection, chunk: bytes, start: int, end: int) -> bytes | None:
-        """Answer a pull; None when it is none, or the ordinary way has to explain what is wrong."""
+        """Answer a pull; None if it is not one, or is refused: the ordinary way explains why."""
         read = read_pull(chunk, start, end)
         if read is None:
             return None
         frame, encoding = read
         if frame.flag & RESPONSE_FLAG:
-            # An answer to the broker's own request, whatever its code.
+            # A reply to the broker's own request, whatever its code.
             return None
         try:
             return self._pulls.answer(
@@ -147,7 +147,7 @@ class HotPath:
             return None
 
     def _send(self, connection: Connection, send: PlainSend, now_ms: int) -> bytes | None:
-        """Append a plain message; None when its topic is special, or it cannot be stored."""
+        """Append a plain message; None if its topic is special, or it cannot be stored."""
         (
             name,
             queue_id,
@@ -182,7 +182,7 @@ class HotPath:
             )
         except OrbitError:
             return None
-        self._settle_soon()
+        self._publish_soon()
         topic.counter.add(1, record_bytes)
         if flag & ONEWAY_FLAG:
             return b""
@@ -199,7 +199,7 @@ class HotPath:
     def _send_batch(
         self, connection: Connection, batch: PlainBatch, chunk: bytes, chunk_end: int, now_ms: int
     ) -> bytes | None:
-        """Append all messages of a batch; None when one is special, or they cannot be stored."""
+        """Append all messages of a batch; None if one is special, or they cannot be stored."""
         topic = self._plain_topic(batch.topic)
         if (
             topic is None
@@ -226,7 +226,7 @@ class HotPath:
             return None
         if place is None:
             return None
-        self._settle_soon()
+        self._publish_soon()
         offset, records_bytes, queue_offset, ids = place
         topic.counter.add(batch.message_count, records_bytes)
         if batch.command_flag & ONEWAY_FLAG:
@@ -237,21 +237,21 @@ class HotPath:
     def _reply(
         self, connection: Connection, reply: PlainSendReply, end: int, *, waits: bool
     ) -> bytes:
-        """Write the reply to what ends at `end` of the log; empty when it waits for the disk."""
+        """Encode the reply to an append that ends at `end`; empty if it waits for the disk."""
         if waits and self._is_sync:
             return self._confirmations.reply_later(
                 PhysicalOffset(end), connection, self._encode_reply, reply
             )
         return self._encode_reply(StoreDurability.MEMORY, reply)
 
-    def _settle_soon(self) -> None:
-        if not self._settling:
-            self._settling = True
-            self._loop.call_soon(self._settle)
+    def _publish_soon(self) -> None:
+        if not self._publish_is_due:
+            self._publish_is_due = True
+            self._loop.call_soon(self._publish)
 
-    def _settle(self) -> None:
-        """Have flushed, or shown, what all chunks of this turn of the loop appended."""
-        self._settling = False
+    def _publish(self) -> None:
+        """Flush or publish what all chunks of this turn of the loop appended."""
+        self._publish_is_due = False
         if self._is_sync:
             self._store.request_flush()
         else:
@@ -260,5 +260,5 @@ class HotPath:
 
 @lru_cache(maxsize=65_536)
 def born_host(address: str) -> bytes:
-    """Write a peer's address as it stands in records."""
+    """Encode a peer's address as records store it."""
     return encode_host(*parse_address(address))

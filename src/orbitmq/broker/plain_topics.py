@@ -1,4 +1,4 @@
-"""Plain topics: those that the hot path appends to without asking any further.
+"""Plain topics: those that the hot path appends to without further checks.
 
 Threads: the event loop's.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class PlainTopic:
-    """What the hot path knows of a topic."""
+    """What the hot path needs to know of a topic."""
 
     __slots__ = ("counter", "queues")
 
@@ -29,29 +29,29 @@ class PlainTopic:
 
 
 class PlainTopics:
-    """Remembers which topics are plain, by their names as bytes."""
+    """Caches plain topics by their names as bytes."""
 
     def __init__(
         self, topics: TopicTable, counters: Counters, *, permission: Callable[[], int]
     ) -> None:
         self._topics = topics
         self._counters = counters
-        # What the broker as a whole allows.
+        # The permission of the whole broker.
         self._permission = permission
         self._known: dict[bytes, PlainTopic] = {}
 
     def find(self, name: bytes) -> PlainTopic | None:
-        """Look a topic up; None when sends to it are special, or it does not exist."""
+        """Look up a topic; None if it is not plain, or does not exist."""
         found = self._known.get(name)
         return found if found is not None else self._learn(name)
 
     def forget(self, names: Iterable[str]) -> None:
-        """Look at topics again, since they changed."""
+        """Drop topics that changed."""
         for name in names:
             self._known.pop(name.encode(), None)
 
     def forget_all(self) -> None:
-        """Look at every topic again, since what the broker allows changed."""
+        """Drop all topics, since the broker's permission changed."""
         self._known.clear()
 
     def _learn(self, name: bytes) -> PlainTopic | None:
@@ -64,7 +64,7 @@ class PlainTopics:
 
 
 def is_plain(topic: TopicConfig) -> bool:
-    """Whether no rule but those of every send holds for a topic."""
+    """Whether a topic has no special rules for sends."""
     return (
         topic.permission & Permission.WRITE != 0
         and not is_group_topic(topic.name)

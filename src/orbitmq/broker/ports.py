@@ -1,6 +1,6 @@
-"""The ports of a broker: p for all, p - 2 as fast lane, p + 1 for slaves.
+"""The ports of a broker: p for all requests, p - 2 as fast lane, p + 1 for slaves.
 
-Java clients and slaves work two of them out from the first, so that they must lie side by side.
+Java clients and slaves compute the other two from the first, so the distances are fixed.
 """
 
 from __future__ import annotations
@@ -13,34 +13,34 @@ from orbitmq.transport.own_machine import is_free
 
 FAST_LANE: Final = -2
 REPLICATION: Final = 1
-_TRIES: Final = 200
+_ATTEMPTS: Final = 200
 _PORT_MAX: Final = 65535
-# Below those that systems give to outgoing connections: a broker that is started again on its port
-# would find it taken by one of them.
+# Below the ports that systems use for outgoing connections: one of those could take the port of a
+# broker while it restarts.
 _LOWEST: Final = 1024
 _HIGHEST: Final = 32767
-# Of the system: programs that set the seed of their random numbers, as test runners do, would try
-# the same ports in the same order, and all at once.
-_CHANCE: Final = random.SystemRandom()
+# Not seeded: programs that seed their random numbers, as test runners do, would try the same ports
+# in the same order, concurrently.
+_RANDOM: Final = random.SystemRandom()
 
 
 def find_port(bind_address: str) -> int:
-    """Find a port p such that p - 2, p and p + 1 are free at this moment."""
-    for _ in range(_TRIES):
-        port = _CHANCE.randrange(_LOWEST - FAST_LANE, _HIGHEST - REPLICATION)
+    """Find a port p such that p - 2, p and p + 1 are free now."""
+    for _ in range(_ATTEMPTS):
+        port = _RANDOM.randrange(_LOWEST - FAST_LANE, _HIGHEST - REPLICATION)
         if all(is_free(bind_address, port + step) for step in (0, FAST_LANE, REPLICATION)):
             return port
     raise SettingsError(
-        f"no three free ports p - 2, p and p + 1 were found on {bind_address} in {_TRIES} tries",
+        f"no three free ports p - 2, p and p + 1 were found on {bind_address} in {_ATTEMPTS} attempts",
         hint="set listenPort to a port whose neighbours are free",
     )
 
 
 def check_port(port: int) -> None:
-    """Raise when a broker at this port would not have those beside it."""
+    """Raise if the neighbours of this port are not valid ports."""
     if port + FAST_LANE < 1 or port + REPLICATION > _PORT_MAX:
         raise SettingsError(
             f"listenPort={port} leaves no room for the ports {port + FAST_LANE} and "
             f"{port + REPLICATION}, which a broker uses too",
-            hint=f"{1 - FAST_LANE} to {_PORT_MAX - REPLICATION} are possible",
+            hint=f"use {1 - FAST_LANE} to {_PORT_MAX - REPLICATION}",
         )

@@ -1,4 +1,4 @@
-"""Refusals: which failure code tells a client of an error."""
+"""Refusals: which response code a client gets for an error."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _CODES: Final[tuple[tuple[type[OrbitError], ResponseCode], ...]] = (
 
 
 def code_of(error: OrbitError) -> int:
-    """Find the code of an error; what no row names is the server's own failure."""
+    """The code of an error; SYSTEM_ERROR for one that is not listed."""
     for kind, code in _CODES:
         if isinstance(error, kind):
             return code

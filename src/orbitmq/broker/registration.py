@@ -1,8 +1,8 @@
-"""Registration: tells name servers who this broker is, and its topics.
+"""Registration: reports this broker and its topics to the name servers.
 
-The whole table goes out at start and at intervals, what changed as soon as it changed. A name
-server that did not answer, or whose connection was lost, is told again within a second: a name
-server that was restarted knows nothing, and its clients find nobody until it does.
+The whole table is reported at start and at intervals, changes at once. A name server that did not
+answer, or whose connection was lost, gets the table again within a second: after a restart it knows
+nothing, and its clients find no broker until then.
 
 Threads: the event loop's.
 """
@@ -46,7 +46,7 @@ _READ_AND_WRITE: Final = Permission.READ | Permission.WRITE
 
 
 class Registration:
-    """Keeps the name servers informed."""
+    """Keeps the name servers up to date."""
 
     def __init__(
         self,
@@ -69,24 +69,24 @@ class Registration:
         self._clock = clock
         self._periodics = [
             Periodic("registration", interval_ms, self.register_all, clock),
-            Periodic("registration again", _RETRY_INTERVAL_MS, self._register_again, clock),
+            Periodic("registration retries", _RETRY_INTERVAL_MS, self._register_missing, clock),
         ]
         self._changes = OwnedTasks()
-        # Topics that were changed and are yet to be reported; one task reports them.
+        # Changed topics that are not reported yet; one task reports them.
         self._changed: dict[str, TopicConfig] = {}
         # Set while there is nothing to report.
         self._reported = asyncio.Event()
         self._reported.set()
-        # Which name servers took the last whole report.
+        # Name servers that accepted the last whole report.
         self._registered: set[str] = set()
         self._missed: set[str] = set()
-        # A report behind the goodbye would bring the broker back.
+        # A report after unregistering would register the broker again.
         self._is_leaving = False
 
     async def start(self) -> None:
-        """Report once, then at intervals; a name server that is not there yet is no error.
+        """Report once, then at intervals; a name server that is down is no error.
 
-        One that takes the connection and says nothing is not waited for any longer than this.
+        The first report is waited for 3 s at most, in case a name server does not answer.
         """
         reported = asyncio.Event()
 
@@ -102,14 +102,14 @@ class Registration:
                 await reported.wait()
         except TimeoutError:
             log.warning(
-                "a name server does not answer; going on without name servers=%s",
+                "name servers do not answer; starting without them name servers=%s",
                 ";".join(sorted(set(self._name_servers()) - self._registered)),
             )
         for periodic in self._periodics:
             periodic.start()
 
     async def stop(self) -> None:
-        """Say goodbye to every name server; nothing that changes later is reported."""
+        """Unregister from all name servers; later changes are not reported."""
         self._is_leaving = True
         for periodic in self._periodics:
             await periodic.stop()
@@ -124,14 +124,14 @@ class Registration:
         await asyncio.gather(*(self._leave(address, leave) for address in self._name_servers()))
 
     async def register_all(self) -> None:
-        """Report every topic to every name server."""
+        """Report all topics to all name servers."""
         await self._report_all(self._name_servers())
 
     def topics_changed(self, topics: Iterable[TopicConfig]) -> None:
-        """Report topics that were made or changed, without waiting for the answers.
+        """Report new or changed topics, without waiting for the replies.
 
-        What changes while a report is under way goes into the next one. A name server that is
-        missing gets the whole table soon, and is not asked again for every change.
+        Changes during a report go into the next one. A name server that was not reached gets the
+        whole table soon, and is not retried for every change.
         """
         self._changed.update((topic.name, topic) for topic in topics)
         if self._reported.is_set():
@@ -148,13 +148,13 @@ class Registration:
             self._reported.set()
 
     async def changes_reported(self) -> None:
-        """Return once name servers know of every change, or do not answer in time."""
+        """Return once the name servers know all changes, or have not answered in time."""
         with contextlib.suppress(TimeoutError):
             async with time_limit(self._clock, _CHANGES_WAIT_MS):
                 await self._reported.wait()
 
     async def announce(self, topics: Iterable[TopicConfig]) -> None:
-        """Report topics that were made or changed; returns once the name servers answered."""
+        """Report new or changed topics; returns once the name servers have answered."""
         changed = {topic.name: topic for topic in topics}
         _, version = self._topics()
         await asyncio.gather(
@@ -162,11 +162,11 @@ class Registration:
             self._report_all(self._missing()),
         )
 
-    async def _register_again(self) -> None:
+    async def _register_missing(self) -> None:
         await self._report_all(self._missing())
 
     def _missing(self) -> list[str]:
-        """Which name servers may know nothing of this broker."""
+        """Name servers that may not know this broker."""
         reached = self._registered & self._rpc.connected
         return [address for address in self._name_servers() if address not in reached]
 
@@ -183,12 +183,14 @@ class Registration:
     ) -> None:
         if not addresses or self._is_leaving:
             return
-        body = encode_register_body(self._as_allowed(topics), version)
+        body = encode_register_body(self._with_broker_permission(topics), version)
         header = replace(self._identity(), body_crc=zlib.crc32(body) & _CRC_MASK)
         await asyncio.gather(*(self._register(address, header, body) for address in addresses))
 
-    def _as_allowed(self, topics: Mapping[str, TopicConfig]) -> Mapping[str, TopicConfig]:
-        """Take away what the broker as a whole does not allow."""
+    def _with_broker_permission(
+        self, topics: Mapping[str, TopicConfig]
+    ) -> Mapping[str, TopicConfig]:
+        """Limit the permissions of topics to those of the broker."""
         permission = self._permission()
         if permission & _READ_AND_WRITE == _READ_AND_WRITE:
             return topics
@@ -201,7 +203,7 @@ class Registration:
         try:
             await self._rpc.call(address, header, body, timeout_ms=self._timeout_ms)
         except OrbitError as error:
-            # Said once, not at every attempt.
+            # Logged once, not at every attempt.
             if address not in self._missed:
                 log.warning("not registered name server=%s reason=%s", address, error)
             self._missed.add(address)

@@ -1,4 +1,4 @@
-"""What tells of a broker, to tools and to Prometheus, put together."""
+"""Assembles the parts that report on a broker, to tools and to Prometheus."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reporting:
-    """Where the figures of a broker come from."""
+    """The sources of a broker's statistics."""
 
     settings: Settings
-    # What clients are told.
+    # The address that clients connect to.
     address: str
     store: MessageStore
     tables: Tables
@@ -39,12 +39,12 @@ class Reporting:
     long_polls: Sized
     # Pulls that wait for the disk.
     reads: Sized
-    # Where each delay level goes on.
+    # The next offset of each delay level.
     delay_offsets: Callable[[], Mapping[int, int]]
     clock: Clock
 
     def requests(self) -> StatisticsRequests:
-        """Make what answers tools."""
+        """Make the handlers for tools."""
         return StatisticsRequests(
             cluster_name=self._config().cluster_name,
             address=self.address,
@@ -66,7 +66,7 @@ class Reporting:
         )
 
     def prometheus(self) -> Prometheus | None:
-        """Make what answers Prometheus; None if the options do not ask for it."""
+        """Make the server for Prometheus; None if it is not enabled."""
         metrics = self.settings.of(MetricsConfig)
         if metrics.exporter is not Exporter.PROMETHEUS:
             return None

@@ -1,4 +1,4 @@
-"""Replies to sends, written without an object in between."""
+"""Replies to sends, encoded straight to bytes."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ _DISK_TIMEOUT: Final = StoreDurability.DISK_TIMEOUT
 _DISK: Final = StoreDurability.DISK
 _ON_DISK: Final = b"DISK"
 _IN_MEMORY: Final = b"MEMORY"
-# A frame with a binary header up to the fields (header_binary.py): frame bytes, header mark, code,
+# A frame with a binary header (header_binary.py), up to its fields: frame bytes, header mark, code,
 # language, version, opaque, flag, remark bytes, fields bytes.
 _BINARY_HEAD: Final = struct.Struct(">iIhBhiiii")
 _BINARY_MARK: Final = 1 << 24
 _PYTHON: Final = int(Language.PYTHON)
 _INT: Final = struct.Struct(">i")
-# What stands before the value of a field: the bytes of its name, and the name.
+# Prefixes of the field values: length of the name, and the name.
 _MESSAGE_ID: Final = b"\x00\x05msgId"
 _QUEUE_ID: Final = b"\x00\x07queueId"
 _QUEUE_OFFSET: Final = b"\x00\x0bqueueOffset"
 _UNIQUE_ID: Final = b"\x00\x0dtransactionId"
-_REACHED: Final = b"\x00\x0adurability"
+_DURABILITY: Final = b"\x00\x0adurability"
 
 
 class PlainSendReply(NamedTuple):
-    """What a reply says; ids are plain letters and digits, those of a batch with commas."""
+    """The content of a reply; ids are letters and digits, those of a batch joined by commas."""
 
     opaque: int
     encoding: Encoding
     message_id: bytes
     queue_id: int
     queue_offset: int
-    # Empty for a batch, which has none.
+    # Empty for a batch.
     unique_id: bytes
 
 
@@ -56,16 +56,16 @@ def _value(text: bytes) -> bytes:
 
 
 def durability_text(durability: StoreDurability) -> str:
-    """How a reply says what a message had reached."""
+    """The durability as a reply spells it."""
     return (_ON_DISK if durability is _DISK else _IN_MEMORY).decode()
 
 
 class SendReplies:
-    """Writes replies of one broker, which all carry its region."""
+    """Encodes the replies of one broker, which all hold its region."""
 
     def __init__(self, *, region: str, trace_on: bool) -> None:
         trace = "true" if trace_on else "false"
-        # Perf: a template takes a tenth of what the encoder takes for the same header.
+        # Perf: a template takes a tenth of the encoder's time for the same header.
         self._template = (
             b'{"code":%%d,"extFields":{"MSG_REGION":"%b","TRACE_ON":"%b","msgId":"%%b",'
             b'"queueId":"%%d","queueOffset":"%%d","transactionId":"%%b","durability":"%%b"},"flag":1,'
@@ -80,9 +80,9 @@ class SendReplies:
         )
 
     def encode(self, durability: StoreDurability | None, reply: PlainSendReply) -> bytes:
-        """Write the frame of a reply.
+        """Encode a reply as a frame.
 
-        Without a durability it says that the message could not be put on disk.
+        Without a durability it reports that the message could not be put on disk.
         """
         opaque, encoding, message_id, queue_id, queue_offset, unique_id = reply
         if durability is None:
@@ -103,7 +103,7 @@ class SendReplies:
                 batch_values = (code, message_id, queue_id, queue_offset, reached, opaque)
                 header = self._batch_template % batch_values
             return PREFIX.pack(4 + len(header), len(header)) + header
-        # Perf: 2 us; the encoder takes 5 for the same header.
+        # Perf: 2 µs; the encoder takes 5 µs for the same header.
         fields = (
             self._binary_marks
             + _MESSAGE_ID
@@ -115,7 +115,7 @@ class SendReplies:
         )
         if unique_id:
             fields += _UNIQUE_ID + _value(unique_id)
-        fields += _REACHED + _value(reached)
+        fields += _DURABILITY + _value(reached)
         header_bytes = _BINARY_HEAD.size - PREFIX.size + len(fields)
         head = _BINARY_HEAD.pack(
             4 + header_bytes,

@@ -1,4 +1,4 @@
-"""Send rules: what becomes of properties, topic and queue of a message."""
+"""Send rules: how a send changes the properties, topic and queue of a message."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Final
 from orbitmq.model import property_names
 from orbitmq.model.names import SCHEDULE_TOPIC
 
-# Said of a message that asks for something which this broker cannot do.
-_NOT_BUILT: Final = {
+# Properties that ask for a feature which this broker does not have.
+_UNSUPPORTED: Final = {
     property_names.HALF_MESSAGE: "transactions",
     property_names.TIMER_DELAY_SECONDS: "timers",
     property_names.TIMER_DELAY_MS: "timers",
@@ -27,7 +27,7 @@ _TIMERS: Final = (
 )
 
 
-# What makes the properties of a message in a batch special, beside an odd unique id.
+# Properties that make a message of a batch special; an odd unique id does, too.
 _SPECIAL: Final = re.compile(
     rb"(?:^|\x02)(?:"
     + b"|".join(
@@ -58,8 +58,8 @@ class Destination:
 
 
 def missing_feature(properties: Mapping[str, str]) -> str:
-    """Name what a message asks for that is not built here; empty when there is nothing."""
-    for name, feature in _NOT_BUILT.items():
+    """The unsupported feature that a message asks for; empty if there is none."""
+    for name, feature in _UNSUPPORTED.items():
         value = properties.get(name)
         if value is None:
             continue
@@ -81,31 +81,31 @@ def delay_level(properties: Mapping[str, str]) -> int:
         return 0
 
 
-def delay(properties: dict[str, str], place: Destination, levels: int) -> Destination:
-    """Send a message that asks for a delay through the queue of its level.
+def delay(properties: dict[str, str], destination: Destination, levels: int) -> Destination:
+    """Redirect a message that asks for a delay to the queue of its level.
 
-    `properties` is changed to say where it goes afterwards.
+    Its real destination is added to `properties`.
     """
     level = min(delay_level(properties), levels)
     if level <= 0:
-        return place
+        return destination
     for name in _TIMERS:
         properties.pop(name, None)
     properties[property_names.DELAY_LEVEL] = str(level)
-    properties[property_names.REAL_TOPIC] = place.topic
-    properties[property_names.REAL_QUEUE_ID] = str(place.queue_id)
+    properties[property_names.REAL_TOPIC] = destination.topic
+    properties[property_names.REAL_QUEUE_ID] = str(destination.queue_id)
     return Destination(topic=SCHEDULE_TOPIC, queue_id=level - 1)
 
 
 def waits_for_store(properties: Mapping[str, str]) -> bool:
-    """Whether the producer wants its answer only once the message is safe."""
+    """Whether the producer wants its reply only once the message is durable."""
     return properties.get(property_names.WAIT_FOR_STORE, "true").lower() == "true"
 
 
 def has_plain_properties(encoded: bytes) -> bool:
-    """Whether properties of a message in a batch hold a unique id, and nothing special.
+    """Whether the properties of a message in a batch have a unique id, and nothing special.
 
-    Compat: RocketMQ stores those of a batch as they came, whatever they hold.
+    Compat: RocketMQ stores the properties of a batch as received, whatever they are.
     """
     ids = _UNIQUE_IDS.findall(encoded)
     return (
@@ -116,6 +116,6 @@ def has_plain_properties(encoded: bytes) -> bool:
 
 
 def with_broker_properties(encoded: bytes, broker_properties: bytes) -> bytes:
-    """Put the broker's properties behind those that were sent."""
+    """Append the broker's properties to those of the sender."""
     separator = b"" if encoded.endswith(_VALUE_END) else _VALUE_END
     return encoded + separator + broker_properties

@@ -1,4 +1,4 @@
-"""Storing: how handlers put messages into the store and learn what became of them.
+"""Storing: how handlers store messages and wait for the disk.
 
 Threads: the event loop's.
 """
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """Where messages lie, and what they had reached when this was said."""
+    """Where messages are stored, and how durable they are so far."""
 
     receipts: Sequence[Receipt]
     durability: StoreDurability
 
     @property
     def code(self) -> ResponseCode:
-        """The code that a producer understands as this."""
+        """The response code for the producer."""
         if self.durability is StoreDurability.DISK_TIMEOUT:
             return ResponseCode.FLUSH_DISK_TIMEOUT
         return ResponseCode.SUCCESS
 
 
 class Storing:
-    """Puts messages and waits for the disk where that is promised."""
+    """Stores messages, and waits for the disk if the flush mode promises that."""
 
     def __init__(
         self, store: MessageStore, confirmations: Confirmations, *, flush_mode: FlushMode
@@ -49,13 +49,13 @@ class Storing:
 
     @property
     def body_bytes_max(self) -> int:
-        """How large a body may be, that of a batch included."""
+        """The largest body, also of a batch."""
         return self._store.appender.body_bytes_max
 
     async def put(self, drafts: Sequence[Draft], *, wait: bool = True) -> Stored:
         """Store messages of one queue, all or none of them.
 
-        Without `wait` the answer comes before they are on disk.
+        Without `wait` it returns before they are on disk.
         """
         receipts = self._store.append_batch(drafts)
         durability = StoreDurability.MEMORY
@@ -76,7 +76,7 @@ class Storing:
         if durability is not StoreDurability.DISK:
             raise RequestRefusedError(
                 ResponseCode.FLUSH_DISK_TIMEOUT,
-                "the disk takes longer than syncFlushTimeout",
-                hint="what was asked for may have been done; ask again",
+                "the flush took longer than syncFlushTimeout",
+                hint="the request may have taken effect; retry it",
             )
         return receipts

@@ -160,7 +160,7 @@ async def test_a_name_server_that_says_nothing_keeps_neither_start_nor_stop_wait
         await let_time_pass(broker.start())
         await let_time_pass(broker.stop())
 
-    assert f"going on without name servers={address}" in caplog.text
+    assert f"starting without them name servers={address}" in caplog.text
     # Nobody waited until the call was given up.
     assert "REGISTER_BROKER (103)" not in caplog.text
 

@@ -241,7 +241,7 @@ async def test_a_queue_that_is_not_there_is_refused_at_once(cluster: Cluster, to
     await cluster.make_topic(topic, queues=1)
     async with reader(cluster, retry_pause_ms=60_000) as reading:
         await reading.queues(topic)
-        with pytest.raises(QueueReadError, match=r"has no queue 7 to read from.*1 try"):
+        with pytest.raises(QueueReadError, match=r"has no read queue 7.*1 try"):
             await collected(reading, [(queue_of(topic, 7), 0, 10)])
 
 

@@ -154,7 +154,7 @@ async def test_a_damaged_file_is_replaced_by_its_copy(
         after = await loaded(path)
 
     assert set(after.document.entries) == {"a"}
-    assert "config file replaced by its copy" in caplog.text
+    assert "config file restored from its copy" in caplog.text
     assert path.with_name("table.json.damaged").read_bytes() == b'{"entries":{"a":'
     assert set(json.loads(path.read_bytes())["entries"]) == {"a"}
     assert set(json.loads(path.with_name("table.json.bak").read_bytes())["entries"]) == {"a"}

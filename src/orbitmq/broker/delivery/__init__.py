@@ -1,1 +1,1 @@
-"""Handing messages to consumers: filters, long polls, reads."""
+"""Delivery of messages to consumers: pulls, filters, long polls."""

@@ -1,4 +1,4 @@
-"""Filters: which messages of a queue a subscription lets through."""
+"""Filters: which messages of a queue a subscription accepts."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from orbitmq.model.subscriptions import SQL92, TAG
 from orbitmq.record.decode import Found, locate
 from orbitmq.record.properties import decode_properties
 
-# Filters are made per pull of some clients, which carry their expression along.
-_KEPT_MAX: Final = 1024
+# Some clients send their expression with every pull.
+_CACHED_MAX: Final = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """What is asked of a message: first of its tag's hash, then of the record itself."""
+    """The checks of a message: first on the hash of its tag, then on the record."""
 
     accepts_tag: Callable[[int], bool] | None = None
     accepts_record: Callable[[bytes], bool] | None = None
@@ -29,15 +29,15 @@ class Filter:
 EVERYTHING: Final = Filter()
 
 
-@lru_cache(maxsize=_KEPT_MAX)
+@lru_cache(maxsize=_CACHED_MAX)
 def make_filter(expression: str, expression_type: str) -> Filter:
-    """Make the filter of an expression; raises FilterSyntaxError when it cannot be read."""
+    """Make the filter of an expression; raises FilterSyntaxError if it is invalid."""
     if expression_type in ("", TAG):
         tags = parse_tags(expression)
         return EVERYTHING if tags.tags is None else Filter(accepts_tag=tags.matches)
     if expression_type != SQL92:
         raise FilterSyntaxError(
-            expression, 1, f"the expression type {expression_type!r} is not known; use TAG or SQL92"
+            expression, 1, f"the expression type {expression_type!r} is unknown; use TAG or SQL92"
         )
     sql = compile_sql(expression)
 

@@ -1,10 +1,10 @@
-"""Long polls: pulls of empty queues, held until there is a message.
+"""Long polls: pulls of empty queues, held until a message arrives.
 
-Held pulls lie by queue. When a queue grows, those held for it are tried again; one whose filter
-lets nothing through stays. They lie by the time of their end, too, so that a look at those whose
-time is over costs nothing for the others.
+Held pulls are indexed by queue. When a queue grows, its pulls are tried again; one whose filter
+accepts nothing stays. They are also indexed by deadline, so that a check for expired ones does not
+visit the others.
 
-Threads: the event loop's; `grown` may be called from any.
+Threads: the event loop's; `wake` may be called from any.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ log = logging.getLogger(__name__)
 
 _Queue = tuple[str, int]
 _SLOT_MS: Final = 100
-# In so many looks all are asked whether their connection is gone, a part in each.
+# Closed connections are looked for in one part of the pulls per check, in turn.
 _SWEEP_PARTS: Final = 10
 
 
 class HeldConnection(Protocol):
-    """What is used of a connection."""
+    """What long polls need of a connection."""
 
     @property
     def closed(self) -> bool:
-        """Whether nobody waits any more."""
+        """Whether the connection is closed."""
 
 
 class HeldPull(Protocol):
     """A pull that can be held."""
 
-    # When it must be answered, whatever there is to say.
+    # When it must be answered, even if there is nothing new.
     deadline_ms: float
 
     @property
     def connection(self) -> HeldConnection:
-        """Who asks."""
+        """The connection of the client."""
 
     @property
     def topic(self) -> str:
@@ -80,12 +80,12 @@ class LongPolls(Generic[P]):
         held_max: Callable[[], int],
         clock: Clock,
     ) -> None:
-        # Given whether it is the last try, answer a pull; False when it should stay.
+        # Answers a pull, given whether this is the last try; returns False if it should stay held.
         self._answer = answer
         self._held_max = held_max
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        # By queue, and by the slot of time they end in; in both by a number of their own.
+        # By queue, and by the time slot of their deadline; within each by a unique number.
         self._held: dict[_Queue, dict[int, P]] = {}
         self._ending: dict[int, dict[int, P]] = {}
         self._numbers = itertools.count()
@@ -93,14 +93,14 @@ class LongPolls(Generic[P]):
         self._swept = 0
         self._grown: deque[_Queue] = deque()
         self._wake_is_due = False
-        # Whether nobody is held any more, since the broker stops.
+        # Whether no pulls are held any more, because the broker stops.
         self.is_closed = False
 
     def __len__(self) -> int:
         return self._count
 
     def hold(self, pull: P) -> bool:
-        """Hold a pull; False when it must be answered now."""
+        """Hold a pull; returns False if it must be answered now."""
         if self.is_closed or self._count >= self._held_max():
             return False
         number = next(self._numbers)
@@ -109,20 +109,20 @@ class LongPolls(Generic[P]):
         self._count += 1
         return True
 
-    def grown(self, queues: Iterable[GrownQueue]) -> None:
-        """Have the pulls of queues tried again, since they have new messages."""
-        # Perf: one hop to the loop for all that grows before it is taken.
+    def wake(self, queues: Iterable[GrownQueue]) -> None:
+        """Try the pulls of queues again that have new messages."""
+        # Perf: one hop to the loop for all queues that grow before it runs.
         self._grown.extend((queue.topic, queue.queue_id) for queue in queues)
         if not self._wake_is_due:
             self._wake_is_due = True
             try:
                 self._loop.call_soon_threadsafe(self._try_grown)
             except RuntimeError:
-                # The loop is gone, and everybody who waited with it.
+                # The loop is closed, and nothing waits any more.
                 return
 
     def expire(self) -> None:
-        """Answer those whose time is over, and forget some whose connection is gone."""
+        """Answer expired pulls, and drop some whose connection is closed."""
         now_ms = self._clock.monotonic_ms()
         for slot in sorted(slot for slot in self._ending if slot <= _slot(now_ms)):
             for number, pull in list(self._ending.get(slot, {}).items()):
@@ -131,7 +131,7 @@ class LongPolls(Generic[P]):
         self._forget_closed()
 
     def close(self) -> None:
-        """Answer everybody, and hold nobody any more."""
+        """Answer all pulls, and hold no new ones."""
         self.is_closed = True
         for queue in list(self._held):
             self._try_all(queue, is_last=True)
@@ -146,7 +146,7 @@ class LongPolls(Generic[P]):
                 self._try_all(queue, is_last=False)
 
     def _try_all(self, queue: _Queue, *, is_last: bool) -> None:
-        # Answers may bring new pulls of the same queue, which are not tried again here.
+        # A reply may bring a new pull of the same queue, which is not tried here.
         for number, pull in list(self._held[queue].items()):
             self._try(number, pull, is_last=is_last)
 
@@ -157,15 +157,15 @@ class LongPolls(Generic[P]):
         try:
             is_answered = self._answer(pull, is_last)
         except Exception:
-            # The border: the other pulls are answered; whoever asked this asks again in time.
+            # The border: other pulls are still answered; this client repeats its pull in time.
             log.exception("held pull failed topic=%s queue=%d", pull.topic, pull.queue_id)
             is_answered = True
         if is_answered:
             self._forget(number, pull)
 
     def _forget(self, number: int, pull: P) -> None:
-        _take(self._held, (pull.topic, pull.queue_id), number)
-        _take(self._ending, _slot(pull.deadline_ms), number)
+        _remove(self._held, (pull.topic, pull.queue_id), number)
+        _remove(self._ending, _slot(pull.deadline_ms), number)
         self._count -= 1
 
     def _forget_closed(self) -> None:
@@ -185,8 +185,8 @@ def _slot(deadline_ms: float) -> int:
     return int(deadline_ms // _SLOT_MS)
 
 
-def _take(table: dict[K, dict[int, P]], key: K, number: int) -> None:
-    """Take a pull out of a table, and its row along with the last one."""
+def _remove(table: dict[K, dict[int, P]], key: K, number: int) -> None:
+    """Remove a pull from a table, and its row if that is empty then."""
     row = table[key]
     del row[number]
     if not row:

@@ -1,7 +1,7 @@
-"""Pulls: who may read what, and answers now, later, or from the disk.
+"""Pulls: checks permissions, and replies now, later, or after a read from disk.
 
 Threads: the event loop's. Messages that are not in memory are read in a thread, since the disk may
-keep the reader waiting.
+be slow.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# A client gives its call up after 30 s; a held pull must be answered well before.
+# A client's call times out after 30 s; a held pull must be answered well before.
 _HOLD_MS_MAX: Final = 25_000
-# What a read that waits for the disk counts for, among what a connection may have under way.
+# What a read from disk counts for in the bytes that a connection may have in flight.
 _FAR_READ_BYTES: Final = 256 * 1024
-# Perf: on Python 3.11 a member of an enum takes 0.1 µs to reach, a name of a module 0.01.
+# Perf: on Python 3.11 reading an enum member takes 0.1 µs, a module's name 0.01 µs.
 _COMMIT: Final = int(PullFlag.COMMIT_OFFSET)
 _SUSPEND: Final = int(PullFlag.SUSPEND)
 _SUBSCRIPTION: Final = int(PullFlag.SUBSCRIPTION)
@@ -63,7 +63,7 @@ _OFFSET_RESET: Final = "OFFSET_RESET"
 
 @dataclass(slots=True, kw_only=True)
 class Pull:
-    """One pull on its way to an answer."""
+    """One pull in progress."""
 
     connection: Connection
     opaque: int
@@ -72,7 +72,7 @@ class Pull:
     asked: PullMessages
     group: GroupConfig
     filter: Filter
-    # Where to read on; behind the offset asked for once a filter passed something over.
+    # The next offset to read; after the one asked for if the filter skipped messages.
     offset: int
     deadline_ms: float = 0.0
 
@@ -123,10 +123,10 @@ class Pulls:
         encoding: Encoding,
         is_oneway: bool = False,
     ) -> bytes:
-        """Answer a pull; empty when the answer comes later. Raises when it is refused."""
+        """Answer a pull; empty if the reply comes later. Raises if it is refused."""
         pull = self._admit(connection, asked, opaque, encoding, is_oneway=is_oneway)
         member = self._members.client_id(connection, asked.consumer_group)
-        # Compat: a negative offset says that nothing was consumed yet.
+        # Compat: a negative offset means that nothing was consumed yet.
         if asked.system_flag & _COMMIT and asked.commit_offset >= 0:
             self._offsets.commit(
                 asked.consumer_group,
@@ -140,8 +140,8 @@ class Pulls:
                 asked.consumer_group, asked.topic, asked.queue_id, member, asked.queue_offset
             )
         reset_offset = self._offsets.take_reset(asked.consumer_group, asked.topic, asked.queue_id)
-        # A member that joined after the reset begins there, and has nothing to be told: a client
-        # that is told of a moved offset lets go of the queue for ten seconds and more.
+        # A member that joined after the reset starts there already, and is not told: a client that
+        # is told of a moved offset drops the queue for ten seconds and more.
         if reset_offset is not None and reset_offset != asked.queue_offset:
             return self._reset_reply(pull, reset_offset)
         if (asked.bulk_count or 0) > 0 and (charge := self._admit_bulk(pull)):
@@ -157,7 +157,7 @@ class Pulls:
         return self._reply_or_hold(pull, read)
 
     def answer_held(self, pull: Pull, is_last: bool) -> bool:  # noqa: FBT001  # a callback
-        """Answer a pull that was held; False when it should stay."""
+        """Answer a held pull; returns False if it should stay held."""
         reset_offset = self._offsets.take_reset(pull.group.name, pull.topic, pull.queue_id)
         if reset_offset is not None:
             pull.connection.write(self._reset_reply(pull, reset_offset))
@@ -174,12 +174,12 @@ class Pulls:
                 return False
             if code is _NOT_FOUND:
                 return False
-            # There is more than one look covers, or the offset is out of bounds: the client has
-            # to go on at once from where it is told.
+            # There is more than one read covers, or the offset is out of bounds: the client has
+            # to continue at once from the offset in the reply.
         pull.connection.write(self._reply(pull, read))
         return True
 
-    # --- who may ------------------------------------------------------------------------------
+    # --- permissions --------------------------------------------------------------------------
 
     def _admit(
         self,
@@ -223,8 +223,8 @@ class Pulls:
         if not 0 <= asked.queue_id < topic.read_queues:
             raise RequestRefusedError(
                 ResponseCode.INVALID_PARAMETER,
-                f"the topic {asked.topic!r} has no queue {asked.queue_id} to read from",
-                hint=f"its queues for reading are 0 to {topic.read_queues - 1}",
+                f"the topic {asked.topic!r} has no read queue {asked.queue_id}",
+                hint=f"its read queues are 0 to {topic.read_queues - 1}",
             )
         return Pull(
             connection=connection,
@@ -303,15 +303,15 @@ class Pulls:
             pull.connection.write(reply)
 
     async def _reply_from_disk(self, pull: Pull) -> bytes:
-        begun_ms = self._clock.monotonic_ms()
+        started_ms = self._clock.monotonic_ms()
         read = await off_loop(self._read, pull)
-        self._counters.read_waits.note(self._clock.monotonic_ms() - begun_ms)
+        self._counters.read_waits.note(self._clock.monotonic_ms() - started_ms)
         return self._reply_or_hold(pull, read)
 
-    # --- reading in bulk ----------------------------------------------------------------------
+    # --- bulk reads ---------------------------------------------------------------------------
 
     def _admit_bulk(self, pull: Pull) -> int:
-        """Begin a read in bulk; 0 when it has to be answered like all others."""
+        """Start a bulk read; 0 if it has to be answered like an ordinary pull."""
         if not self._config().bulk_pull_count_max:
             return 0
         return pull.connection.deferred.begin(self._bulk_bytes(pull))
@@ -320,7 +320,7 @@ class Pulls:
         return min(max(pull.asked.bulk_bytes or 0, 1), self._config().bulk_pull_bytes_max)
 
     async def _reply_in_bulk(self, pull: Pull) -> bytes:
-        # So much is copied and checked that others would wait for it, wherever it lies.
+        # Copying and checking this much would block the loop, even if it is in memory.
         return self._reply(pull, await off_loop(self._read_bulk, pull))
 
     def _read_bulk(self, pull: Pull) -> Read:
@@ -335,7 +335,7 @@ class Pulls:
             record_filter=pull.filter.accepts_record,
         )
 
-    # --- answering ----------------------------------------------------------------------------
+    # --- replies ------------------------------------------------------------------------------
 
     def _reply_or_hold(self, pull: Pull, read: Read) -> bytes:
         if (
@@ -366,9 +366,9 @@ class Pulls:
         else:
             self._counters.missed_pulls += 1
             if self.long_polls.is_closed and asked.system_flag & _SUSPEND:
-                # Compat: told that there is nothing, a client asks again at once; what it sends
-                # while its connection closes is lost, and it waits 30 s for the answer. Refused,
-                # it pauses first, and then finds the connection closed.
+                # Compat: after an empty reply a client pulls again at once. If the connection
+                # closes meanwhile, that pull is lost, and the client waits 30 s for its reply.
+                # After a refusal it pauses first, and then finds the connection closed.
                 return _write(
                     pull, ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST] the broker is stopping"
                 )
@@ -405,7 +405,7 @@ class Pulls:
 
 def _code(pull: Pull, read: Read) -> ResponseCode:
     if read.status in _NO_QUEUE:
-        # Compat: consumers of a queue without messages begin at 0 and wait there.
+        # Compat: consumers of a queue without messages start at 0 and wait there.
         return ResponseCode.PULL_OFFSET_MOVED if pull.offset else _NOT_FOUND
     return _CODES[read.status]
 
@@ -417,7 +417,7 @@ def _forbidden(by: PullForbidden, message: str) -> RequestRefusedError:
 
 
 def _failure(pull: Pull, error: OrbitError) -> bytes:
-    """Write the answer to a pull that failed after it was admitted."""
+    """Log a pull that failed after it was admitted, and make its reply."""
     log.error(
         "read failed group=%s topic=%s queue=%d offset=%d reason=%s",
         pull.asked.consumer_group,

@@ -1,1 +1,1 @@
-"""Rows that are written exactly once: staged, decided on, moved."""
+"""Exactly-once writes: rows are staged, decided on, then moved."""

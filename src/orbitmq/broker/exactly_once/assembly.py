@@ -1,4 +1,4 @@
-"""What writes rows exactly once, put together, started and stopped."""
+"""Assembles the parts that write rows exactly once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _CLUSTER_VIEW_TIMEOUT_MS: Final = 3_000
 
 
 class ExactlyOnce:
-    """The parts of a broker that keep, decide on and move staged rows."""
+    """The parts of a broker that store, decide on and move staged rows."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class ExactlyOnce:
         self.states = QueryStates(store, storing, clock=clock)
         store.keep(self.states.needed_from)
         self.moving = Moving(store, self.states, on_moved=on_moved)
-        self.deciding = Deciding(broker_name, self.states, self._tell, clock=clock)
+        self.deciding = Deciding(broker_name, self.states, self._request_move, clock=clock)
         self.carrying = Periodic(
             "query states", _CARRY_INTERVAL_MS, self.states.carry_forward, clock
         )
@@ -64,8 +64,8 @@ class ExactlyOnce:
         """Read the states of queries."""
         await off_loop(self.states.load)
 
-    async def _tell(self, name: str, query: str, batch: int, part: Part) -> None:
-        """Have a broker, which may be this one, move its part of a batch."""
+    async def _request_move(self, name: str, query: str, batch: int, part: Part) -> None:
+        """Have a broker, perhaps this one, move its part of a batch."""
         own = self._broker_name()
         if name == own:
             await self.moving.move(query, batch, own, part)
@@ -86,7 +86,7 @@ class _BrokerAddresses:
     name_servers: Callable[[], list[str]]
 
     async def master_of(self, name: str) -> str:
-        """The address of the master of a broker group, asked for anew."""
+        """Look up the address of a broker's master."""
         failure: OrbitError | None = None
         for name_server in self.name_servers():
             try:
@@ -104,6 +104,6 @@ class _BrokerAddresses:
             raise failure
         raise RequestRefusedError(
             ResponseCode.BROKER_NOT_EXIST,
-            f"no name server tells where broker {name!r} is",
+            f"no name server knows the address of broker {name!r}",
             hint="it is down, or has left the cluster",
         )

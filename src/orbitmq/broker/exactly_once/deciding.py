@@ -1,10 +1,10 @@
-"""Deciding: the coordinator keeps one decision per batch, and completes it.
+"""Deciding: the coordinator stores one decision per batch, and completes it.
 
-The first decision that arrives for a batch counts, for everybody who asks later too. It is told to
-every broker that has rows of it, again and again, through restarts of both, until all confirmed.
+The first decision that arrives for a batch is final; later callers get that one. It is sent to every
+broker that has rows of the batch, and retried across restarts of both, until all have confirmed.
 
 Threads: the event loop's.
-Crash: a decision is on disk before any broker hears of it; what is not complete goes on at start.
+Crash: a decision is on disk before any broker hears of it; incomplete ones resume at the next start.
 """
 
 from __future__ import annotations
@@ -31,39 +31,44 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-AGAIN_MS: Final = 1_000
+RETRY_INTERVAL_MS: Final = 1_000
 _DIGEST_LENGTH: Final = 32
-# Have a broker move its part of a batch; returns once it confirmed.
-Tell = Callable[[str, str, int, Part], Awaitable[None]]
+# Asks a broker to move its part of a batch; returns once it has confirmed.
+RequestMove = Callable[[str, str, int, Part], Awaitable[None]]
 
 
 class Deciding:
     """Decides for the queries that this broker coordinates."""
 
     def __init__(
-        self, name: Callable[[], str], states: QueryStates, tell: Tell, *, clock: Clock
+        self,
+        name: Callable[[], str],
+        states: QueryStates,
+        request_move: RequestMove,
+        *,
+        clock: Clock,
     ) -> None:
         self._name = name
         self._states = states
-        self._tell = tell
+        self._request_move = request_move
         self._clock = clock
         self._tasks = OwnedTasks()
         self._completed: dict[str, asyncio.Event] = {}
-        # Why brokers have not confirmed yet, by query and name.
+        # By query and broker name: why the broker has not confirmed yet.
         self._problems: dict[str, dict[str, str]] = {}
 
     def start(self) -> None:
-        """Go on with what is not complete."""
+        """Resume incomplete decisions."""
         for query, state in self._states.states.items():
             if state.decision is not None:
                 self._complete_soon(query)
 
     async def stop(self) -> None:
-        """End; what is not complete goes on at the next start."""
+        """Stop; incomplete decisions resume at the next start."""
         await self._tasks.cancel()
 
     async def appoint(self, query: str, candidate: str | None) -> str | None:
-        """Keep the coordinator of a query unless there is one; returns the one that is kept."""
+        """Set the coordinator of a query unless it has one; returns the one it has."""
         check_name("query", query)
         kept = self._states.find(query)
         if kept is not None or candidate is None:
@@ -77,7 +82,7 @@ class Deciding:
         return state.coordinator
 
     async def decide(self, decision: BatchDecision, *, wait_ms: float) -> Standing:
-        """Store a decision unless there is one; returns what stands, if need be after a while."""
+        """Store a decision unless there is one; waits for completion, returns the outcome."""
         query, batch = decision.query, decision.batch
         state = await self._states.change(query, lambda state: self._decided(state, decision))
         assert state is not None
@@ -88,10 +93,10 @@ class Deciding:
         with suppress(TimeoutError):
             async with time_limit(self._clock, wait_ms):
                 await self._completed[query].wait()
-        present = self._present(query)
+        current = self._state_of(query)
         return Standing(
             counts=counts,
-            complete=present.decided > batch or present.decision is None,
+            complete=current.decided > batch or current.decision is None,
             problems=dict(self._problems.get(query, {})),
         )
 
@@ -111,51 +116,54 @@ class Deciding:
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_BUSY,
                 f"batch {state.decided} of query {decision.query!r} is not complete yet",
-                hint=f"batch {decision.batch} is decided after it; ask again",
+                hint=f"batch {decision.batch} has to wait for it; retry",
             )
         decided = msgspec.structs.replace(
             state, decided=decision.batch, decision=decision.parts, digest=_digest(decision)
         )
-        # What is stored while this broker moves its own part must fit a record, too.
+        # The state while this broker moves its own part must fit in a record, too.
         part = decision.parts.get(self._name())
         self._states.check_room(msgspec.structs.replace(decided, part=part, moved=0))
         return decided
 
-    def _present(self, query: str) -> QueryState:
+    def _state_of(self, query: str) -> QueryState:
         kept = self._states.find(query)
         assert kept is not None
         return kept.state
 
     def _complete_soon(self, query: str) -> None:
-        """See to it that a decision is completed, unless that is under way."""
+        """Start completing a decision, unless that is under way."""
         completed = self._completed.get(query)
         if completed is None or completed.is_set():
             self._completed[query] = asyncio.Event()
             self._tasks.start(self._complete(query), name=f"complete {query}")
 
     async def _complete(self, query: str) -> None:
-        state = self._present(query)
+        state = self._state_of(query)
         assert state.decision is not None
         left = dict(state.decision)
         problems = self._problems[query] = {}
         try:
             while True:
                 outcomes = await asyncio.gather(
-                    *(self._confirmed(query, state.decided, *one, problems) for one in left.items())
+                    *(
+                        self._is_confirmed(query, state.decided, *one, problems)
+                        for one in left.items()
+                    )
                 )
                 left = {
                     name: part
                     for (name, part), is_confirmed in zip(left.items(), outcomes, strict=True)
                     if not is_confirmed
                 }
-                if not left and await self._noted_complete(query):
+                if not left and await self._mark_complete(query):
                     return
-                await self._clock.sleep_ms(AGAIN_MS)
+                await self._clock.sleep_ms(RETRY_INTERVAL_MS)
         finally:
             del self._problems[query]
             self._completed[query].set()
 
-    async def _noted_complete(self, query: str) -> bool:
+    async def _mark_complete(self, query: str) -> bool:
         try:
             await self._states.change(
                 query,
@@ -164,20 +172,20 @@ class Deciding:
                 ),
             )
         except OrbitError as error:
-            log.warning("decision cannot be noted as complete query=%s reason=%s", query, error)
+            log.warning("decision not marked complete query=%s reason=%s", query, error)
             return False
         return True
 
-    async def _confirmed(
+    async def _is_confirmed(
         self, query: str, batch: int, name: str, part: Part, problems: dict[str, str]
     ) -> bool:
         try:
-            await self._tell(name, query, batch, part)
-        except Exception as error:  # noqa: BLE001  # the border: it is tried again, whatever it was
-            # Asked every second: what is wrong is said once.
+            await self._request_move(name, query, batch, part)
+        except Exception as error:  # noqa: BLE001  # the border: it is retried, whatever it was
+            # Retried every second: each reason is logged once.
             if problems.get(name) != str(error):
                 log.warning(
-                    "rows wait to be moved query=%s batch=%d broker=%s reason=%s",
+                    "rows not moved yet query=%s batch=%d broker=%s reason=%s",
                     query, batch, name, error,
                 )  # fmt: skip
             problems[name] = str(error)
@@ -187,5 +195,5 @@ class Deciding:
 
 
 def _digest(decision: BatchDecision) -> str:
-    """What tells a decision from others of its batch; the ids of its writes are random."""
+    """Identifies a decision among those of its batch; the ids of its writes are random."""
     return hashlib.sha256(msgspec.json.encode(decision)).hexdigest()[:_DIGEST_LENGTH]

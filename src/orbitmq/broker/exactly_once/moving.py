@@ -1,8 +1,8 @@
-"""Moving: brings the staged rows of a decision to their queues, each once.
+"""Moving: appends the staged rows of a decision to their queues, each once.
 
-A part is moved in the order of its writes and their sequences. How far it has come is stored with
-the state of the query every so many rows; what lies behind that record in the log is looked for in
-the queues themselves when a move goes on after a failure or a crash.
+A part is moved in the order of its writes and their sequences. Every `PROGRESS_ROWS` rows, the
+progress is stored with the state of the query. When a move resumes after a failure or a crash, rows
+moved after that record are found by searching the queues.
 
 Threads: the event loop's; records are read off it.
 Crash: staged rows, states and moved rows share one log, of which a prefix survives.
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Rows that are read and appended before others get their turn.
+# Rows read and appended before other tasks get their turn.
 CHUNK: Final = 500
-# Rows after which it is stored how far a move has come.
+# Rows after which the progress of a move is stored.
 PROGRESS_ROWS: Final = 5_000
-_READ_AT_ONCE: Final = 1000
+_ENTRIES_PER_READ: Final = 1000
 
 
 class _Row(NamedTuple):
-    """A staged row: its place in the order of its part, and where it lies."""
+    """A staged row: its position in the order of its part, and in the log."""
 
     write_index: int
     sequence: int
@@ -49,7 +49,7 @@ class _Row(NamedTuple):
 
 
 class Moving:
-    """Moves the rows that decisions name."""
+    """Moves the rows of decisions."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Moving:
         self._locks = QueryLocks()
 
     async def move(self, query: str, batch: int, coordinator: str, part: Part) -> None:
-        """Move the rows of a part, as far as that was not done; returns when all are on disk."""
+        """Move the rows of a part that are not moved yet; returns once all are on disk."""
         check_name("query", query)
         check_name("coordinator", coordinator)
         async with self._locks.of(query):
@@ -73,32 +73,32 @@ class Moving:
     async def _move(self, query: str, batch: int, coordinator: str, part: Part) -> None:
         kept = self._states.find(query)
         state = kept.state if kept is not None else None
-        begun = _begun(state, query, batch, coordinator, part)
-        if begun is None:
-            begun = state
-        assert begun is not None
-        if begun.batch != batch or not begun.is_moving:
+        moving = _start_part(state, query, batch, coordinator, part)
+        if moving is None:
+            moving = state
+        assert moving is not None
+        if moving.batch != batch or not moving.is_moving:
             return
-        assert begun.part is not None
-        # What is damaged is found before anything is stored of it.
-        rows = await off_loop(self._staged, query, begun.part)
-        if begun is not state:
+        assert moving.part is not None
+        # Finds damage before anything is stored.
+        rows = await off_loop(self._staged, query, moving.part)
+        if moving is not state:
             await self._states.change(
-                query, lambda state: _begun(state, query, batch, coordinator, part)
+                query, lambda state: _start_part(state, query, batch, coordinator, part)
             )
-        await self._finish(begun, rows)
+        await self._finish(moving, rows)
 
     async def _finish(self, state: QueryState, rows: Sequence[_Row]) -> None:
-        """Move what is left of the part that a state says is being moved."""
+        """Move the remaining rows of the part that is being moved."""
         part, moved = state.part, state.moved
         assert part is not None
         assert moved is not None
-        # What was appended before can be looked for once it is visible.
+        # Rows appended earlier can be found only once they are visible.
         await off_loop(self._store.flush)
         done = await off_loop(self._moved_since, state.query, part, rows[moved:])
         if done:
             log.info(
-                "rows are moved on query=%s batch=%d rows=%d moved=%d",
+                "move of rows resumed query=%s batch=%d rows=%d moved=%d",
                 state.query, state.batch, len(rows), moved + len(done),
             )  # fmt: skip
         names = list(part.writes)
@@ -107,14 +107,14 @@ class Moving:
         ]
         for start in range(0, len(left), PROGRESS_ROWS):
             if start:
-                await self._note(state, len(rows) - len(left) + start)
+                await self._store_progress(state, len(rows) - len(left) + start)
             for at in range(start, min(start + PROGRESS_ROWS, len(left)), CHUNK):
                 stop = min(at + CHUNK, start + PROGRESS_ROWS)
                 await self._append([row.physical_offset for row in left[at:stop]])
-        await self._note(state, None)
+        await self._store_progress(state, None)
 
-    async def _note(self, moving: QueryState, moved: int | None) -> None:
-        """Store how far a move has come, behind the rows that it moved."""
+    async def _store_progress(self, moving: QueryState, moved: int | None) -> None:
+        """Store the progress of a move, in the log after the rows it moved."""
         await self._states.change(
             moving.query,
             lambda state: (
@@ -150,13 +150,13 @@ class Moving:
         return drafts
 
     def _staged(self, query: str, part: Part) -> list[_Row]:
-        """Find the rows of a part, each once, in their order; raises unless all are there."""
+        """Find the rows of a part, each once, in order; raises if some are missing."""
         indexes = {write_id: index for index, write_id in enumerate(part.writes)}
         found: dict[RowName, _Row] = {}
         offset = part.start
         while offset < part.end:
             entries = self._store.entries(
-                STAGING_TOPIC, 0, offset, min(_READ_AT_ONCE, part.end - offset)
+                STAGING_TOPIC, 0, offset, min(_ENTRIES_PER_READ, part.end - offset)
             )
             if not entries:
                 break
@@ -168,11 +168,11 @@ class Moving:
                     found.setdefault(name, row)
             offset += len(entries)
         rows = sorted(found.values())
-        _check_all_there(query, part, rows)
+        _check_complete(query, part, rows)
         return rows
 
     def _moved_since(self, query: str, part: Part, rows: Sequence[_Row]) -> set[RowName]:
-        """Find the rows that lie in their queues behind the newest state of the query."""
+        """Find the rows that were moved after the newest state of the query was stored."""
         kept = self._states.find(query)
         assert kept is not None
         targets = {
@@ -182,40 +182,40 @@ class Moving:
         }
         names: set[RowName] = set()
         for topic, queue_id in targets:
-            for physical_offset in self._offsets_behind(topic, queue_id, kept.physical_offset):
+            for physical_offset in self._offsets_after(topic, queue_id, kept.physical_offset):
                 message = self._store.message_at(physical_offset)
                 name = name_of(message.properties_bytes) if message is not None else None
                 if name is not None and name.write_id in part.writes:
                     names.add(name)
         return names
 
-    def _offsets_behind(self, topic: str, queue_id: int, behind: int) -> Iterator[int]:
-        """Where the messages of a queue lie that were stored behind an offset of the log."""
+    def _offsets_after(self, topic: str, queue_id: int, after: int) -> Iterator[int]:
+        """The log offsets of a queue's messages that come after a given log offset."""
         end = self._store.end_of(topic, queue_id)
         # Invariant: offsets in the log grow with those of a queue.
         number = bisect_right(
             range(end),
-            behind,
+            after,
             lo=self._store.start_of(topic, queue_id),
             key=lambda number: self._store.entries(topic, queue_id, number, 1)[0][0],
         )
         while number < end:
-            entries = self._store.entries(topic, queue_id, number, _READ_AT_ONCE)
+            entries = self._store.entries(topic, queue_id, number, _ENTRIES_PER_READ)
             for physical_offset, _, _ in entries:
                 yield physical_offset
             number += len(entries)
 
 
-def _begun(
+def _start_part(
     state: QueryState | None, query: str, batch: int, coordinator: str, part: Part
 ) -> QueryState | None:
-    """The state in which a part is being moved; None when there is nothing new to store."""
+    """The state with a part being moved; None if the batch is known already."""
     if state is None:
         state = QueryState(query=query, coordinator=coordinator)
     if state.coordinator != coordinator:
         raise RequestRefusedError(
             ResponseCode.INVALID_PARAMETER,
-            f"query {query!r} is decided on by broker {state.coordinator!r}, not {coordinator!r}",
+            f"query {query!r} is coordinated by broker {state.coordinator!r}, not {coordinator!r}",
             hint="use one checkpoint per query",
         )
     if batch <= state.batch:
@@ -228,14 +228,14 @@ def _begun(
     return msgspec.structs.replace(state, batch=batch, part=part, moved=0)
 
 
-def _check_all_there(query: str, part: Part, rows: Sequence[_Row]) -> None:
+def _check_complete(query: str, part: Part, rows: Sequence[_Row]) -> None:
     counts = [0] * len(part.writes)
     for row in rows:
         counts[row.write_index] += 1
     for (write_id, expected), count in zip(part.writes.items(), counts, strict=True):
         if count != expected:
             raise StoreDamagedError(
-                f"of {expected} rows that write {write_id} of query {query!r} staged, {count} are "
-                f"there between {part.start} and {part.end} of the staging queue; none was moved",
-                hint="run: orbitmq store verify; the query has to be started with a new checkpoint",
+                f"write {write_id} of query {query!r} staged {expected} rows, but {count} were found "
+                f"between {part.start} and {part.end} of the staging queue; none was moved",
+                hint="run: orbitmq store verify; restart the query with a new checkpoint",
             )

@@ -1,11 +1,11 @@
-"""What a broker knows of the queries that write: a record per change.
+"""States of the queries that write exactly once: one record per change.
 
 Record: topic `rmq_sys_orbitmq_queries`, queue 0; the body is a `QueryState` as JSON. The newest
-record of a query counts. Those that lie behind the newest file of the log are stored anew, so that
+record of a query is valid. Records in older files of the log are stored again in the newest, so that
 retention never has to wait for them.
 
 Threads: the event loop's; records are read off it.
-Crash: a change counts once it is on disk, and no one hears of it before.
+Crash: a change is visible only after it is on disk.
 """
 
 from __future__ import annotations
@@ -34,46 +34,46 @@ if TYPE_CHECKING:
 VERSION: Final = 1
 QUERIES_MAX: Final = 100_000
 NAME_LENGTH_MAX: Final = 255
-# Rows that nobody decides on are kept so long; and all of them so long after a start, since the
-# decision may be one that the broker missed.
+# How long undecided rows are kept; and how long all rows are kept after a start, since the broker
+# may have missed their decision.
 UNDECIDED_MS: Final = 24 * 3_600_000
 ALL_AFTER_START_MS: Final = 3_600_000
-_READ_AT_ONCE: Final = 1000
+_ENTRIES_PER_READ: Final = 1000
 
 
 class QueryState(msgspec.Struct, frozen=True, kw_only=True):
-    """What one broker knows of one query."""
+    """The state of one query on one broker."""
 
     version: int = msgspec.field(default=VERSION, name="v")
     query: str
-    # The broker that this one obeys for the query.
+    # The broker that decides for the query.
     coordinator: str
-    # The newest batch that this broker has a part in, and that part; `moved` of its rows, in their
-    # order, are in their queues for certain, all of them when it is None.
+    # The newest batch that this broker has a part in, and that part. At least the first `moved` of
+    # its rows are in their queues; all of them if it is None.
     batch: int = -1
     part: Part | None = None
     moved: int | None = None
-    # At the coordinator: the newest batch that is decided, and how, until that is complete; the
-    # digest of the decision stays.
+    # At the coordinator: the newest decided batch, its decision until that is complete, and the
+    # decision's digest.
     decided: int = -1
     decision: dict[str, Part] | None = None
     digest: str = ""
 
     @property
     def is_moving(self) -> bool:
-        """Whether rows of the part are yet to be moved."""
+        """Whether rows of the part remain to be moved."""
         return self.part is not None and self.moved is not None
 
 
-class Kept(NamedTuple):
-    """A state, and where its record lies."""
+class StoredState(NamedTuple):
+    """A state, and the position of its record in the log."""
 
     state: QueryState
     physical_offset: PhysicalOffset
 
 
 class QueryLocks:
-    """One lock per query, as long as somebody holds it or waits for it."""
+    """One lock per query, for as long as it is held or waited for."""
 
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -93,34 +93,34 @@ class QueryStates:
         self._store = store
         self._storing = storing
         self._clock = clock
-        self._kept: dict[str, Kept] = {}
+        self._kept: dict[str, StoredState] = {}
         self._locks = QueryLocks()
         self._started_ms = clock.now_ms()
 
     def load(self) -> None:
-        """Read the records that are there; blocks."""
+        """Read all records; blocks."""
         offset = int(self._store.start_of(QUERIES_TOPIC, 0))
-        while entries := self._store.entries(QUERIES_TOPIC, 0, offset, _READ_AT_ONCE):
+        while entries := self._store.entries(QUERIES_TOPIC, 0, offset, _ENTRIES_PER_READ):
             for physical_offset, _, _ in entries:
                 message = self._store.message_at(physical_offset)
                 if message is not None:
                     state = _decoded(message.body, physical_offset)
-                    self._kept[state.query] = Kept(state, PhysicalOffset(physical_offset))
+                    self._kept[state.query] = StoredState(state, PhysicalOffset(physical_offset))
             offset += len(entries)
 
     @property
     def states(self) -> Mapping[str, QueryState]:
-        """Every state by query."""
+        """All states by query."""
         return {query: kept.state for query, kept in self._kept.items()}
 
-    def find(self, query: str) -> Kept | None:
-        """The state of a query; None when nothing is known of it."""
+    def find(self, query: str) -> StoredState | None:
+        """The state of a query; None if it is unknown."""
         return self._kept.get(query)
 
     async def change(
         self, query: str, change: Callable[[QueryState | None], QueryState | None]
     ) -> QueryState | None:
-        """Change a state, and return it once that is on disk; None from `change` leaves it."""
+        """Change a state; returns it once it is on disk. If `change` returns None, it stays."""
         if query not in self._kept:
             self._check_new(query)
         async with self._locks.of(query):
@@ -132,16 +132,16 @@ class QueryStates:
             return changed
 
     async def carry_forward(self) -> None:
-        """Store states anew whose records no longer lie in the newest file of the log."""
+        """Store states again whose records are not in the newest file of the log."""
         for query, kept in list(self._kept.items()):
             if kept.physical_offset < self._store.newest_file_start:
-                # One that is being moved stays where it is: rows behind it count as moved.
+                # One that is being moved stays: its position tells which rows were moved after it.
                 await self.change(
                     query, lambda state: None if state is None or state.is_moving else state
                 )
 
     def needed_from(self) -> PhysicalOffset:
-        """The oldest offset of the log that is needed still; blocks."""
+        """The oldest log offset that is still needed; blocks."""
         now_ms = self._clock.now_ms()
         kept = list(self._kept.values())
         offsets = [state.physical_offset for state in kept]
@@ -160,7 +160,7 @@ class QueryStates:
         return min(offsets, default=self._store.log_end)
 
     def check_room(self, state: QueryState) -> None:
-        """Raise when a state cannot be stored."""
+        """Raise if a state is too large to store."""
         size = len(msgspec.json.encode(state))
         if size > self._storing.body_bytes_max:
             raise RequestRefusedError(
@@ -174,24 +174,23 @@ class QueryStates:
         if len(self._kept) >= QUERIES_MAX:
             raise RequestRefusedError(
                 ResponseCode.SERVICE_NOT_AVAILABLE,
-                f"the broker knows {len(self._kept)} queries that write exactly once, the most it "
-                "can",
+                f"the broker has {len(self._kept)} queries that write exactly once, its limit",
                 hint="write to another broker",
             )
 
     async def _put(self, state: QueryState) -> None:
         draft = Draft(topic=QUERIES_TOPIC, body=msgspec.json.encode(state))
         (receipt,) = await self._storing.put_durably([draft])
-        self._kept[state.query] = Kept(state, receipt.physical_offset)
+        self._kept[state.query] = StoredState(state, receipt.physical_offset)
 
 
 def check_name(what: str, name: str) -> None:
-    """Raise unless a name can be kept."""
+    """Raise unless a name is valid."""
     if not 0 < len(name) <= NAME_LENGTH_MAX or not name.isprintable():
         raise RequestRefusedError(
             ResponseCode.INVALID_PARAMETER,
-            f"{name[:60]!r} cannot be the id of a {what}",
-            hint=f"it has up to {NAME_LENGTH_MAX} printable characters",
+            f"{name[:60]!r} is not a valid {what} id",
+            hint=f"use 1 to {NAME_LENGTH_MAX} printable characters",
         )
 
 
@@ -205,7 +204,7 @@ def _decoded(body: bytes, physical_offset: int) -> QueryState:
         ) from error
     if state.version != VERSION:
         raise StoreFormatError(
-            f"the state of query {state.query!r} is of version {state.version}; this broker knows "
+            f"the state of query {state.query!r} has version {state.version}; this broker reads "
             f"version {VERSION}",
             hint="run the version of OrbitMQ that wrote it, or a newer one",
         )

@@ -1,11 +1,11 @@
 """A staged row: the row's own record, with its target and its name added.
 
-Properties of a staged row end with
+The properties of a staged row end with
 
     ORBIT_TO   <queue id>/<topic>
     ORBIT_ROW  <write id>/<sequence>
 
-and those of the row in its queue with ORBIT_ROW alone.
+and those of the moved row with ORBIT_ROW alone.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ _SEQUENCE_DIGITS_MAX: Final = 18
 
 
 class RowName(NamedTuple):
-    """What tells a row from every other: the write it belongs to, and its number there."""
+    """Identifies a row: the write it belongs to, and its number in that write."""
 
     write_id: str
     sequence: int
 
 
 def check_write_id(write_id: str) -> None:
-    """Raise MessageError unless it can be the id of a write."""
+    """Raise MessageError unless it is a valid write id."""
     if not _WRITE_ID.fullmatch(write_id):
         raise MessageError(
-            f"write id {write_id[:60]!r} is none", hint="it has 32 digits from 0 to f"
+            f"{write_id[:60]!r} is not a valid write id", hint="it has 32 hexadecimal digits"
         )
 
 
 def staged(draft: Draft, name: RowName) -> Draft:
-    """Make what is staged of a row."""
+    """Make the staged form of a row."""
     properties = draft.properties
     if properties and not properties.endswith(_VALUE_END):
         properties += _VALUE_END
@@ -58,13 +58,13 @@ def staged(draft: Draft, name: RowName) -> Draft:
         raise MessageError(
             f"properties take {len(properties)} bytes with the row's name; "
             f"{PROPERTIES_BYTES_MAX} fit",
-            hint="move what is large into the body",
+            hint="move large properties into the body",
         )
     return replace(draft, topic=STAGING_TOPIC, queue_id=0, properties=properties)
 
 
 def name_of(properties: bytes) -> RowName | None:
-    """The name of a row, staged or moved; None for a message that is no such row."""
+    """The name of a row, staged or moved; None for any other message."""
     value = find_property(properties, _ROW)
     write_id, _, sequence = (value or b"").partition(b"/")
     if not sequence.isdigit() or len(sequence) > _SEQUENCE_DIGITS_MAX:
@@ -73,7 +73,7 @@ def name_of(properties: bytes) -> RowName | None:
 
 
 def restored(message: StoredMessage) -> Draft:
-    """Make what goes to the real queue of a staged row."""
+    """Make the draft for the real queue of a staged row."""
     properties = message.properties_bytes
     target = find_property(properties, _TO) or b""
     queue_id, _, topic = target.partition(b"/")
@@ -81,7 +81,7 @@ def restored(message: StoredMessage) -> Draft:
     name_at = properties.rfind(_ROW + _NAME_END)
     if not queue_id.isdigit() or not topic or not 0 <= marks_at < name_at:
         raise StoreDamagedError(
-            f"the staged row at {message.physical_offset} does not say where it is to go",
+            f"the staged row at {message.physical_offset} names no valid queue",
             hint="run: orbitmq store verify",
         )
     return Draft(

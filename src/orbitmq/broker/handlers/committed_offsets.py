@@ -115,7 +115,7 @@ class CommittedOffsetRequests:
             raise RequestRefusedError(
                 ResponseCode.INVALID_PARAMETER,
                 f"the topic {asked.topic!r} has no queue {asked.queue_id}",
-                hint=f"its queues for reading are 0 to {topic.read_queues - 1}",
+                hint=f"its read queues are 0 to {topic.read_queues - 1}",
             )
         targets = await off_loop(self._targets, asked, queue_ids)
         for queue_id, offset in targets.items():

@@ -82,7 +82,7 @@ class RetryRequests:
         original = properties[property_names.RETRY_TOPIC]
         if message.reconsume_times >= retries_max or asked.delay_level < 0:
             destination = await self._dead_letter_destination(asked.group, properties)
-            self.counters.dead_letters(original, asked.group).add(1, message.size)
+            self.counters.dead_letter(original, asked.group).add(1, message.size)
         else:
             destination = await self._retry_destination(asked, group, message, properties)
         await self.storing.put(
@@ -100,7 +100,7 @@ class RetryRequests:
                 )
             ]
         )
-        self.counters.sent_back(original, asked.group).add(1, message.size)
+        self.counters.send_back(original, asked.group).add(1, message.size)
         return request.reply()
 
     async def _retry_destination(

@@ -195,12 +195,12 @@ class StatisticsRequests:
         kind, to_window = _COUNTERS.get(asked.name, (None, _messages))
         grown = None
         if kind in _WHOLE_BROKER:
-            grown = self.samples.grown(kind) if asked.key == self.cluster_name else None
+            grown = self.samples.growth(kind) if asked.key == self.cluster_name else None
         elif kind is CounterKind.PUTS:
-            grown = self.samples.grown(kind, asked.key)
+            grown = self.samples.growth(kind, asked.key)
         elif kind is not None:
             topic, _at, group = asked.key.partition("@")
-            grown = self.samples.grown(kind, (topic, group))
+            grown = self.samples.growth(kind, (topic, group))
         if grown is None:
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR,
@@ -214,5 +214,5 @@ class StatisticsRequests:
 
     async def show_runtime(self, _: Connection, request: Command) -> Command:
         """Return the broker's state, as `mqadmin brokerStatus` prints it."""
-        table = self.runtime.counted() | await off_loop(self.runtime.measured)
+        table = self.runtime.from_memory() | await off_loop(self.runtime.from_disk)
         return request.reply(body=java_json.encode(KeyValueTable(table=table)))

@@ -1,1 +1,1 @@
-"""What the broker counts, and how it is shown."""
+"""Counters and metrics of the broker."""

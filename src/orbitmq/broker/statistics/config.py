@@ -1,4 +1,4 @@
-"""Options of the metrics that a broker shows to Prometheus."""
+"""Options of the metrics that a broker exports to Prometheus."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Exporter(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsConfig:
-    """Whether and where metrics are shown."""
+    """Whether and where metrics are exported."""
 
     exporter: Exporter = option(
         Exporter.NONE,
         java="metricsExporterType",
-        doc="PROM shows metrics to Prometheus over HTTP, DISABLE to nobody.",
+        doc="PROM exports metrics to Prometheus over HTTP, DISABLE exports none.",
     )
     port: int = option(
         5557,
@@ -41,22 +41,22 @@ class MetricsConfig:
     labels: str = option(
         "",
         java="metricsLabel",
-        doc="Labels that every metric bears besides its own, as name:value,name:value.",
+        doc="Extra labels of every metric, as name:value,name:value.",
     )
 
     def __post_init__(self) -> None:
-        """Refuse labels that cannot be read."""
+        """Refuse invalid labels."""
         parse_labels(self.labels)
 
 
 def parse_labels(text: str) -> dict[str, str]:
-    """Read labels written as name:value,name:value."""
+    """Parse labels written as name:value,name:value."""
     labels: dict[str, str] = {}
     for part in filter(None, text.split(",")):
         name, colon, value = part.partition(":")
         if not colon or not name.isidentifier() or ":" in value:
             raise SettingsError(
-                f"metricsLabel: {part!r} is no label", hint="write name:value,name:value"
+                f"metricsLabel: invalid label {part!r}", hint="write name:value,name:value"
             )
         labels[name] = value
     return labels

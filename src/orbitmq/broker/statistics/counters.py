@@ -1,4 +1,4 @@
-"""Counters: messages and bytes by topic and by group, from the broker's start on.
+"""Counters: messages and bytes by topic and by group, since the broker's start.
 
 Threads: the event loop's.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Key = TypeVar("Key")
 
-# Topics, or pairs of topic and group, that are told apart; all further ones count as one.
+# Topics, or pairs of topic and group, with a counter of their own; all others share one.
 ROWS_MAX: Final = 200_000
 
 
@@ -35,66 +35,66 @@ class Counter:
 
 
 class Counters:
-    """Every counter of a broker; each is made when it is first asked for."""
+    """All counters of a broker; each is created when first used."""
 
     def __init__(self, *, rows_max: int = ROWS_MAX) -> None:
         self._rows_max = rows_max
-        # What was sent to each topic.
+        # Messages sent to each topic.
         self.puts: dict[str, Counter] = {}
-        # By topic and group: what a group was handed, sent back, and gave up.
+        # By topic and group: messages delivered, sent back, and made dead letters.
         self.reads: dict[tuple[str, str], Counter] = {}
         self.send_backs: dict[tuple[str, str], Counter] = {}
-        self.given_up: dict[tuple[str, str], Counter] = {}
-        # What belongs to topics and groups that are no more, or are too many to tell apart.
+        self.dead_letters: dict[tuple[str, str], Counter] = {}
+        # Of topics and groups that were deleted, or are above the limit.
         self.other_puts = Counter()
         self.other_reads = Counter()
         self._other_send_backs = Counter()
-        self._other_given_up = Counter()
-        # Sends that the store refused; pulls that brought messages, and that did not.
+        self._other_dead_letters = Counter()
+        # Sends that the store refused; pulls with and without messages.
         self.failed_puts = 0
         self.found_pulls = 0
         self.missed_pulls = 0
-        # How long sends waited for the disk, and reads for what memory did not hold.
+        # How long sends and reads waited for the disk.
         self.put_waits = Latencies()
         self.read_waits = Latencies()
 
     def put(self, topic: str) -> Counter:
-        """What was sent to a topic."""
+        """Messages sent to a topic."""
         counter = self.puts.get(topic)
         if counter is None:
             counter = self._new(self.puts, topic, self.other_puts)
         return counter
 
     def read(self, topic: str, group: str) -> Counter:
-        """What a group was handed of a topic."""
+        """Messages of a topic delivered to a group."""
         counter = self.reads.get((topic, group))
         if counter is None:
             counter = self._new(self.reads, (topic, group), self.other_reads)
         return counter
 
-    def sent_back(self, topic: str, group: str) -> Counter:
-        """What a group sent back to be tried again, or given up."""
+    def send_back(self, topic: str, group: str) -> Counter:
+        """Messages that a group sent back, for a retry or as dead letters."""
         counter = self.send_backs.get((topic, group))
         if counter is None:
             counter = self._new(self.send_backs, (topic, group), self._other_send_backs)
         return counter
 
-    def dead_letters(self, topic: str, group: str) -> Counter:
-        """What a group gave up for good."""
-        counter = self.given_up.get((topic, group))
+    def dead_letter(self, topic: str, group: str) -> Counter:
+        """Messages of a group that became dead letters."""
+        counter = self.dead_letters.get((topic, group))
         if counter is None:
-            counter = self._new(self.given_up, (topic, group), self._other_given_up)
+            counter = self._new(self.dead_letters, (topic, group), self._other_dead_letters)
         return counter
 
     def forget(
         self, *, knows_topic: Callable[[str], object], knows_group: Callable[[str], object]
     ) -> None:
-        """Drop the counters of topics and groups that are no more; sums over all stay right."""
+        """Drop the counters of deleted topics and groups; totals stay right."""
         _move(self.puts, self.other_puts, [name for name in self.puts if not knows_topic(name)])
         for counters, other in (
             (self.reads, self.other_reads),
             (self.send_backs, self._other_send_backs),
-            (self.given_up, self._other_given_up),
+            (self.dead_letters, self._other_dead_letters),
         ):
             gone = [
                 (topic, group)

@@ -1,7 +1,7 @@
-"""How far consumer groups have come, and how old is what lies before them.
+"""Progress and lag of consumer groups.
 
-Threads: any; store times are read from the log, so that figures of many queues are better made
-off the event loop. What is asked of tables is one look-up each.
+Threads: any. Store times are read from the log, so measure many queues off the event loop. Each
+access to a table is a single look-up.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ QueueProgress = ObjectKeyed[MessageQueue, ConsumeProgress]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lag:
-    """What lies before a group in a topic."""
+    """The lag of a group in a topic."""
 
-    # Messages not committed; of these, handed out; and never handed out.
+    # Messages not committed; of these, delivered; and not delivered.
     messages: int
     in_flight: int
     ready: int
-    # How long ago the oldest message was stored that is not committed, or was not handed out.
+    # Age of the oldest message that is not committed; and of the oldest not delivered.
     waits_ms: int
     queued_ms: int
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class ProgressMeter:
-    """Compares what groups committed with what there is."""
+    """Measures progress: compares committed offsets with the queues."""
 
     broker_name: Callable[[], str]
     store: MessageStore
@@ -48,22 +48,22 @@ class ProgressMeter:
     clock: Clock
 
     def topics_of(self, group: str) -> list[str]:
-        """The topics a group is at: those it committed, and still subscribes to while online."""
+        """The topics in which a group committed offsets; while online, only subscribed ones."""
         return self.still_subscribed(group, self.committed_topics(group))
 
     def committed_topics(self, group: str) -> list[str]:
-        """The topics that a group committed offsets of."""
+        """The topics in which a group committed offsets."""
         return self.offsets.topics_of(group)
 
     def still_subscribed(self, group: str, topics: list[str]) -> list[str]:
-        """Leave out topics that the members of a group do not want any more."""
+        """Filter out topics that an online group no longer subscribes to."""
         online = self.members.groups.get(group)
         if online is None or not online.subscriptions:
             return topics
         return [topic for topic in topics if topic in online.subscriptions]
 
     def by_queue(self, group: str, topic: TopicConfig, queues: int) -> QueueProgress:
-        """How far a group has come in each queue of a topic."""
+        """The progress of a group in each queue of a topic."""
         progress: QueueProgress = ObjectKeyed()
         for queue_id in range(queues):
             committed = self.offsets.get(group, topic.name, queue_id) or 0
@@ -78,7 +78,7 @@ class ProgressMeter:
         return progress
 
     def time_spans(self, group: str, topic: TopicConfig) -> list[QueueTimeSpan]:
-        """When the messages of each queue were stored, and how long those not consumed wait."""
+        """When each queue's messages were stored, and how long unconsumed ones have waited."""
         spans: list[QueueTimeSpan] = []
         for queue_id in range(topic.write_queues):
             end = self.store.end_of(topic.name, queue_id)
@@ -103,7 +103,7 @@ class ProgressMeter:
         return spans
 
     def lag(self, group: str, topic: TopicConfig) -> Lag:
-        """What lies before a group in a topic; nothing where it never committed nor pulled."""
+        """The lag of a group in a topic; 0 in queues it never committed nor pulled."""
         messages = in_flight = ready = 0
         waiting_ms: list[int] = []
         queued_ms: list[int] = []

@@ -1,4 +1,4 @@
-"""How long something took: counts by bounds, of this minute and of the one before.
+"""Latency histograms of this minute and of the last one.
 
 Threads: the event loop's.
 """
@@ -10,7 +10,7 @@ from itertools import accumulate, pairwise, repeat
 from math import ceil
 from typing import Final
 
-# Compat: the columns of RocketMQ's `putMessageDistributeTime`, and where each ends.
+# Compat: the columns of RocketMQ's `putMessageDistributeTime`, and the upper bound of each.
 _SHOWN: Final = (
     ("[<=0ms]", 1),
     ("[0~10ms]", 10),
@@ -26,7 +26,7 @@ _SHOWN: Final = (
     ("[5~10s]", 10_000),
     ("[10s~]", None),
 )
-# Whole milliseconds at which a count ends: fine where most fall, as in RocketMQ.
+# Widths of the buckets in milliseconds: narrow where most values fall, as in RocketMQ.
 _STEPS: Final = (
     *repeat(1, 20),
     *repeat(2, 15),
@@ -40,20 +40,20 @@ _BOUNDS_MS: Final = tuple(accumulate(_STEPS))
 
 
 class Latencies:
-    """Counts of how long things took."""
+    """A histogram of durations."""
 
     def __init__(self) -> None:
         self.longest_ms = 0
-        self._counts = _none()
-        self._last_counts = _none()
+        self._counts = _zeros()
+        self._last_counts = _zeros()
 
     def note(self, took_ms: float) -> None:
-        """Count one thing."""
+        """Count one duration."""
         self.note_round(took_ms, took_ms, 1)
 
     def note_round(self, longest_ms: float, shortest_ms: float, count: int) -> None:
-        """Count several things that ended together, and began evenly one after another."""
-        # Perf: a flush round ends thousands of sends; most fall between the same two bounds.
+        """Count operations that ended together and started at even intervals."""
+        # Perf: a flush round ends thousands of sends; most fall into the same bucket.
         self.longest_ms = max(self.longest_ms, int(longest_ms))
         low, high = _index(shortest_ms), _index(longest_ms)
         if low == high:
@@ -68,24 +68,24 @@ class Latencies:
         self._counts[high] += count - counted
 
     def end_minute(self, *, at_once: int = 0) -> None:
-        """Let this minute be the last; `at_once` things took no time, and were not noted."""
+        """Make this minute the last one; `at_once` operations took no time and were not noted."""
         self._counts[0] += at_once
         self._last_counts = self._counts
-        self._counts = _none()
+        self._counts = _zeros()
 
     @property
     def count(self) -> int:
-        """How many were noted in this minute."""
+        """Number of operations noted in this minute."""
         return sum(self._counts)
 
     def shown(self) -> str:
-        """The last minute as RocketMQ writes it."""
+        """The last minute in RocketMQ's format."""
         ends = [len(_BOUNDS_MS) + 1 if end is None else _first_from(end) for _, end in _SHOWN]
         counts = [sum(self._last_counts[low:high]) for low, high in pairwise((0, *ends))]
         return "".join(f"{name}:{count} " for (name, _), count in zip(_SHOWN, counts, strict=True))
 
     def percentile_ms(self, share: float) -> float:
-        """How long all but the slowest took in the last minute, up to a share of them."""
+        """A percentile of the last minute; `share` is 0.99 for the 99th."""
         wanted = int(sum(self._last_counts) * share)
         passed = 0
         for index, count in enumerate(self._last_counts):
@@ -97,7 +97,7 @@ class Latencies:
         return 0.0
 
 
-def _none() -> list[int]:
+def _zeros() -> list[int]:
     return [0] * (len(_BOUNDS_MS) + 1)
 
 

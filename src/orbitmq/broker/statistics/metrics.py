@@ -1,9 +1,9 @@
 """The metrics of a broker under RocketMQ's names, and a few of its own.
 
-Names that begin with `rocketmq_` mean what they mean at a RocketMQ 5 broker; those that begin with
-`orbitmq_` exist here only.
+Names with the prefix `rocketmq_` have the meaning of RocketMQ 5; those with `orbitmq_` exist here
+only.
 
-Threads: `copied` belongs to the event loop; `families` may run anywhere, since it reads a copy, and
+Threads: `snapshot` belongs to the event loop; `families` may run anywhere, since it reads a copy, and
 asks the store, which may be asked from any thread.
 """
 
@@ -49,7 +49,7 @@ _Key = TypeVar("_Key")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """What waits in a broker; the numbers are read when asked."""
+    """Waiting requests of a broker; sizes are read on demand."""
 
     sends: Sized
     long_polls: Sized
@@ -57,19 +57,19 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Copied:
-    """What the event loop knew at one moment."""
+class MetricsSnapshot:
+    """The state of the event loop's tables at one moment."""
 
     permission: int
     topics: Mapping[str, TopicConfig]
     group_count: int
     puts: dict[str, _Counted]
     reads: dict[tuple[str, str], _Counted]
-    given_up: dict[tuple[str, str], _Counted]
+    dead_letters: dict[tuple[str, str], _Counted]
     # Producers by language and version; consumers by group, language, version and mode.
     producers: Tally[tuple[str, str]]
     consumers: Tally[tuple[str, str, str, str]]
-    # Groups and topics whose lag is shown.
+    # Groups and topics whose lag is exported.
     consumed: list[tuple[str, TopicConfig]]
     differing_members: int
     refused_commits: int
@@ -81,7 +81,7 @@ class Copied:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tables:
-    """What a broker knows of topics, groups and their members."""
+    """The tables of topics, groups and their members."""
 
     topics: TopicTable
     groups: GroupTable
@@ -90,7 +90,7 @@ class Tables:
     progress: ProgressMeter
 
     def consumed(self) -> Iterator[tuple[str, TopicConfig]]:
-        """The groups with the topics they consume, or consumed when they were online last."""
+        """Groups with the topics they consume, or consumed when last online."""
         for group in self.groups.groups:
             online = self.members.groups.get(group)
             names = set(self.progress.topics_of(group))
@@ -102,34 +102,23 @@ class Tables:
                     yield group, topic
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class Metrics:
-    """Gathers what a scrape shows."""
+    """Makes the metrics of a scrape."""
 
-    def __init__(
-        self,
-        *,
-        permission: Callable[[], int],
-        labels: _Labels,
-        store: MessageStore,
-        store_folder: Path,
-        counters: Counters,
-        tables: Tables,
-        waiting: Waiting,
-        clock: Clock,
-    ) -> None:
-        self._permission = permission
-        # What every metric bears.
-        self._labels = dict(labels)
-        self._store = store
-        self._store_folder = store_folder
-        self._counters = counters
-        self._tables = tables
-        self._waiting = waiting
-        self._clock = clock
+    permission: Callable[[], int]
+    # Labels of every metric.
+    labels: _Labels
+    store: MessageStore
+    store_folder: Path
+    counters: Counters
+    tables: Tables
+    waiting: Waiting
+    clock: Clock
 
-    def copied(self) -> Copied:
-        """Copy what belongs to the event loop."""
-        counters, tables, waiting = self._counters, self._tables, self._waiting
+    def snapshot(self) -> MetricsSnapshot:
+        """Copy the tables that belong to the event loop."""
+        counters, tables, waiting = self.counters, self.tables, self.waiting
         producers: Tally[tuple[str, str]] = Tally()
         for clients in tables.members.producers.values():
             for client in clients.values():
@@ -141,13 +130,13 @@ class Metrics:
                 language = member.client.language.lower()
                 version = version_name(member.client.version).lower()
                 consumers[name, language, version, mode] += 1
-        return Copied(
-            permission=self._permission(),
+        return MetricsSnapshot(
+            permission=self.permission(),
             topics=tables.topics.topics,
             group_count=len(tables.groups.groups),
             puts=_values(counters.puts),
             reads=_values(counters.reads),
-            given_up=_values(counters.given_up),
+            dead_letters=_values(counters.dead_letters),
             producers=producers,
             consumers=consumers,
             consumed=list(tables.consumed()),
@@ -159,72 +148,72 @@ class Metrics:
             disk_reads=len(waiting.reads),
         )
 
-    def families(self, copied: Copied) -> Iterator[Metric]:
-        """Write every metric."""
-        yield from self._broker(copied)
-        yield from self._messages(copied)
-        yield from self._connections(copied)
-        yield from self._lags(copied)
+    def families(self, snapshot: MetricsSnapshot) -> Iterator[Metric]:
+        """Make all metrics."""
+        yield from self._broker(snapshot)
+        yield from self._messages(snapshot)
+        yield from self._connections(snapshot)
+        yield from self._lags(snapshot)
         yield from self._storage()
-        yield from self._own(copied)
+        yield from self._own(snapshot)
 
     # --- families -----------------------------------------------------------------------------
 
-    def _broker(self, copied: Copied) -> Iterator[Metric]:
+    def _broker(self, snapshot: MetricsSnapshot) -> Iterator[Metric]:
         waiting = self._gauge(
             "rocketmq_processor_watermark", "Requests that wait for the disk.", "processor"
         )
-        waiting.add(copied.unconfirmed, processor="send")
-        waiting.add(copied.disk_reads, processor="pull")
+        waiting.add(snapshot.unconfirmed, processor="send")
+        waiting.add(snapshot.disk_reads, processor="pull")
         yield waiting.family
         for name, about, value in (
-            ("broker_permission", "What clients may do: 4 read, 2 write.", copied.permission),
-            ("topic_number", "Topics of this broker.", len(copied.topics)),
-            ("consumer_group_number", "Consumer groups of this broker.", copied.group_count),
+            ("broker_permission", "What clients may do: 4 read, 2 write.", snapshot.permission),
+            ("topic_number", "Topics of this broker.", len(snapshot.topics)),
+            ("consumer_group_number", "Consumer groups of this broker.", snapshot.group_count),
         ):
             gauge = self._gauge(f"rocketmq_{name}", about)
             gauge.add(value)
             yield gauge.family
 
-    def _messages(self, copied: Copied) -> Iterator[Metric]:
+    def _messages(self, snapshot: MetricsSnapshot) -> Iterator[Metric]:
         of_topic = ("topic", "message_type", "is_system")
         messages_in = self._counter("rocketmq_messages_in", "Messages stored.", *of_topic)
         bytes_in = self._counter("rocketmq_throughput_in", "Bytes stored.", *of_topic)
-        labels = (*self._labels, "topic", "message_type")
+        labels = (*self.labels, "topic", "message_type")
         sizes = HistogramMetricFamily(
             "rocketmq_message_size", "Sizes of messages stored; one bucket only.", labels=labels
         )
-        for topic, (messages, size) in copied.puts.items():
-            config = copied.topics.get(topic)
-            # Messages are counted by topic: what a topic says of its messages stands for them.
+        for topic, (messages, size) in snapshot.puts.items():
+            config = snapshot.topics.get(topic)
+            # Messages are counted by topic only, so their type is that of the topic.
             kind = config.attributes.get(_TYPE_ATTRIBUTE, "") if config is not None else ""
             kind = kind.lower() or "unspecified"
             is_system = _truth(is_system_topic(topic))
             messages_in.add(messages, topic=topic, message_type=kind, is_system=is_system)
             bytes_in.add(size, topic=topic, message_type=kind, is_system=is_system)
             sizes.add_metric(
-                [*self._labels.values(), topic, kind], [("+Inf", messages)], sum_value=size
+                [*self.labels.values(), topic, kind], [("+Inf", messages)], sum_value=size
             )
         yield from (messages_in.family, bytes_in.family, sizes)
         of_group = ("topic", "consumer_group", "is_system", "is_retry")
-        messages_out = self._counter("rocketmq_messages_out", "Messages handed out.", *of_group)
-        bytes_out = self._counter("rocketmq_throughput_out", "Bytes handed out.", *of_group)
-        for (topic, group), (messages, size) in copied.reads.items():
+        messages_out = self._counter("rocketmq_messages_out", "Messages delivered.", *of_group)
+        bytes_out = self._counter("rocketmq_throughput_out", "Bytes delivered.", *of_group)
+        for (topic, group), (messages, size) in snapshot.reads.items():
             values = _of_group(topic, group) | {"is_retry": _truth(is_retry_topic(topic))}
             messages_out.add(messages, **values)
             bytes_out.add(size, **values)
-        given_up = self._counter(
+        dead_letters = self._counter(
             "rocketmq_send_to_dlq_messages",
-            "Messages that a group gave up.",
+            "Messages that became dead letters of a group.",
             "topic",
             "consumer_group",
             "is_system",
         )
-        for (topic, group), (messages, _) in copied.given_up.items():
-            given_up.add(messages, **_of_group(topic, group))
-        yield from (messages_out.family, bytes_out.family, given_up.family)
+        for (topic, group), (messages, _) in snapshot.dead_letters.items():
+            dead_letters.add(messages, **_of_group(topic, group))
+        yield from (messages_out.family, bytes_out.family, dead_letters.family)
 
-    def _connections(self, copied: Copied) -> Iterator[Metric]:
+    def _connections(self, snapshot: MetricsSnapshot) -> Iterator[Metric]:
         producers = self._gauge(
             "rocketmq_producer_connections",
             "Connections of producers.",
@@ -232,7 +221,7 @@ class Metrics:
             "version",
             "protocol_type",
         )
-        for (language, version), count in copied.producers.items():
+        for (language, version), count in snapshot.producers.items():
             producers.add(count, language=language, version=version, protocol_type=_PROTOCOL)
         consumers = self._gauge(
             "rocketmq_consumer_connections",
@@ -244,7 +233,7 @@ class Metrics:
             "protocol_type",
             "is_system",
         )
-        for (group, language, version, mode), count in copied.consumers.items():
+        for (group, language, version, mode), count in snapshot.consumers.items():
             consumers.add(
                 count,
                 consumer_group=group,
@@ -256,23 +245,23 @@ class Metrics:
             )
         yield from (producers.family, consumers.family)
 
-    def _lags(self, copied: Copied) -> Iterator[Metric]:
+    def _lags(self, snapshot: MetricsSnapshot) -> Iterator[Metric]:
         labels = ("consumer_group", "topic", "is_retry", "is_system")
         messages = self._gauge("rocketmq_consumer_lag_messages", "Not committed.", *labels)
         waits = self._gauge(
             "rocketmq_consumer_lag_latency", "Milliseconds since the oldest was stored.", *labels
         )
         in_flight = self._gauge(
-            "rocketmq_consumer_inflight_messages", "Handed out and not committed.", *labels
+            "rocketmq_consumer_inflight_messages", "Delivered and not committed.", *labels
         )
         queued = self._gauge(
             "rocketmq_consumer_queueing_latency",
-            "Milliseconds since the oldest was stored that was not handed out.",
+            "Milliseconds since the oldest undelivered message was stored.",
             *labels,
         )
-        ready = self._gauge("rocketmq_consumer_ready_messages", "Not handed out.", *labels)
-        for group, topic in copied.consumed:
-            lag = self._tables.progress.lag(group, topic)
+        ready = self._gauge("rocketmq_consumer_ready_messages", "Not delivered.", *labels)
+        for group, topic in snapshot.consumed:
+            lag = self.tables.progress.lag(group, topic)
             values = _of_group(topic.name, group) | {"is_retry": _truth(is_retry_topic(topic.name))}
             messages.add(lag.messages, **values)
             waits.add(lag.waits_ms, **values)
@@ -282,13 +271,13 @@ class Metrics:
         yield from (each.family for each in (messages, waits, in_flight, queued, ready))
 
     def _storage(self) -> Iterator[Metric]:
-        store = self._store
+        store = self.store
         oldest = store.message_at(store.log_start)
         for name, about, value in (
             (
                 "storage_size",
                 "Bytes in use on the disk of the store.",
-                measure_disk(self._store_folder).used_bytes,
+                measure_disk(self.store_folder).used_bytes,
             ),
             (
                 "storage_flush_behind_bytes",
@@ -303,7 +292,7 @@ class Metrics:
             (
                 "storage_message_reserve_time",
                 "Milliseconds since the oldest message was stored.",
-                None if oldest is None else self._clock.now_ms() - oldest.store_ms,
+                None if oldest is None else self.clock.now_ms() - oldest.store_ms,
             ),
         ):
             gauge = self._gauge(f"rocketmq_{name}", about, *_ON_DISK)
@@ -311,15 +300,15 @@ class Metrics:
                 gauge.add(value, **_ON_DISK)
             yield gauge.family
 
-    def _own(self, copied: Copied) -> Iterator[Metric]:
+    def _own(self, snapshot: MetricsSnapshot) -> Iterator[Metric]:
         for name, about, value in (
             (
                 "inconsistent_members",
-                "Members that subscribe to something else than their group.",
-                copied.differing_members,
+                "Members whose subscriptions differ from those of their group.",
+                snapshot.differing_members,
             ),
-            ("held_long_polls", "Pulls held until a message comes.", copied.held_polls),
-            ("unconfirmed_sends", "Sends that wait for the disk.", copied.unconfirmed),
+            ("held_long_polls", "Pulls held until a message arrives.", snapshot.held_polls),
+            ("unconfirmed_sends", "Sends that wait for the disk.", snapshot.unconfirmed),
         ):
             gauge = self._gauge(f"orbitmq_{name}", about)
             gauge.add(value)
@@ -327,40 +316,35 @@ class Metrics:
         for name, about, value in (
             (
                 "refused_commits",
-                "Lower offsets refused since another member had the queue.",
-                copied.refused_commits,
+                "Lower offsets refused because another member had the queue.",
+                snapshot.refused_commits,
             ),
-            ("failed_sends", "Sends that the store refused.", copied.failed_puts),
+            ("failed_sends", "Sends that the store refused.", snapshot.failed_puts),
         ):
             counter = self._counter(f"orbitmq_{name}", about)
             counter.add(value)
             yield counter.family
 
     def _gauge(self, name: str, about: str, *labels: str) -> _Family:
-        family = GaugeMetricFamily(name, about, labels=(*self._labels, *labels))
-        return _Family(family, self._labels, labels)
+        family = GaugeMetricFamily(name, about, labels=(*self.labels, *labels))
+        return _Family(family, self.labels, labels)
 
     def _counter(self, name: str, about: str, *labels: str) -> _Family:
-        family = CounterMetricFamily(name, about, labels=(*self._labels, *labels))
-        return _Family(family, self._labels, labels)
+        family = CounterMetricFamily(name, about, labels=(*self.labels, *labels))
+        return _Family(family, self.labels, labels)
 
 
+@dataclass(slots=True, eq=False)
 class _Family:
-    """One metric under way, and the labels that it needs."""
+    """One metric in the making, and its labels."""
 
-    def __init__(
-        self,
-        family: GaugeMetricFamily | CounterMetricFamily,
-        of_all: _Labels,
-        labels: tuple[str, ...],
-    ) -> None:
-        self.family = family
-        self._of_all = of_all
-        self._labels = labels
+    family: GaugeMetricFamily | CounterMetricFamily
+    of_all: _Labels
+    labels: tuple[str, ...]
 
     def add(self, value: float, **labels: str) -> None:
         """Add a value under its labels."""
-        values = [*self._of_all.values(), *(labels[name] for name in self._labels)]
+        values = [*self.of_all.values(), *(labels[name] for name in self.labels)]
         self.family.add_metric(values, value)
 
 

@@ -1,7 +1,7 @@
-"""Shows the metrics of a broker to Prometheus, over HTTP.
+"""Exports the metrics of a broker to Prometheus, over HTTP.
 
-Threads: the HTTP server has its own. A scrape copies what it needs on the event loop, and does all
-the rest in the server's thread; between scrapes nothing is done.
+Threads: the HTTP server has its own. A scrape copies what it needs on the event loop, and does the
+rest in the server's thread; between scrapes nothing runs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
-    from orbitmq.broker.statistics.metrics import Copied, Metrics
+    from orbitmq.broker.statistics.metrics import Metrics, MetricsSnapshot
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ _COPY_TIMEOUT_SECONDS: Final = 10
 
 
 class Prometheus:
-    """The HTTP server that Prometheus reads from."""
+    """The HTTP server that Prometheus scrapes."""
 
     def __init__(self, metrics: Metrics, *, host: str, port: int) -> None:
         self._metrics = metrics
@@ -40,7 +40,7 @@ class Prometheus:
         self._served: tuple[WSGIServer, Thread] | None = None
 
     async def start(self) -> None:
-        """Listen."""
+        """Start listening."""
         registry = CollectorRegistry(auto_describe=False)
         registry.register(_OnScrape(self._metrics, asyncio.get_running_loop()))
         try:
@@ -49,15 +49,15 @@ class Prometheus:
             )
         except OSError as error:
             raise SettingsError(
-                f"metrics cannot be shown at {self._host}:{self.port}: {error.strerror}",
-                hint="set metricsPromExporterPort or metricsPromExporterHost to what is free here",
+                f"cannot export metrics at {self._host}:{self.port}: {error.strerror}",
+                hint="set metricsPromExporterPort or metricsPromExporterHost to a free address",
             ) from error
         self._served = server, thread
         self.port = server.server_port
-        log.info("metrics shown host=%s port=%d", self._host, self.port)
+        log.info("metrics exported host=%s port=%d", self._host, self.port)
 
     async def stop(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         if self._served is not None:
             server, thread = self._served
             self._served = None
@@ -71,20 +71,20 @@ def _stop(server: WSGIServer, thread: Thread) -> None:
 
 
 class _OnScrape(Collector):
-    """Gathers the metrics whenever somebody asks."""
+    """Makes the metrics at each scrape."""
 
     def __init__(self, metrics: Metrics, loop: asyncio.AbstractEventLoop) -> None:
         self._metrics = metrics
         self._loop = loop
 
     def describe(self) -> Iterable[Metric]:
-        """Name nothing ahead of time: the registry would ask for all of it otherwise."""
+        """Return nothing: otherwise the registry would collect everything at start."""
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        """Copy on the event loop, then write the metrics here."""
-        copying = asyncio.run_coroutine_threadsafe(self._copied(), self._loop)
+        """Copy on the event loop, then make the metrics here."""
+        copying = asyncio.run_coroutine_threadsafe(self._snapshot(), self._loop)
         return self._metrics.families(copying.result(_COPY_TIMEOUT_SECONDS))
 
-    async def _copied(self) -> Copied:
-        return self._metrics.copied()
+    async def _snapshot(self) -> MetricsSnapshot:
+        return self._metrics.snapshot()

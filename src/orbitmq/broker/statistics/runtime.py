@@ -1,4 +1,4 @@
-"""The state of a broker as texts, under the names that RocketMQ's tools look for."""
+"""The state of a broker as strings, under the names of RocketMQ's tools."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MINUTE_MS: Final = 60 * _SECOND_MS
 _HOUR_MS: Final = 60 * _MINUTE_MS
 _DAY_MS: Final = 24 * _HOUR_MS
 _NO_BUFFER_POOL: Final = str(2**31 - 1)
-# What RocketMQ says of features that are off, and of queues that an event loop does not have.
+# RocketMQ's values for features that are off, and for queues that an event loop does not have.
 _ABSENT: Final = {
     "pageCacheLockTimeMills": "0",
     "dispatchMaxBuffer": "0",
@@ -48,7 +48,7 @@ _ABSENT: Final = {
 
 
 class Runtime:
-    """Writes the broker's state down when asked."""
+    """Reports the broker's state."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Runtime:
         self._store = store
         self._samples = samples
         self._counters = samples.counters
-        # Where each delay level goes on.
+        # The next offset of each delay level.
         self._delay_offsets = delay_offsets
         self._confirmations = confirmations
         # Pulls that wait for the disk.
@@ -75,12 +75,12 @@ class Runtime:
         self._clock = clock
         self._started_ms = clock.now_ms()
 
-    def counted(self) -> dict[str, str]:
-        """What the event loop knows; to be called there."""
+    def from_memory(self) -> dict[str, str]:
+        """What is in memory; call it on the event loop."""
         return _ABSENT | self._calls() | self._days() | self._waiting() | self._delays()
 
-    def measured(self) -> dict[str, str]:
-        """What has to be asked of the disk; any thread."""
+    def from_disk(self) -> dict[str, str]:
+        """What has to be read from disk; any thread."""
         store, root = self._store, self._store_config.root.expanduser()
         folders = log_folders(root, self._store_config.log_path)
         ratios = {str(folder): measure_disk(folder).percent() / 100 for folder in folders}
@@ -106,7 +106,7 @@ class Runtime:
         for counter in counters.puts.values():
             puts += counter.messages
             size += counter.bytes
-        # Compat: RocketMQ shows one put where there was none, to divide by it.
+        # Compat: RocketMQ reports at least one put, to divide by it.
         puts = max(puts, 1)
         return {
             "bootTimestamp": str(self._started_ms),
@@ -171,7 +171,7 @@ def _shown_time(span_ms: int) -> str:
 
 
 def shown_bytes(count: int) -> str:
-    """Write bytes as people read them, such as 1.5 KiB."""
+    """Format bytes for people, such as 1.5 KiB."""
     if count < 1024:
         return f"{count} B"
     size = float(count)

@@ -1,4 +1,4 @@
-"""Samples of a broker's counters: rates, windows, totals of days.
+"""Samples of a broker's counters: rates, windows, daily totals.
 
 Threads: the event loop's.
 """
@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from orbitmq.broker.statistics.counters import Counter
-from orbitmq.broker.statistics.windows import Grown, Tracks, Windows
+from orbitmq.broker.statistics.windows import CounterGrowth, Tracks, Windows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -43,7 +43,7 @@ class CounterKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calls:
-    """What the broker as a whole had done at some moment."""
+    """Totals of the whole broker at one moment."""
 
     at_ms: float
     puts: int
@@ -53,20 +53,20 @@ class Calls:
 
     @property
     def pulls(self) -> int:
-        """All pulls, those without messages included."""
+        """All pulls, with and without messages."""
         return self.found_pulls + self.missed_pulls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """Messages sent and read since the broker began, without those of system topics."""
+    """Messages sent and read since the broker's start, without system topics."""
 
     puts: int = 0
     reads: int = 0
 
 
 class Days:
-    """Remembers the totals of the last two midnights, local time."""
+    """The totals at the last two midnights, local time."""
 
     def __init__(self, now_ms: int, *, zone: datetime.tzinfo | None = None) -> None:
         self._zone = zone
@@ -75,7 +75,7 @@ class Days:
         self.yesterday_morning = Totals()
 
     def note(self, now_ms: int, totals: Totals) -> None:
-        """Keep the totals when a day has begun since the last call."""
+        """Keep the totals if a new day has started since the last call."""
         today = self._date(now_ms)
         if today <= self._today:
             return
@@ -115,7 +115,7 @@ class Samples:
         self.sample()
 
     def sample(self) -> None:
-        """Take the samples that are due; to be called every ten seconds."""
+        """Take the samples that are due; call it every ten seconds."""
         now_ms = self._clock.monotonic_ms()
         due = [window.is_due(now_ms) for window in self._windows.all]
         if due[1]:
@@ -139,23 +139,23 @@ class Samples:
         self.days.note(self._clock.now_ms(), self.totals())
         self._end_minute()
 
-    # --- asking -------------------------------------------------------------------------------
+    # --- queries ------------------------------------------------------------------------------
 
-    def grown(self, kind: CounterKind, key: Key = "") -> Grown | None:
-        """How much a counter grew; None when there is none, or no sample of it yet."""
+    def growth(self, kind: CounterKind, key: Key = "") -> CounterGrowth | None:
+        """How much a counter grew; None if it does not exist, or has no sample yet."""
         tracks = self._tracks[kind].get(key)
-        return tracks.grown(self._windows) if tracks is not None else None
+        return tracks.growth(self._windows) if tracks is not None else None
 
     def puts_per_second(self, topic: str) -> float:
-        """How fast messages came to a topic in the last minute."""
+        """Messages per second sent to a topic in the last minute."""
         return self._per_second(CounterKind.PUTS, topic)
 
     def reads_per_second(self, topic: str, group: str) -> float:
-        """How fast a group was handed messages of a topic in the last minute."""
+        """Messages per second of a topic delivered to a group in the last minute."""
         return self._per_second(CounterKind.READS, (topic, group))
 
     def totals(self) -> Totals:
-        """What was sent and read since the start, without system topics."""
+        """Messages sent and read since the start, without system topics."""
         counters = self.counters
         puts = sum(
             counter.messages
@@ -172,7 +172,7 @@ class Samples:
         )
 
     def rates(self, number: Callable[[Calls], int]) -> str:
-        """How fast a number grew in 10, 60 and 600 seconds; empty where there was no such time."""
+        """Growth per second over 10, 60 and 600 s; empty where the broker ran for less."""
         now = self._calls_now()
         texts: list[str] = []
         for span_ms in _RATE_SPANS_MS:
@@ -190,11 +190,11 @@ class Samples:
     # --- inside -------------------------------------------------------------------------------
 
     def _per_second(self, kind: CounterKind, key: Key) -> float:
-        grown = self.grown(kind, key)
+        grown = self.growth(kind, key)
         return grown.minute.messages_per_second if grown is not None else 0.0
 
     def _tables(self) -> Iterator[tuple[CounterKind, Mapping[Any, Counter]]]:
-        """Every counter by kind and name; those of the whole broker have none."""
+        """All counters by kind and key; those of the whole broker have the key ""."""
         counters, totals = self.counters, self.totals()
         yield CounterKind.PUTS, counters.puts
         yield CounterKind.READS, counters.reads

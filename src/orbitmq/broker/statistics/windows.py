@@ -1,7 +1,7 @@
-"""Counters over the last minute, hour and day, by samples taken now and then.
+"""Growth of counters over the last minute, hour and day, from samples.
 
-Only the samples of counters are kept, never what happens between them: counting costs an addition,
-whatever is asked later. When samples were taken is the same for all counters, and kept once.
+Only samples of counters are kept, not what happens between them, so counting costs one addition. All
+counters are sampled at the same times, which are kept once.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ _TEN_MINUTES_MS: Final = 600_000
 _HOUR_MS: Final = 3_600_000
 _NEARLY: Final = 0.99
 
-# What a counter said: messages and bytes.
+# Values of a counter: messages and bytes.
 Sample = tuple[int, int]
 _ZERO: Final[Sample] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """How much a counter grew, in how long."""
+    """How much a counter grew over a time span."""
 
     messages: int = 0
     bytes: int = 0
@@ -30,17 +30,17 @@ class Growth:
 
     @property
     def messages_per_second(self) -> float:
-        """How fast it counted messages."""
+        """Messages per second."""
         return self.messages * 1000 / self.span_ms if self.span_ms else 0.0
 
     @property
     def bytes_per_second(self) -> float:
-        """How fast it counted bytes."""
+        """Bytes per second."""
         return self.bytes * 1000 / self.span_ms if self.span_ms else 0.0
 
 
 class Track:
-    """The samples of one counter in one kind of window; the last belongs to the last time."""
+    """The samples of one counter in one window; the last one was taken at the last time."""
 
     __slots__ = ("samples",)
 
@@ -49,7 +49,7 @@ class Track:
 
 
 class Window:
-    """When samples of one kind were taken, and how many are kept."""
+    """The sampling times of one window, and how many samples are kept."""
 
     def __init__(self, *, step_ms: float, samples_max: int) -> None:
         self.step_ms = step_ms
@@ -58,28 +58,28 @@ class Window:
 
     def is_due(self, now_ms: float) -> bool:
         """Whether it is time for the next sample."""
-        # Timers may fire a little early; a sample must not wait for the next round then.
+        # A timer may fire a little early; the sample must not wait for the next round then.
         return not self._times_ms or now_ms - self._times_ms[-1] >= self.step_ms * _NEARLY
 
     def begin_sample(self, now_ms: float) -> None:
-        """Note the time of a sample; every track takes its own next."""
+        """Note the time of a sample; then call `take` for every track."""
         self._times_ms.append(now_ms)
 
     def take(self, track: Track, sample: Sample) -> None:
-        """Add what a counter says to its track."""
+        """Add a counter's values to its track."""
         samples = track.samples
-        # One object stands for all samples of a counter at rest.
+        # Samples of an idle counter share one object.
         samples.append(samples[-1] if samples and samples[-1] == sample else sample)
         if len(samples) > self._samples_max:
             del samples[0]
 
     def growth(self, track: Track) -> Growth:
-        """How much a counter grew from the first sample kept to the last."""
+        """How much a counter grew from the first kept sample to the last."""
         samples, times_ms = track.samples, self._times_ms
         if not samples:
             return Growth()
         if len(samples) < len(times_ms):
-            # The counter was made after the sample before its first, and began at nothing.
+            # The counter was created after the sample before its first one, and started at zero.
             first, first_ms = _ZERO, times_ms[-len(samples) - 1]
         else:
             first, first_ms = samples[0], times_ms[0]
@@ -100,12 +100,12 @@ class Windows:
 
     @property
     def all(self) -> tuple[Window, Window, Window]:
-        """From the shortest to the longest, in the order of a counter's tracks."""
+        """Shortest first, in the order of a counter's tracks."""
         return self.minute, self.hour, self.day
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grown:
+class CounterGrowth:
     """How much a counter grew in the last minute, hour and day."""
 
     minute: Growth
@@ -121,9 +121,9 @@ class Tracks:
     def __init__(self) -> None:
         self.by_window = (Track(), Track(), Track())
 
-    def grown(self, windows: Windows) -> Grown:
+    def growth(self, windows: Windows) -> CounterGrowth:
         """Compare the first and the last sample of each window."""
         minute, hour, day = (
             window.growth(track) for window, track in zip(windows.all, self.by_window, strict=True)
         )
-        return Grown(minute=minute, hour=hour, day=day)
+        return CounterGrowth(minute=minute, hour=hour, day=day)

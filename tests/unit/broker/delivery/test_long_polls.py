@@ -53,8 +53,8 @@ async def test_growth_of_a_queue_has_only_its_own_pulls_tried() -> None:
         assert polls.hold(pull)
     answers.ready = [mine]
 
-    polls.grown([Grown()])
-    polls.grown([Grown()])
+    polls.wake([Grown()])
+    polls.wake([Grown()])
     await settle()
 
     assert [(pull, last) for pull, last in answers.tried] == [(mine, False), (filtered, False)]
@@ -123,7 +123,7 @@ async def test_a_pull_that_fails_does_not_keep_the_others() -> None:
     polls.hold(good)
     answers.ready = [good]
 
-    polls.grown([Grown()])
+    polls.wake([Grown()])
     await settle()
 
     assert answers.tried == [(good, False)]

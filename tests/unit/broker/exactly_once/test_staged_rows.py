@@ -108,10 +108,10 @@ def test_a_row_with_too_many_properties_is_refused_before_it_is_staged() -> None
 
 @pytest.mark.parametrize("write_id", ["", "0" * 31, "0" * 33, "G" * 32, "0" * 31 + "\n"])
 def test_a_write_id_has_32_digits(write_id: str) -> None:
-    with pytest.raises(MessageError, match="it has 32 digits"):
+    with pytest.raises(MessageError, match="it has 32 hexadecimal digits"):
         check_write_id(write_id)
 
 
 def test_a_staged_row_that_leads_nowhere_is_damage() -> None:
-    with pytest.raises(StoreDamagedError, match="at 4711 does not say where"):
+    with pytest.raises(StoreDamagedError, match="at 4711 names no valid queue"):
         restored(stored(Draft(topic=STAGING_TOPIC, body=b"", properties=b"ORBIT_ROW\x01x/1\x02")))

@@ -159,7 +159,7 @@ async def test_counters_are_shown_under_the_names_of_rocketmq(tmp_path: Path) ->
         samples = parts.samples()
         parts.counters.put("orders").add(20, 4000)
         parts.counters.read("orders", "g").add(10, 1000)
-        parts.counters.sent_back("orders", "g").add(5, 500)
+        parts.counters.send_back("orders", "g").add(5, 500)
         await parts.clock.advance(10_000)
         samples.sample()
         handlers = _handlers(parts, samples)

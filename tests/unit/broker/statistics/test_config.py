@@ -15,5 +15,5 @@ def test_labels_are_read_in_pairs() -> None:
 
 @pytest.mark.parametrize("text", ["zone", "zone:a:b", ":a", "no-name:a"])
 def test_labels_that_cannot_be_read_are_refused(text: str) -> None:
-    with pytest.raises(SettingsError, match="is no label"):
+    with pytest.raises(SettingsError, match="invalid label"):
         MetricsConfig(labels=text)

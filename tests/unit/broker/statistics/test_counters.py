@@ -20,11 +20,11 @@ def test_messages_and_bytes_are_counted_apart_by_name() -> None:
 def test_send_backs_and_dead_letters_are_counted_apart() -> None:
     counters = Counters()
 
-    counters.sent_back("a", "g").add(2, 20)
-    counters.dead_letters("a", "g").add(1, 10)
+    counters.send_back("a", "g").add(2, 20)
+    counters.dead_letter("a", "g").add(1, 10)
 
     assert counters.send_backs["a", "g"].messages == 2
-    assert counters.given_up["a", "g"].messages == 1
+    assert counters.dead_letters["a", "g"].messages == 1
 
 
 def test_what_is_no_more_is_forgotten_but_stays_in_the_sums() -> None:

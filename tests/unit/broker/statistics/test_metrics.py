@@ -38,7 +38,7 @@ class Scraped(Collector):
     """Metrics of one moment, to be asked by name and labels."""
 
     def __init__(self, metrics: Metrics) -> None:
-        self._families = list(metrics.families(metrics.copied()))
+        self._families = list(metrics.families(metrics.snapshot()))
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
@@ -54,7 +54,7 @@ async def test_messages_are_shown_by_topic_and_by_group(tmp_path: Path) -> None:
         await parts.make_topic()
         parts.counters.put("orders").add(3, 300)
         parts.counters.read("%RETRY%g", "g").add(2, 200)
-        parts.counters.dead_letters("orders", "g").add(1, 100)
+        parts.counters.dead_letter("orders", "g").add(1, 100)
 
         scraped = Scraped(metrics_of(parts))
 
@@ -67,8 +67,8 @@ async def test_messages_are_shown_by_topic_and_by_group(tmp_path: Path) -> None:
         of_group = {"topic": "%RETRY%g", "consumer_group": "g", "is_system": "false"}
         assert scraped.value("rocketmq_messages_out_total", **of_group, is_retry="true") == 2
         assert scraped.value("rocketmq_throughput_out_total", **of_group, is_retry="true") == 200
-        given_up = of_group | {"topic": "orders"}
-        assert scraped.value("rocketmq_send_to_dlq_messages_total", **given_up) == 1
+        dead_letters = of_group | {"topic": "orders"}
+        assert scraped.value("rocketmq_send_to_dlq_messages_total", **dead_letters) == 1
 
 
 async def test_connections_are_shown_by_language_and_version(tmp_path: Path) -> None:

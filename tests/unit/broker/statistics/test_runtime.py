@@ -46,7 +46,7 @@ async def test_all_that_tools_read_is_there(tmp_path: Path) -> None:
     async with broker_parts(tmp_path) as parts:
         runtime = _runtime(parts)
 
-        table = runtime.counted() | runtime.measured()
+        table = runtime.from_memory() | runtime.from_disk()
 
         assert table.keys() >= READ_BY_TOOLS
         assert table["brokerVersionDesc"] == "V5_3_3"
@@ -65,7 +65,7 @@ async def test_figures_of_messages_come_from_the_counters(tmp_path: Path) -> Non
         parts.counters.put_waits.note(12.5)
         await parts.clock.advance(10_000 + 3_723_000)
 
-        table = runtime.counted()
+        table = runtime.from_memory()
 
         assert (table["putMessageTimesTotal"], table["putMessageSizeTotal"]) == ("4", "1000")
         assert table["putMessageAverageSize"] == "250.0"
@@ -81,7 +81,7 @@ async def test_figures_of_the_log_come_from_the_store(tmp_path: Path) -> None:
         stored_ms = parts.clock.now_ms()
         await parts.put(3)
 
-        table = _runtime(parts).measured()
+        table = _runtime(parts).from_disk()
 
         assert table["commitLogMinOffset"] == "0"
         assert table["commitLogMaxOffset"] == str(parts.store.log_end)

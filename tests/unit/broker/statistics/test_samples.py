@@ -55,16 +55,16 @@ async def test_rates_of_topics_and_groups_are_those_of_the_last_minute() -> None
 async def test_a_counter_is_seen_in_all_three_windows() -> None:
     clock, counters = ManualClock(), Counters()
     samples = _samples(counters, clock)
-    counters.sent_back("orders", "g").add(6, 60)
+    counters.send_back("orders", "g").add(6, 60)
 
     await _pass(samples, clock, 6)
-    grown = samples.grown(CounterKind.SEND_BACKS, ("orders", "g"))
+    grown = samples.growth(CounterKind.SEND_BACKS, ("orders", "g"))
 
     assert grown is not None
     assert grown.minute.messages == 6
     assert grown.hour.messages == 0  # the next sample is taken after ten minutes
     await _pass(samples, clock, 54)
-    grown = samples.grown(CounterKind.SEND_BACKS, ("orders", "g"))
+    grown = samples.growth(CounterKind.SEND_BACKS, ("orders", "g"))
     assert grown is not None
     assert (grown.minute.messages, grown.hour.messages) == (0, 6)
 
@@ -98,7 +98,10 @@ async def test_system_topics_are_left_out_of_the_totals_of_days() -> None:
 
     assert (samples.days.this_morning.puts, samples.days.this_morning.reads) == (3, 2)
     assert samples.totals().puts == 4
-    all_puts, user_puts = samples.grown(CounterKind.ALL_PUTS), samples.grown(CounterKind.USER_PUTS)
+    all_puts, user_puts = (
+        samples.growth(CounterKind.ALL_PUTS),
+        samples.growth(CounterKind.USER_PUTS),
+    )
     assert all_puts is not None
     assert user_puts is not None
     assert (all_puts.minute.messages, user_puts.minute.messages) == (8, 3)
@@ -116,8 +119,8 @@ async def test_what_was_deleted_is_forgotten_within_ten_minutes() -> None:
 
     assert counters.puts == {}
     assert counters.reads == {}
-    assert samples.grown(CounterKind.PUTS, "orders") is None
-    assert samples.grown(CounterKind.READS, ("orders", "g")) is None
+    assert samples.growth(CounterKind.PUTS, "orders") is None
+    assert samples.growth(CounterKind.READS, ("orders", "g")) is None
     assert samples.totals().puts == 3
 
 

@@ -70,7 +70,7 @@ def test_the_windows_reach_back_a_minute_an_hour_and_a_day() -> None:
             window.begin_sample(number * window.step_ms)
             window.take(track, (number, number * 2))
 
-    grown = tracks.grown(windows)
+    grown = tracks.growth(windows)
 
     assert grown.minute == Growth(messages=6, bytes=12, span_ms=60_000)
     assert grown.hour == Growth(messages=6, bytes=12, span_ms=3_600_000)

@@ -89,7 +89,7 @@ def test_a_port_that_is_taken_is_told_with_its_flag() -> None:
 
 
 def test_a_port_without_neighbours_and_a_host_of_others_are_refused() -> None:
-    with pytest.raises(SettingsError, match="3 to 65534 are possible"):
+    with pytest.raises(SettingsError, match="use 3 to 65534"):
         check_ports(HOST, 0, plan(port=1))
     with pytest.raises(SettingsError, match="name an address of this machine"):
         check_ports("192.0.2.77", 0, plan())
