@@ -89,7 +89,7 @@ class Reach:
         names = [name for name, one in view.brokers.items() if address in one.addresses.values()]
         return names[0] if names else ""
 
-    async def name_at(self, broker: str) -> str:
+    async def require_name(self, broker: str) -> str:
         """Find the name of a broker by name or address; raises if the address is unknown."""
         if ":" not in broker:
             return broker

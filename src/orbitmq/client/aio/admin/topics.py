@@ -114,7 +114,7 @@ class Topics:
                 attributes=attributes or None,
             )
             if header.order:
-                order[await self._reach.name_at(name)] = header.write_queues
+                order[await self._reach.require_name(name)] = header.write_queues
             await self._reach.ask(address, header)
         if order:
             await self._put_order(topic, order)

@@ -1,4 +1,4 @@
-"""The lifecycle of a client: it starts once and stops once, even if one fails.
+"""The lifecycle of a client: one start and one stop.
 
 A stop cancels a start in progress, and a start that fails leaves nothing running.
 

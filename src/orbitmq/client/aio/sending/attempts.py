@@ -206,7 +206,7 @@ class PendingSend:
             connection = parts.rpc.ready(address)
             if connection is not None and outgoing.retries is None:
                 code = BATCH_CODE if outgoing.is_batch else SEND_CODE
-                self._opaque = opaque = connection.begin_call(code, left_ms, self._answered)
+                self._opaque = opaque = connection.begin_call(code, left_ms, self._on_reply)
                 self._connection = connection
                 connection.send_call(
                     opaque,
@@ -223,23 +223,23 @@ class PendingSend:
             else:
                 self._connection = None
                 command = command_of(outgoing, send_queue, parts.clock.now_ms())
-                parts.rpc.invoke_callback(address, command, self._answered, timeout_ms=left_ms)
+                parts.rpc.invoke_callback(address, command, self._on_reply, timeout_ms=left_ms)
         except OrbitError as error:
             self._failed(error)
         except Exception as error:  # noqa: BLE001  # an error of a user's hook goes to the caller
             self._end_with(error)
 
-    def _answered(self, outcome: Command | OrbitError) -> None:
+    def _on_reply(self, outcome: Command | OrbitError) -> None:
         self._connection = None
         if self.done.done():
             self._end()
             return
         try:
-            self._take(outcome)
+            self._handle_reply(outcome)
         except Exception as error:  # noqa: BLE001  # the border: the caller must not wait forever
             self._end_with(error)
 
-    def _take(self, outcome: Command | OrbitError) -> None:
+    def _handle_reply(self, outcome: Command | OrbitError) -> None:
         """End with a result, or make the next attempt."""
         if type(outcome) is not Command:
             self._failed(outcome)  # type: ignore[arg-type]  # the only other kind
@@ -262,12 +262,12 @@ class PendingSend:
             parts.faults.note(send_queue.broker_name, took_ms, now_ms)
         if self._context is not None:
             self._after(result, None)
-        if status is not SendStatus.OK and self._tries_elsewhere(result, now_ms):
+        if status is not SendStatus.OK and self._retries_elsewhere(result, now_ms):
             return
         self.done.set_result(result)
         self._end()
 
-    def _tries_elsewhere(self, result: SendResult, now_ms: float) -> bool:
+    def _retries_elsewhere(self, result: SendResult, now_ms: float) -> bool:
         """Send to another broker too, if the user prefers two copies to one that may be lost."""
         parts = self._parts
         if not parts.options.retry_another_broker_when_not_store_ok:
@@ -316,7 +316,7 @@ class PendingSend:
         now_ms = self._parts.clock.monotonic_ms()
         try:
             self._try(self._next_queue(now_ms), now_ms)
-        except Exception as error:  # noqa: BLE001  # the border, as in `_answered`
+        except Exception as error:  # noqa: BLE001  # the border, as in `_on_reply`
             self._end_with(error)
 
     def _may_try_again(self, now_ms: float) -> bool:

@@ -71,7 +71,7 @@ class Producer(ClientLifecycle):
             clock: the source of time, for tests.
             options: see `ProducerOptions`.
         """
-        self._take(
+        self._set_up(
             group,
             options_of(ProducerOptions, options),
             SendHooks(hooks),
@@ -79,7 +79,7 @@ class Producer(ClientLifecycle):
             tuple(rpc_hooks),
         )
 
-    def _take(
+    def _set_up(
         self,
         group: str,
         options: ProducerOptions,
@@ -290,7 +290,7 @@ async def inner_producer(instance: ClientInstance) -> Producer:
         row.name: getattr(instance.options, row.name) for row in dataclasses.fields(ClientOptions)
     }
     producer = Producer.__new__(Producer)
-    producer._take(INNER_PRODUCER, ProducerOptions(**shared), SendHooks(()), instance.clock)
+    producer._set_up(INNER_PRODUCER, ProducerOptions(**shared), SendHooks(()), instance.clock)
     producer._owner = instance
     await producer.start()
     return producer

@@ -154,7 +154,7 @@ class StagedWriter(ClientLifecycle):
             first_sequence=first_sequence,
             timeout_ms=timeout_ms,
         )
-        self._staging.start(_into(done, work), name=f"stage rows at {queue.broker_name}")
+        self._staging.start(_resolve(done, work), name=f"stage rows at {queue.broker_name}")
         return done
 
     async def commit(
@@ -273,7 +273,7 @@ class StagedWriter(ClientLifecycle):
             await self._clock.sleep_ms(_PAUSE_MS)
 
 
-async def _into(done: asyncio.Future[T], work: Awaitable[T]) -> None:
+async def _resolve(done: asyncio.Future[T], work: Awaitable[T]) -> None:
     """Do work, and put its result or error into a future."""
     try:
         result = await work
