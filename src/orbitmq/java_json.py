@@ -2,19 +2,19 @@
 
 RocketMQ's bodies and config files are fastjson output, which standard parsers refuse:
 
-    {0:"10.0.0.1:10911"}                        integer keys stand unquoted
-    {{"brokerName":"a","queueId":0}:5}          maps keyed by an object hold it as the key
+    {0:"10.0.0.1:10911"}                        integer keys are unquoted
+    {{"brokerName":"a","queueId":0}:5}          an object may be a key
 
-`decode` reads both forms and standard JSON. An object key arrives as its own JSON text, or in an
-`ObjectKeyed` map as the object, which peers in Go write as text. Reading is as tolerant as fastjson
-where peers need it: a null member is an absent one, numbers and booleans may stand in quotes, names
-may stand without, and what is not Unicode is replaced.
+`decode` reads both forms and standard JSON. An object key becomes its own JSON text, or in an
+`ObjectKeyed` map the object; peers in Go write it as text. Reading is as tolerant as fastjson where
+peers need it: a null member counts as absent, numbers and booleans may be quoted, names may be
+unquoted, and invalid Unicode is replaced.
 
-`encode` writes either dialect. Object keys are read by every Java version as objects only:
-fastjson2, which came with RocketMQ 5.5, refuses them as quoted text.
+`encode` writes either dialect. Object keys must be written as objects: fastjson2, which came with
+RocketMQ 5.5, refuses them as quoted text.
 
-References (`{"$ref":"$.a"}`, fastjson's way to write an object that it meets twice) are not
-resolved: no body or file of RocketMQ holds an object twice, and fastjson2 never writes them.
+References (`{"$ref":"$.a"}`, how fastjson writes an object a second time) are not resolved: no body
+or file of RocketMQ contains an object twice, and fastjson2 never writes them.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")
 
-# Numbers as wide as Java's: a wider one, passed on, would make a body unreadable to Java peers.
+# Numbers within Java's range: a larger one, passed on, would make a body unreadable to Java peers.
 JavaInt = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 JavaLong = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 DEPTH_MAX: Final = 64
-# What strict parsing refuses is read by slower code, 0.2 and 1 µs a byte at worst. No peer writes
-# such text at these lengths; the bounds keep a hostile one from holding up everybody else.
+# Text that strict parsing refuses takes slower code, at worst 0.2 and 1 µs a byte. No peer writes
+# such text of these lengths; the bounds keep a hostile one from stalling everybody else.
 TOLERATED_BYTES_MAX: Final = 4 * 1024 * 1024
 TRANSLATED_BYTES_MAX: Final = 256 * 1024
 
@@ -53,13 +53,13 @@ class Dialect(Enum):
 
 
 class ObjectKeyed(dict[K, V], Generic[K, V]):
-    """A map keyed by objects; in a shape it stands for the map with its keys read."""
+    """A map keyed by objects; as a field type, its keys are decoded to the key type."""
 
 
 class EnumName(str):
-    """The name of a value of a Java enum; C++ and Go peers write its position instead.
+    """The name of a Java enum value; C++ and Go peers write its position instead.
 
-    Peers may be newer than their names here, so an unknown name is kept as it came.
+    Peers may be newer than the names listed here, so an unknown name is kept as it is.
     """
 
     __slots__ = ()
@@ -68,7 +68,7 @@ class EnumName(str):
 
 def decode(text: bytes, shape: type[T]) -> T:
     """Read one JSON document of either dialect into `shape`; unknown members are ignored."""
-    # Perf: the quickest reading comes first, and nearly every document ends with it.
+    # Perf: the fastest reader comes first, and nearly every document needs only that.
     with suppress(msgspec.DecodeError, UnicodeDecodeError):
         return _decode_standard(text, shape)
     with suppress(msgspec.DecodeError, UnicodeDecodeError):
@@ -88,14 +88,14 @@ def to_standard(text: bytes) -> bytes:
     if len(text) > TRANSLATED_BYTES_MAX:
         raise ProtocolError(
             f"JSON of {len(text)} bytes is not standard, or not UTF-8; it starts {text[:60]!r}",
-            hint=f"such text is read up to {TRANSLATED_BYTES_MAX} bytes",
+            hint=f"such text is accepted up to {TRANSLATED_BYTES_MAX} bytes",
         )
-    # Compat: Java replaces what is not UTF-8, and its older fastjson skips a byte order mark.
+    # Compat: Java replaces invalid UTF-8, and its older fastjson skips a byte order mark.
     return _Translation(text.decode("utf-8-sig", errors="replace")).run().encode()
 
 
 def _decode_standard(text: bytes, shape: type[T]) -> T:
-    """Read standard JSON; only text that is none raises something else than ProtocolError."""
+    """Read standard JSON; text that is not JSON raises other errors than ProtocolError."""
     try:
         return msgspec.json.decode(text, type=shape, dec_hook=_read_own_shape)
     except msgspec.ValidationError as error:
@@ -107,18 +107,18 @@ def _decode_standard(text: bytes, shape: type[T]) -> T:
 
 
 def _decode_tolerantly(text: bytes, shape: type[T], first_error: Exception) -> T:
-    """Read a document that does not fit the shape for its nulls and quoted numbers."""
+    """Read a document whose nulls or quoted numbers do not fit the shape."""
     # Compat: fastjson leaves out null members, but Go and Rust peers write them; Go quotes numbers.
     try:
         pruned = msgspec.json.encode(_without_nulls(msgspec.json.decode(text)))
         return msgspec.json.decode(pruned, type=shape, strict=False, dec_hook=_read_own_shape)
     except (msgspec.ValidationError, RecursionError):
-        # The first error says what is wrong with the document as it came.
+        # The first error is about the document as it was received.
         raise _misshapen(text, first_error) from first_error
 
 
 def _read_own_shape(shape: Any, value: Any) -> Any:
-    """Read what msgspec does not know: `ObjectKeyed` maps and `EnumName`s."""
+    """Read the types that msgspec does not know: `ObjectKeyed` maps and `EnumName`s."""
     if get_origin(shape) is ObjectKeyed:
         return _read_object_keys(value, *get_args(shape))
     return _read_enum_name(value, shape)
@@ -137,7 +137,7 @@ def _read_enum_name(value: Any, kind: type[EnumName]) -> EnumName:
     if isinstance(value, str):
         return kind(value)
     if not isinstance(value, int) or not 0 <= value < len(kind.NAMES):
-        raise ValueError(f"{value!r} is no {kind.__name__}; there are {', '.join(kind.NAMES)}")
+        raise ValueError(f"{value!r} is not a {kind.__name__}; there are {', '.join(kind.NAMES)}")
     return kind(kind.NAMES[value])
 
 
@@ -155,8 +155,8 @@ def _misshapen(text: bytes, error: Exception) -> ProtocolError:
     return ProtocolError(f"JSON does not have the expected shape: {error}; it starts {text[:60]!r}")
 
 
-# Perf: the quoting that `json.dumps` ends up in, and a name that is reached quickly; asking for
-# them once makes a list of 100,000 names take 0.2 s instead of 1.
+# Perf: the functions that `json.dumps` uses for quoting, and dialects as module names: with them a
+# list of 100,000 names takes 0.2 s instead of 1.
 _STANDARD: Final = Dialect.STANDARD
 _FASTJSON: Final = Dialect.FASTJSON
 _quote: Final = json.encoder.encode_basestring
@@ -165,7 +165,7 @@ _quote_ascii: Final = json.encoder.encode_basestring_ascii
 
 def _write(value: object, out: list[str], dialect: Dialect) -> None:
     if type(value) is str:
-        # Perf: what most values are, found before the patterns below are tried.
+        # Perf: most values are strings; this comes before the patterns below.
         out.append(_quoted(value, dialect))
         return
     match value:
@@ -193,7 +193,7 @@ def _write(value: object, out: list[str], dialect: Dialect) -> None:
 def _write_struct(value: msgspec.Struct, out: list[str], dialect: Dialect) -> None:
     kind = type(value)
     if dialect is _FASTJSON and _is_plain(kind):
-        # Perf: a table of 100,000 topics takes 0.4 s so, and 3 s member by member.
+        # Perf: a table of 100,000 topics takes 0.4 s this way, and 3 s member by member.
         out.append(msgspec.json.encode(value).decode())
         return
     names = zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True)
@@ -202,7 +202,7 @@ def _write_struct(value: msgspec.Struct, out: list[str], dialect: Dialect) -> No
 
 @cache
 def _is_plain(kind: type[msgspec.Struct]) -> bool:
-    """Whether both dialects and msgspec write what such a struct holds in the same way."""
+    """Whether both dialects and msgspec write such a struct in the same way."""
     return all(_is_plain_shape(field.type) for field in msgspec.structs.fields(kind))
 
 
@@ -215,7 +215,7 @@ def _is_plain_shape(shape: Any) -> bool:
 def _write_map(value: dict[Any, Any], out: list[str], dialect: Dialect) -> None:
     if dialect is _FASTJSON and set(map(type, value)) == {int} == set(map(type, value.values())):
         # Perf: tables of committed offsets are written every few seconds; 100,000 queues take
-        # 0.07 to 0.1 s so, and 0.7 s number by number.
+        # 0.07 to 0.1 s this way, and 0.7 s number by number.
         out.append(f"{{{','.join([f'{key}:{number}' for key, number in value.items()])}}}")
     else:
         _write_members(value.items(), out, dialect)
@@ -246,8 +246,8 @@ def _quoted(text: str, dialect: Dialect) -> str:
     return _quote_ascii(text) if dialect is _STANDARD else _quote(text)
 
 
-# Perf: no pattern here ever steps back (`++`, `*+`), so that none takes more than linear time, or
-# memory for each character it passes.
+# Perf: no pattern here backtracks (`++`, `*+`), so that none takes more than linear time, or memory
+# for each character.
 _STRING: Final = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _FLAT_OBJECT: Final = rb'\{(?:[^{}"]++|%b)*+\}' % _STRING
 _KEY: Final = rb"(?:-?[0-9]++|%b)(?=\s*+:)" % _FLAT_OBJECT
@@ -258,9 +258,9 @@ _UP_TO_KEY: Final = re.compile(
 
 
 def _with_quoted_keys(text: bytes) -> bytes:
-    """Put integer and object keys into quotes, and return the same text when there are none.
+    """Quote integer and object keys; returns the same text if there are none.
 
-    Perf: covers all that Java peers write, 7 to 9 times as fast as a full translation.
+    Perf: covers all that Java peers write, and is 7 to 9 times as fast as a full translation.
     """
     quoted = bytearray()
     position = 0
@@ -350,7 +350,7 @@ class _Translation:
         kind, text = self._kind, self._text
         if kind == "mark":
             if self._in_key:
-                # Each level would double the backslashes in front of a quote.
+                # Each level would double the backslashes before a quote.
                 raise self._broken("an object key inside an object key")
             self._in_key = True
             key = self._value(depth + 1)
@@ -387,12 +387,12 @@ class _Translation:
         return self._broken(f"expected {wanted}, found {seen}")
 
     def _broken(self, what: str) -> ProtocolError:
-        return ProtocolError(f"JSON breaks off at character {self._position}: {what}")
+        return ProtocolError(f"JSON is broken at character {self._position}: {what}")
 
 
 def _standard_string(token: str) -> str:
     content = _ESCAPE.sub(_unescaped, token[1:-1])
-    # Compat: Java and JavaScript strings may hold half a character; it becomes a replacement.
+    # Compat: Java and JavaScript strings may contain half a character, which is replaced.
     return json.dumps(content.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
 
 

@@ -171,7 +171,7 @@ def test_an_enum_is_read_by_name_known_or_not_and_by_position(text: bytes, name:
 
 @pytest.mark.parametrize("text", [b"2", b"-1", b"1.0", b"[]", b"{}"])
 def test_what_is_no_value_of_an_enum_is_refused_with_those_there_are(text: bytes) -> None:
-    with pytest.raises(ProtocolError, match="is no Colour; there are RED, GREEN"):
+    with pytest.raises(ProtocolError, match="is not a Colour; there are RED, GREEN"):
         java_json.decode(text, Colour)
 
 

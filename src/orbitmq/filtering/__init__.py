@@ -1,1 +1,1 @@
-"""Which messages a consumer gets: filters by tag, and SQL92 over properties."""
+"""Filters on the messages a consumer gets: by tag, and SQL92 over properties."""

@@ -1,8 +1,8 @@
-"""Expressions made into functions, once per filter, that ask message by message.
+"""Expressions compiled to functions, once per filter, called for each message.
 
-Three values, as in SQL: a condition holds, does not hold, or is NULL where a property is missing.
-Beside them a condition may have no value at all: a property that is not the number it is compared
-with stops the whole evaluation (`FilterEvaluationError`), unless AND or OR was decided before it.
+As in SQL, a condition is true, false, or NULL if a property is missing. It may also have no value
+at all: a property that is not the number it is compared with ends the whole evaluation
+(`FilterEvaluationError`), unless AND or OR was decided before it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from orbitmq.errors import FilterEvaluationError
 from orbitmq.filtering.expression import (
     And,
     Equal,
-    Holds,
     Literal,
     Negation,
     Node,
@@ -28,6 +27,7 @@ from orbitmq.filtering.expression import (
     Ordered,
     Ordering,
     Property,
+    TextMatch,
     TextPlace,
     Truth,
 )
@@ -40,7 +40,7 @@ from orbitmq.filtering.java_values import (
 )
 
 Lookup = Callable[[str], str | None]
-"""Gives the value of a property of one message, or None where it has none of that name."""
+"""Returns the value of a property of one message, or None if the message does not have it."""
 
 Evaluate = Callable[[Lookup], bool | None]
 _Value = str | bool | int | float | None
@@ -48,7 +48,7 @@ _ValueOf = Callable[[Lookup], _Value]
 
 
 class _Kind(Enum):
-    """What a node gives when it is not NULL; known before any message is."""
+    """The type of a node's value unless it is NULL; known without a message."""
 
     TEXT = auto()
     BOOLEAN = auto()
@@ -66,7 +66,7 @@ _READERS: Final[dict[_Kind, Callable[[str], int | float]]] = {
     _Kind.INTEGER: read_integer,
     _Kind.LONG: read_long,
     _Kind.DOUBLE: read_double,
-    # Two texts are compared by size as decimal numbers.
+    # Two strings are compared by size as decimal numbers.
     _Kind.TEXT: read_double,
 }
 _ORDERINGS: Final[dict[Ordering, Callable[[Any, Any], bool]]] = {
@@ -83,7 +83,7 @@ _PLACES: Final[dict[TextPlace, Callable[[str, str], bool]]] = {
 
 
 def compile_condition(node: Node) -> Evaluate:
-    """Make the function that asks one message whether the condition holds."""
+    """Compile a condition to a function of one message's properties."""
     return _COMPILERS[type(node)](node)
 
 
@@ -158,8 +158,8 @@ def _equal(node: Equal) -> Evaluate:
 
     def evaluate(lookup: Lookup) -> bool | None:
         left, right = left_value(lookup), right_value(lookup)
-        # Compat: NULL equals NULL, so two missing properties are equal; NULL on one side only
-        # gives NULL when it is the left one, and FALSE when it is the right one.
+        # Compat: NULL equals NULL, so two missing properties are equal; NULL on the left side only
+        # gives NULL, on the right side only it gives FALSE.
         if left is None:
             return True if right is None else None
         if right is None:
@@ -196,7 +196,7 @@ def _property_is(name: str, text: str) -> Evaluate:
 
 
 def _property_against(holds: Callable[[Any, Any], bool], name: str, number: Number) -> Evaluate:
-    """Compare a property with a number that was written down: the comparison most filters are."""
+    """Compare a property with a literal number, as most filters do."""
     read, wanted = _READERS[_NUMBER_KINDS[number.kind]], number.value
 
     def evaluate_whole(lookup: Lookup) -> bool | None:
@@ -211,7 +211,7 @@ def _property_against(holds: Callable[[Any, Any], bool], name: str, number: Numb
 
 
 def _equality(left: _Kind, right: _Kind) -> Callable[[Any, Any], bool]:
-    """How values of two kinds are found equal."""
+    """Return the function that tests values of two kinds for equality."""
     if left is right and left in (_Kind.TEXT, _Kind.BOOLEAN):
         return operator.eq
     if left is _Kind.BOOLEAN and right is _Kind.TEXT:
@@ -225,7 +225,7 @@ def _equality(left: _Kind, right: _Kind) -> Callable[[Any, Any], bool]:
 
 
 def _comparison(left: _Kind, right: _Kind) -> Callable[[Any, Any], int]:
-    """How values of two kinds are compared by size: as the kind of the number among them."""
+    """Return the function that orders values of two kinds: by the kind of the number among them."""
     number = right if left is _Kind.TEXT else left
     is_double = _Kind.DOUBLE in (left, right) or left is right is _Kind.TEXT
     compare: Callable[[Any, Any], int] = compare_doubles if is_double else _compare_whole
@@ -247,7 +247,7 @@ def _refuse_boolean(boolean: object, text: str) -> bool:
     )
 
 
-# --- Texts ---------------------------------------------------------------------------------------
+# --- Strings -------------------------------------------------------------------------------------
 
 
 def _one_of(node: OneOf) -> Evaluate:
@@ -260,8 +260,8 @@ def _one_of(node: OneOf) -> Evaluate:
     return evaluate
 
 
-def _holds(node: Holds) -> Evaluate:
-    """Search a text; what is not a text gives FALSE in both forms, as does an empty search."""
+def _text_match(node: TextMatch) -> Evaluate:
+    """Search a string; a value of another kind gives FALSE, negated or not, as does ''."""
     holds, searched, negated = _PLACES[node.place], node.searched, node.negated
     if not searched:
         return lambda _lookup: False
@@ -309,7 +309,7 @@ def _kind_of(node: Node) -> _Kind:
             return _NUMBER_KINDS[number_kind]
         case Negation(operand):
             kind = _kind_of(operand)
-            # A minus before anything but a number gives NULL, which is of every kind.
+            # A minus before anything but a number gives NULL, which is of any kind.
             return _Kind.TEXT if kind is _Kind.BOOLEAN else kind
         case _:
             return _Kind.BOOLEAN
@@ -324,5 +324,5 @@ _COMPILERS: Final[dict[type[Node], Callable[[Any], Evaluate]]] = {
     Equal: _equal,
     Ordered: _ordered,
     OneOf: _one_of,
-    Holds: _holds,
+    TextMatch: _text_match,
 }

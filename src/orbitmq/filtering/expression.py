@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class NumberKind(Enum):
-    """The Java type of a number, which decides how a property beside it is read."""
+    """The Java type of a number, which decides how a property compared with it is parsed."""
 
     INTEGER = "a whole number of 32 bits"
     LONG = "a whole number of 64 bits"
@@ -24,7 +24,7 @@ class Ordering(Enum):
 
 
 class TextPlace(Enum):
-    """Where in a property a text is looked for."""
+    """Where in a string another one is searched."""
 
     ANYWHERE = "CONTAINS"
     START = "STARTSWITH"
@@ -44,7 +44,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """The value of a property: a text, or NULL where the message has none of that name."""
+    """The value of a property: a string, or NULL if the message does not have it."""
 
     name: str
 
@@ -58,7 +58,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Negation:
-    """A minus sign before a value; before anything but a number it gives NULL."""
+    """A minus sign before a value; NULL for anything but a number."""
 
     operand: Node
 
@@ -68,35 +68,35 @@ class Negation:
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """One of the terms holds."""
+    """At least one of the terms is true."""
 
     terms: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """All the terms hold."""
+    """All the terms are true."""
 
     terms: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """The condition does not hold."""
+    """The condition is false."""
 
     condition: Node
 
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """A property in the place of a condition: it is a text, so it never holds."""
+    """A property used as a condition: it is a string, so it is never true."""
 
     operand: Property
 
 
 @dataclass(frozen=True, slots=True)
 class Equal:
-    """Both sides are the same; IS NULL is the same as NULL on the right."""
+    """Both sides are equal; IS NULL is NULL on the right."""
 
     left: Node
     right: Node
@@ -113,7 +113,7 @@ class Ordered:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """A property is one of some texts, or none of them."""
+    """A property is one of some strings, or none of them."""
 
     operand: Property
     texts: frozenset[str]
@@ -121,8 +121,8 @@ class OneOf:
 
 
 @dataclass(frozen=True, slots=True)
-class Holds:
-    """A text holds another at some place, or does not."""
+class TextMatch:
+    """A string contains, starts with or ends with another one, or does not."""
 
     place: TextPlace
     operand: Node
@@ -130,5 +130,5 @@ class Holds:
     negated: bool
 
 
-Condition = Or | And | Not | Truth | Equal | Ordered | OneOf | Holds
+Condition = Or | And | Not | Truth | Equal | Ordered | OneOf | TextMatch
 Node = Property | Literal | Negation | Condition

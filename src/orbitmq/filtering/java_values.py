@@ -1,6 +1,6 @@
-"""Texts read as Java reads them, and numbers compared as Java compares them.
+"""Strings parsed as Java parses them, and numbers compared as Java compares them.
 
-Properties are texts; what stands beside one in a comparison decides which reader it meets.
+Properties are strings; the other side of a comparison decides how one is parsed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from orbitmq.filtering.expression import NumberKind
 INTEGER_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 
-# What Java's `trim` takes off both ends: everything up to and including the space, nothing else.
+# What Java's `trim` removes at both ends: everything up to and including the space.
 TRIMMED: Final = "".join(map(chr, range(0x21)))
 
 _DECIMAL: Final = re.compile(
@@ -39,7 +39,7 @@ def read_long(text: str) -> int:
 
 
 def read_double(text: str) -> float:
-    """Read a number with or without a fraction, in any of the spellings that Java has for them."""
+    """Read a number with or without a fraction, in any of Java's spellings."""
     trimmed = text.strip(TRIMMED)
     if match := _DECIMAL.fullmatch(trimmed):
         return float(trimmed[:-1] if match["suffix"] else trimmed)
@@ -70,7 +70,7 @@ def compare_doubles(left: float, right: float) -> int:
 
 
 def _rank(number: float) -> int:
-    """Order what is left: zeros, and NaN beside anything."""
+    """Order the remaining cases: zeros, and NaN against anything."""
     if math.isnan(number):
         return 2
     return 0 if math.copysign(1.0, number) < 0 and number == 0.0 else 1
@@ -78,11 +78,11 @@ def _rank(number: float) -> int:
 
 def _whole(text: str, highest: int, kind: NumberKind) -> int:
     digits = text[1:] if text[:1] in ("+", "-") else text
-    # Compat: Java takes decimal digits of all scripts, as long as one is one UTF-16 unit.
+    # Compat: Java accepts decimal digits of all scripts, as long as each is one UTF-16 unit.
     if not digits.isdecimal() or not (digits.isascii() or max(digits) <= "\uffff"):
         raise _unreadable(text, kind)
     if len(digits) > _DIGITS_MAX:
-        # A number of that length fits only when it begins with zeros; Python bounds what it reads.
+        # A number of that length fits only with leading zeros; Python limits the digits it parses.
         digits = "".join(str(int(digit)) for digit in digits).lstrip("0") or "0"
         if len(digits) > _DIGITS_MAX:
             raise _unreadable(text, kind)

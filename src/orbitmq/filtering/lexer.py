@@ -1,4 +1,4 @@
-"""SQL92 text cut into tokens, the longest one at each place, as in RocketMQ."""
+"""SQL92 text split into tokens, the longest one at each position, as in RocketMQ."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from orbitmq.errors import FilterSyntaxError
 
 
 class TokenKind(Enum):
-    """What a token is, in the words of error messages."""
+    """What a token is; the values appear in error messages."""
 
     AND = "AND"
     OR = "OR"
@@ -38,7 +38,7 @@ class TokenKind(Enum):
     PLUS = "+"
     MINUS = "-"
     NAME = "a property"
-    TEXT = "a text in single quotes"
+    TEXT = "a string in single quotes"
     WHOLE = "a whole number"
     DECIMAL = "a decimal number"
     END = "the end"
@@ -75,9 +75,9 @@ _KINDS: Final = {
 
 
 def tokens(expression: str) -> Iterator[Token]:
-    """Yield the tokens one by one, the last being END; what follows a mistake is never looked at.
+    """Yield the tokens, the last being END; the lexer stops at the first mistake.
 
-    Compat: `--` opens a comment only where a line ends after it; else it is two minus signs.
+    Compat: `--` opens a comment only if a line end follows it; else it is two minus signs.
     """
     at = 0
     while at < len(expression):
@@ -101,11 +101,11 @@ def _kind(group: str, text: str) -> TokenKind:
 
 def _explain(rest: str) -> str:
     if rest.startswith("'"):
-        return "the text that begins here has no closing single quote"
+        return "the string that begins here has no closing single quote"
     if rest.startswith("/*"):
         return "the comment that begins here has no closing */"
     if rest.startswith("!="):
         return "there is no !=; write <>"
     if rest.startswith('"'):
-        return "unexpected double quote; texts stand in single quotes"
+        return "unexpected double quote; write strings in single quotes"
     return f"unexpected character {rest[0]!r}"

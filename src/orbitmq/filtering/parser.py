@@ -1,9 +1,9 @@
-"""SQL92 text made into an expression by RocketMQ's grammar, or refused.
+"""The parser of SQL92 expressions, with RocketMQ's grammar.
 
     OR  <  AND  <  = <> IS  <  the other comparisons  <  unary + - NOT  <  ( )
 
-Two things RocketMQ does are not done: text behind the end of the expression is an error, and what
-is nested, long or listed beyond the bounds below is refused before it can exhaust the stack.
+It differs from RocketMQ in two ways: text after the end of the expression is an error, and an
+expression above the bounds below is refused before it can exhaust the stack.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from orbitmq.filtering.expression import (
     And,
     Condition,
     Equal,
-    Holds,
     Literal,
     Negation,
     Node,
@@ -31,6 +30,7 @@ from orbitmq.filtering.expression import (
     Ordered,
     Ordering,
     Property,
+    TextMatch,
     TextPlace,
     Truth,
 )
@@ -57,7 +57,7 @@ _NULL: Final = Literal(None)
 
 
 class _Level(IntEnum):
-    """How strongly an operator binds."""
+    """How tightly an operator binds."""
 
     OR = 1
     AND = 2
@@ -81,7 +81,7 @@ _LEVELS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """An expression and the names of the properties it asks for."""
+    """An expression and the names of the properties in it."""
 
     condition: Node
     properties: frozenset[str]
@@ -89,7 +89,7 @@ class Parsed:
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """A node, the column where it begins, and how many nodes lie below one another in it."""
+    """A node, the column where it begins, and the height of its tree."""
 
     node: Node
     column: int
@@ -97,7 +97,7 @@ class _Operand:
 
 
 def parse_sql(expression: str) -> Parsed:
-    """Parse an expression, or say at which column it stops being one."""
+    """Parse an expression; raises FilterSyntaxError with the column of the first mistake."""
     if len(expression) > EXPRESSION_CHARACTERS_MAX:
         raise FilterSyntaxError(
             expression,
@@ -108,7 +108,7 @@ def parse_sql(expression: str) -> Parsed:
 
 
 class _Parser:
-    """Reads tokens from left to right, looking one ahead; used once."""
+    """Reads tokens from left to right, looking one ahead; for one use."""
 
     def __init__(self, expression: str) -> None:
         self._expression = expression
@@ -119,7 +119,7 @@ class _Parser:
 
     def parse(self) -> Parsed:
         whole = self._condition(self._operation(_Level.OR))
-        # A comment on the last line has no line end that would make the lexer skip it.
+        # A comment on the last line has no line end, so the lexer does not skip it.
         in_comment = self._expression.startswith("--", self._token.column - 1)
         if self._token.kind is not TokenKind.END and not in_comment:
             self._refuse_token("AND, OR or the end")
@@ -154,11 +154,11 @@ class _Parser:
     # --- Operators -------------------------------------------------------------------------------
 
     def _operation(self, lowest: _Level) -> _Operand:
-        """Read operators that bind at least as strongly as `lowest`, and what they stand between."""
+        """Read operators that bind at least as tightly as `lowest`, and their operands."""
         left = self._unary()
         highest = _Level.COMPARISON
         while (level := _LEVELS.get(self._token.kind)) and lowest <= level <= highest:
-            # An operator that binds more strongly belonged to the right side of this one.
+            # A tighter operator was part of the right side of the previous one.
             highest = level
             left = self._operator(level, left)
         return left
@@ -175,7 +175,7 @@ class _Parser:
     def _joined(
         self, kind: TokenKind, join: type[Or | And], next_level: _Level, first: _Operand
     ) -> _Operand:
-        """Read a whole chain into one node: long chains must not become deep ones."""
+        """Read a whole chain into one node: a long chain must not become a deep tree."""
         parts = [self._condition(first)]
         while self._take_if(kind):
             parts.append(self._condition(self._operation(next_level)))
@@ -204,13 +204,13 @@ class _Parser:
         if kind in _PLACES:
             self._take()
             searched = self._text()
-            return self._made(Holds(_PLACES[kind], left.node, searched, negated), left)
+            return self._made(TextMatch(_PLACES[kind], left.node, searched, negated), left)
         if kind is TokenKind.IN:
             return self._one_of(left, negated=negated)
         if kind is TokenKind.BETWEEN:
             return self._between(left, negated=negated)
         if negated:
-            self._refuse_token("IN, BETWEEN, CONTAINS, STARTSWITH or ENDSWITH behind NOT")
+            self._refuse_token("IN, BETWEEN, CONTAINS, STARTSWITH or ENDSWITH after NOT")
         self._take()
         return self._ordered(_ORDERINGS[kind], left, self._unary())
 
@@ -245,7 +245,7 @@ class _Parser:
         texts = [self._text()]
         while self._take_if(TokenKind.COMMA):
             if len(texts) == IN_TEXTS_MAX:
-                self._refuse(self._token.column, f"one IN list takes {IN_TEXTS_MAX} texts")
+                self._refuse(self._token.column, f"an IN list takes at most {IN_TEXTS_MAX} strings")
             texts.append(self._text())
         self._expect(TokenKind.CLOSE)
         return self._made(OneOf(left.node, frozenset(texts), negated), left)
@@ -308,7 +308,7 @@ class _Parser:
         number = float(token.text)
         if math.isinf(number):
             self._refuse(token.column, "the number is above 1.7976931348623157E308")
-        # Compat: RocketMQ takes Java's least positive double for the least of all doubles.
+        # Compat: RocketMQ mistakes Java's smallest positive double for the smallest double.
         if number == 0.0:
             self._refuse(token.column, "a decimal number must be above zero; write 0")
         return Number(number, NumberKind.DOUBLE)
@@ -316,7 +316,7 @@ class _Parser:
     # --- Checks ----------------------------------------------------------------------------------
 
     def _condition(self, part: _Operand) -> _Operand:
-        """Take a part as a condition, which values other than properties cannot be."""
+        """Use an operand as a condition, which only conditions and properties can be."""
         if isinstance(part.node, Property):
             return self._made(Truth(part.node), part)
         if not _is_condition(part.node):
@@ -328,7 +328,7 @@ class _Parser:
             if part.node == _NULL:
                 self._refuse(part.column, "NULL equals nothing; write IS NULL or IS NOT NULL")
         match left.node, right.node:
-            # Compat: only this order is refused; the other one is compared, and never equal.
+            # Compat: only this order is refused; the other one is accepted, and never equal.
             case Literal(bool()), Literal(value) if not isinstance(value, bool):
                 self._refuse(left.column, "TRUE and FALSE cannot be compared with another value")
 
@@ -341,12 +341,12 @@ class _Parser:
     def _check_bounds(self, low: _Operand, high: _Operand) -> None:
         match low.node, high.node:
             case Literal(Number(least)), Literal(Number(most)) if _is_below(most, least):
-                self._refuse(low.column, f"BETWEEN {least} AND {most} holds nothing; swap them")
+                self._refuse(low.column, f"BETWEEN {least} AND {most} matches nothing; swap them")
 
     # --- Height ----------------------------------------------------------------------------------
 
     def _made(self, node: Node, *parts: _Operand, column: int | None = None) -> _Operand:
-        """Put a new node above its parts, unless they are too many to be asked one by the other."""
+        """Put a new node above its parts, unless the tree gets too high."""
         height = 1 + max(part.height for part in parts)
         if height > NESTING_MAX:
             self._refuse_nesting()

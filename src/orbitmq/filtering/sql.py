@@ -1,4 +1,4 @@
-"""SQL92 filters: one expression compiled, then asked about message after message."""
+"""SQL92 filters: an expression compiled once, then evaluated for each message."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from orbitmq.filtering.parser import parse_sql
 
 @dataclass(frozen=True, slots=True)
 class SqlFilter:
-    """A compiled expression; any thread may ask it."""
+    """A compiled expression; any thread may use it."""
 
     expression: str
     properties: frozenset[str]
-    """Names of the properties that the expression asks for."""
+    """Names of the properties in the expression."""
     evaluate: Evaluate
-    """Gives True, False or None (NULL); raises FilterEvaluationError where there is no value."""
+    """Returns True, False or None (NULL); raises FilterEvaluationError if there is no value."""
     matches: Callable[[Lookup], bool]
-    """Whether a consumer gets the message: only where the condition holds."""
+    """Whether a consumer gets the message: only if the condition is true."""
 
 
 def compile_sql(expression: str) -> SqlFilter:
-    """Compile an expression; raises FilterSyntaxError where RocketMQ refuses it too."""
+    """Compile an expression; raises FilterSyntaxError for those that RocketMQ refuses too."""
     parsed = parse_sql(expression)
     evaluate = compile_condition(parsed.condition)
 

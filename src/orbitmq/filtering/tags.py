@@ -1,7 +1,7 @@
-"""Filters by tag: `TagA || TagB`, told by the hash that every queue entry carries.
+"""Filters by tag: `TagA || TagB`, matched by the hash in every queue entry.
 
-A hash is not a tag: two tags may share one, so consumers look at the tags again. Order, repeats
-and spaces of an expression mean nothing; `normalised` is the same for all spellings of one filter.
+Two tags may share a hash, so consumers check the tags again. Order, repetition and spaces in an
+expression do not matter; `normalised` is the same for all spellings of one filter.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _SEPARATOR: Final = "||"
 
 @dataclass(frozen=True, slots=True)
 class TagFilter:
-    """The tags a consumer asked for; `None` stands for all of them."""
+    """The tags a consumer asked for; `None` means all."""
 
     tags: frozenset[str] | None
     hashes: frozenset[int] = field(init=False)
     matches: Callable[[int], bool] = field(init=False, repr=False, compare=False)
-    """Whether the hash in a queue entry is one of a tag that was asked for."""
+    """Whether the hash in a queue entry is that of a wanted tag."""
 
     def __post_init__(self) -> None:
         hashes = frozenset(map(java_hash, self.tags or ()))
@@ -36,17 +36,17 @@ class TagFilter:
 
     @property
     def normalised(self) -> str:
-        """The one spelling that all equal filters share."""
+        """The one spelling of all equal filters."""
         if self.tags is None:
             return EVERY_TAG
         return f" {_SEPARATOR} ".join(sorted(self.tags))
 
 
 def parse_tags(expression: str | None) -> TagFilter:
-    """Read a TAG expression as RocketMQ does.
+    """Parse a TAG expression as RocketMQ does.
 
-    Nothing at all and `*` ask for every message. `*` among tags or between spaces is a tag like
-    any other, and an expression of spaces only matches nothing.
+    An empty expression and `*` match every message. `*` among tags or between spaces is a tag like
+    any other, and an expression of only spaces matches nothing.
     """
     if not expression or expression == EVERY_TAG:
         return TagFilter(None)

@@ -1,1 +1,1 @@
-"""The nouns of the queue: brokers, topics, routes, versions and names."""
+"""The nouns of the system: messages, topics, groups, routes, versions and names."""

@@ -1,4 +1,4 @@
-"""A consumer group as its broker keeps it, with RocketMQ's member names."""
+"""A consumer group as its broker stores it, with RocketMQ's field names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HOUR_MS: Final = 60 * _MINUTE_MS
 
 
 class ExponentialRetry(msgspec.Struct, frozen=True, kw_only=True):
-    """Pauses between attempts that grow by a factor up to a largest one."""
+    """Pauses between attempts that grow by a factor up to a maximum."""
 
     initial_ms: JavaLong = msgspec.field(default=5 * _SECOND_MS, name="initial")
     largest_ms: JavaLong = msgspec.field(default=2 * _HOUR_MS, name="max")
@@ -22,7 +22,7 @@ class ExponentialRetry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListedRetry(msgspec.Struct, frozen=True, kw_only=True):
-    """Pauses between attempts, one by one."""
+    """Pauses between attempts, as a list."""
 
     pauses_ms: list[JavaLong] = msgspec.field(
         default_factory=lambda: [
@@ -35,7 +35,7 @@ class ListedRetry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """How a group's failed messages are paced; used by RocketMQ 5's newer clients."""
+    """How long a group waits between retries; used by RocketMQ 5's newer clients."""
 
     listed: ListedRetry | None = msgspec.field(default=None, name="customizedRetryPolicy")
     exponential: ExponentialRetry | None = msgspec.field(
@@ -45,7 +45,7 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FixedSubscription(msgspec.Struct, frozen=True, kw_only=True):
-    """What a group is known to subscribe to, whoever its members are."""
+    """A subscription of a group that does not depend on its members."""
 
     expression: str | None = None
     expression_type: str | None = msgspec.field(default=None, name="expressionType")
@@ -66,7 +66,7 @@ class GroupConfig(msgspec.Struct, frozen=True, kw_only=True):
     name: str = msgspec.field(default="", name="groupName")
     retry_policy: RetryPolicy = msgspec.field(default_factory=RetryPolicy, name="groupRetryPolicy")
     unit_flag: JavaInt = msgspec.field(default=0, name="groupSysFlag")
-    tells_of_changes: bool = msgspec.field(default=True, name="notifyConsumerIdsChangedEnable")
+    notifies_changes: bool = msgspec.field(default=True, name="notifyConsumerIdsChangedEnable")
     retries_max: JavaInt = msgspec.field(default=16, name="retryMaxTimes")
     retry_queues: JavaInt = msgspec.field(default=1, name="retryQueueNums")
     subscriptions: list[FixedSubscription] | None = msgspec.field(

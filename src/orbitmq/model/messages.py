@@ -1,7 +1,6 @@
-"""Messages as a user makes them, to be sent.
+"""Messages that a user creates to send them.
 
-A message never changes once it is made, so that one may be sent again, or wait to be sent with
-others, whatever its maker does meanwhile.
+A message is immutable, so that it can safely be sent again, or wait to be sent in a batch.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from orbitmq.model import property_names
 _INT_MIN: Final = -(2**31)
 _INT_MAX: Final = 2**31 - 1
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
-# What a reserved property is set by, where users may set it.
+# The argument that sets a reserved property, for those that users may set.
 _SET_BY: Final = {
     property_names.TAGS: "tags=",
     property_names.KEYS: "keys=",
@@ -24,12 +23,12 @@ _SET_BY: Final = {
     property_names.WAIT_FOR_STORE: "wait_store_ok=",
     property_names.SHARDING_KEY: "sharding_key=",
 }
-# Perf: 0.06 us a slot; a plain assignment would ask the refusing __setattr__ (timeit).
+# Perf: 0.06 us a slot; a plain assignment would call the __setattr__ that refuses (timeit).
 _set: Final = object.__setattr__
 
 
 class Message:
-    """What is sent to a topic: a body, and what consumers find and filter it by."""
+    """What is sent to a topic: a body, and what consumers find and filter messages by."""
 
     __slots__ = (
         "body",
@@ -54,7 +53,7 @@ class Message:
     delay_level: int
     wait_store_ok: bool
     sharding_key: str
-    # RocketMQ's, that clients write beside what the other attributes say; see `with_reserved`.
+    # RocketMQ's own, which clients add to those of the other attributes; see `with_reserved`.
     reserved_properties: Mapping[str, str]
 
     def __init__(  # noqa: PLR0913  # by name
@@ -70,20 +69,20 @@ class Message:
         wait_store_ok: bool = True,
         sharding_key: str = "",
     ) -> None:
-        """Make a message.
+        """Create a message.
 
         Args:
-            topic: where it goes.
-            body: its content; text becomes UTF-8.
-            tags: one word that consumers may select by.
-            keys: what the message can be found by: a list, or a text of words with commas or
-                spaces between them.
+            topic: the topic to send it to.
+            body: its content; a str is encoded as UTF-8.
+            tags: one word that consumers can filter by.
+            keys: words that the message can be found by: a list, or one str with commas or spaces
+                between them.
             flag: a number for the user's own use, 32 bits, signed.
-            properties: the user's own names and values; those of RocketMQ are refused.
+            properties: the user's own names and values; RocketMQ's own names are refused.
             delay_level: which of the broker's delays passes before consumers see it; 0 for none.
-            wait_store_ok: whether the broker answers only once it is as safe as the broker is
-                set to make it; False answers sooner.
-            sharding_key: messages with the same one keep their order.
+            wait_store_ok: whether the broker acknowledges it only once it is stored as safely as
+                the broker is configured to; False acknowledges it sooner.
+            sharding_key: messages with the same key stay in order.
         """
         if not isinstance(wait_store_ok, bool):
             raise MessageTypeError("wait_store_ok", wait_store_ok, takes="True or False")
@@ -99,7 +98,7 @@ class Message:
         _set(self, "reserved_properties", _NOTHING)
 
     def with_reserved(self, properties: Mapping[str, str]) -> Message:
-        """A copy that says this besides, under RocketMQ's own names; for clients, not for users."""
+        """Return a copy with further properties of RocketMQ's own; for clients, not for users."""
         copy = object.__new__(Message)
         for name in self.__slots__:
             _set(copy, name, getattr(self, name))
@@ -112,12 +111,12 @@ class Message:
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise MessageError(
-            f"a message never changes, so its {name} cannot be set",
-            hint=f"give {name}= when you make the message",
+            f"a message is immutable, so its {name} cannot be set",
+            hint=f"pass {name}= when you create the message",
         )
 
     def __delattr__(self, name: str) -> NoReturn:
-        raise MessageError(f"a message never changes, so its {name} cannot be deleted")
+        raise MessageError(f"a message is immutable, so its {name} cannot be deleted")
 
     def __repr__(self) -> str:
         tags = f", tags={self.tags!r}" if self.tags else ""
@@ -132,7 +131,7 @@ class Message:
 
 
 def _restored(values: dict[str, Any]) -> Message:
-    """A message that was pickled, for another process."""
+    """Rebuild a message that was pickled."""
     message = object.__new__(Message)
     for name, value in values.items():
         _set(message, name, MappingProxyType(value) if isinstance(value, dict) else value)
@@ -144,7 +143,7 @@ def _text(part: str, value: str) -> str:
         raise MessageTypeError(part, value, takes="a str")
     if "\x01" in value or "\x02" in value:
         raise MessageError(
-            f"{part} {value[:60]!r} holds one of the separators 0x01 and 0x02",
+            f"{part} {value[:60]!r} contains one of the separators 0x01 and 0x02",
             hint="encode it, for example as base64",
         )
     return value
@@ -156,13 +155,13 @@ def _body(body: bytes | bytearray | memoryview | str) -> bytes:
             return body.encode()
         except UnicodeEncodeError as error:
             raise MessageError(
-                f"the body holds {body[error.start]!r}, half of a character, at {error.start}",
-                hint="give the body as bytes",
+                f"the body contains {body[error.start]!r}, half of a character, at {error.start}",
+                hint="pass the body as bytes",
             ) from error
     if isinstance(body, (bytes, bytearray, memoryview)):
         return bytes(body)
     raise MessageTypeError(
-        "body", body, takes="bytes or a str", hint="for example json.dumps(value) makes a str of it"
+        "body", body, takes="bytes or a str", hint="convert it, for example with json.dumps(value)"
     )
 
 
@@ -175,8 +174,8 @@ def _keys(keys: object) -> tuple[str, ...]:
     for key in several:
         if not _text("a key", key) or " " in key:
             raise MessageError(
-                f"key {key[:60]!r} is empty or holds a space, which stands between keys on the wire",
-                hint="replace the space, for example by _",
+                f"key {key[:60]!r} is empty or contains a space, which separates keys on the wire",
+                hint="replace the space, for example with _",
             )
     return several
 
@@ -206,7 +205,7 @@ def _properties(properties: Mapping[str, str]) -> Mapping[str, str]:
             )
         if name in property_names.RESERVED or name.startswith(property_names.TRANSIENT_PREFIX):
             raise MessageError(
-                f"property {name!r} is one of RocketMQ's own",
+                f"property {name!r} is reserved by RocketMQ",
                 hint=f"use {_SET_BY[name]}" if name in _SET_BY else "choose another name",
             )
     return MappingProxyType(dict(properties))

@@ -1,9 +1,9 @@
-"""Names of topics and groups: the rule they follow, and names with a meaning.
+"""Names of topics and groups: their rules, and names with a special meaning.
 
-A topic that belongs to a group bears the group's name behind a prefix:
+A topic that belongs to a group has the group's name after a prefix:
 
-    %RETRY%<group>   messages that the group failed to consume, to be tried again
-    %DLQ%<group>     messages that it failed to consume for good ("dead letters")
+    %RETRY%<group>   messages that the group failed to consume and will retry
+    %DLQ%<group>     messages that it gave up on ("dead letters")
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from orbitmq.errors import NameRuleError
 
 TOPIC_LENGTH_MAX: Final = 127
-# Compat: a retry topic of RocketMQ 5's pop consumers holds a group and a topic.
+# Compat: a retry topic of RocketMQ 5's pop consumers contains a group and a topic.
 GROUP_TOPIC_LENGTH_MAX: Final = 255
 GROUP_LENGTH_MAX: Final = 120
 
@@ -35,11 +35,11 @@ SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"
 OFFSET_MOVED_TOPIC: Final = "OFFSET_MOVED_EVENT"
 CHECKPOINT_TOPIC: Final = "CHECKPOINT_TOPIC"
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
-# OrbitMQ's own: rows that are not decided on yet, and what is known of the queries that write them.
+# OrbitMQ's own: staged rows that are not committed yet, and the state of the queries that write them.
 STAGING_TOPIC: Final = "rmq_sys_orbitmq_staging"
 QUERIES_TOPIC: Final = "rmq_sys_orbitmq_queries"
 
-# Clients may not send to these: the broker alone knows what must stand in them.
+# Clients may not send to these: only the broker writes them.
 BROKER_ONLY_TOPICS: Final = frozenset(
     {
         SCHEDULE_TOPIC,
@@ -60,7 +60,7 @@ SYSTEM_TOPICS: Final = BROKER_ONLY_TOPICS | {
 }
 
 TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
-# Tools read in its name: looking leaves no group behind.
+# Tools consume with this group, so that they create no group of their own.
 TOOLS_GROUP: Final = "TOOLS_CONSUMER"
 # Groups that every broker has from its start.
 PREDEFINED_GROUPS: Final = (
@@ -111,7 +111,7 @@ def _check(kind: str, name: str, length_max: int) -> None:
         raise NameRuleError(f"the name of the {kind} is blank", hint=_RULE)
     if not _ALLOWED.fullmatch(name):
         wrong = next(letter for letter in name if not _ALLOWED.fullmatch(letter))
-        # The name may be of any length and hold anything: it is shown cut and escaped.
+        # The name may have any length and content: it is shown truncated and escaped.
         raise NameRuleError(f"{kind} name {name[:60]!r} contains {wrong!r}", hint=_RULE)
     if len(name) > length_max:
         raise NameRuleError(
@@ -121,17 +121,17 @@ def _check(kind: str, name: str, length_max: int) -> None:
 
 
 def retry_topic(group: str) -> str:
-    """The topic with messages that a group tries again."""
+    """Return the topic of messages that a group retries."""
     return RETRY_PREFIX + group
 
 
 def dead_letter_topic(group: str) -> str:
-    """The topic with messages that a group gave up."""
+    """Return the topic of messages that a group gave up on."""
     return DEAD_LETTER_PREFIX + group
 
 
 def is_retry_topic(topic: str) -> bool:
-    """Whether messages of a topic are tried again by a group."""
+    """Whether a topic holds the retries of a group."""
     return topic.startswith(RETRY_PREFIX)
 
 
@@ -141,7 +141,7 @@ def is_group_topic(topic: str) -> bool:
 
 
 def is_system_topic(topic: str) -> bool:
-    """Whether a topic is RocketMQ's own; those named after cluster and broker are not known here."""
+    """Whether a topic is RocketMQ's own, except those named after a cluster or broker."""
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
 
 

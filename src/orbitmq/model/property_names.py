@@ -1,10 +1,10 @@
-"""Names of message properties that RocketMQ gives a meaning."""
+"""Names of message properties that have a meaning in RocketMQ."""
 
 from __future__ import annotations
 
 from typing import Final
 
-# --- what a producer says of its message --------------------------------------------------------
+# --- set by producers ---------------------------------------------------------------------------
 
 KEYS: Final = "KEYS"
 TAGS: Final = "TAGS"
@@ -16,16 +16,16 @@ INSTANCE_ID: Final = "INSTANCE_ID"
 BORN_HOST: Final = "__BORNHOST"
 BORN_TIMESTAMP: Final = "BORN_TIMESTAMP"
 
-# --- what a broker says of it -------------------------------------------------------------------
+# --- set by brokers -----------------------------------------------------------------------------
 
 REGION: Final = "MSG_REGION"
 TRACE_ON: Final = "TRACE_ON"
 CLUSTER: Final = "CLUSTER"
 RECORD_CRC: Final = "__CRC32#"
-# Names that start so are for the way only, and never stored.
+# Properties with this prefix are only sent, never stored.
 TRANSIENT_PREFIX: Final = "__RMQ.TRANSIENT."
 
-# --- what a consumer says of it -----------------------------------------------------------------
+# --- set by consumers ---------------------------------------------------------------------------
 
 MIN_OFFSET: Final = "MIN_OFFSET"
 MAX_OFFSET: Final = "MAX_OFFSET"
@@ -75,19 +75,19 @@ MESSAGE_TYPE: Final = "MSG_TYPE"
 REPLY_ARRIVED_MS: Final = "ARRIVE_TIME"
 REPLY_PUSHED_MS: Final = "PUSH_REPLY_TIME"
 
-# --- batches kept whole, and messages in many queues --------------------------------------------
+# --- batches stored whole, and messages in many queues ------------------------------------------
 
 INNER_COUNT: Final = "INNER_NUM"
 INNER_FIRST_OFFSET: Final = "INNER_BASE"
 INNER_QUEUES: Final = "INNER_MULTI_DISPATCH"
 INNER_QUEUE_OFFSETS: Final = "INNER_MULTI_QUEUE_OFFSET"
 
-# --- rows that are written exactly once ---------------------------------------------------------
+# --- rows written exactly once ------------------------------------------------------------------
 
 STAGED_FOR: Final = "ORBIT_TO"
 ROW_NAME: Final = "ORBIT_ROW"
 
-# What has no meaning here, but belongs to RocketMQ and is passed on.
+# RocketMQ's own without a meaning here; passed on.
 PASSED_ON: Final = frozenset(
     {
         "TRANSFER_FLAG",
@@ -102,7 +102,7 @@ PASSED_ON: Final = frozenset(
     }
 )
 
-# Names that no user may give a property, as Java's clients refuse them.
+# Names that users may not set, as in Java's clients.
 RESERVED: Final = frozenset(
     {
         KEYS,

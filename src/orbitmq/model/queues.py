@@ -12,7 +12,7 @@ QueueOffset = NewType("QueueOffset", int)  # number of an entry in one consume q
 
 
 class MessageQueue(msgspec.Struct, frozen=True, order=True, kw_only=True):
-    """One queue of one topic at one broker; as a map key it travels as this object."""
+    """One queue of one topic on one broker; as a map key it is sent as this object."""
 
     broker_name: str = msgspec.field(name="brokerName")
     queue_id: int = msgspec.field(name="queueId")
@@ -20,7 +20,7 @@ class MessageQueue(msgspec.Struct, frozen=True, order=True, kw_only=True):
 
 
 class QueueBounds(NamedTuple):
-    """One queue: its first message that is left, and the number behind its last visible one."""
+    """One queue: the offset of its oldest message, and the one after its newest visible message."""
 
     topic: str
     queue_id: int
@@ -29,7 +29,7 @@ class QueueBounds(NamedTuple):
 
 
 def by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
-    """Sort queues into their brokers, by name."""
+    """Group queues by broker name."""
     found: dict[str, list[MessageQueue]] = {}
     for queue in queues:
         found.setdefault(queue.broker_name, []).append(queue)

@@ -1,4 +1,4 @@
-"""Routes: which brokers hold a topic, where they are, how many queues they have."""
+"""Routes: which brokers have a topic, their addresses and numbers of queues."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class BrokerGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueMapping(msgspec.Struct, frozen=True, kw_only=True):
-    """Which queues of a static topic lie on one broker: logical queue to physical queue."""
+    """Which queues of a static topic are on one broker: logical queue to physical queue."""
 
     broker_name: str | None = msgspec.field(default=None, name="bname")
     queues: dict[JavaInt, JavaInt] = msgspec.field(default_factory=dict, name="currIdMap")
@@ -52,7 +52,7 @@ class TopicRoute(msgspec.Struct, frozen=True, kw_only=True):
     )
     order_config: str | None = msgspec.field(default=None, name="orderTopicConf")
     queues: list[QueueRoute] = msgspec.field(name="queueDatas")
-    # Compat: static topics are passed on as the broker registered them, never interpreted here.
+    # Compat: static topics are passed on as the broker registered them, without interpretation.
     queue_mapping: dict[str, Any] | None = msgspec.field(
         default=None, name="topicQueueMappingByBroker"
     )

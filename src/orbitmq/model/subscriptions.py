@@ -1,7 +1,7 @@
-"""Subscriptions: what a group asks of a topic, and how it consumes.
+"""Subscriptions: which messages of a topic a group wants, and how it consumes.
 
-The kinds below come from peers as text. RocketMQ adds to them over time, so a text that is not
-known here is kept as it came and passed on; compare it with the constants.
+The enums below arrive from peers as names. RocketMQ adds to them over time, so an unknown name is
+kept and passed on unchanged; compare them with the constants.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from orbitmq.java_json import EnumName, JavaInt, JavaLong
 
 
 class ConsumeType(EnumName):
-    """Who starts a read: the application, the client in its name, or the broker's choice."""
+    """Who starts a read: the application (pull), the client (push), or the broker chooses (pop)."""
 
     __slots__ = ()
     NAMES = ("CONSUME_ACTIVELY", "CONSUME_PASSIVELY", "CONSUME_POP")
@@ -37,7 +37,7 @@ BROADCASTING: Final = MessageModel("BROADCASTING")
 
 
 class ConsumeFrom(EnumName):
-    """Where a group without committed offsets starts; three older ways are no longer in use."""
+    """Where a group without committed offsets starts; three older values are out of use."""
 
     __slots__ = ()
     NAMES = (
@@ -60,10 +60,10 @@ EVERYTHING: Final = "*"
 
 
 class Subscription(msgspec.Struct, frozen=True, kw_only=True):
-    """What a group asks of one topic: RocketMQ's SubscriptionData."""
+    """Which messages of a topic a group wants: RocketMQ's SubscriptionData."""
 
     class_filter: bool = msgspec.field(default=False, name="classFilterMode")
-    # Compat: Go clients hash other bytes than Java for tags beyond ASCII; do not filter by these.
+    # Compat: Go clients hash non-ASCII tags differently from Java; do not filter by these.
     tag_codes: list[JavaInt] = msgspec.field(default_factory=list, name="codeSet")
     expression_type: str = msgspec.field(default=TAG, name="expressionType")
     expression: str = msgspec.field(default="", name="subString")
@@ -73,5 +73,5 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_by_tag(self) -> bool:
-        """Whether the expression names tags, as it also does when no type is given."""
+        """Whether the expression names tags, which is also the case without a type."""
         return self.expression_type in ("", TAG)

@@ -1,4 +1,4 @@
-"""A topic as its broker keeps it, and the bits that say what may be done with it."""
+"""A topic as its broker stores it, and its permission bits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 from orbitmq.java_json import JavaInt
 
-# Filter types of topics; nobody uses the second any more.
+# Filter types of topics; the second is out of use.
 SINGLE_TAG: Final = "SINGLE_TAG"
 MULTI_TAG: Final = "MULTI_TAG"
 
@@ -31,7 +31,7 @@ class UnitFlag(IntFlag):
 
 
 class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """One topic of one broker, with RocketMQ's member names on the wire and in files."""
+    """One topic of one broker, with RocketMQ's field names on the wire and in files."""
 
     attributes: dict[str, str] = {}
     order: bool = False
@@ -54,5 +54,5 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_template(self) -> bool:
-        """Whether new topics may be made after it."""
+        """Whether new topics may be created from it."""
         return bool(self.permission & Permission.INHERIT)

@@ -1,7 +1,7 @@
-"""Unique ids of messages, made by whoever sends them: RocketMQ's UNIQ_KEY.
+"""Unique ids of messages, made by the sender: RocketMQ's UNIQ_KEY.
 
-Layout, written as hexadecimal digits: address 4 or 16, process id 2, a number of this maker 4,
-milliseconds since the start of the month 4, a counter 2.
+Layout in bytes, written as hexadecimal digits: address 4 or 16, process id 2, a number of this
+generator 4, milliseconds since the start of the month 4, a counter 2.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Final
 
 _HEAD: Final = struct.Struct(">HI")
 _TAIL: Final = struct.Struct(">IH")
-# How far the numbers of a range may run ahead of the time: ten seconds.
+# How far the numbers of a range may run ahead of the clock: ten seconds.
 _AHEAD_MAX: Final = 10_000 << 16
 
 
 class _Month:
-    """Milliseconds since the start of the month, as ids count the time."""
+    """The time in ids: milliseconds since the start of the month."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
@@ -43,28 +43,28 @@ class _Month:
 
 
 def _new_head(address: str) -> bytes:
-    maker = random.getrandbits(32)  # tells makers apart, no secret
-    return ipaddress.ip_address(address).packed + _HEAD.pack(os.getpid() & 0xFFFF, maker)
+    generator = random.getrandbits(32)  # distinguishes generators, no secret
+    return ipaddress.ip_address(address).packed + _HEAD.pack(os.getpid() & 0xFFFF, generator)
 
 
 class UniqueIds(_Month):
-    """Makes ids that no other maker makes."""
+    """Generates ids that no other generator makes."""
 
     def __init__(self, address: str, now_ms: Callable[[], int]) -> None:
         super().__init__(now_ms)
         self._head = _new_head(address)
-        self._counter = itertools.count(random.getrandbits(16))  # any start does
+        self._counter = itertools.count(random.getrandbits(16))  # any start is fine
 
     def make(self) -> str:
-        """Make another id."""
+        """Make an id."""
         tail = _TAIL.pack(self._elapsed_ms(), next(self._counter) & 0xFFFF)
         return (self._head + tail).hex().upper()
 
 
 class UniqueIdRanges(_Month):
-    """Makes many ids at once, for whoever writes them faster than one by one.
+    """Reserves many ids at once, for callers that write them in bulk.
 
-    Time and counter are one number of 48 bits, which goes up by one with each id.
+    Time and counter are one number of 48 bits, which grows by one with each id.
     """
 
     def __init__(self, address: str, now_ms: Callable[[], int]) -> None:
@@ -74,13 +74,13 @@ class UniqueIdRanges(_Month):
         self._next = 1 << 48
 
     def take(self, count: int) -> tuple[str, int]:
-        """Take so many ids: the digits they begin with, and the number that 12 more write.
+        """Reserve `count` ids; returns their common prefix, and the number of the first.
 
-        The number is that of the first; the others count on from there.
+        The number makes up the last 12 digits; each further id adds one.
         """
         now = self._elapsed_ms() << 16
         if now < self._next - _AHEAD_MAX or self._next + count > 1 << 48:
-            # The month is a new one, or the clock was set back: numbers of before may come again.
+            # A new month, or the clock was set back: earlier numbers may recur.
             self._head = _new_head(self._address).hex().upper()
             self._next = now
         first = max(now, self._next)

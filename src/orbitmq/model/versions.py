@@ -1,4 +1,4 @@
-"""Versions: which RocketMQ a peer is, and how new a broker's topics are."""
+"""Versions: the RocketMQ release of a peer, and the version of a broker's tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ V4_9_4: Final = 401
 V5_0_0: Final = 413
 V5_3_3: Final = 479
 
-# What OrbitMQ says it is: the newest release whose behaviour it follows.
+# The version that OrbitMQ reports: the newest release whose behaviour it follows.
 OUR_VERSION: Final = V5_3_3
 
 # From here on each release has two numbers, the first for its snapshots.
@@ -26,7 +26,7 @@ _V5_9_9: Final = 611
 
 
 def version_name(number: int) -> str:
-    """Name a release as RocketMQ does; those before 3.9.1 are not told apart."""
+    """Name a release as RocketMQ does; all before 3.9.1 are called V3."""
     if number < _V3_9_1_SNAPSHOT:
         return "V3"
     if number > _V5_9_9:
@@ -37,14 +37,14 @@ def version_name(number: int) -> str:
 
 
 class DataVersion(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How new a table of topics or groups is; equal versions mean equal tables."""
+    """The version of a table of topics or groups; equal versions mean equal tables."""
 
     counter: JavaLong = 0
     state_version: JavaLong = 0
     timestamp: JavaLong = 0
 
     def next(self, now_ms: int) -> DataVersion:
-        """The version after a change at `now_ms`."""
+        """Return the version after a change at `now_ms`."""
         return DataVersion(
             counter=self.counter + 1, state_version=self.state_version, timestamp=now_ms
         )

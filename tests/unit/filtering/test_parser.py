@@ -10,7 +10,6 @@ from orbitmq.errors import FilterSyntaxError
 from orbitmq.filtering.expression import (
     And,
     Equal,
-    Holds,
     Literal,
     Negation,
     Node,
@@ -22,6 +21,7 @@ from orbitmq.filtering.expression import (
     Ordered,
     Ordering,
     Property,
+    TextMatch,
     TextPlace,
     Truth,
 )
@@ -53,9 +53,9 @@ def parsed(expression: str) -> Node:
         ("a >= b", Ordered(Ordering.GREATER_OR_EQUAL, A, B)),
         ("a IN ('x', 'it''s')", OneOf(A, frozenset({"x", "it's"}), negated=False)),
         ("a NOT IN ('x')", OneOf(A, frozenset({"x"}), negated=True)),
-        ("a CONTAINS 'x'", Holds(TextPlace.ANYWHERE, A, "x", negated=False)),
-        ("a NOT STARTSWITH 'x'", Holds(TextPlace.START, A, "x", negated=True)),
-        ("'abc' ENDSWITH ''", Holds(TextPlace.END, Literal("abc"), "", negated=False)),
+        ("a CONTAINS 'x'", TextMatch(TextPlace.ANYWHERE, A, "x", negated=False)),
+        ("a NOT STARTSWITH 'x'", TextMatch(TextPlace.START, A, "x", negated=True)),
+        ("'abc' ENDSWITH ''", TextMatch(TextPlace.END, Literal("abc"), "", negated=False)),
         ("a", Truth(A)),
         ("NOT a", Not(Truth(A))),
         ("TRUE", Literal(value=True)),
@@ -91,7 +91,7 @@ def test_between_is_two_comparisons() -> None:
         ("NOT a = 5", Equal(Not(Truth(A)), FIVE)),
         ("NOT (a = 5)", Not(A_IS_5)),
         ("a = 5 = b", Equal(A_IS_5, B)),
-        ("a = b CONTAINS 'x'", Equal(A, Holds(TextPlace.ANYWHERE, B, "x", negated=False))),
+        ("a = b CONTAINS 'x'", Equal(A, TextMatch(TextPlace.ANYWHERE, B, "x", negated=False))),
         ("a = b IS NULL", Equal(Equal(A, B), NULL)),
     ],
 )
@@ -141,16 +141,16 @@ def test_a_comment_may_stand_at_the_end(expression: str) -> None:
         ("a IS NULL > 5", 11, "expected AND, OR or the end, found '>'"),
         ("a - 5 = 0", 3, "expected AND, OR or the end, found '-'"),
         ("a IS TRUE", 6, "expected NULL, found 'TRUE'"),
-        ("a NOT 5", 7, "expected IN, BETWEEN, CONTAINS, STARTSWITH or ENDSWITH behind NOT, found '5'"),
+        ("a NOT 5", 7, "expected IN, BETWEEN, CONTAINS, STARTSWITH or ENDSWITH after NOT, found '5'"),
         ("a IN 'x'", 6, "expected (, found \"'x'\""),
-        ("a IN ()", 7, "expected a text in single quotes, found ')'"),
-        ("a IN (5)", 7, "expected a text in single quotes, found '5'"),
+        ("a IN ()", 7, "expected a string in single quotes, found ')'"),
+        ("a IN (5)", 7, "expected a string in single quotes, found '5'"),
         ("a IN ('x' 'y')", 11, "expected ), found \"'y'\""),
         ("'x' IN ('x')", 1, "expected a property before IN"),
-        ("a CONTAINS b", 12, "expected a text in single quotes, found 'b'"),
+        ("a CONTAINS b", 12, "expected a string in single quotes, found 'b'"),
         ("a BETWEEN 5 OR 6", 13, "expected AND, found 'OR'"),
-        ("a BETWEEN 5 AND 4", 11, "BETWEEN 5 AND 4 holds nothing; swap them"),
-        ("a BETWEEN 5.5 AND 5", 11, "BETWEEN 5.5 AND 5 holds nothing; swap them"),
+        ("a BETWEEN 5 AND 4", 11, "BETWEEN 5 AND 4 matches nothing; swap them"),
+        ("a BETWEEN 5.5 AND 5", 11, "BETWEEN 5.5 AND 5 matches nothing; swap them"),
         ("5", 1, "expected a condition, found a value"),
         ("a = 5 AND 'x'", 11, "expected a condition, found a value"),
         ("NOT -a", 5, "expected a condition, found a value"),
@@ -229,7 +229,7 @@ def test_the_length_of_an_in_list_is_bounded() -> None:
     longest = ",".join(["''"] * IN_TEXTS_MAX)
 
     assert parsed(f"a IN ({longest})") == OneOf(A, frozenset({""}), negated=False)
-    with pytest.raises(FilterSyntaxError, match=f"one IN list takes {IN_TEXTS_MAX} texts"):
+    with pytest.raises(FilterSyntaxError, match=f"an IN list takes at most {IN_TEXTS_MAX} strings"):
         parse_sql(f"a IN ({longest}, '')")
 
 

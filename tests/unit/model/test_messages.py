@@ -72,7 +72,7 @@ def test_keys_are_a_list_or_words_of_a_text(keys: Any, expected: tuple[str, ...]
 
 @pytest.mark.parametrize("key", ["", "two words"])
 def test_a_key_that_could_not_be_found_is_refused(key: str) -> None:
-    with pytest.raises(MessageError, match="is empty or holds a space"):
+    with pytest.raises(MessageError, match="is empty or contains a space"):
         Message("orders", b"", keys=[key])
 
 
@@ -130,7 +130,7 @@ def test_a_flag_takes_all_32_bits() -> None:
 
 def test_every_property_of_rocketmq_is_refused() -> None:
     for name in property_names.RESERVED:
-        with pytest.raises(MessageError, match=f"{name!r}.*one of RocketMQ's own"):
+        with pytest.raises(MessageError, match=f"{name!r}.*reserved by RocketMQ"):
             Message("orders", b"", properties={name: "x"})
 
 
@@ -175,7 +175,7 @@ def test_a_message_never_changes() -> None:
     properties["colour"] = "red"
 
     assert message.properties == {"colour": "blue"}
-    with pytest.raises(MessageError, match="give tags= when you make the message"):
+    with pytest.raises(MessageError, match="pass tags= when you create the message"):
         message.tags = "paid"
     with pytest.raises(MessageError, match="cannot be deleted"):
         del message.tags

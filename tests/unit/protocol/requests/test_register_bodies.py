@@ -237,7 +237,7 @@ def test_a_topic_name_that_is_not_utf_8_is_replaced_as_java_does() -> None:
 NOT_AN_OBJECT = "Expected `object`, got `array`"
 REFUSED_PLAIN = [
     (b"[]", NOT_AN_OBJECT),
-    (b"{", "JSON breaks off at character 1"),
+    (b"{", "JSON is broken at character 1"),
     (b'{"topicConfigSerializeWrapper":[]}', NOT_AN_OBJECT),
     (b'{"filterServerList":[1]}', "Expected `str`, got `int` - at `$.filterServerList[0]`"),
     (
