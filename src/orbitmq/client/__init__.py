@@ -1,4 +1,4 @@
-"""Clients that block; `orbitmq.client.aio` has the same names for asyncio."""
+"""Blocking clients; `orbitmq.client.aio` has the same names for asyncio."""
 
 from typing import TYPE_CHECKING
 
@@ -51,7 +51,7 @@ __all__ = [
     "queue_selectors",
 ]
 
-# A program imports the clients that it uses.
+# Lazy: a program imports only the clients that it uses.
 _names = LazyNames(
     __name__,
     {
@@ -81,5 +81,5 @@ _names = LazyNames(
 )
 
 if not TYPE_CHECKING:
-    # Unknown to type checkers, which would take any name for one that is there.
+    # Hidden from type checkers, which would accept any name.
     __getattr__, __dir__ = _names.find, _names.all

@@ -1,6 +1,6 @@
-"""Options as keyword arguments: their types for checkers, and their checks.
+"""Options as keyword arguments: their types for type checkers, and their checks.
 
-Each `…Keywords` names the fields of the options class of the same name; a test holds both equal.
+Each `…Keywords` has the fields of the options class of the same name; a test compares them.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def options_of(
     *,
     environment: Mapping[str, str] | None = None,
 ) -> O:
-    """Make options from keyword arguments, and from the environment where nothing is given."""
+    """Make options from keyword arguments, and from the environment where they are missing."""
     where = options_class.__name__
     rows = {row.field: row for row in describe(options_class)}
     values: dict[str, object] = {}
@@ -143,19 +143,18 @@ def options_of(
         row = rows.get(name)
         if row is None:
             raise UnknownOptionError(name, where=where, nearest=_nearest(name, rows))
-        # The error shall name the keyword, not the option as files spell it.
+        # The error must name the keyword, not the spelling in configuration files.
         dataclasses.replace(row, name=name).check(value, where=where)
         values[name] = value
     environment = os.environ if environment is None else environment
     for name, row in rows.items():
         if name not in values:
             values |= _from_environment(row, environment)
-    # The rows have checked names and types.
     return options_class(**values)  # type: ignore[arg-type]  # checked by the rows
 
 
 def _nearest(name: str, rows: Mapping[str, Option]) -> str | None:
-    """Find the keyword that was most likely meant; people who come from Java write its name."""
+    """Find the keyword that was probably meant; RocketMQ's name of an option counts too."""
     for row in rows.values():
         if row.name == name:
             return row.field

@@ -1,6 +1,6 @@
-"""Blocking clients in processes of their own: forks, pools, loops of others, exits.
+"""Blocking clients in processes of their own: forks, pools, other event loops, exits.
 
-Each program prints what it saw; the broker runs on the loop of the test.
+Each program prints its observations; the broker runs on the loop of the test.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ async def test_after_the_stop_no_thread_and_no_socket_is_left(cluster: Cluster, 
             with Producer(namesrv=namesrv) as producer, puller, consumer:
                 producer.send_async(Message(topic, b"x"), on_success=lambda _: None)
                 assert received.wait(60)
-            # Threads that have nothing left to do may need a moment to end.
+            # Idle threads may need a moment to end.
             for _ in range(3000):
                 if left() == (["MainThread"], 0):
                     break
@@ -64,7 +64,7 @@ async def test_after_the_stop_no_thread_and_no_socket_is_left(cluster: Cluster, 
     assert printed == ["['MainThread'] 0"] * 3 + ["descriptors grown: 0"]
 
 
-async def test_a_forked_child_makes_its_own_client_and_the_parent_goes_on(
+async def test_a_forked_child_makes_its_own_client_and_the_parent_continues(
     cluster: Cluster, topic: str
 ) -> None:
     await cluster.make_topic(topic)
@@ -87,7 +87,7 @@ async def test_a_forked_child_makes_its_own_client_and_the_parent_goes_on(
                         print("refused", flush=True)
                     with Producer(namesrv=namesrv) as own:
                         print(own.send(Message(topic, b"child")).status.name, flush=True)
-                    # As a program that falls off its end inside the with block.
+                    # As a program that ends inside the with block.
                     sys.exit(0)
                 assert os.waitpid(child, 0)[1] == 0
             print("parent", producer.send(Message(topic, b"parent")).status.name, flush=True)
@@ -156,7 +156,7 @@ async def test_a_program_with_a_loop_of_its_own_uses_blocking_clients(
 
         factory = uvloop.new_event_loop if loop == "uvloop" else None
         with asyncio.Runner(loop_factory=factory, debug=loop == "asyncio") as runner:
-            # It blocks on purpose; how long says more of the machine than of the client.
+            # It blocks on purpose; how long depends on the machine, not on the client.
             runner.get_loop().slow_callback_duration = 60
             runner.run(main())
         """,
@@ -231,7 +231,7 @@ async def test_a_program_that_forgets_to_stop_ends_in_order(cluster: Cluster, to
     )
 
     assert printed == ["end"]
-    # It left its group and committed what it had done: the next member gets nothing of it.
+    # It left its group and committed its messages: the next member does not get them.
     printed = await _run(
         """
         import sys

@@ -1,4 +1,4 @@
-"""Blocking clients against a real broker: sends, consumers, threads, and what is left at the end.
+"""Blocking producers against a real broker: sends, callbacks, threads, misuse.
 
 The broker runs on the loop of the test, so everything that blocks runs in a thread.
 """
@@ -50,7 +50,7 @@ async def test_every_form_of_send_is_answered_and_arrives(
             later = producer.send_async(Message(topic, b"async")).result(WAIT_SECONDS)
             assert later.status is SendStatus.OK
             producer.send_oneway(Message(topic, b"oneway"))
-            # A send on the same connection arrives later than what needs no answer.
+            # A send on the same connection arrives after the one-way send.
             for queue in queues:
                 producer.send(Message(topic, b"last"), queue=queue)
         bodies: list[bytes] = []
@@ -96,7 +96,7 @@ async def test_callbacks_run_in_threads_and_may_send_again(cluster: Cluster, top
     assert result.status is SendStatus.OK
 
 
-async def test_a_failure_comes_to_its_callback_and_through_the_future(cluster: Cluster) -> None:
+async def test_a_failure_reaches_its_callback_and_the_future(cluster: Cluster) -> None:
     def work() -> tuple[BaseException | None, BaseException]:
         failed: Future[BaseException] = Future()
         with Producer(namesrv=cluster.namesrv) as producer:
@@ -170,7 +170,7 @@ def test_a_producer_that_is_not_started_says_so() -> None:
         producer.send_async(Message("orders", b"x"))
 
 
-def test_a_name_server_that_is_not_there_is_told_in_time() -> None:
+def test_a_missing_name_server_is_reported_in_time() -> None:
     with (
         Producer(namesrv="127.0.0.1:1") as producer,
         pytest.raises(OrbitError, match=r"127\.0\.0\.1:1"),
@@ -178,7 +178,9 @@ def test_a_name_server_that_is_not_there_is_told_in_time() -> None:
         producer.send(Message("orders", b"x"), timeout_ms=10_000)
 
 
-async def test_a_hook_that_calls_a_blocking_client_is_told_so(cluster: Cluster, topic: str) -> None:
+async def test_a_selector_that_calls_a_blocking_client_gets_an_error(
+    cluster: Cluster, topic: str
+) -> None:
     await cluster.make_topic(topic)
 
     def work() -> None:

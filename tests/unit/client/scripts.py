@@ -1,4 +1,4 @@
-"""Small programs run in a process of their own: forks and exits are not for the test's process."""
+"""Runs small programs in processes of their own, for tests of forks and exits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SECONDS_MAX = 150
 
 
 def run_script(source: str, *arguments: str) -> str:
-    """Run a program with warnings as errors; return what it printed, or fail with its errors."""
+    """Run a program with warnings as errors; return its output, or fail with its errors."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", textwrap.dedent(source), *arguments],
         capture_output=True,
@@ -25,5 +25,5 @@ def run_script(source: str, *arguments: str) -> str:
 
 
 def refuse_to_start(_: threading.Thread) -> None:
-    """Do what `Thread.start` does while the interpreter shuts down, from Python 3.12 on."""
+    """Fail like `Thread.start` while the interpreter shuts down, in Python 3.12 or newer."""
     raise RuntimeError("can't create new thread at interpreter shutdown")

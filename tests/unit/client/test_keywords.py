@@ -35,7 +35,7 @@ def test_keywords_become_options() -> None:
     assert (made.namesrv, made.tls, made.instance_name) == ("h:1", True, "DEFAULT")
 
 
-def test_a_list_of_name_servers_is_shown_as_the_text_that_is_taken() -> None:
+def test_the_error_for_a_list_of_name_servers_shows_the_text_form() -> None:
     with pytest.raises(OptionValueError, match=r"namesrv cannot be 'a list' \(.*as 'h:1;i:2'"):
         options_of(ClientOptions, {"namesrv": ["h:1", "i:2"]}, environment={})
 
@@ -59,7 +59,7 @@ def test_a_wrong_value_names_the_keyword_and_what_it_takes(keyword: str, value: 
         options_of(ClientOptions, {keyword: value}, environment={})
 
 
-def test_what_is_not_given_comes_from_the_environment() -> None:
+def test_missing_options_come_from_the_environment() -> None:
     environment = {
         "NAMESRV_ADDR": "weak:1",
         "ORBITMQ_NAMESRV_ADDR": "strong:1",
@@ -81,7 +81,7 @@ def test_a_wrong_value_in_the_environment_names_the_variable() -> None:
         options_of(ClientOptions, {}, environment={"ORBITMQ_MQ_CLIENT_API_TIMEOUT": "soon"})
 
 
-def test_an_address_that_is_none_says_how_to_write_it() -> None:
+def test_the_error_for_an_invalid_address_shows_the_format() -> None:
     with pytest.raises(SettingsError, match=r"'localhost' is not an address.*host:port"):
         options_of(ClientOptions, {"namesrv": "localhost"}, environment={})
 
@@ -94,13 +94,13 @@ def test_one_key_without_the_other_is_refused() -> None:
 
 
 @pytest.mark.parametrize("kind", [LitePullOptions, PullOptions])
-def test_a_client_must_wait_longer_than_it_lets_the_broker_wait(
+def test_a_client_must_wait_longer_than_the_broker_holds_a_pull(
     kind: type[LitePullOptions | PullOptions],
 ) -> None:
     with pytest.raises(SettingsError, match="held_pull_timeout_ms 20000 does not exceed hold_ms"):
         options_of(kind, {"held_pull_timeout_ms": 20_000}, environment={})
 
 
-def test_what_every_client_checks_is_checked_for_pull_consumers_too() -> None:
+def test_pull_consumers_check_the_options_of_every_client_too() -> None:
     with pytest.raises(SettingsError, match="access_key is set and secret_key is not"):
         options_of(LitePullOptions, {"access_key": "me"}, environment={})

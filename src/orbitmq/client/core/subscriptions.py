@@ -10,7 +10,7 @@ Threads: a table belongs to the event loop of its consumer.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from orbitmq.errors import FilterSyntaxError, StateError
@@ -73,13 +73,13 @@ def tag_check(subscription: Subscription) -> Callable[[str], bool]:
     return frozenset(subscription.tags).__contains__
 
 
+@dataclass(slots=True, eq=False)
 class Subscriptions:
     """The subscriptions of one consumer, one for each topic."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._by_topic: dict[str, Subscription] = {}
-        self._checks: dict[str, Callable[[str], bool]] = {}
+    _clock: Clock
+    _by_topic: dict[str, Subscription] = field(default_factory=dict, init=False)
+    _checks: dict[str, Callable[[str], bool]] = field(default_factory=dict, init=False)
 
     def __contains__(self, topic: str) -> bool:
         return topic in self._by_topic

@@ -9,6 +9,7 @@ Every call is derived from `orbitmq.client.aio.Admin`, with its arguments and de
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from orbitmq.client.aio.admin.admin import Admin as AioAdmin
@@ -34,12 +35,12 @@ if TYPE_CHECKING:
 N = TypeVar("N")
 
 
+@dataclass(slots=True, eq=False)
 class Noun(BlockingCalls[N]):
     """The calls about one noun; each waits for its answer."""
 
-    def __init__(self, admin: Admin, noun: N) -> None:
-        self._admin = admin
-        self._client = noun
+    _admin: Admin
+    _client: N
 
     def _running(self) -> BackgroundLoop:
         return self._admin._running()

@@ -1,4 +1,4 @@
-"""What arguments of clients must be."""
+"""Checks of client arguments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from orbitmq.client.core.argument_checks import check_flag, check_function
 from orbitmq.errors import SettingsError
 
 
-def test_what_fits_passes() -> None:
+def test_valid_arguments_pass() -> None:
     check_function("allocation", print)
     check_flag("ordered", False)
 

@@ -1,4 +1,4 @@
-"""Subscriptions: expressions, versions, and the exact look at tags."""
+"""Subscriptions: expressions, versions, and the exact check of tags."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_an_empty_condition_is_refused() -> None:
         by_sql(" ")
 
 
-def test_two_tags_with_one_hash_are_told_apart() -> None:
+def test_two_tags_with_the_same_hash_are_distinguished() -> None:
     wanted = tag_check(subscription_of("orders", "Aa || C", version_ms=5))
 
     # "Aa" and "BB" have the same hash in Java.
@@ -76,7 +76,7 @@ def test_two_tags_with_one_hash_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize("expression", ["*", SqlExpression("a > 3")])
-def test_nothing_is_looked_at_again_where_no_tag_was_asked_for(
+def test_tags_are_not_checked_without_tags_in_the_expression(
     expression: str | SqlExpression,
 ) -> None:
     wanted = tag_check(subscription_of("orders", expression, version_ms=5))
@@ -99,7 +99,7 @@ def test_a_table_holds_one_subscription_for_each_topic(subscriptions: Subscripti
     assert not subscriptions.wants("orders", "TagA")
 
 
-def test_a_topic_that_was_left_wants_nothing(subscriptions: Subscriptions) -> None:
+def test_an_unsubscribed_topic_matches_nothing(subscriptions: Subscriptions) -> None:
     subscriptions.add("orders")
 
     subscriptions.remove("orders")
@@ -113,7 +113,7 @@ def test_a_topic_that_was_left_wants_nothing(subscriptions: Subscriptions) -> No
         subscriptions.of("orders")
 
 
-def test_versions_rise_even_when_the_clock_stands_or_is_set_back(
+def test_versions_rise_even_if_the_clock_stops_or_is_set_back(
     subscriptions: Subscriptions, clock: ManualClock
 ) -> None:
     first = subscriptions.add("orders").version
@@ -125,6 +125,6 @@ def test_versions_rise_even_when_the_clock_stands_or_is_set_back(
     assert first < second < third
 
 
-def test_a_topic_without_a_possible_name_is_refused(subscriptions: Subscriptions) -> None:
+def test_a_topic_with_an_invalid_name_is_refused(subscriptions: Subscriptions) -> None:
     with pytest.raises(NameRuleError, match="contains"):
         subscriptions.add("or ders")

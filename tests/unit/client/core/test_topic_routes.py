@@ -1,4 +1,4 @@
-"""What a route means: queues to write to, queues to read, in Java's order."""
+"""Routes: queues to write to, queues to read, in Java's order."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def test_a_producer_gets_writable_queues_of_brokers_that_have_a_master() -> None
     assert (found.is_ordered, found.is_template) == (False, False)
 
 
-def test_a_broker_that_may_only_be_read_gets_nothing_sent() -> None:
+def test_a_read_only_broker_gets_no_messages() -> None:
     route = TopicRoute(brokers=[group("a")], queues=[part("a", permission=4)])
 
     assert publish_route("T", route).queues == ()
     assert names(reading_queues("T", route)) == ["a:0", "a:1"]
 
 
-def test_an_order_config_alone_says_which_queues_there_are() -> None:
+def test_an_order_config_overrides_the_queues_of_the_route() -> None:
     route = TopicRoute(brokers=[group("a")], queues=[part("a")], order_config="b:1;a:2;")
 
     found = publish_route("T", route)
@@ -57,7 +57,7 @@ def test_an_order_config_alone_says_which_queues_there_are() -> None:
 
 
 @pytest.mark.parametrize("text", ["a", "a:x", "a:-1", "a:"])
-def test_an_order_config_that_cannot_be_read_is_told(text: str) -> None:
+def test_an_invalid_order_config_is_an_error(text: str) -> None:
     route = TopicRoute(brokers=[group("a")], queues=[part("a")], order_config=text)
 
     with pytest.raises(ProtocolError, match="order config of topic 'T'"):

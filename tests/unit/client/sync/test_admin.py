@@ -1,4 +1,4 @@
-"""The blocking admin client: the face of the one on asyncio, against a cluster."""
+"""The blocking admin client: the calls of the asyncio one, against a cluster."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_it_asks_and_changes_a_cluster(cluster: Cluster, admin: Admin) -> None:
     assert "broker-a" in admin.brokers.clusters().brokers
 
 
-def test_messages_of_a_span_come_one_by_one(cluster: Cluster, admin: Admin) -> None:
+def test_messages_of_a_time_range_come_one_by_one(cluster: Cluster, admin: Admin) -> None:
     admin.topics.create("parcels", queues=2)
     with Producer(
         "shop", namesrv=cluster.namesrv, send_timeout_ms=60_000, call_timeout_ms=60_000

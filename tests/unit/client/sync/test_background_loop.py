@@ -1,4 +1,4 @@
-"""The loop in the background: who shares it, who may wait for it, and how it ends."""
+"""The background loop: who shares it, who may wait for it, and how it ends."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ async def _fail() -> None:
     raise ValueError("from the loop")
 
 
-def test_a_call_gives_what_the_work_gives(loop: BackgroundLoop) -> None:
+def test_a_call_returns_the_result_of_the_work(loop: BackgroundLoop) -> None:
     assert loop.call(_answer(7)) == 7
 
 
-def test_a_call_raises_what_the_work_raises(loop: BackgroundLoop) -> None:
+def test_a_call_raises_the_error_of_the_work(loop: BackgroundLoop) -> None:
     with pytest.raises(ValueError, match="from the loop"):
         loop.call(_fail())
 
@@ -84,7 +84,7 @@ def test_many_threads_may_call_at_once(loop: BackgroundLoop) -> None:
     assert sorted(results) == sorted([*range(5)] * 20)
 
 
-def test_the_context_of_the_caller_goes_along(loop: BackgroundLoop) -> None:
+def test_the_work_has_the_context_of_the_caller(loop: BackgroundLoop) -> None:
     variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable")
     variable.set("of the caller")
 
@@ -109,7 +109,7 @@ def test_a_running_loop_of_the_caller_does_not_matter(loop: BackgroundLoop) -> N
     assert asyncio.run(main()) == 3
 
 
-def test_whoever_is_interrupted_cancels_the_work(loop: BackgroundLoop) -> None:
+def test_an_interrupt_cancels_the_work(loop: BackgroundLoop) -> None:
     began, cancelled = threading.Event(), threading.Event()
     main_thread = threading.get_ident()
 
@@ -123,11 +123,11 @@ def test_whoever_is_interrupted_cancels_the_work(loop: BackgroundLoop) -> None:
     def interrupt() -> None:
         began.wait(WAIT_SECONDS)
         signal.pthread_kill(main_thread, signal.SIGINT)
-        # Python may see a signal that comes just before it waits for a lock with the next one only.
+        # Python may notice a signal that comes just before it waits for a lock only with the next.
         while not cancelled.wait(SIGNAL_SECONDS):
             signal.pthread_kill(main_thread, signal.SIGINT)
 
-    # A shell starts what runs in the background with this signal ignored.
+    # A shell starts background processes with this signal ignored.
     former = signal.signal(signal.SIGINT, signal.default_int_handler)
     thread = threading.Thread(target=interrupt)
     thread.start()
@@ -142,19 +142,19 @@ def test_whoever_is_interrupted_cancels_the_work(loop: BackgroundLoop) -> None:
     assert loop.call(_answer(1)) == 1
 
 
-@pytest.mark.parametrize("is_handed_over", [False, True])
+@pytest.mark.parametrize("is_scheduled", [False, True])
 def test_an_interrupt_before_the_wait_leaves_no_work_behind(
-    loop: BackgroundLoop, monkeypatch: pytest.MonkeyPatch, *, is_handed_over: bool
+    loop: BackgroundLoop, monkeypatch: pytest.MonkeyPatch, *, is_scheduled: bool
 ) -> None:
-    hand_over = loop._on_loop
+    on_loop = loop._on_loop
 
     async def wait() -> None:
         await asyncio.Event().wait()
 
     def interrupted(action: Callable[[], object]) -> None:
         monkeypatch.undo()
-        if is_handed_over:
-            hand_over(action)
+        if is_scheduled:
+            on_loop(action)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(loop, "_on_loop", interrupted)
@@ -171,7 +171,7 @@ def test_an_interrupt_before_the_wait_leaves_no_work_behind(
     assert inspect.getcoroutinestate(work) == inspect.CORO_CLOSED
 
 
-def test_a_call_that_waits_when_the_loop_ends_is_cancelled() -> None:
+def test_a_pending_call_is_cancelled_when_the_loop_ends() -> None:
     loop = acquire()
     began = threading.Event()
     raised: Future[None] = Future()
@@ -196,11 +196,11 @@ def test_a_call_that_waits_when_the_loop_ends_is_cancelled() -> None:
         raised.result(WAIT_SECONDS)
 
 
-def test_a_call_that_the_loop_never_began_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_that_the_loop_never_starts_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = acquire()
-    begun = threading.Semaphore(0)
-    # As if the loop took its last turn just before: what is asked of it comes too late.
-    monkeypatch.setattr(loop, "_on_loop", lambda _: begun.release())
+    requested = threading.Semaphore(0)
+    # As if the loop had just taken its last turn: the request comes too late.
+    monkeypatch.setattr(loop, "_on_loop", lambda _: requested.release())
     raised: list[BaseException] = []
 
     def call() -> None:
@@ -211,7 +211,7 @@ def test_a_call_that_the_loop_never_began_is_given_up(monkeypatch: pytest.Monkey
 
     thread = threading.Thread(target=call)
     thread.start()
-    begun.acquire()
+    requested.acquire()
     future: Future[None] = loop.start_future(asyncio.Future)
     release(loop)
 
@@ -254,7 +254,7 @@ def test_work_that_gets_no_thread_of_its_own_is_done_once(
     waiting.result(WAIT_SECONDS)
     monkeypatch.undo()
 
-    # The threads take work in its order: what was left to them is done by now.
+    # The threads take work in order: theirs is done by now.
     assert loop.call(_answer(1)) == 1
     assert done == ["done"] * 5
 
@@ -291,7 +291,7 @@ async def _number(value: int) -> int:
     return value
 
 
-def test_a_loop_that_cannot_be_made_is_told_and_can_be_tried_again(
+def test_a_failed_start_of_the_loop_is_raised_and_can_be_retried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail() -> asyncio.AbstractEventLoop:
@@ -325,20 +325,20 @@ def test_an_interrupt_at_the_end_of_the_start_leaves_no_thread(
 # --- futures ------------------------------------------------------------------------------------
 
 
-def test_what_is_begun_gives_a_future_of_its_result(loop: BackgroundLoop) -> None:
+def test_started_work_gives_a_future_of_its_result(loop: BackgroundLoop) -> None:
     future = loop.start_future(lambda: asyncio.ensure_future(_answer(5)))
 
     assert future.result(WAIT_SECONDS) == 5
 
 
-def test_what_is_begun_gives_a_future_of_its_error(loop: BackgroundLoop) -> None:
+def test_started_work_gives_a_future_of_its_error(loop: BackgroundLoop) -> None:
     future = loop.start_future(lambda: asyncio.ensure_future(_fail()))
 
     with pytest.raises(ValueError, match="from the loop"):
         future.result(WAIT_SECONDS)
 
 
-def test_what_cannot_be_begun_gives_its_error_through_the_future(loop: BackgroundLoop) -> None:
+def test_work_that_cannot_start_gives_its_error_through_the_future(loop: BackgroundLoop) -> None:
     def start() -> asyncio.Future[None]:
         raise ValueError("at once")
 
@@ -418,7 +418,7 @@ def test_a_child_gets_a_loop_of_its_own_and_the_parent_keeps_its() -> None:
     assert printed.splitlines() == [refused, refused, "child works: True", "parent works: True"]
 
 
-def test_clients_that_nobody_stopped_are_stopped_at_exit() -> None:
+def test_running_clients_are_stopped_at_exit() -> None:
     printed = run_script(
         """
         import asyncio
@@ -428,7 +428,7 @@ def test_clients_that_nobody_stopped_are_stopped_at_exit() -> None:
             print("stopped", flush=True)
 
         async def other():
-            print("is stopped by its owner")
+            print("stopped by its owner")
 
         loop = acquire()
         loop.stop_at_exit(stop)
@@ -440,7 +440,7 @@ def test_clients_that_nobody_stopped_are_stopped_at_exit() -> None:
     assert printed == "stopped\n"
 
 
-def test_threads_that_still_run_at_exit_may_go_on_calling() -> None:
+def test_threads_that_still_run_at_exit_can_call() -> None:
     printed = run_script(
         """
         import threading

@@ -1,4 +1,4 @@
-"""What all blocking clients do: start, stop, call, and say what they cannot do."""
+"""What all blocking clients do: start, stop, call, and refuse misuse."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.client.scripts import run_script
 
 
 class Echo:
-    """A client on asyncio that answers by itself."""
+    """An asyncio client without a server."""
 
     client_id = "echo@1"
 
@@ -41,7 +41,7 @@ class Echo:
 
 
 class BlockingEcho(BlockingClient[Echo]):
-    """Its blocking face."""
+    """Its blocking form."""
 
     def __init__(self) -> None:
         super().__init__(Echo(), what="echo")
@@ -64,7 +64,7 @@ class BlockingEcho(BlockingClient[Echo]):
 
 
 class Counter(Echo):
-    """A client on asyncio whose methods have blocking forms that are derived."""
+    """An asyncio client with methods to derive blocking ones from."""
 
     async def double(self, value: int, *, offset: int = 1) -> int:
         """Double it."""
@@ -147,7 +147,7 @@ def test_an_iteration_ends_when_its_client_is_stopped() -> None:
         next(numbers)
 
 
-def test_what_does_not_wait_is_done_here_before_the_start() -> None:
+def test_a_plain_method_runs_in_the_calling_thread_before_the_start() -> None:
     assert BlockingEcho().thread() == threading.current_thread().name
 
 
@@ -219,15 +219,15 @@ def test_a_start_that_fails_leaves_no_thread() -> None:
     _no_loop_is_left()
 
 
-def test_a_stop_ends_a_start_that_is_under_way() -> None:
+def test_a_stop_ends_a_start_in_progress() -> None:
     class Waiting(Echo):
         def __init__(self) -> None:
             super().__init__()
-            self.begun = threading.Event()
+            self.start_called = threading.Event()
 
         async def start(self) -> None:
             self.given_up = asyncio.get_running_loop().create_future()
-            self.begun.set()
+            self.start_called.set()
             await self.given_up
 
         async def stop(self) -> None:
@@ -246,7 +246,7 @@ def test_a_stop_ends_a_start_that_is_under_way() -> None:
 
     starting = threading.Thread(target=start)
     starting.start()
-    waiting.begun.wait()
+    waiting.start_called.wait()
     client.stop()
 
     _no_loop_is_left()
@@ -340,7 +340,7 @@ MULTIPROCESSING = """
 
 
 def echo_in_child(value: int) -> int:
-    """What a worker process does: make a client of its own."""
+    """Make a client of its own, in a worker process."""
     with BlockingEcho() as echo:
         return echo.echo(value)
 
@@ -349,7 +349,7 @@ def test_clients_work_in_processes_of_multiprocessing() -> None:
     assert run_script(MULTIPROCESSING).splitlines() == ["[0, 1, 2, 3]", "9"]
 
 
-def test_a_client_that_nobody_stopped_is_stopped_at_exit() -> None:
+def test_a_running_client_is_stopped_at_exit() -> None:
     printed = run_script(
         """
         from tests.unit.client.sync.test_blocking_client import BlockingEcho, Echo

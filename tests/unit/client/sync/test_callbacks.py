@@ -1,4 +1,4 @@
-"""Callbacks of blocking clients: in which thread, with what, and how they end."""
+"""Callbacks of blocking clients: their threads, their arguments, and how they end."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_failure_is_called_with_the_error() -> None:
     callbacks.stop()
 
 
-def test_stop_runs_what_waits() -> None:
+def test_stop_runs_pending_callbacks() -> None:
     callbacks = Callbacks("orbitmq-test")
     seen: list[int] = []
     for number in range(100):
@@ -63,7 +63,7 @@ def test_stop_runs_what_waits() -> None:
     _no_threads()
 
 
-def test_nothing_is_called_of_a_cancelled_future() -> None:
+def test_a_cancelled_future_calls_nothing() -> None:
     callbacks = Callbacks("orbitmq-test")
     called: list[object] = []
     future: Future[int] = Future()
@@ -102,7 +102,7 @@ def test_an_error_of_a_callback_is_logged(caplog: pytest.LogCaptureFixture) -> N
     assert record.levelno == logging.ERROR
 
 
-def test_a_failure_that_nobody_asks_for_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_without_on_failure_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     callbacks = Callbacks("orbitmq-test")
     future: Future[int] = Future()
 
@@ -134,7 +134,7 @@ def test_a_callback_may_stop_its_client() -> None:
     _no_threads()
 
 
-def test_a_result_after_the_stop_is_told_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_result_after_the_stop_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     callbacks = Callbacks("orbitmq-test")
     future: Future[int] = Future()
     callbacks.after(future, lambda _: None, None)
@@ -145,7 +145,7 @@ def test_a_result_after_the_stop_is_told_in_the_log(caplog: pytest.LogCaptureFix
     assert caplog.messages == ["callback after the stop dropped client=orbitmq-test"]
 
 
-def test_callbacks_go_on_while_threads_outlive_the_main_one() -> None:
+def test_callbacks_still_run_while_threads_outlive_the_main_one() -> None:
     printed = run_script(
         """
         import threading
@@ -171,7 +171,7 @@ def test_callbacks_go_on_while_threads_outlive_the_main_one() -> None:
     assert printed == "7\n"
 
 
-def test_callbacks_that_wait_at_exit_are_called() -> None:
+def test_pending_callbacks_are_called_at_exit() -> None:
     printed = run_script(
         """
         import threading

@@ -1,4 +1,4 @@
-"""Blocking clients and those on asyncio have the same face: names, arguments, what they say."""
+"""Blocking and asyncio clients have the same names and arguments."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from orbitmq import client
 from orbitmq.client import aio
 
 NAMES = ["Admin", "Producer", "PushConsumer", "LitePullConsumer", "PullConsumer"]
-# What is there for the client instance, and not for users.
+# For the client instance, not for users.
 OF_MEMBERS = {"check_transaction", "topics"}
-# How the two say the same.
+# How each spells the same method.
 SPELLED = {"__aenter__": "__enter__", "__aexit__": "__exit__", "__aiter__": "__iter__"}
 WITHOUT_OTHER = {"__anext__"}
 
@@ -36,7 +36,7 @@ def _parameters(function: Callable[..., object]) -> list[tuple[str, Any, Any]]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_both_are_made_with_the_same_arguments(name: str) -> None:
+def test_both_constructors_take_the_same_arguments(name: str) -> None:
     blocking, on_asyncio = getattr(client, name), getattr(aio, name)
 
     assert _parameters(blocking.__init__) == _parameters(on_asyncio.__init__)
@@ -59,7 +59,7 @@ def test_both_have_the_same_methods_with_the_same_arguments(name: str) -> None:
             assert isinstance(blocking[method], property), method
 
 
-def test_every_name_that_is_promised_is_there() -> None:
+def test_every_exported_name_exists() -> None:
     for module in (client, aio):
         assert [name for name in module.__all__ if not hasattr(module, name)] == []
     assert set(NAMES) <= set(client.__all__)

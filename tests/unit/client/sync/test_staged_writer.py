@@ -39,8 +39,8 @@ def test_rows_are_staged_and_committed() -> None:
         assert (seen_before, cluster.message_count("orders")) == (0, 6)
 
 
-def test_what_is_under_way_ends_with_the_writer() -> None:
-    # Nobody listens there, so that it would be tried again until its time is over.
+def test_pending_stages_end_with_the_writer() -> None:
+    # Nobody listens there: it would be retried until its timeout.
     with StagedWriter(namesrv="127.0.0.1:1") as writer:
         future = writer.stage_async(QUEUE, ROWS, write_id=new_write_id(), first_sequence=0)
 

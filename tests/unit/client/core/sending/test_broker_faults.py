@@ -33,7 +33,7 @@ def test_the_slower_an_answer_the_longer_its_broker_is_avoided(
     assert (pause_ms > 0) == (latency_ms >= SLOW_FROM_MS)
 
 
-def test_a_failed_send_keeps_its_broker_away_for_ten_seconds() -> None:
+def test_a_broker_is_avoided_for_ten_seconds_after_a_failed_send() -> None:
     faults = BrokerFaults()
 
     faults.note_failure("a", 1000)
@@ -54,7 +54,7 @@ def test_a_good_answer_does_not_end_an_earlier_pause() -> None:
     assert faults.avoided_until_ms("a", 800) == 10_000
 
 
-def test_nobody_is_avoided_when_that_is_off() -> None:
+def test_no_broker_is_avoided_if_switched_off() -> None:
     faults = BrokerFaults(on=False)
 
     faults.note_failure("a", 0)
@@ -67,7 +67,7 @@ def test_nobody_is_avoided_when_that_is_off() -> None:
     notes=st.lists(st.tuples(st.sampled_from("abc"), st.floats(0, 40_000), MOMENTS), max_size=20),
     now_ms=MOMENTS,
 )
-def test_a_broker_is_avoided_until_the_last_of_its_pauses_is_over(
+def test_a_broker_is_avoided_until_its_last_pause_is_over(
     notes: list[tuple[str, float, float]], now_ms: float
 ) -> None:
     faults = BrokerFaults()

@@ -1,4 +1,4 @@
-"""Checks before a send: each rule, and that its error names cause and cure."""
+"""Checks before a send: each rule, and an error that names the cause and the fix."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_messages_that_do_not_go_together_are_refused(
 
 
 @pytest.mark.parametrize("other", [7, None, iter([Message("orders", b"1")])])
-def test_what_is_no_sequence_is_no_batch(other: Any) -> None:
+def test_a_batch_must_be_a_sequence(other: Any) -> None:
     with pytest.raises(MessageTypeError, match="it takes a Message or a list of them"):
         check_batch(other)
 

@@ -1,4 +1,4 @@
-"""What a send request holds of a message: properties, body and flags."""
+"""Messages as send requests carry them: properties, body and flags."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _read(outgoing: Outgoing) -> dict[str, str]:
     return decode_properties(outgoing.properties.encode())
 
 
-def test_a_message_keeps_all_it_says() -> None:
+def test_all_parts_of_a_message_are_sent() -> None:
     message = Message(
         "orders",
         "größe",
@@ -52,7 +52,7 @@ def test_a_message_keeps_all_it_says() -> None:
     }
 
 
-def test_a_plain_message_says_its_id_only() -> None:
+def test_a_plain_message_has_only_its_id_as_property() -> None:
     outgoing = _preparer().prepare(Message("orders", b"body"))
 
     assert len(outgoing.message_id) == 32
@@ -69,7 +69,7 @@ def test_every_message_has_an_id_of_its_own() -> None:
     assert len(ids) == 100
 
 
-def test_a_namespace_is_put_before_the_topic_and_told() -> None:
+def test_a_namespace_prefixes_the_topic_and_becomes_a_property() -> None:
     outgoing = _preparer(namespace="tenant").prepare(Message("orders", b"body"))
 
     assert outgoing.topic == "tenant%orders"
@@ -113,7 +113,7 @@ def test_compressing_a_large_body_takes_long() -> None:
     assert not _preparer(compression=CompressionPolicy(body_bytes_min=200_000)).takes_long(large)
 
 
-def test_a_half_message_bears_the_flag() -> None:
+def test_a_half_message_has_the_flag() -> None:
     half = Message("orders", b"body").with_reserved({"TRAN_MSG": "true", "PGROUP": "group"})
 
     outgoing = _preparer().prepare(half)
@@ -171,7 +171,7 @@ def test_a_batch_holds_each_message_with_its_properties() -> None:
         "INSTANCE_ID": "tenant",
     }
     assert decode_properties(second.properties)["UNIQ_KEY"] == second_id
-    # An id of the batch would take the place of theirs at a broker of the 4.9 line.
+    # 4.9 brokers would replace their ids with an id of the batch.
     assert set(_read(outgoing)) == {"INSTANCE_ID"}
 
 
@@ -181,7 +181,7 @@ def test_a_batch_that_does_not_wait_says_so() -> None:
     assert _read(_preparer().prepare(tuple(messages)))["WAIT"] == "false"
 
 
-def test_a_batch_above_the_limit_is_refused_as_it_is_written() -> None:
+def test_an_encoded_batch_above_the_limit_is_refused() -> None:
     messages = [Message("orders", b"123")] * 3
 
     with pytest.raises(
@@ -222,7 +222,7 @@ def test_half_a_character_in_a_property_is_refused() -> None:
         _preparer().prepare(Message("orders", b"body", properties={"a": "\ud800"}))
 
 
-def test_an_encoded_batch_goes_as_it_is() -> None:
+def test_an_encoded_batch_is_sent_unchanged() -> None:
     outgoing = _preparer(namespace="tenant").prepare(EncodedMessages("orders", b"batch"))
 
     assert (outgoing.topic, outgoing.body, outgoing.is_batch) == ("tenant%orders", b"batch", True)

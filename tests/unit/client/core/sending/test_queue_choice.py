@@ -32,7 +32,7 @@ def test_every_queue_gets_the_same_number_of_messages(counts: list[int]) -> None
     assert chosen == dict.fromkeys(range(len(choice.queues)), 3)
 
 
-def test_producers_begin_anywhere() -> None:
+def test_producers_start_at_random_queues() -> None:
     queues = queues_of([8])
 
     starts = {QueueChoice(queues).next(NONE, 0) for _ in range(200)}
@@ -41,7 +41,7 @@ def test_producers_begin_anywhere() -> None:
 
 
 @given(BROKERS, st.data())
-def test_the_next_try_goes_to_another_broker_if_there_is_one(
+def test_a_retry_goes_to_another_broker_if_there_is_one(
     counts: list[int], data: st.DataObject
 ) -> None:
     choice = QueueChoice(queues_of(counts))
@@ -53,7 +53,7 @@ def test_the_next_try_goes_to_another_broker_if_there_is_one(
 
 
 @given(BROKERS, st.data())
-def test_avoided_brokers_are_left_out_as_long_as_there_are_others(
+def test_avoided_brokers_are_skipped_while_there_are_others(
     counts: list[int], data: st.DataObject
 ) -> None:
     choice = QueueChoice(queues_of(counts))
@@ -89,7 +89,7 @@ def test_the_queues_of_good_brokers_are_still_taken_in_turn(counts: list[int]) -
     assert chosen == dict.fromkeys(range(2, len(choice.queues)), 2)
 
 
-def test_what_was_avoided_is_used_again_once_its_time_is_over() -> None:
+def test_a_broker_is_used_again_once_its_pause_is_over() -> None:
     choice = QueueChoice(queues_of([1, 1]), start=0)
     faults = BrokerFaults()
     faults.note_failure("broker-0", 0)

@@ -66,15 +66,15 @@ def test_without_an_argument_the_sharding_key_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("argument", "told"),
+    ("argument", "text"),
     [
         (None, r"nothing to choose a queue of topic 't' by.*sharding_key"),
         (1.5, r"hash of 1.5 of type float.*use a str, or an int"),
         (2**63, "at most 64 bits"),
     ],
 )
-def test_what_has_no_hash_of_java_is_refused(argument: Any, told: str) -> None:
-    with pytest.raises(MessageError, match=told):
+def test_an_argument_without_a_java_hash_is_refused(argument: Any, text: str) -> None:
+    with pytest.raises(MessageError, match=text):
         by_hash(queues_of(4), MESSAGE, argument)
 
 

@@ -1,4 +1,4 @@
-"""How often a send is tried, what is tried again, and what its failure says."""
+"""How often a send is tried, which failures are retried, and the final error."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_each_form_of_send_has_its_own_number_of_tries(
 
 
 @pytest.mark.parametrize("code", [1, 2, 14, 16, 17, 204, 205, 1500])
-def test_codes_that_another_broker_may_not_give_are_tried_again(code: int) -> None:
+def test_codes_that_another_broker_may_not_give_are_retried(code: int) -> None:
     assert send_plan.is_retried(answered(code))
 
 
@@ -76,7 +76,7 @@ def test_codes_that_every_broker_would_give_are_final(code: int) -> None:
 @pytest.mark.parametrize(
     ("error", "consequences"),
     [
-        # Tried again, a fault of the broker, a doubtful route, maybe stored.
+        # Retried, a fault of the broker, a stale route, maybe stored.
         (LOST, (True, True, True, True)),
         (LATE, (True, True, True, True)),
         (REFUSED, (True, True, True, False)),
@@ -101,7 +101,7 @@ def test_each_error_has_its_consequences(error: OrbitError, consequences: tuple[
 
 
 @pytest.mark.parametrize("error", [StateError("stopped"), FrameTooLargeError(9, 5)])
-def test_what_was_never_sent_is_not_stored(error: OrbitError) -> None:
+def test_a_message_that_was_never_sent_is_not_stored(error: OrbitError) -> None:
     assert not send_plan.may_be_stored(error)
     assert not send_plan.is_retried(error)
 
@@ -134,7 +134,7 @@ def test_a_failure_lists_every_try_and_ends_with_what_to_do() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "elapsed_ms", "kind", "told"),
+    ("error", "elapsed_ms", "kind", "text"),
     [
         (LATE, 3000, SendTimeoutError, "not acknowledged in time.*allow more than 3000 ms"),
         (LATE, 100, SendTimeoutError, "not acknowledged in time"),
@@ -146,15 +146,15 @@ def test_a_failure_lists_every_try_and_ends_with_what_to_do() -> None:
         (UNKNOWN, 10, SendError, "it is down, or has left"),
     ],
 )
-def test_a_failure_says_of_which_kind_it_is(
-    error: OrbitError, elapsed_ms: float, kind: type[SendError], told: str
+def test_each_failure_has_its_error_class_and_hint(
+    error: OrbitError, elapsed_ms: float, kind: type[SendError], text: str
 ) -> None:
     failed = send_plan.failure(
         "t", [FailedTry("a", WHERE, error, 5)], elapsed_ms=elapsed_ms, timeout_ms=3000
     )
 
     assert type(failed) is kind
-    with pytest.raises(kind, match=told):
+    with pytest.raises(kind, match=text):
         raise failed
 
 

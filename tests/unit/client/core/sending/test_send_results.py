@@ -27,7 +27,7 @@ def _result(message_id: str, offset_message_id: str) -> SendResult:
 
 
 @pytest.mark.parametrize(
-    ("status", "said", "durability"),
+    ("status", "reported", "durability"),
     [
         (SendStatus.OK, None, Durability.PROMISED),
         (SendStatus.OK, "DISK", Durability.DISK),
@@ -40,9 +40,9 @@ def _result(message_id: str, offset_message_id: str) -> SendResult:
     ],
 )
 def test_the_status_and_the_broker_say_how_safe_a_message_is(
-    status: SendStatus, said: str | None, durability: Durability
+    status: SendStatus, reported: str | None, durability: Durability
 ) -> None:
-    assert durability_of(status, said) is durability
+    assert durability_of(status, reported) is durability
 
 
 def test_each_message_of_a_batch_has_its_ids_and_its_offset() -> None:
@@ -55,7 +55,7 @@ def test_each_message_of_a_batch_has_its_ids_and_its_offset() -> None:
     assert {result.region for result in results} == {"DefaultRegion"}
 
 
-def test_messages_of_a_batch_that_is_kept_whole_share_its_result() -> None:
+def test_messages_of_a_batch_that_is_stored_whole_share_its_result() -> None:
     whole = _result("A,B", "1")
 
     assert whole.each(2) == [whole, whole]
