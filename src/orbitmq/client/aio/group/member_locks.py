@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Collection, Iterable
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from orbitmq.errors import OrbitError
@@ -35,14 +36,14 @@ class LockCalls(Protocol):
         """Unlock queues."""
 
 
+@dataclass(slots=True, eq=False)
 class MemberLocks:
     """The locks of one consumer."""
 
-    def __init__(self, member: Membership, calls: LockCalls) -> None:
-        self._member = member
-        self._calls = calls
-        self._held: set[MessageQueue] = set()
-        self._one_step = asyncio.Lock()
+    _member: Membership
+    _calls: LockCalls
+    _held: set[MessageQueue] = field(default_factory=set, init=False)
+    _one_step: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     @property
     def held(self) -> AbstractSet[MessageQueue]:

@@ -16,6 +16,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from orbitmq.client.aio.group.member_locks import LockCalls, MemberLocks
@@ -313,15 +314,15 @@ class Rebalancing:
             await self._owner.queues_changed(topic, queues, own)
 
 
+@dataclass(slots=True, eq=False)
 class GroupViews:
     """Fetches the queues and members of all topics of a consumer."""
 
-    def __init__(self, member: Membership, routes: ReadingRoutes, calls: MemberCalls) -> None:
-        self._member = member
-        self._routes = routes
-        self._calls = calls
-        # Topics whose failure is already logged.
-        self._warned_topics: set[str] = set()
+    _member: Membership
+    _routes: ReadingRoutes
+    _calls: MemberCalls
+    # Topics whose failure is already logged.
+    _warned_topics: set[str] = field(default_factory=set, init=False)
 
     async def fetch(self, topics: Collection[str]) -> tuple[GroupView, bool]:
         """Fetch queues and members of topics; False if a topic must be retried soon."""

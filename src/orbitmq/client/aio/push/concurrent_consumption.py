@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from orbitmq.client.aio.push.listeners import Finished, ListenerRun
@@ -40,18 +41,16 @@ _CHECK_MS_MAX: Final = 60_000
 _SEND_BACKS_MAX: Final = 16
 
 
+@dataclass(slots=True, eq=False)
 class _WindowResults:
     """The finished calls of one window."""
 
-    __slots__ = ("calls", "failed", "messages", "queue", "spent_ms", "window")
-
-    def __init__(self, run: ListenerRun) -> None:
-        self.queue = run.queue
-        self.window = run.window
-        self.messages: list[ReceivedMessage] = []
-        self.calls = 0
-        self.failed = 0
-        self.spent_ms = 0.0
+    queue: MessageQueue
+    window: Window
+    messages: list[ReceivedMessage] = field(default_factory=list)
+    calls: int = 0
+    failed: int = 0
+    spent_ms: float = 0.0
 
 
 class ConcurrentConsumption:
@@ -144,7 +143,7 @@ class ConcurrentConsumption:
         for run, messages, result, spent_ms in finished:
             done = by_window.get(run.window)
             if done is None:
-                done = by_window[run.window] = _WindowResults(run)
+                done = by_window[run.window] = _WindowResults(run.queue, run.window)
             done.calls += 1
             done.spent_ms += spent_ms
             if not isinstance(result, RetryLater):

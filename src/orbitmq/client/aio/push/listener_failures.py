@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -26,24 +27,22 @@ _Kind = tuple[type[BaseException], str, int]
 _OTHER: Final[_Kind] = (BaseException, "", 0)
 
 
+@dataclass(slots=True, eq=False)
 class _Seen:
     """One kind of error: when it was logged last, and how often it occurred since."""
 
-    __slots__ = ("count", "written_ms")
-
-    def __init__(self, written_ms: float) -> None:
-        self.written_ms = written_ms
-        self.count = 0
+    logged_ms: float
+    count: int = 0
 
 
+@dataclass(slots=True, eq=False)
 class ListenerFailures:
     """Logs what the listener of one consumer raises."""
 
-    def __init__(self, group: str, clock: Clock) -> None:
-        self._group = group
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._seen: dict[_Kind, _Seen] = {}
+    _group: str
+    _clock: Clock
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _seen: dict[_Kind, _Seen] = field(default_factory=dict, init=False)
 
     def add(self, error: BaseException, message: ReceivedMessage) -> None:
         """Log an error with its traceback, or count it if its kind was logged already."""
@@ -58,9 +57,9 @@ class ListenerFailures:
                 again = 0
             else:
                 seen.count += 1
-                if now_ms - seen.written_ms < REPEAT_MS:
+                if now_ms - seen.logged_ms < REPEAT_MS:
                     return
-                again, seen.count, seen.written_ms = seen.count, 0, now_ms
+                again, seen.count, seen.logged_ms = seen.count, 0, now_ms
         if again:
             log.warning(
                 "listener failed again times=%d group=%s topic=%s queue=%d offset=%d error=%r",

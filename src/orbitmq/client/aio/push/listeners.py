@@ -13,7 +13,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -90,6 +90,7 @@ def _is_async(function: Callable[..., object]) -> bool:
     )
 
 
+@dataclass(slots=True, eq=False)
 class ListenerRun:
     """Batches of one queue for one worker, which stops at the first batch that is not done.
 
@@ -98,22 +99,11 @@ class ListenerRun:
     run, complete or not.
     """
 
-    __slots__ = ("batches", "may_start", "queue", "reports_end", "window")
-
-    def __init__(
-        self,
-        queue: MessageQueue,
-        window: Window,
-        batches: Sequence[list[ReceivedMessage]],
-        may_start: Callable[[], bool] | None = None,
-        *,
-        reports_end: bool = False,
-    ) -> None:
-        self.queue = queue
-        self.window = window
-        self.batches = batches
-        self.may_start = may_start
-        self.reports_end = reports_end
+    queue: MessageQueue
+    window: Window
+    batches: Sequence[list[ReceivedMessage]]
+    may_start: Callable[[], bool] | None = None
+    reports_end: bool = field(default=False, kw_only=True)
 
 
 class Finished(NamedTuple):
@@ -125,19 +115,17 @@ class Finished(NamedTuple):
     spent_ms: float
 
 
+@dataclass(slots=True, eq=False)
 class Worker:
     """A thread or task that calls the listener, and its current call."""
 
-    __slots__ = ("messages", "run", "started_ms", "task", "thread_id")
-
-    def __init__(self) -> None:
-        self.run: ListenerRun | None = None
-        # Valid while `run` is set.
-        self.messages: list[ReceivedMessage] = []
-        # When the call started, which is when the previous one ended.
-        self.started_ms = 0.0
-        self.thread_id: int | None = None
-        self.task: asyncio.Task[None] | None = None
+    run: ListenerRun | None = None
+    # Valid while `run` is set.
+    messages: list[ReceivedMessage] = field(default_factory=list)
+    # When the call started, which is when the previous one ended.
+    started_ms: float = 0.0
+    thread_id: int | None = None
+    task: asyncio.Task[None] | None = None
 
 
 OnFinished = Callable[[Sequence[Finished]], None]

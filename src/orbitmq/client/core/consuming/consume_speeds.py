@@ -6,6 +6,7 @@ Threads: one event loop.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from orbitmq.protocol.requests.relays import ConsumeSpeed
@@ -19,32 +20,26 @@ _MINUTE_INTERVALS: Final = 6
 _HOUR_INTERVALS: Final = 360
 
 
+@dataclass(slots=True, eq=False)
 class _Interval:
     """The counts of ten seconds."""
 
-    __slots__ = (
-        "calls",
-        "consume_ms",
-        "consumed",
-        "failed",
-        "pull_ms",
-        "pulled",
-        "pulls",
-        "started_ms",
-    )
-
-    def __init__(self, started_ms: float) -> None:
-        self.started_ms = started_ms
-        self.calls = self.consumed = self.failed = self.pulls = self.pulled = 0
-        self.consume_ms = self.pull_ms = 0.0
+    started_ms: float
+    calls: int = 0
+    consumed: int = 0
+    failed: int = 0
+    consume_ms: float = 0.0
+    pulls: int = 0
+    pulled: int = 0
+    pull_ms: float = 0.0
 
 
+@dataclass(slots=True, eq=False)
 class ConsumeSpeeds:
     """Counts messages and times of one consumer, per topic."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._intervals: dict[str, deque[_Interval]] = {}
+    _clock: Clock
+    _intervals: dict[str, deque[_Interval]] = field(default_factory=dict, init=False)
 
     def pulled(self, topic: str, messages: int, spent_ms: float) -> None:
         """Count a pull that returned messages."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from orbitmq.errors import StateError
@@ -35,18 +36,16 @@ class NextPull(NamedTuple):
     messages_max: int
 
 
+@dataclass(slots=True, eq=False)
 class _BufferedQueue:
     """The state of one queue."""
 
-    __slots__ = ("bytes", "consumed", "generation", "messages", "next_offset", "paused")
-
-    def __init__(self, generation: int) -> None:
-        self.generation = generation
-        self.messages: deque[ReceivedMessage] = deque()
-        self.bytes = 0
-        self.next_offset: int | None = None
-        self.consumed: int | None = None
-        self.paused = False
+    generation: int
+    messages: deque[ReceivedMessage] = field(default_factory=deque)
+    bytes: int = 0
+    next_offset: int | None = None
+    consumed: int | None = None
+    paused: bool = False
 
     @property
     def position(self) -> int | None:
