@@ -144,7 +144,7 @@ class Traffic(Noun[AioTraffic]):
 
 
 class Admin(BlockingClient[AioAdmin]):
-    """Inspects and changes a cluster; started once, stopped once, best in a `with` block."""
+    """Reads and changes a cluster; starts and stops once, best in a `with` block."""
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ class Admin(BlockingClient[AioAdmin]):
 
         Args:
             rpc_hooks: called before and after each request to a server.
-            clock: source of the time; for tests.
+            clock: the source of time.
             options: see `ClientOptions`.
         """
         client = AioAdmin(rpc_hooks=rpc_hooks, clock=clock, **options)

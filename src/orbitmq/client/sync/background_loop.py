@@ -98,7 +98,7 @@ class _BlockingCall(Generic[T]):
         return task.result()
 
 
-class _LastingExecutor(ThreadPoolExecutor):
+class _ExitSafeExecutor(ThreadPoolExecutor):
     """Threads for work of the loop; at exit, when no thread can start, the loop does it itself.
 
     Clients that are stopped only at exit still have offsets to write then.
@@ -111,11 +111,11 @@ class _LastingExecutor(ThreadPoolExecutor):
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         """Run work in a thread, or here if no thread can start."""
         done: Future[T] = Future()
-        untaken = threading.Lock()
+        not_started = threading.Lock()
 
         def work() -> None:
             # Only once: a pool that cannot start another thread still queues the work.
-            if not untaken.acquire(blocking=False) or not done.set_running_or_notify_cancel():
+            if not not_started.acquire(blocking=False) or not done.set_running_or_notify_cancel():
                 return
             try:
                 done.set_result(fn(*args, **kwargs))
@@ -209,7 +209,7 @@ class BackgroundLoop:
         self._thread_id = threading.get_ident()
         try:
             loop = native_loop()
-            executor = _LastingExecutor()
+            executor = _ExitSafeExecutor()
             loop.set_default_executor(executor)
             try:
                 loop.run_until_complete(self._serve())
@@ -316,7 +316,7 @@ class BackgroundLoop:
             raise StateError(f"the {self._owner} is stopped", hint="make a new one") from error
 
 
-async def _end_work(executor: _LastingExecutor) -> None:
+async def _end_work(executor: _ExitSafeExecutor) -> None:
     """End all tasks and work of a loop, as `asyncio.Runner` does, but without a new thread."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
@@ -348,7 +348,7 @@ class _Process:
         # remove their descriptors from the kernel's poll set, which the parent shares.
         self.parent_loops: set[BackgroundLoop] = set()
 
-    def begin_child(self) -> None:
+    def after_fork_in_child(self) -> None:
         """Set the parent's loops aside: their threads and any holder of the lock are not here."""
         self.guard = threading.Lock()
         self.loop = None
@@ -367,7 +367,7 @@ class _Process:
 
 
 _process: Final = _Process()
-os.register_at_fork(after_in_child=_process.begin_child)
+os.register_at_fork(after_in_child=_process.after_fork_in_child)
 atexit.register(_process.end)
 
 

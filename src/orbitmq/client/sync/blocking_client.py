@@ -143,7 +143,7 @@ class BlockingClient(BlockingCalls[C_co]):
         self.stop()
 
     def start(self) -> None:
-        """Start, and return once the client can be used."""
+        """Start; returns once the client can be used."""
         if os.getpid() != self._process_id:
             raise made_before_fork()
         with self._guard:
@@ -182,7 +182,7 @@ class BlockingClient(BlockingCalls[C_co]):
             self._starting, self._loop = None, loop
 
     def stop(self) -> None:
-        """Stop, and return once nothing of the client runs; a second stop does nothing."""
+        """Stop; returns once nothing of the client runs. A second stop does nothing."""
         for used in (self._starting, self._loop):
             if used is not None and not used.belongs_to_parent:
                 used.check_may_wait()
@@ -208,7 +208,7 @@ class BlockingClient(BlockingCalls[C_co]):
 
     @property
     def client_id(self) -> str:
-        """The id that brokers know this client by, once it is started."""
+        """The id that brokers know this client by; raises unless the client runs."""
         self._running()
         return self._client.client_id
 
@@ -229,7 +229,7 @@ class BlockingClient(BlockingCalls[C_co]):
 
     def _is_own_thread(self) -> bool:
         """Whether this thread runs a callback or listener of the client."""
-        return self._user_callbacks is not None and self._user_callbacks.is_here
+        return self._user_callbacks is not None and self._user_callbacks.in_callback
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run work on the loop and wait for its result."""

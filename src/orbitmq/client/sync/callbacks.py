@@ -88,8 +88,8 @@ class Callbacks:
             future.add_done_callback(run)
 
     @property
-    def is_here(self) -> bool:
-        """Whether this thread is one of them."""
+    def in_callback(self) -> bool:
+        """Whether this thread runs one of the callbacks."""
         return getattr(self._here, "is_callback", False)
 
     def stop(self, *, wait_seconds: float | None = None) -> None:
@@ -98,7 +98,7 @@ class Callbacks:
             if not self._stopped:
                 self._stopped = True
                 self._threads.end()
-        if not self.is_here and not self._threads.join(wait_seconds):
+        if not self.in_callback and not self._threads.join(wait_seconds):
             log.warning("callback did not return in time client=%s", self._name)
 
     def _run(self, callback: Callable[[], object]) -> None:

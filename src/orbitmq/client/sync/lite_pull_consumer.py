@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class LitePullConsumer(QueueLookups[AioLitePullConsumer]):
-    """Returns messages of subscribed topics or assigned queues, on request."""
+    """Returns messages of subscribed topics or assigned queues."""
 
     def __init__(
         self,
@@ -56,12 +56,12 @@ class LitePullConsumer(QueueLookups[AioLitePullConsumer]):
 
         Args:
             group: the consumer group.
-            allocation: how the members of the group share the queues of a topic; must be the same
-                for all members.
-            on_assigned: called with a topic and this consumer's queues of it, each time they
-                change; a plain function runs in a thread.
+            allocation: how the members of the group share the queues of a topic; all members
+                must use the same.
+            on_assigned: called with a topic and the queues of it that this consumer now has,
+                each time these change; a plain function runs in a thread.
             rpc_hooks: called before and after each request to a server.
-            clock: source of the time; for tests.
+            clock: the source of time.
             options: see `LitePullOptions`.
         """
         self._callbacks = Callbacks("orbitmq-queues", threads=1)
@@ -84,12 +84,13 @@ class LitePullConsumer(QueueLookups[AioLitePullConsumer]):
     assignment = on_loop(AioLitePullConsumer.assignment)
 
     def assign(self, queues: Iterable[MessageQueue], expression: Expression = EVERYTHING) -> None:
-        """Read exactly these queues, no matter who else reads them."""
+        """Read exactly these queues, without sharing them with the group."""
+        # Here, as in pause and resume: a generator of the caller must not run on the loop.
         chosen = list(queues)
         self._do(lambda: self._client.assign(chosen, expression))
 
     def on_queues_changed(self, topic: str, listener: QueuesListener) -> None:
-        """Call a function with the queues of a topic whenever they change."""
+        """Call `listener` with a topic and its queues whenever these change."""
         self._call(self._client.on_queues_changed(topic, self._in_thread(listener)))
 
     # --- messages -------------------------------------------------------------------------------
@@ -120,12 +121,12 @@ class LitePullConsumer(QueueLookups[AioLitePullConsumer]):
     # --- control --------------------------------------------------------------------------------
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """Stop pulling these queues and returning their messages until they are resumed."""
+        """Stop returning and pulling messages of these queues until `resume`."""
         chosen = list(queues)
         self._do(lambda: self._client.pause(chosen))
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
-        """Resume paused queues."""
+        """Resume queues that were paused."""
         chosen = list(queues)
         self._do(lambda: self._client.resume(chosen))
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Producer(BlockingClient[AioProducer]):
-    """Sends messages; started once, stopped once, best in a `with` block."""
+    """Sends messages; starts and stops once, best in a `with` block."""
 
     def __init__(
         self,
@@ -45,10 +45,10 @@ class Producer(BlockingClient[AioProducer]):
         """Make a producer; `start` connects it.
 
         Args:
-            group: the name that brokers know producers of the same kind by.
-            hooks: called before and after each attempt to send, and may forbid it.
+            group: the name that brokers know the producers of one application by.
+            hooks: called before and after each attempt of a send, and may forbid it.
             rpc_hooks: called before and after each request to a server.
-            clock: source of the time; for tests.
+            clock: the source of time.
             options: see `ProducerOptions`.
         """
         client = AioProducer(group, hooks=hooks, rpc_hooks=rpc_hooks, clock=clock, **options)
@@ -70,11 +70,11 @@ class Producer(BlockingClient[AioProducer]):
         selector: Selector | None = None,
         argument: Any = None,
     ) -> Future[SendResult]:
-        """Start to send, and return a future of the result at once; arguments as in `send`.
+        """Start a send and return a future of its result at once; arguments as for `send`.
 
-        The future carries every failure, and `on_failure` gets it too, if given. Both callbacks run
-        in threads of the producer. Callbacks added to the future itself run on the event loop and
-        must be quick.
+        Every failure goes to the future, and to `on_failure` if given. The two callbacks run in
+        threads of the producer. Callbacks added to the future itself run on the event loop and must
+        be quick.
         """
         future = self._running().start_future(
             lambda: self._client.send_async(
@@ -86,5 +86,5 @@ class Producer(BlockingClient[AioProducer]):
 
     @property
     def group(self) -> str:
-        """The group, as brokers know it."""
+        """Its group, as brokers know it."""
         return self._client.group

@@ -42,9 +42,9 @@ class PullConsumer(QueueLookups[AioPullConsumer]):
         """Make a consumer; `start` connects it.
 
         Args:
-            group: the consumer group that offsets are committed for.
+            group: the consumer group, for which offsets are committed.
             rpc_hooks: called before and after each request to a server.
-            clock: source of the time; for tests.
+            clock: the source of time.
             options: see `PullOptions`.
         """
         client = AioPullConsumer(group, rpc_hooks=rpc_hooks, clock=clock, **options)

@@ -47,7 +47,7 @@ R = TypeVar("R")
 
 
 class PushConsumer(BlockingClient[AioPushConsumer]):
-    """Consumes for a group; started once, stopped once, best in a `with` block."""
+    """A member of a consumer group; starts and stops once, best in a `with` block."""
 
     def __init__(  # noqa: PLR0913  # by name
         self,
@@ -64,22 +64,22 @@ class PushConsumer(BlockingClient[AioPushConsumer]):
         clock: Clock | None = None,
         **options: Unpack[PushKeywords],
     ) -> None:
-        """Make a consumer.
+        """Make a consumer; `start` connects it.
 
         Args:
-            group: the consumer group; its members share the messages of its topics.
+            group: the consumer group. Its members share the messages of its topics.
             on_message: called with each message. A plain function runs in a thread, an async one
-                on the loop. Returning None means done; an exception means redeliver later.
+                on the loop. Returning None means done; an exception means retry later.
             on_messages: the same with a list of up to `consume_batch_size` messages.
-            ordered: whether the messages of a queue are consumed one after the other.
-            allocation: how the members of the group share the queues of a topic; must be the same
-                for all members.
+            ordered: whether to consume the messages of each queue in order, one at a time.
+            allocation: how the members of the group share the queues; all members must use the
+                same.
             hooks: called before and after each call of the listener.
             rpc_hooks: called before and after each request to a server.
-            on_queues_changed: called with a topic, all its queues, and this member's new queues;
-                in a thread.
-            executor: threads for a plain listener, instead of the consumer's own.
-            clock: source of the time; for tests.
+            on_queues_changed: called in a thread with a topic, all its queues, and the queues
+                that this member now has.
+            executor: runs a plain listener instead of the consumer's own threads.
+            clock: the source of time.
             options: see `PushOptions`.
         """
         self._callbacks = Callbacks("orbitmq-queues", threads=1)
@@ -105,10 +105,10 @@ class PushConsumer(BlockingClient[AioPushConsumer]):
         )
 
     def stop(self) -> None:
-        """Wait for running listeners, up to `await_termination_ms`; commit, and leave the group.
+        """Wait for running listeners, up to `await_termination_ms`; commit and leave the group.
 
-        A listener may call this: the call returns at once, and the consumer stops after the
-        listener has returned.
+        Called inside a listener, it returns at once, and the consumer stops after the listener
+        has returned.
         """
         if self._is_own_thread() and self._loop is not None:
             try:
@@ -129,7 +129,7 @@ class PushConsumer(BlockingClient[AioPushConsumer]):
 
     @property
     def concurrency(self) -> int:
-        """Most concurrent calls of the listener; can be set at any time."""
+        """How many calls of the listener may run concurrently; can be set at any time."""
         return self._client.concurrency
 
     @concurrency.setter
@@ -141,7 +141,7 @@ class PushConsumer(BlockingClient[AioPushConsumer]):
 
     @property
     def queues(self) -> Collection[MessageQueue]:
-        """The queues that this member of the group currently has."""
+        """The queues that this member of the group has at present."""
         self._running()
         return self._do(lambda: tuple(self._client.queues))
 

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 class StagedWriter(BlockingClient[AioStagedWriter]):
-    """Stages rows at the brokers of their queues, and commits batches of them."""
+    """Stages rows at the brokers of their queues, and commits them by batch."""
 
     def __init__(self, *, clock: Clock | None = None, **options: Unpack[ClientKeywords]) -> None:
         """Make a writer; `start` makes it usable.
 
         Args:
-            clock: source of the time; for tests.
+            clock: the source of time.
             options: see `ClientOptions`.
         """
         super().__init__(AioStagedWriter(clock=clock, **options), what="staged writer")

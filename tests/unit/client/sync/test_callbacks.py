@@ -120,7 +120,7 @@ def test_a_callback_may_stop_its_client() -> None:
 
     def stop(_: int) -> None:
         threads.append(threading.current_thread())
-        assert callbacks.is_here
+        assert callbacks.in_callback
         callbacks.stop()
         stopped.set_result(None)
 
