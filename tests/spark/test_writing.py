@@ -339,9 +339,9 @@ def test_a_micro_batch_that_is_replayed_is_written_once(
 @pytest.mark.parametrize(
     ("schema", "options", "reason"),
     [
-        ("body STRING, tag STRING", {}, "'tag' has no place .*did you mean tags"),
+        ("body STRING, tag STRING", {}, "no column 'tag' .*did you mean tags"),
         ("body INT", {}, "'body' cannot be INT"),
-        ("value STRING", {}, "'value' has no place"),
+        ("value STRING", {}, "no column 'value'"),
         ("body STRING", {"topic": ""}, "which topic"),
         ("body STRING", {"topik": "x"}, "unknown option 'topik' .*did you mean topic"),
         ("body STRING", {"delivery": "exactlyOnce"}, "needs the option writeId"),

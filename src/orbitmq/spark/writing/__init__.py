@@ -1,1 +1,1 @@
-"""Writing rows to topics: columns checked, messages encoded and sent."""
+"""Writing rows to topics: checks columns, encodes and sends messages."""

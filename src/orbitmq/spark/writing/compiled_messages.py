@@ -1,4 +1,4 @@
-"""Messages of a batch, written by the compiled form (messages_cython.py)."""
+"""Encodes the messages of a batch with the compiled form (messages_cython.py)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def messages_of(parts: MessageParts) -> pa.Array:
-    """Write messages; raises RowRefused for one whose properties are too long."""
+    """Encode messages; raises RowRefused for one whose properties are too long."""
     count = len(parts.bodies)
     flags = parts.flags
     offsets, content, row, properties_bytes = write_messages(
@@ -39,5 +39,5 @@ def messages_of(parts: MessageParts) -> pa.Array:
 
 def _column(texts: pa.Array, name: bytes = b"") -> Column:
     _, offsets, content = texts.buffers()
-    # Without rows there may be no buffers.
+    # An empty array may have no buffers.
     return name, offsets or bytes(4), texts.offset if offsets else 0, content or b""

@@ -1,7 +1,7 @@
-"""What messages of a batch are made of, and the plain form that makes them.
+"""The parts of the messages of a batch, and the plain form of encoding them.
 
-A message has a head, its body, and its properties: the unique id, what is the same for all
-messages of a task with the number of the row behind it, an entry of each column, and the rest.
+A message has a head, its body, and its properties: the unique id, the delivery mark (a prefix
+common to the task, then the number of the row), an entry for each column, and the rest.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 HEAD_BYTES: Final = 20
 LENGTH_BYTES: Final = 2
-# An id is counted by a number of so many hexadecimal digits.
+# Ids end in a counter of this many hexadecimal digits.
 ID_DIGITS: Final = 12
 _DIGITS: Final = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 
@@ -34,20 +34,20 @@ class MessageParts:
     bodies: pa.Array
     # The producer's own number of each; None for 0.
     flags: npt.NDArray[np.int64] | None
-    # The property of the unique id but for its last digits, and what those of the first row say.
+    # The property of the unique id without its counter, and the counter of the first row.
     id_begin: bytes
     first_id: int
-    # What stands behind the id, up to the number of the row; and that of the first row.
+    # What follows the id, up to the number of the row; and the number of the first row.
     mark: bytes
     first_sequence: int
-    # Names of properties, and their values; what is empty is no property.
+    # Names of properties, and their values; an empty value means no property.
     entries: Sequence[tuple[str, pa.Array]]
-    # Whole properties, as they are written; None for none.
+    # Further properties, already encoded; None if there are none.
     rest: pa.Array | None
 
 
 def messages_of(parts: MessageParts) -> pa.Array:
-    """Write messages; raises RowRefused for one whose properties are too long."""
+    """Encode messages; raises RowRefused for one whose properties are too long."""
     count = len(parts.bodies)
     sequences = pa.array(np.arange(parts.first_sequence, parts.first_sequence + count))
     texts: list[pa.Array | pa.Scalar] = [
@@ -79,16 +79,16 @@ def messages_of(parts: MessageParts) -> pa.Array:
 
 
 def too_long(row: int, properties_bytes: int) -> RowRefused:
-    """Say that the properties of a row are."""
+    """Make the error for a row whose properties are too long."""
     return RowRefused(
         row,
-        f"its properties take {properties_bytes} bytes; {PROPERTIES_BYTES_MAX} fit",
-        hint="move what is large into the body",
+        f"its properties take {properties_bytes} bytes, above the limit of {PROPERTIES_BYTES_MAX}",
+        hint="move large values into the body",
     )
 
 
 def _unique_ids(parts: MessageParts, count: int) -> pa.Array:
-    """The property of the unique id, without what ends it."""
+    """The property of the unique id, without its terminator."""
     begin = np.frombuffer(parts.id_begin, np.uint8)
     numbers = np.arange(parts.first_id, parts.first_id + count, dtype=">u8")
     digits = numbers.view(np.uint8).reshape(count, 8)[:, 2:]

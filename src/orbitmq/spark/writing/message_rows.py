@@ -1,10 +1,10 @@
-"""From rows to messages: an Arrow batch as a batch request holds it.
+"""From rows to messages: encodes an Arrow batch for batch requests.
 
-The layout is that of `record.batch`. Nothing is placed yet: which queue a row goes to is
-`row_targets`' concern, which rows go together that of `parcels`.
+The layout is that of `record.batch`. `row_targets` decides which queue a row goes to, `parcels`
+which rows go together.
 
-Perf: messages are written column by column, without a Python object per row, in a twentieth of the
-time that messages one by one take (benchmarks/arrow_encode.py).
+Perf: messages are encoded column by column, without a Python object per row, in a twentieth of the
+time that encoding one by one takes (benchmarks/arrow_encode.py).
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 _INT_MAX: Final = 2**31 - 1
 _SPACE: Final = 0x20
-# What columns say of a property; a column of properties does not say it as well.
-_SAID_BY: Final = {
+# Columns that set a property; the column of properties cannot set it as well.
+_PROPERTY_COLUMNS: Final = {
     "keys": property_names.KEYS,
     "tags": property_names.TAGS,
     "shardingKey": property_names.SHARDING_KEY,
@@ -47,16 +47,16 @@ _SAID_BY: Final = {
 
 @dataclass(frozen=True, slots=True)
 class EncodedRows:
-    """Rows as messages of a batch, one behind the other."""
+    """Rows as messages of a batch, back to back."""
 
     messages: pa.Array
     body_bytes: npt.NDArray[np.int64]
-    # Which of them are delayed; None when there is none.
+    # Which of them are delayed; None if none is.
     delayed: npt.NDArray[np.bool_] | None
 
 
 class RowEncoder:
-    """Writes the rows of one task."""
+    """Encodes the rows of one task."""
 
     def __init__(
         self,
@@ -70,13 +70,15 @@ class RowEncoder:
         self._columns = columns
         self._ids = ids
         self._body_bytes_max = body_bytes_max
-        # What stands in all messages of the task, but for the sequence at its end.
-        of_all = f"{property_names.INSTANCE_ID}\x01{namespace}\x02" if namespace else ""
-        self._mark = f"\x02{of_all}{MARK}\x01{mark.prefix}".encode()
-        self._left_out = left_out(*(said for column, said in _SAID_BY.items() if column in columns))
+        # Common to all messages of the task; the sequence follows.
+        instance = f"{property_names.INSTANCE_ID}\x01{namespace}\x02" if namespace else ""
+        self._mark = f"\x02{instance}{MARK}\x01{mark.prefix}".encode()
+        self._left_out = left_out(
+            *(name for column, name in _PROPERTY_COLUMNS.items() if column in columns)
+        )
 
     def encode(self, rows: pa.RecordBatch, first_sequence: int) -> EncodedRows:
-        """Write rows; raises RowRefused for one that cannot be sent."""
+        """Encode rows; raises RowRefused for one that cannot be sent."""
         bodies = self._bodies(rows)
         entries, delayed = self._entries(rows)
         rest = None
@@ -109,7 +111,7 @@ class RowEncoder:
             raise RowRefused(
                 int(body_bytes.argmin()),
                 "its body is null or empty",
-                hint="brokers take no empty messages: leave such rows out",
+                hint="brokers take no empty messages: filter such rows out",
             )
         if body_bytes.max() > self._body_bytes_max:
             row = int(body_bytes.argmax())
@@ -123,11 +125,11 @@ class RowEncoder:
     def _entries(
         self, rows: pa.RecordBatch
     ) -> tuple[list[tuple[str, pa.Array]], npt.NDArray[np.bool_] | None]:
-        """The properties that columns of their own say, and which rows are delayed."""
+        """The properties from columns of their own, and which rows are delayed."""
         columns = self._columns
         entries = [
             (name, self._texts(rows, column))
-            for column, name in _SAID_BY.items()
+            for column, name in _PROPERTY_COLUMNS.items()
             if column in columns and rows[column].null_count < len(rows)
         ]
         delayed = None
@@ -156,27 +158,27 @@ def whole_numbers(rows: pa.RecordBatch, column: str, *, low: int) -> npt.NDArray
     if len(numbers) and (numbers.min() < low or numbers.max() > _INT_MAX):
         row = int(np.flatnonzero((numbers < low) | (numbers > _INT_MAX))[0])
         raise RowRefused(
-            row, f"its {column} cannot be {numbers[row]}", hint=f"it takes {low} to {_INT_MAX}"
+            row, f"its {column} cannot be {numbers[row]}", hint=f"use {low} to {_INT_MAX}"
         )
     return numbers
 
 
 def _keys_of(values: pa.ListArray) -> pa.Array:
-    """Write lists of keys as texts, with spaces between them."""
+    """Join lists of keys into texts, separated by spaces."""
     keys = filled(values.flatten())
     rows = values.value_parent_indices()
     lengths = lengths_of(keys)
     is_missing = (lengths == 0) & values.flatten().is_valid().to_numpy(zero_copy_only=False)
     for bad, what in (
         (np.flatnonzero(is_missing), "is empty"),
-        (_holding_space(keys), "holds a space, which stands between keys"),
+        (_with_space(keys), "contains a space, which separates keys"),
     ):
         if len(bad):
             at = int(bad[0])
             raise RowRefused(
                 rows[at].as_py(),
                 f"its key {keys[at].as_py()[:60]!r} {what}",
-                hint="replace the space, for example by _; leave out what is empty",
+                hint="replace the space, for example by _; leave out empty keys",
             )
     try:
         check_separators(keys, "its key")
@@ -184,7 +186,7 @@ def _keys_of(values: pa.ListArray) -> pa.Array:
         raise RowRefused(rows[refused.row].as_py(), refused.reason, hint=refused.hint) from None
     lists = values.fill_null([]) if values.null_count else values
     if values.flatten().null_count:
-        # Rare, so that it may take longer.
+        # Rare, so it may be slower.
         lists = pa.array(
             [[key for key in each if key is not None] for each in lists.to_pylist()],
             pa.list_(pa.string()),
@@ -192,5 +194,5 @@ def _keys_of(values: pa.ListArray) -> pa.Array:
     return pc.binary_join(lists.cast(pa.list_(pa.string())), " ").cast(pa.binary())
 
 
-def _holding_space(texts: pa.Array) -> npt.NDArray[np.intp]:
+def _with_space(texts: pa.Array) -> npt.NDArray[np.intp]:
     return np.flatnonzero(pc.match_substring(texts, b" ").to_numpy(zero_copy_only=False))

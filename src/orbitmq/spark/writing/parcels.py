@@ -1,7 +1,7 @@
-"""Parcels: which rows are sent together, in one request.
+"""Parcels: groups of rows that are sent together, in one request.
 
-A parcel holds rows of one target, in their order, up to a number and a size; one that is delayed,
-compressed or larger than that goes by itself.
+A parcel holds rows for one target, in order, up to a number and a size. A row that is delayed,
+compressed or larger than that is sent on its own.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from orbitmq.spark.writing.message_rows import EncodedRows
     from orbitmq.spark.writing.row_targets import BatchTargets, RowTarget
 
-# Perf: OrbitMQ's brokers read larger batches by their slower way (protocol/plain_sends.py).
+# Perf: OrbitMQ's brokers take their slower path for larger batches (protocol/plain_sends.py).
 ROWS_MAX: Final = 4000
-# Brokers look at each row that is staged by itself, and others wait meanwhile.
+# Brokers process each staged row on its own, while other requests wait.
 STAGED_ROWS_MAX: Final = 1000
-# Rows of a batch that may go anywhere make at least so many parcels, unless those would be smaller
-# than this: queues take parcels in turn, and few rows shall not all be in one queue.
+# Rows of a batch that may go to any queue make at least this many parcels, of at least this many
+# rows: queues take parcels in turn, and even a few rows should not all go to one queue.
 _PARCELS_MIN: Final = 4
 _ROWS_MIN: Final = 16
 
@@ -38,20 +38,20 @@ class SentRows:
     """Rows of one Arrow batch in the order in which they are sent."""
 
     content: memoryview
-    # Where in `content` each begins, and the last ends.
+    # Where in `content` each starts, and the last ends.
     offsets: npt.NDArray[np.int64]
     body_bytes: npt.NDArray[np.int64]
-    # The position of each in `rows`; None when that is the same.
+    # The position of each in `rows`; None if unchanged.
     order: npt.NDArray[np.int64] | None
-    # What errors name rows by: the batch, or what is left of it.
+    # For naming rows in errors: the batch, or the rows left of it.
     rows: pa.RecordBatch
-    # How many rows of the task came before the batch; or before each row.
+    # How many rows of the task precede the batch, or each row.
     first_sequence: int
     sequences: npt.NDArray[np.int64] | None = None
 
     @property
     def held_bytes(self) -> int:
-        """The memory that it keeps, about, however few of its rows are still needed."""
+        """The approximate memory it holds, however few of its rows are still needed."""
         arrays = (self.offsets, self.body_bytes, self.order, self.sequences)
         return (
             self.content.nbytes
@@ -69,21 +69,21 @@ class Parcel:
     start: int
     stop: int
     is_batch: bool
-    # How many rows of the task are sent before it.
+    # How many rows of the task precede it.
     sequence: int
 
     @property
     def count(self) -> int:
-        """How many rows it has."""
+        """The number of rows."""
         return self.stop - self.start
 
     @property
     def size(self) -> int:
-        """How many bytes it has."""
+        """The size in bytes."""
         return int(self.sent.offsets[self.stop] - self.sent.offsets[self.start])
 
     def messages(self) -> EncodedMessages:
-        """What is sent."""
+        """The messages to send."""
         if self.is_batch:
             return EncodedMessages(self.target.topic, self.packed())
         sent = self.sent
@@ -99,12 +99,12 @@ class Parcel:
         )
 
     def packed(self) -> bytes:
-        """Its rows as a batch, also where it is one that would be sent by itself."""
+        """Its rows as a batch, even if it is a single one that would be sent on its own."""
         begin, end = self.sent.offsets[[self.start, self.stop]]
         return bytes(self.sent.content[begin:end])
 
     def halves(self) -> tuple[Parcel, Parcel]:
-        """Two parcels with its rows; it has more than one."""
+        """Split it in two; it has more than one row."""
         middle = (self.start + self.stop) // 2
         second_sequence = self.sequence + middle - self.start
         return (
@@ -113,7 +113,7 @@ class Parcel:
         )
 
     def row(self) -> tuple[int, pa.RecordBatch, int]:
-        """Its first row: its position in the batch, the batch, and how many rows came before that."""
+        """Its first row: its position in the batch, the batch, and how many rows precede that."""
         sent = self.sent
         row = self.start if sent.order is None else int(sent.order[self.start])
         if sent.sequences is None:
@@ -122,12 +122,12 @@ class Parcel:
 
 
 def copied(parcels: Sequence[Parcel]) -> list[Parcel]:
-    """Copy parcels of one batch, so that they keep no more of it than they need."""
+    """Copy parcels of one batch, so that they hold only the rows that they need."""
     sent = parcels[0].sent
     taken = np.concatenate([np.arange(each.start, each.stop) for each in parcels])
     rows = taken if sent.order is None else sent.order[taken]
     sequences = sent.first_sequence + rows if sent.sequences is None else sent.sequences[taken]
-    # Errors name the topic by the parcel, so that keys are all they need of a row.
+    # Errors take the topic from the parcel, so they need only the keys of a row.
     named_by = [name for name in ("keys",) if name in sent.rows.schema.names]
     copy = SentRows(
         memoryview(b"".join(each.packed() for each in parcels)),
@@ -155,12 +155,12 @@ class Packing:
         compress_above_bytes: int | None,
         rows_max: int = ROWS_MAX,
     ) -> None:
-        """Make it.
+        """Set the limits.
 
         Args:
-            batch_bytes_max: how many bytes go into a parcel of many rows.
-            rows_max: how many rows go into one.
-            compress_above_bytes: bodies of at least so many bytes are compressed; None for none.
+            batch_bytes_max: most bytes of a parcel of several rows.
+            rows_max: most rows of a parcel.
+            compress_above_bytes: smallest body to compress; None for no compression.
         """
         self._batch_bytes_max = batch_bytes_max
         self._rows_max = rows_max
@@ -169,7 +169,7 @@ class Packing:
     def pack(
         self, encoded: EncodedRows, targets: BatchTargets, rows: pa.RecordBatch, first_sequence: int
     ) -> Iterator[Parcel]:
-        """Give all rows of a batch in parcels; those of one target in their order."""
+        """Yield all rows of a batch in parcels; those for one target stay in order."""
         alone = self._alone(encoded)
         messages, body_bytes = encoded.messages, encoded.body_bytes
         order = None
@@ -194,7 +194,7 @@ class Packing:
             yield from self._of_target(target, sent, start, stop, alone)
 
     def _alone(self, encoded: EncodedRows) -> npt.NDArray[np.bool_] | None:
-        """Which rows go by themselves; None when none does."""
+        """Which rows are sent on their own; None if none is."""
         sizes = np.diff(offsets_of(encoded.messages))
         alone = sizes > self._batch_bytes_max
         if encoded.delayed is not None:

@@ -1,12 +1,12 @@
-"""Properties of many rows at once, from a column to the texts that messages carry.
+"""Encodes a column of properties, many rows at once.
 
-A column holds properties as a source gives them: the stored text (name, 0x01, value, 0x02,
-repeated), or a map. What RocketMQ says of a message itself is left out: the copy of a message has
-an id, a broker and delays of its own. What has no name or no value is left out as well, since no
-client would see it.
+A column holds properties as a source returns them: the stored text (name, 0x01, value, 0x02,
+repeated), or a map. RocketMQ's own properties are dropped: the copy of a message gets an id, a
+broker and delays of its own. Properties without a name or a value are dropped as well, since no
+client would see them.
 
-Perf: no Python object per row. A regular expression that leaves the same out takes about twice as
-long; benchmarks/arrow_encode.py has the figures.
+Perf: no Python object per row. A regular expression that drops the same takes about twice as long;
+benchmarks/arrow_encode.py has the figures.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _VALUE_END: Final = 2
 _NAME_END_TEXT: Final = pa.scalar(b"\x01", pa.binary())
 _VALUE_END_TEXT: Final = pa.scalar(b"\x02", pa.binary())
 _NOTHING: Final = pa.scalar(b"", pa.binary())
-_OF_BROKERS: Final = "__RMQ"
+_BROKER_PREFIX: Final = "__RMQ"
 
-# What a column of properties may say of itself; other names of RocketMQ's are left out.
-_SAID: Final = frozenset({property_names.KEYS, property_names.TAGS, property_names.SHARDING_KEY})
+# RocketMQ's own properties that a column of properties may set; the others are dropped.
+_ALLOWED: Final = frozenset({property_names.KEYS, property_names.TAGS, property_names.SHARDING_KEY})
 _LEFT_OUT: Final = (
     property_names.RESERVED
     | {
@@ -47,34 +47,34 @@ _LEFT_OUT: Final = (
         property_names.ROW_NAME,
         MARK,
     }
-) - _SAID
+) - _ALLOWED
 
 
 def left_out(*columns: str) -> pa.Array:
-    """Name the properties to leave out; those that columns of their own say are among them."""
+    """List the properties to drop, including those that columns of their own set."""
     return pa.array(sorted(_LEFT_OUT | set(columns)), pa.string()).cast(pa.binary())
 
 
 def texts_of(column: pa.Array, names_left_out: pa.Array) -> pa.Array:
-    """Give the properties of each row as one text, each entry ended; empty for null."""
+    """Return the properties of each row as one text, each entry terminated; empty for null."""
     if pa.types.is_map(column.type):
         return _texts_of_maps(column, names_left_out)
     return _texts_of_texts(column, names_left_out)
 
 
 def joined(*parts: pa.Array | pa.Scalar) -> pa.Array:
-    """Write parts of each row, none of them null, one behind the other."""
+    """Concatenate the parts of each row; none of them is null."""
     return pc.binary_join_element_wise(*parts, _NOTHING)
 
 
 def filled(column: pa.Array) -> pa.Array:
-    """Give a column of texts as bytes, with empty ones for null."""
+    """Return a column of texts as bytes, with nulls as empty ones."""
     column = column.cast(pa.binary())
     return column.fill_null(b"") if column.null_count else column
 
 
 def entry_parts(name: str, values: pa.Array) -> list[pa.Array | pa.Scalar]:
-    """Give the parts of one property of each row, for `joined`; none where the value is empty."""
+    """Return the parts of one property, for `joined`; a row with an empty value has none."""
     parts = [pa.scalar(f"{name}\x01".encode(), pa.binary()), values, _VALUE_END_TEXT]
     lengths = lengths_of(values)
     if len(values) and lengths.min() > 0:
@@ -83,29 +83,29 @@ def entry_parts(name: str, values: pa.Array) -> list[pa.Array | pa.Scalar]:
 
 
 def check_separators(column: pa.Array, what: str) -> None:
-    """Raise when a text holds one of the bytes that separate properties."""
+    """Raise RowRefused if a text contains one of the bytes that separate properties."""
     marks = np.flatnonzero(_is_separator(_bytes_of(column)))
     if len(marks):
         offsets = offsets_of(column)
         raise RowRefused(
             int(np.searchsorted(offsets, marks[0], side="right")) - 1,
-            f"{what} holds one of the separators 0x01 and 0x02",
+            f"{what} contains a separator, 0x01 or 0x02",
             hint="encode it, for example as base64",
         )
 
 
 def offsets_of(column: pa.Array) -> npt.NDArray[np.int32]:
-    """Where the values of a column of bytes begin, and the last ends, in `bytes_of`."""
+    """Where the values of a column of bytes start, and the last ends, in its buffer."""
     offsets = np.frombuffer(column.buffers()[1], np.int32)
     return offsets[column.offset : column.offset + len(column) + 1]
 
 
 def _bytes_of(column: pa.Array) -> npt.NDArray[np.uint8]:
-    """The bytes of all values of a column, from the first that any array of its buffer has."""
+    """The bytes of a column, at the positions of its buffer."""
     buffer = column.buffers()[2]
     if buffer is None or not len(column):
         return np.empty(0, np.uint8)
-    # What other rows of the same buffer hold is none of this column's concern.
+    # Bytes of other arrays in the same buffer are hidden.
     first, end = offsets_of(column)[[0, -1]]
     content = np.frombuffer(buffer, np.uint8, count=end)
     return content if not first else np.concatenate([np.zeros(first, np.uint8), content[first:]])
@@ -118,7 +118,7 @@ def _is_separator(content: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
 
 
 def _texts_of_texts(column: pa.Array, names_left_out: pa.Array) -> pa.Array:
-    # Each row ends with a separator now, so that entries never reach over two rows.
+    # Now each row ends with a separator, so no entry spans two rows.
     texts = joined(filled(column), _VALUE_END_TEXT)
     content = _bytes_of(texts)
     separators = np.flatnonzero(_is_separator(content))
@@ -127,7 +127,7 @@ def _texts_of_texts(column: pa.Array, names_left_out: pa.Array) -> pa.Array:
     ends = separators[last] + 1
     edges = np.concatenate([[0], ends])
     starts = edges[:-1]
-    # The first separator of an entry ends its name, or the entry, which has no value then.
+    # The first separator of an entry ends its name, or the entry itself if it has no value.
     name_ends = separators[np.concatenate([[0], last[:-1] + 1])] if len(last) else last
     entries = _slices(texts.buffers()[2], edges)
     bounds = np.empty(2 * len(starts) + 1, np.int64)
@@ -135,7 +135,7 @@ def _texts_of_texts(column: pa.Array, names_left_out: pa.Array) -> pa.Array:
     bounds[1::2] = name_ends
     bounds[-1] = len(content)
     names = _slices(texts.buffers()[2], bounds).take(pa.array(np.arange(0, 2 * len(starts), 2)))
-    # A name, and behind its separator at least one byte before the one that ends the entry.
+    # A name, and between its separator and the one that ends the entry at least one byte.
     is_whole = (name_ends > starts) & (name_ends + 2 < ends)
     first_entries = np.searchsorted(ends, offsets_of(texts), side="right")
     return _rows(entries, is_whole & ~_are_left_out(names, names_left_out), first_entries)
@@ -164,7 +164,7 @@ def _texts_of_maps(column: pa.MapArray, names_left_out: pa.Array) -> pa.Array:
 def _rows(
     entries: pa.Array, is_kept: npt.NDArray[np.bool_], first_entries: npt.NDArray[np.int64]
 ) -> pa.Array:
-    """Put entries that are kept together again, row by row."""
+    """Join the kept entries of each row."""
     kept = entries.filter(pa.array(is_kept))
     ends = np.concatenate([[0], np.cumsum(np.where(is_kept, lengths_of(entries), 0))])
     return _slices(kept.buffers()[2] or pa.py_buffer(b""), ends[first_entries])
@@ -172,7 +172,7 @@ def _rows(
 
 def _are_left_out(names: pa.Array, names_left_out: pa.Array) -> npt.NDArray[np.bool_]:
     listed = pc.is_in(names, value_set=names_left_out)
-    return _flags(pc.or_(listed, pc.starts_with(names, _OF_BROKERS)))
+    return _flags(pc.or_(listed, pc.starts_with(names, _BROKER_PREFIX)))
 
 
 def _slices(content: pa.Buffer, bounds: npt.NDArray[Any]) -> pa.Array:
@@ -182,7 +182,7 @@ def _slices(content: pa.Buffer, bounds: npt.NDArray[Any]) -> pa.Array:
 
 
 def lengths_of(column: pa.Array) -> npt.NDArray[np.int64]:
-    """How many bytes each value of a column has."""
+    """The size of each value of a column in bytes."""
     return np.diff(offsets_of(column)).astype(np.int64)
 
 

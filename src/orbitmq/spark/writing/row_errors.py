@@ -1,4 +1,4 @@
-"""Rows that cannot be sent, and how errors name them."""
+"""Errors about rows that could not be sent: how they name the row."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _SHOWN_MAX = 100
 
 
 class RowRefused(Exception):  # noqa: N818  # becomes an error once the row is named
-    """A row of a batch that cannot be sent; whoever knows where the batch stands names the row."""
+    """A row of a batch that cannot be sent; `refused` makes it an error that names the row."""
 
     def __init__(self, row: int, reason: str, *, hint: str = "") -> None:
         super().__init__(reason)
-        # Its place within the batch.
+        # Its position within the batch.
         self.row = row
         self.reason = reason
         self.hint = hint
 
 
 def refused(error: RowRefused, task: TaskMark, rows: pa.RecordBatch, sequence: int) -> RowError:
-    """Make the error for a row that cannot be sent; `sequence` is that of the batch's first."""
+    """Make the error for a row that cannot be sent; `sequence` is that of the batch's first row."""
     named = _named(task, rows, error.row, sequence)
     return RowError(f"cannot write {named}: {error.reason}", hint=error.hint)
 
@@ -45,7 +45,7 @@ def not_sent(  # Perf: never, but each argument is needed to name the row
     """Make the error for rows that were not stored; `row` is the first of them."""
     named = _named(task, rows, row, sequence, topic=topic)
     others = f" and {count - 1} rows sent with it" if count > 1 else ""
-    # The message without the hint, which stands at the end.
+    # The message without the hint, which comes at the end.
     reason = Exception.__str__(error) if isinstance(error, OrbitError) else str(error)
     return RowError(f"could not write {named}{others}: {reason}", hint=getattr(error, "hint", ""))
 
@@ -65,7 +65,7 @@ def _named(
 
 
 def _shown(value: pa.Scalar) -> str:
-    """A text as errors show it, also where it is no UTF-8; empty for none."""
+    """A text for an error, even if it is not UTF-8; empty for null."""
     try:
         return value.as_py() or ""
     except UnicodeDecodeError:

@@ -1,9 +1,9 @@
-"""Where rows go: the topic of each, and the queue if it matters.
+"""Decides where rows go: the topic of each, and the queue if it matters.
 
 A row with a broker name and a queue id goes to that queue, one with a sharding key to the queue
-that Java's producers choose for it, any other wherever there is room. A queue that the topic does
-not have gives way to one of those it has, always the same: rows that come from one queue of
-another topic stay together and in order.
+that Java's producers choose for it, any other to any queue. A queue that the topic does not have
+is replaced by one that it has, always the same, so that rows from one queue of another topic stay
+together and in order.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ class RowTarget:
     """Where some rows go."""
 
     topic: str
-    # None: to any queue.
+    # None for any queue.
     queue: MessageQueue | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class BatchTargets:
-    """The targets of all rows of a batch."""
+    """The targets of the rows of a batch."""
 
     targets: Sequence[RowTarget]
-    # Which of them each row has; None when all rows have the first.
+    # The index of each row's target; None if all rows have the first.
     of_rows: npt.NDArray[np.int64] | None = None
 
 
@@ -60,14 +60,14 @@ class RowRouter:
         check_topic: Callable[[str], None],
         replaces_missing: bool = True,
     ) -> None:
-        """Make it.
+        """Route rows with these columns.
 
         Args:
-            columns: what rows have.
-            topic: where all rows go; empty when their column says it.
-            queues_of: asks for the queues of a topic that take messages.
-            check_topic: raises for a topic that nobody may send to.
-            replaces_missing: whether a queue that a topic does not have gives way to another.
+            columns: the columns of the rows.
+            topic: the topic of all rows; empty if a column has it.
+            queues_of: returns the writable queues of a topic.
+            check_topic: raises for a topic that cannot be sent to.
+            replaces_missing: whether to replace a queue that a topic does not have.
         """
         self._topic = topic
         self._queues_of = queues_of
@@ -78,7 +78,7 @@ class RowRouter:
         self._checked: set[str] = set()
 
     def targets_of(self, rows: pa.RecordBatch) -> BatchTargets:
-        """Find where each row goes; raises RowRefused for one that cannot go anywhere."""
+        """Find where each row goes; raises RowRefused for one without a possible target."""
         topics, topic_of_rows = self._topics(rows)
         wanted = self._wanted(rows)
         if wanted is None:
@@ -118,7 +118,7 @@ class RowRouter:
             raise RowRefused(
                 pc.index(column.is_null(), True).as_py(),
                 "its topic is null",
-                hint="the option topic says it for all rows",
+                hint="the option topic sets it for all rows",
             )
         numbered = column.dictionary_encode()
         topics = _texts(numbered.dictionary, "topic", numbered.indices)
@@ -134,8 +134,8 @@ class RowRouter:
         if is_retry_topic(topic):
             raise RowRefused(
                 row,
-                f"its topic {topic!r} holds what a group tries again, which only brokers write",
-                hint="send to the topic itself",
+                f"its topic {topic!r} is the retry topic of a group, which only brokers write to",
+                hint="send to the original topic",
             )
         try:
             self._check_topic(topic)
@@ -146,7 +146,7 @@ class RowRouter:
     def _wanted(
         self, rows: pa.RecordBatch
     ) -> tuple[list[str | tuple[str, int] | None], npt.NDArray[np.int64]] | None:
-        """The distinct wishes of rows: a queue, a sharding key or nothing; and whose each is."""
+        """The distinct requests of rows: a queue, a sharding key or none; and each row's index."""
         has_queue = has_key = None
         if self._by_column:
             has_queue = pc.and_(rows["queueId"].is_valid(), rows["brokerName"].is_valid())
@@ -196,9 +196,8 @@ class RowRouter:
             known = ", ".join(f"{queue.broker_name}:{queue.queue_id}" for queue in queues[:20])
             raise RowRefused(
                 row,
-                f"topic {topic!r} has no queue {broker_name}:{queue_id} that takes messages; "
-                f"it has {known}",
-                hint="name one of these, or leave missingQueues=replace",
+                f"topic {topic!r} has no writable queue {broker_name}:{queue_id}; it has {known}",
+                hint="name one of these, or use missingQueues=replace",
             )
         return RowTarget(topic, queue_by_hash(queues, f"{broker_name}:{queue_id}"))
 
@@ -209,13 +208,13 @@ def _texts(
     indices: pa.Array,
     chosen: npt.NDArray[np.bool_] | None = None,
 ) -> list[str]:
-    """The distinct values of a column; raises RowRefused for one that is no text.
+    """The distinct values of a column; raises RowRefused for one that is not UTF-8.
 
     Args:
         distinct: the values.
-        column: where they stand.
-        indices: which of them each row has.
-        chosen: the rows that these are of; None for all.
+        column: the name of the column.
+        indices: the index of each row's value.
+        chosen: which rows of the batch these are; None for all.
     """
     try:
         texts: list[str] = distinct.to_pylist()
@@ -226,7 +225,7 @@ def _texts(
         raise RowRefused(
             row if chosen is None else int(np.flatnonzero(chosen)[row]),
             f"its {column} {octets[number]!r:.100} is not UTF-8",
-            hint=f"make a text of it, or leave the column {column} out",
+            hint=f"convert it to text, or leave the column {column} out",
         ) from None
     return texts
 

@@ -1,14 +1,14 @@
-"""Parcels under way: so many rows at most, those of one queue one by one.
+"""Parcels in flight: a bounded number of rows, one parcel at a time per queue.
 
 A parcel to a queue that its rows name, or that their sharding key chooses, is sent once the one
-before it is stored, so that a retry cannot change the order. All others go at the same time. A
-parcel that a broker finds unlawful (too large, for example) is sent in halves: in the end the row
-at fault is known, and a broker with lower limits gets what it takes.
+before it is stored, so that a retry cannot change the order. All others are sent concurrently. A
+parcel that a broker refuses as illegal (too large, for example) is split in half and sent again: in
+the end the faulty row is known, and a broker with lower limits gets requests that it accepts.
 
-A parcel keeps the Arrow batch of its rows. Where a broker does not answer for a while, a few parcels
-of many batches would keep them all: what is left of old batches is copied then.
+A parcel holds the Arrow batch of its rows. If a broker does not answer for a while, a few parcels
+of many batches would hold them all: then the remaining rows of old batches are copied.
 
-Threads: one fills the window; answers come on the event loop of the clients.
+Threads: one fills the window; replies arrive on the event loop of the clients.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from orbitmq.spark.writing.parcels import Parcel, SentRows, copied
 if TYPE_CHECKING:
     from orbitmq.model.queues import MessageQueue
 
-# Perf: batches may take so many times the bytes of the window before parcels are copied. A batch
-# takes twice what is sent of it, and the window ends in the midst of one: with bodies that the
-# window holds more than one batch of, nothing is ever copied.
+# Perf: batches may take this many times the bytes of the window before parcels are copied. A batch
+# takes twice the bytes that are sent, and the window may end in the middle of one: if the window
+# holds more than one batch, nothing is ever copied.
 _HELD_FACTOR: Final = 4
 
 Send = Callable[["Parcel"], Future[Any]]
 
 
 class ParcelError(Exception):
-    """A parcel that could not be sent; whoever knows its rows makes an error of it."""
+    """A parcel that could not be sent; `row_errors.not_sent` makes an error that names a row."""
 
     def __init__(self, parcel: Parcel, error: BaseException) -> None:
         super().__init__(str(error))
@@ -45,16 +45,16 @@ class ParcelError(Exception):
 
 
 class SendWindow:
-    """The parcels of one task that are under way."""
+    """The parcels of one task that are in flight."""
 
     def __init__(self, send: Send, *, rows_max: int, bytes_max: int, in_order: bool = True) -> None:
-        """Make it.
+        """Open an empty window.
 
         Args:
-            send: begins to send a parcel.
-            rows_max: rows that are under way, at most.
-            bytes_max: bytes that are under way, at most.
-            in_order: whether parcels of one queue go one by one.
+            send: starts to send a parcel.
+            rows_max: most rows in flight.
+            bytes_max: most bytes in flight.
+            in_order: whether parcels of one queue are sent one at a time.
         """
         self._send_parcel = send
         self._in_order = in_order
@@ -63,29 +63,29 @@ class SendWindow:
         self._changed = threading.Condition()
         self._rows = 0
         self._bytes = 0
-        # All that are not stored, by numbers given here, so that a copy can take their place.
+        # All that are not stored, by number, so that a copy can replace one.
         self._parcels: dict[int, Parcel] = {}
         self._next_number = 0
         self._newest: SentRows | None = None
-        # What batches would take if none had been let go since this was last counted.
+        # Upper bound of the memory of batches: none is subtracted until the next count.
         self._held_bytes_max = 0
-        # What waits behind a parcel to the same queue; there while that one is under way.
+        # Numbers waiting for a parcel to the same queue; an entry exists while one is in flight.
         self._queues: dict[MessageQueue, deque[int]] = {}
         self._failure: ParcelError | None = None
 
     @property
     def held_bytes(self) -> int:
-        """The memory that parcels keep, about."""
+        """The approximate memory that parcels hold."""
         with self._changed:
-            return self._find_held_bytes()
+            return self._count_held_bytes()
 
     def add(self, parcel: Parcel) -> None:
-        """Send a parcel once there is room; raises what became of an earlier one that failed."""
+        """Send a parcel once there is room; raises ParcelError if an earlier one failed."""
         with self._changed:
             self._changed.wait_for(lambda: self._failure is not None or self._has_room(parcel))
             self._check()
             if parcel.sent is not self._newest:
-                self._begin_batch(parcel.sent)
+                self._start_batch(parcel.sent)
             self._rows += parcel.count
             self._bytes += parcel.size
             number = self._enter(parcel)
@@ -98,13 +98,13 @@ class SendWindow:
         self._send(number)
 
     def flush(self) -> None:
-        """Wait until everything is stored; raises what became of a parcel that failed."""
+        """Wait until everything is stored; raises ParcelError if a parcel failed."""
         with self._changed:
             self._changed.wait_for(lambda: self._failure is not None or not self._rows)
             self._check()
 
     def _has_room(self, parcel: Parcel) -> bool:
-        # A parcel that is larger than the window goes when nothing else is under way.
+        # A parcel larger than the window is sent when nothing else is in flight.
         return not self._rows or (
             self._rows + parcel.count <= self._rows_max
             and self._bytes + parcel.size <= self._bytes_max
@@ -115,15 +115,15 @@ class SendWindow:
         self._parcels[self._next_number] = parcel
         return self._next_number
 
-    def _begin_batch(self, sent: SentRows) -> None:
+    def _start_batch(self, sent: SentRows) -> None:
         if self._held_bytes_max > _HELD_FACTOR * self._bytes_max:
-            self._let_batches_go()
-            self._held_bytes_max = self._find_held_bytes()
+            self._release_batches()
+            self._held_bytes_max = self._count_held_bytes()
         self._held_bytes_max += sent.held_bytes
         self._newest = sent
 
-    def _let_batches_go(self) -> None:
-        """Copy what is left of batches of which little is."""
+    def _release_batches(self) -> None:
+        """Copy the remaining rows of batches of which few are left."""
         by_batch: dict[SentRows, list[int]] = {}
         for number, parcel in self._parcels.items():
             by_batch.setdefault(parcel.sent, []).append(number)
@@ -132,11 +132,11 @@ class SendWindow:
             if 2 * sum(parcel.size for parcel in parcels) < sent.held_bytes:
                 self._parcels.update(zip(numbers, copied(parcels), strict=True))
 
-    def _find_held_bytes(self) -> int:
+    def _count_held_bytes(self) -> int:
         return sum(sent.held_bytes for sent in {each.sent for each in self._parcels.values()})
 
     def _queue_of(self, parcel: Parcel) -> MessageQueue | None:
-        """The queue in which a parcel has to wait for its turn."""
+        """The queue for which a parcel has to wait its turn."""
         return parcel.target.queue if self._in_order else None
 
     def _check(self) -> None:
@@ -146,7 +146,7 @@ class SendWindow:
     def _send(self, number: int) -> None:
         try:
             future = self._send_parcel(self._parcels[number])
-        except Exception as error:  # noqa: BLE001  # it belongs to whoever fills the window
+        except Exception as error:  # noqa: BLE001  # raised in the thread that fills the window
             self._ended(number, error)
         else:
             future.add_done_callback(partial(self._answered, number))
@@ -181,7 +181,7 @@ class SendWindow:
         return (first,)
 
     def _waiting_for(self, parcel: Parcel) -> Sequence[int]:
-        """What waited for a parcel that is stored."""
+        """The next parcel to the same queue, once one is stored."""
         queue = self._queue_of(parcel)
         if queue is None or self._failure is not None:
             return ()
@@ -193,7 +193,7 @@ class SendWindow:
 
 
 def _is_divisible(parcel: Parcel, error: BaseException) -> bool:
-    """Whether a part of the parcel may be stored though all of it was refused."""
+    """Whether half of a refused parcel may be accepted."""
     answer = error.__cause__ if isinstance(error, SendRefusedError) else error
     return (
         parcel.count > 1

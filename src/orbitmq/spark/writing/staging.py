@@ -1,12 +1,12 @@
-"""Rows that are kept aside until their batch is decided: `delivery=exactlyOnce`.
+"""Stages rows until their batch is committed: `delivery=exactlyOnce`.
 
 A write is one call of `write`, with a random id. Its rows are staged at the brokers of their
-queues, numbered in the order in which they are sent; what a task tells the driver is where they
-lie. The driver's `commit` names the writes that count, once for a batch of a query, and returns
-when the brokers have moved their rows. How it works, and why each row appears once, stands in
-docs/decisions/0004.
+queues, numbered in the order in which they are sent; the task reports to the driver where they are.
+The driver's `commit` names the writes that count, once for a batch of a query, and returns when the
+brokers have moved their rows. docs/decisions/0004 explains how it works, and why each row appears
+once.
 
-Threads: one fills the window; answers come on the event loop of the clients.
+Threads: one fills the window; replies arrive on the event loop of the clients.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class StagedAt(NamedTuple):
-    """What one write has at one broker: so many rows, between two offsets of the staging queue."""
+    """The rows of one write at one broker, between two offsets of the staging queue."""
 
     rows: int
     start: int
@@ -41,7 +41,7 @@ class StagedAt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Staged(WriterCommitMessage):
-    """What a task tells the driver: where the rows of its write lie, by broker."""
+    """A task's report to the driver: where the rows of its write are, by broker."""
 
     query: str
     write_id: str
@@ -49,12 +49,12 @@ class Staged(WriterCommitMessage):
 
     @property
     def rows(self) -> int:
-        """How many rows the write has."""
+        """The number of rows of the write."""
         return sum(each.rows for each in self.at.values())
 
 
 class Staging:
-    """One write: stages parcels, and keeps where they are."""
+    """One write: stages parcels, and records where they are."""
 
     def __init__(
         self,
@@ -71,13 +71,13 @@ class Staging:
         self._namespace = namespace
         self._timeout_ms = timeout_ms
         self._queues: dict[str, Sequence[MessageQueue]] = {}
-        # Which queue rows that may go anywhere go to next; not all tasks begin with the same.
-        self._turn = random.getrandbits(16)  # any start does
+        # The next queue for rows that may go anywhere; random, so that tasks start with different ones.
+        self._turn = random.getrandbits(16)
         self._guard = threading.Lock()
         self._at: dict[str, StagedAt] = {}
 
     def send(self, parcel: Parcel) -> Future[StagedReply]:
-        """Begin to stage a parcel."""
+        """Start to stage a parcel."""
         queue = parcel.target.queue or self._next_queue(parcel.target.topic)
         wrapped = MessageQueue(
             broker_name=queue.broker_name,
@@ -92,19 +92,19 @@ class Staging:
             timeout_ms=self._timeout_ms,
         )
 
-        # The parcel itself would keep the batch that it is of.
+        # Only the count: the parcel itself would hold its batch.
         count = parcel.count
 
         def note(staged: Future[StagedReply]) -> None:
             if not staged.cancelled() and staged.exception() is None:
                 self._note(queue.broker_name, count, staged.result())
 
-        # Before whoever waits for the parcel hears of its end.
+        # Runs before the callbacks of those that wait for the parcel.
         future.add_done_callback(note)
         return future
 
     def staged(self, query: str) -> Staged:
-        """What was staged, once all of it is."""
+        """The report, once everything is staged."""
         with self._guard:
             return Staged(query, self._write_id, dict(self._at))
 
@@ -127,7 +127,7 @@ class Staging:
 
 
 def decision_of(writes: Sequence[Staged], batch: int) -> BatchDecision:
-    """Say that these writes count for a batch; rows are moved in their order."""
+    """Decide that these writes count for a batch; rows are moved in their order."""
     parts: dict[str, Part] = {}
     for write in writes:
         for broker_name, (rows, start, end) in write.at.items():

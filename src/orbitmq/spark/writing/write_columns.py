@@ -1,20 +1,19 @@
 """The columns that rows to be written may have, checked before the write.
 
-| column | type | what it becomes |
+| column | type | what it sets |
 |---|---|---|
-| body | BINARY or STRING | the content; must be there, and not empty |
-| topic | STRING | where the row goes, unless the option `topic` says it for all rows |
-| keys | STRING or ARRAY<STRING> | what the message is found by |
-| tags | STRING | what consumers select by |
+| body | BINARY or STRING | the content; required, and not empty |
+| topic | STRING | where the row goes, unless the option `topic` sets it for all rows |
+| keys | STRING or ARRAY<STRING> | keys to look the message up by |
+| tags | STRING | tags for consumers to filter by |
 | flag | a whole number | the producer's own number |
-| properties | MAP<STRING, STRING>, or STRING as a source gives it | the user's own properties |
+| properties | MAP<STRING, STRING>, or STRING as a source returns it | the user's own properties |
 | brokerName, queueId | STRING, a whole number | the queue, both together |
-| shardingKey | STRING | rows with the same one go to the same queue, in their order |
-| delayLevel | a whole number | which of the broker's delays passes before consumers see it |
+| shardingKey | STRING | rows with the same key go to the same queue, in order |
+| delayLevel | a whole number | which of the broker's delay levels to wait before delivery |
 
-A row without a value (null) has nothing of the kind. Columns that a source gives and no sender can
-set are ignored, so that what was read can be written as it is: a copy gets an id, times and places
-of its own.
+Null sets nothing. Columns that a source returns and no sender can set are ignored, so that rows can
+be written as they were read: a copy gets an id, times and offsets of its own.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
 
 _TEXT: Final = "STRING"
 _NUMBER: Final = "a whole number"
-# What each column takes, in words.
+# The types of each column, in words.
 _TAKES: Final = {
     "topic": _TEXT,
     "body": "BINARY or STRING",
@@ -58,13 +57,13 @@ _TAKES: Final = {
     "shardingKey": _TEXT,
     "delayLevel": _NUMBER,
 }
-# What a source gives, and a broker or the sink itself says of every message anew.
+# Columns that a source returns, and that the broker or the sink sets for every message.
 IGNORED: Final = frozenset(COLUMN_NAMES) - frozenset(_TAKES)
 
 
 @dataclass(frozen=True, slots=True)
 class WriteColumns:
-    """The columns of rows to be written that count; travels to the tasks."""
+    """The columns of rows that are written; pickled to the tasks."""
 
     names: frozenset[str]
 
@@ -82,7 +81,7 @@ def write_columns(schema: StructType, options: WriteOptions) -> WriteColumns:
         if not _fits(field.name, field.dataType):
             raise SettingsError(
                 f"column {field.name!r} cannot be {field.dataType.simpleString().upper()}",
-                hint=f"it takes {_TAKES[field.name]}: {_advice(field.name)}",
+                hint=f"it must be {_TAKES[field.name]}: {_advice(field.name)}",
             )
     repeated = {name for name in schema.names if schema.names.count(name) > 1}
     if repeated:
@@ -91,12 +90,12 @@ def write_columns(schema: StructType, options: WriteOptions) -> WriteColumns:
     if "body" not in names:
         raise SettingsError(
             f"there is no column 'body' among {_listed(schema.names)}",
-            hint='name the content so, as in df.selectExpr("to_json(struct(*)) AS body")',
+            hint='give the content that name, as in df.selectExpr("to_json(struct(*)) AS body")',
         )
     if not options.topic and "topic" not in names:
         raise SettingsError(
             "nothing says which topic the rows go to",
-            hint='.option("topic", "orders") says it for all rows, a column topic for each',
+            hint='.option("topic", "orders") sets it for all rows, a column topic for each row',
         )
     if "queueId" in names and "brokerName" not in names:
         raise SettingsError(
@@ -133,17 +132,17 @@ def _fits(name: str, kind: DataType) -> bool:
 
 def _advice(name: str) -> str:
     if name == "body":
-        return "make one of it, for example with to_json or CAST"
+        return "convert it, for example with to_json or CAST"
     return "cast it before the write"
 
 
 def _unknown(name: str) -> SettingsError:
     nearest = nearest_column(name, _TAKES)
     return SettingsError(
-        f"column {name!r} has no place in a message",
+        f"messages have no column {name!r}",
         hint=f"did you mean {nearest}?"
         if nearest
-        else f"drop it, or put it into the body or the properties; there are {_listed(_TAKES)}",
+        else f"drop it, or put it into the body or the properties; columns: {_listed(_TAKES)}",
     )
 
 

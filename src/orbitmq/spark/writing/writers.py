@@ -1,11 +1,13 @@
-"""Writers: how Spark's tasks send their rows, in batches and as streams.
+"""Writers: send the rows of Spark's tasks, in batches and as streams.
 
-A task encodes its rows batch by batch, keeps a bounded number of them under way, and returns when
+A task encodes its rows batch by batch, keeps a bounded number of them in flight, and returns when
 all are stored. A row that cannot be stored fails the task, with an error that names the row.
 
-`delivery=atLeastOnce`: rows are visible as soon as they are stored; a task that Spark tries again
-sends its rows of before once more. `delivery=exactlyOnce`: rows are staged, and `commit` has those
-of the tasks that count moved to their queues (`staging.py`).
+`delivery=atLeastOnce`: rows are visible as soon as they are stored; a task that Spark retries sends
+its rows again. `delivery=exactlyOnce`: rows are staged, and `commit` moves those of the tasks that
+count to their queues (`staging.py`).
+
+Spark waits for the process that starts a stream, so readers never import this module.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Rows and bytes that are encoded at once, so that positions in them fit 32 bits.
+# Most rows and bytes to encode at once, so that positions fit 32 bits.
 _CHUNK_ROWS_MAX: Final = 20_000
 _CHUNK_BYTES_MAX: Final = 64 * 1024 * 1024
 _BATCH_PROPERTY: Final = "streaming.sql.batchId"
@@ -69,7 +71,7 @@ _staged_writers: Final = ClientPool(StagedWriter, idle_max=_IDLE_MAX)
 
 @dataclass(frozen=True, slots=True)
 class Written(WriterCommitMessage):
-    """What a task tells the driver: how many rows it wrote."""
+    """A task's report to the driver: how many rows it wrote."""
 
     rows: int
 
@@ -83,7 +85,7 @@ class BatchWriter(DataSourceArrowWriter):
         if options.is_exactly_once and not options.write_id:
             raise SettingsError(
                 "a batch that is written exactly once needs the option writeId",
-                hint="a name of your choice: of all batches written under it, the first counts",
+                hint="choose any name: of all batches written under it, only the first counts",
             )
         self._options = options
         self._columns = write_columns(schema, options)
@@ -101,12 +103,12 @@ class BatchWriter(DataSourceArrowWriter):
         return write_rows(iterator, self._options, self._columns, task)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Have staged rows moved to their queues."""
+        """Move staged rows to their queues."""
         standing = commit_staged(messages, 0, self._options)
         if standing is not None and not standing.counts:
             log.warning(
-                "nothing was written: another batch had this writeId before, and its rows stand "
-                "writeId=%s rows_dropped=%d; rows that are new need a writeId of their own",
+                "nothing was written: an earlier batch has this writeId, and its rows stay "
+                "writeId=%s rows_dropped=%d; new rows need a new writeId",
                 self._options.write_id,
                 sum(each.rows for each in _staged(messages)),
             )
@@ -118,13 +120,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
         if overwrite:
             raise SettingsError(
-                "a topic cannot be overwritten, so that output mode complete cannot be written",
+                "a topic cannot be overwritten, so output mode complete is not available",
                 hint='use .outputMode("append") or "update"',
             )
         if options.write_id:
             raise SettingsError(
                 "writeId is for batches, and this is a stream",
-                hint="a stream is known by its checkpoint",
+                hint="leave it out: the checkpoint identifies a stream",
             )
         self._options = options
         self._columns = write_columns(schema, options)
@@ -145,7 +147,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return write_rows(iterator, self._options, self._columns, task)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's
-        """Have the staged rows of a micro-batch moved to their queues."""
+        """Move the staged rows of a micro-batch to their queues."""
         commit_staged(messages, batchId, self._options)
 
 
@@ -185,7 +187,7 @@ def stage_rows(
     task: TaskMark,
     query: str,
 ) -> Staged:
-    """Stage all rows of a task, and return where they lie once they are safe there."""
+    """Stage all rows of a task, and return where they are once all are stored."""
     with pooled_producer(options) as producer, pooled_staged_writer(options) as writer:
         staging = Staging(
             writer,
@@ -210,7 +212,7 @@ def stage_rows(
 def commit_staged(
     messages: Sequence[WriterCommitMessage | None], batch: int, options: WriteOptions
 ) -> Standing | None:
-    """Commit what tasks staged, and say what became of it; None for rows that were sent."""
+    """Commit what tasks staged, and return the outcome; None if nothing was staged."""
     writes = _staged(messages)
     if not writes:
         return None
@@ -230,7 +232,7 @@ def _fill(
     task: TaskMark,
     queues_of: QueuesOf,
 ) -> int:
-    """Put all rows through the window; returns how many, once all are stored."""
+    """Send all rows through the window; returns how many, once all are stored."""
     encoder = RowEncoder(
         columns,
         task,

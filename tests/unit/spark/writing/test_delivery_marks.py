@@ -1,4 +1,4 @@
-"""Delivery marks: written and read."""
+"""Delivery marks: formatted and parsed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from orbitmq.errors import MessageError
 from orbitmq.spark.writing.delivery_marks import DeliveryMark, TaskMark
 
 
-def test_a_mark_is_read_as_it_is_written() -> None:
+def test_a_mark_survives_a_round_trip() -> None:
     task = TaskMark(query="c0ffee", batch=12, partition=3, attempt=1)
 
     mark = DeliveryMark.parse(f"{task.prefix}42")
@@ -31,6 +31,6 @@ def test_the_row_of_a_mark_is_the_same_in_another_attempt() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "q/1/2/3", "q/1/2/3/4/5", "q/1/2/3/-4", "q/a/2/3/4"])
-def test_what_is_no_mark_is_refused(text: str) -> None:
+def test_a_malformed_mark_is_refused(text: str) -> None:
     with pytest.raises(MessageError, match="query/batch/partition/attempt/sequence"):
         DeliveryMark.parse(text)

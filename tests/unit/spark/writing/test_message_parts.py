@@ -30,7 +30,7 @@ def parts(rows: list[bytes], **changes: Any) -> MessageParts:
 
 
 def texts(values: list[bytes]) -> pa.Array:
-    """A column that begins in the midst of its buffers, as slices do."""
+    """A column that starts in the middle of its buffers, as slices do."""
     return pa.array([b"before", *values, b"behind"], pa.binary()).slice(1, len(values))
 
 
@@ -89,7 +89,7 @@ def test_without_rows_there_are_no_messages() -> None:
 def test_the_row_with_the_longest_properties_is_named_when_they_are_too_long() -> None:
     rest = texts([b"x" * length for length in (32_000, 33_000, 33_000, 32_999)])
 
-    with pytest.raises(RowRefused, match=r"take 33039 bytes; 32767 fit") as refused:
+    with pytest.raises(RowRefused, match=r"take 33039 bytes, above the limit of 32767") as refused:
         messages_of(parts([b"m"] * 4, first_sequence=0, rest=rest))
 
     assert refused.value.row == 1

@@ -1,4 +1,4 @@
-"""Rows as messages, compared with how one message is written."""
+"""Rows as messages, compared with messages encoded one by one."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _decoded(encoded: EncodedRows) -> list[BatchedMessage]:
 
 
 @given(st.lists(_row, max_size=6))
-def test_rows_are_written_as_one_by_one(given_rows: list[dict[str, Any]]) -> None:
+def test_rows_are_encoded_as_one_by_one(given_rows: list[dict[str, Any]]) -> None:
     rows = pa.RecordBatch.from_pylist(
         [{**row, "properties": list(row["properties"].items())} for row in given_rows], _SCHEMA
     )
@@ -126,14 +126,14 @@ def test_keys_may_be_lists() -> None:
 
 
 @pytest.mark.parametrize("bad", [["x", "a b"], [""], ["\x01"]])
-def test_a_key_that_cannot_be_one_is_refused(bad: list[str]) -> None:
+def test_an_invalid_key_is_refused(bad: list[str]) -> None:
     with pytest.raises(RowRefused, match="key") as refused:
         _encode(body=[b"a"] * 3, keys=pa.array([["one", "two"], None, bad]))
 
     assert refused.value.row == 2
 
 
-def test_columns_beat_what_properties_say_of_the_same() -> None:
+def test_columns_override_properties() -> None:
     raw = "UNIQ_KEY\x01OLD\x02TAGS\x01old\x02KEYS\x01old\x02colour\x01red\x02CLUSTER\x01c"
 
     with_columns = _encode(body=[b"a"], tags=["new"], keys=[None], properties=[raw])
@@ -150,7 +150,7 @@ def _user(message: BatchedMessage) -> dict[str, str]:
     return properties
 
 
-def test_the_namespace_stands_in_every_message() -> None:
+def test_every_message_has_the_namespace() -> None:
     encoder = _encoder("body", namespace="tenant")
 
     (message,) = _decoded(encoder.encode(pa.RecordBatch.from_pydict({"body": [b"a"]}), 0))
@@ -164,10 +164,13 @@ def test_the_namespace_stands_in_every_message() -> None:
         ({"body": [b"a", None]}, "null or empty"),
         ({"body": [b"a", b""]}, "null or empty"),
         ({"body": [b"a", b"x" * 101]}, "101 bytes is above the limit of 100"),
-        ({"body": [b"a"] * 2, "tags": ["a", "b\x02"]}, "its tags holds"),
+        ({"body": [b"a"] * 2, "tags": ["a", "b\x02"]}, "its tags contains"),
         ({"body": [b"a"] * 2, "flag": [0, 2**31]}, "flag cannot be 2147483648"),
         ({"body": [b"a"] * 2, "delayLevel": [0, -1]}, "delayLevel cannot be -1"),
-        ({"body": [b"a"] * 2, "tags": ["a", "x" * 40_000]}, "properties take 40.* bytes; 32767"),
+        (
+            {"body": [b"a"] * 2, "tags": ["a", "x" * 40_000]},
+            "properties take 40.* bytes, above the limit of 32767",
+        ),
     ],
 )
 def test_a_row_that_cannot_be_sent_is_named(columns: dict[str, Any], reason: str) -> None:

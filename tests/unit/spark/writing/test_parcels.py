@@ -59,7 +59,7 @@ def test_small_rows_go_together() -> None:
     assert parcel.size == len(parcel.messages().body)
 
 
-def test_a_parcel_has_so_many_rows_and_bytes_at_most() -> None:
+def test_a_parcel_is_limited_in_rows_and_bytes() -> None:
     bodies = [b"%d" % number for number in range(2 * ROWS_MAX + 1)]
     one_queue = BatchTargets(
         [RowTarget("orders", MessageQueue(topic="orders", broker_name="broker-a", queue_id=1))]
@@ -74,13 +74,13 @@ def test_a_parcel_has_so_many_rows_and_bytes_at_most() -> None:
         assert [body for parcel in parcels for body in _bodies(parcel)] == bodies
 
 
-def test_a_parcel_has_as_many_rows_as_asked_for_at_most() -> None:
+def test_the_limit_of_rows_can_be_set() -> None:
     parcels = _pack({"body": [b"a"] * 1000}, rows_max=100)
 
     assert [parcel.count for parcel in parcels] == [100] * 10
 
 
-def test_rows_that_may_go_anywhere_are_enough_parcels_for_several_queues() -> None:
+def test_rows_for_any_queue_make_parcels_for_several_queues() -> None:
     counts = {
         rows: [parcel.count for parcel in _pack({"body": [b"a"] * rows})]
         for rows in (10, 50, 100, 1000, 10 * ROWS_MAX)
@@ -93,7 +93,7 @@ def test_rows_that_may_go_anywhere_are_enough_parcels_for_several_queues() -> No
     assert counts[10 * ROWS_MAX] == [ROWS_MAX] * 10
 
 
-def test_rows_that_cannot_go_into_a_batch_go_by_themselves_in_their_place() -> None:
+def test_rows_that_cannot_be_batched_are_sent_alone_and_in_order() -> None:
     parcels = _pack(
         {
             "body": [b"a", b"b", b"c", b"x" * 2000, b"d"],
@@ -115,7 +115,7 @@ def test_rows_that_cannot_go_into_a_batch_go_by_themselves_in_their_place() -> N
     assert decode_properties(delayed.properties.encode())["DELAY"] == "3"
 
 
-def test_rows_that_are_compressed_go_by_themselves() -> None:
+def test_compressed_rows_are_sent_alone() -> None:
     parcels = _pack({"body": [b"a", b"xx", b"b"]}, compress_above_bytes=2)
 
     assert [(parcel.is_batch, _bodies(parcel)) for parcel in parcels] == [
@@ -125,7 +125,7 @@ def test_rows_that_are_compressed_go_by_themselves() -> None:
     ]
 
 
-def test_rows_of_one_place_go_together_in_their_order() -> None:
+def test_rows_for_one_target_go_together_in_order() -> None:
     targets = BatchTargets([RowTarget("orders"), RowTarget("payments")], np.array([1, 0, 1, 0, 0]))
 
     orders, payments = _pack({"body": [b"a", b"b", b"c", b"d", b"e"]}, targets)
@@ -145,7 +145,7 @@ def test_halves_hold_the_same_rows() -> None:
     assert second.row()[0] == 1
 
 
-def test_halves_go_on_where_the_rows_before_them_end() -> None:
+def test_halves_continue_the_numbering_of_rows() -> None:
     targets = BatchTargets([RowTarget("orders"), RowTarget("payments")], np.array([1, 0, 1, 0, 0]))
     orders, payments = _pack({"body": [b"a", b"b", b"c", b"d", b"e"]}, targets)
 
@@ -154,7 +154,7 @@ def test_halves_go_on_where_the_rows_before_them_end() -> None:
     assert [each.sequence for each in (first, second, payments)] == [100, 101, 103]
 
 
-def test_copies_are_sent_and_named_the_same_and_keep_no_more_than_they_need() -> None:
+def test_copies_send_and_name_the_same_rows_and_hold_only_those() -> None:
     bodies = [b"%d" % number for number in range(5)] + [b"x" * 2000] + [b"y" * 900] * 100
     columns = {"body": bodies, "keys": [f"k{number}" for number in range(len(bodies))]}
     targets = BatchTargets([RowTarget("orders"), RowTarget("payments")], np.arange(len(bodies)) % 2)
@@ -189,7 +189,7 @@ def test_rows_without_keys_are_copied() -> None:
     assert copy.row()[2] == 100
 
 
-def test_a_row_that_would_go_by_itself_can_be_packed_as_well() -> None:
+def test_a_row_that_is_sent_alone_can_be_packed_too() -> None:
     (parcel,) = _pack({"body": [b"x" * 2000]}, batch_bytes_max=1000)
 
     assert not parcel.is_batch

@@ -39,7 +39,7 @@ def test_equal_options_share_a_producer(options: WriteOptions) -> None:
         assert len(first.queues("orders")) == 2
 
 
-def test_so_do_staged_writers_of_one_cluster(options: WriteOptions) -> None:
+def test_staged_writers_of_one_cluster_are_shared(options: WriteOptions) -> None:
     with (
         pooled_staged_writer(options) as first,
         pooled_staged_writer(dataclasses.replace(options, retries=1)) as same,

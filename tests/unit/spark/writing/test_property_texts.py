@@ -1,4 +1,4 @@
-"""Properties of many rows at once, compared with how one message's are read."""
+"""Properties of many rows at once, compared with those of one message."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _raw = st.lists(
 
 
 def _kept(properties: dict[str, str], *said: str) -> dict[str, str]:
-    """What the plain way keeps."""
+    """What the plain form keeps."""
     dropped = property_names.RESERVED - {"KEYS", "TAGS", "__SHARDINGKEY"} | {
         MARK,
         "ORBIT_ROW",
@@ -55,16 +55,16 @@ def _kept(properties: dict[str, str], *said: str) -> dict[str, str]:
 
 
 @given(st.lists(st.one_of(st.none(), _raw), max_size=8))
-def test_texts_keep_what_the_plain_way_keeps(rows: list[str | None]) -> None:
+def test_texts_keep_what_the_plain_form_keeps(rows: list[str | None]) -> None:
     texts = texts_of(pa.array(rows, pa.string()), left_out("TAGS"))
 
     for text, raw in zip(texts.to_pylist(), rows, strict=True):
-        # As entries: of two with the same name both stay.
+        # As entries: two of the same name both stay.
         assert decode_properties(text) == _kept(decode_properties((raw or "").encode()), "TAGS")
 
 
 @given(st.lists(st.one_of(st.none(), st.dictionaries(_names, _values, max_size=6)), max_size=8))
-def test_maps_keep_what_the_plain_way_keeps(rows: list[dict[str, str] | None]) -> None:
+def test_maps_keep_what_the_plain_form_keeps(rows: list[dict[str, str] | None]) -> None:
     column = pa.array([None if row is None else list(row.items()) for row in rows], MAP)
 
     texts = texts_of(column, left_out("KEYS"))
@@ -99,13 +99,13 @@ def test_values_of_a_map_may_be_null() -> None:
 def test_a_map_with_separators_is_refused_by_its_row(bad: tuple[str, str]) -> None:
     column = pa.array([[("a", "b"), ("c", "d")], [], [bad], [bad]], MAP)
 
-    with pytest.raises(RowRefused, match="separators") as refused:
+    with pytest.raises(RowRefused, match="contains a separator") as refused:
         texts_of(column, left_out())
 
     assert refused.value.row == 2
 
 
-def test_an_entry_is_left_out_where_there_is_no_value() -> None:
+def test_an_entry_without_a_value_is_dropped() -> None:
     some, all_of_them = filled(pa.array(["a", None, "", "b"])), filled(pa.array(["a", "b"]))
 
     assert joined(*entry_parts("TAGS", some)).to_pylist() == [

@@ -32,7 +32,7 @@ def test_rows_that_were_not_stored_are_named_by_their_first() -> None:
     )
 
 
-def test_a_row_with_nothing_to_name_it_by_has_its_number() -> None:
+def test_a_row_without_topic_and_keys_is_named_by_its_number() -> None:
     rows = pa.RecordBatch.from_pydict({"body": [b"a"]})
 
     error = not_sent(TimeoutError("late"), TASK, rows, 0, 0, topic="", count=1)
@@ -40,7 +40,7 @@ def test_a_row_with_nothing_to_name_it_by_has_its_number() -> None:
     assert str(error) == ("could not write row 0 of partition 3 (batch 12 of query c0ffee): late")
 
 
-def test_a_row_is_named_by_what_can_be_read_of_its_texts() -> None:
+def test_an_error_shows_the_readable_part_of_a_text() -> None:
     odd = pa.array([b"a\xff"], pa.binary()).view(pa.string())
     rows = pa.RecordBatch.from_pydict({"topic": odd, "keys": odd})
 

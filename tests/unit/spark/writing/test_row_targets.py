@@ -38,11 +38,11 @@ def _targets(*, topic: str = "", replaces_missing: bool = True, **columns: Any) 
     return [targets.targets[number] for number in targets.of_rows.tolist()]
 
 
-def test_the_option_says_the_topic_of_all_rows() -> None:
+def test_the_option_sets_the_topic_of_all_rows() -> None:
     assert _targets(topic="orders", body=[b"a"] * 2) == [RowTarget("orders")] * 2
 
 
-def test_the_column_says_the_topic_of_each_row() -> None:
+def test_the_column_sets_the_topic_of_each_row() -> None:
     names = ["orders", "payments", "orders"]
 
     columns: dict[str, Any] = {"body": [b"a"] * 3, "topic": names}
@@ -80,7 +80,7 @@ def test_rows_go_to_the_queues_they_name() -> None:
     ]
 
 
-def test_a_queue_that_is_not_there_gives_way_to_one_that_is() -> None:
+def test_a_missing_queue_is_replaced() -> None:
     targets = _targets(
         topic="orders",
         body=[b"a"] * 4,
@@ -92,8 +92,10 @@ def test_a_queue_that_is_not_there_gives_way_to_one_that_is() -> None:
     assert targets[1] == targets[3]
 
 
-def test_or_it_is_refused() -> None:
-    with pytest.raises(RowRefused, match=r"'orders' has no queue a:7 .*a:0, a:1") as refused:
+def test_a_missing_queue_may_be_refused() -> None:
+    with pytest.raises(
+        RowRefused, match=r"'orders' has no writable queue a:7; .*a:0, a:1"
+    ) as refused:
         _targets(
             topic="orders",
             replaces_missing=False,
@@ -120,7 +122,7 @@ def test_sharding_keys_choose_queues_as_producers_do() -> None:
     ]
 
 
-def test_a_queue_beats_a_sharding_key() -> None:
+def test_a_queue_overrides_a_sharding_key() -> None:
     targets = _targets(
         topic="orders",
         body=[b"a"] * 2,
@@ -158,7 +160,7 @@ def test_rows_of_many_topics_go_to_queues_of_their_own() -> None:
         ("SCHEDULE_TOPIC_XXXX", "belongs to the brokers"),
     ],
 )
-def test_a_row_with_a_topic_that_nobody_may_send_to_is_refused(
+def test_a_row_with_a_topic_that_cannot_be_sent_to_is_refused(
     topic: str | None, reason: str
 ) -> None:
     with pytest.raises(RowRefused, match=reason) as refused:
@@ -168,12 +170,12 @@ def test_a_row_with_a_topic_that_nobody_may_send_to_is_refused(
 
 
 def _not_utf8(*values: bytes) -> pa.Array:
-    """Texts as Spark may hand them over: its casts do not look whether they are UTF-8."""
+    """Texts as Spark may hand them over: its casts do not check for UTF-8."""
     return pa.array(values, pa.binary()).view(pa.string())
 
 
 @pytest.mark.parametrize("column", ["topic", "brokerName", "shardingKey"])
-def test_a_row_whose_place_is_not_utf8_is_named(column: str) -> None:
+def test_a_row_whose_target_is_not_utf8_is_named(column: str) -> None:
     wrong = _not_utf8(b"a", b"a", b"\xff\xfe")
     columns: dict[str, Any] = {"body": [b"x"] * 3, "topic": ["orders"] * 3, column: wrong}
     if column == "brokerName":

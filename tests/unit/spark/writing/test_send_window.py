@@ -1,4 +1,4 @@
-"""Parcels under way: bounds, order within a queue, halves, failures."""
+"""Parcels in flight: bounds, order within a queue, halves, failures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ QUEUE = MessageQueue(broker_name="a", queue_id=1, topic="orders")
 
 
 class Producer:
-    """Keeps what is sent until the test answers it."""
+    """Holds sent parcels until the test answers them."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[bytes, MessageQueue | None, Future[None]]] = []
@@ -83,7 +83,7 @@ def _refused(code: int = ResponseCode.MESSAGE_ILLEGAL) -> SendRefusedError:
 
 
 class Adding(threading.Thread):
-    """Fills a window beside the test, since that may have to wait."""
+    """Fills a window in a thread, since that may have to wait."""
 
     def __init__(self, window: SendWindow, *parcels: Parcel) -> None:
         super().__init__(daemon=True)
@@ -121,7 +121,7 @@ def test_flush_returns_when_all_is_stored() -> None:
 
 
 @pytest.mark.parametrize("bounds", [{"rows_max": 3}, {"bytes_max": 70}])
-def test_a_full_window_takes_no_more_until_something_is_stored(bounds: dict[str, Any]) -> None:
+def test_a_full_window_blocks_until_something_is_stored(bounds: dict[str, Any]) -> None:
     producer = Producer()
     adding = Adding(_window(producer, **bounds), _parcel("ab"), _parcel("c"), _parcel("d"))
     producer.wait_for(2)
@@ -135,7 +135,7 @@ def test_a_full_window_takes_no_more_until_something_is_stored(bounds: dict[str,
     assert adding.ended() is None
 
 
-def test_a_parcel_larger_than_the_window_goes_alone() -> None:
+def test_a_parcel_larger_than_the_window_is_sent_alone() -> None:
     producer = Producer()
     adding = Adding(_window(producer, rows_max=1), _parcel("a"), _parcel("bcd"), _parcel("e"))
 
@@ -147,7 +147,7 @@ def test_a_parcel_larger_than_the_window_goes_alone() -> None:
     assert adding.ended() is None
 
 
-def test_parcels_of_one_queue_go_one_by_one() -> None:
+def test_parcels_of_one_queue_are_sent_one_at_a_time() -> None:
     producer = Producer()
     adding = Adding(
         _window(producer), _parcel("a", QUEUE), _parcel("b", QUEUE), _parcel("c"), _parcel("d")
@@ -164,7 +164,7 @@ def test_parcels_of_one_queue_go_one_by_one() -> None:
     assert [queue for _, queue, _ in producer.sent] == [QUEUE, None, None, QUEUE]
 
 
-def test_or_at_the_same_time_where_the_order_does_not_matter() -> None:
+def test_parcels_are_sent_concurrently_if_order_does_not_matter() -> None:
     producer = Producer()
     adding = Adding(_window(producer, in_order=False), _parcel("a", QUEUE), _parcel("b", QUEUE))
     producer.wait_for(2)
@@ -175,7 +175,7 @@ def test_or_at_the_same_time_where_the_order_does_not_matter() -> None:
     assert adding.ended() is None
 
 
-def test_the_first_failure_is_told_with_its_parcel() -> None:
+def test_the_first_failure_is_raised_with_its_parcel() -> None:
     producer = Producer()
     failed = _parcel("ab")
     adding = Adding(_window(producer, rows_max=3), failed, _parcel("c"), _parcel("d"))
@@ -190,7 +190,7 @@ def test_the_first_failure_is_told_with_its_parcel() -> None:
     assert producer.bodies == [b"ab", b"c"]
 
 
-def test_what_a_broker_finds_unlawful_is_sent_in_halves_until_the_row_is_known() -> None:
+def test_an_illegal_parcel_is_split_until_the_faulty_row_is_known() -> None:
     producer = Producer()
     adding = Adding(_window(producer), _parcel("abc"))
     producer.wait_for(1)
@@ -222,7 +222,7 @@ def test_halves_of_one_queue_keep_their_order() -> None:
     assert producer.bodies == [b"ab", b"a", b"b", b"c"]
 
 
-def test_what_is_refused_for_another_reason_is_not_divided() -> None:
+def test_a_parcel_refused_for_another_reason_is_not_split() -> None:
     producer = Producer()
     adding = Adding(_window(producer), _parcel("abc"))
     producer.wait_for(1)
@@ -250,7 +250,7 @@ def _of_large_batch(bodies: str, queue: MessageQueue) -> Parcel:
     return replace(parcel, sent=replace(parcel.sent, content=content))
 
 
-def test_a_queue_without_answers_does_not_keep_whole_batches() -> None:
+def test_a_queue_without_replies_does_not_hold_whole_batches() -> None:
     producer = Producer()
     window = _window(producer, bytes_max=500_000)
     names = "abcdefghijklmnopqrstuvwxyz"
@@ -267,7 +267,7 @@ def test_a_queue_without_answers_does_not_keep_whole_batches() -> None:
     assert window.held_bytes == 0
 
 
-def test_batches_that_the_window_has_room_for_are_not_copied() -> None:
+def test_batches_that_fit_the_window_are_not_copied() -> None:
     producer = Producer()
     parcels = [_of_large_batch(name, QUEUE) for name in "abc"]
     window = _window(producer, bytes_max=1_000_000)

@@ -1,4 +1,4 @@
-"""Where the rows of a write lie, and what is decided of them."""
+"""Where the rows of a write are staged, and the decision about them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUEUES = [MessageQueue(broker_name=name, queue_id=0, topic="orders") for name in
 
 
 class Writer:
-    """Keeps what is staged, and answers when the test says so."""
+    """Holds staged rows until the test answers."""
 
     def __init__(self) -> None:
         self.staged: list[tuple[MessageQueue, bytes, int]] = []
@@ -91,7 +91,7 @@ def test_brokers_know_topics_by_their_namespace() -> None:
     assert writer.staged[0][0].topic == "tenant%orders"
 
 
-def test_a_write_knows_what_it_has_at_each_broker() -> None:
+def test_a_write_records_its_rows_at_each_broker() -> None:
     writer = Writer()
     staging = _staging(writer)
     for start, stop, queue in ((0, 2, 0), (2, 3, 1), (3, 6, 0)):
@@ -105,7 +105,7 @@ def test_a_write_knows_what_it_has_at_each_broker() -> None:
     assert staged.rows == 6
 
 
-def test_what_fails_is_not_counted() -> None:
+def test_failed_rows_are_not_counted() -> None:
     writer = Writer()
     staging = _staging(writer)
     staging.send(_parcel(0, 2))

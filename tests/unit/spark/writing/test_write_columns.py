@@ -40,7 +40,7 @@ TYPES: dict[str, DataType] = {
 
 
 def _schema(text: str) -> StructType:
-    """Spark's own reader of such texts asks a JVM."""
+    """Parse a schema; Spark's own parser needs a JVM."""
     columns = [column.split() for column in text.split(", ")]
     return StructType([StructField(name, TYPES[kind]) for name, kind, *_ in columns])
 
@@ -63,7 +63,7 @@ def test_columns_of_messages_are_taken(text: str) -> None:
 
 
 @pytest.mark.parametrize("properties", ["string", "map"])
-def test_what_a_source_gives_can_be_written(properties: str) -> None:
+def test_rows_of_a_source_can_be_written(properties: str) -> None:
     schema = default_projection(properties=properties).spark_schema  # type: ignore[arg-type]  # both are
 
     columns = write_columns(schema, ANYWHERE)
@@ -84,16 +84,16 @@ def test_what_a_source_gives_can_be_written(properties: str) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("body BINARY, tag STRING", "'tag' has no place .*did you mean tags"),
-        ("body BINARY, QUEUEID INT", "'QUEUEID' has no place .*did you mean queueId"),
-        ("body BINARY, customer STRING", "'customer' has no place .*drop it"),
+        ("body BINARY, tag STRING", "no column 'tag' .*did you mean tags"),
+        ("body BINARY, QUEUEID INT", "no column 'QUEUEID' .*did you mean queueId"),
+        ("body BINARY, customer STRING", "no column 'customer' .*drop it"),
         ("body INT", "'body' cannot be INT .*BINARY or STRING: .*to_json"),
         ("body STRUCT<a:INT>", "'body' cannot be STRUCT<A:INT>"),
         ("body BINARY, keys ARRAY<INT>", "'keys' cannot be ARRAY<INT>"),
         ("body BINARY, properties MAP<STRING,INT>", "'properties' cannot be MAP<STRING,INT>"),
         ("body BINARY, delayLevel STRING", "'delayLevel' cannot be STRING .*whole number"),
         ("body BINARY, queueId INT", "'queueId' and no 'brokerName'"),
-        ("value BINARY", "'value' has no place"),
+        ("value BINARY", "no column 'value'"),
         ("tags STRING", "no column 'body' among tags"),
         ("body BINARY, body BINARY", "more than one column 'body'"),
     ],
@@ -108,7 +108,7 @@ def test_rows_without_a_topic_are_refused() -> None:
         write_columns(_schema("body BINARY"), ANYWHERE)
 
 
-def test_delays_are_refused_where_rows_are_written_once() -> None:
+def test_delays_are_refused_with_exactly_once() -> None:
     options = dataclasses.replace(ORDERS, delivery="exactlyOnce")
 
     with pytest.raises(SettingsError, match=r"delayLevel .*atLeastOnce"):

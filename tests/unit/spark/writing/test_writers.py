@@ -91,7 +91,7 @@ def test_many_rows_are_all_stored_once(topics: Topics) -> None:
     assert sorted(message.body for message in topics.messages(topic)) == sorted(bodies)
 
 
-def test_a_small_window_and_small_batches_do_as_well(topics: Topics) -> None:
+def test_a_small_window_and_small_batches_store_all_rows(topics: Topics) -> None:
     topic = topics.create()
     bodies = [b"%d" % number for number in range(500)]
     options = _options(
@@ -137,7 +137,7 @@ def test_rows_go_to_the_queue_they_name(topics: Topics) -> None:
     ]
 
 
-def test_delayed_rows_come_later(topics: Topics) -> None:
+def test_delayed_rows_are_delivered_later(topics: Topics) -> None:
     topic = topics.create()
 
     _write(_options(topics, topic=topic), {"body": [b"now", b"later"], "delayLevel": [0, 18]})
@@ -164,7 +164,7 @@ def test_a_row_larger_than_a_batch_is_sent_by_itself(topics: Topics) -> None:
     assert sorted(message.body for message in topics.messages(topic)) == sorted([b"a", body, b"b"])
 
 
-def test_a_broker_with_lower_limits_gets_what_it_takes() -> None:
+def test_a_broker_with_lower_limits_gets_smaller_requests() -> None:
     with (
         Cluster(in_memory=True, options={"maxMessageSize": "20000"}) as cluster,
         Topics(cluster) as topics,
@@ -188,7 +188,7 @@ def test_a_task_without_rows_writes_nothing(topics: Topics) -> None:
     assert _write(_options(topics, topic="nowhere")) == Written(0)
 
 
-def test_a_refused_row_is_named_by_its_place_in_the_task(topics: Topics) -> None:
+def test_a_refused_row_is_named_by_its_position_in_the_task(topics: Topics) -> None:
     topic = topics.create()
 
     with pytest.raises(RowError, match=r"row 3 of partition 3 \(keys 'k3', .*null or empty"):
@@ -206,21 +206,21 @@ def test_a_body_above_the_limit_is_refused_with_the_limit(topics: Topics) -> Non
         _write(options, {"body": [b"a", b"x" * 11]})
 
 
-def test_a_topic_that_must_not_be_made_fails_the_task(topics: Topics) -> None:
+def test_a_topic_that_may_not_be_created_fails_the_task(topics: Topics) -> None:
     options = _options(topics, topic="no-such-topic", create_topics=False)
 
     with pytest.raises(RowError, match=r"could not write row 0 .*no-such-topic"):
         _write(options, {"body": [b"a"]})
 
 
-def test_so_it_does_when_a_sharding_key_asks_for_its_queues(topics: Topics) -> None:
+def test_a_topic_that_may_not_be_created_fails_rows_with_sharding_keys(topics: Topics) -> None:
     options = _options(topics, topic="no-such-topic", create_topics=False)
 
     with pytest.raises(RowError, match=r"cannot write row 0 .*no-such-topic"):
         _write(options, {"body": [b"a"], "shardingKey": ["k"]})
 
 
-def test_a_cluster_that_is_gone_fails_the_task() -> None:
+def test_an_unreachable_cluster_fails_the_task() -> None:
     with Cluster(in_memory=True) as cluster, Topics(cluster) as topics:
         options = _options(topics, topic=topics.create(), retries=1)
         _write(options, {"body": [b"a"]})
@@ -243,7 +243,7 @@ def _once(topics: Topics, **options: Any) -> WriteOptions:
     return _options(topics, delivery="exactlyOnce", **options)
 
 
-def test_staged_rows_are_seen_when_their_batch_is_committed(topics: Topics) -> None:
+def test_staged_rows_are_visible_once_their_batch_is_committed(topics: Topics) -> None:
     topic = topics.create()
     options = _once(topics, topic=topic)
     writes = [
@@ -260,7 +260,7 @@ def test_staged_rows_are_seen_when_their_batch_is_committed(topics: Topics) -> N
     )
 
 
-def test_the_first_staged_rows_of_a_topic_make_it(topics: Topics) -> None:
+def test_the_first_staged_rows_create_a_topic(topics: Topics) -> None:
     options = _once(topics, topic="made-by-staging", send_timeout_ms=10_000)
 
     staged = _stage(options, {"body": [b"a", b"b"]}, query="maker")
@@ -283,11 +283,11 @@ def test_of_two_writes_of_one_batch_the_first_that_is_committed_counts(topics: T
 
 
 def _said_by_writers(caplog: pytest.LogCaptureFixture) -> list[str]:
-    # The cluster runs in this process, and may have something to say too.
+    # The cluster runs in this process, and may log something too.
     return [each.getMessage() for each in caplog.records if each.name == writers.__name__]
 
 
-def test_a_batch_under_a_name_that_was_taken_says_that_its_rows_are_dropped(
+def test_a_batch_with_a_used_write_id_logs_that_its_rows_are_dropped(
     topics: Topics, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = topics.create()
@@ -297,7 +297,7 @@ def test_a_batch_under_a_name_that_was_taken_says_that_its_rows_are_dropped(
     )
     writer = BatchWriter(options, BODIES, overwrite=False)
 
-    # A commit that is made again is no other batch.
+    # A repeated commit is not another batch.
     for _ in range(2):
         writer.commit([first])
     assert _said_by_writers(caplog) == []
@@ -305,11 +305,11 @@ def test_a_batch_under_a_name_that_was_taken_says_that_its_rows_are_dropped(
 
     assert [message.body for message in topics.messages(topic)] == [b"one", b"one"]
     (warning,) = _said_by_writers(caplog)
-    assert "another batch had this writeId before" in warning
+    assert "an earlier batch has this writeId" in warning
     assert "writeId=load-7 rows_dropped=2" in warning
 
 
-def test_a_write_that_is_not_committed_is_never_seen(topics: Topics) -> None:
+def test_an_uncommitted_write_is_never_visible(topics: Topics) -> None:
     topic = topics.create()
     options = _once(topics, topic=topic)
     _stage(options, {"body": [b"a failed task"]}, query="q3")
@@ -319,7 +319,7 @@ def test_a_write_that_is_not_committed_is_never_seen(topics: Topics) -> None:
     assert [message.body for message in topics.messages(topic)] == [b"its retry"]
 
 
-def test_rows_that_are_moved_keep_their_order_and_all_they_say(topics: Topics) -> None:
+def test_moved_rows_keep_their_order_and_content(topics: Topics) -> None:
     topic = topics.create()
     keys = [f"customer-{number % 7}" for number in range(5000)]
     bodies = [f"{key}/{number}".encode() for number, key in enumerate(keys)]
@@ -374,11 +374,11 @@ def test_a_task_without_rows_stages_nothing_and_can_be_committed(topics: Topics)
     assert write.rows == 0
 
 
-def test_there_is_nothing_to_commit_of_rows_that_were_sent() -> None:
+def test_rows_that_were_sent_need_no_commit() -> None:
     commit_staged([Written(3), None], 0, WriteOptions(namesrv="127.0.0.1:1"))
 
 
-def test_a_batch_that_is_written_once_needs_a_name_and_a_stream_has_one() -> None:
+def test_exactly_once_needs_a_write_id_for_a_batch_but_not_for_a_stream() -> None:
     options = WriteOptions(namesrv="127.0.0.1:9876", topic="orders", delivery="exactlyOnce")
     named = dataclasses.replace(options, write_id="load-1")
 
