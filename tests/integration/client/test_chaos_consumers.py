@@ -121,7 +121,7 @@ async def test_push_consumer_receives_all_and_commits_through_bad_weather(
 
 
 @pytest.mark.parametrize("ordered", [False, True], ids=["concurrent", "ordered"])
-async def test_push_consumer_goes_on_after_the_broker_was_killed(
+async def test_push_consumer_resumes_after_the_broker_was_killed(
     chaos: ChaosSite, straight: Producer, *, ordered: bool
 ) -> None:
     topic = await beside(chaos.new_topic)
@@ -151,7 +151,7 @@ def _check_order(received: list[ReceivedMessage]) -> None:
                 newest = max(newest, message.queue_offset)
 
 
-async def test_push_consumer_goes_on_when_a_silent_broker_speaks_again(
+async def test_push_consumer_resumes_when_a_silent_broker_answers_again(
     chaos: ChaosSite, straight: Producer
 ) -> None:
     topic = await beside(chaos.new_topic)
@@ -171,7 +171,7 @@ async def test_push_consumer_goes_on_when_a_silent_broker_speaks_again(
     assert ledger.failed == []
 
 
-async def test_push_consumer_goes_on_while_the_name_server_is_killed_and_restarted(
+async def test_push_consumer_continues_while_the_name_server_is_killed_and_restarted(
     chaos: ChaosSite, straight: Producer
 ) -> None:
     topic = await beside(chaos.new_topic)

@@ -46,7 +46,7 @@ async def committed(cluster: Cluster, group: str, queue: MessageQueue) -> int | 
 # --- offsets ------------------------------------------------------------------------------------
 
 
-async def test_a_group_goes_on_where_it_committed(cluster: Cluster, topic: str, group: str) -> None:
+async def test_a_group_resumes_where_it_committed(cluster: Cluster, topic: str, group: str) -> None:
     await cluster.make_topic(topic, queues=1)
     await send(cluster, topic, *"abcd")
     async with consumer(cluster, group) as polling:
@@ -95,7 +95,7 @@ async def test_a_program_that_fails_on_a_message_gets_it_again(
     assert await committed(cluster, group, queue_of(topic)) == 1
 
 
-async def test_offsets_are_committed_now_and_then_up_to_the_poll_before(
+async def test_offsets_are_committed_periodically_up_to_the_previous_poll(
     cluster: Cluster, topic: str, group: str
 ) -> None:
     await cluster.make_topic(topic, queues=1)
@@ -116,7 +116,7 @@ async def test_offsets_are_committed_now_and_then_up_to_the_poll_before(
         assert await committed(cluster, group, queue_of(topic)) == 2
 
 
-async def test_nothing_is_committed_by_itself_when_that_is_switched_off(
+async def test_nothing_is_committed_automatically_without_auto_commit(
     cluster: Cluster, topic: str, group: str
 ) -> None:
     await cluster.make_topic(topic, queues=1)
@@ -161,9 +161,7 @@ async def test_a_seek_back_is_committed_too(cluster: Cluster, topic: str, group:
     assert await committed(cluster, group, queue_of(topic)) == 1
 
 
-async def test_offsets_that_make_no_sense_are_refused(
-    cluster: Cluster, topic: str, group: str
-) -> None:
+async def test_invalid_offsets_are_refused(cluster: Cluster, topic: str, group: str) -> None:
     await cluster.make_topic(topic, queues=1)
     async with consumer(cluster, group) as polling:
         polling.assign([queue_of(topic)])
@@ -177,7 +175,7 @@ async def test_offsets_that_make_no_sense_are_refused(
 @pytest.mark.parametrize(
     ("consume_from", "expected"), [("last", ["c"]), ("first", ["a", "b", "c"])]
 )
-async def test_a_new_group_begins_where_it_is_told_to(
+async def test_a_new_group_starts_where_configured(
     cluster: Cluster, topic: str, group: str, consume_from: str, expected: list[str]
 ) -> None:
     await cluster.make_topic(topic, queues=1)
@@ -195,7 +193,7 @@ async def test_a_new_group_begins_where_it_is_told_to(
         assert await polled(polling, len(expected)) == expected
 
 
-async def test_a_new_group_can_begin_at_a_time(cluster: Cluster, topic: str, group: str) -> None:
+async def test_a_new_group_can_start_at_a_time(cluster: Cluster, topic: str, group: str) -> None:
     await cluster.make_topic(topic, queues=1)
     await send(cluster, topic, *"ab")
     async with consumer(cluster, f"{group}-first") as polling:
@@ -295,7 +293,7 @@ async def test_every_member_of_a_broadcasting_group_gets_everything(
 # --- topics and namespaces ------------------------------------------------------------------------
 
 
-async def test_a_listener_hears_of_queues_that_a_topic_gets(
+async def test_a_listener_is_called_when_a_topic_gets_queues(
     cluster: Cluster, topic: str, group: str
 ) -> None:
     await cluster.make_topic(topic, queues=1)
@@ -314,7 +312,7 @@ async def test_a_listener_hears_of_queues_that_a_topic_gets(
     assert heard == [(topic, [queue_of(topic, queue_id) for queue_id in range(3)])]
 
 
-async def test_a_listener_can_come_later_and_may_fail(
+async def test_a_listener_can_be_added_later_and_may_fail(
     cluster: Cluster, topic: str, group: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with consumer(cluster, group, route_interval_ms=100) as polling:
@@ -395,7 +393,7 @@ async def test_an_operator_can_reset_the_group(cluster: Cluster, topic: str, gro
 # --- brokers that come and go ---------------------------------------------------------------------
 
 
-async def test_a_consumer_goes_on_after_its_broker_was_away(
+async def test_a_consumer_resumes_after_its_broker_was_away(
     cluster: Cluster, topic: str, group: str
 ) -> None:
     await cluster.make_topic(topic, queues=1)

@@ -62,7 +62,7 @@ async def test_a_subscription_made_before_the_start_counts(
         assert await polled(polling, 1) == ["a"]
 
 
-async def test_only_tags_that_were_asked_for_come(cluster: Cluster, topic: str, group: str) -> None:
+async def test_only_subscribed_tags_are_returned(cluster: Cluster, topic: str, group: str) -> None:
     await cluster.make_topic(topic, queues=1)
     await send(cluster, topic, "no", TAGS="draft")
     await send(cluster, topic, "yes", TAGS="paid")
@@ -76,7 +76,7 @@ async def test_only_tags_that_were_asked_for_come(cluster: Cluster, topic: str, 
         assert await polled(polling, 2) == ["yes", "last"]
 
 
-async def test_only_messages_that_a_condition_holds_for_come(
+async def test_only_messages_that_match_a_condition_are_returned(
     cluster: Cluster, topic: str, group: str
 ) -> None:
     await cluster.make_topic(topic, queues=1)
@@ -89,7 +89,7 @@ async def test_only_messages_that_a_condition_holds_for_come(
         assert await polled(polling, 1) == ["dear"]
 
 
-async def test_a_condition_that_cannot_be_read_fails_the_start(
+async def test_an_invalid_condition_fails_the_start(
     cluster: Cluster, topic: str, group: str
 ) -> None:
     await cluster.make_topic(topic, queues=1)
@@ -134,7 +134,7 @@ async def test_a_consumer_subscribes_or_is_assigned_queues_but_not_both(
         assigned.assign([])
 
 
-async def test_a_topic_can_be_left(cluster: Cluster, topic: str, group: str) -> None:
+async def test_a_topic_can_be_unsubscribed(cluster: Cluster, topic: str, group: str) -> None:
     other = f"{topic}-other"
     await cluster.make_topic(topic, queues=1)
     await cluster.make_topic(other, queues=1)
@@ -166,7 +166,7 @@ async def test_a_poll_waits_for_a_message(cluster: Cluster, topic: str, group: s
         assert bodies(await waiting) == ["late"]
 
 
-async def test_a_poll_returns_empty_when_its_time_is_over(
+async def test_a_poll_returns_an_empty_list_on_timeout(
     cluster: Cluster, topic: str, group: str
 ) -> None:
     await cluster.make_topic(topic, queues=1)
@@ -224,7 +224,7 @@ async def test_an_iteration_ends_when_the_consumer_stops(
     assert await collecting == []
 
 
-async def test_a_poll_under_way_ends_when_the_consumer_stops(
+async def test_a_pending_poll_ends_when_the_consumer_stops(
     cluster: Cluster, topic: str, group: str
 ) -> None:
     await cluster.make_topic(topic, queues=1)
@@ -302,7 +302,7 @@ async def test_a_seek_before_anything_was_read_counts(
         assert await polled(polling, 2) == ["c", "d"]
 
 
-async def test_no_message_from_before_a_seek_comes_after_it(
+async def test_no_message_from_before_a_seek_is_returned_after_it(
     cluster: Cluster, topic: str, group: str
 ) -> None:
     await cluster.make_topic(topic, queues=1)
@@ -324,7 +324,7 @@ async def test_no_message_from_before_a_seek_comes_after_it(
             assert offsets
 
 
-async def test_a_seek_ends_a_pull_that_is_held(cluster: Cluster, topic: str, group: str) -> None:
+async def test_a_seek_ends_a_held_pull(cluster: Cluster, topic: str, group: str) -> None:
     await cluster.make_topic(topic, queues=1)
     queue = queue_of(topic)
     await send(cluster, topic, *"ab")
@@ -353,7 +353,7 @@ async def test_a_seek_outside_the_queue_is_refused(
             await polling.seek(queue_of(topic, 9), 0)
 
 
-async def test_a_committed_offset_outside_the_queue_is_put_right(
+async def test_a_committed_offset_outside_the_queue_is_corrected(
     cluster: Cluster, topic: str, group: str
 ) -> None:
     await cluster.make_topic(topic, queues=1)
@@ -396,7 +396,7 @@ async def test_a_paused_queue_waits(cluster: Cluster, topic: str, group: str) ->
 # --- misuse -------------------------------------------------------------------------------------
 
 
-async def test_misuse_is_told_of(cluster: Cluster, topic: str, group: str) -> None:
+async def test_misuse_is_refused(cluster: Cluster, topic: str, group: str) -> None:
     polling = consumer(cluster, group)
     with pytest.raises(StateError, match=r"is not started \(call start\(\)"):
         await polling.poll()
@@ -417,7 +417,7 @@ async def test_misuse_is_told_of(cluster: Cluster, topic: str, group: str) -> No
         consumer(cluster, group, poll_timeout=1)
 
 
-async def test_times_and_bounds_of_a_queue_can_be_asked_for(
+async def test_times_and_bounds_of_a_queue_can_be_queried(
     cluster: Cluster, topic: str, group: str
 ) -> None:
     await cluster.make_topic(topic, queues=1)

@@ -43,7 +43,7 @@ async def test_messages_are_pulled_from_an_offset_on(
         assert (await pulling.pull(first, "*", 0)).status is PullStatus.NO_NEW
 
 
-async def test_a_pull_past_the_end_tells_where_the_queue_ends(
+async def test_a_pull_past_the_end_returns_where_the_queue_ends(
     cluster: Cluster, topic: str, group: str
 ) -> None:
     await cluster.make_topic(topic, queues=1)
@@ -142,7 +142,7 @@ async def test_names_are_those_of_the_namespace(cluster: Cluster, topic: str, gr
         assert await pulling.max_offset(queue) == 1
 
 
-async def test_misuse_is_told_of(cluster: Cluster, topic: str, group: str) -> None:
+async def test_misuse_is_refused(cluster: Cluster, topic: str, group: str) -> None:
     pulling = consumer(cluster, group)
     with pytest.raises(StateError, match=r"is not started \(call start\(\)"):
         await pulling.pull(queue_of(topic), "*", 0)

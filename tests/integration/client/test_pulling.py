@@ -46,7 +46,7 @@ def pulls(monkeypatch: pytest.MonkeyPatch) -> Pulls:
     return Pulls(monkeypatch)
 
 
-async def test_the_next_pull_goes_where_the_broker_says_and_commits_nothing_at_a_slave(
+async def test_the_next_pull_goes_to_the_suggested_broker_and_commits_nothing_at_a_slave(
     cluster: Cluster, topic: str, group: str, pulls: Pulls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
@@ -92,7 +92,7 @@ async def test_the_next_pull_goes_where_the_broker_says_and_commits_nothing_at_a
         ResponseCode.SUBSCRIPTION_NOT_LATEST,
     ],
 )
-async def test_a_pull_that_is_refused_is_tried_again(
+async def test_a_refused_pull_is_retried(
     cluster: Cluster, topic: str, group: str, pulls: Pulls, code: ResponseCode
 ) -> None:
     await cluster.make_topic(topic, queues=1)
@@ -126,7 +126,7 @@ async def test_pulls_carry_what_may_be_committed(
     assert {header.messages_max for header in pulls.headers} == {32}
 
 
-async def test_pulling_that_ended_unnoticed_begins_anew(
+async def test_pulls_that_stopped_unnoticed_are_restarted(
     cluster: Cluster, topic: str, group: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     await cluster.make_topic(topic, queues=1)

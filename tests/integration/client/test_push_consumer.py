@@ -129,7 +129,7 @@ async def test_a_namespace_is_not_seen_by_the_listener(
 # --- where to begin -------------------------------------------------------------------------------
 
 
-async def test_a_group_may_begin_with_the_first_message(
+async def test_a_group_may_start_with_the_first_message(
     cluster: Cluster, topic: str, group: str
 ) -> None:
     await cluster.make_topic(topic)
@@ -142,7 +142,7 @@ async def test_a_group_may_begin_with_the_first_message(
         await seen.all_of(set(numbered(5)))
 
 
-async def test_a_group_begins_behind_the_last_message_unless_told_otherwise(
+async def test_a_group_starts_after_the_last_message_by_default(
     cluster: Cluster, topic: str, group: str
 ) -> None:
     await cluster.make_topic(topic, queues=1)
@@ -165,7 +165,7 @@ async def test_a_group_begins_behind_the_last_message_unless_told_otherwise(
     assert seen.bodies == [b"after", b"between"]
 
 
-async def test_a_group_may_begin_at_a_time(
+async def test_a_group_may_start_at_a_time(
     cluster: Cluster, topic: str, group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Compat: of a queue whose first message is in memory, a new group gets everything.
@@ -199,7 +199,7 @@ async def test_a_group_may_begin_at_a_time(
     assert set(later.bodies) == {b"later"}
 
 
-async def test_what_was_there_before_a_group_is_not_for_it(
+async def test_messages_older_than_a_group_are_not_delivered(
     cluster: Cluster, topic: str, group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(MessageStore, "is_in_memory", lambda *_: False)
@@ -220,7 +220,7 @@ async def test_what_was_there_before_a_group_is_not_for_it(
 # --- filters --------------------------------------------------------------------------------------
 
 
-async def test_only_messages_with_the_tags_asked_for_come(
+async def test_only_messages_with_subscribed_tags_are_delivered(
     cluster: Cluster, topic: str, group: str
 ) -> None:
     await cluster.make_topic(topic, queues=1)
@@ -253,7 +253,7 @@ async def test_what_the_filter_skips_is_committed_too(
     assert seen.bodies == []
 
 
-async def test_messages_can_be_asked_for_by_their_properties(
+async def test_messages_can_be_filtered_by_their_properties(
     cluster: Cluster, topic: str, group: str
 ) -> None:
     await cluster.make_topic(topic, queues=1)
@@ -269,7 +269,7 @@ async def test_messages_can_be_asked_for_by_their_properties(
     assert seen.bodies == [b"5", b"9"]
 
 
-async def test_a_condition_that_the_broker_refuses_ends_the_start(
+async def test_a_condition_that_the_broker_refuses_fails_the_start(
     cluster: Cluster, topic: str, group: str
 ) -> None:
     await cluster.make_topic(topic)
@@ -344,7 +344,7 @@ async def test_nothing_is_pulled_while_it_is_paused(
         await seen.count(4)
 
 
-async def test_the_user_hears_of_queues_that_come_and_go(
+async def test_the_user_is_notified_of_changed_queues(
     cluster: Cluster, topic: str, group: str
 ) -> None:
     await cluster.make_topic(topic)
@@ -398,7 +398,7 @@ async def test_concurrency_can_be_changed_while_it_runs(
     assert consumer.concurrency == 9
 
 
-async def test_pulling_waits_while_too_much_is_unfinished(
+async def test_pulling_pauses_while_too_much_is_unfinished(
     cluster: Cluster, topic: str, group: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     await cluster.make_topic(topic, queues=1)
@@ -501,7 +501,7 @@ async def test_nothing_is_left_after_stop(cluster: Cluster, topic: str, group: s
     await leftovers.no_threads_on_loop_since(threads_before)
 
 
-async def test_asyncio_finds_nothing_to_complain_of(
+async def test_asyncio_debug_mode_finds_no_fault(
     cluster: Cluster, topic: str, group: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     loop = asyncio.get_running_loop()
@@ -525,7 +525,7 @@ async def test_asyncio_finds_nothing_to_complain_of(
 # --- misuse ---------------------------------------------------------------------------------------
 
 
-async def test_misuse_is_answered_with_what_to_do(cluster: Cluster, topic: str, group: str) -> None:
+async def test_misuse_is_refused_with_a_hint(cluster: Cluster, topic: str, group: str) -> None:
     with pytest.raises(SettingsError, match="on_message takes one message"):
         consumer_of(cluster, group, on_message=print, consume_batch_size=8)
     with pytest.raises(SettingsError, match="belongs to RocketMQ itself"):
@@ -555,7 +555,7 @@ async def test_two_consumers_of_a_group_need_names_of_their_own(
             await second.start()
 
 
-async def test_a_name_server_that_is_not_there_ends_the_start(group: str, topic: str) -> None:
+async def test_a_missing_name_server_fails_the_start(group: str, topic: str) -> None:
     consumer = PushConsumer(group, on_message=print, namesrv="127.0.0.1:1")
     consumer.subscribe(topic)
 
@@ -566,7 +566,7 @@ async def test_a_name_server_that_is_not_there_ends_the_start(group: str, topic:
 # --- hooks ----------------------------------------------------------------------------------------
 
 
-async def test_hooks_hear_of_calls(cluster: Cluster, topic: str, group: str) -> None:
+async def test_hooks_are_called(cluster: Cluster, topic: str, group: str) -> None:
     await cluster.make_topic(topic, queues=1)
     await send(cluster, topic, b"one")
     seen = Seen()

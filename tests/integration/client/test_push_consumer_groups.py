@@ -155,7 +155,7 @@ async def test_ordered_queues_are_handed_over_without_loss_double_or_two_at_a_ti
 # --- broadcasting ---------------------------------------------------------------------------------
 
 
-async def test_each_broadcasting_member_gets_everything_and_goes_on_after_a_restart(
+async def test_each_broadcasting_member_gets_everything_and_resumes_after_a_restart(
     cluster: Cluster, topic: str, group: str, tmp_path: Path
 ) -> None:
     await cluster.make_topic(topic)
@@ -218,7 +218,7 @@ async def test_broadcasting_drops_what_failed(
 
 
 @pytest.mark.parametrize("ordered", [False, True], ids=["concurrent", "ordered"])
-async def test_it_goes_on_when_its_broker_comes_back(
+async def test_it_resumes_when_its_broker_comes_back(
     cluster: Cluster, topic: str, group: str, *, ordered: bool
 ) -> None:
     await cluster.make_topic(topic)
@@ -236,9 +236,7 @@ async def test_it_goes_on_when_its_broker_comes_back(
     assert await committed(cluster, group, topic) == await ends(cluster, topic)
 
 
-async def test_a_connection_that_is_cut_costs_nothing(
-    cluster: Cluster, topic: str, group: str
-) -> None:
+async def test_a_cut_connection_loses_nothing(cluster: Cluster, topic: str, group: str) -> None:
     await cluster.make_topic(topic)
     seen = Seen()
     consumer = consumer_of(cluster, group, on_message=seen.awaited)
@@ -252,7 +250,7 @@ async def test_a_connection_that_is_cut_costs_nothing(
     assert set(seen.bodies) == set(numbered(5))
 
 
-async def test_an_offset_outside_the_queue_is_put_right(
+async def test_an_offset_outside_the_queue_is_corrected(
     cluster: Cluster, topic: str, group: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     await cluster.make_topic(topic, queues=1)
@@ -301,7 +299,7 @@ async def client_id(cluster: Cluster, group: str) -> str:
     return only
 
 
-async def test_an_operator_can_ask_what_it_does(cluster: Cluster, topic: str, group: str) -> None:
+async def test_an_operator_can_query_its_state(cluster: Cluster, topic: str, group: str) -> None:
     await cluster.make_topic(topic, queues=1)
     await send(cluster, topic, *numbered(10))
     seen = Seen()

@@ -18,7 +18,7 @@ from tests.waiting import until
 
 
 @pytest.mark.parametrize("kind", ["plain", "awaited"])
-async def test_an_ordered_consumer_that_stops_unlocks_queues_whose_turn_had_not_come(
+async def test_an_ordered_consumer_that_stops_unlocks_queues_that_had_no_turn_yet(
     cluster: Cluster, topic: str, group: str, kind: str
 ) -> None:
     await cluster.make_topic(topic)

@@ -78,7 +78,7 @@ async def test_unfinished_messages_that_the_broker_deleted_are_consumed_before_t
         go_on.set()
 
 
-async def test_unfinished_messages_come_again_when_the_broker_lost_those_behind_them(
+async def test_unfinished_messages_are_redelivered_when_the_broker_lost_later_ones(
     cluster: Cluster, topic: str, group: str
 ) -> None:
     moves = Moves(topic, 10, first=0, end=8, next_offset=8)

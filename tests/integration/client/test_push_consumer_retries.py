@@ -62,7 +62,7 @@ async def dead_letters(cluster: Cluster, group: str, count: int) -> list[Receive
 
 
 @pytest.mark.parametrize("kind", ["raises", "returns"])
-async def test_what_failed_comes_again_as_what_it_was(
+async def test_a_failed_message_is_redelivered_unchanged(
     hasty: Cluster, topic: str, group: str, kind: str
 ) -> None:
     await hasty.make_topic(topic, queues=1)
@@ -126,7 +126,9 @@ async def test_a_listener_may_ask_for_dead_letters_at_once(
     assert letter.body == b"hopeless"
 
 
-async def test_of_a_list_only_the_rest_comes_again(hasty: Cluster, topic: str, group: str) -> None:
+async def test_only_the_failed_rest_of_a_list_is_redelivered(
+    hasty: Cluster, topic: str, group: str
+) -> None:
     await hasty.make_topic(topic, queues=1)
     await send(hasty, topic, *numbered(4))
     seen = Seen()
@@ -175,7 +177,7 @@ async def test_the_client_sends_a_copy_when_the_broker_does_not_take_a_message_b
     assert await committed(hasty, group, topic, queues=1) == [2]
 
 
-async def test_what_nobody_takes_is_consumed_again_here_and_never_lost(
+async def test_a_message_that_no_broker_takes_is_consumed_again_and_never_lost(
     cluster: Cluster, topic: str, group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refused(*_: Any, **__: Any) -> None:
@@ -228,7 +230,7 @@ async def test_ordered_messages_wait_for_the_one_that_fails(
     ]
 
 
-async def test_an_ordered_listener_may_say_how_long_its_queue_stands_still(
+async def test_an_ordered_listener_may_choose_how_long_its_queue_pauses(
     cluster: Cluster, topic: str, group: str
 ) -> None:
     await cluster.make_topic(topic, queues=1)
@@ -275,7 +277,7 @@ async def test_what_fails_too_often_leaves_an_ordered_queue_as_a_dead_letter(
 # --- too slow -------------------------------------------------------------------------------------
 
 
-async def test_a_message_whose_listener_takes_too_long_is_handed_back(
+async def test_a_message_whose_listener_takes_too_long_is_sent_back(
     hasty: Cluster, topic: str, group: str
 ) -> None:
     await hasty.make_topic(topic, queues=1)

@@ -244,7 +244,7 @@ async def test_locks_are_renewed_at_the_broker(cluster: Cluster, topic: str, joi
     assert await lock("broker-a", member.group, "stranger", list(member.starts)) == set()
 
 
-async def test_a_broker_that_is_away_keeps_its_queues_and_holds_up_no_other(
+async def test_a_broker_that_is_away_keeps_its_queues_and_delays_no_other(
     cluster: Cluster, topic: str, join: Join
 ) -> None:
     await cluster.start_broker("broker-b")
@@ -265,7 +265,7 @@ async def test_a_broker_that_is_away_keeps_its_queues_and_holds_up_no_other(
     [(FROM_FIRST_OFFSET, 0), (FROM_LAST_OFFSET, 3), (FROM_TIMESTAMP, 2)],
     ids=str,
 )
-async def test_a_new_group_starts_where_it_is_set_to(
+async def test_a_new_group_starts_where_its_options_say(
     cluster: Cluster,
     topic: str,
     join: Join,
@@ -303,7 +303,7 @@ async def test_a_queue_that_is_young_is_read_from_its_first_message(
     assert list(member.starts.values()) == [0]
 
 
-async def test_a_reset_starts_the_queue_anew_where_it_was_set_to(
+async def test_a_reset_restarts_the_queue_at_the_new_offset(
     cluster: Cluster, topic: str, join: Join
 ) -> None:
     await cluster.make_topic(topic, queues=1)
@@ -321,7 +321,7 @@ async def test_a_reset_starts_the_queue_anew_where_it_was_set_to(
     assert await member.instance.brokers.committed_offset(queue, member.group) == 1
 
 
-async def test_a_topic_that_comes_later_is_taken_when_it_is_there(
+async def test_a_topic_that_is_created_later_is_taken(
     cluster: Cluster, topic: str, join: Join
 ) -> None:
     member = await join("c1")
@@ -331,7 +331,7 @@ async def test_a_topic_that_comes_later_is_taken_when_it_is_there(
     await until(lambda: len(member.starts) == 3)
 
 
-async def test_the_topic_of_retries_is_shared_too(
+async def test_the_retry_topic_is_shared_too(
     cluster: Cluster, topic: str, group: str, join: Join
 ) -> None:
     await cluster.make_topic(topic, queues=1)

@@ -98,7 +98,7 @@ async def test_a_reply_is_as_large_as_the_reader_wants(cluster: Cluster, topic: 
     assert all(30_000 < len(run.records) <= 50_000 for run in runs[:-1])
 
 
-async def test_several_pulls_are_under_way_at_a_time(
+async def test_several_pulls_are_in_flight_at_a_time(
     cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await cluster.make_topic(topic, queues=1)
@@ -156,7 +156,7 @@ async def test_a_filter_works_at_the_broker_and_never_beyond_the_end(
     assert not any(run.is_lost for run in none)
 
 
-async def test_a_reader_that_is_left_early_leaves_nothing_under_way(
+async def test_a_read_that_is_abandoned_leaves_nothing_in_flight(
     cluster: Cluster, topic: str
 ) -> None:
     await cluster.make_topic(topic, queues=1)
@@ -170,7 +170,9 @@ async def test_a_reader_that_is_left_early_leaves_nothing_under_way(
         assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("pull")]
 
 
-async def test_what_was_deleted_is_told_and_the_rest_comes(cluster: Cluster, topic: str) -> None:
+async def test_deleted_messages_are_reported_and_the_rest_is_read(
+    cluster: Cluster, topic: str
+) -> None:
     await cluster.stop_broker()
     await cluster.start_broker(mappedFileSizeCommitLog="65536", fileReservedTime="0")
     await cluster.make_topic(topic, queues=1)
@@ -189,7 +191,7 @@ async def test_what_was_deleted_is_told_and_the_rest_comes(cluster: Cluster, top
     assert [(run.start, run.end) for run in runs if run.is_lost] == [(3, start)]
 
 
-async def test_what_lies_behind_the_end_of_a_queue_is_told(cluster: Cluster, topic: str) -> None:
+async def test_offsets_past_the_end_of_a_queue_are_reported(cluster: Cluster, topic: str) -> None:
     await cluster.make_topic(topic, queues=1)
     await fill(cluster, topic, 100)
     async with reader(cluster, retries=1) as reading:
@@ -201,7 +203,7 @@ async def test_what_lies_behind_the_end_of_a_queue_is_told(cluster: Cluster, top
     ]
 
 
-async def test_a_broker_that_comes_back_is_read_on(cluster: Cluster, topic: str) -> None:
+async def test_reading_resumes_when_a_broker_comes_back(cluster: Cluster, topic: str) -> None:
     await cluster.make_topic(topic, queues=1)
     await fill(cluster, topic, 300, size=1000)
     async with reader(
@@ -237,7 +239,7 @@ async def test_a_broker_that_stays_away_is_named(cluster: Cluster, topic: str) -
             await _rest(runs)
 
 
-async def test_a_queue_that_is_not_there_is_refused_at_once(cluster: Cluster, topic: str) -> None:
+async def test_a_missing_queue_is_refused_at_once(cluster: Cluster, topic: str) -> None:
     await cluster.make_topic(topic, queues=1)
     async with reader(cluster, retry_pause_ms=60_000) as reading:
         await reading.queues(topic)
@@ -245,7 +247,7 @@ async def test_a_queue_that_is_not_there_is_refused_at_once(cluster: Cluster, to
             await collected(reading, [(queue_of(topic, 7), 0, 10)])
 
 
-async def test_a_slave_that_was_suggested_is_asked_and_left_when_it_has_less(
+async def test_a_suggested_slave_is_used_and_abandoned_when_it_lags(
     cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await cluster.make_topic(topic, queues=1)
@@ -268,9 +270,7 @@ async def test_a_slave_that_was_suggested_is_asked_and_left_when_it_has_less(
     assert [run.is_lost for run in lost] == [True]
 
 
-async def test_topics_and_present_queues_are_told_as_they_are_now(
-    cluster: Cluster, topic: str
-) -> None:
+async def test_topics_and_present_queues_are_fresh(cluster: Cluster, topic: str) -> None:
     await cluster.make_topic(topic, queues=1)
     async with reader(cluster) as reading:
         assert topic in await reading.topics()

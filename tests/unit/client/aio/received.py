@@ -1,4 +1,4 @@
-"""Messages to give to listeners, without a broker."""
+"""Messages for listeners, without a broker."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def received(
 
 
 def several(first: int, count: int) -> list[ReceivedMessage]:
-    """Make messages one after the other in their queue."""
+    """Make messages with consecutive offsets in one queue."""
     return [received(offset) for offset in range(first, first + count)]
 
 
 def run_of(
     *batches: list[ReceivedMessage], window: Window | None = None, reports_end: bool = False
 ) -> ListenerRun:
-    """Make a run that may always begin."""
+    """Make a run that may always start."""
     window = window or InflightWindow(0, ManualClock())
     return ListenerRun(QUEUE, window, batches, reports_end=reports_end)
 
@@ -62,7 +62,7 @@ def call_of(
     slow_ms: float = 60_000,
     hooks: tuple[object, ...] = (),
 ) -> ListenerCall:
-    """Make what calls a listener."""
+    """Make the call of a listener."""
     clock = clock or SystemClock()
     return ListenerCall(
         listener,

@@ -1,4 +1,4 @@
-"""Brokers and routes of one group, in memory: what rebalancing asks of them, and their failures."""
+"""Brokers and routes of one group, in memory, with their failures, for rebalancing."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SimulatedBrokers:
         self.calls: list[str] = []
 
     def hold_commits(self) -> None:
-        """Answer no commit until they are released."""
+        """Hold all commits until they are released."""
         self._commits_go_on.clear()
 
     def release_commits(self) -> None:
@@ -69,7 +69,7 @@ class SimulatedBrokers:
         return given
 
     def expire_locks(self) -> None:
-        """Let go of the locks that nobody has renewed since the last time."""
+        """Drop the locks that nobody has renewed since the last call."""
         self.locks = {one: holder for one, holder in self.locks.items() if one in self._renewed}
         self._renewed = set()
 

@@ -43,7 +43,7 @@ class MemberLocks:
     _member: Membership
     _calls: LockCalls
     _held: set[MessageQueue] = field(default_factory=set, init=False)
-    _one_step: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+    _step_lock: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     @property
     def held(self) -> AbstractSet[MessageQueue]:
@@ -52,7 +52,7 @@ class MemberLocks:
 
     async def lock(self, queues: Collection[MessageQueue]) -> None:
         """Lock those queues that no other client holds."""
-        async with self._one_step:
+        async with self._step_lock:
             given, _refused = await self._ask(queues)
             self._held |= given
 
@@ -61,7 +61,7 @@ class MemberLocks:
 
         Queues of a broker that does not answer are in neither set: they may still be locked.
         """
-        async with self._one_step:
+        async with self._step_lock:
             renewed, lost = await self._ask(self._held)
             self._held -= lost
             return renewed, lost
@@ -69,7 +69,7 @@ class MemberLocks:
     async def unlock(self, queues: AbstractSet[MessageQueue]) -> None:
         """Unlock those of these queues that are locked."""
         member = self._member
-        async with self._one_step:
+        async with self._step_lock:
             for broker_name, part in by_broker(queues & self._held).items():
                 try:
                     await self._calls.unlock(broker_name, member.group, member.client_id, part)

@@ -135,7 +135,7 @@ class BrokerOffsets(_LedgerStore):
         self._refused: set[MessageQueue] = set()
         # Compat: official brokers process commits in many threads, where a later commit can
         # overtake an earlier one. So only one commit per queue is in flight.
-        self._turns: dict[MessageQueue, asyncio.Lock] = {}
+        self._commit_locks: dict[MessageQueue, asyncio.Lock] = {}
         # For the same reason a reset can overtake a pull, which carries an offset too.
         self._resets: dict[MessageQueue, tuple[int, float]] = {}
 
@@ -147,7 +147,7 @@ class BrokerOffsets(_LedgerStore):
     def remove(self, queue: MessageQueue) -> None:
         """Forget a queue that was given up."""
         super().remove(queue)
-        self._turns.pop(queue, None)
+        self._commit_locks.pop(queue, None)
 
     async def load(self) -> None:
         """Do nothing: the offset of a queue is fetched when the queue is taken."""
@@ -195,7 +195,7 @@ class BrokerOffsets(_LedgerStore):
 
     async def _commit_in_turn(self, queue: MessageQueue, offset: int | None = None) -> None:
         """Commit an offset, or the changed one, once no commit of the queue is in flight."""
-        async with self._turns.setdefault(queue, asyncio.Lock()):
+        async with self._commit_locks.setdefault(queue, asyncio.Lock()):
             if offset is None:
                 offset = self._ledger.dirty([queue]).get(queue)
             if offset is not None:
@@ -206,12 +206,12 @@ class BrokerOffsets(_LedgerStore):
         # A broker that does not answer must not delay the queues of others.
         await asyncio.gather(
             *(
-                self._commit_at(broker_name, of_broker)
-                for broker_name, of_broker in by_broker(queues).items()
+                self._commit_to_broker(broker_name, part)
+                for broker_name, part in by_broker(queues).items()
             )
         )
 
-    async def _commit_at(self, broker_name: str, queues: list[MessageQueue]) -> None:
+    async def _commit_to_broker(self, broker_name: str, queues: list[MessageQueue]) -> None:
         for position, queue in enumerate(queues):
             try:
                 await self._commit_in_turn(queue)
@@ -242,17 +242,17 @@ class LocalOffsets(_LedgerStore):
     def __init__(self, path: Path) -> None:
         super().__init__()
         self._path = path
-        self._kept: dict[MessageQueue, int] = {}
-        self._writing = asyncio.Lock()
+        self._file_offsets: dict[MessageQueue, int] = {}
+        self._write_lock = asyncio.Lock()
 
     async def load(self) -> None:
         """Read the file, or its backup if the file is damaged."""
-        self._kept = await off_loop(_read, self._path)
+        self._file_offsets = await off_loop(_read, self._path)
 
     async def read(self, queue: MessageQueue) -> int | None:
         """Return the offset of a queue, from memory or the file; None if there is none."""
         cached = self._ledger.read(queue)
-        if cached is None and (cached := self._kept.get(queue)) is not None:
+        if cached is None and (cached := self._file_offsets.get(queue)) is not None:
             self._ledger.load(queue, cached)
         return cached
 
@@ -283,11 +283,11 @@ class LocalOffsets(_LedgerStore):
             log.warning("offsets not written file=%s reason=%s", self._path, error)
 
     async def _write(self, queues: Collection[MessageQueue] | None) -> None:
-        async with self._writing:
+        async with self._write_lock:
             dirty = self._ledger.dirty(queues)
             if not dirty:
                 return
-            self._kept = await off_loop(_merge, self._path, dirty)
+            self._file_offsets = await off_loop(_merge, self._path, dirty)
             for queue, offset in dirty.items():
                 self._ledger.mark_stored(queue, offset)
 
@@ -302,7 +302,7 @@ def offset_store_of(instance: ClientInstance, group: str, options: ConsumerOptio
 def _read(path: Path) -> dict[MessageQueue, int]:
     backup = path.with_name(path.name + ".bak")
     try:
-        found = find_offsets(path, _content(path), _content(backup))
+        found = find_offsets(path, _read_if_present(path), _read_if_present(backup))
         if found.is_damaged:
             # Damaged content must not replace the good backup.
             path.replace(path.with_name(path.name + ".damaged"))
@@ -324,7 +324,7 @@ def _merge(path: Path, changed: dict[MessageQueue, int]) -> dict[MessageQueue, i
     return offsets
 
 
-def _content(path: Path) -> bytes | None:
+def _read_if_present(path: Path) -> bytes | None:
     try:
         return path.read_bytes()
     except FileNotFoundError:

@@ -139,7 +139,7 @@ class Rebalancing:
         self._held: set[MessageQueue] = set()
         self._leaving: set[MessageQueue] = set()
         self._wake = asyncio.Event()
-        self._one_round = asyncio.Lock()
+        self._round_lock = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._renewals = Periodic(
             "renew queue locks", LOCK_INTERVAL_MS, self.renew_locks, self._clock
@@ -183,16 +183,16 @@ class Rebalancing:
 
     async def rebalance(self) -> bool:
         """Run one round now; False if something is left to do."""
-        async with self._one_round:
+        async with self._round_lock:
             view, is_complete = await self._views.fetch(list(self._topics()))
             before = self.queues
             await self._drop(self._plan(view).drop)
             if self._member.needs_locks:
                 await self._lock(self._plan(view))
-            made = self._plan(view, self._locks.held)
-            all_added = await self._add(made.add)
+            final = self._plan(view, self._locks.held)
+            all_added = await self._add(final.add)
             await self._report_changes(view, self.queues ^ before)
-            return is_complete and made.balanced and all_added
+            return is_complete and final.balanced and all_added
 
     async def renew_locks(self) -> None:
         """Renew all locks; gives up queues whose lock another client now holds."""
@@ -228,17 +228,17 @@ class Rebalancing:
             self._member, view, Holding(held=self._held, leaving=self._leaving), locked=locked
         )
 
-    async def _lock(self, made: Plan) -> None:
+    async def _lock(self, planned: Plan) -> None:
         """Lock the queues to add; unlock those that were locked, never added, and not wanted."""
-        await self._locks.unlock(self._locks.held - self._held - set(made.lock))
-        await self._locks.lock(made.lock)
+        await self._locks.unlock(self._locks.held - self._held - set(planned.lock))
+        await self._locks.lock(planned.lock)
 
     async def _add(self, queues: Sequence[MessageQueue]) -> bool:
         """Start to consume queues at their start offsets; False if one has to wait."""
-        some = asyncio.Semaphore(CONCURRENT_ADDS_MAX)
+        limit = asyncio.Semaphore(CONCURRENT_ADDS_MAX)
 
         async def add(queue: MessageQueue) -> bool:
-            async with some:
+            async with limit:
                 return await self._add_one(queue)
 
         return all(await _wait_for_all(map(add, queues)))
@@ -278,7 +278,7 @@ class Rebalancing:
         self._leaving -= gone
 
     async def _give_up_all(self, timeout_ms: float) -> None:
-        async with self._one_round:
+        async with self._round_lock:
             end_ms = self._clock.monotonic_ms() + timeout_ms
             while self._held:
                 self._wake.clear()

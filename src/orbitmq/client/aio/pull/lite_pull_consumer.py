@@ -218,7 +218,7 @@ class LitePullConsumer(QueueLookups):
             self._options.pull_batch_size if max_messages is None else max_messages
         )
         if messages:
-            member.prefetching.room_made()
+            member.prefetching.notify_room()
         return messages
 
     async def _wait(self, member: LitePullMember, timeout_ms: float) -> None:
@@ -226,7 +226,7 @@ class LitePullConsumer(QueueLookups):
         try:
             async with time_limit(self._clock, timeout_ms):
                 while not member.buffer.is_ready and not self._state.stopping:
-                    await member.prefetching.arrival()
+                    await member.prefetching.wait_for_arrival()
         except TimeoutError:
             pass
 

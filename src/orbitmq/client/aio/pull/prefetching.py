@@ -65,7 +65,7 @@ class Prefetching:
         self._room = asyncio.Event()
         self._arrival = asyncio.Event()
 
-    async def arrival(self) -> None:
+    async def wait_for_arrival(self) -> None:
         """Wait until messages were pulled or `wake` was called."""
         self._arrival.clear()
         await self._arrival.wait()
@@ -75,7 +75,7 @@ class Prefetching:
         self._arrival.set()
         self._room.set()
 
-    def room_made(self) -> None:
+    def notify_room(self) -> None:
         """Resume queues that wait for room."""
         self._room.set()
 

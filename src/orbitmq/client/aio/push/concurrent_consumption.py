@@ -106,14 +106,16 @@ class ConcurrentConsumption:
         await self._retries.cancel()
         for worker in await self.pool.stop(grace_ms):
             log.warning(
-                "stopped while a listener was running; its messages come again message=%r",
+                "stopped while a listener was running; its messages will be redelivered message=%r",
                 worker.messages[0],
             )
         try:
             async with time_limit(self._clock, max(0.0, end_ms - self._clock.monotonic_ms())):
                 await self._sending_back.all_done()
         except TimeoutError:
-            log.warning("stopped before all failed messages were sent back; they come again")
+            log.warning(
+                "stopped before all failed messages were sent back; they will be redelivered"
+            )
         await self._sending_back.cancel()
         await self._retries.cancel()
 

@@ -42,7 +42,7 @@ class ListenerTasks(ListenerPool):
         super().__init__(call, concurrency=concurrency, on_finished=on_finished)
         self._name = name
         self._finished: list[Finished] = []
-        self._spreading = False
+        self._start_scheduled = False
 
     async def stop(self, grace_ms: float) -> Sequence[Worker]:
         """Start no more calls, wait for the running ones, then cancel them.
@@ -55,28 +55,28 @@ class ListenerTasks(ListenerPool):
         if running:
             await asyncio.wait(running, timeout=grace_ms / 1000)
         left = tuple(worker for worker in self._workers if worker.run is not None)
-        still = {worker.task for worker in self._workers if worker.task is not None}
-        for task in still:
+        left_over = {worker.task for worker in self._workers if worker.task is not None}
+        for task in left_over:
             task.cancel()
-        if still:
-            await asyncio.wait(still, timeout=_CANCEL_SECONDS)
+        if left_over:
+            await asyncio.wait(left_over, timeout=_CANCEL_SECONDS)
         self._collect()
         return left
 
     def _wake(self) -> None:
-        if self._backlog and not self._spreading:
-            self._spreading = True
-            self._loop.call_soon(self._spread)
+        if self._backlog and not self._start_scheduled:
+            self._start_scheduled = True
+            self._loop.call_soon(self._start_worker)
 
-    def _spread(self) -> None:
+    def _start_worker(self) -> None:
         """Start one task; the loop calls this again after the first step of it."""
         if not self._backlog or self._stopping or len(self._workers) >= self._concurrency:
-            self._spreading = False
+            self._start_scheduled = False
             return
         worker = Worker()
         worker.task = self._loop.create_task(self._drain(worker), name=f"{self._name} listener")
         self._workers.append(worker)
-        self._loop.call_soon(self._spread)
+        self._loop.call_soon(self._start_worker)
 
     async def _drain(self, worker: Worker) -> None:
         backlog = self._backlog

@@ -108,7 +108,7 @@ class OrderedConsumption:
         left = await self.pool.stop(grace_ms)
         for worker in left:
             log.warning(
-                "stopped while a listener was running; its messages come again message=%r",
+                "stopped while a listener was running; its messages will be redelivered message=%r",
                 worker.messages[0],
             )
         # Runs that never started, or whose listener was cancelled, will not report their end.
@@ -118,7 +118,7 @@ class OrderedConsumption:
             async with time_limit(self._clock, max(0.0, end_ms - self._clock.monotonic_ms())):
                 await self._tasks.all_done()
         except TimeoutError:
-            log.warning("stopped before all failed messages were handled; they come again")
+            log.warning("stopped before all failed messages were handled; they will be redelivered")
         await self._tasks.cancel()
 
     def take(

@@ -1,4 +1,4 @@
-"""Looking at topics and members, with some of them out of reach."""
+"""Fetching topics and members, with some of them unreachable."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_a_broadcasting_consumer_asks_for_no_members(brokers: SimulatedBro
     assert brokers.calls == []
 
 
-async def test_a_topic_that_is_not_there_is_told_of_once_and_need_not_be_asked_for_soon(
+async def test_a_missing_topic_is_logged_once_and_does_not_make_the_view_incomplete(
     brokers: SimulatedBrokers, caplog: pytest.LogCaptureFixture
 ) -> None:
     seen = views(brokers)
@@ -52,7 +52,7 @@ async def test_a_topic_that_is_not_there_is_told_of_once_and_need_not_be_asked_f
     assert caplog.text.count("topic=absent") == 1
 
 
-async def test_the_topic_of_retries_may_be_missing_without_a_word(
+async def test_a_missing_retry_topic_is_not_logged(
     brokers: SimulatedBrokers, caplog: pytest.LogCaptureFixture
 ) -> None:
     await views(brokers).fetch([retry_topic("shippers")])
@@ -60,7 +60,7 @@ async def test_the_topic_of_retries_may_be_missing_without_a_word(
     assert caplog.text == ""
 
 
-async def test_members_that_cannot_be_asked_for_leave_the_view_incomplete(
+async def test_members_that_cannot_be_fetched_leave_the_view_incomplete(
     brokers: SimulatedBrokers, caplog: pytest.LogCaptureFixture
 ) -> None:
     seen = views(brokers)

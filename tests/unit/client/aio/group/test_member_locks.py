@@ -1,4 +1,4 @@
-"""Locks of queues: taken, renewed, lost and given back."""
+"""Queue locks of a member: taken, renewed, lost and released."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def test_a_broker_is_asked_for_all_its_queues_at_once(
     assert brokers.calls == ["lock", "lock"]
 
 
-async def test_a_renewal_tells_which_locks_are_with_another_client(
+async def test_a_renewal_returns_the_locks_that_another_client_now_holds(
     locks: MemberLocks, brokers: SimulatedBrokers
 ) -> None:
     await locks.lock(queues(2))
@@ -64,7 +64,7 @@ async def test_locks_at_a_broker_that_does_not_answer_are_not_lost(
     assert "queues not locked group=shippers broker=broker-b queues=1" in caplog.text
 
 
-async def test_locks_are_given_back(locks: MemberLocks, brokers: SimulatedBrokers) -> None:
+async def test_locks_are_released(locks: MemberLocks, brokers: SimulatedBrokers) -> None:
     await locks.lock(queues(2))
 
     await locks.unlock({queue(0), queue(7)})
@@ -73,7 +73,7 @@ async def test_locks_are_given_back(locks: MemberLocks, brokers: SimulatedBroker
     assert locks.held == {queue(1)}
 
 
-async def test_a_lock_that_cannot_be_given_back_is_forgotten(
+async def test_a_lock_that_cannot_be_released_is_forgotten(
     locks: MemberLocks, brokers: SimulatedBrokers, caplog: pytest.LogCaptureFixture
 ) -> None:
     await locks.lock([queue(0)])

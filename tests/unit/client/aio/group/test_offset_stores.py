@@ -1,4 +1,4 @@
-"""Offsets at brokers and in a file: what is kept when, and what happens when it cannot be."""
+"""Offsets at brokers and in a file: when they are persisted, and what happens if that fails."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def store(request: pytest.FixtureRequest, at_brokers: BrokerOffsets, path: Path)
     return at_brokers if request.param == "at brokers" else LocalOffsets(path)
 
 
-async def test_an_offset_is_in_memory_before_it_is_kept(store: OffsetStore) -> None:
+async def test_an_offset_is_in_memory_before_it_is_persisted(store: OffsetStore) -> None:
     await store.load()
     assert await store.read(FIRST) is None
 
@@ -61,7 +61,7 @@ async def test_an_offset_is_in_memory_before_it_is_kept(store: OffsetStore) -> N
     assert store.offsets("returns") == {}
 
 
-async def test_a_commit_is_kept_at_once_even_when_it_goes_back(store: OffsetStore) -> None:
+async def test_a_commit_is_persisted_at_once_even_to_a_lower_offset(store: OffsetStore) -> None:
     await store.load()
     store.update(FIRST, 5)
 
@@ -87,7 +87,9 @@ async def test_what_was_persisted_is_found_after_it_was_forgotten(store: OffsetS
     assert await store.read(SECOND) is None
 
 
-async def test_a_reset_goes_down_and_holds_until_the_queue_is_removed(store: OffsetStore) -> None:
+async def test_a_reset_may_lower_the_offset_and_holds_until_the_queue_is_removed(
+    store: OffsetStore,
+) -> None:
     await store.load()
     store.update(FIRST, 5)
     await store.persist_all()
@@ -102,7 +104,9 @@ async def test_a_reset_goes_down_and_holds_until_the_queue_is_removed(store: Off
     assert store.cached(FIRST) == 3
 
 
-async def test_a_window_says_what_may_be_committed(store: OffsetStore, clock: ManualClock) -> None:
+async def test_the_committable_offset_of_a_window_is_recorded(
+    store: OffsetStore, clock: ManualClock
+) -> None:
     store.record(FIRST, InflightWindow(7, clock))
 
     assert store.cached(FIRST) == 7
@@ -128,7 +132,7 @@ async def test_a_commit_waits_for_the_answer_to_the_one_before(
     assert brokers.oneway_commits == []
 
 
-async def test_what_did_not_change_is_told_again_only_after_a_while(
+async def test_unchanged_offsets_are_committed_again_only_after_a_while(
     at_brokers: BrokerOffsets, brokers: SimulatedBrokers, clock: ManualClock
 ) -> None:
     at_brokers.update(FIRST, 5)
@@ -143,7 +147,7 @@ async def test_what_did_not_change_is_told_again_only_after_a_while(
     assert brokers.committed == {FIRST: 5}
 
 
-async def test_a_reset_holds_for_whoever_takes_the_queue_again_though_a_pull_overtakes_it(
+async def test_a_reset_holds_when_the_queue_is_taken_again_even_if_a_pull_overtakes_it(
     at_brokers: BrokerOffsets, brokers: SimulatedBrokers, clock: ManualClock
 ) -> None:
     at_brokers.reset(FIRST, 2)
@@ -161,7 +165,7 @@ async def test_a_reset_holds_for_whoever_takes_the_queue_again_though_a_pull_ove
     assert await at_brokers.read(FIRST) == 2
 
 
-async def test_a_broker_that_is_down_holds_up_no_other_and_is_tried_again(
+async def test_a_broker_that_is_down_delays_no_other_and_is_retried(
     at_brokers: BrokerOffsets, brokers: SimulatedBrokers, caplog: pytest.LogCaptureFixture
 ) -> None:
     for one in (FIRST, SECOND, ELSEWHERE):
@@ -177,7 +181,7 @@ async def test_a_broker_that_is_down_holds_up_no_other_and_is_tried_again(
     assert brokers.committed == {ELSEWHERE: 5, FIRST: 5, SECOND: 5}
 
 
-async def test_a_queue_that_is_refused_holds_up_no_other_and_is_told_of_once(
+async def test_a_refused_queue_delays_no_other_and_is_logged_once(
     at_brokers: BrokerOffsets, brokers: SimulatedBrokers, caplog: pytest.LogCaptureFixture
 ) -> None:
     gone, there = queue(0, "deleted"), queue(0, "orders")
@@ -192,7 +196,7 @@ async def test_a_queue_that_is_refused_holds_up_no_other_and_is_told_of_once(
     assert caplog.text.count("offsets not committed") == 1
 
 
-async def test_that_a_young_queue_begins_at_0_is_committed(
+async def test_the_offset_0_of_a_young_queue_is_committed(
     at_brokers: BrokerOffsets, brokers: SimulatedBrokers
 ) -> None:
     brokers.committed[FIRST] = 0
@@ -203,7 +207,7 @@ async def test_that_a_young_queue_begins_at_0_is_committed(
     assert brokers.begun_commits == [(FIRST, 0)]
 
 
-async def test_nothing_is_kept_of_a_queue_that_is_another_clients(store: OffsetStore) -> None:
+async def test_nothing_is_persisted_for_a_queue_that_another_client_has(store: OffsetStore) -> None:
     await store.load()
     store.update(FIRST, 5)
     await store.persist_all()
@@ -225,7 +229,7 @@ async def test_a_broker_that_cannot_be_asked_is_an_error(
         await at_brokers.read(FIRST)
 
 
-async def test_an_offset_that_came_while_the_broker_was_asked_stays(clock: ManualClock) -> None:
+async def test_an_offset_set_while_the_broker_is_asked_stays(clock: ManualClock) -> None:
     class Slow(SimulatedBrokers):
         async def committed_offset(self, _queue: object, _group: str) -> int | None:
             offsets.update(FIRST, 9)
@@ -268,7 +272,7 @@ async def test_nothing_is_written_when_nothing_changed(path: Path) -> None:
     assert not path.exists()
 
 
-async def test_a_damaged_file_is_set_aside_and_its_backup_taken(path: Path) -> None:
+async def test_a_damaged_file_is_set_aside_and_its_backup_used(path: Path) -> None:
     path.parent.mkdir(parents=True)
     path.write_bytes(b"{")
     path.with_name("offsets.json.bak").write_bytes(encode_offsets({FIRST: 5}))
@@ -291,9 +295,7 @@ async def test_a_file_that_cannot_be_read_is_an_error(path: Path) -> None:
         await LocalOffsets(path).load()
 
 
-async def test_a_file_that_cannot_be_written_is_tried_again(
-    path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_write_that_failed_is_retried(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = LocalOffsets(path)
     await store.load()
     store.update(FIRST, 5)
@@ -307,7 +309,7 @@ async def test_a_file_that_cannot_be_written_is_tried_again(
     assert decode_offsets(path.read_bytes()) == {FIRST: 5}
 
 
-async def test_a_commit_that_fails_is_told_of_once_all_were_tried(
+async def test_a_failed_commit_is_raised_after_all_were_sent(
     at_brokers: BrokerOffsets, brokers: SimulatedBrokers
 ) -> None:
     brokers.down.add("broker-a")

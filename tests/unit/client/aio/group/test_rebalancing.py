@@ -1,4 +1,4 @@
-"""Rebalancing: when rounds come, what they take and give up, in which order, with which locks."""
+"""Rebalancing: when rounds run, what they take and give up, in which order, with which locks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.unit.client.aio.simulated_brokers import SimulatedBrokers, queue, que
 
 
 class Owner:
-    """A consumer that notes what it is told; it cannot let go of what is in `busy`."""
+    """A consumer that records its calls; it cannot release the queues in `busy`."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, int]] = []
@@ -59,7 +59,7 @@ class Owner:
 
 
 class Client:
-    """One member of the group, and what it is made of."""
+    """One member of the group, and its parts."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ async def started(
 Start = Callable[..., Client]
 
 
-async def test_the_first_round_comes_at_once_and_takes_all_queues_in_order(
+async def test_the_first_round_runs_at_once_and_takes_all_queues_in_order(
     started: Start, clock: ManualClock, brokers: SimulatedBrokers
 ) -> None:
     brokers.committed[queue(2)] = 42
@@ -145,7 +145,7 @@ async def test_the_first_round_comes_at_once_and_takes_all_queues_in_order(
     assert client.rebalancing.queues == set(queues(4))
 
 
-async def test_rounds_come_every_interval_and_change_nothing_when_nothing_changed(
+async def test_rounds_run_every_interval_and_change_nothing_if_nothing_changed(
     started: Start, clock: ManualClock, brokers: SimulatedBrokers
 ) -> None:
     client = started()
@@ -162,7 +162,7 @@ async def test_rounds_come_every_interval_and_change_nothing_when_nothing_change
     assert len(client.owner.changes) == 1
 
 
-async def test_a_notice_brings_a_round_at_once_and_many_bring_few(
+async def test_a_notification_starts_a_round_at_once_and_many_start_few(
     started: Start, clock: ManualClock, brokers: SimulatedBrokers
 ) -> None:
     client = started()
@@ -213,7 +213,7 @@ async def test_the_others_take_over_when_a_member_leaves(
     assert first.owner.starts[queue(3)] == 123
 
 
-async def test_members_that_cannot_be_asked_for_leave_all_as_it_is_and_are_asked_again_soon(
+async def test_members_that_cannot_be_fetched_change_nothing_and_are_retried_soon(
     started: Start, clock: ManualClock, brokers: SimulatedBrokers
 ) -> None:
     client = started()
@@ -230,7 +230,7 @@ async def test_members_that_cannot_be_asked_for_leave_all_as_it_is_and_are_asked
     assert client.queue_ids == [0, 1]
 
 
-async def test_a_queue_whose_offset_is_unknown_waits_while_the_others_begin(
+async def test_a_queue_whose_offset_is_unknown_waits_while_the_others_start(
     started: Start, clock: ManualClock, brokers: SimulatedBrokers
 ) -> None:
     other = queue(9, broker_name="broker-b")
@@ -258,7 +258,7 @@ async def test_a_topic_no_longer_subscribed_is_given_up(started: Start, clock: M
     assert client.owner.changes[-1] == ("orders", 0, 0)
 
 
-async def test_a_queue_that_is_renewed_starts_where_the_store_says(
+async def test_a_retaken_queue_starts_at_the_offset_in_the_store(
     started: Start, clock: ManualClock, brokers: SimulatedBrokers
 ) -> None:
     client = started()
@@ -276,7 +276,7 @@ async def test_a_queue_that_is_renewed_starts_where_the_store_says(
     assert brokers.committed[queue(1)] == 7
 
 
-async def test_a_broadcasting_consumer_takes_all_queues_without_asking_for_members(
+async def test_a_broadcasting_consumer_takes_all_queues_without_fetching_members(
     started: Start, clock: ManualClock, brokers: SimulatedBrokers
 ) -> None:
     brokers.client_ids = ["c2"]
@@ -289,7 +289,7 @@ async def test_a_broadcasting_consumer_takes_all_queues_without_asking_for_membe
     assert "lock" not in brokers.calls
 
 
-async def test_a_failure_in_a_round_is_told_and_the_next_round_comes_soon(
+async def test_a_failed_round_is_logged_and_the_next_one_runs_soon(
     started: Start, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = started()
@@ -303,7 +303,7 @@ async def test_a_failure_in_a_round_is_told_and_the_next_round_comes_soon(
     assert client.queue_ids == [0, 1, 2, 3]
 
 
-async def test_ordered_members_lock_before_they_ask_where_to_start(
+async def test_ordered_members_lock_before_they_fetch_the_start_offset(
     started: Start, clock: ManualClock, brokers: SimulatedBrokers
 ) -> None:
     started(ordered=True)
@@ -337,7 +337,7 @@ async def test_an_ordered_queue_is_handed_over_only_after_its_listener_has_ended
     assert brokers.locks[queue(3)] == "c2"
 
 
-async def test_locks_are_renewed_also_while_a_listener_keeps_a_queue(
+async def test_locks_are_renewed_even_while_a_listener_keeps_a_queue(
     started: Start, clock: ManualClock, brokers: SimulatedBrokers
 ) -> None:
     client = started(ordered=True)
@@ -354,7 +354,7 @@ async def test_locks_are_renewed_also_while_a_listener_keeps_a_queue(
     assert set(client.renewed) == {queue(0), queue(1), queue(3)}
 
 
-async def test_a_lost_lock_ends_the_queue_without_a_commit_and_it_is_tried_again(
+async def test_a_lost_lock_drops_the_queue_without_a_commit_and_it_is_retried(
     started: Start, clock: ManualClock, brokers: SimulatedBrokers, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = started(ordered=True)
@@ -377,7 +377,7 @@ async def test_a_lost_lock_ends_the_queue_without_a_commit_and_it_is_tried_again
     assert client.owner.starts[queue(1)] == 200
 
 
-async def test_a_lock_that_came_to_nothing_is_given_back(
+async def test_a_lock_that_is_not_needed_is_released(
     started: Start, clock: ManualClock, brokers: SimulatedBrokers
 ) -> None:
     class Unreadable(SimulatedBrokers):
@@ -416,7 +416,7 @@ async def test_a_stop_gives_up_all_queues_commits_them_and_unlocks(
         client.rebalancing.start()
 
 
-async def test_a_stop_waits_for_listeners_and_then_goes_on_at_once(
+async def test_a_stop_waits_for_listeners_and_then_continues_at_once(
     started: Start, clock: ManualClock, brokers: SimulatedBrokers
 ) -> None:
     client = started(ordered=True)
@@ -435,7 +435,7 @@ async def test_a_stop_waits_for_listeners_and_then_goes_on_at_once(
     assert brokers.locks == {}
 
 
-async def test_a_stop_does_not_wait_for_ever_and_keeps_the_lock_of_what_runs_on(
+async def test_a_stop_does_not_wait_forever_and_keeps_the_locks_of_running_listeners(
     started: Start, clock: ManualClock, brokers: SimulatedBrokers, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = started(ordered=True)
@@ -450,7 +450,7 @@ async def test_a_stop_does_not_wait_for_ever_and_keeps_the_lock_of_what_runs_on(
     assert "stopped before listeners ended group=shippers queues=1 timeout_ms=10000" in caplog.text
 
 
-async def test_a_stop_without_time_to_wait_commits_all_the_same(
+async def test_a_stop_without_time_to_wait_still_commits(
     started: Start, clock: ManualClock, brokers: SimulatedBrokers
 ) -> None:
     client = started(ordered=True)

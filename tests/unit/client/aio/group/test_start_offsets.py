@@ -35,7 +35,7 @@ def starts(
     return StartOffsets(offsets, brokers, consume_from=consume_from, timestamp_ms=55_000)
 
 
-async def test_a_committed_offset_comes_before_anything_else(
+async def test_a_committed_offset_takes_precedence(
     offsets: BrokerOffsets, brokers: SimulatedBrokers
 ) -> None:
     brokers.committed[queue(0)] = 42
@@ -48,13 +48,13 @@ async def test_a_committed_offset_comes_before_anything_else(
     ("consume_from", "expected"),
     [(FROM_FIRST_OFFSET, 10), (FROM_LAST_OFFSET, 90), (FROM_TIMESTAMP, 55)],
 )
-async def test_without_one_the_broker_is_asked_for_the_place(
+async def test_without_a_commit_the_broker_is_asked_for_the_start(
     offsets: BrokerOffsets, brokers: SimulatedBrokers, consume_from: ConsumeFrom, expected: int
 ) -> None:
     assert await starts(offsets, brokers, consume_from).of(queue(0)) == expected
 
 
-async def test_the_start_is_committed_even_before_a_message_comes(
+async def test_the_start_is_committed_before_the_first_message(
     offsets: BrokerOffsets, brokers: SimulatedBrokers
 ) -> None:
     await starts(offsets, brokers).of(queue(0))
@@ -64,7 +64,7 @@ async def test_the_start_is_committed_even_before_a_message_comes(
     assert brokers.committed == {queue(0): 90}
 
 
-async def test_a_broker_that_does_not_answer_is_not_guessed_for(
+async def test_the_start_is_not_guessed_when_the_broker_does_not_answer(
     offsets: BrokerOffsets, brokers: SimulatedBrokers
 ) -> None:
     brokers.down.add("broker-a")
@@ -74,7 +74,7 @@ async def test_a_broker_that_does_not_answer_is_not_guessed_for(
     assert offsets.cached(queue(0)) is None
 
 
-async def test_a_consumer_starts_as_its_options_say_and_by_default_half_an_hour_ago() -> None:
+async def test_a_consumer_starts_as_configured_and_by_default_half_an_hour_ago() -> None:
     clock = ManualClock()
     instance = ClientInstance("c1", ClientOptions(), address="127.0.0.1", clock=clock)
     offsets = BrokerOffsets("shippers", instance.brokers, clock)

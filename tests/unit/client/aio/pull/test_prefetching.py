@@ -1,4 +1,4 @@
-"""The pulls that fill the buffer of a consumer, against a broker that answers as it is told to."""
+"""The pulls that fill the buffer of a consumer, against a scripted broker."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ async def running(*, queue_count_max: int = 100) -> AsyncIterator[Running]:
             await made.prefetching.stop_all()
 
 
-async def test_a_queue_is_pulled_from_where_the_group_begins() -> None:
+async def test_a_queue_is_pulled_from_where_the_group_starts() -> None:
     async with running() as pulls:
         pulls.broker.found(3, 4)
 
         pulls.prefetching.start(QUEUE)
-        await pulls.prefetching.arrival()
+        await pulls.prefetching.wait_for_arrival()
         await pulls.asked(2)
 
         assert pulls.taken() == [3, 4]
@@ -99,18 +99,18 @@ async def test_a_full_buffer_stops_pulls_until_there_is_room() -> None:
     async with running(queue_count_max=2) as pulls:
         pulls.broker.found(3, 4)
         pulls.prefetching.start(QUEUE)
-        await pulls.prefetching.arrival()
+        await pulls.prefetching.wait_for_arrival()
         await settle()
         assert pulls.offsets_asked == [3]
 
         pulls.taken()
-        pulls.prefetching.room_made()
+        pulls.prefetching.notify_room()
         await pulls.asked(2)
 
         assert pulls.offsets_asked == [3, 5]
 
 
-async def test_a_seek_gives_up_the_pull_that_is_held() -> None:
+async def test_a_seek_cancels_the_held_pull() -> None:
     async with running() as pulls:
         pulls.prefetching.start(QUEUE)
         await pulls.asked(1)
@@ -121,12 +121,12 @@ async def test_a_seek_gives_up_the_pull_that_is_held() -> None:
         # The broker answers the first pull only now.
         pulls.broker.found(3, 4)
         pulls.broker.found(40)
-        await pulls.prefetching.arrival()
+        await pulls.prefetching.wait_for_arrival()
 
         assert pulls.taken() == [40]
 
 
-async def test_a_queue_is_pulled_on_when_whoever_sought_in_it_gives_up() -> None:
+async def test_a_queue_is_pulled_on_when_the_caller_of_a_seek_is_cancelled() -> None:
     async with running() as pulls:
         pulls.prefetching.start(QUEUE, START)
         await pulls.asked(1)
@@ -138,7 +138,7 @@ async def test_a_queue_is_pulled_on_when_whoever_sought_in_it_gives_up() -> None
         await until(lambda: 50 in pulls.offsets_asked)
 
 
-async def test_a_queue_that_is_given_up_is_pulled_no_more() -> None:
+async def test_a_dropped_queue_is_no_longer_pulled() -> None:
     async with running() as pulls:
         pulls.broker.found(3)
         pulls.prefetching.start(QUEUE)
@@ -164,7 +164,7 @@ async def test_nothing_starts_again_once_all_is_stopped() -> None:
         assert pulls.offsets_asked == [3]
 
 
-async def test_a_failed_pull_is_tried_again_after_a_pause(
+async def test_a_failed_pull_is_retried_after_a_pause(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with running() as pulls:
@@ -179,12 +179,12 @@ async def test_a_failed_pull_is_tried_again_after_a_pause(
 
             await pulls.clock.advance(RETRY_MS)
             await pulls.asked(2)
-            arrival = asyncio.ensure_future(pulls.prefetching.arrival())
+            arrival = asyncio.ensure_future(pulls.prefetching.wait_for_arrival())
             while not arrival.done():
                 await pulls.clock.advance(RETRY_MS)
 
         assert pulls.taken() == [3]
-        # Told once, not at each try.
+        # Logged once, not at each attempt.
         assert caplog.text.count("not now") == 1
 
 
@@ -194,7 +194,7 @@ async def test_a_busy_broker_is_asked_again_soon() -> None:
         pulls.broker.found(3)
         pulls.prefetching.start(QUEUE)
         await pulls.asked(1)
-        arrival = asyncio.ensure_future(pulls.prefetching.arrival())
+        arrival = asyncio.ensure_future(pulls.prefetching.wait_for_arrival())
 
         async with asyncio.timeout(WAIT_SECONDS):
             while not arrival.done():
@@ -203,9 +203,9 @@ async def test_a_busy_broker_is_asked_again_soon() -> None:
         assert pulls.taken() == [3]
 
 
-async def test_the_start_of_a_queue_is_asked_for_until_it_is_known() -> None:
+async def test_the_start_of_a_queue_is_requested_until_it_is_known() -> None:
     async with running() as pulls:
-        # An error of any kind: reading must never end without a word.
+        # An error of any kind: reading must never end silently.
         pulls.start_failures = [StateError("no broker"), ValueError("a mistake")]
         pulls.prefetching.start(QUEUE)
         async with asyncio.timeout(WAIT_SECONDS):
@@ -216,7 +216,7 @@ async def test_the_start_of_a_queue_is_asked_for_until_it_is_known() -> None:
         assert pulls.starts_asked == 3
 
 
-async def test_an_offset_outside_the_queue_goes_on_where_the_broker_says(
+async def test_an_offset_outside_the_queue_moves_to_the_one_of_the_broker(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with running() as pulls:
@@ -229,7 +229,7 @@ async def test_an_offset_outside_the_queue_goes_on_where_the_broker_says(
         assert "offset=3 min=0 max=100 next=50" in caplog.text
 
 
-async def test_a_broker_that_sends_the_client_in_circles_is_not_asked_without_end() -> None:
+async def test_a_broker_that_returns_the_same_offset_is_asked_only_after_a_pause() -> None:
     async with running() as pulls:
         pulls.broker.nothing(ResponseCode.PULL_OFFSET_MOVED, next_offset=START)
         pulls.prefetching.start(QUEUE)
@@ -245,9 +245,9 @@ async def test_a_broker_that_sends_the_client_in_circles_is_not_asked_without_en
         assert pulls.offsets_asked == [3, 3]
 
 
-async def test_whoever_waits_can_be_woken() -> None:
+async def test_waiters_can_be_woken() -> None:
     async with running() as pulls:
-        arrival = asyncio.ensure_future(pulls.prefetching.arrival())
+        arrival = asyncio.ensure_future(pulls.prefetching.wait_for_arrival())
         await settle()
 
         pulls.prefetching.wake()
@@ -255,7 +255,7 @@ async def test_whoever_waits_can_be_woken() -> None:
         await arrival
 
 
-async def test_a_queue_can_be_dropped_and_started_in_one_breath() -> None:
+async def test_a_queue_can_be_dropped_and_started_at_once() -> None:
     async with running() as pulls:
         pulls.prefetching.start(QUEUE)
         await pulls.asked(1)
@@ -267,7 +267,7 @@ async def test_a_queue_can_be_dropped_and_started_in_one_breath() -> None:
         assert pulls.offsets_asked == [3, 70]
 
 
-async def test_a_reset_inside_the_queue_throws_away_what_is_buffered() -> None:
+async def test_a_reset_inside_the_queue_drops_what_is_buffered() -> None:
     async with running() as pulls:
         pulls.broker.found(3, 4)
         pulls.broker.nothing(ResponseCode.PULL_OFFSET_MOVED, next_offset=1)

@@ -1,4 +1,4 @@
-"""One read of a queue, as a broker gets it and as it is answered."""
+"""Single reads of a queue: the request that a broker gets, and its replies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def read(reads: QueueReads, *, tags: str = "*", offset: int = 3) -> PullRe
     return await reads.read(QUEUE, subscription, offset, messages_max=10, timeout_ms=TIMEOUT_MS)
 
 
-async def test_messages_come_with_where_to_read_on() -> None:
+async def test_messages_come_with_the_next_offset() -> None:
     async with scripted_broker() as (broker, instance):
         broker.found(3, 4)
 
@@ -34,7 +34,7 @@ async def test_messages_come_with_where_to_read_on() -> None:
     assert result[2:] == (5, 0, 100)
 
 
-async def test_a_pull_says_what_is_asked_for() -> None:
+async def test_a_pull_carries_what_is_asked_for() -> None:
     async with scripted_broker() as (broker, instance):
         broker.found(3)
         broker.found(4)
@@ -68,7 +68,7 @@ async def test_a_lite_pull_has_a_code_of_its_own() -> None:
     assert pull.system_flag == PullFlag.SUBSCRIPTION | PullFlag.LITE_PULL
 
 
-async def test_a_broker_that_does_not_know_lite_pulls_is_asked_as_before() -> None:
+async def test_a_broker_that_does_not_know_lite_pulls_gets_the_older_code() -> None:
     async with scripted_broker(knows_lite_pulls=False) as (broker, instance):
         broker.found(3)
         broker.found(4)
@@ -81,7 +81,7 @@ async def test_a_broker_that_does_not_know_lite_pulls_is_asked_as_before() -> No
     assert [code for code, _ in broker.pulls] == [RequestCode.PULL_MESSAGE] * 2
 
 
-async def test_a_broker_that_knows_neither_code_is_told_of() -> None:
+async def test_a_broker_that_knows_neither_code_is_an_error() -> None:
     async with scripted_broker(knows_lite_pulls=False) as (broker, instance):
         broker.fail(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "no")
 
@@ -91,7 +91,7 @@ async def test_a_broker_that_knows_neither_code_is_told_of() -> None:
 
 async def test_a_tag_that_only_shares_its_hash_is_left_out() -> None:
     async with scripted_broker() as (broker, instance):
-        # Both texts have the same hash in Java.
+        # Both strings have the same hash in Java.
         broker.found(3, tags="BB")
 
         result = await read(QueueReads(instance, "group"), tags="Aa")
@@ -109,7 +109,7 @@ async def test_a_tag_that_only_shares_its_hash_is_left_out() -> None:
         (ResponseCode.PULL_OFFSET_MOVED, PullStatus.OFFSET_ILLEGAL),
     ],
 )
-async def test_an_answer_without_messages_has_its_reason(code: int, status: PullStatus) -> None:
+async def test_a_reply_without_messages_has_its_reason(code: int, status: PullStatus) -> None:
     async with scripted_broker() as (broker, instance):
         broker.nothing(code, next_offset=50)
 
@@ -144,7 +144,7 @@ async def test_a_refusal_of_the_broker_is_raised() -> None:
             await read(QueueReads(instance, "group"))
 
 
-async def test_a_broker_that_no_route_tells_of_is_an_error() -> None:
+async def test_a_broker_in_no_route_is_an_error() -> None:
     nowhere = MessageQueue(broker_name="broker-z", queue_id=0, topic=TOPIC)
     async with scripted_broker() as (_, instance):
         with pytest.raises(BrokerUnknownError, match="broker-z"):

@@ -44,7 +44,7 @@ class Post:
 
 
 class Consumer:
-    """One queue of a concurrent consumer, with all that belongs to it but a broker."""
+    """One queue of a concurrent consumer, with everything but a broker."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ async def test_what_is_done_may_be_committed(make: Make) -> None:
     assert consumer.speeds.of("orders").consumed_per_second == 5
 
 
-async def test_messages_come_in_lists_of_the_size_asked_for(make: Make) -> None:
+async def test_messages_come_in_lists_of_the_configured_size(make: Make) -> None:
     sizes: list[int] = []
 
     async def listener(messages: list[ReceivedMessage]) -> None:
@@ -145,7 +145,7 @@ async def test_an_offset_never_passes_a_message_whose_listener_hangs(make: Make)
     assert consumer.committable == 10
 
 
-async def test_what_failed_is_handed_back_with_its_delay(make: Make) -> None:
+async def test_a_failed_message_is_sent_back_with_its_delay(make: Make) -> None:
     async def listener(messages: list[ReceivedMessage]) -> RetryLater | None:
         if messages[0].queue_offset == 1:
             raise ValueError
@@ -160,7 +160,7 @@ async def test_what_failed_is_handed_back_with_its_delay(make: Make) -> None:
     assert consumer.speeds.of("orders").failed_messages == 2
 
 
-async def test_of_a_batch_only_the_rest_is_handed_back(make: Make) -> None:
+async def test_only_the_failed_rest_of_a_batch_is_sent_back(make: Make) -> None:
     async def listener(_messages: list[ReceivedMessage]) -> RetryLater:
         return RetryLater(succeeded=2)
 
@@ -173,7 +173,7 @@ async def test_of_a_batch_only_the_rest_is_handed_back(make: Make) -> None:
 
 
 @pytest.mark.parametrize("error", [None, RuntimeError("a bug")])
-async def test_what_nobody_takes_back_is_consumed_again_here(
+async def test_a_message_that_cannot_be_sent_back_is_consumed_again(
     make: Make, error: Exception | None
 ) -> None:
     seen: list[tuple[int, int]] = []
@@ -199,7 +199,7 @@ async def test_what_nobody_takes_back_is_consumed_again_here(
     assert (consumer.committable, consumer.window.count) == (3, 0)
 
 
-async def test_broadcasting_drops_what_failed_with_a_line_in_the_log(
+async def test_broadcasting_drops_and_logs_failed_messages(
     make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def listener(_messages: list[ReceivedMessage]) -> RetryLater:
@@ -213,7 +213,7 @@ async def test_broadcasting_drops_what_failed_with_a_line_in_the_log(
     assert caplog.text.count("message failed and is dropped") == 2
 
 
-async def test_a_queue_that_was_given_up_is_neither_begun_nor_committed(make: Make) -> None:
+async def test_a_queue_that_was_given_up_is_neither_started_nor_committed(make: Make) -> None:
     go_on = asyncio.Event()
     seen: list[int] = []
 
@@ -234,7 +234,7 @@ async def test_a_queue_that_was_given_up_is_neither_begun_nor_committed(make: Ma
     assert (consumer.committable, consumer.post.taken) == (None, [])
 
 
-async def test_a_message_whose_listener_takes_too_long_is_handed_back(
+async def test_a_message_whose_listener_takes_too_long_is_sent_back(
     make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     go_on = asyncio.Event()
@@ -274,7 +274,7 @@ async def test_stopping_commits_what_ends_in_time(make: Make) -> None:
     go_on.set()
     await stopping
 
-    # Four were under way, the others are left to whoever comes next.
+    # Four were running; the others are left to the next owner.
     assert (consumer.committable, consumer.window.count) == (4, 6)
 
 

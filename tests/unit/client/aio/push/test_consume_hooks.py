@@ -1,4 +1,4 @@
-"""Hooks around listener calls; what they hear is tested with the calls themselves."""
+"""Hooks around listener calls; what they get is tested with the calls themselves."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Recorder:
             raise ValueError("the first hook fails")
 
 
-def test_every_hook_hears_even_if_one_fails(caplog: pytest.LogCaptureFixture) -> None:
+def test_every_hook_is_called_even_if_one_fails(caplog: pytest.LogCaptureFixture) -> None:
     heard: list[str] = []
     hooks = [Recorder("first", heard), Recorder("second", heard)]
     context = ConsumeContext(group="billing", queue=QUEUE, messages=several(0, 1), ordered=True)

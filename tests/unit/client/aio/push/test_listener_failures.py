@@ -26,7 +26,7 @@ def raised(error: Exception, fail: Callable[[Exception], None] = fail) -> Except
     return caught.value
 
 
-async def test_a_kind_of_error_is_written_once_with_its_traceback_then_counted(
+async def test_a_kind_of_error_is_logged_once_with_its_traceback_then_counted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = ManualClock()
@@ -47,7 +47,7 @@ async def test_a_kind_of_error_is_written_once_with_its_traceback_then_counted(
     assert len(caplog.records) == 2
 
 
-def test_kinds_are_told_apart_by_type_and_place(caplog: pytest.LogCaptureFixture) -> None:
+def test_kinds_differ_by_type_and_line(caplog: pytest.LogCaptureFixture) -> None:
     failures = ListenerFailures("billing", ManualClock())
 
     failures.add(raised(ValueError()), received(0))
@@ -59,7 +59,7 @@ def test_kinds_are_told_apart_by_type_and_place(caplog: pytest.LogCaptureFixture
     assert len(caplog.records) == 4
 
 
-def test_what_is_kept_of_kinds_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_number_of_kinds_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
     failures = ListenerFailures("billing", ManualClock())
 
     for number in range(KINDS_MAX + 10):

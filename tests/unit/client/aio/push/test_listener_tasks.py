@@ -19,7 +19,7 @@ GRACE_MS = 60_000.0
 
 
 class Gate:
-    """A listener that waits, and counts how many calls are in it."""
+    """A listener that waits, and counts its concurrent calls."""
 
     def __init__(self) -> None:
         self.inside = 0
@@ -44,7 +44,7 @@ def pool_of(
     concurrency: int = 20,
     clock: Clock | None = None,
 ) -> ListenerTasks:
-    # By a clock that stands still no call takes long, so that none gives way to others.
+    # With a stopped clock no call takes long, so none yields to others.
     return ListenerTasks(
         call_of(listener_of(listener, None), clock=clock or ManualClock()),
         concurrency=concurrency,
@@ -142,7 +142,7 @@ async def test_others_have_their_turn_while_a_listener_never_waits() -> None:
     await pool.stop(GRACE_MS)
 
 
-async def test_stopping_waits_for_calls_under_way_and_begins_no_more() -> None:
+async def test_stopping_waits_for_running_calls_and_starts_no_more() -> None:
     gate, finished = Gate(), list[Finished]()
     pool = pool_of(gate, finished, concurrency=1)
     pool.submit(run_of([one]) for one in several(0, 5))
@@ -170,7 +170,7 @@ async def test_stopping_cancels_what_hangs() -> None:
     assert (gate.inside, finished, pool.workers) == (0, [], [])
 
 
-async def test_an_error_of_who_collects_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_error_in_the_collector_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     def failing(_finished: Sequence[Finished]) -> None:
         raise ValueError
 

@@ -63,7 +63,7 @@ def pool_of(
 
 
 class Gate:
-    """A listener that waits, and counts how many calls are in it."""
+    """A listener that waits, and counts its concurrent calls."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -103,7 +103,7 @@ async def test_all_runs_are_done() -> None:
 async def test_quick_calls_share_few_threads() -> None:
     idents: set[int] = set()
     collected = Collected()
-    # By this clock every call is quick, however long the machine lets its thread wait.
+    # With this clock every call is quick, however long its thread waits for a processor.
     pool = pool_of(
         lambda _message: idents.add(threading.get_ident()), collected, clock=ManualClock()
     )
@@ -129,7 +129,7 @@ async def test_calls_that_wait_use_all_threads_but_no_more() -> None:
     await pool.stop(GRACE_MS)
 
 
-async def test_what_comes_later_does_not_wait_for_a_call_that_hangs() -> None:
+async def test_later_messages_do_not_wait_for_a_call_that_hangs() -> None:
     gate, collected = Gate(), Collected()
 
     def listener(message: ReceivedMessage) -> None:
@@ -177,7 +177,7 @@ async def test_a_run_ends_with_the_first_batch_that_is_not_done() -> None:
     assert collected.items[-1].messages == []
 
 
-async def test_nothing_begins_that_may_not() -> None:
+async def test_no_batch_starts_without_permission() -> None:
     collected = Collected()
     pool = pool_of(lambda _message: None, collected)
     run = run_of(several(0, 1), reports_end=True)
@@ -190,7 +190,7 @@ async def test_nothing_begins_that_may_not() -> None:
     assert [item.messages for item in collected.items] == [[]]
 
 
-async def test_stopping_waits_for_calls_under_way_and_begins_no_more() -> None:
+async def test_stopping_waits_for_running_calls_and_starts_no_more() -> None:
     gate, collected = Gate(), Collected()
     pool = pool_of(gate, collected, concurrency=1)
     pool.submit(run_of([one]) for one in several(0, 5))
@@ -206,7 +206,7 @@ async def test_stopping_waits_for_calls_under_way_and_begins_no_more() -> None:
     assert pool.waiting == 0
 
 
-async def test_stopping_leaves_a_call_behind_that_hangs() -> None:
+async def test_stopping_abandons_a_call_that_hangs() -> None:
     gate, collected = Gate(), Collected()
     pool = pool_of(gate, collected)
     pool.submit([run_of(several(3, 1))])
@@ -233,7 +233,7 @@ async def test_no_thread_is_left_after_stop() -> None:
     await no_threads_on_loop_since(before)
 
 
-async def test_threads_of_the_user_can_be_used() -> None:
+async def test_an_executor_of_the_user_can_be_used() -> None:
     names: set[str] = set()
     collected = Collected()
     with ThreadPoolExecutor(2, thread_name_prefix="mine") as executor:
@@ -250,7 +250,7 @@ async def test_threads_of_the_user_can_be_used() -> None:
     assert all(name.startswith("mine") for name in names)
 
 
-async def test_a_worker_without_a_thread_is_not_at_work_when_the_pool_stops() -> None:
+async def test_a_worker_without_a_thread_is_not_in_a_call_when_the_pool_stops() -> None:
     collected = Collected()
     busy = threading.Event()
     with ThreadPoolExecutor(1) as executor:
@@ -265,7 +265,7 @@ async def test_a_worker_without_a_thread_is_not_at_work_when_the_pool_stops() ->
     assert not collected.items
 
 
-async def test_own_threads_go_on_when_those_of_the_user_end(
+async def test_own_threads_take_over_when_the_executor_ends(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     collected = Collected()
@@ -296,7 +296,7 @@ async def test_a_pool_without_threads_warns_and_stops_at_once(
     assert "cannot start a thread for the listener" in caplog.text
 
 
-async def test_an_error_of_who_collects_does_not_stop_the_pool(
+async def test_an_error_in_the_collector_does_not_stop_the_pool(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     collected = Collected()

@@ -1,4 +1,4 @@
-"""Listeners: which functions count as such, and what one call of them says."""
+"""Listeners: which functions are accepted, and the result of one call."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class AsyncObject:
         (AsyncObject(), True),
     ],
 )
-def test_async_listeners_are_told_from_plain_ones(function: Any, *, is_async: bool) -> None:
+def test_async_and_plain_listeners_are_recognised(function: Any, *, is_async: bool) -> None:
     listener = listener_of(function, None)
 
     assert (listener.is_async, listener.takes_lists) == (is_async, False)
@@ -101,9 +101,7 @@ def test_a_listener_of_lists_gets_the_list() -> None:
 
 
 @pytest.mark.parametrize("returned", [True, False, 7, "done", SUSPEND])
-def test_what_nobody_understands_is_not_success(
-    returned: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_unknown_result_is_not_success(returned: Any, caplog: pytest.LogCaptureFixture) -> None:
     call = call_of(listener_of(lambda _message: returned, None))
 
     assert call(run_of(several(0, 1)), several(0, 1), Worker()).result == RETRY_LATER
@@ -111,7 +109,7 @@ def test_what_nobody_understands_is_not_success(
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(1), KeyboardInterrupt()])
-def test_whatever_a_plain_listener_raises_means_again(error: BaseException) -> None:
+def test_any_exception_of_a_plain_listener_means_retry(error: BaseException) -> None:
     def failing(_message: ReceivedMessage) -> None:
         raise error
 
@@ -133,7 +131,7 @@ async def test_an_async_listener_is_awaited() -> None:
     assert (await call.awaited(run_of([]), several(0, 1), Worker())).result == RETRY_LATER
 
 
-async def test_a_cancellation_inside_an_async_listener_means_again() -> None:
+async def test_a_cancellation_inside_an_async_listener_means_retry() -> None:
     async def cancelled_inside(_message: ReceivedMessage) -> None:
         raise asyncio.CancelledError
 
@@ -142,7 +140,7 @@ async def test_a_cancellation_inside_an_async_listener_means_again() -> None:
     assert (await call.awaited(run_of([]), several(0, 1), Worker())).result == RETRY_LATER
 
 
-async def test_the_cancellation_of_the_caller_goes_through() -> None:
+async def test_the_cancellation_of_the_caller_is_raised() -> None:
     begun = asyncio.Event()
 
     async def endless(_message: ReceivedMessage) -> None:
@@ -180,7 +178,7 @@ class BrokenHook:
         raise RuntimeError("hook")
 
 
-async def test_hooks_hear_of_each_call_and_how_it_ended(caplog: pytest.LogCaptureFixture) -> None:
+async def test_hooks_get_each_call_and_its_outcome(caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock()
     hook = Hook()
 

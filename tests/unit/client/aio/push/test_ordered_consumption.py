@@ -1,4 +1,4 @@
-"""Ordered consumption: one after the other, never without the lock, failures first again."""
+"""Ordered consumption: one at a time, never without the lock, failed batches first."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Post:
 
 
 class Consumer:
-    """One queue of an ordered consumer, with all that belongs to it but a broker."""
+    """One queue of an ordered consumer, with everything but a broker."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Consumer:
 
 
 class Listener:
-    """Keeps what it saw, waits or fails when told to, and checks that it is alone."""
+    """Records its messages, waits or fails on request, and checks that calls do not overlap."""
 
     def __init__(self) -> None:
         self.seen: list[int] = []
@@ -150,7 +150,7 @@ async def make() -> AsyncIterator[Make]:
         await consumer.consumption.stop(0)
 
 
-async def test_messages_of_a_queue_come_one_after_the_other(make: Make, listener: Listener) -> None:
+async def test_messages_of_a_queue_come_one_at_a_time(make: Make, listener: Listener) -> None:
     consumer = make(listener)
     consumer.take(0, 100)
     consumer.take(100, 100)
@@ -175,7 +175,7 @@ async def test_each_message_may_be_committed_as_soon_as_it_is_done(
     assert consumer.committable == 10
 
 
-async def test_a_batch_that_fails_comes_again_before_all_others(
+async def test_a_batch_that_fails_is_retried_before_all_others(
     make: Make, listener: Listener
 ) -> None:
     listener.fails[4] = 3
@@ -212,7 +212,7 @@ async def test_an_exception_suspends_as_well(make: Make) -> None:
     assert calls == [0, 0, 1]
 
 
-async def test_a_listener_may_say_how_long_to_wait(make: Make, listener: Listener) -> None:
+async def test_a_listener_may_choose_the_pause(make: Make, listener: Listener) -> None:
     listener.fails[0] = 1
     listener.pause_ms = 20
     consumer = make(listener)
@@ -226,7 +226,7 @@ async def test_a_listener_may_say_how_long_to_wait(make: Make, listener: Listene
     assert consumer.committable == 1
 
 
-async def test_what_failed_as_often_as_allowed_is_sent_away(make: Make, listener: Listener) -> None:
+async def test_a_message_without_retries_left_is_sent_away(make: Make, listener: Listener) -> None:
     listener.fails[1] = 100
     consumer = make(listener, retries_max=2)
     consumer.take(0, 3)
@@ -247,7 +247,7 @@ async def test_what_failed_as_often_as_allowed_is_sent_away(make: Make, listener
     assert consumer.committable == 3
 
 
-async def test_nothing_begins_without_the_lock(make: Make, listener: Listener) -> None:
+async def test_nothing_starts_without_the_lock(make: Make, listener: Listener) -> None:
     consumer = make(listener)
     consumer.lock_given = False
     await consumer.clock.advance(LOCK_LIFE_MS + 1)
@@ -291,7 +291,7 @@ async def test_broadcasting_needs_no_lock(make: Make, listener: Listener) -> Non
     assert (listener.seen, consumer.locks_asked) == ([0, 1, 2], 0)
 
 
-async def test_a_queue_goes_only_after_its_listener_whose_result_counts(
+async def test_a_queue_is_released_only_after_its_listener_whose_result_counts(
     make: Make, listener: Listener
 ) -> None:
     listener.waits[1] = asyncio.Event()
@@ -310,7 +310,7 @@ async def test_a_queue_goes_only_after_its_listener_whose_result_counts(
     assert consumer.window.dropped
 
 
-async def test_a_queue_that_stands_still_can_go_at_once(make: Make, listener: Listener) -> None:
+async def test_a_suspended_queue_is_released_at_once(make: Make, listener: Listener) -> None:
     listener.fails[0] = 1
     consumer = make(listener)
     consumer.take(0, 2)
@@ -321,7 +321,7 @@ async def test_a_queue_that_stands_still_can_go_at_once(make: Make, listener: Li
     assert listener.seen == [0]
 
 
-async def test_a_queue_that_comes_back_waits_for_the_listener_of_before(
+async def test_a_queue_that_comes_back_waits_for_its_old_listener(
     make: Make, listener: Listener
 ) -> None:
     listener.waits[0] = asyncio.Event()
@@ -341,7 +341,7 @@ async def test_a_queue_that_comes_back_waits_for_the_listener_of_before(
     assert consumer.committable == 2
 
 
-async def test_stopping_commits_what_ends_in_time_and_begins_no_more(
+async def test_stopping_commits_what_ends_in_time_and_starts_no_more(
     make: Make, listener: Listener, caplog: pytest.LogCaptureFixture
 ) -> None:
     listener.waits[2] = asyncio.Event()

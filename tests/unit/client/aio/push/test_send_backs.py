@@ -6,7 +6,7 @@ from orbitmq.client.aio.push.send_backs import retry_copy
 from tests.unit.client.aio.received import received
 
 
-def test_a_copy_says_what_the_message_was_and_how_often_it_failed() -> None:
+def test_a_copy_carries_the_origin_and_the_retries_of_a_message() -> None:
     message = received(
         5,
         b"a body",
@@ -29,7 +29,7 @@ def test_a_copy_says_what_the_message_was_and_how_often_it_failed() -> None:
     }
 
 
-def test_a_copy_of_a_message_that_came_again_keeps_where_it_came_from() -> None:
+def test_a_copy_of_a_retried_message_keeps_its_origin() -> None:
     message = received(
         5,
         topic="%RETRY%billing",

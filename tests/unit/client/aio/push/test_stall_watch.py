@@ -1,4 +1,4 @@
-"""Listeners that are stuck: one clear line."""
+"""Stuck listeners are logged in one line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def worker_at(offset: int, started_ms: float) -> Worker:
     return worker
 
 
-async def test_a_listener_that_is_stuck_is_named_once_and_again_after_twice_the_time(
+async def test_a_stuck_listener_is_logged_once_and_again_after_twice_the_time(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = ManualClock()
@@ -62,10 +62,10 @@ async def test_a_listener_that_is_stuck_is_named_once_and_again_after_twice_the_
     await watch.stop()
 
 
-async def test_it_is_said_where_a_thread_stands() -> None:
+async def test_the_location_of_a_thread_is_described() -> None:
     begun = asyncio.Event()
     loop = asyncio.get_running_loop()
-    # A lock, not an event: its frames would hide where the listener stands.
+    # A lock, not an event, whose frames would hide where the listener is.
     go_on = threading.Lock()
     go_on.acquire()
 
@@ -92,7 +92,7 @@ async def test_it_is_said_where_a_thread_stands() -> None:
     assert "stuck_in_here" in everything
 
 
-async def test_it_is_said_where_a_task_stands() -> None:
+async def test_the_location_of_a_task_is_described() -> None:
     async def waits_for_ever() -> None:
         await asyncio.Event().wait()
 
@@ -115,5 +115,5 @@ async def test_it_is_said_where_a_task_stands() -> None:
     assert "stuck_in_here" in location
 
 
-def test_a_worker_without_a_place_is_no_error() -> None:
+def test_a_worker_without_a_location_is_no_error() -> None:
     assert location_of(Worker()) == "unknown"

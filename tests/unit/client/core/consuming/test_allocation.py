@@ -1,4 +1,4 @@
-"""Allocations: every queue has one owner, and Java members agree who it is."""
+"""Allocations: every queue has one owner, the same as for Java members."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_client_that_is_no_member_gets_nothing(allocation: Allocation) -> None
     assert list(allocation(GROUP, "stranger", queues(4, "room@b"), clients(2))) == []
 
 
-def test_averagely_gives_runs_and_the_first_members_what_is_left() -> None:
+def test_averagely_gives_runs_and_the_remainder_to_the_first_members() -> None:
     owned = [ids_of(averagely, client, queues(8), clients(3)) for client in clients(3)]
 
     assert owned == [[0, 1, 2], [3, 4, 5], [6, 7]]
@@ -77,13 +77,13 @@ def test_averagely_leaves_members_without_when_queues_are_few() -> None:
     assert owned == [[0], [1], []]
 
 
-def test_by_circle_deals_out_one_by_one() -> None:
+def test_by_circle_deals_out_in_turn() -> None:
     owned = [ids_of(averagely_by_circle, one, queues(8), clients(3)) for one in clients(3)]
 
     assert owned == [[0, 3, 6], [1, 4, 7], [2, 5]]
 
 
-def test_by_config_takes_what_it_was_given_whoever_is_there() -> None:
+def test_by_config_takes_its_queues_whatever_the_members() -> None:
     own = [queue(5), queue(9, topic="returns")]
 
     assert by_config(own)(GROUP, "stranger", queues(4), clients(2)) == own
@@ -139,7 +139,7 @@ def test_a_ring_moves_only_the_queues_of_the_member_that_left() -> None:
     }
 
 
-def test_a_ring_without_places_is_refused() -> None:
+def test_a_ring_without_virtual_nodes_is_refused() -> None:
     with pytest.raises(SettingsError, match="0 virtual nodes"):
         consistent_hash(0)
 

@@ -66,14 +66,14 @@ def test_queues_of_a_topic_no_longer_subscribed_are_dropped() -> None:
     assert plan(member(), view(), Holding(held=held)).drop == [queue(0, "old")]
 
 
-def test_a_topic_that_could_not_be_asked_about_stays_as_it_is() -> None:
+def test_a_topic_that_could_not_be_queried_keeps_its_queues() -> None:
     known = GroupView(subscribed=["orders", "returns"], queues={"orders": queues(2)})
     held = frozenset([queue(7), queue(0, "returns")])
 
     made = plan(member(), known, Holding(held=held))
 
     assert (made.drop, made.add, made.wanted) == ([], [], {})
-    # The members of "orders" are to be asked again soon; that "returns" exists is not known.
+    # The members of "orders" must be fetched again soon; "returns" is not known to exist.
     assert not made.balanced
 
 
@@ -81,7 +81,7 @@ def test_a_topic_that_does_not_exist_leaves_a_member_balanced() -> None:
     assert plan(member(), GroupView(subscribed=["orders"], queues={}), Holding()).balanced
 
 
-def test_a_member_whom_the_broker_does_not_know_gives_up_all_and_asks_again() -> None:
+def test_a_member_that_the_broker_does_not_know_gives_up_all_and_retries() -> None:
     made = plan(member("new"), view(), Holding(held=frozenset([queue(0)])))
 
     assert (made.drop, made.add) == ([queue(0)], [])
@@ -99,7 +99,7 @@ def test_an_ordered_member_adds_only_what_it_has_locked() -> None:
     assert (last.lock, last.add, last.balanced) == ([], queues(2), True)
 
 
-def test_a_queue_that_is_being_given_up_is_dropped_on_even_when_it_is_wanted_again() -> None:
+def test_a_leaving_queue_is_dropped_even_if_it_is_wanted_again() -> None:
     holding = Holding(held=frozenset(queues(2)), leaving=frozenset([queue(1)]))
 
     made = plan(member(), view(), holding)
@@ -128,7 +128,7 @@ def test_members_and_queues_are_sorted_whatever_their_order() -> None:
     assert plan(member(), shuffled, Holding()).add == queues(2)
 
 
-def test_an_allocation_gets_no_queue_of_another_topic_nor_one_that_is_not_there() -> None:
+def test_an_allocation_takes_no_queue_of_another_topic_nor_a_missing_one() -> None:
     chosen = by_config([queue(1), queue(99), queue(0, "returns")])
 
     assert plan(member(allocation=chosen), view(), Holding()).add == [queue(1)]
@@ -138,7 +138,7 @@ CLIENTS = [f"c{number}" for number in range(5)]
 
 
 class Group(RuleBasedStateMachine):
-    """Members that come, go, and rebalance by lists of members that may be old."""
+    """Members that join, leave, and rebalance with possibly stale lists of members."""
 
     @initialize(
         queue_count=st.integers(1, 12),
@@ -209,7 +209,7 @@ class Group(RuleBasedStateMachine):
             assert len(owned) == len(set(owned))
 
     def teardown(self) -> None:
-        """Once everyone hears of everyone, each queue has one owner, after two rounds at most."""
+        """Once all members know each other, each queue has one owner after two rounds at most."""
         if not hasattr(self, "present") or not self.present:
             return
         for client_id in self.present:

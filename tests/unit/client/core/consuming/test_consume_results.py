@@ -1,4 +1,4 @@
-"""What listeners may say about messages."""
+"""What listeners may return."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_results_pass_as_they_are() -> None:
     assert [ordered_result(one) for one in (SUCCESS, SUSPEND, pause)] == [SUCCESS, SUSPEND, pause]
 
 
-def test_a_result_of_the_other_kind_says_what_to_return_instead() -> None:
+def test_a_result_of_the_other_kind_is_refused_with_what_to_return_instead() -> None:
     with pytest.raises(ConsumeResultError, match="return RETRY_LATER, or make the consumer with"):
         concurrent_result(SUSPEND)
     with pytest.raises(ConsumeResultError, match="return SUSPEND: the same messages"):

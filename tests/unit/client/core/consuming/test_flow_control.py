@@ -23,7 +23,7 @@ def test_a_queue_is_pulled_up_to_the_limits() -> None:
     assert FlowControl(FlowLimits()).pause(QUEUE, full) is None
 
 
-def test_a_pause_says_why_where_and_how_much() -> None:
+def test_a_pause_carries_reason_queue_and_amount() -> None:
     control = FlowControl(FlowLimits())
 
     pause = control.pause(QUEUE, Window(count=1001, bytes=7))
@@ -47,11 +47,11 @@ def test_bytes_and_span_pause_too() -> None:
     assert "span more than 2000 offsets" in by_span.reason
 
 
-def test_without_a_bound_on_the_span_none_counts() -> None:
+def test_without_a_span_limit_any_span_is_allowed() -> None:
     assert FlowControl(FlowLimits(span=None)).pause(QUEUE, Window(count=2, span=10**6)) is None
 
 
-def test_one_pause_of_a_thousand_is_worth_a_warning() -> None:
+def test_one_pause_of_a_thousand_is_a_warning() -> None:
     control = FlowControl(FlowLimits(count=1))
 
     pauses = [control.pause(QUEUE, Window(count=2)) for _ in range(2 * WARN_EVERY)]

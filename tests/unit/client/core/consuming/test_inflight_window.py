@@ -46,7 +46,7 @@ def test_the_first_unfinished_message_holds_the_commit_back(
     assert window.finish(pulled(10)) == 13
 
 
-def test_what_nobody_asked_for_is_committed_once_all_before_is_finished(
+def test_filtered_messages_are_committed_once_all_before_is_finished(
     window: InflightWindow[Pulled],
 ) -> None:
     window.add(pulled(10), next_offset=20)
@@ -57,7 +57,7 @@ def test_what_nobody_asked_for_is_committed_once_all_before_is_finished(
     assert window.committable == 30
 
 
-def test_counts_follow_what_comes_and_goes(window: InflightWindow[Pulled]) -> None:
+def test_counts_follow_additions_and_removals(window: InflightWindow[Pulled]) -> None:
     window.add(pulled(10, 12, 15))
     assert (window.count, window.bytes, window.span) == (3, 300, 5)
     assert (window.first_offset, window.last_offset, window.next_offset) == (10, 15, 16)
@@ -70,7 +70,7 @@ def test_counts_follow_what_comes_and_goes(window: InflightWindow[Pulled]) -> No
     assert (window.first_offset, window.last_offset) == (None, None)
 
 
-def test_a_message_that_was_pulled_before_is_not_taken_in_again(
+def test_a_message_that_was_pulled_before_is_not_added_again(
     window: InflightWindow[Pulled],
 ) -> None:
     window.add(pulled(10, 11))
@@ -101,7 +101,7 @@ def test_messages_are_taken_in_order_and_committed_together(
     assert window.take(2) == []
 
 
-def test_what_was_taken_can_be_committed_bit_by_bit(window: InflightWindow[Pulled]) -> None:
+def test_taken_messages_can_be_committed_in_steps(window: InflightWindow[Pulled]) -> None:
     window.add(pulled(10, 11, 12))
     window.take(3)
 
@@ -180,7 +180,7 @@ async def test_setting_the_clock_ends_no_lock(
     assert not window.pull_expired
 
 
-async def test_times_of_consumption_are_kept_for_those_who_ask(
+async def test_times_of_consumption_are_recorded_for_tools(
     window: InflightWindow[Pulled], clock: ManualClock
 ) -> None:
     window.add(pulled(10))

@@ -1,4 +1,4 @@
-"""The file of a broadcasting consumer: its place, its content, its damage."""
+"""The offset file of a broadcasting consumer: path, content, damage."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PATH = Path("/offsets/10.0.0.1@DEFAULT/shippers/offsets.json")
 SOUND = encode_offsets({FIRST: 5})
 
 
-def test_the_file_lies_where_java_puts_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_is_where_java_puts_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/user")
 
     path = offsets_path(Path("~/.rocketmq_offsets"), "10.0.0.1@DEFAULT", "shippers")
@@ -69,12 +69,12 @@ def test_the_file_comes_before_its_backup() -> None:
 
 
 @pytest.mark.parametrize("missing", [None, b""])
-def test_the_backup_stands_in_for_a_missing_file(missing: bytes | None) -> None:
+def test_the_backup_replaces_a_missing_file(missing: bytes | None) -> None:
     assert find_offsets(PATH, missing, SOUND) == FoundOffsets({FIRST: 5}, is_damaged=False)
 
 
 @pytest.mark.parametrize("damaged", [b"{", SOUND[:-3], b'{"offsetTable":[1]}', b"\0" * 40])
-def test_the_backup_stands_in_for_a_damaged_file(
+def test_the_backup_replaces_a_damaged_file(
     damaged: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert find_offsets(PATH, damaged, SOUND) == FoundOffsets({FIRST: 5}, is_damaged=True)
@@ -82,6 +82,6 @@ def test_the_backup_stands_in_for_a_damaged_file(
 
 
 @pytest.mark.parametrize("backup", [None, b"", b"{"])
-def test_damage_without_a_sound_backup_says_what_to_do(backup: bytes | None) -> None:
+def test_damage_without_a_good_backup_is_an_error_with_a_hint(backup: bytes | None) -> None:
     with pytest.raises(LocalOffsetsError, match=r"offsets\.json nor its backup.*delete both"):
         find_offsets(PATH, b"{", backup)

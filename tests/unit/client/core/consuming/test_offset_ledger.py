@@ -35,7 +35,7 @@ def test_an_unknown_queue_has_no_offset(ledger: OffsetLedger) -> None:
     assert ledger.dirty() == {}
 
 
-def test_an_offset_only_rises(ledger: OffsetLedger) -> None:
+def test_an_offset_only_increases(ledger: OffsetLedger) -> None:
     ledger.update(FIRST, 5)
     ledger.update(FIRST, 3)
     assert ledger.read(FIRST) == 5
@@ -44,7 +44,7 @@ def test_an_offset_only_rises(ledger: OffsetLedger) -> None:
     assert ledger.read(FIRST) == 8
 
 
-def test_an_offset_falls_when_asked_for(ledger: OffsetLedger) -> None:
+def test_an_offset_decreases_on_request(ledger: OffsetLedger) -> None:
     ledger.update(FIRST, 5)
 
     ledger.update(FIRST, 3, increase_only=False)
@@ -93,7 +93,7 @@ def test_a_reset_holds_against_what_the_old_window_finishes(ledger: OffsetLedger
     assert ledger.dirty() == {FIRST: 2}
 
 
-def test_a_reset_of_an_unknown_queue_is_to_be_kept(ledger: OffsetLedger) -> None:
+def test_a_reset_of_an_unknown_queue_is_dirty(ledger: OffsetLedger) -> None:
     ledger.reset(FIRST, 2)
 
     assert ledger.dirty() == {FIRST: 2}
@@ -109,7 +109,7 @@ def test_a_queue_moves_again_after_it_was_removed(ledger: OffsetLedger) -> None:
     assert ledger.read(FIRST) == 3
 
 
-def test_a_dropped_window_says_nothing(ledger: OffsetLedger) -> None:
+def test_a_dropped_window_is_ignored(ledger: OffsetLedger) -> None:
     window: InflightWindow[Pulled] = InflightWindow(5, ManualClock())
     window.drop()
 
@@ -118,7 +118,7 @@ def test_a_dropped_window_says_nothing(ledger: OffsetLedger) -> None:
     assert FIRST not in ledger
 
 
-def test_a_queue_of_another_client_moves_no_more_until_it_comes_back(ledger: OffsetLedger) -> None:
+def test_the_offset_of_a_disowned_queue_is_fixed_until_it_comes_back(ledger: OffsetLedger) -> None:
     ledger.update(FIRST, 5)
 
     ledger.disown(FIRST)
@@ -147,7 +147,7 @@ def test_removed_queues_are_forgotten(ledger: OffsetLedger) -> None:
     assert ledger.offsets() == {}
 
 
-def test_offsets_are_told_by_topic(ledger: OffsetLedger) -> None:
+def test_offsets_are_returned_by_topic(ledger: OffsetLedger) -> None:
     ledger.update(FIRST, 5)
     ledger.update(SECOND, 7)
 

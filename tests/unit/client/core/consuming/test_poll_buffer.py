@@ -170,10 +170,10 @@ def test_all_queues_wait_when_they_hold_too_much_together() -> None:
     assert polled.next_pull(SECOND, 32) == NextPull(generation(polled, SECOND), 10, 1)
 
 
-# --- seeking, pausing, coming and going -----------------------------------------------------------
+# --- seeking, pausing, adding and removing --------------------------------------------------------
 
 
-def test_a_seek_throws_away_what_was_buffered_and_what_is_on_its_way() -> None:
+def test_a_seek_drops_buffered_messages_and_pulls_in_flight() -> None:
     polled = buffer()
     pull(polled, FIRST, 10, 11, next_offset=12)
     before = generation(polled, FIRST)
@@ -236,7 +236,7 @@ def test_a_paused_queue_is_neither_pulled_nor_handed_out() -> None:
     assert taken(polled, 5) == [(0, 10), (0, 11)]
 
 
-def test_a_queue_that_is_given_up_leaves_nothing_behind() -> None:
+def test_a_removed_queue_leaves_nothing_in_the_buffer() -> None:
     polled = buffer()
     pull(polled, FIRST, 10, 11, next_offset=12)
     before = generation(polled, FIRST)
@@ -271,7 +271,7 @@ def test_adding_a_queue_again_changes_nothing() -> None:
     assert taken(polled, 1) == [(0, 10)]
 
 
-def test_a_queue_of_somebody_else_is_refused_before_anything_changes() -> None:
+def test_a_queue_that_is_not_read_is_refused_before_anything_changes() -> None:
     polled = buffer()
 
     with pytest.raises(StateError, match="queue 2 of topic 'orders' at broker-a is not read"):
@@ -284,24 +284,24 @@ def test_a_queue_of_somebody_else_is_refused_before_anything_changes() -> None:
     assert polled.next_pull(FIRST, 1) is not None
 
 
-def test_what_is_buffered_can_be_looked_at() -> None:
+def test_buffered_messages_can_be_inspected() -> None:
     polled = buffer()
     pull(polled, FIRST, 10, 11, next_offset=12)
 
     assert [message.queue_offset for message in polled.buffered(FIRST)] == [10, 11]
 
 
-# --- whatever happens -----------------------------------------------------------------------------
+# --- any order of events --------------------------------------------------------------------------
 
 
 class BufferMachine(RuleBasedStateMachine):
-    """Pulls, polls, seeks and moves of queues in any order, against a plain account of them."""
+    """Pulls, polls, seeks and moves of queues in any order, against a simple model."""
 
     def __init__(self) -> None:
         super().__init__()
         self.polled = PollBuffer(queue_count_max=6, queue_bytes_max=6 * SIZE, count_max=9)
         self.on_the_way: list[tuple[MessageQueue, NextPull]] = []
-        # Of each queue that is read: the first offset that is not done for certain.
+        # For each queue: the first offset that is not certainly done.
         self.unfinished: dict[MessageQueue, int] = {}
         self.expected: dict[MessageQueue, int] = {}
 
@@ -330,7 +330,7 @@ class BufferMachine(RuleBasedStateMachine):
     @rule(found=st.integers(0, 4))
     def end_pull(self, found: int) -> None:
         queue, wanted = self.on_the_way.pop(0)
-        # One pull at a time is under way for each generation of a queue.
+        # Each generation of a queue has one pull in flight.
         self.on_the_way = [other for other in self.on_the_way if other != (queue, wanted)]
         assert wanted.offset is not None
         offsets = range(wanted.offset, wanted.offset + min(found, wanted.messages_max))

@@ -1,4 +1,4 @@
-"""How far pulls reach, learnt from replies."""
+"""Windows and numbers of pulls, adapted to the replies."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_windows_grow_once_replies_have_filled_them_for_a_while() -> None:
     assert learning.window == 64
 
 
-def test_the_end_of_a_range_says_nothing_of_windows() -> None:
+def test_the_end_of_a_range_does_not_change_the_window() -> None:
     learning = pace()
     learning.note(asked=WINDOW_MAX, covered=32, reply_bytes=100)
 
@@ -47,7 +47,7 @@ def test_the_end_of_a_range_says_nothing_of_windows() -> None:
     assert learning.window == 32
 
 
-def test_small_replies_are_asked_for_many_at_a_time_and_large_ones_few() -> None:
+def test_small_replies_allow_many_pulls_in_flight_and_large_ones_few() -> None:
     learning = pace()
 
     learning.note(asked=10, covered=10, reply_bytes=500)
@@ -58,7 +58,7 @@ def test_small_replies_are_asked_for_many_at_a_time_and_large_ones_few() -> None
     assert learning.pulls == 4
 
 
-def test_a_filter_keeps_windows_as_long_as_brokers_look() -> None:
+def test_a_filter_keeps_windows_as_long_as_brokers_scan() -> None:
     learning = pace(is_filtered=True)
 
     learning.note(asked=WINDOW_MAX, covered=40, reply_bytes=100)

@@ -1,4 +1,4 @@
-"""Received messages: the same as decoding the record at once, whatever is read first."""
+"""Received messages equal the decoded record, in any order of access."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _one(sample: Sample, *, namespace: str = "") -> ReceivedMessage:
     return message
 
 
-def test_a_message_has_what_its_producer_said() -> None:
+def test_a_message_has_the_fields_of_its_producer() -> None:
     message = _one(ORDER)
 
     assert (message.topic, message.body, message.tags) == ("orders", b"a body", "paid")
@@ -48,7 +48,7 @@ def test_a_message_has_what_its_producer_said() -> None:
     assert message.message_id == "ABC"
 
 
-def test_a_message_has_what_its_broker_says() -> None:
+def test_a_message_has_the_fields_of_its_broker() -> None:
     message = _one(ORDER)
 
     assert message.queue == MessageQueue(topic="orders", queue_id=1, broker_name="broker-a")
@@ -88,7 +88,7 @@ def test_properties_read_one_by_one_equal_those_read_together() -> None:
         assert (message.tags, message.keys, message.message_id) == ("paid", ("one", "two"), "ABC")
 
 
-def test_whatever_is_read_first_is_the_same_as_when_all_is_read() -> None:
+def test_the_order_of_access_changes_no_value() -> None:
     known = _one(ORDER)
     parts = [name for name, part in vars(ReceivedMessage).items() if isinstance(part, property)]
     assert len(parts) > 15
@@ -106,7 +106,7 @@ def test_properties_cannot_be_changed() -> None:
 
 
 @pytest.mark.parametrize("kind", Compression)
-def test_a_compressed_body_is_unpacked(kind: Compression) -> None:
+def test_a_compressed_body_is_decompressed(kind: Compression) -> None:
     body = b"again and again " * 100
     packed = compress(body, kind)
     message = _one(replace(ORDER, body=packed, system_flag=COMPRESSED | kind.value))
@@ -116,11 +116,11 @@ def test_a_compressed_body_is_unpacked(kind: Compression) -> None:
     assert message.tags == "paid"
 
 
-def test_an_empty_body_is_never_unpacked() -> None:
+def test_an_empty_body_is_never_decompressed() -> None:
     assert _one(replace(ORDER, body=b"", system_flag=COMPRESSED)).body == b""
 
 
-def test_a_message_that_is_tried_again_shows_the_topic_it_was_sent_to() -> None:
+def test_a_retried_message_shows_the_topic_it_was_sent_to() -> None:
     again = replace(
         ORDER,
         topic=b"%RETRY%billing",
@@ -135,7 +135,7 @@ def test_a_message_that_is_tried_again_shows_the_topic_it_was_sent_to() -> None:
     assert _one(replace(again, topic=b"%DLQ%billing")).topic == "%DLQ%billing"
 
 
-def test_a_namespace_is_taken_off_the_queue_that_users_see() -> None:
+def test_a_namespace_is_removed_from_the_queue_that_users_see() -> None:
     message = _one(replace(ORDER, topic=b"tenant%orders"), namespace="tenant")
     half = _one(
         replace(ORDER, topic=b"tenant%orders", system_flag=int(SystemFlag.PREPARED)),
@@ -149,7 +149,7 @@ def test_a_namespace_is_taken_off_the_queue_that_users_see() -> None:
     assert _one(ORDER).stored_queue == _one(ORDER).queue
 
 
-def test_a_namespace_is_taken_off_the_topic() -> None:
+def test_a_namespace_is_removed_from_the_topic() -> None:
     again = encode_properties({"RETRY_TOPIC": "tenant%orders"})
     retried = replace(ORDER, topic=b"%RETRY%tenant%billing", properties=again)
 
@@ -157,11 +157,11 @@ def test_a_namespace_is_taken_off_the_topic() -> None:
     assert _one(retried, namespace="tenant").topic == "orders"
 
 
-def test_a_tag_that_is_no_utf_8_is_read_with_replacements() -> None:
+def test_a_tag_that_is_not_utf_8_is_read_with_replacements() -> None:
     assert _one(replace(ORDER, properties=b"TAGS\x01\xff\x02")).tags == "\ufffd"
 
 
-def test_a_delay_level_that_is_no_number_is_none() -> None:
+def test_a_delay_level_that_is_not_a_number_is_0() -> None:
     assert _one(replace(ORDER, properties=b"DELAY\x01x\x02")).delay_level == 0
 
 
@@ -177,7 +177,7 @@ def test_messages_of_many_queues_come_in_the_order_of_their_records() -> None:
     assert places == [(0, 5), (1, 9), (0, 6), (0, 8), (1, 10)]
 
 
-def test_half_messages_are_there_too() -> None:
+def test_half_messages_are_found_too() -> None:
     half = replace(ORDER, system_flag=int(SystemFlag.PREPARED), queue_offset=3)
 
     messages = received_messages(ORDER.encode() + half.encode(), "broker-a")
@@ -197,7 +197,7 @@ def test_no_bytes_are_no_messages() -> None:
         (b"\x01" * 200, "bytes that are no record"),
     ],
 )
-def test_bytes_that_are_no_record_are_refused(rest: bytes, problem: str) -> None:
+def test_bytes_that_are_not_a_record_are_refused(rest: bytes, problem: str) -> None:
     whole = ORDER.encode()
 
     with pytest.raises(ProtocolError, match=f"broker-a at byte {len(whole)} of .*: {problem}"):

@@ -1,4 +1,4 @@
-"""Where a group starts that has committed nothing."""
+"""Where a group without a committed offset starts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RETRY = retry_topic("shippers")
         ("orders", ConsumeFrom("CONSUME_FROM_MIN_OFFSET"), StartPoint.END),
     ],
 )
-def test_the_start_depends_on_the_way_and_on_retries(
+def test_the_start_depends_on_the_option_and_on_retry_topics(
     topic: str, consume_from: ConsumeFrom, expected: StartPoint
 ) -> None:
     assert start_point(topic, consume_from) is expected
