@@ -31,7 +31,7 @@ def find_port(bind_address: str) -> int:
         if all(is_free(bind_address, port + step) for step in (0, FAST_LANE, REPLICATION)):
             return port
     raise SettingsError(
-        f"no three free ports p - 2, p and p + 1 were found on {bind_address} in {_ATTEMPTS} attempts",
+        f"found no three free ports p - 2, p and p + 1 on {bind_address} in {_ATTEMPTS} attempts",
         hint="set listenPort to a port whose neighbours are free",
     )
 

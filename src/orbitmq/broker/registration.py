@@ -102,7 +102,7 @@ class Registration:
                 await reported.wait()
         except TimeoutError:
             log.warning(
-                "name servers do not answer; starting without them name servers=%s",
+                "starting without name servers that do not answer addresses=%s",
                 ";".join(sorted(set(self._name_servers()) - self._registered)),
             )
         for periodic in self._periodics:
@@ -205,17 +205,17 @@ class Registration:
         except OrbitError as error:
             # Logged once, not at every attempt.
             if address not in self._missed:
-                log.warning("not registered name server=%s reason=%s", address, error)
+                log.warning("registration failed name_server=%s reason=%s", address, error)
             self._missed.add(address)
             self._registered.discard(address)
             return
         self._missed.discard(address)
         if address not in self._registered:
             self._registered.add(address)
-            log.info("registered name server=%s broker=%s", address, header.broker_name)
+            log.info("registered name_server=%s broker=%s", address, header.broker_name)
 
     async def _leave(self, address: str, leave: UnregisterBroker) -> None:
         try:
             await self._rpc.call(address, leave, timeout_ms=_UNREGISTER_TIMEOUT_MS)
         except OrbitError as error:
-            log.warning("not unregistered name server=%s reason=%s", address, error)
+            log.warning("unregistration failed name_server=%s reason=%s", address, error)

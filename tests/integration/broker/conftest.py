@@ -50,7 +50,7 @@ WAIT_SECONDS = 60
 
 
 def content(reply: Command) -> Any:
-    """Read the body of a reply, which may be in the dialect of Java peers."""
+    """Decode the body of a reply, which may be in the dialect of Java peers."""
     return json.loads(java_json.to_standard(reply.body))
 
 
@@ -156,7 +156,7 @@ class Peer:
 
     address: str
     rpc: RpcClient
-    # Groups whose members changed, as the broker told.
+    # Groups whose members changed, as the broker notified.
     told: list[str] = field(default_factory=list)
     encoding: Encoding = Encoding.JSON
 
@@ -196,7 +196,7 @@ class Peer:
 
 @dataclass
 class Site:
-    """The broker under test and what it stands on."""
+    """The broker under test and its surroundings."""
 
     broker: Broker
     clock: ManualClock
@@ -205,13 +205,13 @@ class Site:
     options: dict[str, str]
 
     async def advance_until(self, condition: Callable[[], bool], *, step_ms: int = 100) -> None:
-        """Let time pass until something holds; what runs in threads gets real time for it."""
+        """Advance the clock until a condition holds; threads get real time to run."""
         async with asyncio.timeout(WAIT_SECONDS):
             while not condition():
                 await self.clock.advance(step_ms)
 
     async def stored(self, topic: str, queue_id: int, end: int) -> None:
-        """Wait until a queue has come to an end, by the passing of time."""
+        """Advance the clock until a queue has reached an end."""
         await self.advance_until(lambda: self.broker.store.end_of(topic, queue_id) >= end)
 
 
@@ -230,7 +230,7 @@ def make_broker(folder: Path, clock: ManualClock, **options: str) -> Broker:
 
 @asynccontextmanager
 async def running(folder: Path, clock: ManualClock, **options: str) -> AsyncIterator[Site]:
-    """Run a broker on what a folder holds."""
+    """Run a broker on the store in a folder."""
     broker = make_broker(folder, clock, **options)
     await broker.start()
     try:
@@ -253,12 +253,12 @@ async def running(folder: Path, clock: ManualClock, **options: str) -> AsyncIter
 
 
 def crash_image(site: Site, folder: Path) -> None:
-    """Copy what a kill of the broker would leave behind at this moment."""
+    """Copy the files that a kill of the broker would leave now."""
     shutil.copytree(site.folder / "store", folder / "store")
 
 
 class Disk:
-    """Holds, or fails, what a store in a folder puts on disk."""
+    """Holds or fails the syncs of a store in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = str(folder)
@@ -270,7 +270,7 @@ class Disk:
 
     def sync(self, descriptor: int) -> None:
         if not str(Path(f"/proc/self/fd/{descriptor}").readlink()).startswith(self._folder):
-            # Of a cluster that another test left running.
+            # From a cluster that another test left running.
             self._sync(descriptor)
             return
         if not self._free.is_set():
@@ -284,7 +284,7 @@ class Disk:
         self._free.clear()
 
     def fail(self) -> None:
-        """From now on every sync fails, one that is held included."""
+        """Make every sync fail from now on, also one that is held."""
         self._fails = True
         self._free.set()
 

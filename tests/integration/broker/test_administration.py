@@ -1,4 +1,4 @@
-"""What operators and their tools ask: topics, groups, offsets, messages."""
+"""Requests of operators and their tools: topics, groups, offsets, messages."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def committed(peer: Peer, group: str = "g", *, zero: bool | None = None) -
 # --- topics -----------------------------------------------------------------------------------
 
 
-async def test_a_topic_is_made_changed_shown_and_deleted(site: Site, peer: Peer) -> None:
+async def test_a_topic_is_created_changed_shown_and_deleted(site: Site, peer: Peer) -> None:
     await peer.make_topic("T", read=2, write=3)
     await peer.make_topic("T", read=5, write=4)
 
@@ -87,7 +87,7 @@ async def test_a_topic_is_made_changed_shown_and_deleted(site: Site, peer: Peer)
     assert site.broker.topics.get("T") is None
 
 
-async def test_many_topics_are_made_at_once(site: Site, peer: Peer) -> None:
+async def test_many_topics_are_created_at_once(site: Site, peer: Peer) -> None:
     topics = [TopicConfig(name=f"T{n}", read_queues=n, write_queues=n) for n in (1, 2)]
 
     reply = await peer.ask(UpdateTopics(), java_json.encode(TopicConfigList(topics=topics)))
@@ -114,7 +114,7 @@ async def test_topics_of_the_broker_and_illegal_names_are_refused(peer: Peer, na
     assert made.remark
 
 
-async def test_a_deleted_topic_takes_its_offsets_along(site: Site, peer: Peer) -> None:
+async def test_the_offsets_of_a_deleted_topic_are_deleted(site: Site, peer: Peer) -> None:
     await peer.send("T")
     await commit(peer, 1)
 
@@ -125,7 +125,7 @@ async def test_a_deleted_topic_takes_its_offsets_along(site: Site, peer: Peer) -
     assert (await peer.send("T")).fields["queueOffset"] == "0"
 
 
-async def test_a_topic_that_is_being_deleted_is_not_made_again(
+async def test_a_topic_that_is_being_deleted_is_not_created_again(
     site: Site, peer: Peer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await peer.send("T")
@@ -176,7 +176,7 @@ async def test_bounds_and_consumers_of_a_topic_are_shown(site: Site, peer: Peer)
 # --- groups -----------------------------------------------------------------------------------
 
 
-async def test_a_group_is_made_changed_shown_and_deleted(peer: Peer) -> None:
+async def test_a_group_is_created_changed_shown_and_deleted(peer: Peer) -> None:
     made = await peer.ask(UpdateGroup(), java_json.encode(GroupConfig(name="g", retries_max=5)))
     more = await peer.ask(
         UpdateGroups(), java_json.encode(GroupConfigList(groups=[GroupConfig(name="g2")]))
@@ -195,7 +195,7 @@ async def test_a_group_is_made_changed_shown_and_deleted(peer: Peer) -> None:
     assert bad.code == ResponseCode.INVALID_PARAMETER
 
 
-async def test_a_deleted_group_keeps_its_offsets_unless_told_otherwise(peer: Peer) -> None:
+async def test_a_deleted_group_keeps_its_offsets_unless_asked_otherwise(peer: Peer) -> None:
     await peer.send("T")
     await peer.heartbeat("c")
     await commit(peer, 1)
@@ -242,14 +242,14 @@ async def test_a_negative_offset_of_a_go_client_commits_nothing(peer: Peer) -> N
     assert await committed(peer) == (OK, "1")
 
 
-async def test_commits_to_what_is_not_there_are_refused(peer: Peer) -> None:
+async def test_commits_to_unknown_topics_and_groups_are_refused(peer: Peer) -> None:
     assert await commit(peer, 1) == ResponseCode.TOPIC_NOT_EXIST
     await peer.make_topic("T")
     assert await commit(peer, 1, queue_id=-1) == ResponseCode.INVALID_PARAMETER
     assert await commit(peer, 1, group="no way") == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
 
 
-async def test_a_reset_moves_the_group_and_commits_wait_until_it_is_told(
+async def test_a_reset_moves_the_group_and_commits_are_ignored_until_it_is_reported(
     site: Site, peer: Peer
 ) -> None:
     await peer.make_topic("T", read=2, write=2)
@@ -301,7 +301,7 @@ async def test_a_reset_goes_to_a_time_or_an_offset_within_the_queue(
     assert await committed(peer) == (OK, target)
 
 
-async def test_a_reset_of_what_is_not_there_is_refused(peer: Peer) -> None:
+async def test_a_reset_of_unknown_topics_and_groups_is_refused(peer: Peer) -> None:
     asked = ResetOffsets(topic="T", group="g", timestamp_ms=Long(0), force=True)
     no_topic = await peer.ask(asked)
     await peer.make_topic("T")
@@ -316,7 +316,7 @@ async def test_a_reset_of_what_is_not_there_is_refused(peer: Peer) -> None:
     assert no_queue.code == ResponseCode.INVALID_PARAMETER
 
 
-async def test_consumers_in_cpp_are_answered_with_a_list(peer: Peer) -> None:
+async def test_consumers_in_cpp_get_a_list(peer: Peer) -> None:
     await peer.send("T")
     await peer.heartbeat("c")
     asked = request(ResetOffsets(topic="T", group="g", timestamp_ms=Long(0), force=True))
@@ -397,7 +397,7 @@ async def test_messages_are_found_by_key_and_by_unique_id(site: Site, peer: Peer
     assert await found("nobody") == []
 
 
-async def test_a_message_is_read_by_its_place(peer: Peer) -> None:
+async def test_a_message_is_read_by_its_log_position(peer: Peer) -> None:
     reply = await peer.send("T", b"one")
     place = decode_message_id(reply.fields["msgId"])[2]
 
@@ -410,7 +410,9 @@ async def test_a_message_is_read_by_its_place(peer: Peer) -> None:
     assert {beside.code, beyond.code, negative.code} == {ResponseCode.SYSTEM_ERROR}
 
 
-async def test_entries_of_a_queue_are_shown_with_what_the_groups_filter_says(peer: Peer) -> None:
+async def test_entries_of_a_queue_are_shown_with_the_result_of_the_groups_filter(
+    peer: Peer,
+) -> None:
     await peer.send("T", TAGS="a")
     await peer.send("T", TAGS="b")
     await peer.heartbeat("c", expression="b")

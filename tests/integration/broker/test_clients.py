@@ -41,7 +41,7 @@ async def members(peer: Peer, group: str = "g") -> list[str]:
 # --- coming and going -------------------------------------------------------------------------
 
 
-async def test_a_heartbeat_makes_the_group_its_retry_topic_and_a_member(
+async def test_a_heartbeat_creates_the_group_its_retry_topic_and_a_member(
     site: Site, peer: Peer
 ) -> None:
     reply = await peer.heartbeat("c1", produces="p")
@@ -54,7 +54,7 @@ async def test_a_heartbeat_makes_the_group_its_retry_topic_and_a_member(
     assert await members(peer) == ["c1"]
 
 
-async def test_members_are_told_when_one_comes_or_goes(site: Site) -> None:
+async def test_members_are_notified_when_one_joins_or_leaves(site: Site) -> None:
     first, second, third = [await site.connect() for _ in range(3)]
     await first.heartbeat("c1")
     await second.heartbeat("c2")
@@ -69,7 +69,7 @@ async def test_members_are_told_when_one_comes_or_goes(site: Site) -> None:
     assert await members(first) == ["c1"]
 
 
-async def test_a_member_is_gone_with_its_connection(site: Site) -> None:
+async def test_a_member_is_removed_with_its_connection(site: Site) -> None:
     first, second = await site.connect(), await site.connect()
     await first.heartbeat("c1")
     await second.heartbeat("c2")
@@ -81,7 +81,7 @@ async def test_a_member_is_gone_with_its_connection(site: Site) -> None:
     assert await members(first) == ["c1"]
 
 
-async def test_a_member_without_heartbeats_is_gone_after_two_minutes(site: Site) -> None:
+async def test_a_member_without_heartbeats_is_removed_after_two_minutes(site: Site) -> None:
     first, silent = await site.connect(), await site.connect()
     await silent.heartbeat("c2")
     connection = await silent.rpc.connection(silent.address)
@@ -94,7 +94,7 @@ async def test_a_member_without_heartbeats_is_gone_after_two_minutes(site: Site)
     await until(lambda: connection.closed)
 
 
-async def test_broadcasting_members_are_not_told(site: Site) -> None:
+async def test_broadcasting_members_are_not_notified(site: Site) -> None:
     first, second = await site.connect(), await site.connect()
 
     await first.heartbeat("c1", model=BROADCASTING)
@@ -105,14 +105,14 @@ async def test_broadcasting_members_are_not_told(site: Site) -> None:
 
 
 @pytest.mark.parametrize("options", [{"notifyConsumerIdsChangedEnable": "false"}])
-async def test_telling_may_be_switched_off(peer: Peer) -> None:
+async def test_notifications_may_be_switched_off(peer: Peer) -> None:
     await peer.heartbeat("c1")
 
     assert await members(peer) == ["c1"]
     assert peer.told == []
 
 
-async def test_a_heartbeat_that_cannot_be_read_is_refused(peer: Peer) -> None:
+async def test_an_invalid_heartbeat_is_refused(peer: Peer) -> None:
     broken = await peer.ask(Heartbeat(), b"{")
     nameless = await peer.heartbeat("")
 
@@ -121,7 +121,7 @@ async def test_a_heartbeat_that_cannot_be_read_is_refused(peer: Peer) -> None:
 
 
 @pytest.mark.parametrize("options", [{"autoCreateSubscriptionGroup": "false"}])
-async def test_a_heartbeat_of_an_unknown_group_is_refused_when_none_are_made(peer: Peer) -> None:
+async def test_a_heartbeat_of_an_unknown_group_is_refused_without_auto_creation(peer: Peer) -> None:
     reply = await peer.heartbeat("c1")
 
     assert reply.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
@@ -183,7 +183,7 @@ async def test_an_expression_is_checked_before_it_is_used(
     assert bool(reply.remark) == bool(code)
 
 
-async def test_a_member_that_subscribes_to_something_else_is_reported(
+async def test_a_member_with_other_subscriptions_is_logged(
     site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
     old, new = await site.connect(), await site.connect()
@@ -200,7 +200,7 @@ async def test_a_member_that_subscribes_to_something_else_is_reported(
 
 
 @pytest.mark.parametrize("options", [{"rejectInconsistentSubscriptions": "true"}])
-async def test_a_member_that_subscribes_to_something_else_may_be_left_out(site: Site) -> None:
+async def test_a_member_with_other_subscriptions_may_be_excluded(site: Site) -> None:
     old, new = await site.connect(), await site.connect()
     await old.send("T", b"a", TAGS="a")
     await old.heartbeat("old", expression="a", version=1)
@@ -289,7 +289,7 @@ def named_groups(count: int) -> bytes:
     return java_json.encode(HeartbeatBody(client_id="c", consumers=groups, producers=[]))
 
 
-async def test_a_heartbeat_above_the_bounds_makes_no_group(site: Site, peer: Peer) -> None:
+async def test_a_heartbeat_above_the_limits_creates_no_group(site: Site, peer: Peer) -> None:
     reply = await peer.ask(Heartbeat(), named_groups(1001))
 
     assert reply.code == ResponseCode.INVALID_PARAMETER
@@ -297,7 +297,7 @@ async def test_a_heartbeat_above_the_bounds_makes_no_group(site: Site, peer: Pee
     assert site.broker.topics.get("%RETRY%g0") is None
 
 
-async def test_many_groups_of_a_heartbeat_are_made_in_few_writes(
+async def test_many_groups_of_a_heartbeat_are_created_in_few_writes(
     site: Site, peer: Peer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[Path] = []

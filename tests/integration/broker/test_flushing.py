@@ -1,4 +1,4 @@
-"""When a send is answered: after the disk, in time, or not at all."""
+"""When a send gets its reply: after the flush, at the timeout, or never."""
 
 from __future__ import annotations
 
@@ -37,9 +37,7 @@ def numbered(asked: Command, opaque: int) -> Command:
 
 
 @both_ways
-async def test_sends_wait_for_the_disk_and_nobody_else_does(
-    site: Site, disk: Disk, body: bytes
-) -> None:
+async def test_only_sends_wait_for_the_disk(site: Site, disk: Disk, body: bytes) -> None:
     peer = await site.connect()
     await peer.make_topic("T")
     await peer.send("T", b"before")
@@ -68,7 +66,7 @@ async def test_sends_wait_for_the_disk_and_nobody_else_does(
 
 
 @both_ways
-async def test_a_send_that_waits_too_long_is_answered_with_its_place(
+async def test_a_send_that_waits_too_long_gets_its_position(
     site: Site, peer: Peer, disk: Disk, body: bytes
 ) -> None:
     await peer.make_topic("T")
@@ -126,7 +124,7 @@ async def test_without_sync_flush_answers_do_not_wait(peer: Peer, disk: Disk) ->
 
 
 @pytest.mark.parametrize("options", [{"sendThreadPoolQueueCapacity": "3"}])
-async def test_more_sends_than_may_wait_for_the_disk_are_told_which_limit_they_hit(
+async def test_sends_above_the_limit_of_those_that_wait_are_refused_with_that_limit(
     site: Site, peer: Peer, disk: Disk
 ) -> None:
     await peer.make_topic("T")
@@ -143,7 +141,7 @@ async def test_more_sends_than_may_wait_for_the_disk_are_told_which_limit_they_h
     assert {(await reply).code for reply in waiting} == {ResponseCode.SUCCESS}
 
 
-async def test_a_stop_answers_those_who_wait_for_the_disk(tmp_path: Path, disk: Disk) -> None:
+async def test_a_stop_answers_sends_that_wait_for_the_disk(tmp_path: Path, disk: Disk) -> None:
     async with running(tmp_path, ManualClock()) as site:
         peer = await site.connect()
         await peer.make_topic("T")

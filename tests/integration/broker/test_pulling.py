@@ -1,4 +1,4 @@
-"""Pulls: where they may begin, what they see, how long they wait, who is refused."""
+"""Pulls: where they may start, what they get, how long they wait, which are refused."""
 
 from __future__ import annotations
 
@@ -117,14 +117,14 @@ def without(name: str) -> dict[str, str]:
     return {other: text for other, text in ALL_FIELDS.items() if other != name}
 
 
-def test_every_field_of_a_pull_is_looked_at() -> None:
+def test_every_field_of_a_pull_is_covered() -> None:
     asked = PullMessages.decode(ALL_FIELDS)
 
     assert asked.encode() == ALL_FIELDS
 
 
 @WAYS
-async def test_a_pull_without_a_required_field_is_told_which_it_lacks(
+async def test_a_pull_without_a_required_field_is_refused_with_its_name(
     site: Site, peer: Peer, written: Callable[[dict[str, str]], bytes]
 ) -> None:
     await peer.send("T", b"one")
@@ -171,7 +171,7 @@ async def test_a_pull_without_an_optional_field_is_answered(
 
 
 @WAYS
-async def test_a_pull_whose_number_is_none_is_told_which(
+async def test_a_pull_with_an_invalid_number_is_refused_with_its_name(
     site: Site, peer: Peer, written: Callable[[dict[str, str]], bytes]
 ) -> None:
     await peer.send("T", b"one")
@@ -185,7 +185,7 @@ async def test_a_pull_whose_number_is_none_is_told_which(
 
 
 @WAYS
-async def test_a_pull_that_is_refused_is_told_why_whichever_fields_it_lacks(
+async def test_a_refused_pull_gets_the_reason_whichever_fields_it_lacks(
     site: Site, peer: Peer, written: Callable[[dict[str, str]], bytes]
 ) -> None:
     await peer.send("T", b"one")
@@ -200,7 +200,7 @@ async def test_a_pull_that_is_refused_is_told_why_whichever_fields_it_lacks(
 
 
 @pytest.mark.parametrize("encoding", Encoding)
-async def test_who_reads_in_bulk_gets_more_than_others(peer: Peer, encoding: Encoding) -> None:
+async def test_a_bulk_pull_gets_more_messages(peer: Peer, encoding: Encoding) -> None:
     for number in range(50):
         await peer.send("T", b"%d" % number)
     peer.encoding = encoding
@@ -216,7 +216,7 @@ async def test_who_reads_in_bulk_gets_more_than_others(peer: Peer, encoding: Enc
     assert len(one) == 1
 
 
-async def test_a_read_in_bulk_behind_the_end_is_not_held(peer: Peer) -> None:
+async def test_a_bulk_pull_at_the_end_is_not_held(peer: Peer) -> None:
     await peer.send("T", b"one")
 
     reply = await peer.pull(offset=1, bulk_count=10, bulk_bytes=100, hold_ms=20_000)
@@ -232,7 +232,7 @@ async def test_a_read_in_bulk_behind_the_end_is_not_held(peer: Peer) -> None:
         ({"bulkPullCountMax": "0"}, 8),
     ],
 )
-async def test_what_a_read_in_bulk_takes_is_bounded_by_the_broker(
+async def test_a_bulk_pull_is_bounded_by_the_broker(
     tmp_path: Path, options: dict[str, str], count: int
 ) -> None:
     async with running(tmp_path, ManualClock(), **options) as site:
@@ -246,7 +246,7 @@ async def test_what_a_read_in_bulk_takes_is_bounded_by_the_broker(
         assert len(found) == count
 
 
-async def test_a_filter_holds_for_reads_in_bulk(peer: Peer) -> None:
+async def test_a_filter_applies_to_bulk_pulls(peer: Peer) -> None:
     for number in range(40):
         await peer.send("T", b"%d" % number, TAGS="ab"[number % 2])
 
@@ -305,8 +305,8 @@ async def test_an_offset_decides_what_a_pull_gets(
     )
 
 
-async def test_a_pull_before_the_first_message_that_is_left_is_sent_there(tmp_path: Path) -> None:
-    # Files have the time of the machine; this clock is far beyond it.
+async def test_a_pull_before_the_first_message_is_redirected_to_it(tmp_path: Path) -> None:
+    # Files have the machine's time; this clock is far beyond it.
     async with running(tmp_path, ManualClock(4_000_000_000_000)) as site:
         peer = await site.connect()
         for _ in range(12):
@@ -321,7 +321,7 @@ async def test_a_pull_before_the_first_message_that_is_left_is_sent_there(tmp_pa
         assert reply.fields["minOffset"] == str(start)
 
 
-async def test_what_a_filter_leaves_out_is_passed_over(peer: Peer) -> None:
+async def test_messages_that_a_filter_rejects_are_skipped(peer: Peer) -> None:
     for tag in ("a", "b", "b"):
         await peer.send("T", tag.encode(), TAGS=tag)
 
@@ -359,7 +359,7 @@ async def test_sql_filters_on_properties(peer: Peer) -> None:
     assert [message.body for message in unicode] == [b"5"]
 
 
-async def test_an_expression_that_cannot_be_read_is_answered_with_its_column(peer: Peer) -> None:
+async def test_an_invalid_expression_is_refused_with_the_column(peer: Peer) -> None:
     await peer.make_topic("T")
 
     reply = await peer.pull("T", expression="price > > 3", expression_type="SQL92")
@@ -380,7 +380,7 @@ async def test_sql_may_be_switched_off(peer: Peer) -> None:
     assert "enablePropertyFilter" in reply.remark
 
 
-async def test_without_an_expression_that_of_the_heartbeat_counts(peer: Peer) -> None:
+async def test_without_an_expression_that_of_the_heartbeat_is_used(peer: Peer) -> None:
     await peer.send("T", b"a", TAGS="a")
     await peer.send("T", b"b", TAGS="b")
 
@@ -402,7 +402,7 @@ async def test_without_an_expression_that_of_the_heartbeat_counts(peer: Peer) ->
 
 @pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])
 @pytest.mark.parametrize("encoding", Encoding)
-async def test_a_held_pull_is_answered_when_a_message_comes(
+async def test_a_held_pull_is_answered_when_a_message_arrives(
     tmp_path: Path, flush: str, encoding: Encoding
 ) -> None:
     async with running(tmp_path, ManualClock(), flushDiskType=flush) as site:
@@ -421,9 +421,7 @@ async def test_a_held_pull_is_answered_when_a_message_comes(
         assert len(site.broker._long_polls) == 0
 
 
-async def test_a_held_pull_stays_while_its_filter_lets_nothing_through(
-    site: Site, peer: Peer
-) -> None:
+async def test_a_held_pull_stays_while_its_filter_accepts_nothing(site: Site, peer: Peer) -> None:
     producer = await site.connect()
     await producer.make_topic("T")
     pull = asyncio.create_task(peer.pull("T", 0, expression="a", hold_ms=15_000))
@@ -437,7 +435,7 @@ async def test_a_held_pull_stays_while_its_filter_lets_nothing_through(
     assert [message.body for message in decode_records((await pull).body)] == [b"wanted"]
 
 
-async def test_a_held_pull_is_answered_when_more_came_than_one_look_covers(
+async def test_a_held_pull_is_answered_when_more_arrived_than_one_read_covers(
     site: Site, peer: Peer
 ) -> None:
     producer = await site.connect()
@@ -445,7 +443,7 @@ async def test_a_held_pull_is_answered_when_more_came_than_one_look_covers(
     pull = asyncio.create_task(peer.pull("T", 0, expression="a", hold_ms=15_000))
     await parked(site)
 
-    # A burst that becomes visible at once: 900 others, then the one that is wanted.
+    # A burst that becomes visible at once: 900 others, then the one that matches.
     batch = encode_batch(
         BatchedMessage(flag=0, body=b"x", properties=b"TAGS\x01%b\x02" % tag)
         for tag in [b"b"] * 900 + [b"a"]
@@ -453,12 +451,12 @@ async def test_a_held_pull_is_answered_when_more_came_than_one_look_covers(
     await producer.ask(send_header("T", kind=SendBatch, batch=True), batch)
     reply = await pull
 
-    # The client goes on at once from there.
+    # The client continues from there at once.
     assert reply.code == RETRY
     assert 0 < int(reply.fields["nextBeginOffset"]) <= 900
 
 
-async def test_a_held_pull_is_answered_empty_when_its_time_is_over(site: Site, peer: Peer) -> None:
+async def test_a_held_pull_gets_an_empty_reply_at_its_deadline(site: Site, peer: Peer) -> None:
     await peer.make_topic("T")
     pull = asyncio.create_task(peer.pull("T", 0, hold_ms=15_000))
     await parked(site)
@@ -471,9 +469,7 @@ async def test_a_held_pull_is_answered_empty_when_its_time_is_over(site: Site, p
     assert (reply.code, reply.fields["nextBeginOffset"]) == (PULL_NOT_FOUND, "0")
 
 
-async def test_nobody_is_held_longer_than_clients_wait_for_an_answer(
-    site: Site, peer: Peer
-) -> None:
+async def test_no_pull_is_held_longer_than_clients_wait_for_a_reply(site: Site, peer: Peer) -> None:
     await peer.make_topic("T")
     pull = asyncio.create_task(peer.pull("T", 0, hold_ms=10**9))
     await parked(site)
@@ -512,7 +508,7 @@ async def test_a_stopping_broker_refuses_pulls_that_it_would_hold_and_no_others(
     ]
 
 
-async def test_a_held_pull_is_forgotten_with_its_connection(site: Site, peer: Peer) -> None:
+async def test_a_held_pull_is_dropped_with_its_connection(site: Site, peer: Peer) -> None:
     await peer.make_topic("T")
     async with await RawPeer.connect(site.broker.port) as raw:
         await raw.send(request(pull_header("T", 0, hold_ms=15_000)))
@@ -525,7 +521,7 @@ async def test_a_held_pull_is_forgotten_with_its_connection(site: Site, peer: Pe
 @pytest.mark.parametrize(
     "options", [{"longPollingEnable": "false", "shortPollingTimeMills": "700"}]
 )
-async def test_without_long_polling_a_pull_is_held_shortly(site: Site, peer: Peer) -> None:
+async def test_without_long_polling_a_pull_is_held_briefly(site: Site, peer: Peer) -> None:
     await peer.make_topic("T")
     pull = asyncio.create_task(peer.pull("T", 0, hold_ms=15_000))
     await parked(site)
@@ -536,7 +532,9 @@ async def test_without_long_polling_a_pull_is_held_shortly(site: Site, peer: Pee
 
 
 @pytest.mark.parametrize("options", [{"pullThreadPoolQueueCapacity": "2"}])
-async def test_more_held_pulls_than_the_bound_are_answered_empty(site: Site, peer: Peer) -> None:
+async def test_pulls_above_the_limit_of_held_ones_get_an_empty_reply(
+    site: Site, peer: Peer
+) -> None:
     await peer.make_topic("T")
     held = [asyncio.create_task(peer.pull("T", 0, hold_ms=15_000)) for _ in range(2)]
     await parked(site, 2)
@@ -565,7 +563,7 @@ async def test_unknown_topics_and_queues_are_refused(peer: Peer) -> None:
 
 
 @pytest.mark.parametrize("options", [{"autoCreateSubscriptionGroup": "false"}])
-async def test_an_unknown_group_is_refused_when_none_are_made(peer: Peer) -> None:
+async def test_an_unknown_group_is_refused_without_auto_creation(peer: Peer) -> None:
     await peer.make_topic("T")
 
     reply = await peer.pull("T", group="strangers")
@@ -575,7 +573,7 @@ async def test_an_unknown_group_is_refused_when_none_are_made(peer: Peer) -> Non
 
 
 @pytest.mark.parametrize("options", [{"brokerPermission": "2"}])
-async def test_a_broker_for_writing_only_hands_nothing_out(peer: Peer) -> None:
+async def test_a_write_only_broker_refuses_pulls(peer: Peer) -> None:
     await peer.make_topic("T")
 
     reply = await peer.pull("T")
@@ -598,7 +596,7 @@ async def test_groups_and_topics_may_be_closed_to_readers(site: Site, peer: Peer
 # --- on the way -------------------------------------------------------------------------------
 
 
-async def test_a_reset_is_told_once_by_the_next_pull(peer: Peer) -> None:
+async def test_a_reset_is_reported_once_by_the_next_pull(peer: Peer) -> None:
     for _ in range(5):
         await peer.send("T")
     await peer.heartbeat("c")
@@ -613,7 +611,7 @@ async def test_a_reset_is_told_once_by_the_next_pull(peer: Peer) -> None:
     assert second.code == ResponseCode.SUCCESS
 
 
-async def test_a_oneway_pull_is_not_told_of_a_reset(site: Site, peer: Peer) -> None:
+async def test_a_oneway_pull_gets_no_reply_about_a_reset(site: Site, peer: Peer) -> None:
     await peer.send("T")
     site.broker.offsets.reset("g", "T", 0, 0)
     asked = request(pull_header("T", 1))
@@ -626,7 +624,7 @@ async def test_a_oneway_pull_is_not_told_of_a_reset(site: Site, peer: Peer) -> N
     assert (reply.opaque, reply.code) == (last.opaque, ResponseCode.SUCCESS)
 
 
-async def test_a_held_pull_is_told_of_a_reset_at_once(site: Site, peer: Peer) -> None:
+async def test_a_held_pull_gets_a_reset_at_once(site: Site, peer: Peer) -> None:
     for _ in range(5):
         await peer.send("T")
     await peer.heartbeat("c")
@@ -642,7 +640,7 @@ async def test_a_held_pull_is_told_of_a_reset_at_once(site: Site, peer: Peer) ->
     assert (await peer.pull("T", 2)).code == ResponseCode.SUCCESS
 
 
-async def test_a_pull_that_begins_where_the_reset_went_is_served(peer: Peer) -> None:
+async def test_a_pull_at_the_offset_of_the_reset_is_served(peer: Peer) -> None:
     for _ in range(5):
         await peer.send("T")
     await peer.heartbeat("c")
@@ -675,7 +673,7 @@ async def test_the_fast_lane_answers_like_the_port_itself(site: Site, peer: Peer
     assert [message.body for message in await peer.read("T")] == [b"one"]
 
 
-async def test_a_stopped_broker_is_gone(site: Site, peer: Peer) -> None:
+async def test_a_stopped_broker_accepts_no_connections(site: Site, peer: Peer) -> None:
     await peer.send("T")
 
     await site.broker.stop()

@@ -1,4 +1,4 @@
-"""Delays, messages handed back, and dead letters: when they come, and what survives."""
+"""Delays, messages sent back, and dead letters: when they arrive, and what survives."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 
 
 async def put(peer: Peer, body: bytes = b"body", **rest: str) -> int:
-    """Store a message; returns its place in the log."""
+    """Store a message; returns its position in the log."""
     reply = await peer.send("T", body, **rest)
     assert reply.code == ResponseCode.SUCCESS, reply.remark
     return decode_message_id(reply.fields["msgId"])[2]
@@ -38,7 +38,7 @@ async def hand_back(
 # --- delay levels -----------------------------------------------------------------------------
 
 
-async def test_a_delayed_message_comes_after_its_delay_and_never_before(
+async def test_a_delayed_message_arrives_after_its_delay_and_never_before(
     site: Site, peer: Peer
 ) -> None:
     await peer.make_topic("T")
@@ -82,7 +82,7 @@ async def test_a_delayed_message_wakes_a_held_pull(site: Site, peer: Peer) -> No
 
 
 @pytest.mark.parametrize("options", [{"messageDelayLevel": "2s 3s"}])
-async def test_the_levels_may_be_others(site: Site, peer: Peer) -> None:
+async def test_the_levels_are_configurable(site: Site, peer: Peer) -> None:
     start_ms = site.clock.now_ms()
     await put(peer, DELAY="18")
 
@@ -109,7 +109,7 @@ async def test_delayed_messages_survive_a_stop_once_each(tmp_path: Path) -> None
         assert [message.body for message in await peer.read("T")] == [b"before", b"after"]
 
 
-async def test_delayed_messages_survive_a_kill_and_come_at_most_again(tmp_path: Path) -> None:
+async def test_delayed_messages_survive_a_kill_but_may_be_repeated(tmp_path: Path) -> None:
     clock = ManualClock()
     start_ms = clock.now_ms()
     killed = tmp_path / "killed"
@@ -132,7 +132,9 @@ async def test_delayed_messages_survive_a_kill_and_come_at_most_again(tmp_path: 
 # --- handing back -----------------------------------------------------------------------------
 
 
-async def test_a_message_handed_back_comes_again_by_the_retry_topic(site: Site, peer: Peer) -> None:
+async def test_a_message_sent_back_is_delivered_again_by_the_retry_topic(
+    site: Site, peer: Peer
+) -> None:
     await peer.heartbeat("c")
     start_ms = site.clock.now_ms()
     place = await put(peer, b"hard", KEYS="k", TAGS="a")
@@ -149,7 +151,7 @@ async def test_a_message_handed_back_comes_again_by_the_retry_topic(site: Site, 
     assert again.properties["KEYS"] == "k"
 
 
-async def test_each_time_the_delay_grows_and_the_origin_stays(site: Site, peer: Peer) -> None:
+async def test_the_delay_grows_with_each_retry_and_the_origin_stays(site: Site, peer: Peer) -> None:
     await peer.heartbeat("c")
     place = await put(peer)
     await hand_back(peer, place)
@@ -176,7 +178,7 @@ async def test_the_consumer_may_choose_the_delay(site: Site, peer: Peer) -> None
 
 
 @pytest.mark.parametrize(("level", "retries_max"), [(-1, None), (0, 0)])
-async def test_a_message_that_is_given_up_goes_to_the_dead_letters(
+async def test_a_message_without_retries_left_becomes_a_dead_letter(
     peer: Peer, level: int, retries_max: int | None
 ) -> None:
     await peer.heartbeat("c")
@@ -191,7 +193,7 @@ async def test_a_message_that_is_given_up_goes_to_the_dead_letters(
     assert "DELAY" not in dead.properties
 
 
-async def test_the_group_decides_how_often_a_message_is_tried(site: Site, peer: Peer) -> None:
+async def test_the_group_decides_how_often_a_message_is_retried(site: Site, peer: Peer) -> None:
     await site.broker.groups.put(GroupConfig(name="g", retries_max=1))
     await peer.heartbeat("c")
     await hand_back(peer, await put(peer), level=1)
@@ -204,7 +206,7 @@ async def test_the_group_decides_how_often_a_message_is_tried(site: Site, peer: 
     assert dead.reconsume_times == 2
 
 
-async def test_a_group_without_retry_queues_wants_nothing_back(site: Site, peer: Peer) -> None:
+async def test_a_group_without_retry_queues_gets_no_retries(site: Site, peer: Peer) -> None:
     await site.broker.groups.put(GroupConfig(name="g", retry_queues=0))
     place = await put(peer)
     end = site.broker.store.log_end
@@ -215,7 +217,7 @@ async def test_a_group_without_retry_queues_wants_nothing_back(site: Site, peer:
     assert site.broker.store.log_end == end
 
 
-async def test_what_cannot_be_handed_back_is_told_of(peer: Peer) -> None:
+async def test_an_invalid_send_back_is_refused(peer: Peer) -> None:
     place = await put(peer)
 
     stranger = await hand_back(peer, place)
@@ -241,7 +243,7 @@ async def test_a_consumer_may_send_to_the_retry_topic_itself(site: Site, peer: P
     assert message.reconsume_times == 2
 
 
-async def test_tried_too_often_it_becomes_a_dead_letter_at_once(peer: Peer) -> None:
+async def test_a_message_retried_too_often_becomes_a_dead_letter_at_once(peer: Peer) -> None:
     await peer.heartbeat("c")
 
     await peer.send("%RETRY%g", b"dead", retries=4, retries_max=3, DELAY="5")
@@ -249,7 +251,7 @@ async def test_tried_too_often_it_becomes_a_dead_letter_at_once(peer: Peer) -> N
     assert [message.body for message in await peer.read("%DLQ%g")] == [b"dead"]
 
 
-async def test_of_a_group_that_consumes_in_order_it_is_a_dead_letter_too(
+async def test_a_message_of_a_group_that_consumes_in_order_becomes_a_dead_letter(
     site: Site, peer: Peer
 ) -> None:
     await peer.heartbeat("c")

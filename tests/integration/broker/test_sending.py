@@ -1,4 +1,4 @@
-"""Sends: every spelling, what is refused and why, and both ways through the broker."""
+"""Sends: all spellings, what is refused and why, and both ways through the broker."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PLAIN = encode_batch([BatchedMessage(flag=0, body=b"m" * 11_466, properties=b"UN
 
 
 def written_oddly(command: Command) -> bytes:
-    """Write a request so that only the ordinary way understands it: the code is not first."""
+    """Encode a request so that only the ordinary way reads it: the code is not first."""
     frame = command.encode()
     header_end, encoding = header_span(frame, 0, len(frame))
     assert encoding is Encoding.JSON
@@ -86,7 +86,7 @@ async def test_a_message_is_stored_as_it_was_sent(
     assert decode_message_id(receipt.message_id)[2] == message.physical_offset
 
 
-async def test_both_ways_through_the_broker_store_and_answer_alike(site: Site) -> None:
+async def test_both_ways_through_the_broker_store_and_reply_alike(site: Site) -> None:
     peer = await site.connect()
     await peer.make_topic("T")
     asked = request(send_header("T", TAGS="a", own="b"), b"x" * 100)
@@ -147,7 +147,7 @@ async def test_a_batch_is_stored_as_its_messages_at_neighbouring_offsets(peer: P
 
 @pytest.mark.parametrize("encoding", Encoding)
 @pytest.mark.parametrize("options", [{}, {"flushDiskType": "SYNC_FLUSH"}], ids=["async", "sync"])
-async def test_all_ways_through_the_broker_store_and_answer_batches_alike(
+async def test_all_ways_through_the_broker_store_and_reply_to_batches_alike(
     site: Site, monkeypatch: pytest.MonkeyPatch, encoding: Encoding
 ) -> None:
     ordinary_batches: list[int] = []
@@ -171,7 +171,7 @@ async def test_all_ways_through_the_broker_store_and_answer_batches_alike(
     header = send_header("T", kind=SendBatch, batch=True, retries=2)
     replies = [await peer.ask(header, batch) for _ in range(2)]
     assert len(ordinary_batches) == (0 if fast_forms.IS_COMPILED else 2)
-    # This spelling is left to the ordinary way.
+    # This spelling takes the ordinary way.
     header = send_header("T", kind=SendBatch, batch=True, retries=2, WAIT="True")
     replies.append(await peer.ask(header, batch))
 
@@ -230,13 +230,13 @@ async def test_a_batch_of_half_messages_is_refused_whatever_its_properties(
 
     reply = await peer.ask(send_header("T", kind=SendBatch, batch=True, system_flag=4), batch)
 
-    # Stored, they would wait for a transaction that nobody ends: acknowledged, and never seen.
+    # If stored, they would wait for a transaction that never ends: acknowledged, never delivered.
     assert reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
     assert site.broker.store.log_end == end
 
 
 @pytest.mark.parametrize("body", [ONE * 3500, PLAIN * 7], ids=["ordinary", "hot"])
-async def test_a_batch_as_a_whole_is_no_larger_than_a_message_may_be(
+async def test_a_batch_is_no_larger_than_a_message_may_be(
     site: Site, peer: Peer, body: bytes
 ) -> None:
     await peer.make_topic("T")
@@ -283,7 +283,7 @@ async def test_a_oneway_send_is_stored_and_not_answered(site: Site) -> None:
 # --- topics and queues ------------------------------------------------------------------------
 
 
-async def test_an_unknown_topic_is_made_after_its_template(site: Site, peer: Peer) -> None:
+async def test_an_unknown_topic_is_created_from_its_template(site: Site, peer: Peer) -> None:
     reply = await peer.send("Fresh", queues=3)
 
     assert reply.code == ResponseCode.SUCCESS, reply.remark
@@ -298,7 +298,7 @@ async def test_a_template_gives_no_more_queues_than_it_has(site: Site, peer: Pee
 
 
 @pytest.mark.parametrize("options", [{"autoCreateTopicEnable": "false"}])
-async def test_an_unknown_topic_is_refused_when_none_are_made(site: Site, peer: Peer) -> None:
+async def test_an_unknown_topic_is_refused_without_auto_creation(site: Site, peer: Peer) -> None:
     reply = await peer.send("Fresh")
 
     assert reply.code == ResponseCode.TOPIC_NOT_EXIST
@@ -307,14 +307,16 @@ async def test_an_unknown_topic_is_refused_when_none_are_made(site: Site, peer: 
 
 
 @pytest.mark.parametrize("template", ["NoSuch", "SELF_TEST_TOPIC"])
-async def test_a_topic_is_not_made_after_what_is_no_template(peer: Peer, template: str) -> None:
+async def test_a_topic_is_not_created_from_a_topic_that_is_no_template(
+    peer: Peer, template: str
+) -> None:
     reply = await peer.send("Fresh", template=template)
 
     assert reply.code == ResponseCode.TOPIC_NOT_EXIST
 
 
 @pytest.mark.parametrize("topic", ["no way", "", "x" * 128, "täg"])
-async def test_an_illegal_name_of_a_topic_is_refused(peer: Peer, topic: str) -> None:
+async def test_an_invalid_topic_name_is_refused(peer: Peer, topic: str) -> None:
     reply = await peer.send(topic)
 
     assert reply.code in {ResponseCode.INVALID_PARAMETER, ResponseCode.MESSAGE_ILLEGAL}
@@ -325,9 +327,7 @@ async def test_an_illegal_name_of_a_topic_is_refused(peer: Peer, topic: str) -> 
     "topic",
     ["SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT"],
 )
-async def test_topics_of_the_broker_are_closed_to_senders(
-    site: Site, peer: Peer, topic: str
-) -> None:
+async def test_topics_of_the_broker_refuse_sends(site: Site, peer: Peer, topic: str) -> None:
     reply = await peer.send(topic)
 
     assert reply.code == ResponseCode.NO_PERMISSION
@@ -366,7 +366,7 @@ async def test_a_topic_without_write_permission_is_refused(site: Site, peer: Pee
 
 
 @pytest.mark.parametrize("options", [{"brokerPermission": "4"}])
-async def test_a_broker_for_reading_only_takes_no_messages(site: Site, peer: Peer) -> None:
+async def test_a_read_only_broker_refuses_sends(site: Site, peer: Peer) -> None:
     await peer.make_topic("T")
 
     reply = await peer.send("T")
@@ -379,7 +379,9 @@ async def test_a_broker_for_reading_only_takes_no_messages(site: Site, peer: Pee
 # --- messages ---------------------------------------------------------------------------------
 
 
-async def test_the_largest_body_is_taken_and_one_byte_more_is_not(site: Site, peer: Peer) -> None:
+async def test_the_largest_body_is_accepted_and_one_byte_more_is_not(
+    site: Site, peer: Peer
+) -> None:
     await peer.make_topic("T")
 
     largest = await peer.send("T", bytes(4 << 20))
@@ -394,7 +396,7 @@ async def test_the_largest_body_is_taken_and_one_byte_more_is_not(site: Site, pe
 @pytest.mark.parametrize(
     ("body", "value_bytes"), [(b"", 1), (b"x", 32_767)], ids=["no body", "large properties"]
 )
-async def test_a_message_beyond_the_bounds_is_refused(
+async def test_a_message_above_the_limits_is_refused(
     site: Site, peer: Peer, body: bytes, value_bytes: int
 ) -> None:
     await peer.make_topic("T")
@@ -418,7 +420,7 @@ async def test_a_message_beyond_the_bounds_is_refused(
         ({"REPLY_TO_CLIENT": "c"}, 0, "reply"),
     ],
 )
-async def test_what_is_not_built_is_refused_and_not_stored(
+async def test_unsupported_features_are_refused_and_not_stored(
     site: Site, peer: Peer, properties: dict[str, Any], system_flag: int, named: str
 ) -> None:
     await peer.make_topic("T")
@@ -436,14 +438,14 @@ async def test_what_is_not_built_is_refused_and_not_stored(
     "code",
     [RequestCode.END_TRANSACTION, RequestCode.POP_MESSAGE, RequestCode.SEND_REPLY_MESSAGE],
 )
-async def test_a_request_that_is_not_built_is_answered_so(peer: Peer, code: RequestCode) -> None:
+async def test_an_unsupported_request_is_refused_as_such(peer: Peer, code: RequestCode) -> None:
     reply = await peer.rpc.invoke(peer.address, Command(code=code))
 
     assert reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
     assert code.name in reply.remark
 
 
-async def test_a_send_without_a_field_is_told_which(peer: Peer) -> None:
+async def test_a_send_without_a_field_is_refused_with_its_name(peer: Peer) -> None:
     asked = request(send_header("T"), b"x")
     del asked.fields["e"]
 
@@ -491,7 +493,7 @@ async def test_a_chunk_of_everything_is_answered_completely_and_in_order(site: S
 
 
 @pytest.mark.parametrize("options", [{"startAcceptSendRequestTimeStamp": "1700000060000"}])
-async def test_sends_before_the_time_that_was_set_are_refused(site: Site, peer: Peer) -> None:
+async def test_sends_before_the_configured_time_are_refused(site: Site, peer: Peer) -> None:
     await peer.make_topic("T")
 
     early = await peer.send("T")
@@ -503,7 +505,7 @@ async def test_sends_before_the_time_that_was_set_are_refused(site: Site, peer: 
     assert later.code == ResponseCode.SUCCESS
 
 
-async def test_a_topic_that_was_deleted_begins_anew(site: Site, peer: Peer) -> None:
+async def test_a_deleted_topic_starts_empty_again(site: Site, peer: Peer) -> None:
     await peer.send("T", b"old")
     await peer.ask(DeleteTopic(topic="T"))
 

@@ -1,4 +1,4 @@
-"""Topics with a rule of their own: kept in memory, or closed to a group."""
+"""Topics with special rules: kept in memory, or forbidden to a group."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from orbitmq.protocol.requests.topics import UpdateTopic
 from tests.integration.broker.conftest import Peer, Site
 
 
-async def test_a_delayed_message_comes_to_a_topic_in_memory_without_what_delayed_it(
+async def test_a_delayed_message_arrives_in_a_memory_topic_without_its_delay_properties(
     site: Site, peer: Peer
 ) -> None:
     await peer.ask(
@@ -33,7 +33,7 @@ async def test_a_delayed_message_comes_to_a_topic_in_memory_without_what_delayed
     assert "DELAY" not in message.properties
 
 
-async def test_a_group_that_is_forbidden_a_topic_is_told_so_by_its_pulls(peer: Peer) -> None:
+async def test_pulls_of_a_group_that_may_not_read_a_topic_are_refused(peer: Peer) -> None:
     await peer.make_topic("T")
     await peer.send("T", b"body")
 

@@ -106,7 +106,7 @@ async def topic(peer: Peer) -> str:
 
 
 @pytest.mark.usefixtures("topic")
-async def test_rows_are_seen_once_they_are_decided_on(site: Site, peer: Peer) -> None:
+async def test_rows_are_visible_once_they_are_decided_on(site: Site, peer: Peer) -> None:
     await appoint(peer)
     await stage(peer, [b"0", b"1"], KEYS="k")
     await stage(peer, [b"2"], first=2, queue_id=1)
@@ -152,7 +152,7 @@ async def test_rows_that_were_staged_twice_are_moved_once_and_in_their_order(pee
 
 
 @pytest.mark.usefixtures("topic")
-async def test_rows_of_other_writes_stay_aside(peer: Peer) -> None:
+async def test_rows_of_other_writes_stay_staged(peer: Peer) -> None:
     await appoint(peer)
     await stage(peer, [b"lost"], write_id=LOSER)
     staged = await stage(peer, [b"0"])
@@ -163,7 +163,7 @@ async def test_rows_of_other_writes_stay_aside(peer: Peer) -> None:
 
 
 @pytest.mark.usefixtures("topic")
-async def test_the_first_decision_of_a_batch_counts_for_everybody(peer: Peer) -> None:
+async def test_the_first_decision_of_a_batch_is_final(peer: Peer) -> None:
     await appoint(peer)
     staged = await stage(peer, [b"0"])
     again = await stage(peer, [b"again"], write_id=LOSER)
@@ -204,7 +204,7 @@ async def test_rows_are_moved_for_the_coordinator_only(peer: Peer) -> None:
 
 
 @pytest.mark.usefixtures("topic")
-async def test_a_decision_about_rows_that_are_not_there_moves_none(peer: Peer) -> None:
+async def test_a_decision_about_missing_rows_moves_none(peer: Peer) -> None:
     await appoint(peer)
     staged = await stage(peer, [b"0", b"1"])
     part = Part(writes={WINNER: 3}, start=0, end=staged.end)
@@ -237,7 +237,7 @@ async def test_the_next_batch_waits_for_the_one_before(site: Site, peer: Peer) -
 
 
 @pytest.mark.usefixtures("topic")
-async def test_what_is_no_row_is_refused(peer: Peer) -> None:
+async def test_invalid_rows_are_refused(peer: Peer) -> None:
     with pytest.raises(AssertionError, match="'short' is not a valid write id"):
         await stage(peer, [b"0"], write_id="short")
     with pytest.raises(AssertionError, match="cannot be delayed"):
@@ -255,7 +255,7 @@ class TestUnderAsyncFlush:
         return {"flushDiskType": "ASYNC_FLUSH", "flushIntervalCommitLog": "10000"}
 
     @pytest.mark.usefixtures("topic")
-    async def test_what_is_staged_is_on_disk_when_it_is_answered(
+    async def test_staged_rows_are_on_disk_when_the_reply_is_sent(
         self, site: Site, peer: Peer
     ) -> None:
         await stage(peer, [b"0"])
@@ -266,13 +266,13 @@ class TestUnderAsyncFlush:
 # --- crashes ----------------------------------------------------------------------------------
 
 
-async def test_a_broker_that_dies_in_mid_move_goes_on_behind_the_last_row(
+async def test_a_broker_that_dies_during_a_move_resumes_after_the_last_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows_count = 20
     monkeypatch.setattr(moving, "CHUNK", 3)
     monkeypatch.setattr(moving, "PROGRESS_ROWS", 6)
-    # The store is copied after every few rows that are moved.
+    # The store is copied after every few moved rows.
     images: list[Path] = []
 
     async with running(tmp_path / "first", ManualClock()) as site:
@@ -313,7 +313,7 @@ async def test_a_decision_is_completed_after_a_restart_without_being_asked(
     await appoint(peer)
     staged = await stage(peer, [b"0"])
     part = Part(writes={WINNER: 1}, start=0, end=staged.end)
-    # The decision is stored, and its own broker does not know of its part yet.
+    # The decision is stored, but the broker does not know its own part yet.
     await site.broker._exactly_once.states.change(
         QUERY,
         lambda state: msgspec.structs.replace(state, decided=0, decision={"broker-a": part}),  # type: ignore[type-var]
@@ -328,7 +328,7 @@ async def test_a_decision_is_completed_after_a_restart_without_being_asked(
 
 
 @pytest.mark.usefixtures("topic")
-async def test_rows_are_kept_for_a_day_and_states_for_good(site: Site, peer: Peer) -> None:
+async def test_rows_are_kept_for_a_day_and_states_forever(site: Site, peer: Peer) -> None:
     store, states = site.broker.store, site.broker._exactly_once.states
     staged_at = store.log_end
     await stage(peer, [b"0"])
@@ -385,9 +385,7 @@ async def test_a_state_stays_where_it_is_while_its_rows_are_moved(
 
 
 @pytest.mark.usefixtures("topic")
-async def test_a_part_that_leads_nowhere_is_refused_before_it_is_stored(
-    site: Site, peer: Peer
-) -> None:
+async def test_an_invalid_part_is_refused_before_it_is_stored(site: Site, peer: Peer) -> None:
     await appoint(peer)
     for part in (
         Part(writes={WINNER: 1}, start=-5, end=1),
@@ -412,7 +410,7 @@ async def test_a_part_that_leads_nowhere_is_refused_before_it_is_stored(
     assert not kept.state.is_moving
 
 
-async def test_a_decision_that_no_record_can_hold_is_refused(peer: Peer) -> None:
+async def test_a_decision_too_large_for_a_record_is_refused(peer: Peer) -> None:
     await appoint(peer)
     writes = {f"{number:032x}": 1 for number in range(20_000)}
     parts = {
@@ -424,10 +422,10 @@ async def test_a_decision_that_no_record_can_hold_is_refused(peer: Peer) -> None
     reply = await peer.ask(DecideWrites(wait_ms=0), msgspec.json.encode(decision))
 
     assert reply.code == ResponseCode.INVALID_PARAMETER
-    assert "fit" in (reply.remark or "")
+    assert "the limit is 4194304" in (reply.remark or "")
 
 
-async def test_asking_leaves_nothing_behind(site: Site, peer: Peer) -> None:
+async def test_a_query_for_the_coordinator_stores_nothing(site: Site, peer: Peer) -> None:
     for number in range(50):
         assert await appoint(peer, None, query=f"q{number}") is None
     with pytest.raises(AssertionError, match="is not a valid coordinator id"):

@@ -54,7 +54,7 @@ def test_the_port_is_that_of_rocketmq_unless_set() -> None:
 # --- ports ------------------------------------------------------------------------------------
 
 
-async def test_a_port_that_was_found_is_kept_from_others_while_the_store_is_opened(
+async def test_a_found_port_is_reserved_while_the_store_is_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = make_broker(tmp_path, ManualClock())
@@ -81,7 +81,7 @@ async def test_port_0_finds_three_neighbours(site: Site) -> None:
     assert site.broker.advertised == f"127.0.0.1:{port}"
 
 
-async def test_a_fast_lane_in_use_ends_the_start_and_leaves_nothing_behind(tmp_path: Path) -> None:
+async def test_a_fast_lane_in_use_fails_the_start_and_leaves_nothing_behind(tmp_path: Path) -> None:
     port = find_port("127.0.0.1")
     lane = port - 2
     broker = make_broker(tmp_path, ManualClock(), listenPort=str(port))
@@ -98,7 +98,7 @@ async def test_a_fast_lane_in_use_ends_the_start_and_leaves_nothing_behind(tmp_p
         assert (await peer.send("T")).code == ResponseCode.SUCCESS
 
 
-async def test_a_store_in_use_ends_the_start(site: Site) -> None:
+async def test_a_store_in_use_fails_the_start(site: Site) -> None:
     with pytest.raises(OrbitError):
         await make_broker(site.folder, ManualClock()).start()
 
@@ -106,7 +106,7 @@ async def test_a_store_in_use_ends_the_start(site: Site) -> None:
 # --- name servers -----------------------------------------------------------------------------
 
 
-async def test_every_name_server_is_told_of_the_broker_and_of_its_new_topics(
+async def test_every_name_server_learns_of_the_broker_and_its_new_topics(
     tmp_path: Path,
 ) -> None:
     async with name_server(tmp_path) as first, name_server(tmp_path) as second:
@@ -126,7 +126,7 @@ async def test_every_name_server_is_told_of_the_broker_and_of_its_new_topics(
     assert left == [True, True]
 
 
-async def test_a_name_server_that_is_down_does_not_keep_the_broker_from_the_other(
+async def test_a_name_server_that_is_down_does_not_affect_the_other(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -136,11 +136,11 @@ async def test_a_name_server_that_is_down_does_not_keep_the_broker_from_the_othe
             assert up.routes.route("TBW102") is not None
         assert up.routes.route("TBW102") is None
 
-    assert "not registered name server=127.0.0.1:1" in caplog.text
-    assert f" registered name server={address} " in caplog.text
+    assert "registration failed name_server=127.0.0.1:1" in caplog.text
+    assert f" registered name_server={address} " in caplog.text
 
 
-async def test_a_name_server_that_says_nothing_keeps_neither_start_nor_stop_waiting(
+async def test_a_silent_name_server_delays_neither_start_nor_stop(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for wait in ("_START_WAIT_MS", "_UNREGISTER_TIMEOUT_MS"):
@@ -160,19 +160,19 @@ async def test_a_name_server_that_says_nothing_keeps_neither_start_nor_stop_wait
         await let_time_pass(broker.start())
         await let_time_pass(broker.stop())
 
-    assert f"starting without them name servers={address}" in caplog.text
-    # Nobody waited until the call was given up.
+    assert f"starting without name servers that do not answer addresses={address}" in caplog.text
+    # Nothing waited for the call to time out.
     assert "REGISTER_BROKER (103)" not in caplog.text
 
 
-async def test_name_servers_hear_nothing_of_a_broker_that_has_said_goodbye(
+async def test_nothing_is_reported_after_the_broker_has_unregistered(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with name_server(tmp_path) as server:
         address = f"127.0.0.1:{server.port}"
         async with running(tmp_path, ManualClock(), namesrvAddr=address) as site:
             peer = await site.connect()
-            # What a broker does first when it stops; those who are connected send a while longer.
+            # A stopping broker unregisters first; connected clients send a while longer.
             await site.broker.registration.stop()
             await peer.send("Late")
             await site.broker.registration.register_all()
@@ -183,7 +183,7 @@ async def test_name_servers_hear_nothing_of_a_broker_that_has_said_goodbye(
     assert "refused" not in caplog.text
 
 
-async def test_many_new_topics_are_few_reports(
+async def test_many_new_topics_need_few_reports(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes: list[int] = []
@@ -200,12 +200,12 @@ async def test_many_new_topics_are_few_reports(
             await asyncio.gather(*(peer.send(f"T{n}") for n in range(100)))
             await until(lambda: all(up.routes.route(f"T{n}") is not None for n in range(100)))
 
-    # The server that is down is left to the next round: no report names the whole table.
+    # The server that is down has to wait for the next round: no report has the whole table.
     assert sum(sizes) == 100
     assert len(sizes) < 50
 
 
-async def test_a_name_server_that_comes_back_is_told_within_a_second(tmp_path: Path) -> None:
+async def test_a_name_server_that_comes_back_gets_a_report_within_a_second(tmp_path: Path) -> None:
     port = find_port("127.0.0.1")
     clock = ManualClock()
     async with running(tmp_path, clock, namesrvAddr=f"127.0.0.1:{port}") as site:
@@ -221,7 +221,7 @@ async def test_a_name_server_that_comes_back_is_told_within_a_second(tmp_path: P
 
 
 @pytest.mark.parametrize(("permission", "seen"), [("6", 6), ("4", 4), ("2", 2)])
-async def test_name_servers_see_no_more_than_the_broker_allows(
+async def test_reported_permissions_are_limited_to_those_of_the_broker(
     tmp_path: Path, permission: str, seen: int
 ) -> None:
     async with name_server(tmp_path) as server:
@@ -286,7 +286,7 @@ async def test_everything_acknowledged_survives_a_kill(tmp_path: Path) -> None:
         assert offset.fields["offset"] == "7"
 
 
-async def test_a_start_that_is_given_up_closes_the_store(tmp_path: Path) -> None:
+async def test_a_cancelled_start_closes_the_store(tmp_path: Path) -> None:
     clock = ManualClock()
     starting = asyncio.create_task(make_broker(tmp_path, clock).start())
     await settle(3)  # a thread is at work on the store

@@ -19,9 +19,9 @@ FILES = (
     "tests/integration/broker/test_retries.py",
     "tests/integration/client/test_producer.py",
 )
-# Far more than it needs: a quarter of a minute on an idle machine.
+# Far more than it needs: 15 s on an idle machine.
 SECONDS_MAX = 600
-# A child of pytest is told by these which worker it is, and what its parent was asked for.
+# By these pytest tells a child its worker, and the options of its parent.
 PARENTS = ("PYTEST_XDIST_WORKER", "PYTEST_CURRENT_TEST", "PYTEST_ADDOPTS", "COV_CORE_SOURCE")
 
 

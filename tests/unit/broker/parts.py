@@ -31,7 +31,7 @@ from tests.unit.store.stores import config_at, message
 
 @dataclass
 class BrokerParts:
-    """What handlers and statistics of a broker work on."""
+    """The parts that handlers and statistics of a broker use."""
 
     folder: Path
     store: MessageStore
@@ -98,7 +98,7 @@ class BrokerParts:
     def join(
         self, body: HeartbeatBody, *, connection: Connection | None = None, version: int = 479
     ) -> Connection:
-        """Let a client be heard."""
+        """Apply a heartbeat of a client."""
         connection = connection or new_connection()
         self.members.heartbeat(connection, body, language="JAVA", version=version)
         return connection

@@ -1,4 +1,4 @@
-"""Admission: what keeps sends out, and that the reason is told."""
+"""Admission: when sends are refused, and with which reason."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _admission(config: BrokerConfig, clock: ManualClock) -> tuple[Admission, Con
     return admission, confirmations
 
 
-async def test_sends_are_taken_while_the_broker_runs() -> None:
+async def test_sends_are_accepted_while_the_broker_runs() -> None:
     admission, _ = _admission(BrokerConfig(), ManualClock())
     assert admission.accepts()
 
@@ -31,7 +31,7 @@ async def test_sends_are_taken_while_the_broker_runs() -> None:
     )
 
 
-async def test_sends_wait_for_the_time_that_was_set() -> None:
+async def test_sends_are_refused_until_the_configured_time() -> None:
     clock = ManualClock()
     admission, _ = _admission(BrokerConfig(accept_sends_ms=clock.now_ms() + 1000), clock)
     refusal = admission.refusal()
@@ -43,9 +43,7 @@ async def test_sends_wait_for_the_time_that_was_set() -> None:
     assert admission.accepts()
 
 
-async def test_too_many_sends_that_wait_for_the_disk_keep_others_out_unless_told_otherwise() -> (
-    None
-):
+async def test_too_many_sends_that_wait_for_the_disk_block_others_unless_disabled() -> None:
     clock = ManualClock()
     admission, confirmations = _admission(BrokerConfig(unconfirmed_max=1), clock)
     patient, waiting = _admission(BrokerConfig(unconfirmed_max=1, fast_failure=False), clock)

@@ -73,7 +73,7 @@ async def test_a_change_is_seen_only_after_it_is_on_disk(path: Path) -> None:
     assert "a" in file.document.entries
 
 
-async def test_changes_that_come_during_a_write_share_the_next_one(path: Path) -> None:
+async def test_changes_during_a_write_share_the_next_one(path: Path) -> None:
     file = await loaded(path)
     await file.change(put("first"))
     documents = []
@@ -88,12 +88,12 @@ async def test_changes_that_come_during_a_write_share_the_next_one(path: Path) -
     await asyncio.gather(*(file.change(noting(f"n{number}")) for number in range(50)))
 
     assert len(file.document.entries) == 51
-    # All but the first round saw the same document: they were made in one.
+    # All but the first saw the same document: they were made in one round.
     assert len({len(document.entries) for document in documents}) <= 2
     assert (await loaded(path)).document == file.document
 
 
-async def test_a_change_that_is_refused_does_not_hinder_the_others(path: Path) -> None:
+async def test_a_refused_change_does_not_affect_others(path: Path) -> None:
     file = await loaded(path)
 
     def refuse(_: Table) -> Table:
@@ -107,13 +107,13 @@ async def test_a_change_that_is_refused_does_not_hinder_the_others(path: Path) -
     assert set(file.document.entries) == {"a", "b"}
 
 
-async def test_a_change_of_nothing_writes_nothing(path: Path) -> None:
+async def test_an_empty_change_writes_nothing(path: Path) -> None:
     await (await loaded(path)).change(lambda table: table)
 
     assert not path.exists()
 
 
-async def test_what_cannot_be_written_is_not_changed(path: Path) -> None:
+async def test_a_failed_write_changes_nothing(path: Path) -> None:
     file = await loaded(path)
     path.parent.write_text("a file where the folder should be")
 
@@ -125,7 +125,7 @@ async def test_what_cannot_be_written_is_not_changed(path: Path) -> None:
     assert set(file.document.entries) == {"b"}
 
 
-async def test_a_cancelled_change_leaves_the_file_to_the_others(path: Path) -> None:
+async def test_a_cancelled_change_does_not_affect_others(path: Path) -> None:
     file = await loaded(path)
     first = asyncio.create_task(file.change(put("first")))
     await settle(1)
@@ -168,7 +168,7 @@ async def test_a_missing_file_is_replaced_by_its_copy(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"\0" * 64, b"null", b"[]", b'{"entries":5}', b"{"])
-async def test_nothing_whole_stops_the_start_and_is_left_alone(path: Path, damage: bytes) -> None:
+async def test_damaged_files_stop_the_start_and_stay(path: Path, damage: bytes) -> None:
     path.parent.mkdir()
     path.write_bytes(damage)
     path.with_name("table.json.bak").write_bytes(b"{")

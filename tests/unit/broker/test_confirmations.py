@@ -1,4 +1,4 @@
-"""Confirmations: who is told, when, and in how many writes."""
+"""Confirmations: which replies are released, when, and in how many writes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from orbitmq.store.log.draft import StoreDurability
 
 
 class FakeConnection:
-    """Notes what is written to it."""
+    """Records what is written to it."""
 
     def __init__(self) -> None:
         self.writes: list[bytes] = []
@@ -57,7 +57,7 @@ async def test_replies_of_one_round_leave_in_one_write_per_connection() -> None:
     assert len(waiting) == 1
 
 
-async def test_a_round_that_ends_in_another_thread_is_heard() -> None:
+async def test_a_round_that_ends_in_another_thread_releases_replies() -> None:
     waiting = _waiting(ManualClock())
     reached = asyncio.create_task(waiting.reached(PhysicalOffset(150)))
     await settle()
@@ -69,7 +69,7 @@ async def test_a_round_that_ends_in_another_thread_is_heard() -> None:
     thread.join()
 
 
-async def test_what_waits_too_long_is_told_that_it_is_in_memory_only() -> None:
+async def test_a_wait_that_times_out_reports_memory_only() -> None:
     clock = ManualClock()
     waiting = _waiting(clock)
     connection = FakeConnection()
@@ -97,7 +97,7 @@ async def test_all_done_waits_for_the_last() -> None:
     await done
 
 
-async def test_everybody_is_told_when_a_sync_failed() -> None:
+async def test_all_waiting_replies_are_refused_when_a_sync_fails() -> None:
     waiting = _waiting(ManualClock(), fenced=True)
     connection = FakeConnection()
     waiting.reply_later(
@@ -116,7 +116,7 @@ async def test_everybody_is_told_when_a_sync_failed() -> None:
         await reached
 
 
-async def test_how_long_a_round_waited_is_told_once() -> None:
+async def test_the_waits_of_a_round_are_reported_once() -> None:
     clock = ManualClock()
     waiting = _waiting(clock)
     told: list[tuple[float, float, int]] = []

@@ -1,4 +1,4 @@
-"""Sends take the fast form or the ordinary one: what is stored and answered is the same."""
+"""Sends take the fast form or the ordinary one: both store and reply the same."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ BROKER_PROPERTIES = {"MSG_REGION": "r", "TRACE_ON": "true", "CLUSTER": "c"}
 
 
 class Written(asyncio.Transport):
-    """Keeps what a connection writes."""
+    """Records what a connection writes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class Written(asyncio.Transport):
 
 
 class OneId(UniqueIds):
-    """Gives all messages that come without an id the same one, on both sides."""
+    """Gives all messages without an id the same one, on both sides."""
 
     def make(self) -> str:
         return "0A000009"
@@ -75,10 +75,10 @@ class OneId(UniqueIds):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a chunk."""
+    """The outcome of a chunk."""
 
     error: type[Exception] | None
-    # Each a frame; those that come later may overtake one another.
+    # Each a frame; later ones may overtake one another.
     replies: list[bytes]
     stored: bytes
     counted: tuple[int, int]
@@ -133,7 +133,7 @@ class Side:
 
     async def feed(self, chunk: bytes) -> Outcome:
         """Process a chunk, and wait until all of it is answered."""
-        # The queue of a message that leaves the choice to the broker.
+        # For messages that leave the choice of the queue to the broker.
         random.seed(7)
         log = self._parts.store.parts.log
         before = log.end
@@ -186,7 +186,7 @@ async def both_sides(folder: Path, flush_mode: FlushMode) -> AsyncIterator[tuple
 def feed(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[bytes], Outcome]]:
-    """Feed a chunk to both sides, which must do the same, and show what."""
+    """Feed a chunk to both sides, which must do the same; returns the outcome."""
     with asyncio.Runner() as runner:
         context = both_sides(tmp_path_factory.mktemp("sides"), request.param)
         fast, ordinary = runner.run(context.__aenter__())
@@ -230,7 +230,7 @@ def test_damaged_sends_are_stored_answered_or_refused_alike(feed: Feed, frame: b
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("code", [10, 310])
 @pytest.mark.parametrize("value", ["v", "值 ß 😀", '"quoted" \\ / <b>&\t'])
-def test_what_clients_of_other_languages_send_takes_the_fast_form(
+def test_sends_of_clients_in_other_languages_take_the_fast_form(
     feed: Feed, client: Spelling, code: int, value: str
 ) -> None:
     properties = f"UNIQ_KEY\x01A1\x02KEYS\x01{value}\x02"

@@ -1,4 +1,4 @@
-"""Plain topics: which they are, and that changes are seen."""
+"""Plain topics: which they are, and that changes take effect."""
 
 from __future__ import annotations
 

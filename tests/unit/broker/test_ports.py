@@ -12,7 +12,7 @@ from orbitmq.transport.own_machine import is_free
 
 
 def test_a_port_is_found_whose_neighbours_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    # What the system says is noted, not asked again: others take ports meanwhile.
+    # The system's answers are recorded, not asked for again: others may take ports meanwhile.
     said: dict[int, bool] = {}
 
     def noting(address: str, port: int) -> bool:
@@ -25,7 +25,7 @@ def test_a_port_is_found_whose_neighbours_are_free(monkeypatch: pytest.MonkeyPat
     assert all(said[port + step] for step in (ports.FAST_LANE, 0, ports.REPLICATION))
 
 
-def test_a_machine_without_free_ports_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_free_ports_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ports, "is_free", lambda _address, port: port % 2 != 0)
 
     with pytest.raises(SettingsError, match=r"set listenPort"):
@@ -41,7 +41,7 @@ def test_programs_with_the_same_seed_do_not_try_the_same_ports() -> None:
     assert found[0] != found[1] != found[2]
 
 
-def test_no_port_is_found_that_outgoing_connections_get() -> None:
+def test_found_ports_are_below_those_of_outgoing_connections() -> None:
     found = {ports.find_port("127.0.0.1") for _ in range(20)}
 
     assert all(1024 <= port < 32768 for port in found)

@@ -1,4 +1,4 @@
-"""Refusals: each error has the code that clients understand."""
+"""Refusals: each error has its response code."""
 
 from __future__ import annotations
 

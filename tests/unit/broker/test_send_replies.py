@@ -1,4 +1,4 @@
-"""Send replies: both encodings say the same, and odd regions do no harm."""
+"""Send replies: both encodings are equivalent, and odd regions do no harm."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_the_reply_to_a_batch_has_no_unique_id(encoding: Encoding) -> None:
 
 
 @pytest.mark.parametrize("encoding", list(Encoding))
-def test_a_message_that_cannot_be_put_on_disk_is_told_so(encoding: Encoding) -> None:
+def test_a_message_that_cannot_be_put_on_disk_is_refused(encoding: Encoding) -> None:
     frame = SendReplies(region="r", trace_on=True).encode(
         None, PlainSendReply(1, encoding, b"7F01", 0, 3, b"")
     )

@@ -1,4 +1,4 @@
-"""Send rules: delays, features that are missing, waiting for the store."""
+"""Send rules: delays, unsupported features, waiting for the store."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_message_without_a_delay_stays_where_it_is() -> None:
     assert "REAL_TOPIC" not in properties
 
 
-def test_a_delayed_message_goes_to_the_queue_of_its_level_and_knows_the_way_back() -> None:
+def test_a_delayed_message_goes_to_the_queue_of_its_level_and_keeps_its_destination() -> None:
     properties = {"DELAY": "3", "TIMER_DELAY_MS": "7"}
 
     place = delay(properties, _PLACE, 18)
@@ -41,7 +41,7 @@ def test_a_level_above_the_highest_is_the_highest() -> None:
 
 
 @pytest.mark.parametrize(("text", "level"), [("2", 2), ("-1", 0), ("soon", 0), ("", 0)])
-def test_a_level_that_is_no_number_is_no_delay(text: str, level: int) -> None:
+def test_an_invalid_level_means_no_delay(text: str, level: int) -> None:
     assert delay_level({"DELAY": text}) == level
 
 
@@ -56,12 +56,12 @@ def test_a_level_that_is_no_number_is_no_delay(text: str, level: int) -> None:
         ({"KEYS": "k"}, ""),
     ],
 )
-def test_what_is_not_built_is_named(properties: dict[str, str], feature: str) -> None:
+def test_an_unsupported_feature_is_named(properties: dict[str, str], feature: str) -> None:
     assert missing_feature(properties) == feature
 
 
 @pytest.mark.parametrize(("text", "waits"), [("true", True), ("false", False), ("FALSE", False)])
-def test_a_producer_says_whether_it_waits(text: str, *, waits: bool) -> None:
+def test_a_producer_chooses_whether_it_waits(text: str, *, waits: bool) -> None:
     assert waits_for_store({"WAIT": text}) is waits
     assert waits_for_store({})
 
@@ -80,12 +80,12 @@ def test_a_producer_says_whether_it_waits(text: str, *, waits: bool) -> None:
         (b"UNIQ_KEY\x01A1\x02TIMER_DELAY_MS\x015\x02", False),
     ],
 )
-def test_plain_properties_of_a_batch_are_told_from_special_ones(
+def test_plain_properties_of_a_batch_are_distinguished_from_special_ones(
     properties: bytes, *, is_plain: bool
 ) -> None:
     assert has_plain_properties(properties) is is_plain
 
 
-def test_what_the_broker_adds_is_put_behind_a_separator() -> None:
+def test_the_brokers_properties_follow_a_separator() -> None:
     assert with_broker_properties(b"a\x01b", b"c\x01d\x02") == b"a\x01b\x02c\x01d\x02"
     assert with_broker_properties(b"a\x01b\x02", b"c\x01d\x02") == b"a\x01b\x02c\x01d\x02"

@@ -1,4 +1,4 @@
-"""Storing: what handlers learn of the messages they put."""
+"""Storing: the durability that handlers get for messages they put."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _storing(store: MessageStore, flush_mode: FlushMode) -> Storing:
     return Storing(store, confirmations, flush_mode=flush_mode)
 
 
-async def test_under_sync_flush_messages_are_on_disk_when_this_is_said(tmp_path: Path) -> None:
+async def test_under_sync_flush_messages_are_on_disk_when_put_returns(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         stored = await _storing(store, FlushMode.SYNC).put([message(), message()])
 
@@ -36,14 +36,14 @@ async def test_under_sync_flush_messages_are_on_disk_when_this_is_said(tmp_path:
         assert [receipt.queue_offset for receipt in stored.receipts] == [0, 1]
 
 
-async def test_those_who_do_not_wait_learn_that_it_is_in_memory(tmp_path: Path) -> None:
+async def test_without_waiting_messages_are_in_memory(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         stored = await _storing(store, FlushMode.SYNC).put([message()], wait=False)
 
         assert stored.durability is StoreDurability.MEMORY
 
 
-async def test_under_async_flush_messages_are_seen_at_once(tmp_path: Path) -> None:
+async def test_under_async_flush_messages_are_visible_at_once(tmp_path: Path) -> None:
     with open_store(tmp_path, flush_mode=FlushMode.ASYNC) as store:
         stored = await _storing(store, FlushMode.ASYNC).put([message()])
 
@@ -59,5 +59,5 @@ async def test_under_async_flush_messages_are_seen_at_once(tmp_path: Path) -> No
         (StoreDurability.DISK_TIMEOUT, ResponseCode.FLUSH_DISK_TIMEOUT),
     ],
 )
-def test_a_producer_is_told_by_a_code(durability: StoreDurability, code: ResponseCode) -> None:
+def test_durability_has_a_response_code(durability: StoreDurability, code: ResponseCode) -> None:
     assert Stored(receipts=[], durability=durability).code is code

@@ -165,7 +165,7 @@ class QueryStates:
         if size > self._storing.body_bytes_max:
             raise RequestRefusedError(
                 ResponseCode.INVALID_PARAMETER,
-                f"the decision takes {size} bytes; {self._storing.body_bytes_max} fit",
+                f"the decision takes {size} bytes; the limit is {self._storing.body_bytes_max}",
                 hint="write with fewer partitions, or raise maxMessageSize",
             )
 

@@ -114,7 +114,7 @@ class CommittedOffsetRequests:
         if asked.queue_id >= topic.read_queues:
             raise RequestRefusedError(
                 ResponseCode.INVALID_PARAMETER,
-                f"the topic {asked.topic!r} has no queue {asked.queue_id}",
+                f"the topic {asked.topic!r} has no read queue {asked.queue_id}",
                 hint=f"its read queues are 0 to {topic.read_queues - 1}",
             )
         targets = await off_loop(self._targets, asked, queue_ids)

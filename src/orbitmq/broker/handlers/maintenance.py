@@ -45,7 +45,9 @@ class MaintenanceRequests:
         """Delete expired log files now, not only at the configured hour."""
         deletions = await off_loop(self.store.delete_expired)
         log.info(
-            "expired log files deleted by hand count=%d peer=%s", len(deletions), connection.address
+            "expired log files deleted on request count=%d peer=%s",
+            len(deletions),
+            connection.address,
         )
         return request.reply()
 

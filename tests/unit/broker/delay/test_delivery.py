@@ -1,4 +1,4 @@
-"""Delay delivery: when messages move, where to, and what is kept of it."""
+"""Delay delivery: when messages move, where to, and what progress is saved."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ async def delivering(
 
 
 async def moved(clock: ManualClock, delivery: Watched, *offsets: int) -> None:
-    """Let time pass until the levels have come so far."""
+    """Advance the clock until the levels have reached their offsets."""
     async with asyncio.timeout(WAIT_SECONDS):
         while tuple(delivery.offsets.values()) != offsets:
             await clock.advance(100)
-            # A round reads in a thread: no more time passes before it is over.
+            # A round reads in a thread: time stands still until it is over.
             await delivery.at_rest.wait()
 
 
@@ -120,7 +120,7 @@ async def test_more_messages_than_one_batch_are_moved_in_order(tmp_path: Path) -
             assert [int(draft.body) for draft in delivered] == list(range(301))
 
 
-async def test_delivery_goes_on_where_it_was(tmp_path: Path) -> None:
+async def test_delivery_resumes_where_it_stopped(tmp_path: Path) -> None:
     clock = ManualClock()
     with open_store(tmp_path, clock=clock) as store:
         async with delivering(tmp_path, clock, store) as (delivery, _):
@@ -133,7 +133,7 @@ async def test_delivery_goes_on_where_it_was(tmp_path: Path) -> None:
             assert [draft.body for draft in delivered] == [b"after"]
 
 
-async def test_progress_beyond_the_queue_is_brought_back_to_its_end(tmp_path: Path) -> None:
+async def test_progress_beyond_the_queue_is_clamped_to_its_end(tmp_path: Path) -> None:
     clock = ManualClock()
     progress = DelayProgress(tmp_path / "config", clock=clock)
     await progress.load()
@@ -150,7 +150,7 @@ async def test_progress_beyond_the_queue_is_brought_back_to_its_end(tmp_path: Pa
     ("topic", "queue_id"),
     [("", "0"), ("orders", "x"), ("orders", "9" * 5000), (HALF_TOPIC, "0"), ("a/b", "0")],
 )
-async def test_a_message_that_cannot_go_anywhere_is_set_aside_with_a_word(
+async def test_a_message_without_a_valid_queue_is_skipped_and_logged(
     tmp_path: Path, topic: str, queue_id: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = ManualClock()
@@ -165,7 +165,7 @@ async def test_a_message_that_cannot_go_anywhere_is_set_aside_with_a_word(
     assert "-t SCHEDULE_TOPIC_XXXX -i 0 -o 0" in caplog.text
 
 
-async def test_a_message_that_became_too_large_is_set_aside(
+async def test_a_message_that_became_too_large_is_skipped(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = ManualClock()
@@ -180,7 +180,7 @@ async def test_a_message_that_became_too_large_is_set_aside(
     assert caplog.text.count("a body of 500 bytes is above the limit of 100") == 1
 
 
-async def test_messages_whose_records_are_gone_are_told_of_in_one_line(
+async def test_messages_whose_records_are_gone_are_logged_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = ManualClock()
@@ -195,7 +195,7 @@ async def test_messages_whose_records_are_gone_are_told_of_in_one_line(
     assert "delayed messages lost level=1 count=2 first=0 last=1" in caplog.text
 
 
-async def test_a_clock_set_back_brings_no_message_early(tmp_path: Path) -> None:
+async def test_a_clock_set_back_delivers_no_message_early(tmp_path: Path) -> None:
     clock = ManualClock()
     with open_store(tmp_path, clock=clock) as store:
         async with delivering(tmp_path, clock, store) as (delivery, delivered):
@@ -212,7 +212,7 @@ async def test_a_clock_set_back_brings_no_message_early(tmp_path: Path) -> None:
             assert clock.monotonic_ms() - set_back_ms >= 5000
 
 
-async def test_a_level_that_fails_does_not_keep_the_others(
+async def test_a_level_that_fails_does_not_affect_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = ManualClock()
@@ -239,7 +239,7 @@ async def test_a_level_that_fails_does_not_keep_the_others(
             assert [draft.body for draft in delivered] == [b"second", b"first"]
 
 
-async def test_a_message_waits_while_the_store_takes_none(
+async def test_a_message_waits_while_the_store_refuses_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = ManualClock()
@@ -284,7 +284,7 @@ def test_an_entry_too_far_ahead_waits_the_delay_from_when_it_was_seen() -> None:
     assert not times.is_due(1, 999_000, now_ms=15_000, monotonic_ms=10_070)
 
 
-def test_each_entry_waits_from_its_own_sight_within_a_hundredth_of_the_delay() -> None:
+def test_each_entry_waits_from_when_it_was_seen_within_a_hundredth_of_the_delay() -> None:
     times = DueTimes(DELAY_MS)
 
     times.note(1, 999_000, now_ms=0, monotonic_ms=0)
@@ -296,7 +296,7 @@ def test_each_entry_waits_from_its_own_sight_within_a_hundredth_of_the_delay() -
     assert times.is_due(2, 999_000, now_ms=10_100, monotonic_ms=10_100)
 
 
-def test_a_clock_that_is_set_right_again_counts() -> None:
+def test_a_corrected_clock_is_used_again() -> None:
     times = DueTimes(DELAY_MS)
 
     times.note(1, 999_000, now_ms=0, monotonic_ms=0)

@@ -1,4 +1,4 @@
-"""Progress of the delay queues: its file, in RocketMQ's shape."""
+"""Progress of the delay queues: its file, in RocketMQ's format."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def loaded(folder: Path) -> DelayProgress:
     return progress
 
 
-async def test_levels_go_on_where_they_were_saved(tmp_path: Path) -> None:
+async def test_levels_resume_where_they_were_saved(tmp_path: Path) -> None:
     progress = await loaded(tmp_path)
     assert progress.offset(3) == 0
 
@@ -28,7 +28,7 @@ async def test_levels_go_on_where_they_were_saved(tmp_path: Path) -> None:
     assert [again.offset(level) for level in (1, 2, 3)] == [6, 0, 7]
 
 
-async def test_a_file_of_rocketmq_is_read_number_keys_without_quotes_included(
+async def test_a_file_of_rocketmq_with_unquoted_number_keys_is_read(
     tmp_path: Path,
 ) -> None:
     (tmp_path / FILE_NAME).write_text(
@@ -40,7 +40,7 @@ async def test_a_file_of_rocketmq_is_read_number_keys_without_quotes_included(
     assert (progress.offset(1), progress.offset(18)) == (12, 3)
 
 
-async def test_saving_the_same_again_changes_nothing(tmp_path: Path) -> None:
+async def test_saving_unchanged_offsets_writes_nothing(tmp_path: Path) -> None:
     progress = await loaded(tmp_path)
     await progress.save({1: QueueOffset(5)})
     before = (tmp_path / FILE_NAME).read_bytes()

@@ -1,4 +1,4 @@
-"""Filters: which records and tags they let through."""
+"""Filters: which records and tags they accept."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.unit.store.stores import message, open_store
 
 @pytest.mark.parametrize("expression", ["*", ""])
 @pytest.mark.parametrize("expression_type", ["", "TAG"])
-def test_everything_is_asked_for_without_a_filter(expression: str, expression_type: str) -> None:
+def test_without_a_filter_everything_matches(expression: str, expression_type: str) -> None:
     assert make_filter(expression, expression_type) is EVERYTHING
 
 
-def test_tags_are_judged_by_their_hash_alone() -> None:
+def test_tags_are_matched_by_their_hash_alone() -> None:
     made = make_filter("a || größe", "TAG")
 
     assert made.accepts_record is None
@@ -26,7 +26,7 @@ def test_tags_are_judged_by_their_hash_alone() -> None:
     assert [made.accepts_tag(java_hash(tag)) for tag in ("a", "größe", "b")] == [True, True, False]
 
 
-def test_sql_is_judged_by_the_properties_of_a_record(tmp_path: Path) -> None:
+def test_sql_is_matched_against_the_properties_of_a_record(tmp_path: Path) -> None:
     made = make_filter("price > 3 AND place = 'Köln'", "SQL92")
     with open_store(tmp_path) as store:
         records = [
@@ -43,7 +43,7 @@ def test_sql_is_judged_by_the_properties_of_a_record(tmp_path: Path) -> None:
     assert [made.accepts_record(record or b"") for record in records] == [True, False, False]
 
 
-def test_a_record_that_is_damaged_matches_nothing() -> None:
+def test_a_damaged_record_matches_nothing() -> None:
     made = make_filter("price IS NULL", "SQL92")
 
     assert made.accepts_record is not None
@@ -54,6 +54,8 @@ def test_a_record_that_is_damaged_matches_nothing() -> None:
     ("expression", "expression_type", "told"),
     [("a >", "SQL92", "column"), ("a", "XPATH", "'XPATH'.*TAG or SQL92")],
 )
-def test_what_cannot_be_read_is_told_of(expression: str, expression_type: str, told: str) -> None:
+def test_an_invalid_expression_is_an_error(
+    expression: str, expression_type: str, told: str
+) -> None:
     with pytest.raises(FilterSyntaxError, match=told):
         make_filter(expression, expression_type)

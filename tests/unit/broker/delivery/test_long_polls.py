@@ -1,4 +1,4 @@
-"""Long polls: held, tried again when their queue grows, answered at the end of their time."""
+"""Long polls: held, tried again when their queue grows, answered at their deadline."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Grown:
 
 
 class Answers:
-    """Answers what is in `ready`, and everything that is tried for the last time."""
+    """Answers pulls in `ready`, and all on their last try."""
 
     def __init__(self) -> None:
         self.ready: list[Held] = []
@@ -43,7 +43,7 @@ def _polls(clock: ManualClock, answers: Answers, held_max: int = 100) -> LongPol
     return LongPolls(answer=answers, held_max=lambda: held_max, clock=clock)
 
 
-async def test_growth_of_a_queue_has_only_its_own_pulls_tried() -> None:
+async def test_growth_of_a_queue_wakes_only_its_own_pulls() -> None:
     clock, answers = ManualClock(), Answers()
     polls = _polls(clock, answers)
     far = clock.monotonic_ms() + 10_000
@@ -61,7 +61,7 @@ async def test_growth_of_a_queue_has_only_its_own_pulls_tried() -> None:
     assert len(polls) == 2
 
 
-async def test_a_pull_is_answered_when_its_time_is_over() -> None:
+async def test_a_pull_is_answered_at_its_deadline() -> None:
     clock, answers = ManualClock(), Answers()
     polls = _polls(clock, answers)
     soon, late = Held(), Held()
@@ -76,7 +76,7 @@ async def test_a_pull_is_answered_when_its_time_is_over() -> None:
     assert len(polls) == 1
 
 
-async def test_a_pull_whose_connection_is_gone_is_forgotten() -> None:
+async def test_a_pull_whose_connection_is_closed_is_dropped() -> None:
     clock, answers = ManualClock(), Answers()
     polls = _polls(clock, answers)
     for n in range(50):
@@ -90,14 +90,14 @@ async def test_a_pull_whose_connection_is_gone_is_forgotten() -> None:
     assert not answers.tried
 
 
-async def test_no_more_are_held_than_allowed() -> None:
+async def test_held_pulls_are_bounded() -> None:
     polls = _polls(ManualClock(), Answers(), held_max=1)
 
     assert polls.hold(Held())
     assert not polls.hold(Held())
 
 
-async def test_closing_answers_everybody_and_holds_nobody_any_more() -> None:
+async def test_closing_answers_all_pulls_and_holds_no_new_ones() -> None:
     clock, answers = ManualClock(), Answers()
     polls = _polls(clock, answers)
     pull = Held(deadline_ms=clock.monotonic_ms() + 60_000)
@@ -109,7 +109,7 @@ async def test_closing_answers_everybody_and_holds_nobody_any_more() -> None:
     assert not polls.hold(Held())
 
 
-async def test_a_pull_that_fails_does_not_keep_the_others() -> None:
+async def test_a_pull_that_fails_does_not_affect_others() -> None:
     clock, answers = ManualClock(), Answers()
     bad, good = (Held(deadline_ms=clock.monotonic_ms() + 60_000) for _ in range(2))
 

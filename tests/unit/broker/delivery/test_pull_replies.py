@@ -1,4 +1,4 @@
-"""Pull replies: both encodings say the same."""
+"""Pull replies: both encodings are equivalent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Staged rows: what is kept of a row, and what comes back of it."""
+"""Staged rows: how a row is staged, and how it is restored."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def stored(draft: Draft) -> StoredMessage:
     sequence=st.integers(0, 10**18 - 1),
     ends_open=st.booleans(),
 )
-def test_a_row_comes_back_as_it_was_with_its_name_on_it(
+def test_a_row_is_restored_as_it_was_with_its_name_added(
     body: bytes,
     properties: dict[str, str],
     queue_id: int,
@@ -95,7 +95,7 @@ def test_a_row_that_was_read_from_a_topic_gets_a_name_of_its_own() -> None:
 @pytest.mark.parametrize(
     "value", ["", "no number", f"{WRITE_ID}/", f"{WRITE_ID}/-1", "x/" + "9" * 30]
 )
-def test_what_has_no_name_is_no_row(value: str) -> None:
+def test_a_message_without_a_name_is_not_a_row(value: str) -> None:
     assert name_of(f"ORBIT_ROW\x01{value}\x02".encode()) is None
 
 
@@ -112,6 +112,6 @@ def test_a_write_id_has_32_digits(write_id: str) -> None:
         check_write_id(write_id)
 
 
-def test_a_staged_row_that_leads_nowhere_is_damage() -> None:
+def test_a_staged_row_without_a_valid_queue_is_damage() -> None:
     with pytest.raises(StoreDamagedError, match="at 4711 names no valid queue"):
         restored(stored(Draft(topic=STAGING_TOPIC, body=b"", properties=b"ORBIT_ROW\x01x/1\x02")))

@@ -1,4 +1,4 @@
-"""Connections and heartbeats of clients that are not there."""
+"""Fake connections and heartbeats of clients."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MIB = 1024 * 1024
 
 
 def new_connection(address: str = "10.0.0.1:1") -> Connection:
-    """A connection that was never made, and says that it is open."""
+    """A connection that was never made, and counts as open."""
     clock = ManualClock()
     connection = Connection(
         processor=RequestLoop({}),

@@ -63,7 +63,7 @@ async def loaded(folder: Path) -> CommittedOffsets:
 # --- who may lower one ------------------------------------------------------------------------
 
 
-def test_an_offset_goes_up_whoever_commits(offsets: CommittedOffsets) -> None:
+def test_anyone_may_raise_an_offset(offsets: CommittedOffsets) -> None:
     offsets.note_pull("g", "T", 0, "a")
 
     assert offsets.get("g", "T", 0) is None
@@ -83,7 +83,7 @@ def test_where_a_queue_was_pulled_from_last_is_remembered(offsets: CommittedOffs
     assert offsets.pulled("g", "T", 0) is None
 
 
-def test_a_late_member_cannot_take_an_offset_back(offsets: CommittedOffsets) -> None:
+def test_a_late_member_cannot_lower_an_offset(offsets: CommittedOffsets) -> None:
     offsets.note_pull("g", "T", 0, "old")
     offsets.commit("g", "T", 0, 5, sender="old")
     offsets.note_pull("g", "T", 0, "new")
@@ -117,7 +117,7 @@ def test_without_a_pull_any_member_may_lower_it(offsets: CommittedOffsets) -> No
 
 
 @pytest.mark.parametrize(("queue_id", "offset"), [(-1, 0), (2**31, 0), (0, -1), (0, 2**63)])
-def test_what_is_no_offset_of_a_queue_is_refused(
+def test_an_invalid_queue_offset_is_refused(
     offsets: CommittedOffsets, queue_id: int, offset: int
 ) -> None:
     with pytest.raises(OffsetRefusedError):
@@ -144,7 +144,9 @@ def test_queues_are_bounded(offsets: CommittedOffsets) -> None:
 # --- resets -----------------------------------------------------------------------------------
 
 
-def test_a_reset_is_told_once_and_ignores_commits_until_then(offsets: CommittedOffsets) -> None:
+def test_a_reset_is_reported_once_and_commits_are_ignored_until_then(
+    offsets: CommittedOffsets,
+) -> None:
     offsets.commit("g", "T", 0, 9)
     offsets.reset("g", "T", 0, 2)
 
@@ -193,7 +195,7 @@ def test_offsets_are_listed_cloned_and_deleted(offsets: CommittedOffsets) -> Non
 # --- the file ---------------------------------------------------------------------------------
 
 
-async def test_a_file_of_rocketmq_is_taken_over_and_written_back(tmp_path: Path) -> None:
+async def test_a_file_of_rocketmq_is_loaded_and_written_back(tmp_path: Path) -> None:
     (tmp_path / "consumerOffset.json").write_bytes(JAVA_FILE)
 
     offsets = await loaded(tmp_path)
@@ -207,13 +209,13 @@ async def test_a_file_of_rocketmq_is_taken_over_and_written_back(tmp_path: Path)
     )
 
 
-async def test_a_file_of_4_9_is_taken_over(tmp_path: Path) -> None:
+async def test_a_file_of_4_9_is_loaded(tmp_path: Path) -> None:
     (tmp_path / "consumerOffset.json").write_bytes(FILE_OF_4_9)
 
     assert (await loaded(tmp_path)).queues("g", "T") == {0: 1, 1: 10, 2: 10, 3: 10}
 
 
-async def test_keys_that_name_no_group_are_kept(tmp_path: Path) -> None:
+async def test_keys_without_a_group_are_kept(tmp_path: Path) -> None:
     table = b'{"odd":{0:1},"a@b@c":{1:2}}'
     (tmp_path / "consumerOffset.json").write_bytes(b'{"offsetTable":%b}' % table)
 
@@ -224,7 +226,7 @@ async def test_keys_that_name_no_group_are_kept(tmp_path: Path) -> None:
     assert (await loaded(tmp_path)).table() == {"odd": {0: 1}, "a@b@c": {1: 2}, "T@g": {0: 1}}
 
 
-async def test_nothing_new_is_not_written(tmp_path: Path, offsets: CommittedOffsets) -> None:
+async def test_unchanged_offsets_are_not_written(tmp_path: Path, offsets: CommittedOffsets) -> None:
     file = tmp_path / "consumerOffset.json"
     await offsets.save()
     assert not file.exists()
@@ -240,7 +242,7 @@ async def test_nothing_new_is_not_written(tmp_path: Path, offsets: CommittedOffs
     assert java_json.decode(file.read_bytes(), dict)["offsetTable"] == {}
 
 
-async def test_what_could_not_be_written_is_written_the_next_time(tmp_path: Path) -> None:
+async def test_after_a_failed_write_the_next_save_writes(tmp_path: Path) -> None:
     folder = tmp_path / "config"
     folder.write_text("a file where the folder should be")
     offsets = CommittedOffsets(folder, clock=ManualClock())
@@ -254,7 +256,7 @@ async def test_what_could_not_be_written_is_written_the_next_time(tmp_path: Path
     assert (await loaded(folder)).get("g", "T", 0) == 1
 
 
-async def test_what_is_committed_during_a_save_is_saved_by_the_next(tmp_path: Path) -> None:
+async def test_commits_during_a_save_are_saved_by_the_next(tmp_path: Path) -> None:
     offsets = await loaded(tmp_path)
     offsets.commit("g", "T", 0, 1)
     saving = asyncio.create_task(offsets.save())
@@ -266,7 +268,7 @@ async def test_what_is_committed_during_a_save_is_saved_by_the_next(tmp_path: Pa
     assert (await loaded(tmp_path)).get("g", "T", 0) == 2
 
 
-def test_the_version_grows_by_every_few_commits(offsets: CommittedOffsets) -> None:
+def test_the_version_grows_every_few_commits(offsets: CommittedOffsets) -> None:
     counters = []
     for offset in range(1, 7):
         offsets.commit("g", "T", 0, offset)
@@ -281,7 +283,7 @@ STEPS = ["commit", "reset", "take_reset", "delete_group", "delete_topic", "clone
 
 
 class Expected:
-    """The same table, without any thought for speed or disks."""
+    """A simple model of the table, without a file."""
 
     def __init__(self) -> None:
         self.offsets: dict[Key, int] = {}

@@ -1,4 +1,4 @@
-"""What the members of a group must agree in."""
+"""What the members of a group must agree on."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ def subscribed(*subscriptions: Subscription) -> Subscribed:
 @pytest.mark.parametrize(
     ("one", "other"), [("a || b", "b||a"), ("a", " a "), ("a||a", "a"), ("*", ""), ("a||", "a")]
 )
-def test_order_spaces_and_repeats_of_tags_do_not_count(one: str, other: str) -> None:
+def test_order_spaces_and_repeats_of_tags_are_ignored(one: str, other: str) -> None:
     assert subscribed(subscription("T", one)).filters == (
         subscribed(subscription("T", other)).filters
     )
 
 
-def test_an_expression_that_cannot_be_read_differs_from_others() -> None:
+def test_an_invalid_expression_differs_from_others() -> None:
     unreadable = subscribed(subscription("T", "||"))
 
     assert unreadable.filters == {("T", "TAG", "||")}
 
 
-def test_versions_and_the_retry_topic_do_not_count() -> None:
+def test_versions_and_the_retry_topic_are_ignored() -> None:
     one = subscribed(subscription("T", "a", 1))
     other = subscribed(subscription("T", "a", 2), subscription("%RETRY%g", "*", 3))
 
@@ -44,7 +44,7 @@ def test_versions_and_the_retry_topic_do_not_count() -> None:
     assert subscribed(subscription("%RETRY%h")).filters
 
 
-def test_topic_kind_and_expression_count() -> None:
+def test_topic_type_and_expression_are_compared() -> None:
     filters = {
         subscribed(each).filters
         for each in (
@@ -69,7 +69,7 @@ def test_a_member_is_as_old_as_its_newest_subscription() -> None:
     assert find_norm([changed_later, unchanged]) is unchanged
 
 
-def test_who_subscribes_to_nothing_is_no_norm_for_the_others() -> None:
+def test_a_member_without_subscriptions_is_not_the_norm() -> None:
     nothing = subscribed()
     something = subscribed(subscription("T", "a", 9))
 
@@ -93,7 +93,7 @@ def test_every_broker_finds_the_same_norm(members: list[tuple[str, str, int]]) -
     assert len(norms) == 1
 
 
-def test_subscriptions_are_shown_in_words_and_cut() -> None:
+def test_subscriptions_are_shown_as_shortened_text() -> None:
     assert str(subscribed(subscription("U", "b"), subscription("T", "a||b"))) == (
         "T by TAG a || b; U by TAG b"
     )

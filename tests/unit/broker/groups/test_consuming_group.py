@@ -31,7 +31,7 @@ def expressions(group: ConsumingGroup) -> dict[str, str]:
 # --- as RocketMQ ------------------------------------------------------------------------------
 
 
-def test_others_must_know_of_new_members_and_topics_only() -> None:
+def test_others_are_notified_of_new_members_and_topics_only() -> None:
     group = new_group()
     client = new_client("a")
 
@@ -44,7 +44,7 @@ def test_others_must_know_of_new_members_and_topics_only() -> None:
     assert expressions(group) == {"T": "b"}
 
 
-def test_thousands_of_topics_are_a_short_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_thousands_of_topics_make_a_short_log_line(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     topics = [subscription(f"{n}" + "x" * 1000, "*", 1) for n in range(1000)]
 
@@ -63,7 +63,7 @@ def test_the_last_heartbeat_counts_but_an_older_version_of_a_topic_does_not() ->
     assert expressions(group) == {"T": "new", "V": "*"}
 
 
-def test_the_last_heartbeat_says_how_the_group_consumes() -> None:
+def test_the_last_heartbeat_sets_how_the_group_consumes() -> None:
     group = new_group()
     assert group.message_model == CLUSTERING
 
@@ -73,7 +73,7 @@ def test_the_last_heartbeat_says_how_the_group_consumes() -> None:
     assert group.is_broadcasting
 
 
-def test_a_heartbeat_without_subscriptions_leaves_them_alone() -> None:
+def test_a_heartbeat_without_subscriptions_does_not_change_them() -> None:
     group = new_group()
     client = new_client("a")
     hear(group, client, subscription("T", "a"))
@@ -131,7 +131,7 @@ def test_members_that_agree_again_no_longer_differ() -> None:
     assert not any(member.differs for member in group.members.values())
 
 
-def test_a_rejected_member_is_left_out_and_changes_nothing() -> None:
+def test_a_rejected_member_is_excluded_and_changes_nothing() -> None:
     group = new_group(reject_differing=True)
     old, new = new_client("old"), new_client("new")
     hear(group, old, subscription("T", "a", 1))
@@ -148,7 +148,7 @@ def test_a_rejected_member_is_left_out_and_changes_nothing() -> None:
         group.check_not_excluded(new.connection)
 
 
-def test_the_older_subscription_wins_whoever_comes_first() -> None:
+def test_the_older_subscription_wins_whoever_joins_first() -> None:
     group = new_group(reject_differing=True)
     old, new = new_client("old"), new_client("new")
     hear(group, new, subscription("T", "b", 2))
@@ -159,7 +159,7 @@ def test_the_older_subscription_wins_whoever_comes_first() -> None:
     assert expressions(group) == {"T": "a"}
 
 
-def test_the_new_members_are_taken_in_when_the_last_old_one_has_left() -> None:
+def test_new_members_are_admitted_when_the_last_old_one_has_left() -> None:
     group = new_group(reject_differing=True)
     old, new, newer = new_client("old"), new_client("new"), new_client("newer")
     hear(group, old, subscription("T", "a", 1))
@@ -173,7 +173,7 @@ def test_the_new_members_are_taken_in_when_the_last_old_one_has_left() -> None:
     group.check_not_excluded(new.connection)
 
 
-def test_a_member_that_comes_into_line_is_taken_in() -> None:
+def test_a_member_that_no_longer_differs_is_admitted() -> None:
     group = new_group(reject_differing=True)
     old, new = new_client("old"), new_client("new")
     hear(group, old, subscription("T", "a", 1))
@@ -184,7 +184,7 @@ def test_a_member_that_comes_into_line_is_taken_in() -> None:
     assert group.client_ids() == ["old", "new"]
 
 
-def test_a_member_whose_subscriptions_are_not_known_is_not_judged() -> None:
+def test_a_member_with_unknown_subscriptions_is_not_compared() -> None:
     group = new_group(reject_differing=True)
     hear(group, new_client("old"), subscription("T", "a", 1))
 

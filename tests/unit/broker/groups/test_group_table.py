@@ -1,4 +1,4 @@
-"""The consumer groups of a broker: kept in a file, made by their first consumer."""
+"""The consumer groups of a broker: kept in a file, created by their first consumer."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def test_a_new_broker_has_the_predefined_groups(tmp_path: Path) -> None:
     assert table.data_version.counter == 1
 
 
-async def test_a_file_of_4_9_is_taken_over(tmp_path: Path) -> None:
+async def test_a_file_of_4_9_is_loaded(tmp_path: Path) -> None:
     (tmp_path / "subscriptionGroup.json").write_bytes(FILE_OF_4_9)
 
     table = await loaded(tmp_path)
@@ -74,7 +74,7 @@ async def test_a_file_of_4_9_is_taken_over(tmp_path: Path) -> None:
     assert table.get("TOOLS_CONSUMER") is not None
 
 
-async def test_the_file_is_rocketmqs(tmp_path: Path) -> None:
+async def test_the_file_has_rocketmqs_format(tmp_path: Path) -> None:
     await (await loaded(tmp_path)).ensure("g")
 
     document = java_json.decode((tmp_path / "subscriptionGroup.json").read_bytes(), dict)
@@ -98,7 +98,7 @@ async def test_every_change_makes_a_newer_version(tmp_path: Path) -> None:
     assert table.data_version.counter == start + 4
 
 
-async def test_the_first_consumer_makes_its_group_once(tmp_path: Path) -> None:
+async def test_the_first_consumer_creates_its_group_once(tmp_path: Path) -> None:
     table = await loaded(tmp_path)
     start = table.data_version.counter
     assert table.find("g") == GroupConfig(name="g")
@@ -110,7 +110,7 @@ async def test_the_first_consumer_makes_its_group_once(tmp_path: Path) -> None:
     assert table.data_version.counter == start + 1
 
 
-async def test_groups_are_not_made_when_that_is_off(tmp_path: Path) -> None:
+async def test_groups_are_not_created_when_that_is_off(tmp_path: Path) -> None:
     table = await loaded(tmp_path, auto_create=False)
 
     assert table.find("g") is None
@@ -122,7 +122,7 @@ async def test_groups_are_not_made_when_that_is_off(tmp_path: Path) -> None:
     assert await table.ensure("g") == table.find("g") == GroupConfig(name="g")
 
 
-async def test_a_bad_name_is_refused(tmp_path: Path) -> None:
+async def test_an_invalid_name_is_refused(tmp_path: Path) -> None:
     table = await loaded(tmp_path)
 
     assert table.find("a b") is None
@@ -134,7 +134,7 @@ async def test_a_bad_name_is_refused(tmp_path: Path) -> None:
         await table.forbid("g", "a b", 1)
 
 
-async def test_a_group_that_cannot_be_is_refused(tmp_path: Path) -> None:
+async def test_an_invalid_group_is_refused(tmp_path: Path) -> None:
     table = await loaded(tmp_path, groups_max=9)
 
     with pytest.raises(GroupRefusedError, match=r"no attribute '\+x'"):
@@ -146,7 +146,7 @@ async def test_a_group_that_cannot_be_is_refused(tmp_path: Path) -> None:
         await table.ensure("h")
 
 
-async def test_what_a_group_may_not_do_goes_with_it(tmp_path: Path) -> None:
+async def test_forbidden_topics_of_a_group_are_deleted_with_it(tmp_path: Path) -> None:
     table = await loaded(tmp_path)
     await table.ensure("g")
     await table.forbid("g", "T", 1)

@@ -61,7 +61,7 @@ async def test_only_changes_of_owners_are_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"[[1]]", b"\xff"])
-async def test_a_file_that_cannot_be_read_is_left_out(
+async def test_a_file_that_cannot_be_read_is_ignored(
     tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / FILE_NAME).write_bytes(content)
@@ -73,7 +73,7 @@ async def test_a_file_that_cannot_be_read_is_left_out(
     assert "queue locks not restored" in caplog.text
 
 
-async def test_a_folder_that_cannot_be_written_does_not_keep_consumers_waiting(
+async def test_a_failed_write_does_not_delay_consumers(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("")

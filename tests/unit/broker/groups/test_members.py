@@ -1,4 +1,4 @@
-"""The clients of a broker: heard, asked for, gone."""
+"""The clients of a broker: heartbeats, queries, departures."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_heartbeat_makes_a_client_known(members: Members) -> None:
     assert members.producers["p"] == {connection: client}
 
 
-def test_what_nobody_said_is_not_known(members: Members) -> None:
+def test_unknown_clients_and_groups_are_not_found(members: Members) -> None:
     hear(members, new_connection(), heartbeat("id", consumer("g", subscription("T"))))
 
     assert members.client_ids("h") == []
@@ -66,7 +66,7 @@ def test_what_nobody_said_is_not_known(members: Members) -> None:
     members.check_pull(new_connection(), "h")
 
 
-def test_all_members_are_told_of_a_newcomer_itself_included(members: Members) -> None:
+def test_all_members_are_notified_of_a_new_one_itself_included(members: Members) -> None:
     first, second = new_connection(), new_connection()
 
     assert hear(members, first, heartbeat("a", consumer("g"))).changes == [
@@ -78,7 +78,7 @@ def test_all_members_are_told_of_a_newcomer_itself_included(members: Members) ->
     assert hear(members, second, heartbeat("b", consumer("g"))).changes == []
 
 
-def test_members_of_a_broadcasting_group_are_not_told(members: Members) -> None:
+def test_members_of_a_broadcasting_group_are_not_notified(members: Members) -> None:
     outcome = hear(members, new_connection(), heartbeat("a", consumer("g", model="BROADCASTING")))
 
     assert outcome.changes == [GroupChange("g", ())]
@@ -94,7 +94,7 @@ def test_a_connection_may_get_another_client_id(members: Members) -> None:
     assert outcome.changes == [GroupChange("g", (connection,))]
 
 
-def test_a_closed_connection_is_not_taken_in(members: Members) -> None:
+def test_a_heartbeat_of_a_closed_connection_is_ignored(members: Members) -> None:
     connection = new_connection()
     connection.closed = True
 
@@ -104,7 +104,7 @@ def test_a_closed_connection_is_not_taken_in(members: Members) -> None:
     assert not members.groups
 
 
-def test_a_heartbeat_about_nothing_is_forgotten(members: Members) -> None:
+def test_a_heartbeat_without_groups_is_dropped(members: Members) -> None:
     hear(members, new_connection(), heartbeat("a"))
 
     assert not members.clients
@@ -127,14 +127,16 @@ def test_a_heartbeat_about_nothing_is_forgotten(members: Members) -> None:
         ),
     ],
 )
-def test_bounds_hold(members: Members, body: HeartbeatBody, told: str) -> None:
+def test_a_heartbeat_above_a_limit_is_refused(
+    members: Members, body: HeartbeatBody, told: str
+) -> None:
     with pytest.raises(HeartbeatRefusedError, match=told):
         hear(members, new_connection(), body)
 
     assert not members.clients
 
 
-def test_a_client_may_use_all_of_its_bounds(members: Members) -> None:
+def test_a_client_may_reach_its_limits(members: Members) -> None:
     topics = [subscription(topic) for topic in "TUV"]
 
     hear(members, new_connection(), heartbeat("a", consumer("g", *topics), produces=("p", "q")))
@@ -154,11 +156,11 @@ def test_groups_of_earlier_heartbeats_count_too(members: Members) -> None:
 # --- heartbeats that leave out what is known --------------------------------------------------
 
 
-def test_a_client_without_fingerprints_always_says_everything(members: Members) -> None:
+def test_a_client_without_fingerprints_always_sends_everything(members: Members) -> None:
     assert hear(members, new_connection(), heartbeat("a", consumer("g"))).subscriptions_changed
 
 
-def test_a_client_may_leave_out_what_it_said(members: Members) -> None:
+def test_a_client_may_omit_unchanged_subscriptions(members: Members) -> None:
     connection = new_connection()
     full = heartbeat("a", consumer("g", subscription("T", "x")), fingerprint=7)
     short = heartbeat("a", consumer("g"), fingerprint=7, without_subscriptions=True)
@@ -168,7 +170,7 @@ def test_a_client_may_leave_out_what_it_said(members: Members) -> None:
     assert members.groups["g"].subscriptions["T"].expression == "x"
 
 
-def test_a_client_says_everything_again_when_another_said_something_else(
+def test_a_client_sends_everything_again_when_another_member_differs(
     members: Members,
 ) -> None:
     connection = new_connection()
@@ -180,7 +182,7 @@ def test_a_client_says_everything_again_when_another_said_something_else(
     assert not hear(members, connection, short).subscriptions_changed
 
 
-def test_a_client_whose_subscriptions_are_not_known_is_asked_for_them(members: Members) -> None:
+def test_a_client_with_unknown_subscriptions_is_asked_for_them(members: Members) -> None:
     short = heartbeat("a", consumer("g"), fingerprint=7, without_subscriptions=True)
 
     assert hear(members, new_connection(), short).subscriptions_changed
@@ -200,7 +202,7 @@ def test_a_pull_gets_the_subscription_of_its_group(members: Members) -> None:
     assert members.subscription_for_pull(new_connection(), "g", "T", version=4) == found
 
 
-def test_a_pull_without_its_subscription_is_told_why(members: Members) -> None:
+def test_a_pull_without_its_subscription_is_refused_with_the_reason(members: Members) -> None:
     connection = new_connection()
     model = "BROADCASTING"
     hear(members, connection, heartbeat("a", consumer("g", subscription("T"), model=model)))
@@ -228,7 +230,7 @@ def test_members_that_differ_are_counted(members: Members) -> None:
     assert outcome.refusal is None
 
 
-def test_a_rejected_member_is_refused_while_the_others_go_on(clock: ManualClock) -> None:
+def test_a_rejected_member_is_refused_while_others_continue(clock: ManualClock) -> None:
     members = Members(clock=clock, reject_differing=True)
     old, new = new_connection(), new_connection()
     hear(members, old, heartbeat("old", consumer("g", subscription("T", "x", 1))))
@@ -249,7 +251,7 @@ def test_a_rejected_member_is_refused_while_the_others_go_on(clock: ManualClock)
         members.subscription_for_pull(new, "g", "T", version=1)
     with pytest.raises(SubscriptionConflictError):
         members.check_pull(new, "g")
-    # It gives its queues up, if it had some, because it is told as well.
+    # It gives up its queues, if it had any, because it is notified as well.
     assert outcome.changes == [GroupChange("g", (old, new)), GroupChange("h", (new,))]
 
 
@@ -286,7 +288,7 @@ def test_a_client_leaves_the_groups_it_names(members: Members) -> None:
     assert not members.producers
 
 
-def test_leaving_what_one_is_not_in_changes_nothing(members: Members) -> None:
+def test_leaving_another_group_changes_nothing(members: Members) -> None:
     connection = new_connection()
     hear(members, connection, heartbeat("a", consumer("g")))
 
@@ -297,7 +299,7 @@ def test_leaving_what_one_is_not_in_changes_nothing(members: Members) -> None:
     assert members.client_ids("g") == ["a"]
 
 
-async def test_a_silent_client_is_taken_out(members: Members, clock: ManualClock) -> None:
+async def test_a_silent_client_is_removed(members: Members, clock: ManualClock) -> None:
     silent, lively = new_connection(), new_connection()
     hear(members, silent, heartbeat("a", consumer("g"), produces=("p",)))
     hear(members, lively, heartbeat("b", consumer("g")))

@@ -1,4 +1,4 @@
-"""Locks on queues: whose they are, and when they end."""
+"""Locks on queues: who holds them, and when they end."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def test_a_queue_is_locked_by_one_client_of_a_group(locks: QueueLocks) -> None:
     assert locks.owner("g", THREE) == "b"
 
 
-def test_groups_lock_apart(locks: QueueLocks) -> None:
+def test_groups_lock_independently(locks: QueueLocks) -> None:
     locks.lock("g", "a", [ONE])
 
     assert locks.lock("h", "b", [ONE]) == [ONE]
 
 
-def test_a_lock_is_let_go_at_once_by_its_client_only(locks: QueueLocks) -> None:
+def test_a_lock_is_released_at_once_by_its_client_only(locks: QueueLocks) -> None:
     locks.lock("g", "a", [ONE, TWO])
 
     locks.unlock("g", "b", [ONE])
@@ -46,7 +46,7 @@ def test_a_lock_is_let_go_at_once_by_its_client_only(locks: QueueLocks) -> None:
     assert locks.lock("g", "b", [ONE, TWO]) == [TWO]
 
 
-def test_a_client_that_leaves_lets_go_of_everything(locks: QueueLocks) -> None:
+def test_a_client_that_leaves_releases_all_its_locks(locks: QueueLocks) -> None:
     locks.lock("g", "a", [ONE, TWO])
     locks.lock("g", "b", [THREE])
 
@@ -112,7 +112,7 @@ async def test_a_client_that_comes_back_keeps_its_locks(
     assert locks.owner("g", ONE) == "a"
 
 
-async def test_locks_are_bounded_and_room_is_made_by_those_that_end(
+async def test_locks_are_bounded_and_expired_ones_make_room(
     locks: QueueLocks, clock: ManualClock
 ) -> None:
     locks.lock("g", "a", [ONE, TWO, THREE])

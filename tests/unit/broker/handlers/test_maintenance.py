@@ -1,4 +1,4 @@
-"""Upkeep asked for by hand."""
+"""Maintenance on request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _handlers(parts: BrokerParts) -> MaintenanceRequests:
     return MaintenanceRequests(store=parts.store, topics=parts.topics)
 
 
-async def test_queues_of_topics_that_are_no_more_are_deleted(tmp_path: Path) -> None:
+async def test_queues_of_deleted_topics_are_deleted(tmp_path: Path) -> None:
     async with broker_parts(tmp_path) as parts:
         await parts.make_topic("orders")
         for topic in ("orders", "unknown", "SCHEDULE_TOPIC_XXXX"):
@@ -35,13 +35,13 @@ async def test_queues_of_topics_that_are_no_more_are_deleted(tmp_path: Path) -> 
         assert left == {"orders", "SCHEDULE_TOPIC_XXXX"}
 
 
-async def test_log_files_past_their_time_are_deleted_at_any_hour(tmp_path: Path) -> None:
+async def test_expired_log_files_are_deleted_at_any_hour(tmp_path: Path) -> None:
     async with broker_parts(tmp_path) as parts:
         await parts.put(400, topic="x" * 100)
     assert len(list((tmp_path / "commitlog").iterdir())) > 1
 
     async with broker_parts(tmp_path) as parts:
-        # Files are as old as the system says; the clock goes on far beyond that.
+        # Files have the system's time; this clock moves far beyond it.
         await parts.clock.advance(100 * 365 * 86_400_000)
         reply = await _handlers(parts).delete_expired_logs(TOOL, request(DeleteExpiredLogs()))
 

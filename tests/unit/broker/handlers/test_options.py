@@ -57,7 +57,7 @@ async def test_a_new_permission_is_reported_to_the_name_servers(tmp_path: Path) 
     assert "brokerPermission=4" in (tmp_path / "broker.conf").read_text()
 
 
-async def test_options_are_shown_with_how_new_they_are(tmp_path: Path) -> None:
+async def test_options_are_shown_with_their_version(tmp_path: Path) -> None:
     settings = Settings.load(BrokerConfig, role=ServerRole.BROKER)
     options = _options(settings, tmp_path, Registered())
 
@@ -75,7 +75,7 @@ async def test_options_are_shown_with_how_new_they_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["configBlackList", "brokerConfigPath", "rocketmqHome"])
-async def test_options_on_the_black_list_stay_as_they_are(tmp_path: Path, name: str) -> None:
+async def test_options_on_the_black_list_cannot_be_changed(tmp_path: Path, name: str) -> None:
     settings = Settings.load(BrokerConfig, role=ServerRole.BROKER)
     options = _options(settings, tmp_path, Registered())
 

@@ -1,4 +1,4 @@
-"""Questions passed on to consumers."""
+"""Requests relayed to consumers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _relays(parts: BrokerParts) -> RelayRequests:
     )
 
 
-async def test_what_a_consumer_says_of_itself_is_passed_back(tmp_path: Path) -> None:
+async def test_the_running_state_of_a_consumer_is_relayed(tmp_path: Path) -> None:
     async with broker_parts(tmp_path) as parts, connected(Parts()) as (connection, peer):
         parts.join(BODY, connection=connection)
         asked = request(GetRunningConsumer(consumer_group="g", client_id="id", with_stacks=True))
@@ -64,7 +64,7 @@ async def test_what_a_consumer_says_of_itself_is_passed_back(tmp_path: Path) -> 
         assert reply.fields == {"more": "1"}
 
 
-async def test_a_consumer_is_handed_the_record_that_the_id_names(tmp_path: Path) -> None:
+async def test_a_consumer_gets_the_record_with_the_given_id(tmp_path: Path) -> None:
     async with broker_parts(tmp_path) as parts, connected(Parts()) as (connection, peer):
         await parts.make_topic()
         await parts.make_group()
@@ -87,7 +87,7 @@ async def test_a_consumer_is_handed_the_record_that_the_id_names(tmp_path: Path)
         assert reply.body == b'{"consumeResult":"CR_SUCCESS"}'
 
 
-async def test_a_message_that_is_gone_is_not_handed_out(tmp_path: Path) -> None:
+async def test_a_deleted_message_is_not_relayed(tmp_path: Path) -> None:
     async with broker_parts(tmp_path) as parts:
         parts.join(BODY)
         gone = ConsumeDirectly(
@@ -115,7 +115,7 @@ async def test_a_consumer_that_does_not_answer_in_ten_seconds_is_a_timeout(
         assert refused.value.code == ResponseCode.CONSUME_MSG_TIMEOUT
 
 
-async def test_a_consumer_that_is_not_there_or_too_old_is_not_asked(tmp_path: Path) -> None:
+async def test_a_consumer_that_is_offline_or_too_old_is_not_asked(tmp_path: Path) -> None:
     async with broker_parts(tmp_path) as parts:
         parts.join(BODY, version=61)
         relays = _relays(parts)

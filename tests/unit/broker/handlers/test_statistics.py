@@ -1,4 +1,4 @@
-"""Figures over the wire: what tools get."""
+"""Statistics over the wire, as tools get them."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ async def test_a_list_of_topics_is_measured_whatever_the_members_subscribe_to(
         assert await topics(GetConsumeStats(consumer_group="g", topic="bills")) == set()
 
 
-async def test_all_groups_are_measured_with_what_lies_before_them(tmp_path: Path) -> None:
+async def test_all_groups_are_measured_with_their_lag(tmp_path: Path) -> None:
     async with broker_parts(tmp_path) as parts:
         await parts.make_group()
         await parts.make_topic("orders", order=True)
@@ -182,7 +182,7 @@ async def test_counters_are_shown_under_the_names_of_rocketmq(tmp_path: Path) ->
     ("name", "key"),
     [("NO_SUCH_NUMS", "orders"), ("TOPIC_PUT_NUMS", "none"), ("BROKER_PUT_NUMS", "other")],
 )
-async def test_a_counter_that_is_not_there_is_refused(tmp_path: Path, name: str, key: str) -> None:
+async def test_an_unknown_counter_is_refused(tmp_path: Path, name: str, key: str) -> None:
     async with broker_parts(tmp_path) as parts:
         handlers = _handlers(parts)
 
@@ -194,7 +194,7 @@ async def test_a_counter_that_is_not_there_is_refused(tmp_path: Path, name: str,
         assert no.value.code == ResponseCode.SYSTEM_ERROR
 
 
-async def test_the_state_of_the_broker_is_one_table_of_texts(tmp_path: Path) -> None:
+async def test_the_state_of_the_broker_is_one_table_of_strings(tmp_path: Path) -> None:
     async with broker_parts(tmp_path) as parts:
         reply = await _handlers(parts).show_runtime(TOOL, request(GetRuntime()))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from orbitmq.broker.statistics.counters import Counters
 
 
-def test_messages_and_bytes_are_counted_apart_by_name() -> None:
+def test_messages_and_bytes_are_counted_by_name() -> None:
     counters = Counters()
 
     counters.put("a").add(1, 100)
@@ -17,7 +17,7 @@ def test_messages_and_bytes_are_counted_apart_by_name() -> None:
     assert (counters.read("a", "g").messages, counters.read("a", "h").messages) == (1, 0)
 
 
-def test_send_backs_and_dead_letters_are_counted_apart() -> None:
+def test_send_backs_and_dead_letters_are_counted_separately() -> None:
     counters = Counters()
 
     counters.send_back("a", "g").add(2, 20)
@@ -27,7 +27,7 @@ def test_send_backs_and_dead_letters_are_counted_apart() -> None:
     assert counters.dead_letters["a", "g"].messages == 1
 
 
-def test_what_is_no_more_is_forgotten_but_stays_in_the_sums() -> None:
+def test_deleted_topics_and_groups_are_dropped_but_stay_in_the_totals() -> None:
     counters = Counters()
     counters.put("gone").add(3, 30)
     counters.put("kept").add(4, 40)

@@ -13,7 +13,7 @@ def _ms(day: int, hour: int, minute: int = 0) -> int:
     return int(datetime.datetime(2026, 3, day, hour, minute, tzinfo=ZONE).timestamp() * 1000)
 
 
-def test_totals_are_kept_when_a_day_begins_where_the_broker_is() -> None:
+def test_totals_are_kept_when_a_day_starts_in_local_time() -> None:
     days = Days(_ms(1, 22), zone=ZONE)
 
     days.note(_ms(1, 23, 59), Totals(puts=5, reads=4))
@@ -37,7 +37,7 @@ def test_a_day_that_was_missed_had_no_messages() -> None:
     assert days.this_morning == days.yesterday_morning == Totals(puts=7, reads=7)
 
 
-def test_a_clock_that_goes_back_changes_nothing() -> None:
+def test_a_clock_set_back_changes_nothing() -> None:
     days = Days(_ms(2, 12), zone=ZONE)
 
     days.note(_ms(1, 12), Totals(puts=7, reads=7))

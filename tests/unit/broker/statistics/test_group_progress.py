@@ -1,4 +1,4 @@
-"""How far groups have come, by a real store."""
+"""Progress of groups, measured on a real store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.unit.broker.groups.clients import consumer, heartbeat, subscription
 from tests.unit.broker.parts import broker_parts
 
 
-async def test_each_queue_shows_what_is_committed_pulled_and_there(tmp_path: Path) -> None:
+async def test_each_queue_shows_its_committed_pulled_and_end_offsets(tmp_path: Path) -> None:
     async with broker_parts(tmp_path) as parts:
         await parts.make_topic()
         stored_ms = parts.clock.now_ms()
@@ -29,7 +29,7 @@ async def test_each_queue_shows_what_is_committed_pulled_and_there(tmp_path: Pat
         assert (other.broker_offset, other.consumer_offset, other.last_timestamp_ms) == (1, 0, 0)
 
 
-async def test_lag_counts_what_is_not_committed_and_what_was_not_handed_out(
+async def test_lag_counts_uncommitted_and_undelivered_messages(
     tmp_path: Path,
 ) -> None:
     async with broker_parts(tmp_path) as parts:
@@ -46,7 +46,7 @@ async def test_lag_counts_what_is_not_committed_and_what_was_not_handed_out(
         assert lag == Lag(messages=3, in_flight=2, ready=1, waits_ms=1500, queued_ms=500)
 
 
-async def test_a_queue_that_a_group_never_read_is_no_lag(tmp_path: Path) -> None:
+async def test_a_queue_that_a_group_never_read_has_no_lag(tmp_path: Path) -> None:
     async with broker_parts(tmp_path) as parts:
         await parts.make_topic()
         await parts.put(3)
@@ -56,7 +56,7 @@ async def test_a_queue_that_a_group_never_read_is_no_lag(tmp_path: Path) -> None
         assert lag == Lag(messages=0, in_flight=0, ready=0, waits_ms=0, queued_ms=0)
 
 
-async def test_time_spans_tell_how_long_the_next_message_waits(tmp_path: Path) -> None:
+async def test_time_spans_show_how_long_the_next_message_has_waited(tmp_path: Path) -> None:
     async with broker_parts(tmp_path) as parts:
         await parts.make_topic()
         first_ms = parts.clock.now_ms()
@@ -73,7 +73,7 @@ async def test_time_spans_tell_how_long_the_next_message_waits(tmp_path: Path) -
         assert (empty.oldest_ms, empty.newest_ms, empty.delay_ms) == (-1, -1, 0)
 
 
-async def test_topics_that_members_do_not_want_any_more_are_left_out(tmp_path: Path) -> None:
+async def test_topics_that_members_no_longer_subscribe_to_are_omitted(tmp_path: Path) -> None:
     async with broker_parts(tmp_path) as parts:
         for topic in ("orders", "old"):
             parts.offsets.commit("g", topic, 0, 1)

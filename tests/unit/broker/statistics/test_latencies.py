@@ -1,4 +1,4 @@
-"""Latencies: how long things took, by bounds."""
+"""Latencies: histograms of durations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOTHING = (
 )
 
 
-def test_the_last_minute_is_shown_and_not_the_present_one() -> None:
+def test_the_last_minute_is_shown_and_not_the_current_one() -> None:
     latencies = Latencies()
     latencies.note(0.3)
     latencies.note(9.9)
@@ -31,7 +31,7 @@ def test_the_last_minute_is_shown_and_not_the_present_one() -> None:
     assert latencies.shown() == NOTHING
 
 
-def test_the_longest_is_remembered_for_good() -> None:
+def test_the_longest_is_kept_forever() -> None:
     latencies = Latencies()
 
     latencies.note(17.8)
@@ -41,7 +41,7 @@ def test_the_longest_is_remembered_for_good() -> None:
     assert latencies.longest_ms == 17
 
 
-def test_what_took_no_time_is_told_at_the_end_of_the_minute() -> None:
+def test_operations_that_took_no_time_are_added_at_the_end_of_the_minute() -> None:
     latencies = Latencies()
 
     latencies.end_minute(at_once=40)
@@ -49,7 +49,7 @@ def test_what_took_no_time_is_told_at_the_end_of_the_minute() -> None:
     assert "[<=0ms]:40 " in latencies.shown()
 
 
-def test_a_round_is_spread_over_the_bounds_it_reaches() -> None:
+def test_a_round_is_spread_over_its_buckets() -> None:
     latencies = Latencies()
 
     latencies.note_round(longest_ms=19, shortest_ms=0, count=20)
@@ -63,7 +63,7 @@ def test_a_round_is_spread_over_the_bounds_it_reaches() -> None:
     st.floats(min_value=0, max_value=20_000),
     st.integers(min_value=1, max_value=10_000),
 )
-def test_a_round_counts_each_of_its_things_once(one: float, other: float, count: int) -> None:
+def test_a_round_counts_each_operation_once(one: float, other: float, count: int) -> None:
     latencies = Latencies()
 
     latencies.note_round(max(one, other), min(one, other), count)
@@ -71,7 +71,7 @@ def test_a_round_counts_each_of_its_things_once(one: float, other: float, count:
     assert latencies.count == count
 
 
-def test_percentiles_lie_between_the_bounds_of_their_count() -> None:
+def test_percentiles_are_within_their_bucket() -> None:
     latencies = Latencies()
     for took_ms in [5] * 990 + [150] * 10:
         latencies.note(took_ms)

@@ -1,4 +1,4 @@
-"""Metrics: names, labels and values that a scrape shows."""
+"""Metrics: names, labels and values of a scrape."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def metrics_of(parts: BrokerParts) -> Metrics:
 
 
 class Scraped(Collector):
-    """Metrics of one moment, to be asked by name and labels."""
+    """Metrics of one moment, by name and labels."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._families = list(metrics.families(metrics.snapshot()))
@@ -85,7 +85,7 @@ async def test_connections_are_shown_by_language_and_version(tmp_path: Path) -> 
         assert scraped.value("rocketmq_consumer_connections", **of_group) == 2
 
 
-async def test_lag_is_shown_of_groups_whether_they_are_online_or_not(tmp_path: Path) -> None:
+async def test_lag_is_shown_for_groups_online_or_not(tmp_path: Path) -> None:
     async with broker_parts(tmp_path) as parts:
         await parts.make_topic()
         await parts.make_group()
@@ -127,7 +127,7 @@ async def test_the_broker_and_its_storage_are_shown(tmp_path: Path) -> None:
         assert (scraped.value("rocketmq_storage_size", **on_disk) or 0) > 0
 
 
-async def test_what_only_this_broker_knows_has_names_of_its_own(tmp_path: Path) -> None:
+async def test_metrics_that_rocketmq_lacks_have_our_prefix(tmp_path: Path) -> None:
     async with broker_parts(tmp_path) as parts:
         parts.offsets.commit("g", "orders", 0, 5)
         parts.offsets.note_pull("g", "orders", 0, "owner", 5)

@@ -1,4 +1,4 @@
-"""The HTTP server that Prometheus reads from."""
+"""The HTTP server that Prometheus scrapes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def test_metrics_are_read_over_http_while_the_counters_grow(tmp_path: Path
         assert all('rocketmq_broker_permission{cluster="c"' in text for text in texts)
 
 
-async def test_nobody_listens_after_it_stopped(tmp_path: Path) -> None:
+async def test_the_port_is_closed_after_a_stop(tmp_path: Path) -> None:
     async with broker_parts(tmp_path) as parts:
         prometheus = Prometheus(metrics_of(parts), host="127.0.0.1", port=0)
         await prometheus.start()

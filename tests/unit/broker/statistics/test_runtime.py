@@ -42,7 +42,7 @@ def _runtime(parts: BrokerParts) -> Runtime:
     return parts.runtime(parts.samples(), delay_offsets=lambda: {1: 0, 2: 7})
 
 
-async def test_all_that_tools_read_is_there(tmp_path: Path) -> None:
+async def test_all_values_that_tools_read_are_present(tmp_path: Path) -> None:
     async with broker_parts(tmp_path) as parts:
         runtime = _runtime(parts)
 
@@ -55,7 +55,7 @@ async def test_all_that_tools_read_is_there(tmp_path: Path) -> None:
         assert table["earliestMessageTimeStamp"] == "-1"
 
 
-async def test_figures_of_messages_come_from_the_counters(tmp_path: Path) -> None:
+async def test_message_statistics_come_from_the_counters(tmp_path: Path) -> None:
     async with broker_parts(tmp_path) as parts:
         runtime = _runtime(parts)
         parts.counters.put("orders").add(4, 1000)
@@ -76,7 +76,7 @@ async def test_figures_of_messages_come_from_the_counters(tmp_path: Path) -> Non
         assert [len(table[name].split(" ")) for name in ("putTps", "getMissTps")] == [3, 3]
 
 
-async def test_figures_of_the_log_come_from_the_store(tmp_path: Path) -> None:
+async def test_log_statistics_come_from_the_store(tmp_path: Path) -> None:
     async with broker_parts(tmp_path) as parts:
         stored_ms = parts.clock.now_ms()
         await parts.put(3)
@@ -102,5 +102,5 @@ async def test_figures_of_the_log_come_from_the_store(tmp_path: Path) -> None:
         (1 << 60, "1.0 EiB"),
     ],
 )
-def test_bytes_are_written_as_people_read_them(count: int, text: str) -> None:
+def test_bytes_are_formatted_for_people(count: int, text: str) -> None:
     assert shown_bytes(count) == text

@@ -12,7 +12,7 @@ DAY_MS = 86_400_000
 
 
 class Known:
-    """What there is, to be forgotten when it is no more."""
+    """The existing topics and groups."""
 
     def __init__(self) -> None:
         self.topics = {"orders", SYSTEM_TOPIC}
@@ -69,7 +69,7 @@ async def test_a_counter_is_seen_in_all_three_windows() -> None:
     assert (grown.minute.messages, grown.hour.messages) == (0, 6)
 
 
-async def test_rates_over_three_spans_are_empty_as_long_as_there_was_no_such_time() -> None:
+async def test_rates_over_three_spans_are_empty_until_the_broker_ran_that_long() -> None:
     clock, counters = ManualClock(), Counters()
     samples = _samples(counters, clock)
 
@@ -85,7 +85,7 @@ async def test_rates_over_three_spans_are_empty_as_long_as_there_was_no_such_tim
     assert samples.rates(lambda calls: calls.puts) == f"0.0 0.0 {50 / 600}"
 
 
-async def test_system_topics_are_left_out_of_the_totals_of_days() -> None:
+async def test_system_topics_are_not_in_the_daily_totals() -> None:
     clock, counters = ManualClock(), Counters()
     samples = _samples(counters, clock)
     counters.put("orders").add(3, 30)
@@ -107,7 +107,7 @@ async def test_system_topics_are_left_out_of_the_totals_of_days() -> None:
     assert (all_puts.minute.messages, user_puts.minute.messages) == (8, 3)
 
 
-async def test_what_was_deleted_is_forgotten_within_ten_minutes() -> None:
+async def test_deleted_topics_and_groups_are_dropped_within_ten_minutes() -> None:
     clock, counters, known = ManualClock(), Counters(), Known()
     samples = _samples(counters, clock, known)
     counters.put("orders").add(3, 30)

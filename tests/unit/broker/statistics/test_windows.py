@@ -12,7 +12,7 @@ def _sampled(window: Window, track: Track, *samples: tuple[float, int, int]) -> 
     return window.growth(track)
 
 
-def test_growth_is_the_last_sample_kept_less_the_first() -> None:
+def test_growth_is_the_last_kept_sample_minus_the_first() -> None:
     window = Window(step_ms=10, samples_max=3)
 
     growth = _sampled(
@@ -35,7 +35,7 @@ def test_a_counter_made_between_two_samples_grew_from_nothing() -> None:
     assert growth == Growth(messages=5, bytes=50, span_ms=10)
 
 
-def test_one_sample_says_nothing_of_a_rate() -> None:
+def test_one_sample_gives_no_rate() -> None:
     window = Window(step_ms=10, samples_max=7)
 
     assert window.growth(Track()) == Growth()
@@ -43,7 +43,7 @@ def test_one_sample_says_nothing_of_a_rate() -> None:
     assert growth.messages_per_second == growth.bytes_per_second == 0
 
 
-def test_a_sample_is_due_after_the_step_or_a_hair_before() -> None:
+def test_a_sample_is_due_after_the_step_or_just_before() -> None:
     window = Window(step_ms=10_000, samples_max=7)
 
     assert window.is_due(0)
@@ -53,7 +53,7 @@ def test_a_sample_is_due_after_the_step_or_a_hair_before() -> None:
     assert window.is_due(9_999.7)
 
 
-def test_a_counter_at_rest_keeps_one_object_for_all_samples() -> None:
+def test_an_idle_counter_keeps_one_object_for_all_samples() -> None:
     window = Window(step_ms=10, samples_max=7)
     track = Track()
 

@@ -1,4 +1,4 @@
-"""Changes of a topic's attributes."""
+"""Changes to a topic's attributes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_an_attribute_keeps_a_topic_in_memory() -> None:
     assert not is_kept_in_memory(TopicConfig(name="a"))
 
 
-def test_the_attributes_given_stay_as_they_are() -> None:
+def test_the_given_attributes_are_not_modified() -> None:
     current = {"message.type": "FIFO"}
 
     changed_attributes(current, "-message.type")
@@ -60,10 +60,10 @@ def test_other_changes_are_refused(current: dict[str, str] | None, changes: str,
         changed_attributes(current, changes)
 
 
-def test_a_fixed_attribute_may_be_set_to_what_it_is() -> None:
+def test_a_fixed_attribute_may_be_set_to_its_current_value() -> None:
     assert changed_attributes({}, "+orbitmq.storage=disk") == {"orbitmq.storage": "disk"}
     assert changed_attributes({"queue.type": "SimpleCQ"}, "-queue.type") == {}
 
 
-def test_an_attribute_that_another_broker_made_can_be_removed() -> None:
+def test_an_unknown_attribute_of_another_broker_can_be_removed() -> None:
     assert changed_attributes({"later": "x"}, "-later") == {}

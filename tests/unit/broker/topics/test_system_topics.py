@@ -6,7 +6,7 @@ from orbitmq.broker.topics.system_topics import system_topics
 from orbitmq.model.topics import TopicConfig
 
 
-def test_they_are_those_of_rocketmq() -> None:
+def test_system_topics_are_those_of_rocketmq() -> None:
     topics = system_topics("C", "b", trace_topic="RMQ_SYS_TRACE_TOPIC")
 
     assert {topic.name: (topic.write_queues, topic.permission) for topic in topics} == {
@@ -28,7 +28,7 @@ def test_they_are_those_of_rocketmq() -> None:
     assert all(topic.read_queues == topic.write_queues for topic in topics)
 
 
-def test_templates_and_the_trace_topic_can_be_left_out() -> None:
+def test_templates_and_the_trace_topic_are_optional() -> None:
     topics: dict[str, TopicConfig] = {
         topic.name: topic
         for topic in system_topics(

@@ -1,4 +1,4 @@
-"""The topics of a broker: kept in a file, made on demand."""
+"""The topics of a broker: kept in a file, created on demand."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ async def test_a_new_broker_has_the_system_topics(tmp_path: Path) -> None:
     assert not table.is_system("orders")
 
 
-async def test_a_file_of_rocketmq_is_taken_over(tmp_path: Path) -> None:
+async def test_a_file_of_rocketmq_is_loaded(tmp_path: Path) -> None:
     (tmp_path / "topics.json").write_bytes(JAVA_FILE)
 
     table = await loaded(tmp_path)
@@ -113,7 +113,7 @@ async def test_a_file_of_rocketmq_is_taken_over(tmp_path: Path) -> None:
         read_queues=4,
         write_queues=4,
     )
-    # What the file says of a system topic counts; what it lacks is added.
+    # A system topic in the file is kept; missing ones are added.
     assert table.require("TBW102").write_queues == 3
     assert table.require("SCHEDULE_TOPIC_XXXX").write_queues == 18
     assert table.data_version.counter == 8
@@ -157,16 +157,14 @@ async def test_attributes_stay_when_a_topic_changes(tmp_path: Path) -> None:
         (TopicConfig(name="T", permission=16), "cannot have permission 16"),
     ],
 )
-async def test_topics_that_cannot_be_are_refused(
-    tmp_path: Path, topic: TopicConfig, told: str
-) -> None:
+async def test_invalid_topics_are_refused(tmp_path: Path, topic: TopicConfig, told: str) -> None:
     table = await loaded(tmp_path)
 
     with pytest.raises(TopicRefusedError, match=told):
         await table.put(topic)
 
 
-async def test_a_bad_name_is_refused(tmp_path: Path) -> None:
+async def test_an_invalid_name_is_refused(tmp_path: Path) -> None:
     table = await loaded(tmp_path)
 
     with pytest.raises(NameRuleError):
@@ -191,7 +189,7 @@ async def test_topics_are_bounded(tmp_path: Path) -> None:
     await table.put(TopicConfig(name="T", read_queues=3))
 
 
-async def test_a_send_makes_its_topic_after_the_template(tmp_path: Path) -> None:
+async def test_a_send_creates_its_topic_from_the_template(tmp_path: Path) -> None:
     (tmp_path / "topics.json").write_bytes(JAVA_FILE)
     table = await loaded(tmp_path)
 
@@ -213,7 +211,7 @@ async def test_a_send_makes_its_topic_after_the_template(tmp_path: Path) -> None
         ("BenchmarkTest", True, r"'BenchmarkTest' is not a template \(permission 6\)"),
     ],
 )
-async def test_a_send_without_a_template_is_told_why(
+async def test_a_send_without_a_template_is_refused_with_the_reason(
     tmp_path: Path, template: str, *, auto_create: bool, told: str
 ) -> None:
     table = await loaded(tmp_path, auto_create=auto_create)
@@ -228,7 +226,7 @@ async def test_another_template_is_used_though_auto_create_is_off(tmp_path: Path
     assert (await table.ensure_for_send("T", template="C", queues=4)).write_queues == 4
 
 
-async def test_a_send_to_a_retry_topic_makes_it_without_a_template(tmp_path: Path) -> None:
+async def test_a_send_to_a_retry_topic_creates_it_without_a_template(tmp_path: Path) -> None:
     table = await loaded(tmp_path, auto_create=False)
 
     topic = await table.ensure_for_send("%RETRY%g", template="nonsense", queues=8)
@@ -236,7 +234,7 @@ async def test_a_send_to_a_retry_topic_makes_it_without_a_template(tmp_path: Pat
     assert (topic.read_queues, topic.permission) == (1, 6)
 
 
-async def test_topics_of_groups_are_made_on_demand(tmp_path: Path) -> None:
+async def test_topics_of_groups_are_created_on_demand(tmp_path: Path) -> None:
     table = await loaded(tmp_path)
 
     retry = await table.ensure_retry("g", queues=3, unit_flag=2)
@@ -257,7 +255,7 @@ async def test_a_retry_topic_follows_the_order_of_its_group(tmp_path: Path) -> N
     assert topic.read_queues == 3
 
 
-async def test_many_senders_make_a_topic_once(tmp_path: Path) -> None:
+async def test_many_senders_create_a_topic_once(tmp_path: Path) -> None:
     table = await loaded(tmp_path)
     start = table.data_version.counter
 
@@ -268,12 +266,12 @@ async def test_many_senders_make_a_topic_once(tmp_path: Path) -> None:
     assert table.data_version.counter == start + 1
 
 
-async def test_a_missing_topic_is_told(tmp_path: Path) -> None:
+async def test_a_missing_topic_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(TopicMissingError, match="'T' does not exist"):
         (await loaded(tmp_path)).require("T")
 
 
-async def test_listeners_are_told_of_changes_that_are_on_disk(tmp_path: Path) -> None:
+async def test_listeners_are_called_for_changes_that_are_on_disk(tmp_path: Path) -> None:
     table = await loaded(tmp_path)
     told: list[frozenset[str]] = []
 
