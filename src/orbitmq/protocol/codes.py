@@ -1,8 +1,8 @@
 """The one table of request and response codes.
 
-A request code is one row: its number, who receives it, which of our roles answers it today, and
-what it asks. Adding a code is one row here and one pair of header types in `requests/`; a test
-holds the rows against the handlers, and the page of codes in the docs is made from them.
+A request code is one row: its number, who receives it, which of our roles answers it today, and its
+purpose. Adding a code takes one row here and a pair of header types in `requests/`. A test compares
+the rows with the handlers, and the page of codes in the docs is generated from them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Role(Flag):
 
 NOBODY: Final = Role(0)
 
-# OrbitMQ's own request codes lie here; no RocketMQ release uses the range.
+# OrbitMQ's own request codes; no RocketMQ release uses this range.
 OWN_CODES: Final = range(21_000, 21_100)
 
 
@@ -63,23 +63,23 @@ class RequestCode(IntEnum):
     GET_MIN_OFFSET = 31, Role.BROKER, Role.BROKER, "start of a queue"
     GET_EARLIEST_MSG_STORETIME = 32, Role.BROKER, Role.BROKER, "store time of the oldest message"
     VIEW_MESSAGE_BY_ID = 33, Role.BROKER, Role.BROKER, "one message by physical offset"
-    HEART_BEAT = 34, Role.BROKER, Role.BROKER, "a client says what it produces and consumes"
+    HEART_BEAT = 34, Role.BROKER, Role.BROKER, "a client reports what it produces and consumes"
     UNREGISTER_CLIENT = 35, Role.BROKER, Role.BROKER, "a client leaves its groups"
-    CONSUMER_SEND_MSG_BACK = 36, Role.BROKER, Role.BROKER, "hand a message back for a later retry"
+    CONSUMER_SEND_MSG_BACK = 36, Role.BROKER, Role.BROKER, "send a message back for a later retry"
     END_TRANSACTION = 37, Role.BROKER, NOBODY, "commit or roll back a half message"
     GET_CONSUMER_LIST_BY_GROUP = 38, Role.BROKER, Role.BROKER, "members of a group"
     CHECK_TRANSACTION_STATE = (
         39,
         Role.CLIENT,
         Role.CLIENT,
-        "ask a producer for the fate of a half message",
+        "ask a producer for the state of a transaction",
     )
     NOTIFY_CONSUMER_IDS_CHANGED = 40, Role.CLIENT, Role.CLIENT, "members of the group changed"
     LOCK_BATCH_MQ = 41, Role.BROKER, Role.BROKER, "lock queues for ordered consumption"
-    UNLOCK_BATCH_MQ = 42, Role.BROKER, Role.BROKER, "give locked queues back"
+    UNLOCK_BATCH_MQ = 42, Role.BROKER, Role.BROKER, "unlock queues"
     GET_ALL_CONSUMER_OFFSET = 43, Role.BROKER, Role.BROKER, "every committed offset, for slaves"
     GET_ALL_DELAY_OFFSET = 45, Role.BROKER, NOBODY, "progress of the delay queues, for slaves"
-    CHECK_CLIENT_CONFIG = 46, Role.BROKER, Role.BROKER, "can this filter expression be compiled"
+    CHECK_CLIENT_CONFIG = 46, Role.BROKER, Role.BROKER, "check a filter expression"
     GET_CLIENT_CONFIG = 47, Role.BROKER, NOBODY, "unused"
     UPDATE_AND_CREATE_ACL_CONFIG = 50, Role.BROKER, NOBODY, "access rules of RocketMQ 4"
     DELETE_ACL_CONFIG = 51, Role.BROKER, NOBODY, "access rules of RocketMQ 4"
@@ -87,7 +87,7 @@ class RequestCode(IntEnum):
     UPDATE_GLOBAL_WHITE_ADDRS_CONFIG = 53, Role.BROKER, NOBODY, "access rules of RocketMQ 4"
     GET_BROKER_CLUSTER_ACL_CONFIG = 54, Role.BROKER, NOBODY, "access rules of RocketMQ 4"
     GET_TIMER_CHECK_POINT = 60, Role.BROKER, NOBODY, "progress of the timer, for slaves"
-    GET_TIMER_METRICS = 61, Role.BROKER, NOBODY, "counts of the timer, for slaves"
+    GET_TIMER_METRICS = 61, Role.BROKER, NOBODY, "metrics of the timer, for slaves"
     # to the name server
     PUT_KV_CONFIG = 100, Role.NAME_SERVER, Role.NAME_SERVER, "set one key of a namespace"
     GET_KV_CONFIG = 101, Role.NAME_SERVER, Role.NAME_SERVER, "read one key of a namespace"
@@ -96,10 +96,10 @@ class RequestCode(IntEnum):
         103,
         Role.NAME_SERVER,
         Role.NAME_SERVER,
-        "a broker reports itself and its topics",
+        "a broker registers itself and its topics",
     )
     UNREGISTER_BROKER = 104, Role.NAME_SERVER, Role.NAME_SERVER, "a broker leaves"
-    GET_ROUTEINFO_BY_TOPIC = 105, Role.NAME_SERVER, Role.NAME_SERVER, "where a topic is"
+    GET_ROUTEINFO_BY_TOPIC = 105, Role.NAME_SERVER, Role.NAME_SERVER, "route of a topic"
     GET_BROKER_CLUSTER_INFO = (
         106,
         Role.NAME_SERVER,
@@ -133,7 +133,7 @@ class RequestCode(IntEnum):
     ADJUST_CONSUMER_THREAD_POOL = 213, Role.BROKER, NOBODY, "unused"
     WHO_CONSUME_THE_MESSAGE = 214, Role.BROKER, NOBODY, "unused"
     DELETE_TOPIC_IN_BROKER = 215, Role.BROKER, Role.BROKER, "delete a topic"
-    DELETE_TOPIC_IN_NAMESRV = 216, Role.NAME_SERVER, Role.NAME_SERVER, "forget the route of a topic"
+    DELETE_TOPIC_IN_NAMESRV = 216, Role.NAME_SERVER, Role.NAME_SERVER, "drop the route of a topic"
     REGISTER_TOPIC_IN_NAMESRV = (
         217,
         Role.NAME_SERVER,
@@ -142,13 +142,13 @@ class RequestCode(IntEnum):
     )
     GET_KVLIST_BY_NAMESPACE = 219, Role.NAME_SERVER, Role.NAME_SERVER, "every key of a namespace"
     RESET_CONSUMER_CLIENT_OFFSET = 220, Role.CLIENT, Role.CLIENT, "set a consumer's offsets"
-    GET_CONSUMER_STATUS_FROM_CLIENT = 221, Role.CLIENT, Role.CLIENT, "offsets a consumer holds"
+    GET_CONSUMER_STATUS_FROM_CLIENT = 221, Role.CLIENT, Role.CLIENT, "offsets of a consumer"
     INVOKE_BROKER_TO_RESET_OFFSET = 222, Role.BROKER, Role.BROKER, "reset the offsets of a group"
     INVOKE_BROKER_TO_GET_CONSUMER_STATUS = (
         223,
         Role.BROKER,
         Role.BROKER,
-        "offsets held by the members of a group",
+        "offsets of the members of a group",
     )
     GET_TOPICS_BY_CLUSTER = 224, Role.NAME_SERVER, Role.NAME_SERVER, "topics of a cluster"
     UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST = (
@@ -173,14 +173,14 @@ class RequestCode(IntEnum):
         307,
         Role.BROKER | Role.CLIENT,
         Role.BROKER | Role.CLIENT,
-        "state of one consumer, relayed to it",
+        "state of one consumer, relayed by the broker",
     )
     QUERY_CORRECTION_OFFSET = 308, Role.BROKER, NOBODY, "offsets of other groups"
     CONSUME_MESSAGE_DIRECTLY = (
         309,
         Role.BROKER | Role.CLIENT,
         Role.BROKER | Role.CLIENT,
-        "let one consumer take a message now, relayed to it",
+        "have one consumer consume a message now, relayed by the broker",
     )
     SEND_MESSAGE_V2 = 310, Role.BROKER, Role.BROKER, "send a message, short field names"
     GET_UNIT_TOPIC_LIST = 311, Role.NAME_SERVER, Role.NAME_SERVER, "topics of units"
@@ -213,7 +213,7 @@ class RequestCode(IntEnum):
         322,
         Role.NAME_SERVER,
         Role.NAME_SERVER,
-        "has this broker anything new to report",
+        "whether the broker needs to register again",
     )
     RESUME_CHECK_HALF_MESSAGE = 323, Role.BROKER, NOBODY, "check a half message again"
     SEND_REPLY_MESSAGE = 324, Role.BROKER, NOBODY, "answer a request message, long field names"
@@ -222,7 +222,7 @@ class RequestCode(IntEnum):
         326,
         Role.CLIENT,
         Role.CLIENT,
-        "bring an answer to the asking producer",
+        "deliver an answer to the producer that waits for it",
     )
     ADD_WRITE_PERM_OF_BROKER = (
         327,
@@ -231,7 +231,7 @@ class RequestCode(IntEnum):
         "allow sends to a broker again",
     )
     GET_ALL_PRODUCER_INFO = 328, Role.BROKER, Role.BROKER, "every producer of a broker"
-    DELETE_EXPIRED_COMMITLOG = 329, Role.BROKER, Role.BROKER, "delete log files past their time"
+    DELETE_EXPIRED_COMMITLOG = 329, Role.BROKER, Role.BROKER, "delete expired log files"
     QUERY_TOPICS_BY_CONSUMER = 343, Role.BROKER, Role.BROKER, "topics a group consumed"
     QUERY_SUBSCRIPTION_BY_CONSUMER = 345, Role.BROKER, Role.BROKER, "subscriptions of a group"
     GET_TOPIC_CONFIG = 351, Role.BROKER, Role.BROKER, "one topic of a broker"
@@ -245,7 +245,7 @@ class RequestCode(IntEnum):
         Role.BROKER,
         "read messages of a queue, from lite consumers",
     )
-    RECALL_MESSAGE = 370, Role.BROKER, NOBODY, "take back a delayed message"
+    RECALL_MESSAGE = 370, Role.BROKER, NOBODY, "recall a delayed message"
     QUERY_ASSIGNMENT = 400, Role.BROKER, NOBODY, "queues assigned by the broker"
     SET_MESSAGE_REQUEST_MODE = 401, Role.BROKER, NOBODY, "pull or pop for a group"
     GET_ALL_MESSAGE_REQUEST_MODE = 402, Role.BROKER, NOBODY, "pull or pop of every group"
@@ -297,21 +297,21 @@ class RequestCode(IntEnum):
     AUTH_GET_ACL = 3009, Role.BROKER, NOBODY, "users and rules of RocketMQ 5"
     AUTH_LIST_ACL = 3010, Role.BROKER, NOBODY, "users and rules of RocketMQ 5"
     # OrbitMQ's own: rows of Spark that are written exactly once
-    STAGE_ROWS = 21_001, Role.BROKER, Role.BROKER, "keep rows aside until their batch is decided"
-    DECIDE_WRITES = 21_002, Role.BROKER, Role.BROKER, "say which staged rows of a batch count"
+    STAGE_ROWS = 21_001, Role.BROKER, Role.BROKER, "stage rows until their batch is committed"
+    DECIDE_WRITES = 21_002, Role.BROKER, Role.BROKER, "decide which staged rows of a batch count"
     APPOINT_COORDINATOR = 21_003, Role.BROKER, Role.BROKER, "which broker decides for a query"
     MOVE_ROWS = 21_004, Role.BROKER, Role.BROKER, "move decided rows to their queues"
-    POP_MESSAGE = 200050, Role.BROKER, NOBODY, "take messages of a group for a while"
-    ACK_MESSAGE = 200051, Role.BROKER, NOBODY, "a taken message is done"
-    PEEK_MESSAGE = 200052, Role.BROKER, NOBODY, "look at messages without taking them"
-    CHANGE_MESSAGE_INVISIBLETIME = 200053, Role.BROKER, NOBODY, "keep a taken message longer"
-    NOTIFICATION = 200054, Role.BROKER, NOBODY, "is there anything to take"
-    POLLING_INFO = 200055, Role.BROKER, NOBODY, "waiting takers"
-    POP_ROLLBACK = 200056, Role.BROKER, NOBODY, "give taken messages back"
-    BATCH_ACK_MESSAGE = 200151, Role.BROKER, NOBODY, "taken messages are done"
+    POP_MESSAGE = 200050, Role.BROKER, NOBODY, "pop messages, invisible to others for a while"
+    ACK_MESSAGE = 200051, Role.BROKER, NOBODY, "acknowledge a popped message"
+    PEEK_MESSAGE = 200052, Role.BROKER, NOBODY, "read messages without popping them"
+    CHANGE_MESSAGE_INVISIBLETIME = 200053, Role.BROKER, NOBODY, "extend the time of a pop"
+    NOTIFICATION = 200054, Role.BROKER, NOBODY, "whether there are messages to pop"
+    POLLING_INFO = 200055, Role.BROKER, NOBODY, "waiting pops"
+    POP_ROLLBACK = 200056, Role.BROKER, NOBODY, "return popped messages"
+    BATCH_ACK_MESSAGE = 200151, Role.BROKER, NOBODY, "acknowledge popped messages"
 
 
-# What nobody answers yet and shall be: transactions, answers to requests, replication, access rules.
+# Not answered yet, but planned: transactions, answers to requests, replication, access rules.
 LATER: Final = frozenset(
     {
         RequestCode.END_TRANSACTION,
@@ -330,7 +330,7 @@ LATER: Final = frozenset(
 
 
 class ResponseCode(IntEnum):
-    """How a request ended."""
+    """The outcome of a request."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1
@@ -380,7 +380,7 @@ class ResponseCode(IntEnum):
 
 
 def request_name(code: int) -> str:
-    """Name a request code for messages and logs, known or not."""
+    """Name a request code, known or not, for messages and logs."""
     try:
         return f"{RequestCode(code).name} ({code})"  # type: ignore[call-arg]  # looked up by value, not made
     except ValueError:

@@ -32,8 +32,8 @@ ONEWAY_FLAG: Final = 2
 class Command(msgspec.Struct, kw_only=True):
     """One request or response.
 
-    `opaque` matches a response to its request; requests of the two directions of a connection
-    count in number spaces of their own, told apart by the response flag alone.
+    `opaque` matches a response to its request. Each direction of a connection numbers its requests
+    independently; only the response flag distinguishes them.
     """
 
     code: int
@@ -53,7 +53,7 @@ class Command(msgspec.Struct, kw_only=True):
 
     @property
     def is_oneway(self) -> bool:
-        """Whether the sender wants no answer, not even an error."""
+        """Whether the sender expects no answer, not even an error."""
         return self.flag & ONEWAY_FLAG != 0
 
     def reply(
@@ -64,7 +64,7 @@ class Command(msgspec.Struct, kw_only=True):
         remark: str = "",
         body: bytes = b"",
     ) -> Command:
-        """Answer this request, in the encoding it came in."""
+        """Answer this request, in its own encoding."""
         return Command(
             code=code,
             # Compat: Java clients read fields of some responses without a null check.
@@ -96,12 +96,12 @@ class Command(msgspec.Struct, kw_only=True):
 
 
 def request(header: Header, body: bytes = b"", *, encoding: Encoding = Encoding.JSON) -> Command:
-    """Make the request that a typed header stands for."""
+    """Make the request of a typed header."""
     return Command(code=header.CODE, fields=header.encode(), body=body, encoding=encoding)
 
 
 def decode_command(chunk: Buffer, start: int, end: int) -> Command:
-    """Read the frame that lies at `chunk[start:end]`."""
+    """Read the frame at `chunk[start:end]`."""
     header_end, encoding = header_span(chunk, start, end)
     return decode_parts(
         bytes(chunk[start + PREFIX_BYTES : header_end]), bytes(chunk[header_end:end]), encoding

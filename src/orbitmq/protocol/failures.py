@@ -1,4 +1,4 @@
-"""What a failure code in an answer means: the one table from code to error."""
+"""The one table from failure codes in answers to errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ERRORS: Final[dict[int, tuple[type[RemoteError], str]]] = {
     ResponseCode.FLOW_CONTROL: (BusyError, "retry after a pause"),
     ResponseCode.REQUEST_CODE_NOT_SUPPORTED: (
         NotSupportedError,
-        "the server is older, or plays another role",
+        "the server is older, or has another role",
     ),
     ResponseCode.SUBSCRIPTION_PARSE_FAILED: (RemoteError, "correct the expression"),
 }
@@ -28,13 +28,13 @@ _OWN_CODE_ERROR: Final = (NeedsOrbitError, "this needs an OrbitMQ broker")
 
 
 def raise_for_failure(request: Command, response: Command, address: str) -> None:
-    """Raise the error that the response's code stands for; nothing on success."""
+    """Raise the error of a response's code, unless it is success."""
     if response.code != ResponseCode.SUCCESS:
         raise failure_of(request.code, response, address)
 
 
 def failure_of(asked: int, response: Command, address: str) -> RemoteError:
-    """Make the error that a response stands for, to a request of code `asked`."""
+    """Make the error of a response to a request of code `asked`."""
     code = response.code
     kind, hint = _ERRORS.get(code, (RemoteError, ""))
     if code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and asked in OWN_CODES:

@@ -1,6 +1,6 @@
-"""The fast form of reading sends, where it is compiled.
+"""The fast reader of sends, if it is compiled.
 
-There is none without the extension, or with ORBITMQ_PURE=1 in the environment: sends then take the
+Without the extension, or with ORBITMQ_PURE=1 in the environment, there is none: sends then take the
 ordinary form (`requests/sending.py`), which reads everything and knows every rule.
 """
 
@@ -12,14 +12,14 @@ from typing import Final
 
 from orbitmq.protocol.plain_sends import PlainBatch, PlainSend
 
-# Given a chunk, where a frame starts and ends in it, and the properties that the broker adds; None
-# for everything that the ordinary form has to look at.
+# Takes a chunk, the start and end of a frame in it, and the properties that the broker adds. Returns
+# None for everything that needs the ordinary form.
 ReadSend = Callable[[bytes, int, int, bytes], PlainSend | PlainBatch | None]
 
 read_send: ReadSend | None
 try:
     if os.environ.get("ORBITMQ_PURE") == "1":
-        raise ImportError("the plain forms are asked for")  # noqa: TRY301  # one way to the plain
+        raise ImportError("ORBITMQ_PURE=1")  # noqa: TRY301  # one path to the plain form
     from orbitmq.protocol.compiled import plain_sends_cython
 except ImportError:
     read_send = None

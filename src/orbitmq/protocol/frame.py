@@ -1,4 +1,4 @@
-"""Frames: how one command lies in the byte stream.
+"""Frames: the layout of one command in the byte stream.
 
 Layout, big-endian:
     4  frame bytes    how many bytes follow this field
@@ -22,9 +22,9 @@ PREFIX: Final = struct.Struct(">iI")
 PREFIX_BYTES: Final = PREFIX.size
 _HEADER_BYTES_MASK: Final = 0xFFFFFF
 _LENGTH_MAX: Final = 2**31 - 1
-# How peers begin that took this port for another; as a length each would be far too large.
+# The first bytes of peers that mistook this port; as a length each would be far too large.
 _FOREIGN: Final = {
-    b"\x16\x03": "it begins with TLS, which this server does not take here",
+    b"\x16\x03": "it begins with TLS, which is not enabled here",
     b"GE": "it looks like HTTP",
     b"PO": "it looks like HTTP",
     b"HE": "it looks like HTTP",
@@ -39,8 +39,8 @@ class Encoding(IntEnum):
     BINARY = 1
 
 
-# Perf: on Python 3.11 a member of an enum takes 0.1 µs to reach, a name of a module 0.01; the way
-# of a request touches these four times (benchmarks/rpc_round_trip.py).
+# Perf: on Python 3.11 reading a member of an enum takes 0.1 µs, a name of a module 0.01; a request
+# reads these four times (benchmarks/rpc_round_trip.py).
 JSON: Final = Encoding.JSON
 BINARY: Final = Encoding.BINARY
 
@@ -50,7 +50,7 @@ def encode_frame(header: bytes, body: bytes, encoding: Encoding) -> bytes:
     if len(header) > _HEADER_BYTES_MASK:
         raise ProtocolError(
             f"a header of {len(header)} bytes does not fit a frame",
-            hint=f"headers hold {_HEADER_BYTES_MASK} bytes at most; move what is large into the body",
+            hint=f"headers have {_HEADER_BYTES_MASK} bytes at most; move large values to the body",
         )
     mark = len(header) | (1 << 24 if encoding is BINARY else 0)
     try:
@@ -61,9 +61,9 @@ def encode_frame(header: bytes, body: bytes, encoding: Encoding) -> bytes:
 
 
 def frame_end(chunk: Buffer, start: int, frame_bytes_max: int = FRAME_BYTES_MAX) -> int:
-    """Say where the frame at `start` ends, or 0 while its length field is incomplete.
+    """Return where the frame at `start` ends, or 0 while its length field is incomplete.
 
-    The end may lie beyond the chunk: then the rest of the frame is still on its way.
+    The end may be beyond the chunk: then the rest of the frame has not arrived yet.
     """
     if len(chunk) - start < 4:
         return 0
@@ -79,7 +79,7 @@ def frame_end(chunk: Buffer, start: int, frame_bytes_max: int = FRAME_BYTES_MAX)
 
 
 def header_span(chunk: Buffer, start: int, end: int) -> tuple[int, Encoding]:
-    """Say where the header of the frame at `start` ends, and how it is written."""
+    """Return where the header of the frame at `start` ends, and its encoding."""
     try:
         _, mark = PREFIX.unpack_from(chunk, start)
     except struct.error as error:

@@ -1,6 +1,6 @@
-"""Typed headers: a dataclass per request or response, mapped to fields of text.
+"""Typed headers: a dataclass per request or response, mapped to string fields.
 
-Every field travels as text under its lowerCamelCase name, or under the name given by `wire`.
+Every field is sent as a string under its lowerCamelCase name, or under the name given by `wire`.
 A field without a default is required; None is not sent.
 """
 
@@ -30,7 +30,7 @@ _LONG_MAX: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """What a command's fields say, typed; subclasses declare the fields."""
+    """The fields of a command, typed; subclasses declare them."""
 
     CODE: ClassVar[RequestCode]
 
@@ -45,7 +45,7 @@ class Header:
             elif required:
                 raise ProtocolError(
                     f"field {wire_name!r} of {cls.__name__} is missing",
-                    hint=f"the request carries {', '.join(sorted(fields)) or 'no fields'}",
+                    hint=f"the request has {', '.join(sorted(fields)) or 'no fields'}",
                 )
         return cls(**values)
 
@@ -59,15 +59,15 @@ class Header:
 
 
 def wire(name: str, default: Any = dataclasses.MISSING) -> Any:
-    """Declare a field whose name on the wire is not its own in camel case."""
+    """Declare a field with a name on the wire that is not its own in camel case."""
     return dataclasses.field(default=default, metadata={"wire": name})
 
 
 def fast_form(header: type[Header]) -> type[msgspec.Struct]:
-    """Derive a struct that reads the same fields straight from a frame, in msgspec's lax mode.
+    """Derive a struct that reads the same fields directly from a frame, in msgspec's lax mode.
 
-    It has the header's attributes and defaults. What it refuses, the header may still read; it
-    takes whole numbers written as fractions ("1.0"), too, which no client does.
+    It has the header's attributes and defaults. The header may still read what the struct refuses.
+    The struct also accepts whole numbers written as fractions ("1.0"), which no client sends.
     """
     hints = typing.get_type_hints(header)
     fields = []
@@ -145,12 +145,12 @@ def _whole_number(limit: int) -> Callable[[str], int]:
 
 
 def _boolean(text: str) -> bool:
-    # Compat: Java takes everything but "true", in any case, as false.
+    # Compat: to Java everything but "true", in any letter case, is false.
     return text.lower() == "true"
 
 
 def _fraction(text: str) -> float:
-    # Python alone takes digits apart by underscores.
+    # Only Python allows underscores between digits.
     if "_" in text:
         raise ValueError("not a number")
     return float(text)
@@ -162,7 +162,7 @@ def _text(value: object) -> str:
     return str(value)
 
 
-# Without truth values, of which msgspec refuses most spellings.
+# Without booleans, since msgspec refuses most of their spellings.
 _FAST_SHAPES: Final[dict[Any, Any]] = {str: str, int: JavaInt, Long: JavaLong}
 _PARSERS: Final[dict[Any, Callable[[str], object]]] = {
     str: str,

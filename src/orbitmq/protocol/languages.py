@@ -1,4 +1,4 @@
-"""The languages a peer may say it is written in."""
+"""The languages that a peer may report as its own."""
 
 from enum import IntEnum
 
@@ -23,7 +23,7 @@ class Language(IntEnum):
 
 
 def language_named(name: str) -> Language:
-    """Find a language by name, in any case; an unknown one is OTHER."""
+    """Find a language by name, ignoring letter case; an unknown one is OTHER."""
     language = _BY_NAME.get(name)
     return _BY_NAME.get(name.upper(), Language.OTHER) if language is None else language
 

@@ -1,7 +1,7 @@
-"""Pulls, read from a frame straight into typed fields.
+"""Pulls, read from a frame directly into typed fields.
 
-This is their fast form, derived from `PullMessages`. A header that is not written the way known
-clients write it is left to the ordinary form, which reads the same and explains what is wrong.
+This is their fast form, derived from `PullMessages`. A header that no known client would write is
+left to the ordinary form, which reads the same and explains what is wrong.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ class PullFrame(msgspec.Struct, gc=False):
     version: JavaInt = 0
 
 
-# Compat: both Java and Go write the code first. The values of fields are texts, so that numbers
-# are read from texts here.
+# Compat: both Java and Go write the code first. Values of fields are strings, so numbers are read
+# from strings here.
 _DECODER: Final = msgspec.json.Decoder(PullFrame, strict=False)
 _JSON_MARKS: Final = frozenset(b'{"code":%d,' % code for code in _CODES)
 _BINARY_MARKS: Final = frozenset(code.to_bytes(2) for code in _CODES)
 
 
 def read_pull(chunk: bytes, start: int, end: int) -> tuple[PullFrame, Encoding] | None:
-    """Read the frame at `chunk[start:end]`; None when it is no pull, or an odd one."""
+    """Read the frame at `chunk[start:end]`; None if it is not a pull, or an unusual one."""
     header_end, encoding = header_span(chunk, start, end)
     header_start = start + PREFIX_BYTES
     try:

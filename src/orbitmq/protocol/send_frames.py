@@ -1,7 +1,7 @@
-"""Sends as frames, written without an object in between.
+"""Sends as frames, written without intermediate objects.
 
-A producer sends to few queues, again and again, so that most of a header is the same each time:
-it is kept as a template.
+A producer sends to the same few queues, so that most of a header is the same each time: it is kept
+as a template.
 """
 
 from __future__ import annotations
@@ -132,5 +132,5 @@ class SendFrames:
 
 
 def _inside_template(text: str) -> bytes:
-    """Write a text as JSON, quotes included, for a template."""
+    """Write a string as JSON, quotes included, for a template."""
     return _json(text).replace(b"%", b"%%")

@@ -1,7 +1,7 @@
 """Signatures: how a request proves who sent it (RocketMQ's ACL, both generations).
 
-The signed content is every field value, in the order of the field names and without any
-separator, followed by the body; the signature is its HMAC-SHA1 in base64, sent as a field.
+The signed content is all field values, in the order of their names and without separators, followed
+by the body. The signature is its HMAC-SHA1 in base64, sent as a field.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from orbitmq.errors import SignatureError
 ACCESS_KEY: Final = "AccessKey"
 SECURITY_TOKEN: Final = "SecurityToken"  # noqa: S105  # the name of a field
 SIGNATURE: Final = "Signature"
-# Compat: what some clients leave out of the content, or add after signing:
+# Compat: fields that some clients leave out of the content, or add after signing:
 #   _UNIQUE_KEY_QUERY      Java before 4.9.4
 #   SecurityToken          Go
 #   __ZONE_NAME, _MODE     Java, when a zone is configured
@@ -30,7 +30,7 @@ _SOMETIMES_UNSIGNED: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """Who signs: a public name, a secret, and for temporary credentials a token."""
+    """The signer: an access key, a secret key, and a token for temporary credentials."""
 
     access_key: str
     secret_key: str
@@ -51,7 +51,7 @@ def signed_fields(fields: dict[str, str], body: bytes, credentials: Credentials)
 
 
 def verify(fields: dict[str, str], body: bytes, secret_key: str) -> None:
-    """Raise SignatureError unless the holder of the secret signed exactly these fields and body."""
+    """Raise SignatureError unless the owner of the secret signed exactly these fields and body."""
     claimed = fields.get(SIGNATURE)
     if not claimed or not fields.get(ACCESS_KEY):
         raise SignatureError(
@@ -64,7 +64,7 @@ def verify(fields: dict[str, str], body: bytes, secret_key: str) -> None:
         if hmac.compare_digest(_signature(tried, body, secret_key).encode(), claimed.encode()):
             return
     raise SignatureError(
-        f"the signature of access key {fields[ACCESS_KEY]!r} does not fit the request",
+        f"the signature of access key {fields[ACCESS_KEY]!r} does not match the request",
         hint="check the secret key of the client",
     )
 

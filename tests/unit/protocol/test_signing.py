@@ -94,7 +94,7 @@ def test_what_is_signed_is_verified(fields: dict[str, str], body: bytes) -> None
 def test_any_change_breaks_the_signature(change: dict[str, str], body: bytes, secret: str) -> None:
     signed = signed_fields(FIELDS, b"body", CREDENTIALS)
 
-    with pytest.raises(SignatureError, match="does not fit the request"):
+    with pytest.raises(SignatureError, match="does not match the request"):
         verify({**signed, **change}, body, secret)
 
 

@@ -1,10 +1,10 @@
-# What makes the properties of a message plain, for what is compiled: nothing special is asked
-# for, and the unique id has letters and digits only.
+# Checks that the properties of a message are plain, for compiled code: none needs special treatment,
+# and the unique id has only letters and digits.
 from libc.string cimport memchr, memcmp
 
 
 cdef enum:
-    # Properties that are compared with each other, at most.
+    # The most properties whose names are compared with each other.
     NAMES_MAX = 64
 
 
@@ -13,7 +13,7 @@ cdef enum Wait:
 
 
 cdef struct Properties:
-    # Where the unique id lies; its start is -1 when there is none.
+    # Where the unique id is; its start is -1 if there is none.
     Py_ssize_t unique_start
     Py_ssize_t unique_stop
     Wait wait
@@ -107,15 +107,15 @@ cdef inline bint look(
     return True
 
 
-# Look at all properties; returns False when one is special, or written in an odd way.
+# Check all properties; returns False if one is special, or unusually written.
 cdef inline bint look_at(
     const unsigned char *text, Py_ssize_t size, Properties *found
 ) noexcept nogil:
     return look(text, size, found, False)
 
 
-# The same; returns False as well when two have one name, or one lacks its name or its value. Of
-# single messages such properties are not stored as they came; of batches they are.
+# The same; also returns False if two have the same name, or one lacks a name or value. Single
+# messages do not store such properties as received; batches do.
 cdef inline bint look_at_tidy(
     const unsigned char *text, Py_ssize_t size, Properties *found
 ) noexcept nogil:

@@ -3,12 +3,12 @@
 """Reads plain sends and batches from frames: their fast form.
 
 Compiled by Cython and never run as Python. It reads headers as known clients write them: JSON with
-members in any order behind the code, with or without spaces, escapes and numbers without quotes,
-and the binary form. It returns None for everything else, and for whatever asks for something
-special: then the ordinary form looks. What both read, they store and answer alike.
+members in any order after the code, with or without spaces, escapes and unquoted numbers, and the
+binary form. It returns None for everything else, and for sends that need special treatment: those
+take the ordinary form. Both forms store and answer a send in the same way.
 
-Invariant: nothing is read before its position was compared with the end; positions are signed and
-as wide as a pointer, lengths at most 32 bits wide, so no sum of them can wrap.
+Invariant: every position is compared with the end before it is read; positions are signed and as
+wide as a pointer, lengths at most 32 bits wide, so no sum of them can wrap.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import cython
 
 if not cython.compiled:
-    # Before the imports below, which are C's and fail in other ways.
+    # Before the imports below, which are C imports and would fail differently.
     raise ImportError("orbitmq.protocol.compiled.plain_sends_cython runs compiled only")
 
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -39,9 +39,9 @@ _BINARY = cython.declare(object, BINARY)
 _new_tuple = cython.declare(object, tuple.__new__)
 _VALUE_END = cython.declare(cython.uchar, 2)
 _MESSAGES_MAX = cython.declare(cython.Py_ssize_t, BATCH_MESSAGES_MAX)
-# What a message of a batch takes beside its body and its properties.
+# The size of a message in a batch without its body and its properties.
 _FIXED_BYTES = cython.declare(cython.Py_ssize_t, 22)
-# Where the fields of the short spelling stand among the spans, by their letter: a is 0.
+# The index of each field among the spans, by its letter in the short form: a is 0.
 _GROUP = cython.declare(cython.int, 0)
 _TOPIC = cython.declare(cython.int, 1)
 _TEMPLATE_TOPIC = cython.declare(cython.int, 2)
@@ -55,7 +55,7 @@ _RECONSUME = cython.declare(cython.int, 9)
 _RETRIES_MAX = cython.declare(cython.int, 11)
 _BATCH = cython.declare(cython.int, 12)
 _FIELDS = cython.declare(cython.int, 14)
-# What a field's name is, beside one of those.
+# What else a field's name can be.
 _UNKNOWN = cython.declare(cython.int, -1)
 _ODD = cython.declare(cython.int, -2)
 # What a value is.
@@ -81,7 +81,7 @@ def _hex_digit(letter: cython.uchar) -> cython.int:
 @cython.inline
 @cython.exceptval(check=False)
 def _hex_number(digits: cython.p_uchar) -> cython.int:
-    """Read four hexadecimal digits; -1 when one is none."""
+    """Read four hexadecimal digits; -1 if one is invalid."""
     value: cython.int = 0
     digit: cython.int
     index: cython.int
@@ -96,7 +96,7 @@ def _hex_number(digits: cython.p_uchar) -> cython.int:
 @cython.cfunc
 @cython.exceptval(check=False)
 def _escape_bytes(text: cython.p_uchar, left: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """How long the escape at `text` is, its backslash included; 0 when it is wrong, or odd."""
+    """Return the length of the escape at `text`, with its backslash; 0 if invalid or unusual."""
     if left < 2:
         return 0
     letter: cython.uchar = text[1]
@@ -107,7 +107,7 @@ def _escape_bytes(text: cython.p_uchar, left: cython.Py_ssize_t) -> cython.Py_ss
     value: cython.int = _hex_number(text + 2)
     if value < 0xD800 or value > 0xDFFF:
         return 6 if value >= 0 else 0
-    # Half of a character, and its other half; the ordinary form replaces one without the other.
+    # The two halves of a character; the ordinary form replaces a single half.
     if value > 0xDBFF or left < 12 or text[6] != 92 or text[7] != 117:
         return 0
     value = _hex_number(text + 8)
@@ -118,7 +118,7 @@ def _escape_bytes(text: cython.p_uchar, left: cython.Py_ssize_t) -> cython.Py_ss
 @cython.inline
 @cython.exceptval(check=False)
 def _put_character(to: cython.p_uchar, value: cython.int) -> cython.Py_ssize_t:
-    """Write a character as UTF-8; returns how many bytes it took."""
+    """Write a character as UTF-8; returns its number of bytes."""
     if value < 0x80:
         to[0] = value & 255
         return 1
@@ -143,9 +143,9 @@ def _put_character(to: cython.p_uchar, value: cython.int) -> cython.Py_ssize_t:
 def _unescape(
     text: cython.p_uchar, start: cython.Py_ssize_t, stop: cython.Py_ssize_t, to: cython.p_uchar
 ) -> cython.Py_ssize_t:
-    """Copy a text without its escapes, which were checked; returns how many bytes it takes then.
+    """Copy a string and resolve its escapes, which were checked; returns its number of bytes.
 
-    It takes no more bytes without its escapes than with them.
+    The result is never longer than the escaped string.
     """
     written: cython.Py_ssize_t = 0
     at: cython.Py_ssize_t = start
@@ -194,7 +194,7 @@ class _Reader:
     end: cython.Py_ssize_t
     # The number read last.
     number: cython.longlong
-    # The text read last, without its quotes, and whether something in it is escaped.
+    # The string read last, without its quotes, and whether it contains escapes.
     text_start: cython.Py_ssize_t
     text_stop: cython.Py_ssize_t
     has_escapes: cython.bint
@@ -210,7 +210,7 @@ class _Reader:
     @cython.inline
     @cython.exceptval(check=False)
     def skip_space(self) -> cython.void:
-        """Go past what may stand between two parts of JSON."""
+        """Skip white space."""
         while self.at < self.end and self.text[self.at] <= 32:
             if self.text[self.at] not in (32, 10, 13, 9):
                 return
@@ -220,7 +220,7 @@ class _Reader:
     @cython.inline
     @cython.exceptval(check=False)
     def take(self, letter: cython.uchar) -> cython.bint:
-        """Go past a letter that must come next."""
+        """Skip a character that must come next."""
         self.skip_space()
         if self.at >= self.end or self.text[self.at] != letter:
             return False
@@ -230,7 +230,7 @@ class _Reader:
     @cython.cfunc
     @cython.exceptval(check=False)
     def take_digits(self, stop: cython.Py_ssize_t) -> cython.bint:
-        """Read a whole number of at most 18 digits, written in the one usual way."""
+        """Read a whole number of at most 18 digits in its usual spelling."""
         negative: cython.bint = self.at < stop and self.text[self.at] == 45
         if negative:
             self.at += 1
@@ -250,7 +250,7 @@ class _Reader:
     @cython.cfunc
     @cython.exceptval(check=False)
     def take_text(self) -> cython.bint:
-        """Read a text in quotes, and check its escapes and that it is UTF-8."""
+        """Read a quoted string; check its escapes and that it is UTF-8."""
         if not self.take(34):
             return False
         text: cython.p_uchar = self.text
@@ -290,7 +290,7 @@ class _Reader:
     @cython.cfunc
     @cython.exceptval(check=False)
     def take_word(self, word: cython.p_char, length: cython.Py_ssize_t) -> cython.bint:
-        """Go past a word, if it comes next."""
+        """Skip a word, if it comes next."""
         if self.end - self.at < length or memcmp(self.text + self.at, word, length) != 0:
             return False
         self.text_start = self.at
@@ -301,7 +301,7 @@ class _Reader:
     @cython.cfunc
     @cython.exceptval(check=False)
     def take_value(self) -> cython.int:
-        """Read a text, a number or a word, whose letters are taken as a text."""
+        """Read a string, or a number or word as a string."""
         self.skip_space()
         if self.at < self.end and self.text[self.at] == 34:
             return _TEXT if self.take_text() else _WRONG
@@ -321,14 +321,14 @@ class _Reader:
     @cython.inline
     @cython.exceptval(check=False)
     def take_number(self) -> cython.bint:
-        """Read a number without quotes."""
+        """Read an unquoted number."""
         self.skip_space()
         return self.take_digits(self.end)
 
     @cython.cfunc
     @cython.exceptval(check=False)
     def is_text(self, wanted: cython.p_char, length: cython.Py_ssize_t) -> cython.bint:
-        """Whether the text read last is this one."""
+        """Whether the string read last is this one."""
         return (
             self.text_stop - self.text_start == length
             and memcmp(self.text + self.text_start, wanted, length) == 0
@@ -337,7 +337,7 @@ class _Reader:
     @cython.cfunc
     @cython.exceptval(check=False)
     def field_named(self, is_long: cython.bint) -> cython.int:
-        """Which field the text read last names."""
+        """Return the field that the string read last names."""
         length: cython.Py_ssize_t = self.text_stop - self.text_start
         if self.has_escapes:
             return _ODD
@@ -393,7 +393,7 @@ class _Reader:
                 return False
             if field >= 0:
                 if self.starts[field] >= 0:
-                    # Twice the same: the ordinary form decides which one counts.
+                    # Given twice: the ordinary form decides which one counts.
                     return False
                 if value == _TEXT:
                     self.starts[field] = self.text_start
@@ -406,7 +406,7 @@ class _Reader:
     @cython.cfunc
     @cython.exceptval(check=False)
     def take_member(self) -> cython.bint:
-        """Read a member of the header that the text read last names, and that nobody needs."""
+        """Skip a member of the header that is not needed; the string read last is its name."""
         if self.has_escapes:
             return False
         if self.is_text(b"language", 8) or self.is_text(b"serializeTypeCurrentRPC", 23):
@@ -458,7 +458,7 @@ class _Reader:
     @cython.cfunc
     @cython.exceptval(check=False)
     def take_span(self, length: cython.longlong) -> cython.bint:
-        """Read a text of so many bytes."""
+        """Read a string of the given number of bytes."""
         if length < 0 or length > self.end - self.at:
             return False
         self.text_start = self.at
@@ -482,11 +482,11 @@ class _Reader:
         if self.opaque > 0x7FFFFFFF or self.flag > 0x7FFFFFFF:
             return False
         self.at += 17
-        # Unsigned: a negative length is a large one, and leaves the header.
+        # Unsigned: a negative length becomes a large one, which overruns the header.
         if not self.take_span(get_32(head + 13)) or self.end - self.at < 4:
             return False
         if get_32(self.text + self.at) != self.end - self.at - 4:
-            # The ordinary form allows bytes behind the fields.
+            # The ordinary form allows bytes after the fields.
             return False
         self.at += 4
         is_long: cython.bint = self.code == 10
@@ -504,7 +504,7 @@ class _Reader:
             self.at += 4
             if not self.take_span(length):
                 return False
-            # A value without bytes is no value.
+            # An empty value counts as absent.
             if field >= 0 and length > 0:
                 if self.starts[field] >= 0:
                     return False
@@ -517,7 +517,7 @@ class _Reader:
     def take_frame(
         self, text: cython.p_uchar, start: cython.Py_ssize_t, end: cython.Py_ssize_t
     ) -> cython.bint:
-        """Read the header of a frame, which then ends where the body begins."""
+        """Read the header of a frame; `end` is then where the body begins."""
         if end - start < 8 or text[start + 4] > 1:
             return False
         self.is_binary = text[start + 4] == 1
@@ -531,8 +531,8 @@ class _Reader:
         for field in range(_FIELDS):
             self.starts[field] = -1
         is_read: cython.bint = self.take_binary_header() if self.is_binary else self.take_header()
-        # Fields that are read for nothing but their form: the ordinary form refuses odd ones. An
-        # answer to the broker's own request has the first bit of the flag.
+        # Fields that are only checked: the ordinary form refuses malformed ones. An answer to the
+        # broker's own request has the first bit of the flag set.
         return (
             is_read
             and not self.flag & 1
@@ -546,7 +546,7 @@ class _Reader:
     @cython.cfunc
     @cython.exceptval(check=False)
     def copy_field(self, field: cython.int, to: cython.p_uchar) -> cython.Py_ssize_t:
-        """Copy a field without escapes; returns how many bytes."""
+        """Copy a field and resolve its escapes; returns its number of bytes."""
         start: cython.Py_ssize_t = self.starts[field]
         size: cython.Py_ssize_t = self.stops[field] - start
         if self.is_binary or memchr(self.text + start, 92, size) == cython.NULL:
@@ -556,7 +556,7 @@ class _Reader:
 
     @cython.cfunc
     def topic(self) -> bytes:
-        """The topic as bytes."""
+        """Return the topic as bytes."""
         start: cython.Py_ssize_t = self.starts[_TOPIC]
         size: cython.Py_ssize_t = self.stops[_TOPIC] - start
         if self.is_binary or memchr(self.text + start, 92, size) == cython.NULL:
@@ -570,7 +570,7 @@ class _Reader:
     def field_is(
         self, field: cython.int, wanted: cython.p_char, length: cython.Py_ssize_t
     ) -> cython.bint:
-        """Whether a field is there and says this."""
+        """Whether a field is present with this value."""
         return (
             self.starts[field] >= 0
             and self.stops[field] - self.starts[field] == length
@@ -580,7 +580,7 @@ class _Reader:
     @cython.cfunc
     @cython.exceptval(check=False)
     def field_number(self, field: cython.int, low: cython.longlong) -> cython.bint:
-        """Read a field as a number from `low` on; all but a time fit 32 bits."""
+        """Read a field as a number of at least `low`; all but times fit 32 bits."""
         if self.starts[field] < 0:
             return False
         self.at = self.starts[field]
@@ -594,7 +594,7 @@ class _Reader:
 
 _Message = cython.struct(
     size=cython.Py_ssize_t,
-    # What its body and its properties take, and what those lack at their end.
+    # Its body and properties, with the separator that may be missing at their end.
     content_bytes=cython.Py_ssize_t,
     properties_bytes=cython.Py_ssize_t,
 )
@@ -605,17 +605,17 @@ _Message = cython.struct(
 def _take_message(
     text: cython.p_uchar, left: cython.Py_ssize_t, found: cython.pointer(_Message)
 ) -> cython.bint:
-    """Measure the message of a batch at `text`; False when it is special, odd or cut off."""
+    """Measure the message of a batch at `text`; False if special, unusual or truncated."""
     if left < _FIXED_BYTES:
         return False
-    # Unsigned: a negative length is a large one, and leaves the message.
+    # Unsigned: a negative length becomes a large one, which overruns the message.
     size: cython.Py_ssize_t = get_32(text)
     body_bytes: cython.Py_ssize_t = get_32(text + 16)
     if size > left or size < _FIXED_BYTES or body_bytes > size - _FIXED_BYTES:
         return False
-    behind: cython.p_uchar = text + 20 + body_bytes
-    sent: cython.p_uchar = behind + 2
-    sent_bytes: cython.Py_ssize_t = (cython.cast(cython.int, behind[0]) << 8) | behind[1]
+    after_body: cython.p_uchar = text + 20 + body_bytes
+    sent: cython.p_uchar = after_body + 2
+    sent_bytes: cython.Py_ssize_t = (cython.cast(cython.int, after_body[0]) << 8) | after_body[1]
     if sent_bytes > 0x7FFF or _FIXED_BYTES + body_bytes + sent_bytes != size:
         return False
     properties = cython.declare(Properties)
@@ -639,7 +639,7 @@ def _read_one(
     end: cython.Py_ssize_t,
     broker_properties: bytes,
 ) -> PlainSend | None:
-    """Read one message, whose header was read."""
+    """Read one message; its header has been read."""
     if not reader.field_number(_SYSTEM_FLAG, 0) or reader.number & ~0x701:
         return None
     system_flag: cython.longlong = reader.number
@@ -698,14 +698,14 @@ def _read_many(
     end: cython.Py_ssize_t,
     broker_properties: bytes,
 ) -> PlainBatch | None:
-    """Measure the messages of a batch, whose header was read."""
+    """Measure the messages of a batch; its header has been read."""
     if not reader.field_number(_SYSTEM_FLAG, 0) or reader.number != 0:
         return None
     if not reader.field_number(_FLAG, -0x80000000):
         return None
     waits: cython.bint = True
     if reader.starts[_PROPERTIES] >= 0:
-        # A batch has few properties of its own; the ordinary form reads more of them.
+        # A batch has few properties of its own; if there are more, the ordinary form reads them.
         scratch = cython.declare(cython.uchar[512])  # type: ignore[misc]  # an array of C
         if reader.stops[_PROPERTIES] - reader.starts[_PROPERTIES] > 512:
             return None
@@ -750,7 +750,7 @@ _reader = cython.declare(_Reader, _Reader())
 def read_send(
     chunk: bytes, start: cython.Py_ssize_t, end: cython.Py_ssize_t, broker_properties: bytes
 ) -> PlainSend | PlainBatch | None:
-    """Read the frame at `chunk[start:end]`; None when the ordinary form must look.
+    """Read the frame at `chunk[start:end]`; None if it needs the ordinary form.
 
     `broker_properties` are the properties that the broker adds to each message.
     """

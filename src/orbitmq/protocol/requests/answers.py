@@ -1,4 +1,4 @@
-"""Answers to requests that travel as messages, handed to the client that waits."""
+"""Answers to requests that were sent as messages, pushed to the waiting client."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from orbitmq.protocol.headers import Header, Long, wire
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushAnswer(Header):
-    """The broker hands a client the answer it waits for; the body is the message's."""
+    """The broker pushes an answer to the client that waits for it; the body is the message's."""
 
     CODE = RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT
     producer_group: str

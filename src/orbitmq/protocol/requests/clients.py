@@ -1,4 +1,4 @@
-"""Clients of a broker: heartbeats, leaving, members of a group, connections."""
+"""Clients of a broker: heartbeats, unregistering, members of groups, connections."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from orbitmq.protocol.headers import Header, wire
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat(Header):
-    """A client says, in a `HeartbeatBody`, what it produces and consumes."""
+    """A client reports, in a `HeartbeatBody`, what it produces and consumes."""
 
     CODE = RequestCode.HEART_BEAT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatReply(Header):
-    """Whether later heartbeats may leave out what the broker knows already."""
+    """Whether later heartbeats may omit the subscriptions."""
 
     takes_fingerprints: bool = wire("IS_SUPPORT_HEART_BEAT_V2", default=False)
     subscriptions_changed: bool = wire("IS_SUB_CHANGE", default=False)
@@ -55,14 +55,14 @@ class ConsumerGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HeartbeatBody(msgspec.Struct, kw_only=True):
-    """All that a client produces and consumes."""
+    """Everything that a client produces and consumes."""
 
     client_id: str = msgspec.field(name="clientID")
     consumers: list[ConsumerGroup] = msgspec.field(default_factory=list, name="consumerDataSet")
-    # Of the subscriptions, from clients that leave them out of later heartbeats; 0 from others.
+    # Of the subscriptions, from clients that omit them in later heartbeats; 0 from others.
     fingerprint: JavaInt = msgspec.field(default=0, name="heartbeatFingerprint")
     producers: list[ProducerGroup] = msgspec.field(default_factory=list, name="producerDataSet")
-    # The subscriptions are left out, and are what they were.
+    # The subscriptions are omitted, and have not changed.
     without_subscriptions: bool = msgspec.field(default=False, name="withoutSub")
 
 
@@ -92,7 +92,7 @@ class GroupMembers(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotifyMembersChanged(Header):
-    """The broker tells a consumer, one way, that members of its group came or left."""
+    """The broker notifies a consumer, one way, that members of its group joined or left."""
 
     CODE = RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
     consumer_group: str
@@ -106,7 +106,7 @@ class CheckSubscription(Header):
 
 
 class SubscriptionToCheck(msgspec.Struct, kw_only=True):
-    """A subscription, and who wants it."""
+    """A subscription, and the client that wants it."""
 
     client_id: str | None = msgspec.field(default=None, name="clientId")
     group: str | None = None
@@ -116,7 +116,7 @@ class SubscriptionToCheck(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListConsumerConnections(Header):
-    """Ask who consumes for a group; the reply's body is `ConsumerConnections`."""
+    """Ask for the consumers of a group; the reply's body is `ConsumerConnections`."""
 
     CODE = RequestCode.GET_CONSUMER_CONNECTION_LIST
     consumer_group: str
@@ -124,14 +124,14 @@ class ListConsumerConnections(Header):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListProducerConnections(Header):
-    """Ask who produces for a group; the reply's body is `ProducerConnections`."""
+    """Ask for the producers of a group; the reply's body is `ProducerConnections`."""
 
     CODE = RequestCode.GET_PRODUCER_CONNECTION_LIST
     producer_group: str
 
 
 class ClientConnection(msgspec.Struct, frozen=True, kw_only=True):
-    """One client and where it is."""
+    """One client and its address."""
 
     address: str = msgspec.field(default="", name="clientAddr")
     client_id: str = msgspec.field(default="", name="clientId")
@@ -165,7 +165,7 @@ class ListProducers(Header):
 
 
 class ListedProducer(msgspec.Struct, frozen=True, kw_only=True):
-    """One producer, and when it was last heard of."""
+    """One producer, and when it last sent a heartbeat."""
 
     client_id: str = msgspec.field(default="", name="clientId")
     language: str = "OTHER"

@@ -38,6 +38,6 @@ class GetBrokerConfig(Header):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfigReply(Header):
-    """How new the options are."""
+    """The version of the options."""
 
     data_version: str | None = wire("version", None)

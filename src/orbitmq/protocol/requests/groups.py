@@ -35,7 +35,7 @@ class GroupConfigList(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteGroup(Header):
-    """Delete a group, and its committed offsets if wanted."""
+    """Delete a group, and optionally its committed offsets."""
 
     CODE = RequestCode.DELETE_SUBSCRIPTIONGROUP
     group: str = wire("groupName")
@@ -46,26 +46,26 @@ class DeleteGroup(Header):
 class ListGroupConfigs(Header):
     """Ask for every group of a broker; the reply's body is a `GroupConfigTable`.
 
-    Compat: callers newer than RocketMQ 5.3.3 ask page by page. A reply that holds every group and
-    names no total is right for them, too.
+    Compat: callers newer than RocketMQ 5.3.3 ask page by page. They also accept a reply with every
+    group and no total.
     """
 
     CODE = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
     first: int | None = wire("groupSeq", None)
     groups_max: int | None = wire("maxGroupNum", None)
-    # The version that the pages before had, as JSON.
+    # The version of the earlier pages, as JSON.
     data_version: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListGroupConfigsReply(Header):
-    """How many groups there are, when the body holds one page of them."""
+    """How many groups there are, if the body is one page of them."""
 
     group_count: int | None = wire("totalGroupNum", None)
 
 
 class GroupConfigTable(msgspec.Struct, kw_only=True):
-    """The groups of a broker and how new they are."""
+    """The groups of a broker, and their version."""
 
     data_version: DataVersion = msgspec.field(default_factory=DataVersion, name="dataVersion")
     # Group to topic to the bits of `Permission` that the group is denied.
@@ -97,7 +97,7 @@ class ForbidReading(Header):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetConsumeMode(Header):
-    """Say how a group gets the messages of a topic; the body is a `ConsumeMode`."""
+    """Set how a group gets the messages of a topic; the body is a `ConsumeMode`."""
 
     CODE = RequestCode.SET_MESSAGE_REQUEST_MODE
 

@@ -1,4 +1,4 @@
-"""Key-value configuration at the name server: put, get, delete, list."""
+"""Key-value configuration on the name server: put, get, delete, list."""
 
 from __future__ import annotations
 

@@ -13,20 +13,20 @@ from orbitmq.protocol.headers import Header
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockQueues(Header):
-    """Lock the queues of a `QueuesToLock`, or keep them; the reply's body is `LockedQueues`."""
+    """Lock the queues of a `QueuesToLock`, or renew the locks; the reply's body: `LockedQueues`."""
 
     CODE = RequestCode.LOCK_BATCH_MQ
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnlockQueues(Header):
-    """Give the queues of a `QueuesToLock` back; often sent one way."""
+    """Unlock the queues of a `QueuesToLock`; often sent one way."""
 
     CODE = RequestCode.UNLOCK_BATCH_MQ
 
 
 class QueuesToLock(msgspec.Struct, kw_only=True):
-    """The queues a client wants to lock or to give back."""
+    """The queues a client wants to lock or unlock."""
 
     client_id: str = msgspec.field(name="clientId")
     consumer_group: str = msgspec.field(name="consumerGroup")
@@ -35,6 +35,6 @@ class QueuesToLock(msgspec.Struct, kw_only=True):
 
 
 class LockedQueues(msgspec.Struct, kw_only=True):
-    """Those of the wanted queues that the client now holds."""
+    """The wanted queues that the client has now locked."""
 
     queues: list[MessageQueue] = msgspec.field(default_factory=list, name="lockOKMQSet")

@@ -1,4 +1,4 @@
-"""Upkeep of a broker's files, asked for by hand."""
+"""Clean-up of a broker's files, requested by an operator."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from orbitmq.protocol.headers import Header
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanExpiredQueues(Header):
-    """Drop queue files whose messages are gone."""
+    """Delete queue files whose messages are gone."""
 
     CODE = RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanUnusedTopics(Header):
-    """Drop the queues of topics that are no more."""
+    """Delete the queues of deleted topics."""
 
     CODE = RequestCode.CLEAN_UNUSED_TOPIC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteExpiredLogs(Header):
-    """Delete log files past their time now, not at the hour set for it."""
+    """Delete expired log files now, not at the configured hour."""
 
     CODE = RequestCode.DELETE_EXPIRED_COMMITLOG

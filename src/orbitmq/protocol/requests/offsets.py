@@ -1,4 +1,4 @@
-"""Offsets: committed ones of groups, bounds of queues, resetting and cloning."""
+"""Offsets: committed by groups, bounds of queues, resetting and cloning."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orbitmq.protocol.headers import Header, Long, wire
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetCommittedOffset(Header):
-    """Ask how far a group has come in a queue."""
+    """Ask for a group's committed offset in a queue."""
 
     CODE = RequestCode.QUERY_CONSUMER_OFFSET
     consumer_group: str
@@ -27,7 +27,7 @@ class GetCommittedOffset(Header):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitOffset(Header):
-    """Say how far a group has come in a queue."""
+    """Commit a group's offset in a queue."""
 
     CODE = RequestCode.UPDATE_CONSUMER_OFFSET
     consumer_group: str
@@ -50,8 +50,8 @@ class SearchOffset(Header):
 
     @property
     def wants_last_before(self) -> bool:
-        """Whether the last message up to the time is meant, not the first from it on."""
-        # Compat: Java takes all but this text, in any case, for the other boundary.
+        """Whether the last message up to the time is wanted, not the first from it on."""
+        # Compat: to Java every other text means the other boundary; letter case is ignored.
         return self.boundary is not None and self.boundary.lower() == "upper"
 
 
@@ -62,7 +62,7 @@ class GetMaxOffset(Header):
     CODE = RequestCode.GET_MAX_OFFSET
     topic: str
     queue_id: int
-    # Whether only messages count that consumers may see.
+    # Whether to count only messages that consumers can see.
     committed: bool = True
     broker_name: str | None = wire("bname", None)
 
@@ -103,14 +103,14 @@ class OldestTimeReply(Header):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetAllCommittedOffsets(Header):
-    """Ask for the text of the broker's file of committed offsets, as slaves do."""
+    """Ask for the content of the broker's file of committed offsets, as slaves do."""
 
     CODE = RequestCode.GET_ALL_CONSUMER_OFFSET
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetDelayProgress(Header):
-    """Ask for the text of the broker's file of delay progress, as slaves do."""
+    """Ask for the content of the broker's file of delay progress, as slaves do."""
 
     CODE = RequestCode.GET_ALL_DELAY_OFFSET
 
@@ -124,17 +124,17 @@ class ResetOffsets(Header):
     group: str
     # -1 is the end of the queue.
     timestamp_ms: Long = wire("timestamp")
-    # Whether offsets may go forward too.
+    # Whether offsets may also move forward.
     force: bool = wire("isForce")
     # -1 is every queue of the topic.
     queue_id: int = -1
-    # None and -1 leave it to the time.
+    # With None or -1 the time counts.
     offset: Long | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetConsumerOffsets(ResetOffsets):
-    """The broker tells a consumer, one way, its new offsets: `QueueOffsetTable`, or a list for C++."""
+    """The broker sends a consumer, one way, its new offsets: `QueueOffsetTable`, or a list for C++."""
 
     CODE = RequestCode.RESET_CONSUMER_CLIENT_OFFSET
 
@@ -142,8 +142,8 @@ class ResetConsumerOffsets(ResetOffsets):
 class QueueOffsetTable(msgspec.Struct, kw_only=True):
     """An offset for each queue.
 
-    Compat: write it in the fastjson dialect only. Consumers in Go split the text by hand and lose,
-    without a word, a reset whose keys are quoted.
+    Compat: write it in the fastjson dialect only. Consumers in Go split the text by hand, and
+    silently ignore a reset with quoted keys.
     """
 
     offsets: ObjectKeyed[MessageQueue, JavaLong] = msgspec.field(
@@ -151,7 +151,7 @@ class QueueOffsetTable(msgspec.Struct, kw_only=True):
     )
 
     def as_list(self) -> QueueOffsetList:
-        """Return the same for consumers in C++, which cannot read object keys."""
+        """Return the same as a list, for consumers in C++, which cannot read object keys."""
         return QueueOffsetList(
             offsets=[
                 ListedQueueOffset(

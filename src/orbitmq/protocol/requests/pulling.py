@@ -20,7 +20,7 @@ class PullFlag(IntFlag):
 
 
 class PullForbidden(IntEnum):
-    """What forbids a pull that is answered with NO_PERMISSION."""
+    """Why a pull is answered with NO_PERMISSION."""
 
     BROKER = 1
     GROUP = 2
@@ -41,10 +41,10 @@ class PullMessages(Header):
     messages_max: int = wire("maxMsgNums")
     # Bits of `PullFlag`.
     system_flag: int = wire("sysFlag")
-    # Counts with COMMIT_OFFSET only, the time to hold the request with SUSPEND only.
+    # The first applies only with COMMIT_OFFSET, the time to hold the request only with SUSPEND.
     commit_offset: Long
     suspend_timeout_ms: Long = wire("suspendTimeoutMillis")
-    # Counts with SUBSCRIPTION only; without, what the group's heartbeats said is taken.
+    # Applies only with SUBSCRIPTION; otherwise the subscription in the group's heartbeats counts.
     expression: str | None = wire("subscription", None)
     subscription_version: Long = wire("subVersion")
     expression_type: str | None = None
@@ -53,8 +53,8 @@ class PullMessages(Header):
     request_source: int | None = None
     proxied_client_id: str | None = wire("proxyFrowardClientId", None)
     broker_name: str | None = wire("bname", None)
-    # OrbitMQ's own, which RocketMQ's brokers pass over: messages and bytes of a reply, at most, for
-    # who reads a queue in bulk. Such a pull is never held.
+    # OrbitMQ's own, which RocketMQ's brokers ignore: the most messages and bytes of a reply, for
+    # bulk readers of a queue. Such a pull is never held.
     bulk_count: int | None = None
     bulk_bytes: int | None = None
 
@@ -68,7 +68,7 @@ class LitePullMessages(PullMessages):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullReply(Header):
-    """Where to read on, and where; wanted by clients whether messages were found or not."""
+    """Where to continue reading; clients need it whether messages were found or not."""
 
     suggested_broker_id: Long = wire("suggestWhichBrokerId")
     next_offset: Long = wire("nextBeginOffset")

@@ -1,4 +1,4 @@
-"""Finding messages: by key, by place in the log, and the entries of a queue."""
+"""Finding messages: by key, by position in the log; and the entries of a queue."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class FindMessages(Header):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindMessagesReply(Header):
-    """Up to which time and place messages were indexed."""
+    """The time and position up to which messages are indexed."""
 
     indexed_until_ms: Long = wire("indexLastUpdateTimestamp")
     indexed_until: Long = wire("indexLastUpdatePhyoffset")
@@ -36,7 +36,7 @@ class FindMessagesReply(Header):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadMessage(Header):
-    """Ask for the message at a place of the commit log; the reply's body is its record."""
+    """Ask for the message at a position of the commit log; the reply's body is its record."""
 
     CODE = RequestCode.VIEW_MESSAGE_BY_ID
     physical_offset: Long = wire("offset")
@@ -52,7 +52,7 @@ class ReadQueueEntries(Header):
     queue_id: int
     queue_offset: Long = wire("index")
     count: int
-    # With a group, each entry says whether the group's filter takes it.
+    # With a group, each entry shows whether the group's filter matches it.
     consumer_group: str | None = None
 
 
@@ -62,7 +62,7 @@ class QueueEntry(msgspec.Struct, frozen=True, kw_only=True):
     bit_map: str | None = msgspec.field(default=None, name="bitMap")
     matches: bool = msgspec.field(default=False, name="eval")
     extension: str | None = msgspec.field(default=None, name="extendDataJson")
-    # What went wrong while the filter was tried.
+    # The error, if the filter could not be evaluated.
     remark: str | None = msgspec.field(default=None, name="msg")
     physical_offset: JavaLong = msgspec.field(name="physicOffset")
     record_bytes: JavaInt = msgspec.field(name="physicSize")

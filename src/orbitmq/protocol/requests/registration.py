@@ -1,4 +1,4 @@
-"""How brokers report themselves to name servers: register, unregister, heartbeat.
+"""Brokers at name servers: register, unregister, heartbeat.
 
 A register body is JSON, or with `compressed` a zlib stream of length-prefixed pieces:
     data version (JSON); number of topics; each topic as text; filter servers (JSON);
@@ -25,10 +25,10 @@ from orbitmq.protocol.codes import RequestCode
 from orbitmq.protocol.frame import FRAME_BYTES_MAX
 from orbitmq.protocol.headers import Header, Long, wire
 
-# A compressed body may be small and unpack to anything; it gets no more than a plain one has.
+# A small compressed body may decompress to any size; it gets the bound of a plain one.
 UNPACKED_BYTES_MAX: Final = FRAME_BYTES_MAX
 _LENGTH: Final = struct.Struct(">i")
-# Topics of one broker; reading so many takes half a second.
+# Topics of one broker; reading this many takes half a second.
 PIECES_MAX: Final = 200_000
 _attributes = msgspec.json.Decoder(dict[str, str])
 _INT_MAX: Final = 2**31 - 1
@@ -46,7 +46,7 @@ class RegisterBroker(Header):
     ha_address: str | None = wire("haServerAddr", None)
     broker_id: Long
     heartbeat_timeout_ms: Long | None = wire("heartbeatTimeoutMillis", None)
-    # Compat: absent from brokers before 5.0, which thereby say that they do not know the feature.
+    # Compat: absent from brokers before 5.0, which do not know the feature.
     enable_acting_master: bool | None = None
     compressed: bool = False
     body_crc: int = wire("bodyCrc32", 0)
@@ -54,7 +54,7 @@ class RegisterBroker(Header):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterBrokerReply(Header):
-    """Where a slave finds its master; the body may hold the order of topics."""
+    """Where a slave finds its master; the body may contain the order of topics."""
 
     ha_address: str | None = wire("haServerAddr", None)
     master_address: str | None = wire("masterAddr", None)
@@ -83,7 +83,7 @@ class BrokerHeartbeat(Header):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryDataVersion(Header):
-    """Ask whether the version in the body is news; counts as a heartbeat."""
+    """Ask whether the version in the body is new; counts as a heartbeat."""
 
     CODE = RequestCode.QUERY_DATA_VERSION
     cluster_name: str
@@ -94,16 +94,16 @@ class QueryDataVersion(Header):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryDataVersionReply(Header):
-    """Whether the broker should register; the body is the version known here."""
+    """Whether the broker should register; the body is the version that the name server has."""
 
     changed: bool
 
 
 class ReportedTopics(msgspec.Struct, kw_only=True):
-    """The topics of a broker and how new they are."""
+    """The topics of a broker, and their version."""
 
     data_version: DataVersion = msgspec.field(default_factory=DataVersion, name="dataVersion")
-    # Perf: kept as text; a broker's topics are read only when their version is news.
+    # Perf: kept as text; a broker's topics are parsed only if their version is new.
     topics: msgspec.Raw = msgspec.field(default=msgspec.Raw(b"{}"), name="topicConfigTable")
     mappings: dict[str, QueueMapping] = msgspec.field(
         default_factory=dict, name="topicQueueMappingInfoMap"
@@ -111,12 +111,12 @@ class ReportedTopics(msgspec.Struct, kw_only=True):
 
     @property
     def queue_mappings(self) -> dict[str, dict[str, Any]]:
-        """The static topics, as plain maps to be passed on."""
+        """The static topics, as plain maps to pass on."""
         return {topic: msgspec.to_builtins(mapping) for topic, mapping in self.mappings.items()}
 
 
 class RegisterBody(msgspec.Struct, kw_only=True):
-    """What a broker reports of itself."""
+    """What a broker reports about itself."""
 
     filter_servers: list[str] | None = msgspec.field(default=None, name="filterServerList")
     topic_table: ReportedTopics = msgspec.field(
@@ -124,7 +124,7 @@ class RegisterBody(msgspec.Struct, kw_only=True):
     )
 
     def read_topics(self) -> dict[str, TopicConfig]:
-        """Read the topics, which are kept as text until they are asked for."""
+        """Parse the topics, which are kept as text until then."""
         text = bytes(self.topic_table.topics)
         return {} if text == b"null" else java_json.decode(text, dict[str, TopicConfig])
 
@@ -135,7 +135,7 @@ def decode_register_body(body: bytes, *, compressed: bool, version: int) -> Regi
         return RegisterBody()
     if version < V3_0_11:
         return RegisterBody(topic_table=java_json.decode(body, ReportedTopics))
-    # Compat: brokers from 5.0 on that are told to compress forget to say so in the header.
+    # Compat: brokers from 5.0 on that compress the body do not say so in the header.
     if compressed or body.startswith(_ZLIB_FIRST_BYTE):
         return _decode_pieces(_unpack(body), version)
     return java_json.decode(body, RegisterBody)
@@ -168,7 +168,9 @@ def _unpack(body: bytes) -> bytes:
     except zlib.error as error:
         raise ProtocolError(f"a compressed body of {len(body)} bytes is broken: {error}") from error
     if unpacker.unconsumed_tail:
-        raise ProtocolError(f"a body of {len(body)} bytes unpacks to over {UNPACKED_BYTES_MAX}")
+        raise ProtocolError(
+            f"a body of {len(body)} bytes decompresses to more than {UNPACKED_BYTES_MAX}"
+        )
     return pieces
 
 
@@ -191,14 +193,14 @@ def _piece(content: bytes) -> bytes:
 
 
 class _Pieces:
-    """Reads length-prefixed pieces one after the other."""
+    """Reads length-prefixed pieces in sequence."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
         self._position = 0
 
     def number(self) -> int:
-        """Read a number of four bytes, which no count or length may make negative."""
+        """Read a count or length of four bytes, which must not be negative."""
         end = self._position + _LENGTH.size
         if end > len(self._content):
             raise ProtocolError(f"a compressed body is cut off at byte {self._position}")
@@ -209,12 +211,12 @@ class _Pieces:
         return int(number)
 
     def count(self) -> int:
-        """Read how many pieces follow; a small body may claim, or hold, any number of them."""
+        """Read the number of pieces that follow; a small body may claim any number."""
         count = self.number()
         if count > PIECES_MAX or count * _LENGTH.size > len(self._content) - self._position:
             raise ProtocolError(
                 f"a compressed body claims {count} pieces in {len(self._content)} bytes",
-                hint=f"{PIECES_MAX} are taken at most",
+                hint=f"{PIECES_MAX} are accepted at most",
             )
         return count
 
@@ -222,14 +224,14 @@ class _Pieces:
         """Read one piece."""
         end = self.number() + self._position
         if end > len(self._content):
-            raise ProtocolError(f"a piece at byte {self._position} leaves the compressed body")
+            raise ProtocolError(f"a piece at byte {self._position} overruns the compressed body")
         piece = self._content[self._position : end]
         self._position = end
         return piece
 
 
 class _PackedRegisterBody(RegisterBody, kw_only=True):
-    """A register body that came compressed."""
+    """A register body that was compressed."""
 
     # Perf: kept as text, for the same reason as in a plain body.
     lines: list[bytes]
@@ -287,6 +289,6 @@ def _decode_attributes(text: str) -> dict[str, str]:
     try:
         return _attributes.decode(text) if text else {}
     except (msgspec.MsgspecError, RecursionError):
-        # Compat: a topic is not lost for attributes that cannot be read, as in Java. Perf: only
-        # standard JSON is read, which is what Java writes: there may be 200,000 of them.
+        # Compat: as in Java, unreadable attributes do not cost the topic. Perf: only standard JSON
+        # is read, which is what Java writes: there may be 200,000 of them.
         return {}

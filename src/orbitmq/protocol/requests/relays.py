@@ -1,4 +1,4 @@
-"""What a broker asks its consumers, in an operator's name or for its own."""
+"""Requests from a broker to its consumers, relayed for an operator or its own."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ class GetConsumerOffsets(Header):
     CODE = RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT
     topic: str
     group: str
-    # The id of one client; Java's name for the field misleads.
+    # The id of one client; Java's name for the field is misleading.
     client_id: str | None = wire("clientAddr", None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetGroupOffsets(GetConsumerOffsets):
-    """An operator asks for the offsets that members hold; the reply's body: `ConsumerOffsets`."""
+    """An operator asks for the offsets of a group's members; the body is `ConsumerOffsets`."""
 
     CODE = RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS
 
 
 class ConsumerOffsets(msgspec.Struct, kw_only=True):
-    """The offsets that one consumer holds, or by client id those that each member holds."""
+    """The offsets of one consumer, or of each member by client id."""
 
     by_client: dict[str, ObjectKeyed[MessageQueue, JavaLong]] = msgspec.field(
         default_factory=dict, name="consumerTable"
@@ -53,7 +53,7 @@ class GetRunningConsumer(Header):
 
 
 class QueueProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """What a consumer holds of a queue."""
+    """The state of a queue in its consumer."""
 
     cached_messages: JavaInt = msgspec.field(default=0, name="cachedMsgCount")
     cached_max_offset: JavaLong = msgspec.field(default=0, name="cachedMsgMaxOffset")
@@ -65,7 +65,7 @@ class QueueProgress(msgspec.Struct, frozen=True, kw_only=True):
     last_lock_ms: JavaLong = msgspec.field(default=0, name="lastLockTimestamp")
     last_pull_ms: JavaLong = msgspec.field(default=0, name="lastPullTimestamp")
     locked: bool = False
-    # "Transaction" is Java's word for the messages an ordered listener is at work on.
+    # "Transaction" is Java's word for the messages that an ordered listener is processing.
     consuming_messages: JavaInt = msgspec.field(default=0, name="transactionMsgCount")
     consuming_max_offset: JavaLong = msgspec.field(default=0, name="transactionMsgMaxOffset")
     consuming_min_offset: JavaLong = msgspec.field(default=0, name="transactionMsgMinOffset")
@@ -73,7 +73,7 @@ class QueueProgress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PopQueueProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pop consumer holds of a queue."""
+    """The state of a queue in its pop consumer."""
 
     dropped: bool = msgspec.field(default=False, name="droped")
     last_pop_ms: JavaLong = msgspec.field(default=0, name="lastPopTimestamp")
@@ -92,7 +92,7 @@ class ConsumeSpeed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunningConsumer(msgspec.Struct, kw_only=True):
-    """All that a consumer says of itself."""
+    """The state that a consumer reports of itself."""
 
     stacks: str | None = msgspec.field(default=None, name="jstack")
     pop_queues: ObjectKeyed[MessageQueue, PopQueueProgress] = msgspec.field(
@@ -109,9 +109,9 @@ class RunningConsumer(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumeDirectly(Header):
-    """Let a consumer take a message now; the reply's body is a `DirectResult`.
+    """Have a consumer consume a message now; the reply's body is a `DirectResult`.
 
-    An operator names the message; on its way to the consumer it gets a body, the message's record.
+    An operator names the message; the broker adds its record as the body for the consumer.
     """
 
     CODE = RequestCode.CONSUME_MESSAGE_DIRECTLY
@@ -125,7 +125,7 @@ class ConsumeDirectly(Header):
 
 
 class DirectOutcome(EnumName):
-    """How a listener ended."""
+    """The outcome of a listener call."""
 
     __slots__ = ()
     NAMES = (
@@ -139,7 +139,7 @@ class DirectOutcome(EnumName):
 
 
 class DirectResult(msgspec.Struct, kw_only=True):
-    """How a consumer's listener ended, and how long it took."""
+    """The outcome of a listener call, and how long it took."""
 
     auto_commit: bool = msgspec.field(default=True, name="autoCommit")
     outcome: DirectOutcome = msgspec.field(name="consumeResult")

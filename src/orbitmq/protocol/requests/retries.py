@@ -1,4 +1,4 @@
-"""Handing a message back that a consumer failed on, to be tried again later."""
+"""Sending a message back that a consumer failed on, for a later retry."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TO_DEAD_LETTERS: Final = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendBack(Header):
-    """Try a message again later; the broker reads it anew at its place in the commit log."""
+    """Retry a message later; the broker reads it again from its commit log."""
 
     CODE = RequestCode.CONSUMER_SEND_MSG_BACK
     physical_offset: Long = wire("offset")

@@ -1,4 +1,4 @@
-"""Where topics and brokers are: routes, clusters, topic lists, write permission."""
+"""Routes of topics, clusters, topic lists, write permission of brokers."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from orbitmq.java_json import JavaLong
 from orbitmq.protocol.codes import RequestCode
 from orbitmq.protocol.headers import Header, wire
 
-# Fields that any request may carry: the zone a client lives in, and whether it stays there.
+# Fields that any request may have: the zone of a client, and whether it stays there.
 ZONE_NAME: Final = "__ZONE_NAME"
 ZONE_MODE: Final = "__ZONE_MODE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetRoute(Header):
-    """Ask where a topic is; the reply's body is a `TopicRoute`."""
+    """Ask for the route of a topic; the reply's body is a `TopicRoute`."""
 
     CODE = RequestCode.GET_ROUTEINFO_BY_TOPIC
     topic: str
@@ -72,7 +72,7 @@ class ListClusterTopics(Header):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListSystemTopics(Header):
-    """Ask for the topics that brokers make for themselves."""
+    """Ask for the topics that brokers create for themselves."""
 
     CODE = RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS
 
@@ -107,7 +107,7 @@ class TopicList(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteTopicRoute(Header):
-    """Forget the route of a topic, in one cluster or in all."""
+    """Drop the route of a topic, in one cluster or in all."""
 
     CODE = RequestCode.DELETE_TOPIC_IN_NAMESRV
     topic: str
@@ -116,7 +116,7 @@ class DeleteTopicRoute(Header):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddTopicRoute(Header):
-    """Add queues to a topic's route; the body is a `TopicRoute` that holds them."""
+    """Add queues to a topic's route; the body is a `TopicRoute` with them."""
 
     CODE = RequestCode.REGISTER_TOPIC_IN_NAMESRV
     topic: str

@@ -1,4 +1,4 @@
-"""Sending messages: one by one or as a batch, under long or short field names."""
+"""Sending messages: single or as a batch, with long or short field names."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from orbitmq.model import property_names
 from orbitmq.protocol.codes import RequestCode
 from orbitmq.protocol.headers import Header, Long, wire
 
-# Where messages come from, unless a broker is told otherwise.
+# The region of a broker that is not configured otherwise.
 USUAL_REGION: Final = "DefaultRegion"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendMessage(Header):
-    """Store the message in the body; or, with `batch`, the many messages packed into it."""
+    """Store the message in the body; with `batch`, the messages packed into it."""
 
     CODE = RequestCode.SEND_MESSAGE
     producer_group: str
     topic: str
-    # A topic that does not exist is made after this one, with so many queues.
+    # A topic that does not exist is created from this one, with this number of queues.
     template_topic: str = wire("defaultTopic")
     template_queues: int = wire("defaultTopicQueueNums")
     # A negative number leaves the choice to the broker.
@@ -56,7 +56,7 @@ _LETTERS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendMessageShort(SendMessage):
-    """The same request with a letter for every field name, as Java sends it."""
+    """The same request with one-letter field names, as Java sends it."""
 
     CODE = RequestCode.SEND_MESSAGE_V2
 
@@ -73,17 +73,17 @@ class SendMessageShort(SendMessage):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendBatch(SendMessageShort):
-    """The same request for a batch; `batch` alone says what the body holds, not the code."""
+    """The same request for a batch; the `batch` field marks one, not this code."""
 
     CODE = RequestCode.SEND_BATCH_MESSAGE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendReply(Header):
-    """Where a message was stored; of a batch, where its first one was.
+    """Where a message was stored, or the first one of a batch.
 
-    Compat: Java reads these fields of every reply that says "stored", timeouts of flush and
-    replication included, and fails on one that has none of them.
+    Compat: Java reads these fields of every reply that says "stored", including timeouts of flush
+    and replication, and fails if they are missing.
     """
 
     # In the order of the fast form (`broker/send_replies.py`).
@@ -96,5 +96,5 @@ class SendReply(Header):
     transaction_id: str | None = None
     batch_unique_id: str | None = wire("batchUniqId", None)
     recall_handle: str | None = None
-    # DISK or MEMORY, where it was when this was said; RocketMQ's brokers do not tell.
+    # DISK or MEMORY: where the message was at the time of the reply; RocketMQ does not report it.
     durability: str | None = None

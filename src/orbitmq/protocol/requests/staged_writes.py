@@ -1,4 +1,4 @@
-"""Rows that count once: staged, decided on, then moved to their queues."""
+"""Exactly-once writes: rows are staged, decided on, then moved to their queues."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from orbitmq.protocol.requests.sending import SendMessage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageRows(SendMessage):
-    """Keep the rows of the body, packed like a batch, for the queue that a send would name.
+    """Stage the rows in the body, packed like a batch, for the queue that the header names.
 
-    They are numbered from `first_sequence` on within the write, so that a request that is sent
-    again names the same rows.
+    They are numbered from `first_sequence` on within the write, so that a retried request names
+    the same rows.
     """
 
     CODE = RequestCode.STAGE_ROWS
@@ -26,14 +26,14 @@ class StageRows(SendMessage):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedReply(Header):
-    """Where the rows lie in the staging queue of the broker: from `start` to before `end`."""
+    """Where the rows are in the broker's staging queue: from `start` to before `end`."""
 
     start: Long
     end: Long
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """What a decision says of one broker: how many rows each write has there, and between what."""
+    """One broker's part of a decision: the rows of each write, and the offsets they are between."""
 
     writes: dict[str, int]
     start: int
@@ -41,7 +41,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchDecision(msgspec.Struct, frozen=True, kw_only=True):
-    """The writes that count for one batch of a query, by the names of the brokers."""
+    """The writes that count for one batch of a query, by broker name."""
 
     query: str
     batch: int
@@ -50,9 +50,9 @@ class BatchDecision(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecideWrites(Header):
-    """Store the `BatchDecision` of the body unless there is one; the reply's body is a `Standing`.
+    """Store the `BatchDecision` in the body unless there is one; the reply's body is a `Standing`.
 
-    Answered when the one that stands is complete, or after `wait_ms`.
+    Answered when the decision in effect is complete, or after `wait_ms`.
     """
 
     CODE = RequestCode.DECIDE_WRITES
@@ -60,10 +60,10 @@ class DecideWrites(Header):
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a batch, and of the decision that was sent."""
+    """The state of a batch, and of the decision that was sent."""
 
-    # Whether the decision that was sent is the one that stands, by this or an earlier request;
-    # None when that is no longer known, since later batches are decided.
+    # Whether the decision that was sent is the one in effect, by this or an earlier request; None
+    # if that is no longer known, since later batches are decided.
     counts: bool | None
     complete: bool
     # Why brokers have not confirmed yet, by name.
@@ -72,7 +72,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppointCoordinator(Header):
-    """Keep the coordinator of a query, unless there is one; without a candidate, only ask."""
+    """Set the coordinator of a query, unless it has one; without a candidate, only ask."""
 
     CODE = RequestCode.APPOINT_COORDINATOR
     query: str
@@ -81,14 +81,14 @@ class AppointCoordinator(Header):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorReply(Header):
-    """The broker that decides for a query; None when there is none yet."""
+    """The broker that decides for a query; None if there is none yet."""
 
     coordinator: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveRows(Header):
-    """Move the rows of the `Part` in the body to their queues; answered when they are on disk."""
+    """Move the rows of the `Part` in the body to their queues; answered once they are on disk."""
 
     CODE = RequestCode.MOVE_ROWS
     query: str

@@ -1,4 +1,4 @@
-"""Figures of a broker: progress of groups, counters, time spans, its own state."""
+"""Statistics of a broker: progress of groups, counters, time spans, its state."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from orbitmq.protocol.headers import Header, wire
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetConsumeStats(Header):
-    """Ask how far a group has come, in some topics or in all; the reply's body: `ConsumeStats`."""
+    """Ask for a group's progress, in some topics or in all; the body is `ConsumeStats`."""
 
     CODE = RequestCode.GET_CONSUME_STATS
     consumer_group: str
     topic: str | None = None
-    # Topics with semicolons between them, and after the last.
+    # Topics, each followed by a semicolon.
     topic_list: str | None = None
 
     @property
     def topics(self) -> list[str]:
-        """The topics asked for; none means all that the group consumes."""
+        """The topics asked for; an empty list means all that the group consumes."""
         listed = [topic for topic in (self.topic_list or "").split(";") if topic]
         return listed or ([self.topic] if self.topic else [])
 
 
 class ConsumeProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a group has come in a queue."""
+    """A group's progress in a queue."""
 
     broker_offset: JavaLong = msgspec.field(default=0, name="brokerOffset")
     consumer_offset: JavaLong = msgspec.field(default=0, name="consumerOffset")
@@ -41,7 +41,7 @@ class ConsumeProgress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConsumeStats(msgspec.Struct, kw_only=True):
-    """How far a group has come in each queue, and how fast it is."""
+    """A group's progress in each queue, and its speed."""
 
     consumed_per_second: float = msgspec.field(default=0.0, name="consumeTps")
     queues: ObjectKeyed[MessageQueue, ConsumeProgress] = msgspec.field(
@@ -51,14 +51,14 @@ class ConsumeStats(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetBrokerConsumeStats(Header):
-    """Ask how far every group has come; the reply's body is `BrokerConsumeStats`."""
+    """Ask for the progress of every group; the reply's body is `BrokerConsumeStats`."""
 
     CODE = RequestCode.GET_BROKER_CONSUME_STATS
     ordered_topics_only: bool = wire("isOrder", default=False)
 
 
 class BrokerConsumeStats(msgspec.Struct, kw_only=True):
-    """How far every group has come, topic by topic, and what lies before them."""
+    """The progress of every group, topic by topic, and their total lag."""
 
     broker_address: str | None = msgspec.field(default=None, name="brokerAddr")
     groups: list[dict[str, list[ConsumeStats]]] = msgspec.field(
@@ -120,7 +120,7 @@ class QueueTimeSpans(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListConsumedTopics(Header):
-    """Ask which topics a group consumed; the reply's body is a `TopicList`."""
+    """Ask which topics a group has consumed; the reply's body is a `TopicList`."""
 
     CODE = RequestCode.QUERY_TOPICS_BY_CONSUMER
     group: str
@@ -128,7 +128,7 @@ class ListConsumedTopics(Header):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetSubscription(Header):
-    """Ask what a group wants of a topic; the reply's body is a `SubscriptionReply`."""
+    """Ask for a group's subscription to a topic; the reply's body is a `SubscriptionReply`."""
 
     CODE = RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER
     group: str
@@ -136,7 +136,7 @@ class GetSubscription(Header):
 
 
 class SubscriptionReply(msgspec.Struct, kw_only=True):
-    """What a group wants of a topic."""
+    """A group's subscription to a topic."""
 
     group: str | None = None
     subscription: Subscription | None = msgspec.field(default=None, name="subscriptionData")
@@ -145,6 +145,6 @@ class SubscriptionReply(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetRuntime(Header):
-    """Ask for a broker's state; the reply's body is a `KeyValueTable` of texts."""
+    """Ask for a broker's state; the reply's body is a `KeyValueTable`."""
 
     CODE = RequestCode.GET_BROKER_RUNTIME_INFO

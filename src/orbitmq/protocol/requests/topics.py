@@ -58,33 +58,33 @@ class DeleteTopic(Header):
 class ListTopicConfigs(Header):
     """Ask for every topic of a broker; the reply's body is a `TopicConfigTable`.
 
-    Compat: callers newer than RocketMQ 5.3.3 ask page by page. A reply that holds every topic and
-    names no total is right for them, too.
+    Compat: callers newer than RocketMQ 5.3.3 ask page by page. They also accept a reply with every
+    topic and no total.
     """
 
     CODE = RequestCode.GET_ALL_TOPIC_CONFIG
     first: int | None = wire("topicSeq", None)
     topics_max: int | None = wire("maxTopicNum", None)
-    # The version that the pages before had, as JSON.
+    # The version of the earlier pages, as JSON.
     data_version: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListTopicConfigsReply(Header):
-    """How many topics there are, when the body holds one page of them."""
+    """How many topics there are, if the body is one page of them."""
 
     topic_count: int | None = wire("totalTopicNum", None)
 
 
 class TopicConfigTable(msgspec.Struct, kw_only=True):
-    """The topics of a broker and how new they are."""
+    """The topics of a broker, and their version."""
 
     data_version: DataVersion = msgspec.field(default_factory=DataVersion, name="dataVersion")
     mapping_data_version: DataVersion = msgspec.field(
         default_factory=DataVersion, name="mappingDataVersion"
     )
     topics: dict[str, TopicConfig] = msgspec.field(default_factory=dict, name="topicConfigTable")
-    # Compat: Java peers expect both maps, which hold static topics only.
+    # Compat: Java peers expect both maps, which are for static topics only.
     mapping_details: dict[str, Any] = msgspec.field(
         default_factory=dict, name="topicQueueMappingDetailMap"
     )
@@ -116,7 +116,7 @@ class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TopicStats(msgspec.Struct, kw_only=True):
-    """The bounds of every queue of a topic, and how many messages arrive a second."""
+    """The bounds of every queue of a topic, and its messages per second."""
 
     queues: ObjectKeyed[MessageQueue, QueueStats] = msgspec.field(
         default_factory=ObjectKeyed, name="offsetTable"
@@ -140,6 +140,6 @@ class GroupNames(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListBrokerSystemTopics(Header):
-    """Ask for the topics a broker made for itself; the reply's body is a `TopicList`."""
+    """Ask for the topics a broker created for itself; the reply's body is a `TopicList`."""
 
     CODE = RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER

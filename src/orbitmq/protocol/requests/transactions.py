@@ -1,4 +1,4 @@
-"""Transactions: a broker asks what became of one."""
+"""Transactions: a broker asks for the state of one."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from orbitmq.protocol.headers import Header, Long, wire
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckTransaction(Header):
-    """The broker asks a producer, one way, what became of the half message in the body."""
+    """The broker asks a producer, one way, for the state of the half message in the body."""
 
     CODE = RequestCode.CHECK_TRANSACTION_STATE
     topic: str | None = None
-    # Its numbers in the queue of half messages and in the log; the answer repeats them.
+    # Its offsets in the queue of half messages and in the log; the answer repeats them.
     half_offset: Long = wire("tranStateTableOffset")
     physical_offset: Long = wire("commitLogOffset")
     message_id: str | None = wire("msgId", None)

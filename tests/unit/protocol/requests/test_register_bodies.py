@@ -266,7 +266,7 @@ REFUSED_PACKED_TOPICS = [
 REFUSED_PIECES: list[tuple[list[bytes | int], str]] = [
     ([], "cut off at byte 0"),
     ([-1], "claims -1 at byte 0"),
-    ([5], "a piece at byte 4 leaves the compressed body"),
+    ([5], "a piece at byte 4 overruns the compressed body"),
     ([b"{}"], "cut off at byte 6"),
     ([b"{}", -1], "claims -1 at byte 6"),
     ([b"{}", 1], "claims 1 pieces in 10 bytes"),
@@ -344,7 +344,7 @@ def test_a_body_that_unpacks_to_too_much_is_refused_before_it_does(
     body = packed_topic(b"A 4 8 6 SINGLE_TAG " + b" " * 100_000)
     assert len(body) < 300
 
-    with pytest.raises(ProtocolError, match="unpacks to over 1000"):
+    with pytest.raises(ProtocolError, match="decompresses to more than 1000"):
         read(body, compressed=True)
 
 
@@ -355,7 +355,7 @@ def test_a_compressed_body_holds_no_more_topics_than_we_take(
     lines = [f"{name} 4 8 6 SINGLE_TAG".encode() for name in "ABCD"]
 
     assert len(read(packed(b"{}", 3, *lines[:3], b"[]", 0)).read_topics()) == 3
-    with pytest.raises(ProtocolError, match=r"claims 4 pieces .*\(3 are taken at most"):
+    with pytest.raises(ProtocolError, match=r"claims 4 pieces .*\(3 are accepted at most"):
         read(packed(b"{}", 4, *lines, b"[]", 0))
 
 
