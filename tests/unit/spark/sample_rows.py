@@ -24,7 +24,7 @@ TIMESTAMP_MAX_MS: Final = (2**63 - 1) // 1000
 
 
 def joined(records: Sequence[bytes], *, gaps: Sequence[bytes] = ()) -> tuple[bytes, Positions]:
-    """Records one after the other, with something else before each, and where they start."""
+    """Records with other bytes before each, and where they start."""
     buffer = bytearray()
     positions: list[int] = []
     for number, record in enumerate(records):
@@ -35,7 +35,7 @@ def joined(records: Sequence[bytes], *, gaps: Sequence[bytes] = ()) -> tuple[byt
 
 
 def record_at(buffer: bytes, at: int) -> bytes:
-    """The bytes of the record that starts at a position; raises ProtocolError when there is none."""
+    """The bytes of the record that starts at a position; raises ProtocolError if there is none."""
     return buffer[at : at + decode_record(buffer, at).size]
 
 
@@ -94,7 +94,7 @@ _NAMES: Final = st.sampled_from(["KEYS", "TAGS", "UNIQ_KEY", "WAIT", "WAITING", 
 _VALUES: Final = st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters="\x01\x02"), min_size=1, max_size=8
 )
-# Names, values and separators, right, wrong and half.
+# Names, values and separators: valid, invalid and partial.
 _PARTS: Final = st.sampled_from(
     [
         *(b"KEYS", b"TAGS", b"UNIQ_KEY", b"KEYS\x01a", b"TAGS\x01t\x02", b"UNIQ_KEY\x01u\x02"),
@@ -108,12 +108,12 @@ _REPEATING: Final = st.lists(st.tuples(_NAMES, _VALUES), max_size=8)
 
 @st.composite
 def properties(draw: st.DrawFn) -> bytes:
-    """Properties of every kind; most are in order."""
+    """Properties of every kind; most are well formed."""
     match draw(st.sampled_from(["pairs", "pairs", "pairs", "open", "repeating", "parts", "many"])):
         case "parts":
             return b"".join(draw(st.lists(_PARTS, max_size=8)))
         case "many":
-            # About as many as the compiled form puts into a map.
+            # About the limit of maps in the compiled form.
             pairs = [(f"n{number}", "v") for number in range(draw(st.integers(60, 70)))]
         case "repeating":
             pairs = draw(_REPEATING)
@@ -180,7 +180,7 @@ def row_samples(draw: st.DrawFn) -> Sample:
 
 @st.composite
 def any_row_samples(draw: st.DrawFn) -> Sample:
-    """A record that is sound but for its body, which may be no compressed one."""
+    """A record that is sound except for its body, which may not be compressed."""
     sample = draw(row_samples())
     if draw(st.integers(0, 9)) == 0:
         flag = COMPRESSED | draw(st.sampled_from([0, 0x100, 0x200, 0x300, 0x400]))

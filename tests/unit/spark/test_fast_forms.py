@@ -1,4 +1,4 @@
-"""Which forms of reading rows and of writing messages are used."""
+"""Which forms of decoding rows and encoding messages are used."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ def show(shelf: str) -> str:
 
 
 @SHELVES
-def test_the_plain_form_is_used_when_it_is_asked_for(shelf: str) -> None:
+def test_the_plain_form_is_used_with_orbitmq_pure(shelf: str) -> None:
     assert printed_by(show(shelf), ORBITMQ_PURE="1") == "False"
 
 
 @SHELVES
-def test_the_plain_form_is_used_when_there_is_no_extension(shelf: str) -> None:
+def test_the_plain_form_is_used_without_the_extension(shelf: str) -> None:
     code = f"import sys; sys.modules[{EXTENSIONS[shelf]!r}] = None; {show(shelf)}"
 
     assert printed_by(code) == "False"
 
 
 @SHELVES
-def test_the_compiled_form_is_used_when_the_extension_is_there(shelf: str) -> None:
+def test_the_compiled_form_is_used_with_the_extension(shelf: str) -> None:
     pytest.importorskip(EXTENSIONS[shelf], reason="not compiled", exc_type=ImportError)
 
     assert printed_by(show(shelf)) == "True"
 
 
-def test_they_say_what_they_are() -> None:
+def test_is_compiled_reports_the_form() -> None:
     assert row_forms.IS_COMPILED is (row_forms.fast_rows is not None)
     assert row_forms.IS_COMPILED is (row_forms.record_starts is not plain_rows.record_starts)
     assert message_forms.IS_COMPILED is (message_forms.messages_of is not message_parts.messages_of)

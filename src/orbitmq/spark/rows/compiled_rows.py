@@ -1,4 +1,4 @@
-"""Rows of records, read by the compiled form (rows_cython.py)."""
+"""Decodes records into rows with the compiled form (rows_cython.py)."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 Mask = npt.NDArray[np.bool_]
 
-# Of columns with one text, those up to so many rows are kept.
-_KEPT_ROWS_MAX: Final = 16 * 1024
+# Columns of one repeated text are cached up to this many rows.
+_CACHED_ROWS_MAX: Final = 16 * 1024
 
 
 def record_starts(records: bytes) -> tuple[Positions, int]:
@@ -31,7 +31,7 @@ def record_starts(records: bytes) -> tuple[Positions, int]:
 
 
 class CompiledRows:
-    """Makes rows of those records that the compiled form reads."""
+    """Decodes those records that the compiled form can read."""
 
     def __init__(self, projection: Projection, *, check_bodies: bool) -> None:
         """Decode to the columns of the projection; with `check_bodies`, check their CRC."""
@@ -48,7 +48,7 @@ class CompiledRows:
     ) -> tuple[pa.RecordBatch | None, Mask]:
         """Return the rows of the records that are read here, and which records are not.
 
-        Raises BatchTooLargeError when bodies decompress to more than a batch should hold.
+        Raises BatchTooLargeError if bodies decompress to more than a batch should hold.
         """
         columns = columns_of(
             content,
@@ -64,7 +64,7 @@ class CompiledRows:
         try:
             decompressed = _decompressed(columns, content) if self._has_bodies else []
         except ProtocolError:
-            # The plain form reads all of them in order, and says which record is broken.
+            # The plain form reads all of them in order, and names the broken record.
             return None, np.ones(len(positions), np.bool_)
         arrays = [self._column(columns, field, decompressed, broker_name) for field in self._schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema), is_left
@@ -153,11 +153,11 @@ def _texts(
 
 
 def constant(text: str, rows: int) -> pa.Array:
-    """A column that has the same text in each row."""
-    if rows > _KEPT_ROWS_MAX:
+    """A column with the same text in each row."""
+    if rows > _CACHED_ROWS_MAX:
         return _constant(text, rows)
-    # Perf: batches differ in their rows, so that one column serves many by its beginning.
-    return _kept_constant(text, 1 << (rows - 1).bit_length()).slice(0, rows)
+    # Perf: batches differ in size, so slices of one cached column serve many of them.
+    return _cached_constant(text, 1 << (rows - 1).bit_length()).slice(0, rows)
 
 
 def _constant(text: str, rows: int) -> pa.Array:
@@ -168,4 +168,4 @@ def _constant(text: str, rows: int) -> pa.Array:
     )
 
 
-_kept_constant: Final = lru_cache(maxsize=16)(_constant)
+_cached_constant: Final = lru_cache(maxsize=16)(_constant)

@@ -1,7 +1,7 @@
-"""From records to rows: the fast form, where it is compiled.
+"""Selects the form that decodes records: the fast one, if it is compiled.
 
-The plain form (plain_rows.py) knows every rule. It reads all records where nothing is compiled or
-ORBITMQ_PURE=1 is in the environment, and those that the fast form leaves to it.
+The plain form (plain_rows.py) knows every rule. It reads all records if nothing is compiled or
+ORBITMQ_PURE=1 is in the environment, and otherwise those that the fast form leaves to it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ fast_rows: type[CompiledRows] | None
 record_starts: Callable[[bytes], tuple[Positions, int]]
 try:
     if os.environ.get("ORBITMQ_PURE") == "1":
-        raise ImportError("the plain forms are asked for")  # noqa: TRY301  # one way to the plain
+        raise ImportError("ORBITMQ_PURE=1 selects the plain form")  # noqa: TRY301  # one way to the plain
     from orbitmq.spark.rows import compiled_rows
 except ImportError:
     fast_rows = None

@@ -1,7 +1,7 @@
-"""The plain way from records to rows, by the rules of `record/decode.py`.
+"""The plain form of decoding records into rows, by the rules of `record/decode.py`.
 
 It reads every record that can be read. For one that cannot, it raises an error that says where the
-record is stored. It reads what the compiled form leaves (`compiled_rows.py`), and all records where
+record is stored. It reads what the compiled form (`compiled_rows.py`) leaves, and all records if
 nothing is compiled.
 
 Java's client drops a body that it cannot decompress, and all later messages of the reply with it,
@@ -31,32 +31,32 @@ from orbitmq.spark.rows.schema import Projection
 
 Positions = npt.NDArray[np.int64]
 
-# What the offsets of Arrow's texts and bytes can count to.
+# The largest offset of Arrow's texts and bytes.
 COLUMN_BYTES_MAX: Final = 2**31 - 1
-# Bodies of several rows decompress to so many bytes at most, so that small records take no memory
-# without bound.
+# Bodies of several rows may decompress to this many bytes, so that small records cannot take
+# unbounded memory.
 DECOMPRESSED_BYTES_MAX: Final = 64 * 1024 * 1024
 _MS_MAX: Final = (2**63 - 1) // 1000
 _SIZE: Final = struct.Struct(">I")
 _INT: Final = struct.Struct(">i")
 _LONG: Final = struct.Struct(">q")
-# Queue id, flag, queue offset, physical offset, system flag and born time, which are at the same
-# place in every record.
+# Queue id, flag, queue offset, physical offset, system flag and born time, which have fixed
+# positions in every record.
 _HEAD: Final = struct.Struct(">12xiiqqiq")
-# What an error names of them.
+# The fields that an error names.
 _PLACE: Final = struct.Struct(">12xi4xqq")
 
 
 def record_starts(records: bytes) -> tuple[Positions, int]:
     """Where records start that are back to back, and where the last ends.
 
-    That is the end of the bytes unless something else is there, or the last one is cut off.
+    That is the end of the bytes unless something else follows, or the last record is cut off.
     """
     starts: list[int] = []
     at = 0
     last = len(records) - FIXED_BYTES
     size_at, append = _SIZE.unpack_from, starts.append
-    # Perf: 0.13 us a record, with nothing in the loop that is not needed (timeit).
+    # Perf: 0.13 us a record, with a minimal loop (timeit).
     while at <= last:
         (size,) = size_at(records, at)
         if size < FIXED_BYTES:
@@ -67,7 +67,7 @@ def record_starts(records: bytes) -> tuple[Positions, int]:
 
 
 class PlainRows:
-    """Makes rows of records."""
+    """Decodes records into rows."""
 
     def __init__(self, projection: Projection, *, check_bodies: bool) -> None:
         """Decode to the columns of the projection; with `check_bodies`, check their CRC."""
@@ -98,9 +98,9 @@ class PlainRows:
         if not isinstance(found, Found):
             return found
         if found.verdict is Verdict.BAD_BODY:
-            reason = f"its body does not fit: {found.reason}"
+            reason = f"its body is damaged: {found.reason}"
         else:
-            reason = f"at byte {at} lies {found.verdict.value}"
+            reason = f"found {found.verdict.value} at byte {at}"
             reason += f": {found.reason}" if found.reason else ""
         raise unreadable(buffer, at, broker_name, reason)
 
@@ -117,14 +117,14 @@ def unreadable(buffer: Buffer, at: int, broker_name: str, reason: str) -> Protoc
 
 
 def check_decompressed(decompressed_bytes: int, rows: int) -> None:
-    """Raise BatchTooLargeError if bodies of so many rows take too much memory for one batch."""
+    """Raise BatchTooLargeError if bodies of several rows take too much memory for one batch."""
     if decompressed_bytes > DECOMPRESSED_BYTES_MAX and rows > 1:
         raise BatchTooLargeError(rows, bytes_max=DECOMPRESSED_BYTES_MAX)
 
 
 @lru_cache(maxsize=4096)
 def host_text(encoded: bytes) -> str:
-    """A host as people write it."""
+    """A host as text, `address:port`."""
     address, port = decode_host(encoded)
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
@@ -133,7 +133,7 @@ def host_text(encoded: bytes) -> str:
 
 
 class _Records:
-    """Records of which the places are known, and what several columns need of them."""
+    """Records whose fields are located, and values that several columns need."""
 
     def __init__(
         self, buffer: Buffer, places: list[FieldPositions], broker_name: str, *, has_maps: bool
@@ -145,7 +145,7 @@ class _Records:
 
     @cached_property
     def heads(self) -> list[tuple[int, ...]]:
-        """The columns of all fields of the head."""
+        """The fields of the head, by column."""
         buffer, unpack = self.buffer, _HEAD.unpack_from
         return list(zip(*[unpack(buffer, p.at) for p in self.places], strict=True))
 
@@ -206,7 +206,7 @@ def _system_flags(records: _Records) -> list[int]:
 
 
 def _timestamps(times_ms: Sequence[int]) -> npt.NDArray[np.int64]:
-    """Microseconds of milliseconds; what no timestamp can be is the nearest that can."""
+    """Milliseconds as microseconds, clamped to what a timestamp can hold."""
     return np.clip(np.array(times_ms, np.int64), -_MS_MAX, _MS_MAX) * 1000
 
 

@@ -1,8 +1,8 @@
-"""Records as batches of rows: several where bodies decompress to too much for one.
+"""Decodes records into batches of rows; several if bodies decompress to too much.
 
-A few kilobytes may decompress to gigabytes. Records that do are decoded in halves, so that memory
-holds one batch of a bounded size, or one message by itself, however large its body is. In the same
-way a record that cannot be read is found among the others, if the query may continue without it.
+A few kilobytes may decompress to gigabytes. Such records are decoded in halves, so that memory
+holds one batch of a bounded size, or a single message, however large its body is. A record that
+cannot be read is isolated in the same way, if the query may continue without it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def row_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Decode the records at the positions, in order, into as few batches as can hold them.
 
-    A record that cannot be read fails the query, or is left out and logged.
+    A record that cannot be read fails the query, or is skipped and logged.
     """
     batch: pa.RecordBatch | None = None
     try:

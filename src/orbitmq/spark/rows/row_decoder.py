@@ -1,13 +1,13 @@
-"""Stored records as rows of Arrow: the one decoder of pull replies and log files.
+"""Decodes stored records, from pull replies and log files alike, into Arrow rows.
 
-The compiled form reads what it can, where it is there (`compiled_rows.py`), and the plain form all
-else (`plain_rows.py`): other records, and whatever is damaged, which is an error there. Rows keep
+The compiled form (`compiled_rows.py`), if available, reads what it can. The plain form
+(`plain_rows.py`) reads the rest: other records, and damaged ones, for which it raises. Rows keep
 the order of their records.
 
-A batch copies what it holds, so that the bytes it was made of may go. One batch should have 5,000
-to 10,000 rows or 1 to 5 MB of records, whichever is reached first: that is where Spark takes them
-fastest. None of its columns can hold 2 GiB, and bodies of several rows may not decompress to more
-than 64 MiB: both are errors. Only `row_batches.py` splits batches.
+A batch is a copy, so the bytes it was made from may be released. One batch should have 5,000 to
+10,000 rows or 1 to 5 MB of records, whichever is reached first: Spark handles these fastest. No
+column can hold 2 GiB, and bodies of several rows may not decompress to more than 64 MiB: both are
+errors. Only `row_batches.py` splits batches.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ _SIZE: Final = struct.Struct(">I")
 
 
 def record_positions(records: bytes, *, broker_name: str = "") -> Positions:
-    """Where the records start that are back to back, as in the reply to a pull."""
+    """Where records start that are back to back, as in the reply to a pull."""
     starts, at = fast_forms.record_starts(records)
     end = len(records)
     if at != end:
         wrong_at = at if at < end else int(starts[-1])
         found = examine(records, wrong_at, end, check_body=False)
-        reason = f"at byte {wrong_at} of {end} lies {found.verdict.value}: {found.reason}"
+        reason = f"found {found.verdict.value} at byte {wrong_at} of {end}: {found.reason}"
         raise unreadable(records, wrong_at, broker_name, reason)
     return starts
 
 
 class RowDecoder:
-    """Makes rows of records."""
+    """Decodes records into rows."""
 
     def __init__(self, projection: Projection, *, check_bodies: bool = False) -> None:
         """Decode to the columns of the projection; with `check_bodies`, check their CRC."""
@@ -56,7 +56,7 @@ class RowDecoder:
     ) -> pa.RecordBatch:
         """Read the records that start at the positions, which ascend; one row each, in order.
 
-        Raises ProtocolError at a record that cannot be read, or whose body does not fit its
+        Raises ProtocolError for a record that cannot be read, or whose body does not match its
         checksum if that is checked, and BatchTooLargeError if a column would take 2 GiB or
         bodies decompress to too much for one batch.
         """
@@ -66,8 +66,8 @@ class RowDecoder:
         batch, left = None, np.arange(len(positions))
         if self._compiled is not None:
             content = pa.py_buffer(buffer).slice(base, end - base)
-            places = positions - base if base else positions
-            batch, is_left = self._compiled.decode(content, places, broker_name)
+            starts = positions - base if base else positions
+            batch, is_left = self._compiled.decode(content, starts, broker_name)
             # Perf: what follows takes as long as the rows themselves.
             if batch is not None and batch.num_rows == len(positions):
                 return batch
@@ -87,7 +87,7 @@ def _check_positions(positions: Positions, buffer_bytes: int) -> None:
 
 
 def _span(buffer: bytes | memoryview | mmap.mmap, positions: Positions) -> tuple[int, int]:
-    """The part of the buffer that has the records; what Arrow's offsets cannot count is refused."""
+    """The part of the buffer with the records; refuses one too large for Arrow's offsets."""
     if len(buffer) <= COLUMN_BYTES_MAX:
         return 0, len(buffer)
     _check_positions(positions, len(buffer))
@@ -103,7 +103,7 @@ def _span(buffer: bytes | memoryview | mmap.mmap, positions: Positions) -> tuple
 def _in_order(
     batch: pa.RecordBatch, others: pa.RecordBatch, other_rows: Positions
 ) -> pa.RecordBatch:
-    """One batch of two, with the rows of the second at their places."""
+    """Merge two batches, with the rows of the second at their positions."""
     rows = batch.num_rows + others.num_rows
     if batch.nbytes + others.nbytes > COLUMN_BYTES_MAX:
         raise BatchTooLargeError(rows, bytes_max=COLUMN_BYTES_MAX)

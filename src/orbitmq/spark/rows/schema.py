@@ -1,23 +1,23 @@
-"""The columns that topics have as tables, and which of them a read gives.
+"""The columns of topics as tables, and the selection of them that a read returns.
 
-What a column holds never depends on which other columns are read.
+The content of a column never depends on which other columns are read.
 
 | column | what it holds |
 |---|---|
-| topic | the topic of the queue, as stored: of a retry queue, `%RETRY%` and the group |
-| brokerName, queueId, queueOffset | the message's place in its topic |
-| physicalOffset | where its record lies in the log of the broker |
-| msgId | the id its producer gave it, or else, as in Java's clients, where it lies |
-| keys, tags | what it is found and selected by, as stored; null without |
+| topic | the topic of the queue, as stored: for a retry queue, `%RETRY%` and the group |
+| brokerName, queueId, queueOffset | the message's position in its topic |
+| physicalOffset | the offset of its record in the log of the broker |
+| msgId | the id its producer gave it, or else, as in Java's clients, an id of its location |
+| keys, tags | as stored; null if it has none |
 | flag | the producer's own number |
 | properties | all of them, as stored: name, 0x01, value, 0x02, repeated; or as a map |
 | body | its content, decompressed |
-| bornTimestamp, storeTimestamp | when its producer sent it and the broker stored it |
-| bornHost, storeHost | where from and where, as `address:port`, `[address]:port` for IPv6 |
+| bornTimestamp, storeTimestamp | when its producer sent it, and the broker stored it |
+| bornHost, storeHost | its producer and broker, as `address:port`, `[address]:port` for IPv6 |
 | sysFlag | RocketMQ's bits; as in Java's clients, without that of a compressed body |
-| reconsumeTimes | how often its group failed on it |
+| reconsumeTimes | how often its group failed to consume it |
 
-Bytes in texts that are no UTF-8 are replaced by U+FFFD, as Java replaces them.
+Bytes in texts that are not UTF-8 are replaced by U+FFFD, as in Java.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ PropertiesForm = Literal["string", "map"]
 _TEXT: Final = StringType()
 _MAP: Final = MapType(StringType(), StringType())
 
-# In the order in which a read without a schema of the user's gives them.
+# In the order of a read without a schema from the user.
 _COLUMNS: Final[dict[str, DataType]] = {
     "topic": _TEXT,
     "brokerName": _TEXT,
@@ -68,10 +68,10 @@ _COLUMNS: Final[dict[str, DataType]] = {
     "reconsumeTimes": IntegerType(),
 }
 COLUMN_NAMES: Final = tuple(_COLUMNS)
-# What a message may be without, so that null must be allowed.
+# Columns that may be null.
 _OPTIONAL: Final = frozenset({"keys", "tags"})
-# What is one of the properties.
-_OF_PROPERTIES: Final = frozenset({"msgId", "keys", "tags"})
+# Columns that are taken from properties.
+_FROM_PROPERTIES: Final = frozenset({"msgId", "keys", "tags"})
 
 _ARROW_TYPES: Final[dict[type[DataType], pa.DataType]] = {
     StringType: pa.string(),
@@ -84,34 +84,34 @@ _ARROW_TYPES: Final[dict[type[DataType], pa.DataType]] = {
 
 @dataclass(frozen=True)
 class Projection:
-    """Which columns a read gives, in which order; travels to the tasks."""
+    """The columns that a read returns, in order; pickled to the tasks."""
 
     spark_schema: StructType
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The columns in the order of the output."""
+        """The names of the columns, in order."""
         return tuple(self.spark_schema.names)
 
     @cached_property
     def properties(self) -> PropertiesForm:
-        """What the column `properties` holds, if it is among them."""
+        """The form of the column `properties`, if there is one."""
         types = {field.name: field.dataType for field in self.spark_schema}
         return "map" if isinstance(types.get("properties"), MapType) else "string"
 
     @cached_property
     def has_maps(self) -> bool:
-        """Whether properties are among them, as maps."""
+        """Whether there is a column of properties as maps."""
         return "properties" in self.names and self.properties == "map"
 
     @cached_property
     def has_entries(self) -> bool:
-        """Whether something out of properties is among them."""
-        return self.has_maps or not _OF_PROPERTIES.isdisjoint(self.names)
+        """Whether any column needs the entries of properties."""
+        return self.has_maps or not _FROM_PROPERTIES.isdisjoint(self.names)
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
-        """What every batch must look like: Spark compares the first one with it, and no other."""
+        """The schema that every batch must have; Spark checks only the first batch."""
         return pa.schema(
             [
                 pa.field(field.name, _arrow_type(field.dataType), nullable=field.nullable)
@@ -123,7 +123,7 @@ class Projection:
 def default_projection(
     *, properties: Literal["string", "map", "none"] = "string", include_body: bool = True
 ) -> Projection:
-    """The columns of a read for which the user gives no schema."""
+    """The columns of a read without a schema from the user."""
     types = dict(_COLUMNS)
     if properties == "map":
         types["properties"] = _MAP
@@ -139,9 +139,9 @@ def default_projection(
 
 
 def projection_of(schema: StructType) -> Projection:
-    """The columns of a user's schema: any of those there are, each once, in any order."""
+    """The columns of a user's schema: any of ours, each once, in any order."""
     if not schema.names:
-        raise SettingsError("the schema has no columns", hint=_there_are())
+        raise SettingsError("the schema has no columns", hint=_known_columns())
     for field in schema:
         _check(field)
     repeated = {name for name in schema.names if schema.names.count(name) > 1}
@@ -151,13 +151,13 @@ def projection_of(schema: StructType) -> Projection:
 
 
 def _check(field: StructField) -> None:
-    """Refuse a column that there is none of, or not of this type."""
+    """Refuse an unknown column, or one of a wrong type."""
     expected = _COLUMNS.get(field.name)
     if expected is None:
         nearest = nearest_column(field.name, _COLUMNS)
         raise SettingsError(
             f"the schema has a column {field.name!r}, which messages do not have",
-            hint=f"did you mean {nearest}?" if nearest else _there_are(),
+            hint=f"did you mean {nearest}?" if nearest else _known_columns(),
         )
     if field.name == "properties" and isinstance(field.dataType, MapType):
         fits = isinstance(field.dataType.keyType, StringType) and isinstance(
@@ -171,17 +171,17 @@ def _check(field: StructField) -> None:
             takes += " or MAP<STRING, STRING>"
         raise SettingsError(
             f"column {field.name!r} cannot be {field.dataType.simpleString().upper()}",
-            hint=f"it is {takes}; cast it after the read",
+            hint=f"use {takes}, and cast it after the read",
         )
     if field.name in _OPTIONAL and not field.nullable:
         raise SettingsError(
-            f"column {field.name!r} cannot be NOT NULL: a message may have none",
+            f"column {field.name!r} cannot be NOT NULL: it is optional in messages",
             hint="leave NOT NULL out",
         )
 
 
-def _there_are() -> str:
-    return f"there are {', '.join(_COLUMNS)}"
+def _known_columns() -> str:
+    return f"the columns are {', '.join(_COLUMNS)}"
 
 
 def _arrow_type(spark_type: DataType) -> pa.DataType:

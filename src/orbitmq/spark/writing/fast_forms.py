@@ -1,6 +1,6 @@
-"""From rows to messages: the fast form, where it is compiled.
+"""Selects the form that encodes messages: the fast one, if it is compiled.
 
-The plain form (message_parts.py) writes the same messages where nothing is compiled or
+The plain form (message_parts.py) encodes the same messages if nothing is compiled or
 ORBITMQ_PURE=1 is in the environment.
 """
 
@@ -13,7 +13,7 @@ from orbitmq.spark.writing import message_parts
 
 try:
     if os.environ.get("ORBITMQ_PURE") == "1":
-        raise ImportError("the plain forms are asked for")  # noqa: TRY301  # one way to the plain
+        raise ImportError("ORBITMQ_PURE=1 selects the plain form")  # noqa: TRY301  # one way to the plain
     from orbitmq.spark.writing import compiled_messages
 except ImportError:
     messages_of = message_parts.messages_of

@@ -31,7 +31,7 @@ from tests.unit.spark.sample_rows import (
     rows_of,
 )
 
-# Loaded as a value without a type: there is none without the extension.
+# Untyped: the module exists only if it is compiled.
 compiled_rows: Any = pytest.importorskip(
     "orbitmq.spark.rows.compiled_rows",
     reason="not compiled; run: pip install --editable .",
@@ -46,7 +46,7 @@ ORDER = replace(KNOWN, properties=b"UNIQ_KEY\x01ID\x02KEYS\x01a b\x02TAGS\x01Tag
 
 @pytest.fixture(scope="module", autouse=True)
 def _compiled() -> Iterator[None]:
-    """Use the compiled form even where the environment asks for the plain one."""
+    """Use the compiled form even if ORBITMQ_PURE=1 is set."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fast_forms, "fast_rows", compiled_rows.CompiledRows)
         yield
@@ -66,7 +66,7 @@ def projections(draw: st.DrawFn) -> Projection:
 def _outcome(
     decoder: RowDecoder | PlainRows, buffer: bytes, positions: Positions | list[int]
 ) -> str | pa.RecordBatch:
-    """The rows of records, or why there are none."""
+    """The rows of records, or the error."""
     places: Any = positions
     try:
         batch = decoder.decode(buffer, places, BROKER)
@@ -83,7 +83,7 @@ def _assert_read_alike(
     *,
     check_bodies: bool = False,
 ) -> bool:
-    """Compare both forms; says whether there were rows."""
+    """Compare both forms; returns whether there were rows."""
     found = _outcome(RowDecoder(projection, check_bodies=check_bodies), buffer, positions)
     plain = _outcome(PlainRows(projection, check_bodies=check_bodies), buffer, positions.tolist())
     if isinstance(plain, str):
@@ -164,7 +164,7 @@ def test_damaged_records_are_read_alike(
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_records_at_wrong_places_are_read_alike(seed: int) -> None:
+def test_records_at_wrong_positions_are_read_alike(seed: int) -> None:
     rng = random.Random(seed)
     read = 0
     for _ in range(300):
@@ -248,14 +248,14 @@ def test_rows_of_all_but_odd_records_are_read(projection: Projection) -> None:
     ]
 
 
-def test_where_no_record_is_read_there_are_no_rows() -> None:
+def test_without_readable_records_there_are_no_rows() -> None:
     batch, is_left = _decode([replace(KNOWN, topic=b"\xff")], TEXT)
 
     assert batch is None
     assert is_left == [True]
 
 
-def test_all_records_are_left_where_a_body_cannot_be_decompressed() -> None:
+def test_all_records_are_left_if_a_body_cannot_be_decompressed() -> None:
     samples = [KNOWN, replace(KNOWN, body=b"broken", system_flag=COMPRESSED), KNOWN]
 
     batch, is_left = _decode(samples, TEXT)
@@ -265,7 +265,7 @@ def test_all_records_are_left_where_a_body_cannot_be_decompressed() -> None:
     assert (without_body.num_rows, is_left_without_body) == (3, [False] * 3)
 
 
-def test_decompression_ends_where_several_bodies_are_too_much(
+def test_decompression_stops_once_several_bodies_are_too_much(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(plain_rows, "DECOMPRESSED_BYTES_MAX", 1000)

@@ -36,7 +36,9 @@ def test_rows_equal_what_the_client_reads(projection: Projection, samples: list[
     assert rows_of(batch) == [plain_row(record, projection) for record in records]
 
 
-def test_several_that_decompress_to_too_much_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_bodies_that_decompress_to_too_much_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(plain_rows, "DECOMPRESSED_BYTES_MAX", 1000)
     large = replace(
         KNOWN, body=compress(bytes(600), Compression.ZLIB), system_flag=COMPRESSED
@@ -54,18 +56,18 @@ def test_several_that_decompress_to_too_much_are_refused(monkeypatch: pytest.Mon
     assert read(2, default_projection(include_body=False)) == 2
 
 
-def test_a_bad_checksum_is_found_only_when_it_is_looked_for() -> None:
+def test_a_bad_checksum_is_found_only_if_checked() -> None:
     damaged = bytearray(KNOWN_BYTES)
     damaged[88] ^= 1
 
     unchecked = PlainRows(TEXT, check_bodies=False).decode(damaged, [0], BROKER)
-    with pytest.raises(ProtocolError, match="its body does not fit: checksum is"):
+    with pytest.raises(ProtocolError, match="its body is damaged: checksum is"):
         PlainRows(TEXT, check_bodies=True).decode(damaged, [0], BROKER)
 
     assert unchecked.num_rows == 1
 
 
-def test_a_kind_of_compression_that_nobody_knows_is_named() -> None:
+def test_an_unknown_compression_is_named() -> None:
     unknown = replace(KNOWN, system_flag=0x401).encode()
 
     with pytest.raises(ProtocolError) as error:
@@ -77,7 +79,7 @@ def test_a_kind_of_compression_that_nobody_knows_is_named() -> None:
     )
 
 
-def test_a_record_of_which_little_is_there_is_named_by_its_broker() -> None:
+def test_a_short_record_is_named_by_its_broker() -> None:
     error = unreadable(KNOWN_BYTES[:20], 0, BROKER, "it is short")
 
     assert str(error).startswith("a record of broker 'broker-a' cannot be read: it is short")

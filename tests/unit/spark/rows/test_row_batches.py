@@ -27,7 +27,7 @@ def _record(body_bytes: int, number: int = 0) -> bytes:
     return replace(KNOWN, body=body, system_flag=flag, queue_offset=number).encode()
 
 
-def test_what_fits_is_one_batch() -> None:
+def test_records_that_fit_make_one_batch() -> None:
     buffer, positions = joined([KNOWN.encode(), _record(1000)])
 
     (batch,) = row_batches(RowDecoder(PROJECTION), buffer, positions, BROKER)
@@ -35,7 +35,9 @@ def test_what_fits_is_one_batch() -> None:
     assert batch.num_rows == 2
 
 
-def test_what_does_not_fit_is_several_in_the_same_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_that_do_not_fit_make_several_batches_in_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(plain_rows, "DECOMPRESSED_BYTES_MAX", 1000)
     sizes = [10, 900, 20, 5000, 1, 600, 600, 3]
     records = [_record(size, number) for number, size in enumerate(sizes)]
@@ -48,7 +50,7 @@ def test_what_does_not_fit_is_several_in_the_same_order(monkeypatch: pytest.Monk
     assert 4 <= len(batches) < len(sizes)
 
 
-def test_a_few_bytes_that_decompress_to_many_take_bounded_memory() -> None:
+def test_decompression_takes_bounded_memory() -> None:
     records = [_record(40 * MIB, number) for number in range(16)]
     buffer, positions = joined(records)
     assert len(buffer) < MIB
@@ -76,7 +78,7 @@ def test_one_record_that_no_batch_can_hold_is_an_error(monkeypatch: pytest.Monke
         list(row_batches(RowDecoder(PROJECTION), buffer, positions, BROKER))
 
 
-def test_a_record_that_cannot_be_read_fails_or_is_left_out_and_logged(
+def test_an_unreadable_record_fails_or_is_skipped_and_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     bad = replace(KNOWN, body=b"no zip", system_flag=COMPRESSED, queue_offset=3).encode()

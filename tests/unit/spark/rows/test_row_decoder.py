@@ -17,6 +17,7 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 
 from orbitmq.errors import BatchTooLargeError, ProtocolError
 from orbitmq.record.compression import Compression, compress
+from orbitmq.record.decode import Verdict
 from orbitmq.record.hosts import encode_host
 from orbitmq.record.layout import COMPRESSED
 from orbitmq.spark.rows import fast_forms, plain_rows, row_decoder
@@ -51,7 +52,7 @@ PROJECTIONS = {"text": TEXT, "map": MAP, "none": NONE, "body": BODY, "brief": BR
 
 @pytest.fixture(scope="module", params=["compiled", "plain"], autouse=True)
 def _form(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Run every test twice: as it is, and with nothing compiled."""
+    """Run every test twice: with compiled code, and without."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "plain":
             patch.setattr(fast_forms, "fast_rows", None)
@@ -61,7 +62,7 @@ def _form(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-# Whatever lies between the records of a queue in a log.
+# Bytes between the records of a queue in a log.
 GAPS = st.lists(st.binary(max_size=30), max_size=3)
 
 
@@ -164,7 +165,7 @@ def test_rows_keep_the_order_of_their_records_among_odd_ones() -> None:
     assert rows[49]["body"] == b"packed"
 
 
-def test_hosts_of_many_producers_are_told_apart() -> None:
+def test_hosts_of_many_producers_are_distinguished() -> None:
     records = [
         replace(_order(n), born_host=encode_host(f"10.0.0.{n % 7}", 1000 + n % 3)).encode()
         for n in range(100)
@@ -177,7 +178,7 @@ def test_hosts_of_many_producers_are_told_apart() -> None:
     ]
 
 
-def test_a_message_without_a_unique_id_has_the_id_of_its_place() -> None:
+def test_a_message_without_a_unique_id_has_the_id_of_its_location() -> None:
     records = [_order(1), replace(_order(2), properties=b"TAGS\x01TagA\x02")]
 
     rows = rows_of(_decode([record.encode() for record in records], TEXT))
@@ -186,7 +187,7 @@ def test_a_message_without_a_unique_id_has_the_id_of_its_place() -> None:
 
 
 @pytest.mark.parametrize("kind", Compression)
-def test_a_compressed_body_arrives_unpacked_and_its_flag_says_so(kind: Compression) -> None:
+def test_a_compressed_body_is_decompressed_and_its_flag_cleared(kind: Compression) -> None:
     packed = replace(
         KNOWN, body=compress(b"again " * 99, kind), system_flag=COMPRESSED | kind.value | 8
     )
@@ -210,7 +211,7 @@ def test_the_flag_is_the_same_when_the_body_is_not_read() -> None:
     assert [row["sysFlag"] for row in without] == [0x100, 0x101]
 
 
-def test_bytes_that_are_no_text_are_replaced() -> None:
+def test_bytes_that_are_not_utf8_are_replaced() -> None:
     record = replace(KNOWN, topic=b"a\xffb", properties=b"TAGS\x01\xc3\x02").encode()
 
     (row,) = rows_of(_decode([_order(1).encode(), record], TEXT))[1:]
@@ -219,7 +220,7 @@ def test_bytes_that_are_no_text_are_replaced() -> None:
     assert row["properties"] == "TAGS\x01\ufffd\x02"
 
 
-def test_halves_of_a_character_in_two_rows_are_no_character() -> None:
+def test_halves_of_a_character_in_two_rows_are_not_joined() -> None:
     records = [
         replace(KNOWN, topic=b"a\xc3").encode(),
         replace(KNOWN, topic=b"\xa9b").encode(),
@@ -239,7 +240,7 @@ def test_of_a_property_named_twice_the_last_counts() -> None:
     assert row["properties"] == [("KEYS", "b"), ("TAGS", "t")]
 
 
-def test_a_time_beyond_all_timestamps_is_the_last_of_them() -> None:
+def test_a_time_beyond_the_last_timestamp_is_clamped() -> None:
     record = replace(KNOWN, born_ms=2**63 - 1, store_ms=-(2**63)).encode()
 
     (row,) = rows_of(_decode([record], TEXT))
@@ -251,7 +252,7 @@ def test_a_time_beyond_all_timestamps_is_the_last_of_them() -> None:
 
 
 @pytest.mark.parametrize("projection", PROJECTIONS.values(), ids=PROJECTIONS)
-def test_no_records_are_no_rows(projection: Projection) -> None:
+def test_no_records_make_no_rows(projection: Projection) -> None:
     batch = RowDecoder(projection).decode(b"", np.array([], dtype=np.int64), BROKER)
 
     assert batch.num_rows == 0
@@ -269,7 +270,7 @@ def test_a_batch_outlives_the_mapping_it_was_read_from(tmp_path: Path) -> None:
     assert [row["keys"] for row in rows_of(batch)] == [f"key-{number}" for number in range(20)]
 
 
-def test_a_batch_stays_as_it_is_when_its_buffer_is_used_again() -> None:
+def test_a_batch_does_not_change_when_its_buffer_is_reused() -> None:
     records = [_order(number) for number in range(20)]
     records[3] = replace(records[3], properties=b"odd")
     content, positions = joined([record.encode() for record in records])
@@ -312,7 +313,7 @@ def test_a_damaged_record_is_named() -> None:
 
     assert str(error.value) == (
         "a record of broker 'broker-a', queue 3, offset 5, physical offset 5000, cannot be read: "
-        "at byte 137 lies bytes that are no record: magic is 0x6f6f7073 "
+        f"found {Verdict.BROKEN.value} at byte 137: magic is 0x6f6f7073 "
         "(failOnDataLoss=false reads the others)"
     )
 
@@ -325,14 +326,14 @@ def test_a_record_that_is_cut_off_is_an_error(cut: int) -> None:
         RowDecoder(BODY).decode(buffer[:-cut], positions, BROKER)
 
 
-def test_a_few_bytes_are_no_record() -> None:
+def test_a_few_bytes_are_not_a_record() -> None:
     with pytest.raises(ProtocolError, match="a record of broker 'broker-a' cannot be read"):
         RowDecoder(BODY).decode(b"few bytes", np.array([0]), BROKER)
 
 
 @pytest.mark.parametrize("topic", [b"orders", b"\xff"], ids=["ordinary", "odd"])
 @pytest.mark.parametrize("kind", Compression)
-def test_a_body_that_cannot_be_unpacked_is_an_error_that_names_it(
+def test_a_body_that_cannot_be_decompressed_is_a_named_error(
     kind: Compression, topic: bytes
 ) -> None:
     broken = replace(
@@ -343,7 +344,7 @@ def test_a_body_that_cannot_be_unpacked_is_an_error_that_names_it(
         _decode([_order(4).encode(), broken.encode()], TEXT)
 
 
-def test_a_body_that_nobody_reads_is_not_unpacked() -> None:
+def test_an_unread_body_is_not_decompressed() -> None:
     broken = replace(_order(5), body=b"not packed", system_flag=COMPRESSED)
 
     assert _decode([broken.encode()], BRIEF).num_rows == 1
@@ -351,7 +352,7 @@ def test_a_body_that_nobody_reads_is_not_unpacked() -> None:
 
 @pytest.mark.parametrize("projection", [TEXT, BRIEF], ids=["with body", "without"])
 @pytest.mark.parametrize("properties", [b"TAGS\x01a\x02", b"\xff"], ids=["ordinary", "odd"])
-def test_a_body_that_does_not_fit_its_checksum_is_named_when_that_is_checked(
+def test_a_body_with_a_wrong_checksum_is_named_if_checked(
     projection: Projection, properties: bytes
 ) -> None:
     damaged = bytearray(replace(_order(5), properties=properties).encode())
@@ -369,7 +370,7 @@ def test_a_body_that_does_not_fit_its_checksum_is_named_when_that_is_checked(
 
 @settings(max_examples=40)
 @given(samples=st.lists(row_samples(), min_size=1, max_size=8))
-def test_bodies_that_fit_their_checksums_pass(samples: list[Sample]) -> None:
+def test_bodies_with_right_checksums_pass(samples: list[Sample]) -> None:
     records = [sample.encode() for sample in samples]
     buffer, positions = joined(records)
 
@@ -418,14 +419,19 @@ def test_positions_are_where_records_start(samples: list[Sample]) -> None:
     [
         (
             b"short",
-            "at byte 104 of 109 lies a record that goes on beyond the end: 5 bytes are left",
+            f"found {Verdict.CUT_OFF.value} at byte 104 of 109: 5 bytes are left",
         ),
-        (KNOWN_BYTES[:-1], "at byte 104 of 207 lies a record that goes on beyond the end"),
-        (bytes(104), "at byte 104 of 208 lies nothing: zero bytes"),
-        (b"\0\0\0\x09" + KNOWN_BYTES[4:], "lies bytes that are no record: a record cannot have 9"),
+        (KNOWN_BYTES[:-1], f"found {Verdict.CUT_OFF.value} at byte 104 of 207"),
+        (bytes(104), f"found {Verdict.NOTHING.value} at byte 104 of 208"),
+        (
+            b"\0\0\0\x09" + KNOWN_BYTES[4:],
+            f"found {Verdict.BROKEN.value} at byte 104 of 208: a record cannot have 9",
+        ),
     ],
 )
-def test_what_is_no_record_is_an_error_that_says_where(end: bytes, message: str) -> None:
+def test_bytes_that_are_not_a_record_are_an_error_with_their_position(
+    end: bytes, message: str
+) -> None:
     with pytest.raises(ProtocolError) as error:
         record_positions(KNOWN_BYTES + end, broker_name=BROKER)
 

@@ -27,7 +27,7 @@ def _schema(**types: object) -> StructType:
     return StructType([StructField(name, kind) for name, kind in types.items()])  # type: ignore[arg-type]  # by name
 
 
-def test_without_a_schema_all_columns_come_with_properties_as_text() -> None:
+def test_the_default_is_all_columns_with_properties_as_text() -> None:
     projection = default_projection()
 
     assert projection.names == COLUMN_NAMES
@@ -36,7 +36,7 @@ def test_without_a_schema_all_columns_come_with_properties_as_text() -> None:
     assert projection.arrow_schema.field("storeTimestamp").type == pa.timestamp("us", tz="UTC")
 
 
-def test_properties_come_as_a_map_when_asked_for() -> None:
+def test_properties_may_be_a_map() -> None:
     projection = default_projection(properties="map")
 
     assert projection.properties == "map"
@@ -49,7 +49,7 @@ def test_properties_and_body_can_be_left_out() -> None:
     assert set(COLUMN_NAMES) - set(projection.names) == {"properties", "body"}
 
 
-def test_columns_of_properties_tell_that_properties_must_be_read() -> None:
+def test_columns_from_properties_need_their_entries() -> None:
     text, maps = default_projection(), default_projection(properties="map")
 
     assert (text.has_maps, text.has_entries) == (False, True)
@@ -59,7 +59,7 @@ def test_columns_of_properties_tell_that_properties_must_be_read() -> None:
     assert not projection_of(_schema(body=BinaryType())).has_maps
 
 
-def test_only_what_a_message_may_lack_is_nullable() -> None:
+def test_only_optional_columns_are_nullable() -> None:
     schema = default_projection().spark_schema
 
     assert [field.name for field in schema if field.nullable] == ["keys", "tags"]
@@ -81,13 +81,13 @@ def test_only_what_a_message_may_lack_is_nullable() -> None:
         ),
     ],
 )
-def test_batches_look_as_spark_expects_them(projection: Projection) -> None:
+def test_batches_have_the_schema_that_spark_expects(projection: Projection) -> None:
     expected = to_arrow_schema(projection.spark_schema, timezone="UTC")
 
     assert expected.equals(projection.arrow_schema)
 
 
-def test_a_projection_travels_to_tasks() -> None:
+def test_a_projection_can_be_pickled() -> None:
     projection = default_projection(properties="map")
     assert projection.arrow_schema is not None
 
@@ -114,7 +114,7 @@ def test_a_users_schema_may_name_any_columns_in_any_order() -> None:
         ("queueid", "did you mean queueId?"),
         ("bodyBytes", "did you mean body?"),
         ("storetime", "did you mean storeTimestamp?"),
-        ("zzz", "there are topic, brokerName, queueId"),
+        ("zzz", "the columns are topic, brokerName, queueId"),
     ],
 )
 def test_an_unknown_column_is_refused_with_the_nearest_name(name: str, advice: str) -> None:
@@ -129,8 +129,8 @@ def test_an_unknown_column_is_refused_with_the_nearest_name(name: str, advice: s
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        (StructField("queueId", LongType()), "'queueId' cannot be BIGINT (it is INT;"),
-        (StructField("body", StringType()), "'body' cannot be STRING (it is BINARY;"),
+        (StructField("queueId", LongType()), "'queueId' cannot be BIGINT (use INT,"),
+        (StructField("body", StringType()), "'body' cannot be STRING (use BINARY,"),
         (
             StructField("bornTimestamp", TimestampNTZType()),
             "'bornTimestamp' cannot be TIMESTAMP_NT",
@@ -148,7 +148,7 @@ def test_a_column_of_another_type_is_refused(column: StructField, message: str) 
 
 
 @pytest.mark.parametrize("name", ["keys", "tags"])
-def test_what_a_message_may_lack_must_be_nullable(name: str) -> None:
+def test_optional_columns_must_be_nullable(name: str) -> None:
     with pytest.raises(SettingsError, match=f"'{name}' cannot be NOT NULL"):
         projection_of(StructType([StructField(name, StringType(), nullable=False)]))
 

@@ -1,10 +1,10 @@
 # distutils: libraries = z
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled way from records to the columns of their rows.
+"""The compiled form of decoding records into the columns of their rows.
 
 Compiled by Cython and never run as Python. It reads nearly all records. The plain form
-(plain_rows.py) reads the others: damaged ones, texts that are not UTF-8, ports that no host can
-have, and maps of very many properties. Of a record that both read, both make the same row.
+(plain_rows.py) reads the others: damaged ones, texts that are not UTF-8, invalid ports, and maps of
+very many properties. For a record that both can read, both make the same row.
 
 Columns are returned as Arrow stores them: numbers side by side; texts as offsets and bytes, and a
 bit for each row that says whether it has one.
@@ -57,9 +57,9 @@ _HOST_TEXT_BYTES_MAX_V6 = cython.declare(cython.Py_ssize_t, 53)
 _OFFSET_ID_BYTES = cython.declare(cython.Py_ssize_t, 32)
 _OFFSET_ID_BYTES_MAX = cython.declare(cython.Py_ssize_t, 56)
 _HEX_DIGITS = cython.declare(bytes, b"0123456789ABCDEF")
-# Each property of a map is compared with those before it, so that this bounds the time it takes.
+# Each property of a map is compared with those before it, so this bounds the time.
 _MAP_ENTRIES_MAX = cython.declare(cython.Py_ssize_t, 64)
-# Numbers of 64 bits, and of 32; what comes first is written first.
+# Numbers of 64 bits, and of 32, in the order in which they are written.
 LONGS = ("queueOffset", "physicalOffset", "bornTimestamp", "storeTimestamp")
 INTS = ("queueId", "flag", "sysFlag", "reconsumeTimes")
 _LONGS = cython.declare(cython.Py_ssize_t, 4)
@@ -114,14 +114,14 @@ class Columns:
     buffer: Py_buffer
     is_held: cython.bint
     records: cython.Py_ssize_t
-    # For each row where its record starts; then for each kind of text where it begins, and how
-    # long it is, which is -1 where there is none.
+    # For each row where its record starts; then for each kind of text where it starts and its
+    # size, which is -1 if there is none.
     places: bytes
     # The rows with compressed bodies.
     compressed_rows: bytes
     compressed: cython.Py_ssize_t
     has_v6: cython.bint
-    # Properties for maps: where name and value begin and how long they are; the first of each row.
+    # Properties for maps: start and size of name and value; the first of each row.
     entries: cython.p_int
     entries_there: cython.Py_ssize_t
     entries_room: cython.Py_ssize_t
@@ -149,14 +149,14 @@ class Columns:
     @cython.inline
     @cython.exceptval(check=False)
     def text_starts(self, text: cython.Py_ssize_t) -> cython.p_int:
-        """Where a text of each row begins."""
+        """Where a text of each row starts."""
         return self.starts() + (1 + 2 * text) * self.records
 
     @cython.cfunc
     @cython.inline
     @cython.exceptval(check=False)
     def text_sizes(self, text: cython.Py_ssize_t) -> cython.p_int:
-        """How long a text of each row is; -1 where there is none."""
+        """The size of a text of each row; -1 if there is none."""
         return self.starts() + (2 + 2 * text) * self.records
 
     @cython.cfunc
@@ -187,7 +187,7 @@ class Columns:
     def read(
         self, row: cython.Py_ssize_t, at: cython.Py_ssize_t, end: cython.Py_ssize_t
     ) -> cython.bint:
-        """Read the record that starts at a position; False when the plain form must."""
+        """Read the record that starts at a position; False if the plain form must."""
         if end - at < 91:
             return False
         content: cython.p_uchar = cython.cast(cython.p_uchar, self.buffer.buf)
@@ -290,14 +290,14 @@ class Columns:
     ) -> cython.bint:
         """Find id, keys and tags among properties, or all; False if the plain form must.
 
-        They are name, 0x01, value, 0x02, repeated, where the last 0x02 may be missing. What has no
-        name or no value is left out.
+        They are name, 0x01, value, 0x02, repeated, where the last 0x02 may be missing. Properties
+        without a name or a value are dropped.
         """
         content: cython.p_uchar = cython.cast(cython.p_uchar, self.buffer.buf)
         first_entry: cython.Py_ssize_t = self.entries_there
         at: cython.Py_ssize_t = start
         name: cython.Py_ssize_t = start
-        # Where the value begins; -1 within a name.
+        # Where the value starts; -1 within a name.
         value: cython.Py_ssize_t = -1
         mark: cython.uchar
         self.text_sizes(_ID)[row] = -1
@@ -338,7 +338,7 @@ class Columns:
         value: cython.Py_ssize_t,
         stop: cython.Py_ssize_t,
     ) -> cython.bint:
-        """Keep a property that is a column or in a map; of several of a name the last counts."""
+        """Keep a property that is a column or in a map; the last one of a name counts."""
         # The name and its end.
         size: cython.Py_ssize_t = value - name
         if size < 2 or value >= stop:
@@ -364,7 +364,7 @@ class Columns:
     ) -> cython.bint:
         """Add a property to the map that starts with an entry; False if it has too many.
 
-        A name that is there already keeps its place and gets the new value, as in a dict.
+        A repeated name keeps its position and gets the new value, as in a dict.
         """
         content: cython.p_uchar = cython.cast(cython.p_uchar, self.buffer.buf)
         entry: cython.p_int
@@ -403,7 +403,7 @@ class Columns:
 
     @cython.cfunc
     def sum_of(self, text: cython.Py_ssize_t, missing: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """How many bytes texts take; a missing one takes `missing` bytes."""
+        """The bytes of all texts; a missing one takes `missing` bytes."""
         sizes: cython.p_int = self.text_sizes(text)
         total: cython.longlong = 0
         row: cython.Py_ssize_t
@@ -459,7 +459,7 @@ class Columns:
         return validity, missing, offsets, copied
 
     def compressed_bodies(self) -> list[tuple[int, int, int]]:
-        """Return where each compressed body begins, how long it is, and its system flag."""
+        """Return where each compressed body starts, its size, and its system flag."""
         rows: cython.p_int = cython.cast(cython.p_int, PyBytes_AS_STRING(self.compressed_rows))
         starts: cython.p_int = self.text_starts(_BODY)
         sizes: cython.p_int = self.text_sizes(_BODY)
@@ -470,9 +470,9 @@ class Columns:
         ]
 
     def bodies(self, decompressed: list[bytes], bytes_max: cython.longlong) -> tuple[bytes, bytes]:
-        """Return offsets and bytes of the bodies, with those that were compressed given.
+        """Return offsets and bytes of the bodies, with the compressed ones replaced.
 
-        Raises OverflowError if they take more than so many bytes.
+        Raises OverflowError if they take more than `bytes_max`.
         """
         if len(decompressed) != self.compressed:
             raise ValueError(f"{len(decompressed)} bodies for {self.compressed} compressed ones")

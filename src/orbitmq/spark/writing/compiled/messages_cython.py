@@ -1,11 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled way from columns to the messages of a batch.
+"""The compiled form of encoding columns into the messages of a batch.
 
-Compiled by Cython and never run as Python. It writes what the plain form (message_parts.py) writes,
-row by row in one pass, and hands it over as Arrow has it: offsets and bytes.
+Compiled by Cython and never run as Python. It encodes the same bytes as the plain form
+(message_parts.py), row by row in one pass, and returns them as Arrow stores them: offsets and bytes.
 
-Invariant: offsets are looked at before anything is read, and stay within their buffers; what is
-written was measured before from the same offsets, which nobody changes meanwhile.
+Invariant: offsets are checked before anything is read, and stay within their buffers. Sizes are
+measured from the same offsets before writing, and nothing changes those meanwhile.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringA
 from cython.cimports.libc.string import memcpy, memset
 from cython.cimports.orbitmq.record.compiled.big_endian import put_32
 
-# Name with what ends it, offsets, where the first of them stands, bytes.
+# Name with its terminator, offsets, index of the first offset, bytes.
 Column = tuple[bytes, object, int, object]
 
 _HEAD_BYTES = cython.declare(cython.Py_ssize_t, 20)
@@ -44,7 +44,7 @@ class _Texts:
 
     name: bytes
     name_bytes: cython.Py_ssize_t
-    # Where each text begins, and the last ends.
+    # Where each text starts, and the last ends.
     starts: cython.p_int
     content: cython.p_uchar
     offsets_view: Py_buffer
@@ -52,7 +52,7 @@ class _Texts:
     held: cython.int
 
     def __dealloc__(self) -> None:
-        """Let the buffers go."""
+        """Release the buffers."""
         if self.held > 0:
             PyBuffer_Release(cython.address(self.offsets_view))
         if self.held > 1:
@@ -62,14 +62,14 @@ class _Texts:
     @cython.inline
     @cython.exceptval(check=False)
     def size(self, row: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """How long a text is."""
+        """The size of a text."""
         return self.starts[row + 1] - self.starts[row]
 
     @cython.cfunc
     @cython.inline
     @cython.exceptval(check=False)
     def entry_bytes(self, row: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """How long the property of a row is; 0 when it has none."""
+        """The size of a row's property; 0 if it has none."""
         size: cython.Py_ssize_t = self.size(row)
         return self.name_bytes + size + 1 if size else 0
 
@@ -85,7 +85,7 @@ class _Texts:
 
 @cython.cfunc
 def _texts_of(column: tuple, rows: cython.Py_ssize_t) -> _Texts:  # type: ignore[type-arg]  # C's
-    """Hold a column, and look at its offsets."""
+    """Hold a column, and check its offsets."""
     texts: _Texts = _Texts()
     name, offsets, first, content = column
     texts.name = name
@@ -96,7 +96,7 @@ def _texts_of(column: tuple, rows: cython.Py_ssize_t) -> _Texts:  # type: ignore
     PyObject_GetBuffer(content, cython.address(texts.content_view), PyBUF_SIMPLE)
     texts.held = 2
     if at < 0 or rows < 0 or (texts.offsets_view.len // 4) - at < rows + 1:
-        raise ValueError(f"there are no offsets of {rows} texts")
+        raise ValueError(f"too few offsets for {rows} texts")
     texts.starts = cython.cast(cython.p_int, texts.offsets_view.buf) + at
     texts.content = cython.cast(cython.p_uchar, texts.content_view.buf)
     row: cython.Py_ssize_t
@@ -104,7 +104,7 @@ def _texts_of(column: tuple, rows: cython.Py_ssize_t) -> _Texts:  # type: ignore
     for row in range(rows):
         is_sound &= texts.starts[row] <= texts.starts[row + 1]
     if not is_sound:
-        raise ValueError(f"offsets of {rows} texts leave their bytes")
+        raise ValueError(f"offsets of {rows} texts are out of bounds")
     return texts
 
 
@@ -112,7 +112,7 @@ def _texts_of(column: tuple, rows: cython.Py_ssize_t) -> _Texts:  # type: ignore
 @cython.inline
 @cython.exceptval(check=False)
 def _digits(number: cython.ulonglong) -> cython.Py_ssize_t:
-    """How many decimal digits a number has."""
+    """The number of decimal digits of a number."""
     count: cython.Py_ssize_t = 1
     while number >= 10:
         number //= 10
@@ -157,13 +157,13 @@ def write_messages(  # noqa: PLR0913, PLR0917  # plain arguments, and one pass o
     entries: list[Column],
     rest: Column | None,
 ) -> tuple[bytes, bytes, int, int]:
-    """Write messages, and return their offsets and bytes; and the row with the longest properties.
+    """Encode messages: their offsets, their bytes, and the row and size of the longest properties.
 
-    Of that row follows how long they are; nothing is written where that is too long.
+    If those are too long, nothing is encoded.
     """
     body: _Texts = _texts_of(bodies, rows)
     columns: list[_Texts] = [_texts_of(entry, rows) for entry in entries]
-    behind: _Texts | None = None if rest is None else _texts_of(rest, rows)
+    others: _Texts | None = None if rest is None else _texts_of(rest, rows)
     column: _Texts
     id_bytes: cython.Py_ssize_t = len(id_begin)
     mark_bytes: cython.Py_ssize_t = len(mark)
@@ -179,14 +179,14 @@ def write_messages(  # noqa: PLR0913, PLR0917  # plain arguments, and one pass o
         size = id_bytes + _ID_DIGITS + mark_bytes + _digits(first_sequence + row) + 1
         for column in columns:
             size += column.entry_bytes(row)
-        if behind is not None:
-            size += behind.size(row)
+        if others is not None:
+            size += others.size(row)
         if size > longest:
             longest = size
             longest_row = row
         whole += _HEAD_BYTES + body.size(row) + _LENGTH_BYTES + size
         if whole > _INT_MAX:
-            raise OverflowError(f"{rows} messages take more bytes than offsets of 32 bits can say")
+            raise OverflowError(f"{rows} messages are too large for offsets of 32 bits")
         starts[row + 1] = cython.cast(cython.int, whole)
     if longest > _PROPERTIES_BYTES_MAX:
         return b"", b"", longest_row, longest
@@ -197,7 +197,7 @@ def write_messages(  # noqa: PLR0913, PLR0917  # plain arguments, and one pass o
         PyObject_GetBuffer(flags, cython.address(flags_view), PyBUF_SIMPLE)
         if flags_view.len < 8 * rows:
             PyBuffer_Release(cython.address(flags_view))
-            raise ValueError(f"there are no flags of {rows} rows")
+            raise ValueError(f"too few flags for {rows} rows")
         numbers = cython.cast(cython.p_longlong, flags_view.buf)
     content: bytes = PyBytes_FromStringAndSize(cython.NULL, cython.cast(cython.Py_ssize_t, whole))
     begin: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(content))
@@ -225,8 +225,8 @@ def write_messages(  # noqa: PLR0913, PLR0917  # plain arguments, and one pass o
                 to = column.copy(row, to + column.name_bytes)
                 to[0] = _VALUE_END
                 to = to + 1
-        if behind is not None:
-            to = behind.copy(row, to)
+        if others is not None:
+            to = others.copy(row, to)
         size = to - length - _LENGTH_BYTES
         length[0] = (size >> 8) & 255
         length[1] = size & 255

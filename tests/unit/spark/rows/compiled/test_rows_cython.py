@@ -1,4 +1,4 @@
-"""The compiled columns: which records are read, bounds, and columns; test_row_forms.py has more."""
+"""The compiled columns: which records are read, bounds, and columns; test_compiled_rows.py has more."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from orbitmq.spark.rows.plain_rows import host_text
 from tests.unit.record.sample_records import HOST_V6, KNOWN, Sample
 from tests.unit.spark.sample_rows import joined
 
-# Loaded as a value without a type: mypy reads the source, this is what was compiled from it.
+# Untyped: mypy reads the source, this is the compiled module.
 native: Any = pytest.importorskip(
     "orbitmq.spark.rows.compiled.rows_cython",
     reason="not compiled; run: pip install --editable .",
@@ -82,7 +82,7 @@ def test_other_records_are_left(sample: Sample) -> None:
     assert not _is_read(sample)
 
 
-def test_what_is_not_asked_for_is_not_checked() -> None:
+def test_columns_that_are_not_read_are_not_checked() -> None:
     damaged = bytearray(replace(ORDER, topic=b"\xff", properties=b"\x01\xff").encode())
     damaged[88] ^= 1
 
@@ -96,7 +96,7 @@ def test_what_is_not_asked_for_is_not_checked() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_text_is_what_python_takes_for_text(seed: int) -> None:
+def test_utf8_is_checked_as_in_python(seed: int) -> None:
     rng = random.Random(seed)
     leads = [
         0x00,
@@ -151,7 +151,7 @@ def test_random_bytes_and_positions_are_never_read_beyond_their_end(seed: int) -
             rng.choice([rng.randrange(-5, 400), 2**63 - 1, -(2**63), 2**32, len(buffer)])
             for _ in range(rng.randrange(6))
         ]
-        # Nothing after the end may be looked at.
+        # Nothing after the end may be read.
         columns = _columns(memoryview(bytes(buffer) + ORDER.encode())[: len(buffer)], positions)
         same = _columns(bytes(buffer), positions)
         assert columns.is_left == same.is_left
@@ -186,7 +186,7 @@ def test_the_buffer_is_held_as_long_as_its_columns() -> None:
     buffer.clear()
 
 
-def test_what_cannot_be_counted_with_32_bits_is_refused() -> None:
+def test_sizes_above_32_bits_are_refused() -> None:
     large = np.lib.stride_tricks.as_strided(np.zeros(1, np.uint8), (2**31,), (0,))
 
     with pytest.raises((OverflowError, BufferError, ValueError)):
@@ -223,7 +223,7 @@ def test_a_bit_says_that_a_text_is_missing() -> None:
     assert texts == b"TagA" * 9
 
 
-def test_hosts_are_written_as_people_write_them() -> None:
+def test_hosts_are_written_as_address_and_port() -> None:
     rng = random.Random(1)
     hosts = [encode_host("0.0.0.0", 0), encode_host("255.255.255.255", 65535)]
     hosts += [rng.randbytes(4) + rng.randrange(65536).to_bytes(4) for _ in range(300)]
@@ -238,7 +238,7 @@ def test_hosts_are_written_as_people_write_them() -> None:
         ]
 
 
-def test_hosts_of_ipv6_are_written_by_the_function_given_once_while_they_stay_the_same() -> None:
+def test_ipv6_hosts_are_formatted_once_while_they_repeat() -> None:
     asked: list[bytes] = []
 
     def text_of_v6(host: bytes) -> str:
@@ -293,7 +293,7 @@ def test_compressed_bodies_are_found_and_replaced() -> None:
         columns.bodies([b"first"], 7)
 
 
-def test_bodies_that_offsets_cannot_count_are_refused_before_they_are_copied() -> None:
+def test_bodies_too_large_for_offsets_are_refused_before_copying() -> None:
     buffer, positions = joined([replace(ORDER, system_flag=1).encode()] * 9)
     columns = _columns(buffer, positions.tolist())
 
@@ -303,7 +303,7 @@ def test_bodies_that_offsets_cannot_count_are_refused_before_they_are_copied() -
         columns.bodies([large] * 9, 2**40)
 
 
-def test_a_map_has_the_last_value_of_a_name_at_its_first_place() -> None:
+def test_a_map_has_the_last_value_of_a_name_at_its_first_position() -> None:
     samples = [
         replace(ORDER, properties=b"a\x01b\x02cc\x01dd\x02a\x01eee\x02cc\x01\x02"),
         replace(ORDER, properties=b""),
