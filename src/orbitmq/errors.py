@@ -46,7 +46,7 @@
     │   ├── StoreLockedError          another process uses the directory
     │   ├── StoreFormatError          files in an unsupported format
     │   ├── StoreDamagedError         flushed bytes that have changed
-    │   ├── StoreFencedError          a failed sync: nothing is acknowledged any more
+    │   ├── StoreFencedError          a failed sync: nothing more is acknowledged
     │   ├── RecordsDeletedError       what was asked for has been deleted
     │   └── DiskFullError             no room for another file           (retryable)
     ├── TransportError            a call that got no answer              (retryable)
@@ -382,7 +382,7 @@ class StoreDamagedError(StoreError):
 
 
 class StoreFencedError(StoreError):
-    """A failed sync: nothing is acknowledged any more."""
+    """A failed sync: nothing more is acknowledged."""
 
 
 class RecordsDeletedError(StoreError):

@@ -84,7 +84,7 @@ def test_a_read_only_directory_is_an_error_that_says_so(tmp_path: Path) -> None:
         tmp_path.chmod(0o755)
 
     assert result.returncode == 0, result.stderr
-    assert "that may be written to" in result.stdout
+    assert "that is writable" in result.stdout
     assert _numbers(tmp_path) == [0]
 
 
@@ -176,7 +176,7 @@ def test_a_failed_sync_of_the_log_fences_the_store_until_a_restart(
     for number in range(10):
         store.put(draft(number))
     sync.fails = True
-    with pytest.raises(StoreFencedError, match="nothing is acknowledged any more"):
+    with pytest.raises(StoreFencedError, match="nothing more is acknowledged"):
         _put_until_it_fails(store)
     sync.fails = False
 

@@ -27,21 +27,21 @@ class StoreConfig:
     log_path: str = option(
         "",
         java="storePathCommitLog",
-        doc="Folder of the commit log, or several separated by commas; empty means commitlog in "
+        doc="Folder of the commit log, or several, separated by commas; empty means commitlog in "
         "storePathRootDir.",
     )
     read_only_log_path: str = option(
         "",
         java="readOnlyCommitLogStorePaths",
-        doc="Folders whose files of the commit log are read and deleted, but where no new ones are "
-        "made; separated by commas, also where storePathCommitLog names them too.",
+        doc="Folders of the commit log that get no new files, separated by commas; their files are "
+        "read and deleted as usual. storePathCommitLog may name them too.",
     )
     log_file_bytes: int = option(
         1024 * _MIB,
         low=64 * _KIB,
         high=2048 * _MIB - 1,
         java="mappedFileSizeCommitLog",
-        doc="Size of each file of the commit log; must stay what the store was written with.",
+        doc="Size of each file of the commit log; cannot change once the store has files.",
     )
     queue_file_bytes: int = option(
         6_000_000,
@@ -53,7 +53,7 @@ class StoreConfig:
     flush_mode: FlushMode = option(
         FlushMode.SYNC,
         java="flushDiskType",
-        doc="SYNC_FLUSH acknowledges a message once it is on disk, ASYNC_FLUSH before.",
+        doc="SYNC_FLUSH acknowledges a message once it is on disk, ASYNC_FLUSH before that.",
     )
     flush_interval_ms: int = option(
         500,
@@ -74,7 +74,7 @@ class StoreConfig:
         low=1,
         high=3_600_000,
         java="flushCommitLogThoroughInterval",
-        doc="After this long a background flush happens however few pages are dirty.",
+        doc="After this long a background flush happens, however few pages are dirty.",
     )
     flush_timeout_ms: int = option(
         5000,
@@ -95,7 +95,7 @@ class StoreConfig:
         low=1,
         high=3_600_000,
         java="flushConsumeQueueThoroughInterval",
-        doc="After this long the consume queues are flushed however many of them have news.",
+        doc="After this long the consume queues are flushed, however many of them changed.",
     )
     body_bytes_max: int = option(
         4 * _MIB,
@@ -113,23 +113,23 @@ class StoreConfig:
         low=1,
         high=100_000_000,
         java="maxHashSlotNum",
-        doc="Hash slots of an index file; must stay what the store was written with.",
+        doc="Hash slots of an index file; cannot change once the store has files.",
     )
     index_entries: int = option(
         20_000_000,
         low=2,
         high=100_000_000,
         java="maxIndexNum",
-        doc="Entries of an index file; must stay what the store was written with.",
+        doc="Entries of an index file; cannot change once the store has files.",
     )
     query_count_max: int = option(
-        64, low=1, high=10_000, java="maxMsgsNumBatch", doc="Messages found by one query at most."
+        64, low=1, high=10_000, java="maxMsgsNumBatch", doc="Most messages that one query returns."
     )
     check_bodies: bool = option(
         True,
         java="checkCRCOnRecover",
-        doc="Check the checksums of bodies also in the part of the log that was flushed before a "
-        "crash; the rest is always checked.",
+        doc="After a crash, check the checksums of bodies even in the part of the log that was "
+        "flushed; the rest is always checked.",
     )
     delay_levels: str = option(
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
@@ -141,55 +141,56 @@ class StoreConfig:
         low=1,
         high=1_000_000,
         java="maxTransferCountOnMessageInMemory",
-        doc="Messages of one read at most, when they are near the end of the log.",
+        doc="Most messages of one read near the end of the log.",
     )
     memory_bytes_max: int = option(
         256 * _KIB,
         low=1,
         high=128 * _MIB,
         java="maxTransferBytesOnMessageInMemory",
-        doc="Bytes of one read at most, when they are near the end of the log.",
+        doc="Most bytes of one read near the end of the log.",
     )
     disk_count_max: int = option(
         8,
         low=1,
         high=1_000_000,
         java="maxTransferCountOnMessageInDisk",
-        doc="Messages of one read at most, when they are far behind the end of the log.",
+        doc="Most messages of one read far from the end of the log.",
     )
     disk_bytes_max: int = option(
         64 * _KIB,
         low=1,
         high=128 * _MIB,
         java="maxTransferBytesOnMessageInDisk",
-        doc="Bytes of one read at most, when they are far behind the end of the log.",
+        doc="Most bytes of one read far from the end of the log.",
     )
     scan_bytes_max: int = option(
         16_000,
         low=20,
         high=128 * _MIB,
         java="maxFilterMessageSize",
-        doc="Bytes of queue entries looked at by one read at most, 20 for each entry.",
+        doc="Most bytes of queue entries that one read examines, 20 for each entry.",
     )
     memory_percent: int = option(
         40,
         low=1,
         high=100,
         java="accessMessageInMemoryMaxRatio",
-        doc="Messages within this share of the machine's memory behind the end count as near.",
+        doc="Messages count as near the end of the log within this percentage of the machine's "
+        "memory.",
     )
     open_files_max: int = option(
         512,
         low=8,
         high=100_000,
         java="consumeQueueOpenFilesMax",
-        doc="Files of consume queues kept open at once.",
+        doc="Most files of consume queues that are kept open.",
     )
     memory_log_bytes_max: int = option(
         64 * _MIB,
         low=_MIB,
         high=1024 * 1024 * _MIB,
         java="memoryLogBytesMax",
-        doc="Memory for the messages of topics that are kept in memory, all of them together; the "
-        "oldest go to make room.",
+        doc="Memory for the messages of all topics that are kept in memory; the oldest are dropped "
+        "to make room.",
     )

@@ -10,7 +10,7 @@ _UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def parse_delay_levels(levels: str) -> tuple[int, ...]:
-    """Read the delay of each level in milliseconds."""
+    """Parse the delay of each level, in milliseconds."""
     delays: list[int] = []
     for text in levels.split():
         number, unit = text[:-1], text[-1:]

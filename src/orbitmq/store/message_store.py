@@ -1,8 +1,8 @@
 """The front door of the store: put messages in, get them out, through one object.
 
 Threads: `append` and `put` from any thread, one at a time inside; reads from any thread at any
-time; flushing and upkeep in threads of their own, begun by opening and ended by `close`.
-Crash: opening recovers; see `opening` and `recovery`.
+time; flushing and upkeep in threads of their own, from opening to `close`.
+Crash: opening recovers; see `opening.parts` and `opening.recovery`.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class MessageStore(StoredMessages):
         )
         retention = retention or RetentionConfig()
         self._retention = Retention(
-            retention,
+            config=retention,
             commit_log=self._log,
             queues=self._queues,
             indexes=self._indexes,
@@ -108,7 +108,7 @@ class MessageStore(StoredMessages):
                 retain_ms=retention.interval_ms,
             ),
         )
-        # The broker's hot path appends through it, without a draft and a receipt per message.
+        # The broker's hot path appends through it, without a draft or receipt per message.
         self.appender = Appender(
             self._log,
             store_host=self._store_host,
@@ -119,7 +119,7 @@ class MessageStore(StoredMessages):
                 for topic, queue_id, end in self._next_on_disk()
             },
             obstacles=obstacles,
-            on_growth=self._upkeep.wake_if_wanted,
+            on_growth=self._upkeep.wake_if_needed,
             memory=memory,
         )
         try:
@@ -130,9 +130,9 @@ class MessageStore(StoredMessages):
             raise
 
     def close(self) -> None:
-        """Put everything on disk and let the directory go; the next opening finds it clean.
+        """Put everything on disk and release the directory, for a clean next opening.
 
-        A store that is fenced, or whose queues cannot be written, is left to recovery.
+        If the store is fenced or its queues cannot be written, the next opening recovers.
         """
         with self.appender.lock:
             if CLOSED in self._obstacles.errors:
@@ -192,7 +192,7 @@ class MessageStore(StoredMessages):
         return Receipt(*place, self._store_host)
 
     def append_batch(self, drafts: Sequence[Draft]) -> list[Receipt]:
-        """Write messages of one queue to the log, one behind the other, all or none of them."""
+        """Write messages of one queue to the log, one after another, all or none of them."""
         if not drafts:
             return []
         topic, queue_id = drafts[0].topic, drafts[0].queue_id
@@ -200,14 +200,14 @@ class MessageStore(StoredMessages):
         for draft in drafts:
             if draft.topic != topic or draft.queue_id != queue_id:
                 raise MessageError(
-                    "a batch holds messages of several queues", hint="send one batch per queue"
+                    "a batch has messages of several queues", hint="send one batch per queue"
                 )
             entries.append(draft.entry)
         places = self.appender.append_batch(topic.encode(), queue_id, entries, self._clock.now_ms())
         return [Receipt(*place, self._store_host) for place in places]
 
     def confirm(self, receipts: Sequence[Receipt]) -> list[Receipt]:
-        """Wait for the durability that the flush mode promises, and note what was reached."""
+        """Wait for the durability that the flush mode promises; sets what each receipt reached."""
         if not receipts:
             return []
         if self._config.flush_mode is FlushMode.ASYNC:
@@ -216,7 +216,7 @@ class MessageStore(StoredMessages):
             return list(receipts)
         on_disk = [receipt for receipt in receipts if receipt.physical_offset < FIRST_OFFSET]
         if not on_disk:
-            self._announce_memory()
+            self._notify_memory_growth()
             return list(receipts)
         self.request_flush()
         reached = self._flusher.wait(on_disk[-1].end, self._config.flush_timeout_ms)
@@ -226,22 +226,22 @@ class MessageStore(StoredMessages):
         return list(receipts)
 
     def publish(self) -> None:
-        """Under ASYNC_FLUSH, let everything appended be seen; call it once per chunk."""
-        self._announce_memory()
+        """Under ASYNC_FLUSH, make everything appended visible; call it once per chunk."""
+        self._notify_memory_growth()
         if self._config.flush_mode is FlushMode.ASYNC and not self._flusher.is_fenced:
             self._visibility.show(self._log.end)
 
     def request_flush(self) -> None:
-        """Ask for a flush round without waiting for it; call it once per chunk."""
-        self._announce_memory()
+        """Request a flush round without waiting for it; call it once per chunk."""
+        self._notify_memory_growth()
         self._flusher.request()
 
     def flush(self) -> None:
-        """Put everything appended so far on disk; raises when the store is fenced."""
+        """Put everything appended so far on disk; raises if the store is fenced."""
         self._flush_log(self._log.end)
 
     def delete_topic(self, topic: str) -> None:
-        """Forget a topic's queues; its records age out, and its next message has number 0."""
+        """Delete a topic's queues; its records age out, and its next message has number 0."""
         with self.appender.lock:
             self._delete_queues(topic)
             self._memory.forget(topic)
@@ -251,7 +251,7 @@ class MessageStore(StoredMessages):
 
     @property
     def memory_topics(self) -> frozenset[str]:
-        """The topics that are kept in memory; remembered once they had a message there."""
+        """The topics kept in memory; a restart remembers those that had a message there."""
         return frozenset(self._memory.topics)
 
     def keep_in_memory(self, topic: str) -> None:
@@ -260,15 +260,15 @@ class MessageStore(StoredMessages):
         with self.appender.lock:
             if topic in self._memory.topics:
                 return
-            # A queue goes on in memory behind what is on disk, so all of that must be there.
+            # A queue continues in memory after its entries on disk, so those must be complete.
             self._show_all()
             self._memory.keep(topic, self.appender.forget_topic(topic.encode()))
 
     def keep_on_disk(self, topic: str) -> None:
-        """Keep new messages of a topic on disk again; those in memory are gone.
+        """Keep new messages of a topic on disk again; those in memory are dropped.
 
-        Numbers go on. A queue on disk has no gaps, so where there were messages in memory, older
-        ones on disk are dropped.
+        Numbers continue. A queue on disk has no gaps, so if it had messages in memory, its older
+        ones on disk are dropped too.
         """
         with self.appender.lock:
             if topic not in self._memory.topics:
@@ -276,26 +276,26 @@ class MessageStore(StoredMessages):
             for queue_id, end in self._memory.ends_of(topic).items():
                 queue = self._queues.find(topic, queue_id)
                 if queue is not None and 0 < queue.end < end:
-                    log.warning("messages on disk are dropped topic=%s end=%d", topic, queue.end)
+                    log.warning("messages on disk dropped topic=%s end=%d", topic, queue.end)
                     self._delete_queues(topic)
             for queue_id, end in self._memory.release(topic).items():
                 self.appender.set_next_offset(topic.encode(), queue_id, end)
 
     def delete_expired(self) -> tuple[Deletion, ...]:
-        """Delete files past their time now, whatever the hour; the next passes go on with it."""
+        """Delete expired files now, at any hour; the next passes delete what is left."""
         if CLOSED in self._obstacles.errors:
             raise StateError("the store is closed")
         self._retention.request()
         return self._retain().deletions
 
-    def keep(self, needed_from: Callable[[], PhysicalOffset]) -> None:
-        """Delete nothing from the offset on that `needed_from` gives, asked before each deletion."""
+    def protect_log_from(self, needed_from: Callable[[], PhysicalOffset]) -> None:
+        """Keep the log from the offset on that `needed_from` returns; called before each pass."""
         self._needs.append(needed_from)
 
     def change_options(
         self, *, store: StoreConfig | None = None, retention: RetentionConfig | None = None
     ) -> None:
-        """Take new values of the options that may change while the store is open."""
+        """Apply new values of the options that may change while the store is open."""
         if store is not None:
             self.appender.body_bytes_max = store.body_bytes_max
         if retention is not None:
@@ -307,12 +307,12 @@ class MessageStore(StoredMessages):
         return self._store_host
 
     def fence(self, reason: str) -> None:
-        """Acknowledge nothing from now on, as after a failed sync."""
+        """Stop acknowledging, as after a failed sync."""
         self._flusher.fence(reason)
 
     @property
     def is_fenced(self) -> bool:
-        """Whether a sync failed, so that nothing is acknowledged any more."""
+        """Whether a sync failed, so that nothing more is acknowledged."""
         return self._flusher.is_fenced
 
     @property
@@ -321,18 +321,18 @@ class MessageStore(StoredMessages):
         return self._flusher.flushed
 
     def on_flushed(self, callback: Callable[[PhysicalOffset], None]) -> None:
-        """Have `callback` told how far the log is on disk, once per flush round."""
-        self._flusher.tell(callback)
+        """Call `callback` with the flushed offset, once per flush round."""
+        self._flusher.add_listener(callback)
 
     def on_visible(self, callback: OnVisible) -> None:
-        """Have `callback` told which queues grew, once per flush round or published chunk.
+        """Call `callback` with the queues that grew, once per flush round or published chunk.
 
-        Queues in memory are told of by `publish`, `request_flush` or `confirm`.
+        For queues in memory, `publish`, `request_flush` or `confirm` calls it.
         """
-        self._visibility.tell(callback)
+        self._visibility.add_listener(callback)
 
     def end_of(self, topic: str, queue_id: int, *, committed: bool = True) -> QueueOffset:
-        """The offset behind the newest visible message; or behind the newest appended one."""
+        """The offset after the newest visible message, or after the newest appended one."""
         if committed:
             return super().end_of(topic, queue_id)
         appended = self.appender.next_offset(topic.encode(), queue_id)
@@ -341,8 +341,8 @@ class MessageStore(StoredMessages):
     # --- inside -------------------------------------------------------------------------------
 
     def _retain(self) -> RetentionPlan:
-        # Invariant: entries are on disk before the records they were made from go, or a crash
-        # would make queues begin again at a number that was used.
+        # Invariant: queue entries are on disk before their records are deleted; otherwise queues
+        # would reuse numbers after a crash.
         keep_from = min(
             self._parts.progress_file.saved.dispatched,
             self._flusher.flushed,
@@ -363,29 +363,29 @@ class MessageStore(StoredMessages):
             self._visibility.show(flushed)
 
     def _next_on_disk(self) -> Iterator[tuple[str, int, QueueOffset]]:
-        """Where the queues go on whose topics are kept on disk."""
+        """The next offsets of the queues whose topics are kept on disk."""
         for queue in self._queues:
             if queue.topic not in self._memory.topics:
                 yield queue.topic, queue.queue_id, queue.end
         for (topic, queue_id), end in self._memory.moved_ends().items():
             yield topic, queue_id, end
 
-    def _announce_memory(self) -> None:
+    def _notify_memory_growth(self) -> None:
         if self._memory.grown:
             with self.appender.lock:
                 grown = self._memory.take_grown()
-            self._visibility.announce(grown)
+            self._visibility.notify(grown)
 
     def _delete_queues(self, topic: str) -> None:
         """Delete the queues of a topic on disk; the caller holds the appender's lock."""
-        # Records still on their way to the queues would bring them back.
+        # Records that are not dispatched yet would recreate the queues.
         self._flush_log(self._log.end)
         self._visibility.show(self._log.end)
-        self._parts.deleted_topics.note(topic, self._log.end, log_start=self._log.start)
+        self._parts.deleted_topics.add(topic, self._log.end, log_start=self._log.start)
         self._queues.delete_topic(topic)
 
     def _show_all(self) -> None:
-        """Let all of the log be seen; the caller holds the appender's lock."""
+        """Make all of the log visible; the caller holds the appender's lock."""
         if self.visible >= self._log.end:
             return
         self._flush_log(self._log.end)

@@ -1,14 +1,14 @@
-"""Retention: which files of the log go, when and why.
+"""Retention: which files of the log are deleted, when and why.
 
-Whole files go, oldest first and never the one being written: those older than the time to keep,
-at the hour for it or when the disk fills up; and any, when the disk is nearly full. Age is the
-time since a file was last modified, as in RocketMQ. Queues and index follow the log. On a disk
-that is too full no messages are taken.
+Whole files are deleted, oldest first and never the one being written: expired ones at the
+configured hour or when the disk fills up, and any when the disk is nearly full. Age is the time
+since a file was last modified, as in RocketMQ. Queues and index follow the log. On a disk that is
+too full, messages are refused.
 
-`decide` is a pure function of files, disks and time; `Retention` measures, asks it and deletes.
+`decide` is a pure function of files, disks and time; `Retention` measures, calls it and deletes.
 
-Threads: any; one pass at a time. Crash: a file is gone or not; opening the store brings the queues
-in line.
+Threads: any; one pass at a time. Crash: a file is deleted or not; opening the store brings the
+queues in line.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import shutil
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -45,14 +45,14 @@ class RetentionConfig:
         high=1_000_000,
         live=True,
         java="fileReservedTime",
-        doc="Hours that a file of the log is kept after it was last written to.",
+        doc="Hours that a file of the log is kept after its last write.",
     )
     delete_when: str = option(
         "04",
         live=True,
         java="deleteWhen",
-        doc="Hours of the day, local time, at which files past their time are deleted; several "
-        "are separated by semicolons.",
+        doc="Hours of the day, local time, at which expired files are deleted; separated by "
+        "semicolons.",
     )
     used_percent_max: int = option(
         75,
@@ -60,8 +60,8 @@ class RetentionConfig:
         high=100,
         live=True,
         java="diskMaxUsedSpaceRatio",
-        doc="Above this share of the disk, files past their time are deleted at any hour; counts "
-        "as at least 10 and at most 95.",
+        doc="Above this percentage of the disk, expired files are deleted at any hour; values "
+        "below 10 count as 10, above 95 as 95.",
     )
     forced_percent: int = option(
         85,
@@ -69,8 +69,8 @@ class RetentionConfig:
         high=100,
         live=True,
         java="diskSpaceCleanForciblyRatio",
-        doc="Above this share of the disk, the oldest files are deleted whatever their age; "
-        "counts as at least 30 and at most 85.",
+        doc="Above this percentage of the disk, the oldest files are deleted whatever their age; "
+        "values below 30 count as 30, above 85 as 85.",
     )
     full_percent: int = option(
         90,
@@ -78,14 +78,14 @@ class RetentionConfig:
         high=100,
         live=True,
         java="diskSpaceWarningLevelRatio",
-        doc="Above this share of the disk, no messages are taken; counts as at least 35 and at "
-        "most 90.",
+        doc="Above this percentage of the disk, messages are refused; values below 35 count as "
+        "35, above 90 as 90.",
     )
     delete_forcibly: bool = option(
         True,
         live=True,
         java="cleanFileForciblyEnable",
-        doc="Whether a nearly full disk may cost files that are not past their time.",
+        doc="Whether a nearly full disk may delete files before they expire.",
     )
     free_bytes_min: int = option(
         0,
@@ -94,7 +94,7 @@ class RetentionConfig:
         live=True,
         java="diskFreeBytesMin",
         doc="With fewer bytes free on the disk, the oldest files are deleted whatever their age; "
-        "0 means no such limit.",
+        "0 means no limit.",
     )
     files_max: int = option(
         10,
@@ -102,7 +102,7 @@ class RetentionConfig:
         high=10_000,
         live=True,
         java="deleteFileBatchMax",
-        doc="Files deleted in one pass at most.",
+        doc="Most files that one pass deletes.",
     )
     interval_ms: int = option(
         10_000,
@@ -113,7 +113,7 @@ class RetentionConfig:
     )
 
     def __post_init__(self) -> None:
-        """Refuse hours that cannot be read."""
+        """Refuse invalid hours."""
         parse_hours(self.delete_when)
 
 
@@ -126,7 +126,7 @@ class DiskUse:
     free_bytes: int
 
     def percent(self, freed_bytes: int = 0) -> int:
-        """The share in use, rounded up, once `freed_bytes` more are free."""
+        """The percentage in use, rounded up, once `freed_bytes` more are free."""
         total = self.used_bytes + self.free_bytes
         used = max(self.used_bytes - freed_bytes, 0)
         return -(-used * 100 // total) if total else 0
@@ -145,7 +145,7 @@ class FileAge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deletion:
-    """A file that goes, and the reason in words."""
+    """A file to delete, and the reason in words."""
 
     path: Path
     reason: str
@@ -155,9 +155,9 @@ class Deletion:
 class RetentionPlan:
     """What one pass does."""
 
-    # Oldest first, each the oldest when its turn comes.
+    # Oldest first.
     deletions: tuple[Deletion, ...] = ()
-    # Why no messages may be taken; empty when they may.
+    # Why messages are refused; empty if they are accepted.
     refusal: str = ""
 
 
@@ -172,11 +172,11 @@ def decide(
     keep_from: PhysicalOffset | None = None,
     zone: datetime.tzinfo | None = None,
 ) -> RetentionPlan:
-    """Decide which files of the log go, oldest first.
+    """Decide which files of the log to delete, oldest first.
 
-    The last of `files`, and those that reach beyond `keep_from`, stay. Of several disks with
-    files of the log the emptiest counts, as in RocketMQ: the next file can go there. `zone` is
-    the one of `delete_when`, by default the machine's.
+    The last of `files`, and those that reach beyond `keep_from`, are kept. If the log has several
+    disks, the emptiest counts, as in RocketMQ: the next file can go there. `zone` is the time zone
+    of `delete_when`, by default the machine's.
     """
     deletions: list[Deletion] = []
     freed: Counter[int] = Counter()
@@ -201,7 +201,7 @@ def decide(
 
 
 def parse_hours(text: str) -> frozenset[int]:
-    """Read the hours of `deleteWhen`."""
+    """Parse the hours of `deleteWhen`."""
     hours: set[int] = set()
     for part in filter(None, (part.strip() for part in text.split(";"))):
         if not (part.isascii() and part.isdigit()) or int(part) > 23:
@@ -221,9 +221,9 @@ def _why_now(
     *,
     is_requested: bool,
 ) -> str:
-    """Say why files past their time go in this pass; empty when they stay for now."""
+    """Why this pass deletes expired files; empty if it does not."""
     if is_requested:
-        return "asked for by an operator"
+        return "requested by an operator"
     hour = datetime.datetime.fromtimestamp(now_ms / 1000, tz=datetime.UTC).astimezone(zone).hour
     if hour in parse_hours(config.delete_when):
         return f"it is the hour of deleteWhen {config.delete_when}"
@@ -247,7 +247,7 @@ def _pressure(
     queue_disk: DiskUse,
     freed: Counter[int],
 ) -> str:
-    """Say why another file goes whatever its age, after some were freed; empty when it stays."""
+    """Why another file is deleted whatever its age, after `freed` bytes; empty if it is kept."""
     limit = _forced_limit(config)
     for used, disk in _used_percents(log_disks, queue_disk, freed):
         if used > limit:
@@ -288,7 +288,7 @@ class _LogFile(Protocol):
 
 
 class _Log(Protocol):
-    """What is used of a `CommitLog`."""
+    """The part of `CommitLog` that retention uses."""
 
     full_folders: frozenset[Path]
 
@@ -298,109 +298,98 @@ class _Log(Protocol):
 
 
 class _Queues(Protocol):
-    """What is used of `ConsumeQueues`."""
+    """The part of `ConsumeQueues` that retention uses."""
 
     def raise_starts(self, log_start: PhysicalOffset) -> None: ...
 
 
 class _Indexes(Protocol):
-    """What is used of `KeyIndexes`."""
+    """The part of `KeyIndexes` that retention uses."""
 
     def delete_before(self, log_start: PhysicalOffset) -> None: ...
 
 
-class Retention:
-    """Deletes what a pass decides, and says whether messages may be taken."""
-
-    def __init__(
-        self,
-        config: RetentionConfig,
-        *,
-        commit_log: _Log,
-        queues: _Queues,
-        indexes: _Indexes | None,
-        log_folders: Sequence[Path],
-        queue_folder: Path,
-        clock: Clock,
-        measure: Callable[[Path], DiskUse] | None = None,
-    ) -> None:
-        # Replaced as a whole when options change.
-        self.config = config
-        self._log = commit_log
-        self._queues = queues
-        self._indexes = indexes
-        self._log_folders = log_folders
-        self._queue_folder = queue_folder
-        self._clock = clock
-        self._measure = measure or measure_disk
-        self._requested_passes = 0
-        self._lock = threading.Lock()
-        # Why no messages may be taken; empty when they may.
-        self.refusal = ""
-
-    def request(self) -> None:
-        """Let the next passes delete files past their time at any hour."""
-        self._requested_passes = REQUESTED_PASSES
-
-    def error(self) -> DiskFullError:
-        """Say in an error why no messages are taken."""
-        return DiskFullError(
-            f"no messages are taken: {self.refusal}",
-            hint="free space, or lower fileReservedTime; sending works again within "
-            f"{self.config.interval_ms / 1000:g} seconds of that",
-        )
-
-    def run(self, *, keep_from: PhysicalOffset | None = None) -> RetentionPlan:
-        """Do one pass; files that reach beyond `keep_from` stay."""
-        with self._lock:
-            is_requested = self._requested_passes > 0
-            self._requested_passes = max(0, self._requested_passes - 1)
-            disks = {folder: self._measure(folder) for folder in self._log_folders}
-            decision = decide(
-                [_age(file) for file in self._log.files],
-                log_disks=list(disks.values()),
-                queue_disk=self._measure(self._queue_folder),
-                now_ms=self._clock.now_ms(),
-                config=self.config,
-                is_requested=is_requested,
-                keep_from=keep_from,
-            )
-            self._note_refusal(decision.refusal)
-            # Compat: of several folders those above the ratio for forced deletion get no new files.
-            self._log.full_folders = frozenset(
-                folder
-                for folder, disk in disks.items()
-                if disk.percent() > _forced_limit(self.config)
-            )
-            self._delete(decision)
-            return decision
-
-    def _delete(self, decision: RetentionPlan) -> None:
-        log_start: PhysicalOffset | None = None
-        try:
-            for deletion in decision.deletions:
-                log_start = self._log.delete_first()
-                log.info("log file deleted file=%s reason=%s", deletion.path.name, deletion.reason)
-        finally:
-            if log_start is not None:
-                self._queues.raise_starts(log_start)
-                if self._indexes is not None:
-                    self._indexes.delete_before(log_start)
-
-    def _note_refusal(self, refusal: str) -> None:
-        if refusal and not self.refusal:
-            log.error("messages refused until there is room reason=%s", refusal)
-        elif self.refusal and not refusal:
-            log.info("messages taken again")
-        self.refusal = refusal
-
-
 def measure_disk(folder: Path) -> DiskUse:
-    """Ask the system how full the disk is that a folder is on, or will be."""
+    """Measure the disk of a folder, which need not exist yet."""
     while not folder.is_dir() and folder != folder.parent:
         folder = folder.parent
     usage = shutil.disk_usage(folder)
     return DiskUse(device=folder.stat().st_dev, used_bytes=usage.used, free_bytes=usage.free)
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Retention:
+    """Deletes the files that a pass selects, and decides whether messages are refused."""
+
+    # Replaced as a whole when options change.
+    config: RetentionConfig
+    commit_log: _Log
+    queues: _Queues
+    indexes: _Indexes | None
+    log_folders: Sequence[Path]
+    queue_folder: Path
+    clock: Clock
+    measure: Callable[[Path], DiskUse] = measure_disk
+    # Why messages are refused; empty if they are accepted.
+    refusal: str = field(default="", init=False)
+    _requested_passes: int = field(default=0, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+
+    def request(self) -> None:
+        """Let the next passes delete expired files at any hour."""
+        self._requested_passes = REQUESTED_PASSES
+
+    def error(self) -> DiskFullError:
+        """The error for refused messages."""
+        return DiskFullError(
+            f"messages are refused: {self.refusal}",
+            hint="free space, or lower fileReservedTime; sending works again within "
+            f"{self.config.interval_ms / 1000:g} seconds",
+        )
+
+    def run(self, *, keep_from: PhysicalOffset | None = None) -> RetentionPlan:
+        """Do one pass; files that reach beyond `keep_from` are kept."""
+        with self._lock:
+            is_requested = self._requested_passes > 0
+            self._requested_passes = max(0, self._requested_passes - 1)
+            disks = {folder: self.measure(folder) for folder in self.log_folders}
+            plan = decide(
+                [_age(file) for file in self.commit_log.files],
+                log_disks=list(disks.values()),
+                queue_disk=self.measure(self.queue_folder),
+                now_ms=self.clock.now_ms(),
+                config=self.config,
+                is_requested=is_requested,
+                keep_from=keep_from,
+            )
+            self._set_refusal(plan.refusal)
+            # Compat: of several folders, those above the limit for forced deletion get no new files.
+            self.commit_log.full_folders = frozenset(
+                folder
+                for folder, disk in disks.items()
+                if disk.percent() > _forced_limit(self.config)
+            )
+            self._delete(plan)
+            return plan
+
+    def _delete(self, plan: RetentionPlan) -> None:
+        log_start: PhysicalOffset | None = None
+        try:
+            for deletion in plan.deletions:
+                log_start = self.commit_log.delete_first()
+                log.info("log file deleted file=%s reason=%s", deletion.path.name, deletion.reason)
+        finally:
+            if log_start is not None:
+                self.queues.raise_starts(log_start)
+                if self.indexes is not None:
+                    self.indexes.delete_before(log_start)
+
+    def _set_refusal(self, refusal: str) -> None:
+        if refusal and not self.refusal:
+            log.error("messages refused until the disk has room reason=%s", refusal)
+        elif self.refusal and not refusal:
+            log.info("messages accepted again")
+        self.refusal = refusal
 
 
 def _age(file: _LogFile) -> FileAge:

@@ -1,4 +1,4 @@
-"""Reading an open store: by queue, by time, by key and by place in the log.
+"""Reading an open store: by queue, by time, by key and by physical offset.
 
 Threads: any, at any time.
 """
@@ -34,7 +34,7 @@ _ZERO: Final = QueueOffset(0)
 
 
 class StoredMessages:
-    """The messages of a store that may be seen; `MessageStore` adds the putting."""
+    """The visible messages of a store; `MessageStore` adds writing."""
 
     def __init__(self, parts: Parts, config: StoreConfig, memory: MemoryTopics) -> None:
         self._parts = parts
@@ -103,7 +103,7 @@ class StoredMessages:
     def _part_at(
         self, offset: int, on_disk: ConsumeQueue | None, in_memory: MemoryQueue | None
     ) -> tuple[QueueReader, ReadableQueue | None]:
-        """The part of a queue that an offset lies in, and who reads it."""
+        """The part of a queue that holds an offset, and its reader."""
         if in_memory is not None and (on_disk is None or offset >= on_disk.end):
             return self._memory.reader, in_memory
         return self._reader, on_disk
@@ -113,7 +113,7 @@ class StoredMessages:
         return _bounds(*self._find(topic, queue_id))[0]
 
     def end_of(self, topic: str, queue_id: int) -> QueueOffset:
-        """The offset behind the newest visible message."""
+        """The offset after the newest visible message."""
         return _bounds(*self._find(topic, queue_id))[1]
 
     def offset_at(
@@ -121,7 +121,7 @@ class StoredMessages:
     ) -> QueueOffset:
         """The offset of a queue at a store time."""
         found = self._find(topic, queue_id)
-        # Store times never fall from the part on disk to the one in memory either.
+        # Store times do not fall between the part on disk and the one in memory either.
         parts = [part for part in found if part is not None and part.start < part.end]
         if boundary is Boundary.LOWER:
             for part in parts:
@@ -137,7 +137,7 @@ class StoredMessages:
         return _bounds(*found)[0]
 
     def earliest_ms(self, topic: str, queue_id: int) -> int:
-        """The store time of the oldest message of a queue; -1 when there is none."""
+        """The store time of the oldest message of a queue; -1 if it has none."""
         for part in self._find(topic, queue_id):
             entry = part.entry(part.start) if part is not None else None
             store_ms = self._store_ms_at(entry[0]) if entry is not None else None
@@ -146,7 +146,7 @@ class StoredMessages:
         return -1
 
     def store_ms_of(self, topic: str, queue_id: int, offset: int) -> int | None:
-        """The store time of one message of a queue; None when it is not there."""
+        """The store time of one message of a queue; None if there is no such message."""
         entry = self._entry(topic, queue_id, offset)
         return self._store_ms_at(entry[0]) if entry is not None else None
 
@@ -164,7 +164,7 @@ class StoredMessages:
         return []
 
     def is_in_memory(self, topic: str, queue_id: int, offset: int) -> bool:
-        """Whether a message counts as in memory, by the share of memory that the log may use."""
+        """Whether a message counts as in memory, by `memory_percent`."""
         entry = self._entry(topic, queue_id, offset)
         return entry is not None and self._log.end - entry[0] <= self._reader.near_bytes
 
@@ -178,17 +178,17 @@ class StoredMessages:
         return [QueueBounds(*key, *_bounds(*self._find(*key))) for key in keys]
 
     def _find(self, topic: str, queue_id: int) -> tuple[ConsumeQueue | None, MemoryQueue | None]:
-        """The part of a queue on disk, and the newer one in memory; None where there is none."""
+        """The part of a queue on disk, and the newer one in memory; None for a missing part."""
         on_disk = self._queues.find(topic, queue_id)
         in_memory = self._memory.find(topic, queue_id)
         if in_memory is not None and on_disk is not None and in_memory.end <= on_disk.end:
             in_memory = None
         return on_disk, in_memory
 
-    # --- by place and by key ------------------------------------------------------------------
+    # --- by physical offset and by key --------------------------------------------------------
 
     def record_at(self, physical_offset: int) -> bytes | None:
-        """Read one record by physical offset; None when no visible message begins there."""
+        """Read one record by physical offset; None if no visible message begins there."""
         if physical_offset >= FIRST_OFFSET:
             return self._memory.record_at(physical_offset)
         head = self._log.pread(physical_offset, 4) if physical_offset >= 0 else None
@@ -203,12 +203,12 @@ class StoredMessages:
         return record if physical_offset_of(record) == physical_offset else None
 
     def message_at(self, physical_offset: int) -> StoredMessage | None:
-        """Read one message by physical offset; None when no visible message begins there."""
+        """Read one message by physical offset; None if no visible message begins there."""
         record = self.record_at(physical_offset)
         return decode_record(record) if record is not None else None
 
     def message_by_id(self, message_id: str) -> StoredMessage | None:
-        """Read one message by the id that its receipt named; None when it is not there."""
+        """Read one message by the id from its receipt; None if there is no such message."""
         return self.message_at(decode_message_id(message_id)[2])
 
     def find(
@@ -237,7 +237,7 @@ class StoredMessages:
     def _candidates(
         self, topic: str, key: str, begin_ms: int, end_ms: int
     ) -> Iterator[StoredMessage]:
-        """Messages that may have a key, newest first; some may come twice."""
+        """Messages that may have a key, newest first; some may repeat."""
         yield from self._memory.messages_with(topic, key)
         if self._indexes is not None:
             for offset in self._indexes.find(topic, key, begin_ms=begin_ms, end_ms=end_ms):
@@ -249,7 +249,7 @@ class StoredMessages:
 
     @property
     def visible(self) -> PhysicalOffset:
-        """Records below may be seen."""
+        """Records below are visible."""
         return self._parts.watermark.offset
 
     @property
@@ -264,12 +264,12 @@ class StoredMessages:
 
     @property
     def log_end(self) -> PhysicalOffset:
-        """The end of what was appended."""
+        """The offset after the newest appended record."""
         return self._log.end
 
     @property
     def newest_file_start(self) -> PhysicalOffset:
-        """The offset of the first byte of the file that is written."""
+        """The offset of the first byte of the file being written."""
         files = self._log.files
         return PhysicalOffset(files[-1].first_offset if files else self._log.end)
 

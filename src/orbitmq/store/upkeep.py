@@ -1,10 +1,10 @@
-"""Upkeep: a thread that makes log files ready, writes queues, deletes what is old.
+"""Upkeep: a thread that prepares log files, writes queues and deletes old files.
 
-Everything here may wait for the disk, which those who append and flush must not.
+All of this may wait for the disk, which appending and flushing must not.
 
 Threads: one of its own; `wake` and `stop` from any.
-Crash: nothing of its own. A sync that fails fences the store; a write for which there is no room
-is tried again, and meanwhile nothing can be appended, so that memory does not fill up.
+Crash: it has no state on disk. A failed sync fences the store. A write that finds no room is
+retried, and until it succeeds nothing can be appended, so that memory does not fill up.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# So many queues are synced every time; more of them only after the thorough interval.
+# Up to this many queues are synced every round; more only after the thorough interval.
 _FEW_QUEUES: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intervals:
-    """How often things are done, in milliseconds."""
+    """How often upkeep does its tasks, in milliseconds."""
 
     round_ms: int
-    # The queues are synced at least this often, however many have news.
+    # The queues are synced at least this often, however many changed.
     thorough_ms: int
     retain_ms: int
 
 
 class Upkeep:
-    """Keeps the store's files in order behind those who append."""
+    """Does the slow work on the store's files in the background."""
 
     def __init__(  # noqa: PLR0913  # by name, from one place
         self,
@@ -72,25 +72,25 @@ class Upkeep:
         self._thread = threading.Thread(target=self._run, name="store upkeep", daemon=True)
         self._file_failed = False
         self._retain_failed = False
-        # Why queues cannot be written at present; None when they can.
+        # Why queues cannot be written now; None if they can.
         self.trouble: StoreError | None = None
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def wake(self) -> None:
-        """Have the next log file made and pages touched without waiting for the interval."""
+        """Prepare the next log file and pages without waiting for the interval."""
         if not self._wake.is_set():
             self._wake.set()
 
-    def wake_if_wanted(self) -> None:
-        """Have that done when the log says that it is time."""
-        if self._log.wants_upkeep:
+    def wake_if_needed(self) -> None:
+        """Wake the thread if the log needs it."""
+        if self._log.needs_upkeep:
             self.wake()
 
     def stop(self) -> None:
-        """End; what is not saved is left to whoever closes the store."""
+        """Stop the thread; closing the store saves the rest."""
         self._stopping = True
         self._wake.set()
         if self._thread.ident is not None:
@@ -109,14 +109,14 @@ class Upkeep:
                 self.retain()
 
     def retain(self) -> None:
-        """Delete what is old or has no room; what cannot be deleted is tried again."""
+        """Delete files by age and disk use; failed deletions are retried in the next pass."""
         self._next_retain_ms = self._clock.monotonic_ms() + self._intervals.retain_ms
         try:
             self._retain()
         except (OSError, StoreError) as error:
-            # Nothing is lost by it, and a disk that fills up refuses messages by itself.
+            # No message is lost, and a full disk makes the store refuse messages anyway.
             if not self._retain_failed:
-                log.warning("old files cannot be deleted reason=%s", error)
+                log.warning("cannot delete old files reason=%s", error)
             self._retain_failed = True
         except Exception as error:
             log.exception("retention failed")
@@ -129,15 +129,15 @@ class Upkeep:
             self._log.make_ready()
             self._log.touch_ahead()
         except (OSError, StoreError) as error:
-            # Not urgent: the file that is written has room, and who needs the next one is told.
+            # Not urgent: the current file has room; an append that needs the next one gets the error.
             if not self._file_failed:
-                log.warning("next log file cannot be made yet reason=%s", error)
+                log.warning("cannot prepare the next log file yet reason=%s", error)
             self._file_failed = True
         else:
             self._file_failed = False
 
     def round(self) -> None:
-        """Write queues, and save progress when it is time."""
+        """Write queues, and save progress when due."""
         now_ms = self._clock.monotonic_ms()
         self._next_round_ms = now_ms + self._intervals.round_ms
         try:
@@ -149,13 +149,13 @@ class Upkeep:
                 self._saved_ms = now_ms
         except StoreError as error:
             if self.trouble is None:
-                log.warning("queues cannot be written reason=%s", error)
+                log.warning("cannot write queues reason=%s", error)
             self.trouble = error
             self._obstacles.errors[UPKEEP] = unwritable(error)
         except OSError as error:
             self._fence(str(error))
         except Exception as error:
-            log.exception("upkeep of the store failed")
+            log.exception("store upkeep failed")
             self._fence(str(error))
         else:
             self.trouble = None

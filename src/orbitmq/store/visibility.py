@@ -1,7 +1,7 @@
-"""Visibility: what is flushed or published is indexed, then it may be seen.
+"""Visibility: indexes records that are flushed or published, then shows them.
 
-Threads: any; the flush thread under SYNC_FLUSH, whoever publishes under ASYNC_FLUSH.
-Crash: nothing of its own; recovery feeds queues and index again.
+Threads: any; the flush thread under SYNC_FLUSH, the publishing thread under ASYNC_FLUSH.
+Crash: it has no state on disk; recovery completes queues and index.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OnVisible = Callable[[Set["ReadableQueue"]], None]
 
 
 class Visibility:
-    """Shows records once they may be seen."""
+    """Makes records visible to readers."""
 
     def __init__(self, dispatcher: Dispatcher, watermark: Watermark, obstacles: Obstacles) -> None:
         self._dispatcher = dispatcher
@@ -35,23 +35,23 @@ class Visibility:
         self._wanted = watermark.offset
         self._lock = threading.Lock()
         self._callbacks: tuple[OnVisible, ...] = ()
-        # Why queues or index cannot follow the log at present; None when they do.
+        # Why queues or index cannot follow the log now; None if they do.
         self.trouble: StoreError | None = None
 
     @property
     def offset(self) -> PhysicalOffset:
-        """Records below may be seen."""
+        """Records below are visible."""
         return self._watermark.offset
 
-    def tell(self, callback: OnVisible) -> None:
-        """Have `callback` told which queues grew, once per round."""
+    def add_listener(self, callback: OnVisible) -> None:
+        """Call `callback` with the queues that grew, once per round."""
         self._callbacks = (*self._callbacks, callback)
 
     def show(self, end: PhysicalOffset) -> None:
-        """Let the records below `end` be seen.
+        """Make the records below `end` visible.
 
-        When queues or index cannot take them (a full disk), they stay hidden and `retry` shows
-        them later; the log has them.
+        If queues or index cannot take them (a full disk), they stay hidden in the log until
+        `retry` shows them.
         """
         with self._lock:
             self._wanted = max(self._wanted, end)
@@ -63,17 +63,17 @@ class Visibility:
                 raise
             except StoreError as error:
                 if self.trouble is None:
-                    log.warning("queues and index stand still reason=%s", error)
+                    log.warning("queues and index cannot follow the log reason=%s", error)
                 self.trouble = error
                 self._obstacles.errors[VISIBILITY] = unwritable(error)
                 return
             self.trouble = None
             self._obstacles.errors.pop(VISIBILITY, None)
             self._watermark.raise_to(self._wanted)
-        self.announce(grown)
+        self.notify(grown)
 
-    def announce(self, grown: Set[ReadableQueue]) -> None:
-        """Tell who listens which queues grew."""
+    def notify(self, grown: Set[ReadableQueue]) -> None:
+        """Notify the listeners which queues grew."""
         for callback in self._callbacks:
             try:
                 callback(grown)
@@ -81,6 +81,6 @@ class Visibility:
                 log.exception("a listener for new messages failed")
 
     def retry(self) -> None:
-        """Show what could not be shown before."""
+        """Show records that could not be shown before."""
         if self.trouble is not None:
             self.show(self._wanted)

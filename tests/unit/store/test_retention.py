@@ -243,7 +243,7 @@ def test_a_pass_deletes_files_and_queues_and_index_follow(
         parts = store.parts
         index_files = len(list((tmp_path / "index").iterdir()))
         retention = Retention(
-            RetentionConfig(delete_when=""),
+            config=RetentionConfig(delete_when=""),
             commit_log=parts.log,
             queues=parts.queues,
             indexes=parts.indexes,
@@ -272,8 +272,8 @@ def test_a_pass_deletes_files_and_queues_and_index_follow(
         used[0] = 50.0
         retention.run()
         assert not retention.refusal
-        assert "messages refused until there is room" in caplog.text
-        assert "messages taken again" in caplog.text
+        assert "messages refused until the disk has room" in caplog.text
+        assert "messages accepted again" in caplog.text
 
 
 def test_a_request_lasts_for_some_passes(tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ def test_a_request_lasts_for_some_passes(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         parts = store.parts
         retention = Retention(
-            RetentionConfig(delete_when="", files_max=1, reserved_hours=0),
+            config=RetentionConfig(delete_when="", files_max=1, reserved_hours=0),
             commit_log=parts.log,
             queues=parts.queues,
             indexes=None,

@@ -422,7 +422,7 @@ def test_a_topic_that_moves_back_loses_what_it_had_on_disk_but_no_number(
 
         store.keep_on_disk(TOPIC)
 
-        assert "messages on disk are dropped" in caplog.text
+        assert "messages on disk dropped" in caplog.text
         assert store.put(price(b"2")).queue_offset == 2
         assert (store.start_of(TOPIC, 0), store.end_of(TOPIC, 0)) == (2, 3)
         assert bodies(store, offset=2) == [b"2"]

@@ -61,7 +61,7 @@ def test_queues_without_room_stop_appending_until_there_is(
         store.put(message(b"0"))
         monkeypatch.setattr("os.pwrite", full)
         store._upkeep.round()
-        with pytest.raises(DiskFullError, match="queues or index cannot be written"):
+        with pytest.raises(DiskFullError, match="cannot write queues or index"):
             store.append(message(b"1"))
         assert len(store.read("orders", 0, 0).records) == 1
 
@@ -158,7 +158,7 @@ def test_a_log_file_that_cannot_be_made_ready_is_no_trouble_yet(
     upkeep._prepare_log()
 
     assert upkeep.trouble is None
-    assert len([r for r in caplog.records if "cannot be made yet" in r.message]) == 1
+    assert len([r for r in caplog.records if "cannot prepare the next log file" in r.message]) == 1
 
 
 def test_one_that_never_started_can_be_stopped(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ class ExactlyOnce:
         self._rpc = rpc
         self._addresses = _BrokerAddresses(rpc, name_servers)
         self.states = QueryStates(store, storing, clock=clock)
-        store.keep(self.states.needed_from)
+        store.protect_log_from(self.states.needed_from)
         self.moving = Moving(store, self.states, on_moved=on_moved)
         self.deciding = Deciding(broker_name, self.states, self._request_move, clock=clock)
         self.carrying = Periodic(

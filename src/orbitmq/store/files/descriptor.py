@@ -1,10 +1,10 @@
-"""An open file that is closed when the last who uses it lets go of it.
+"""An open file that is closed when its last user drops it.
 
-A reader may be in the middle of a read while another thread deletes the file or makes room for
-others. If that closed the descriptor at once, its number could be given to another file and the
-reader would read that one. So nobody closes: who is done drops the object.
+A thread may be reading while another deletes the file or closes it to make room. If that closed
+the descriptor at once, the system could reuse its number and the reader would read another file.
+So there is no `close`: users drop the object.
 
-Threads: any; there is no position that they would share.
+Threads: any; there is no shared position.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Final
 from orbitmq.errors import DiskFullError, StoreError
 
 _CLEAR_BYTES: Final = 64 * 1024
-# Linux has it; not every file system does.
-_AT_ONCE: Final = getattr(os, "RWF_NOWAIT", 0)
+# Linux has it; not every file system supports it.
+_NOWAIT: Final = getattr(os, "RWF_NOWAIT", 0)
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
@@ -31,7 +31,7 @@ class Descriptor:
 
     def __init__(self, path: Path, flags: int) -> None:
         self.number = -1
-        # The interpreter may have taken `os` apart when the last object goes.
+        # At interpreter shutdown `os` may be gone before the last object.
         self._close = os.close
         self.writable = bool(flags & (os.O_RDWR | os.O_WRONLY))
         self.number = os.open(path, flags | os.O_CLOEXEC, 0o644)
@@ -48,20 +48,20 @@ class Descriptor:
         return part + self.pread(count - len(part), at + len(part))
 
     def pread_into(self, room: memoryview, at: int) -> int:
-        """Fill `room`, or less of it where the file ends; returns how many bytes were read."""
+        """Fill `room`, or less where the file ends; returns how many bytes were read."""
         got = os.preadv(self.number, [room], at)
         if got == len(room) or not got:
             return got
         return got + self.pread_into(room[got:], at + got)
 
-    def pread_at_once(self, count: int, at: int) -> bytearray:
-        """Read `count` bytes that are in memory; BlockingIOError when they are not, or unknown.
+    def pread_nowait(self, count: int, at: int) -> bytearray:
+        """Read `count` bytes from memory; BlockingIOError if they may not all be there.
 
-        Whoever can wait reads again then, and meets what may be wrong with the disk.
+        A caller that can wait then uses `pread`, which reports errors of the disk.
         """
         content = bytearray(count)
         try:
-            got = os.preadv(self.number, [content], at, _AT_ONCE) if _AT_ONCE else 0
+            got = os.preadv(self.number, [content], at, _NOWAIT) if _NOWAIT else 0
         except OSError:
             got = 0
         if got != count:
@@ -81,8 +81,8 @@ class Descriptor:
         os.fdatasync(self.number)
 
     @contextmanager
-    def not_reading_ahead(self) -> Iterator[None]:
-        """Have the system read what it is asked for meanwhile, page by page."""
+    def without_readahead(self) -> Iterator[None]:
+        """Turn off the system's readahead for a while."""
         os.posix_fadvise(self.number, 0, 0, os.POSIX_FADV_RANDOM)
         try:
             yield
@@ -90,12 +90,12 @@ class Descriptor:
             os.posix_fadvise(self.number, 0, 0, os.POSIX_FADV_NORMAL)
 
     def clear(self, start: int, end: int) -> None:
-        """Make every byte of a range zero, writing only where it is not."""
-        # Perf: a page of an allocated range that was read counts as no hole any more, so reading
-        # ahead, or a part of a page, would lead on to the end: 4 s for 1 GiB of nothing
-        # (benchmarks/store_recovery.py). So would what was read ahead before, by whoever wrote here.
+        """Zero every byte of a range, writing only where needed."""
+        # Perf: a page of an allocated range stops counting as a hole once it is read. Readahead, or
+        # reading part of a page, would thus go on to the end: 4 s for 1 GiB of holes
+        # (benchmarks/store_recovery.py). So would pages that were read ahead earlier.
         os.posix_fadvise(self.number, start, end - start, os.POSIX_FADV_DONTNEED)
-        with self.not_reading_ahead():
+        with self.without_readahead():
             self._clear(start, end)
 
     def _clear(self, start: int, end: int) -> None:
@@ -105,7 +105,7 @@ class Descriptor:
                 at = max(at, os.lseek(self.number, at, os.SEEK_DATA))
             except OSError as error:
                 if error.errno == errno.ENXIO:
-                    return  # Nothing but holes up to the end of the file.
+                    return  # Only holes up to the end of the file.
                 raise
             content = self.pread(min(_CLEAR_BYTES - at % _CLEAR_BYTES, end - at), at)
             if content.count(0) != len(content):
@@ -114,11 +114,11 @@ class Descriptor:
 
 
 def write_failure(path: Path, error: OSError, *, what: str) -> StoreError:
-    """Turn a failed creation or write into an error that says what to do."""
+    """Turn a failed creation or write into an error with a hint."""
     if error.errno in _NO_ROOM:
         return DiskFullError(
             f"no room for {what} of {path}: {error.strerror}",
-            hint="free space, or let retention delete older files; sending works again then",
+            hint="free space, or let retention delete older files; then sending works again",
         )
     return StoreError(
         f"cannot write {what} of {path}: {error.strerror}",
@@ -127,7 +127,7 @@ def write_failure(path: Path, error: OSError, *, what: str) -> StoreError:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder, and return once its name is on disk; one that is there stays."""
+    """Create a folder if it is missing, and return once its name is on disk."""
     if not folder.is_dir():
         make_folder(folder.parent)
         folder.mkdir(exist_ok=True)

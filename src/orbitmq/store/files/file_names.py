@@ -1,4 +1,4 @@
-"""Names of files in a sequence: the offset of their first byte, in 20 digits."""
+"""Names of files in a sequence: the offset of the first byte, in 20 digits."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ def file_name(first_offset: int) -> str:
 
 
 def offset_of(path: Path) -> int | None:
-    """Read the offset from a file's name; None when it is not such a name."""
+    """Parse the offset from a file's name; None if it is not such a name."""
     name = path.name
     return int(name) if len(name) == _DIGITS and name.isascii() and name.isdigit() else None
 
 
 def list_files(folders: list[Path], file_bytes: int) -> list[tuple[int, Path]]:
-    """List the files of a sequence by offset, and refuse what cannot be one.
+    """List the files of a sequence by offset; raises StoreFormatError if they are not one.
 
-    A last file whose creation was cut short is left out; `unfinished_file` tells which it is.
+    A last file whose creation was cut short is left out; `unfinished_file` returns it.
     """
     found = _named_files(folders)
     if found and is_unfinished(found[-1][1], file_bytes):
@@ -48,7 +48,7 @@ def list_files(folders: list[Path], file_bytes: int) -> list[tuple[int, Path]]:
 
 
 def unfinished_file(folders: list[Path], file_bytes: int) -> Path | None:
-    """Find the file whose creation was cut short, to delete it."""
+    """Find the file whose creation was cut short."""
     found = _named_files(folders)
     return found[-1][1] if found and is_unfinished(found[-1][1], file_bytes) else None
 
@@ -76,7 +76,7 @@ def _named_files(folders: list[Path]) -> list[tuple[int, Path]]:
             if offset is None:
                 raise StoreFormatError(
                     f"{path} is not a file of this store",
-                    hint="move it away; files here are named by 20 digits",
+                    hint="move it away; files here have names of 20 digits",
                 )
             found.append((offset, path))
     return sorted(found)

@@ -1,11 +1,11 @@
 """One file of fixed size, mapped into memory while it is used.
 
-The file is allocated before it is written: writing to a mapped page that the disk has no room for
-would kill the process, so a full disk must show up here, as an error.
+The file is allocated before it is written: writing to a mapped page without room on the disk would
+kill the process, so a full disk must show up here, as an error.
 
 Threads: one writer; any number of readers of bytes already written; everything else from any
-thread. A mapping goes when the last slice of it goes, so nobody reads a page that is not there.
-Crash: what was synced is there; of the rest, any page may be there or not.
+thread. A mapping lives until its last slice is dropped, so nobody reads an unmapped page.
+Crash: synced bytes survive; of the rest, any page may survive or not.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import mmap
 import os
 import threading
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -24,27 +25,28 @@ from orbitmq.store.files.descriptor import Descriptor, sync_folder, write_failur
 _CHUNK_BYTES: Final = 1 << 20
 
 
+@dataclass(slots=True, eq=False)
 class MappedFile:
-    """A file of the log or of the key index; it takes a descriptor and a mapping when needed."""
+    """A file of the log or of the key index; opened and mapped when needed."""
 
-    def __init__(self, path: Path, first_offset: int, file_bytes: int) -> None:
-        self.path = path
-        self.first_offset = first_offset
-        self.file_bytes = file_bytes
-        self._lock = threading.Lock()
-        self._descriptor: Descriptor | None = None
-        self._view: memoryview | None = None
-        self._apart_from: int | None = None
-        self._closed = False
+    path: Path
+    first_offset: int
+    file_bytes: int
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _descriptor: Descriptor | None = field(default=None, init=False)
+    _view: memoryview | None = field(default=None, init=False)
+    # Where single pages begin, if any.
+    _single_from: int | None = field(default=None, init=False)
+    _closed: bool = field(default=False, init=False)
 
     @classmethod
     def create(cls, path: Path, first_offset: int, file_bytes: int) -> MappedFile:
-        """Make a file of zero bytes, all of them allocated, and its name known on disk."""
+        """Create a file of zero bytes, all allocated; its name is on disk when this returns."""
         try:
             descriptor = Descriptor(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         except FileExistsError as error:
             raise StoreError(
-                f"{path} is there already", hint="another process may be writing this store"
+                f"{path} exists already", hint="another process may be writing this store"
             ) from error
         except OSError as error:
             raise write_failure(path, error, what=f"{file_bytes} bytes") from error
@@ -60,7 +62,7 @@ class MappedFile:
         return file
 
     def allocate(self) -> None:
-        """Have the disk keep room for every byte; Java leaves files sparse."""
+        """Allocate disk space for every byte; Java leaves files sparse."""
         try:
             os.posix_fallocate(self._open().number, 0, self.file_bytes)
         except OSError as error:
@@ -68,7 +70,7 @@ class MappedFile:
 
     @property
     def end_offset(self) -> int:
-        """The offset behind the last byte."""
+        """The offset after the last byte."""
         return self.first_offset + self.file_bytes
 
     @property
@@ -82,15 +84,15 @@ class MappedFile:
                     access = mmap.ACCESS_WRITE if descriptor.writable else mmap.ACCESS_READ
                     mapped = mmap.mmap(descriptor.number, self.file_bytes, access=access)
                     view = memoryview(mapped)
-                    if self._apart_from is not None:
-                        _advise_apart(view, self._apart_from)
+                    if self._single_from is not None:
+                        _load_singly(view, self._single_from)
                     self._view = view
                 view = self._view
         return view
 
     @property
     def is_mapped(self) -> bool:
-        """Whether reading the mapping costs nothing but the reading."""
+        """Whether the file is mapped now."""
         return self._view is not None
 
     def sync(self) -> None:
@@ -98,66 +100,66 @@ class MappedFile:
         self._open().sync()
 
     def pread(self, at: int, count: int) -> bytes:
-        """Read without touching the mapping, so that a page fault does not stall other threads.
+        """Read without the mapping, so that a page fault does not stall other threads.
 
-        Fewer bytes, or none, come from a file that was deleted meanwhile.
+        Returns fewer bytes, or none, if the file was deleted meanwhile.
         """
         try:
             return self._open().pread(count, at)
         except (FileNotFoundError, StateError):
             return b""
 
-    def pread_at_once(self, at: int, count: int) -> bytearray:
-        """Read what is in memory; BlockingIOError when something has to be waited for."""
+    def pread_nowait(self, at: int, count: int) -> bytearray:
+        """Read from memory; BlockingIOError if it would wait for the disk."""
         descriptor = self._descriptor
         if descriptor is None:
             raise BlockingIOError(errno.EAGAIN, f"{self.path} is not open")
-        return descriptor.pread_at_once(count, at)
+        return descriptor.pread_nowait(count, at)
 
-    def keep_pages_apart(self, at: int) -> None:
-        """From `at` on have every page brought into memory on its own, while the file is awake.
+    def load_pages_singly(self, at: int) -> None:
+        """Load every page from `at` on by itself, until the file is released.
 
-        The system writes pages together that it brought in together: up to 2 MiB for every byte
-        changed. Single ones cost a quarter of a microsecond more for each 300 bytes.
+        The system writes pages together that it loaded together: up to 2 MiB for every byte
+        changed. Single pages cost a quarter of a microsecond more for each 300 bytes.
         """
-        self._apart_from = at
+        self._single_from = at
         if self._view is not None:
-            _advise_apart(self._view, at)
+            _load_singly(self._view, at)
 
     def touch(self, at: int, end: int) -> None:
-        """Bring pages into memory without changing them, and without holding the GIL."""
+        """Load pages into memory without changing them, and without holding the GIL."""
         descriptor = self._open()
-        with nullcontext() if self._apart_from is None else descriptor.not_reading_ahead():
+        with nullcontext() if self._single_from is None else descriptor.without_readahead():
             for start in range(at, min(end, self.file_bytes), _CHUNK_BYTES):
                 os.pread(descriptor.number, min(end - start, _CHUNK_BYTES), start)
 
     def clear(self, at: int) -> None:
-        """Make everything from `at` on zero."""
+        """Zero everything from `at` on."""
         self._open().clear(at, self.file_bytes)
 
     def rewrite(self, at: int, end: int) -> None:
-        """Write bytes again as they are, so that the next sync writes them to disk.
+        """Write the same bytes again, so that the next sync puts them on disk.
 
-        After a failed sync the system may hold pages in memory that it takes for written.
+        After a failed sync the system may count pages in memory as written.
         """
         descriptor = self._open()
         for start in range(at, end, _CHUNK_BYTES):
             descriptor.pwrite(descriptor.pread(min(end - start, _CHUNK_BYTES), start), start)
 
-    def rest(self) -> None:
-        """Let descriptor and mapping go until they are needed again."""
+    def release(self) -> None:
+        """Drop descriptor and mapping until they are needed again."""
         with self._lock:
-            self._apart_from = None
+            self._single_from = None
             self._descriptor = self._view = None
 
     def close(self) -> None:
-        """Let the file go; a reader that still holds bytes of it keeps them until it is done."""
+        """Close the file; bytes that readers still hold stay valid."""
         with self._lock:
             self._closed = True
             self._descriptor = self._view = None
 
     def delete(self) -> None:
-        """Remove the file from disk and let it go."""
+        """Delete the file from disk and close it."""
         self.path.unlink(missing_ok=True)
         self.close()
 
@@ -173,17 +175,17 @@ class MappedFile:
         return descriptor
 
 
-def _advise_apart(view: memoryview, at: int) -> None:
+def _load_singly(view: memoryview, at: int) -> None:
     mapped = view.obj
     assert isinstance(mapped, mmap.mmap)
     first_page = at // mmap.PAGESIZE * mmap.PAGESIZE
-    # A full file has no pages left to speak of.
+    # A full file has no pages left.
     if first_page < len(mapped):
         mapped.madvise(mmap.MADV_RANDOM, first_page)
 
 
 def _open_as_allowed(path: Path) -> Descriptor:
-    """Open for writing, or for reading where that is all that may be done, as with old disks."""
+    """Open for writing, or for reading if that is all the system allows, as on old disks."""
     try:
         return Descriptor(path, os.O_RDWR)
     except OSError as error:

@@ -1,6 +1,6 @@
-"""Files kept open because they were used last: many queues, few descriptors.
+"""A cache of open files: many queues, few descriptors.
 
-Threads: any; reading and writing happen outside the lock.
+Threads: any; reads and writes happen outside the lock.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from orbitmq.store.files.descriptor import Descriptor, write_failure
 
 
 class OpenFiles:
-    """A bounded set of open files; the one unused for longest is let go first."""
+    """A bounded set of open files; the least recently used one is dropped first."""
 
     def __init__(self, count_max: int, *, writable: bool) -> None:
         self._count_max = count_max
@@ -26,23 +26,23 @@ class OpenFiles:
         return len(self._open)
 
     def pread(self, path: Path, count: int, at: int) -> bytes:
-        """Read from a file; empty when it is not there."""
+        """Read from a file; empty if it does not exist."""
         try:
             return self._descriptor(path).pread(count, at)
         except FileNotFoundError:
             return b""
 
     def pread_into(self, path: Path, room: memoryview, at: int) -> int:
-        """Read from a file into memory that is there; 0 when the file is not."""
+        """Read from a file into a buffer; 0 if the file does not exist."""
         try:
             return self._descriptor(path).pread_into(room, at)
         except FileNotFoundError:
             return 0
 
     def pwrite(self, path: Path, content: bytes, at: int, *, file_bytes: int) -> bool:
-        """Write into a file, made with its full size, sparse, when it is not there.
+        """Write into a file; a missing one is created with its full size, sparse.
 
-        Returns whether it was made.
+        Returns whether it was created.
         """
         made = False
         try:
@@ -60,11 +60,11 @@ class OpenFiles:
         return made
 
     def clear(self, path: Path, start: int, end: int) -> None:
-        """Make a range of a file zero."""
+        """Zero a range of a file."""
         self._descriptor(path).clear(start, end)
 
     def sync(self, path: Path) -> None:
-        """Put a file on disk; one that is not there has nothing to sync."""
+        """Sync a file, if it exists."""
         try:
             descriptor = self._descriptor(path)
         except FileNotFoundError:
@@ -72,12 +72,12 @@ class OpenFiles:
         descriptor.sync()
 
     def forget(self, path: Path) -> None:
-        """Let a file go that is about to be deleted."""
+        """Drop a file that is about to be deleted."""
         with self._lock:
             self._open.pop(path, None)
 
     def close(self) -> None:
-        """Let all go."""
+        """Drop all files."""
         with self._lock:
             self._open.clear()
 

@@ -5,11 +5,11 @@ File layout, big-endian, entry n at byte n * 20 of the queue:
     4  record bytes      size of the record
     8  tag hash          to filter before the record is read; a due time in delay queues
 
-Files have one size, are named by the queue byte they begin with, and are sparse at full size.
+Files have one size, named by their first byte in the queue, and are created sparse at full size.
 
 Threads: `append` by the dispatcher, under the memory lock of `ConsumeQueues`; everything that
 writes to disk under its disk lock; any number of readers, without a lock.
-Crash: no checksum; entries of records beyond a known point are cut on load and built again.
+Crash: no checksum; entries of records beyond a known point are cut on load and rebuilt.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 ENTRY: Final = struct.Struct(">qiq")
 ENTRY_BYTES: Final = ENTRY.size
-# Compat: entries before the first real one of a queue that does not begin at 0.
+# Compat: fills the entries before the first real one if a queue does not begin at 0.
 _FILLER_BYTES: Final = 0x7FFFFFFF
 FILLER: Final = ENTRY.pack(0, _FILLER_BYTES, 0)
 
 
 def decode_entry(content: bytes) -> tuple[int, int, int] | None:
-    """Read an entry: physical offset, record bytes, tag hash; None when there are no bytes."""
+    """Decode an entry: physical offset, record bytes, tag hash; None if there are no bytes."""
     if not content:
         return None
     physical_offset, record_bytes, tag_hash = ENTRY.unpack(content)
@@ -84,10 +84,10 @@ class ConsumeQueue:
         self.start = QueueOffset(0)
         self.end = QueueOffset(0)
         self.max_physical_end = PhysicalOffset(0)
-        # The newest entries, and the number of the first of them: replaced together, so that a
-        # reader in another thread always sees a pair that fits.
+        # The newest entries, and the number of the first of them: replaced together, so that
+        # readers in other threads always see a matching pair.
         self._tail = (0, bytearray())
-        # Where fillers begin that were not written yet; None when there are none.
+        # Where unwritten fillers begin; None if there are none.
         self._filled_from: int | None = None
         self._unsynced: set[int] = set()
         self._unsynced_names = False
@@ -101,10 +101,10 @@ class ConsumeQueue:
     # --- loading ------------------------------------------------------------------------------
 
     def load(self, good_until: PhysicalOffset | None = None) -> str:
-        """Find the last entry on disk; returns why the files are in doubt, empty when not.
+        """Find the last entry on disk; returns why the files are doubtful, or an empty text.
 
-        With `good_until`, only entries of records below it are taken for written, and whatever
-        lies behind them is cleared.
+        With `good_until`, only entries of records below it count as written, and everything
+        after them is cleared.
         """
         firsts, doubt = self._file_offsets()
         if doubt or not firsts:
@@ -122,13 +122,13 @@ class ConsumeQueue:
                 or physical_offset + record_bytes <= good_until
             )
 
-        # Invariant: entries are written in order, and those of one sync are all there, so the
-        # good ones come first.
+        # Invariant: entries are written in order, and all that were synced are there, so the good
+        # ones come first.
         end = _first_not(is_good, low, (firsts[-1] + self._file_bytes) // ENTRY_BYTES)
         first = _first_not(lambda number: self._raw(number)[1] == _FILLER_BYTES, low, end)
         self._set_range(first, end)
         if good_until is not None:
-            self._clear_behind(end, firsts)
+            self._clear_after(end, firsts)
         return ""
 
     def _set_range(self, start: int, end: int) -> None:
@@ -138,7 +138,7 @@ class ConsumeQueue:
         self.max_physical_end = PhysicalOffset(last[0] + last[1])
 
     def _file_offsets(self) -> tuple[list[int], str]:
-        """List where the files begin; and say what is odd about them."""
+        """List the first bytes of the files, and say what is wrong with them."""
         found: list[int] = []
         paths = sorted(self._folder.iterdir()) if self._folder.is_dir() else []
         for path in paths:
@@ -151,7 +151,7 @@ class ConsumeQueue:
             if size < self._file_bytes and is_unfinished(path, self._file_bytes):
                 if path != paths[-1]:
                     return found, f"{path} was never finished"
-                # Its creation was cut short, so nothing in it was ever synced.
+                # Its creation was cut short, so it has no synced entries.
                 self._delete_file(offset)
                 continue
             if size != self._file_bytes or offset % self._file_bytes:
@@ -166,8 +166,8 @@ class ConsumeQueue:
 
     def _path(self, first: int) -> Path:
         """The file whose first byte is `first`."""
-        # Perf: a path made and hashed anew takes 7 us, half of what finding an entry takes
-        # (benchmarks/broker_pull.py); readers stay with one file for long.
+        # Perf: making and hashing a path takes 7 us, half the time of finding an entry
+        # (benchmarks/broker_pull.py), and readers mostly stay in one file.
         known, path = self._last_path
         if known != first:
             path = self._folder / file_name(first)
@@ -175,7 +175,7 @@ class ConsumeQueue:
         return path
 
     def _raw(self, number: int) -> tuple[int, int, int]:
-        """Read an entry from disk, wherever the queue ends."""
+        """Read an entry from disk, even beyond the end of the queue."""
         at = number * ENTRY_BYTES
         first = at // self._file_bytes * self._file_bytes
         content = self._files.pread(self._path(first), ENTRY_BYTES, at - first)
@@ -184,7 +184,7 @@ class ConsumeQueue:
         physical_offset, record_bytes, tag_hash = ENTRY.unpack(content)
         return physical_offset, record_bytes, tag_hash
 
-    def _clear_behind(self, end: int, firsts: list[int]) -> None:
+    def _clear_after(self, end: int, firsts: list[int]) -> None:
         for first in firsts:
             if first + self._file_bytes <= end * ENTRY_BYTES:
                 continue
@@ -200,9 +200,9 @@ class ConsumeQueue:
     def append(self, first: QueueOffset, entries: bytes | bytearray) -> int:
         """Add entries whose first has number `first`; return how many were new.
 
-        Entries of records that are there already are skipped, by physical offset: a record is
-        never hidden because of its number. A gap is not represented, as in RocketMQ: a queue
-        without entries begins where the first one says, any other goes on at its end.
+        Entries of known records are skipped, by physical offset: a record is never hidden because
+        of its number. There are no gaps, as in RocketMQ: an empty queue begins at `first`, any
+        other continues at its end.
         """
         known = self.max_physical_end
         last_offset, last_bytes, _ = ENTRY.unpack_from(entries, len(entries) - ENTRY_BYTES)
@@ -221,7 +221,7 @@ class ConsumeQueue:
         self._tail[1].extend(entries)
         self.max_physical_end = PhysicalOffset(last_offset + last_bytes)
         count = len(entries) // ENTRY_BYTES
-        # Invariant: readers look at `end` first, so it moves after the entries are there.
+        # Invariant: readers check `end` first, so it moves after the entries are in place.
         self.end = QueueOffset(self.end + count)
         return count
 
@@ -234,11 +234,11 @@ class ConsumeQueue:
 
     @property
     def unwritten_bytes(self) -> int:
-        """How much is in memory only."""
+        """Bytes of entries that are only in memory."""
         return len(self._tail[1])
 
     def write(self) -> None:
-        """Hand the entries in memory to the system; they stay readable all the while."""
+        """Write the entries in memory to the files; they stay readable throughout."""
         first, tail = self._tail
         content = bytes(tail)
         if not content:
@@ -252,7 +252,7 @@ class ConsumeQueue:
             self._tail = (first + len(content) // ENTRY_BYTES, tail[len(content) :])
 
     def sync(self) -> bool:
-        """Put what was written on disk; returns whether names in the folder need a sync too."""
+        """Sync written entries; returns whether the folder needs a sync too."""
         while self._unsynced:
             first = next(iter(self._unsynced))
             self._files.sync(self._path(first))
@@ -260,8 +260,8 @@ class ConsumeQueue:
         names, self._unsynced_names = self._unsynced_names, False
         return names
 
-    def doubt_names(self) -> None:
-        """Have the names of the files synced with the next sync."""
+    def request_name_sync(self) -> None:
+        """Sync the names of the files with the next sync."""
         self._unsynced_names = True
 
     @property
@@ -288,7 +288,7 @@ class ConsumeQueue:
     # --- reading ------------------------------------------------------------------------------
 
     def entry(self, number: QueueOffset) -> tuple[int, int, int] | None:
-        """Read one entry: physical offset, record bytes, tag hash; None when it is not there."""
+        """Read one entry: physical offset, record bytes, tag hash; None if it does not exist."""
         return decode_entry(self.entries(number, 1))
 
     def entries(self, first: QueueOffset, count: int) -> bytes:
@@ -314,7 +314,7 @@ class ConsumeQueue:
     def raise_start(self, log_start: PhysicalOffset) -> None:
         """Move the start past entries whose records were deleted, and delete emptied files.
 
-        The queue keeps its end, even when nothing is left.
+        The queue keeps its end, even if no entry is left.
         """
 
         def is_deleted(number: int) -> bool:
@@ -332,7 +332,7 @@ class ConsumeQueue:
             self._first_file += self._file_bytes
 
     def delete(self) -> None:
-        """Remove the queue's files and forget its entries."""
+        """Delete the queue's files and entries."""
         for path in list(self._folder.iterdir()) if self._folder.is_dir() else ():
             offset = offset_of(path)
             if offset is not None:
@@ -352,7 +352,7 @@ class ConsumeQueue:
 
 
 def _first_not(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """Find by halving the first number for which something no longer holds."""
+    """Find, by bisection, the first number for which the condition no longer holds."""
     while low < high:
         middle = (low + high) // 2
         if holds(middle):

@@ -1,8 +1,8 @@
 """All consume queues of a store, by topic and queue id.
 
-Threads: two locks. `lock` is held for changes in memory, by the dispatcher, and never while the
-disk is waited for; the disk lock is held by whoever writes, syncs or deletes files, and is taken
-first. Readers take none.
+Threads: two locks. `lock` protects changes in memory, mostly by the dispatcher, and is never held
+while waiting for the disk; the disk lock protects writing, syncing and deleting files, and is taken
+first. Readers take neither.
 Crash: see `consume_queue`; names of new and deleted files are synced with the files.
 """
 
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class ConsumeQueues:
-    """The queues, made when they are first needed."""
+    """The queues, created when first needed."""
 
     def __init__(
         self, folder: Path, file_bytes: int, *, open_files_max: int = 512, writable: bool = True
@@ -48,10 +48,10 @@ class ConsumeQueues:
         return len(self._queues)
 
     def load(self, good_until: PhysicalOffset | None = None, *, names_synced: bool = True) -> int:
-        """Open the queues that are on disk; returns how many were in doubt and deleted.
+        """Open the queues that are on disk; returns how many were doubtful and deleted.
 
-        With `good_until`, entries of records above it are cut off, to be built again. A process
-        that was killed may have left files whose names it had no time to sync.
+        With `good_until`, entries of records above it are cut off, to be rebuilt. Without
+        `names_synced`, file names are synced too: a killed process may not have done so.
         """
         doubtful = 0
         for topic_folder in sorted(self._folder.iterdir()) if self._folder.is_dir() else ():
@@ -64,12 +64,12 @@ class ConsumeQueues:
                 name = queue_folder.name
                 if not (name.isascii() and name.isdigit() and queue_folder.is_dir()):
                     raise StoreFormatError(
-                        f"{queue_folder} is not named by a queue id", hint="move it away"
+                        f"{queue_folder} does not have a queue id as its name", hint="move it away"
                     )
                 queue = self.queue(topic_folder.name, int(name))
                 doubt = queue.load(good_until)
                 if not names_synced:
-                    queue.doubt_names()
+                    queue.request_name_sync()
                 if doubt:
                     doubtful += 1
                     self._drop(queue, doubt)
@@ -77,26 +77,26 @@ class ConsumeQueues:
                     self._unsynced.add(queue)
         return doubtful
 
-    def drop_false(self, is_true: Callable[[ConsumeQueue], bool]) -> int:
-        """Delete queues whose newest entry is not true, to build them again; returns how many."""
-        false = [queue for queue in self if queue.end > queue.start and not is_true(queue)]
-        for queue in false:
-            self._drop(queue, "its newest entry leads to no record of it")
-        return len(false)
+    def drop_inconsistent(self, is_consistent: Callable[[ConsumeQueue], bool]) -> int:
+        """Delete queues that disagree with the log, to rebuild them; returns how many."""
+        dropped = [queue for queue in self if queue.end > queue.start and not is_consistent(queue)]
+        for queue in dropped:
+            self._drop(queue, "its newest entry points to no record of it")
+        return len(dropped)
 
     def _drop(self, queue: ConsumeQueue, doubt: str) -> None:
         log.warning(
-            "queue is built again topic=%s queue=%d reason=%s", queue.topic, queue.queue_id, doubt
+            "rebuilding queue topic=%s queue=%d reason=%s", queue.topic, queue.queue_id, doubt
         )
         queue.delete()
         self._unsynced.add(queue)
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """Find a queue; None when nothing was ever put in it."""
+        """Find a queue; None if it never had entries."""
         return self._queues.get((topic, queue_id))
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """Find a queue, or make it."""
+        """Find a queue, or create it."""
         key = (topic, queue_id)
         queue = self._queues.get(key)
         if queue is None:
@@ -111,7 +111,7 @@ class ConsumeQueues:
     def append(
         self, topic: str, queue_id: int, first: QueueOffset, entries: bytes | bytearray
     ) -> ConsumeQueue | None:
-        """Add entries to a queue, in memory; the caller holds the lock. None when none was new."""
+        """Add entries to a queue, in memory; the caller holds the lock. None if none was new."""
         queue = self._queues.get((topic, queue_id)) or self.queue(topic, queue_id)
         if not queue.append(first, entries):
             return None
@@ -125,11 +125,11 @@ class ConsumeQueues:
 
     @property
     def unsynced_count(self) -> int:
-        """How many queues a sync would have to touch."""
+        """How many queues need a sync."""
         return len(self._unsynced | self._unwritten)
 
     def write(self) -> None:
-        """Hand every entry in memory to the system; what cannot be written stays in memory."""
+        """Write all entries in memory to the files; those that cannot be written stay in memory."""
         with self._disk_lock:
             with self.lock:
                 unwritten, self._unwritten = self._unwritten, set()
@@ -167,7 +167,7 @@ class ConsumeQueues:
                     self._unsynced.add(queue)
 
     def delete_topic(self, topic: str) -> None:
-        """Remove every queue of a topic; its records age out with the log."""
+        """Delete every queue of a topic; its records age out with the log."""
         with self._disk_lock, self.lock:
             for key in [key for key in self._queues if key[0] == topic]:
                 queue = self._queues.pop(key)
@@ -182,10 +182,10 @@ class ConsumeQueues:
                 self._unsynced_folders.add(self._folder)
 
     def delete_all(self) -> None:
-        """Remove every queue, to build them again from the log."""
+        """Delete every queue, to rebuild them from the log."""
         for topic in {topic for topic, _ in self._queues}:
             self.delete_topic(topic)
 
     def close(self) -> None:
-        """Let the files go."""
+        """Close the files."""
         self._files.close()

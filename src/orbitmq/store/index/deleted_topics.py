@@ -1,9 +1,9 @@
-"""Topics that were deleted, so that no rebuild brings their old records back.
+"""Deleted topics: so that no rebuild brings their old records back.
 
 File layout of `<root>/orbitmq/deleted_topics`: a line for each topic, the physical offset at which
-it was deleted, a space, and the topic. A topic that is made again counts from 0 behind it.
+it was deleted, a space, and the topic. A topic that is created again counts from 0 after it.
 
-Threads: one at a time; the dispatcher reads while others note.
+Threads: one writer at a time; the dispatcher reads meanwhile.
 Crash: the file is replaced as a whole and on disk before a queue is deleted.
 """
 
@@ -33,15 +33,15 @@ class DeletedTopics:
             if end.isdigit() and topic:
                 self._ends[topic] = int(end)
 
-    def note(self, topic: str, end: PhysicalOffset, *, log_start: PhysicalOffset) -> None:
-        """Note that records of a topic below `end` are deleted; on disk when this returns."""
+    def add(self, topic: str, end: PhysicalOffset, *, log_start: PhysicalOffset) -> None:
+        """Record that a topic's records below `end` are deleted; on disk when this returns."""
         kept = {name: at for name, at in self._ends.items() if at > log_start}
         self._ends = kept | {topic.encode(): end}
         lines = [b"%d %b\n" % (at, name) for name, at in self._ends.items()]
         replace_file(self._path, b"".join(lines))
 
     def count_deleted(self, topic: bytes, entries: bytes | bytearray) -> int:
-        """How many of a run of queue entries belong to records that are deleted."""
+        """How many entries at the start of a run belong to deleted records."""
         end = self._ends.get(topic)
         if end is None:
             return 0

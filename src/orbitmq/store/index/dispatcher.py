@@ -1,13 +1,13 @@
-"""From the log to its indexes: feeds queues and key index from new records.
+"""The dispatcher: adds new records of the log to queues and key index.
 
-Threads: any; `advance` holds a lock, so that records are fed in their order.
-Crash: it begins again at a mark that lags; queues and index skip what they have.
+Threads: any; `advance` holds a lock, so that records are added in order.
+Crash: it resumes at the saved progress, which lags; queues and index skip what they have.
 """
 
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING
 
 from orbitmq.errors import StoreDamagedError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from orbitmq.store.index.key_indexes import KeyIndexes
     from orbitmq.store.log.commit_log import CommitLog
 
-# The name of an index that there is none of, since it is switched off.
+# Saved as the index's name while the index is switched off.
 NO_INDEX = -1
 
 
@@ -41,59 +41,51 @@ class Dispatched:
     queue_count: int
 
 
+@dataclass(slots=True, eq=False)
 class Dispatcher:
-    """Knows how far the indexes follow the log."""
+    """Adds records to queues and index, and knows how far these follow the log."""
 
-    def __init__(
-        self,
-        log: CommitLog,
-        queues: ConsumeQueues,
-        indexes: KeyIndexes | None,
-        *,
-        deleted_topics: DeletedTopics,
-        delay_levels_ms: tuple[int, ...],
-        clock: Clock,
-    ) -> None:
-        self._log = log
-        self._queues = queues
-        self._indexes = indexes
-        self._deleted_topics = deleted_topics
-        self._delay_levels_ms = delay_levels_ms
-        self._clock = clock
-        self._lock = threading.Lock()
-        # Invariant: every record below is in its queue and in the index.
-        self.position = PhysicalOffset(0)
-        self.last_store_ms = 0
+    log: CommitLog
+    queues: ConsumeQueues
+    indexes: KeyIndexes | None
+    _: KW_ONLY
+    deleted_topics: DeletedTopics
+    delay_levels_ms: tuple[int, ...]
+    clock: Clock
+    # Invariant: every record below is in its queue and in the index.
+    position: PhysicalOffset = field(default=PhysicalOffset(0), init=False)
+    last_store_ms: int = field(default=0, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def advance(self, end: PhysicalOffset) -> set[ConsumeQueue]:
-        """Feed the records below `end`; returns the queues that grew."""
+        """Add the records below `end`; returns the queues that grew."""
         grown: set[ConsumeQueue] = set()
         with self._lock:
             while self.position < end:
                 before = self.position
                 self._advance_in_file(end, grown)
-                # Invariant: every turn moves on, or it would never end.
+                # Invariant: every turn advances, or the loop would never end.
                 assert self.position > before
         return grown
 
     def snapshot(self) -> Dispatched:
-        """Say how far queues and index are, at one moment."""
+        """Take a snapshot of how far queues and index are."""
         with self._lock:
-            newest = self._indexes.newest if self._indexes is not None else None
+            newest = self.indexes.newest if self.indexes is not None else None
             return Dispatched(
                 position=self.position,
                 last_store_ms=self.last_store_ms,
-                index_name=newest.name if newest else 0 if self._indexes is not None else NO_INDEX,
+                index_name=newest.name if newest else 0 if self.indexes is not None else NO_INDEX,
                 index_next=newest.next if newest else 0,
-                queue_count=self._queues.count,
+                queue_count=self.queues.count,
             )
 
     def _advance_in_file(self, end: PhysicalOffset, grown: set[ConsumeQueue]) -> None:
-        file = self._log.file_at(self.position)
+        file = self.log.file_at(self.position)
         if file is None:
-            # Retention was faster; what is gone needs no index.
-            assert self._log.start > self.position
-            self.position = self._log.start
+            # Retention deleted the file first; deleted records need no index.
+            assert self.log.start > self.position
+            self.position = self.log.start
             return
         first_offset, file_end = file.first_offset, file.end_offset
         if file_end - self.position < BLANK_BYTES_MIN:
@@ -106,20 +98,20 @@ class Dispatcher:
             walk_end - first_offset,
             first_offset,
             check_body=False,
-            delay_levels_ms=self._delay_levels_ms,
-            with_keys=self._indexes is not None,
+            delay_levels_ms=self.delay_levels_ms,
+            with_keys=self.indexes is not None,
             check_places=True,
         )
         self._feed_queues(found.runs, grown)
-        if self._indexes is not None and found.keys:
-            self._indexes.put(found.keys, now_ms=self._clock.now_ms)
+        if self.indexes is not None and found.keys:
+            self.indexes.put(found.keys, now_ms=self.clock.now_ms)
         self.last_store_ms = max(found.last_store_ms, self.last_store_ms)
         stopped_at = PhysicalOffset(first_offset + found.position)
         if stopped_at < walk_end:
             if found.stopped_by.verdict is not Verdict.BLANK:
                 self.position = stopped_at
                 raise StoreDamagedError(
-                    f"at {stopped_at} in {file.path} lies {found.stopped_by.verdict.value}: "
+                    f"{file.path} at offset {stopped_at}: {found.stopped_by.verdict.value}; "
                     f"{found.stopped_by.reason}",
                     hint="run: orbitmq store verify",
                 )
@@ -129,8 +121,8 @@ class Dispatcher:
     def _feed_queues(
         self, found: dict[tuple[bytes, int], list[EntryRun]], grown: set[ConsumeQueue]
     ) -> None:
-        append, count_deleted = self._queues.append, self._deleted_topics.count_deleted
-        with self._queues.lock:
+        append, count_deleted = self.queues.append, self.deleted_topics.count_deleted
+        with self.queues.lock:
             for (name, queue_id), runs in found.items():
                 topic = name.decode(errors="replace")
                 for run in runs:

@@ -1,6 +1,6 @@
-"""The fast forms of the key table, where they are compiled; else the plain ones.
+"""The key table: the fast forms where they are compiled, else the plain ones.
 
-With ORBITMQ_PURE=1 in the environment the plain forms are used, as in `record.codec`.
+ORBITMQ_PURE=1 in the environment chooses the plain forms, as in `record.codec`.
 """
 
 from __future__ import annotations

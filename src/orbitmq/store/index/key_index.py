@@ -1,12 +1,12 @@
-"""One file of the key index: keys of messages, and where these lie in the log.
+"""One file of the key index: from keys of messages to offsets in the log.
 
-`key_table` tells the layout. Only hashes are kept: whoever asks must compare the keys of what is
-found. The header, where it is mapped, is the only place that says how far the file is filled.
+`key_table` has the layout. Only hashes are stored: callers must compare the keys of the messages
+found. Only the mapped header says how far the file is filled.
 
 Threads: one writer (the dispatcher); readers any time, since an entry is complete before its slot
 points at it.
-Crash: no checksum. Entries are only ever added, so those that were synced are there, and header
-and slots are made again from them; a file of which that is not known is deleted and built again.
+Crash: no checksum. Entries are only added, so synced ones are there, and header and slots are
+rebuilt from them; a file whose synced entries are not known is deleted and rebuilt from the log.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 
 class IndexHeader(NamedTuple):
-    """What the header of a file says."""
+    """The header of a file."""
 
     begin_ms: int
     end_ms: int
     begin_offset: int
     end_offset: int
     slots_used: int
-    # As it is written; see `next_entry`.
+    # As written; see `next_entry`.
     written_next: int
 
     def overlaps(self, begin_ms: int, end_ms: int) -> bool:
@@ -66,18 +66,18 @@ class KeyIndex:
 
     @staticmethod
     def file_bytes(slots: int, entries_max: int) -> int:
-        """How large a file of so many slots and entries is."""
+        """The size of a file with this many slots and entries."""
         return HEADER_BYTES + slots * SLOT_BYTES + entries_max * ENTRY_BYTES
 
     @classmethod
     def create(cls, path: Path, slots: int, entries_max: int) -> KeyIndex:
-        """Make an empty file."""
+        """Create an empty file."""
         file = MappedFile.create(path, 0, cls.file_bytes(slots, entries_max))
         return cls(file, slots, entries_max)
 
     @classmethod
     def open(cls, path: Path, slots: int, entries_max: int) -> KeyIndex:
-        """Open a file that is there."""
+        """Open an existing file."""
         wanted = cls.file_bytes(slots, entries_max)
         size = path.stat().st_size
         if size != wanted:
@@ -101,7 +101,7 @@ class KeyIndex:
 
     @property
     def header(self) -> IndexHeader:
-        """How far the file is filled; a file that was let go says what it said last."""
+        """How far the file is filled; for a closed file, as it was last."""
         return IndexHeader._make(HEADER.unpack_from(self._view))
 
     @property
@@ -116,7 +116,7 @@ class KeyIndex:
 
     @property
     def end_offset(self) -> int:
-        """Where the last message lies."""
+        """The physical offset of the last message."""
         return self.header.end_offset
 
     @property
@@ -131,13 +131,13 @@ class KeyIndex:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was put yet."""
+        """Whether the file has no entries."""
         return self.next <= 1
 
     # --- writing ------------------------------------------------------------------------------
 
     def continue_from(self, previous: KeyIndex) -> None:
-        """Begin where the file before ended."""
+        """Begin where the previous file ended."""
         before = previous.header
         self._write_header(
             IndexHeader(
@@ -151,9 +151,9 @@ class KeyIndex:
         )
 
     def put(self, keys: bytes | bytearray, at: int) -> int:
-        """Add packed keys from byte `at` on, but for those of messages that are known.
+        """Add packed keys from byte `at` on, except those of known messages.
 
-        Returns the position of the first that has no room, or the end of them.
+        Returns the position of the first key without room, or the end of the keys.
         """
         return put_keys(self._view, self._slots, self._entries_max, keys, at)
 
@@ -163,16 +163,16 @@ class KeyIndex:
     # --- recovery -----------------------------------------------------------------------------
 
     def restore(self, end: int, store_ms_at: Callable[[int], int | None]) -> bool:
-        """Make header and slots again from the entries below number `end`, all known on disk.
+        """Rebuild header and slots from the entries below number `end`, all known to be on disk.
 
-        Returns False when they do not look it; the file must then be built again from the log.
+        Returns False if the entries are not valid; then the file must be rebuilt from the log.
         """
         used = chain_entries(self._view, self._slots, self._entries_max, end)
         if used is None:
             return False
         first_offset, last_offset = self._entry(1)[1], self._entry(end - 1)[1]
         begin_ms, end_ms = store_ms_at(first_offset), store_ms_at(last_offset)
-        # Records may be deleted already; then the header, synced with them, must do.
+        # If the records are deleted already, the header serves, which was synced with the entries.
         begin_ms = begin_ms if begin_ms is not None else self.begin_ms
         if end_ms is None:
             end_ms = begin_ms + self._entry(end - 1)[2] * 1000 + 999
@@ -185,11 +185,11 @@ class KeyIndex:
         """Find physical offsets by key hash and time, newest first; times are whole seconds."""
         view = self._view
         if len(view) == HEADER_BYTES:
-            return  # The file was let go.
+            return  # The file was closed.
         (number,) = SLOT.unpack_from(view, HEADER_BYTES + hashed % self._slots * SLOT_BYTES)
         if number <= 0:
             return
-        # Read after the slot, so that at most the newest entry is not counted yet, though complete.
+        # Read after the slot, so that at most the newest entry, though complete, is not counted yet.
         filled = self.header
         newest = min(next_entry(filled.written_next, self._entries_max), self._entries_max - 1)
         # The chain of a slot is finite: each entry points at an older one.
@@ -197,7 +197,7 @@ class KeyIndex:
             entry_hash, offset, seconds, previous = ENTRY.unpack_from(
                 view, self._entries_at + number * ENTRY_BYTES
             )
-            # Compat: the first entry's seconds count from the end of the file before.
+            # Compat: the first entry's seconds count from the end of the previous file.
             entry_ms = filled.begin_ms + (seconds * 1000 if number > 1 else 0)
             if seconds < 0 or entry_ms + 999 < begin_ms:
                 return
@@ -212,12 +212,12 @@ class KeyIndex:
         self._file.sync()
 
     def close(self) -> None:
-        """Let the file go; its header can still be asked."""
+        """Close the file; its header stays readable."""
         self._keep_header()
         self._file.close()
 
     def delete(self) -> None:
-        """Remove the file; who reads it now reads on."""
+        """Delete the file; readers that are using it can finish."""
         self._keep_header()
         self._file.delete()
 

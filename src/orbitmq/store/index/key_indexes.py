@@ -1,7 +1,7 @@
-"""All files of the key index: the newest is written, all are asked.
+"""All files of the key index: the newest is written, all are searched.
 
 Threads: one writer (the dispatcher); `sync` and `delete_before` from any thread; readers any time.
-Crash: a file is known on disk up to the entry that the marks name; see `key_index`.
+Crash: saved progress says up to which entry the newest file is on disk; see `key_index`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class KeyIndexes:
         self._folder = folder
         self._slots = slots
         self._entries_max = entries_max
-        # Replaced as a whole, since readers go over it while files come and go.
+        # Replaced as a whole, since readers iterate over it while files come and go.
         self._files: tuple[KeyIndex, ...] = ()
         self._unsynced: set[KeyIndex] = set()
         self._lock = threading.Lock()
@@ -41,7 +41,7 @@ class KeyIndexes:
     # --- opening ------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Open the files that are there."""
+        """Open the files on disk."""
         paths = sorted(self._folder.iterdir()) if self._folder.is_dir() else []
         for path in paths:
             if len(path.name) != _NAME_DIGITS or not (path.name.isascii() and path.name.isdigit()):
@@ -56,7 +56,7 @@ class KeyIndexes:
             self._files = (*self._files, opened)
 
     def restore(self, name: int, next_entry: int, store_ms_at: Callable[[int], int | None]) -> bool:
-        """Go back to what the marks say is on disk; False when the files do not fit them."""
+        """Go back to the saved progress; False if the files do not match it."""
         for file in self._files:
             if file.name > name:
                 self._drop(file)
@@ -71,7 +71,7 @@ class KeyIndexes:
         return newest.restore(next_entry, store_ms_at)
 
     def keep_full(self, until_ms: int) -> None:
-        """Keep only the files that a checkpoint says were full and on disk."""
+        """Keep only files that were full and on disk by the time of a checkpoint."""
         for file in self._files:
             same_end = [other for other in self._files if other.end_ms == file.end_ms]
             if not file.is_full or file.end_ms > until_ms or len(same_end) > 1:
@@ -79,26 +79,26 @@ class KeyIndexes:
 
     @property
     def newest(self) -> KeyIndex | None:
-        """The file that is written."""
+        """The file being written."""
         files = self._files
         return files[-1] if files else None
 
     @property
     def end_offset(self) -> PhysicalOffset:
-        """Messages below this physical offset are in the index already."""
+        """Messages below this physical offset are in the index."""
         newest = self.newest
         return PhysicalOffset(newest.end_offset if newest is not None else 0)
 
     # --- writing ------------------------------------------------------------------------------
 
     def put(self, keys: bytes | bytearray, *, now_ms: Callable[[], int]) -> None:
-        """Add keys, packed as `KEY`; those of messages below `end_offset` are known already."""
+        """Add keys, packed as `KEY`, except those of messages below `end_offset`."""
         file = self._files[-1] if self._files else None
         at = file.put(keys, 0) if file is not None else 0
         while at < len(keys):
             file = self._next_file(file, now_ms())
             at = file.put(keys, at)
-        # Only a full file ever leaves the set, so one that is in it and not full stays.
+        # Only full files leave the set, so the newest one, once added, stays in it.
         if file is not None and file not in self._unsynced:
             with self._lock:
                 self._unsynced.add(file)
@@ -120,16 +120,16 @@ class KeyIndexes:
         made = datetime.datetime.fromtimestamp(now_ms / 1000).astimezone()
         name = int(f"{made:%Y%m%d%H%M%S}{now_ms % 1000:03d}")
         if previous is not None:
-            # Files are sorted by name, and local time goes back once a year.
+            # Files are sorted by name, but local time goes back once a year.
             name = max(name, previous.name + 1)
         return self._folder / f"{name:0{_NAME_DIGITS}d}"
 
     def sync(self) -> None:
-        """Put on disk what was written; a full file then counts for the checkpoint."""
+        """Sync the files; full ones then count for the checkpoint."""
         with self._lock:
             unsynced = sorted(self._unsynced, key=lambda file: file.name)
         for file in unsynced:
-            # Invariant: a file that was full before its sync is on disk as a whole after it.
+            # Invariant: a file that was full before its sync is completely on disk after it.
             full = file.is_full
             file.sync()
             if full:
@@ -152,19 +152,19 @@ class KeyIndexes:
     # --- deleting -----------------------------------------------------------------------------
 
     def delete_before(self, log_start: PhysicalOffset) -> None:
-        """Delete files whose messages were all deleted, but never the newest."""
+        """Delete files whose messages are all deleted, but never the newest."""
         while len(self._files) > 1 and self._files[0].end_offset < log_start:
             self._drop(self._files[0])
 
     def delete_all(self) -> None:
-        """Remove every file, to build the index again from the log."""
+        """Delete every file, to rebuild the index from the log."""
         for file in self._files:
             self._drop(file)
         if self._folder.is_dir():
             sync_folder(self._folder)
 
     def close(self) -> None:
-        """Let the files go."""
+        """Close the files."""
         for file in self._files:
             file.close()
         self._files = ()

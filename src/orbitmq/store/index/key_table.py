@@ -1,4 +1,4 @@
-"""The bytes of a file of the key index: a hash table from keys to the log.
+"""The layout of a file of the key index: a hash table from keys to the log.
 
 File layout, big-endian:
     40  header     8 begin time, 8 end time, 8 begin offset, 8 end offset, 4 slots used,
@@ -6,8 +6,8 @@ File layout, big-endian:
     4 per slot     number of the newest entry whose hash falls into the slot, 0 for none
     20 per entry   4 key hash, 8 physical offset, 4 seconds since begin time, 4 previous entry
 
-These are the plain forms, which the compiled ones (`key_table_cython`) must equal; `fast_forms`
-chooses.
+These are the plain forms; the compiled ones (`key_table_cython`) write the same bytes, and
+`fast_forms` chooses.
 
 Threads: one writer; readers any time, since an entry is complete before its slot points at it.
 Crash: see `key_index`.
@@ -33,15 +33,15 @@ _INT_MAX: Final = 2**31 - 1
 def put_keys(
     view: memoryview, slots: int, entries_max: int, keys: bytes | bytearray, at: int
 ) -> int:
-    """Put keys, packed as `KEY`, from byte `at` of them on; in the order of their offsets.
+    """Add keys, packed as `KEY` and ordered by offset, from byte `at` on.
 
-    Those of messages below the end offset are known already, and passed over. Returns the
-    position of the first key that has no room, or the end of them.
+    Keys of messages below the end offset are known and skipped. Returns the position of the first
+    key without room, or the end of the keys.
     """
     check_table(view, slots, entries_max, keys, at)
     begin_ms, end_ms, begin_offset, end_offset, slots_used, number = HEADER.unpack_from(view)
     number = next_entry(number, entries_max)
-    # A message has several keys with one offset, so equality is news still to be put.
+    # A message may have several keys with one offset, so an equal offset is not yet known.
     known = end_offset
     entries_at = HEADER_BYTES + slots * SLOT_BYTES
     while at < len(keys):
@@ -72,9 +72,9 @@ def put_keys(
 
 
 def chain_entries(view: memoryview, slots: int, entries_max: int, end: int) -> int | None:
-    """Make all slots again from the entries below number `end`; returns how many are used.
+    """Rebuild all slots from the entries below number `end`; returns how many are used.
 
-    None, and nothing is changed, when the entries do not look as if they had been put.
+    Returns None, and changes nothing, if the entries are not valid.
     """
     check_table(view, slots, entries_max, b"", 0)
     if not 1 < end <= entries_max:
@@ -97,7 +97,7 @@ def chain_entries(view: memoryview, slots: int, entries_max: int, end: int) -> i
 
 
 def next_entry(written: int, entries_max: int) -> int:
-    """The number of the next entry, from what the header says."""
+    """The number of the next entry, from the number in the header."""
     # Compat: a fresh file says 0 and means 1.
     return min(max(written, 1), entries_max)
 
@@ -109,7 +109,7 @@ def check_table(
     wanted = HEADER_BYTES + slots * SLOT_BYTES + entries_max * ENTRY_BYTES
     if slots < 1 or not 1 <= entries_max <= _INT_MAX or len(view) != wanted:
         raise ValueError(
-            f"{len(view)} bytes are no table of {slots} slots and {entries_max} entries"
+            f"{len(view)} bytes are not a table of {slots} slots and {entries_max} entries"
         )
     if not 0 <= at <= len(keys) or (len(keys) - at) % KEY.size:
         raise ValueError(f"bytes {at} to {len(keys)} are not keys of {KEY.size} bytes")

@@ -1,12 +1,12 @@
-"""The watermark: the physical offset up to which records may be seen.
+"""The watermark: the physical offset up to which records are visible.
 
-It is published in `<root>/orbitmq/watermark`, 8 bytes big-endian twice over, so that processes
-that read the store while a broker writes it stop there. The two copies are written one after the
-other and a reader takes the value only when both agree.
+It is published in `<root>/orbitmq/watermark`, 8 bytes big-endian, twice, so that processes that
+read the store while a broker writes it stop there. The copies are written one after the other, and
+a reader accepts the value only if both agree.
 
 Threads: one writer.
-Crash: it starts again at the recovered end. What was seen is there again: under SYNC_FLUSH it was
-on disk; under ASYNC_FLUSH only a crash of the machine, which may lose messages, lowers it.
+Crash: it restarts at the recovered end. Records that were visible are so again: under SYNC_FLUSH
+they were on disk; under ASYNC_FLUSH only a crash of the machine, which may lose messages, lowers it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Watermark:
         path = folder / FILE_NAME
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            # A mapped page that the disk has no room for would kill the process.
+            # Writing to a mapped page without room on the disk would kill the process.
             os.posix_fallocate(descriptor, 0, _FILE_BYTES)
             self._map = mmap.mmap(descriptor, _FILE_BYTES)
         except OSError as error:
@@ -46,13 +46,13 @@ class Watermark:
         self._publish()
 
     def raise_to(self, offset: PhysicalOffset) -> None:
-        """Let records up to `offset` be seen; it never falls."""
+        """Make records up to `offset` visible; the watermark never falls."""
         if offset > self.offset:
             self.offset = offset
             self._publish()
 
     def close(self) -> None:
-        """Let the file go; it keeps its last value."""
+        """Close the file; it keeps its last value."""
         self._map.close()
 
     def _publish(self) -> None:
@@ -60,7 +60,7 @@ class Watermark:
 
 
 def read_watermark(folder: Path) -> PhysicalOffset | None:
-    """Read what a writer published; None when no OrbitMQ broker ever wrote the store."""
+    """Read the published watermark; None if no OrbitMQ broker ever wrote the store."""
     try:
         descriptor = os.open(folder / FILE_NAME, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -1,13 +1,13 @@
 """The commit log: all messages of all topics, one after the other.
 
-Files of one size, named by the offset of their first byte; a record never crosses a file, and a
-file's unused end is marked by a blank record. Only the newest files are mapped, so that a log of
-any length needs few descriptors and mappings.
+Files of one size, named by the offset of their first byte. A record never crosses files; a blank
+record fills the unused end of a file. Only files in use are open and mapped, so that a log of any
+length needs few descriptors and mappings.
 
-Threads: one at a time asks for `room`, writes there and moves `end` (`Appender`, under its lock);
+Threads: one at a time calls `room`, writes there and moves `end` (`Appender`, under its lock);
 readers read below `end` at any time; `sync` from one thread; `make_ready`, `touch_ahead` and
 `delete_first` from any.
-Crash: recovery finds the true end; everything behind it is zero bytes once the log is open.
+Crash: recovery finds the true end; everything after it is zero bytes once the log is open.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from orbitmq.store.files.mapped_file import MappedFile
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Pages this far ahead of the writer are brought into memory off its thread.
+# Another thread loads pages into memory this far ahead of the writer.
 TOUCH_AHEAD_BYTES: Final = 16 * 1024 * 1024
-# Files kept open and mapped: those being written, and the ones read last.
-_AWAKE_FILES_MAX: Final = 8
+# Files kept open and mapped: those being written, and the most recently read.
+_OPEN_FILES_MAX: Final = 8
 
 
 class CommitLog:
@@ -47,18 +47,19 @@ class CommitLog:
     ) -> None:
         self._writable_folders = [folder for folder in folders if folder not in read_only_folders]
         self._folders = sorted({*folders, *read_only_folders})
-        # Of the writable folders, those that get new files only when all are full.
+        # Writable folders that get new files only when all are full.
         self.full_folders: frozenset[Path] = frozenset()
         self.file_bytes = file_bytes
-        # Perf: a sync after every message wrote 2 MiB to the disk each time, 5 KiB with pages apart
-        # (benchmarks/broker_send.py, 1 sync producer).
-        self._pages_apart = synced_often
-        # Replaced as a whole, so that readers in other threads always see neighbours.
+        # Perf: a sync after every message wrote 2 MiB to the disk each time, and 5 KiB with pages
+        # loaded singly (benchmarks/broker_send.py, 1 sync producer).
+        self._loads_single_pages = synced_often
+        # Replaced as a whole, so that readers in other threads never see a gap.
         self._files: tuple[MappedFile, ...] = ()
-        self._awake: OrderedDict[MappedFile, None] = OrderedDict()
-        self._awake_lock = threading.Lock()
+        # The open files, least recently used first.
+        self._recent: OrderedDict[MappedFile, None] = OrderedDict()
+        self._recent_lock = threading.Lock()
         self._ready: MappedFile | None = None
-        # Held while the list of files changes, or a file is being made.
+        # Held while the list of files changes, or a file is being created.
         self._files_lock = threading.Lock()
         self._touched = 0
         self._closed = False
@@ -69,7 +70,7 @@ class CommitLog:
     # --- opening ------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Find the files that are there; `end` counts them all as full until recovery."""
+        """List the files on disk; until recovery, `end` counts them all as full."""
         self._files = tuple(
             MappedFile(path, first_offset, self.file_bytes)
             for first_offset, path in list_files(self._folders, self.file_bytes)
@@ -79,7 +80,7 @@ class CommitLog:
         self.flushed = self.end
 
     def close(self) -> None:
-        """Let the files go; a file made ahead is deleted."""
+        """Close the files; a file created ahead is deleted."""
         self._closed = True
         self.drop_ready()
         for file in self._files:
@@ -88,7 +89,7 @@ class CommitLog:
 
     @property
     def start(self) -> PhysicalOffset:
-        """The offset of the oldest byte there is."""
+        """The offset of the oldest byte."""
         files = self._files
         return PhysicalOffset(files[0].first_offset if files else self.end)
 
@@ -100,9 +101,9 @@ class CommitLog:
     # --- writing ------------------------------------------------------------------------------
 
     def room(self, size: int) -> MappedFile:
-        """Find the file that has room for `size` bytes at `end`; makes one if need be.
+        """Find the file that has room for `size` bytes at `end`; creates one if needed.
 
-        Whoever asked writes there, and then moves `end`: until then nothing was added.
+        The caller writes there and then moves `end`; until then nothing is added.
         """
         if size + BLANK_BYTES_MIN > self.file_bytes:
             raise MessageError(
@@ -114,8 +115,8 @@ class CommitLog:
         return self._file_with_room(size)
 
     @property
-    def wants_upkeep(self) -> bool:
-        """Whether the next file should be made, or pages ahead of the writer touched."""
+    def needs_upkeep(self) -> bool:
+        """Whether to create the next file, or to load pages ahead of the writer."""
         if not self._files:
             return False
         file = self._files[-1]
@@ -125,7 +126,7 @@ class CommitLog:
         )
 
     def make_ready(self) -> None:
-        """Make the next file before it is needed; for a thread that may wait for the disk."""
+        """Create the next file before it is needed; for a thread that may wait for the disk."""
         with self._files_lock:
             if self._closed or not self._files or self._ready is not None:
                 return
@@ -136,7 +137,7 @@ class CommitLog:
                 self._ready = ready
 
     def touch_ahead(self) -> None:
-        """Bring the pages to be written next into memory; for a thread that may wait."""
+        """Load the pages to be written next into memory; for a thread that may wait."""
         if not self._files:
             return
         file = self._files[-1]
@@ -147,7 +148,7 @@ class CommitLog:
             self._touched = end
 
     def drop_ready(self) -> None:
-        """Delete the file made ahead."""
+        """Delete the file created ahead."""
         with self._files_lock:
             ready, self._ready = self._ready, None
             if ready is not None:
@@ -171,7 +172,7 @@ class CommitLog:
                 encode_blank(file.view, self.end - file.first_offset, left)
             self._files = (*self._files, following)
             self.end = PhysicalOffset(file.end_offset)
-        self._keep_awake(file)
+        self._keep_open(file)
         return following
 
     def _create(self, first_offset: int) -> MappedFile:
@@ -181,27 +182,27 @@ class CommitLog:
         folder = folders[first_offset // self.file_bytes % len(folders)]
         make_folder(folder)
         file = MappedFile.create(folder / file_name(first_offset), first_offset, self.file_bytes)
-        if self._pages_apart:
-            file.keep_pages_apart(0)
+        if self._loads_single_pages:
+            file.load_pages_singly(0)
         return file
 
     # --- reading ------------------------------------------------------------------------------
 
     def file_at(self, offset: int) -> MappedFile | None:
-        """Find the file that holds an offset; None when it was deleted or is not written yet."""
+        """Find the file that holds an offset; None if it was deleted or is not written yet."""
         files = self._files
         index = (offset - files[0].first_offset) // self.file_bytes if files else -1
         if not 0 <= index < len(files):
             return None
         file = files[index]
         if index < len(files) - 1:
-            self._keep_awake(file)
+            self._keep_open(file)
         return file
 
     def newest_view(self) -> tuple[memoryview | None, int]:
-        """The bytes of the newest file, if it is mapped, and the offset of the first of them.
+        """The bytes of the newest file, if it is mapped, and its first offset.
 
-        For reads near the end: no page has to be waited for, and no call is made per read.
+        For reads near the end: they wait for no page and need no system call.
         """
         file = self._files[-1] if self._files else None
         if file is None or not file.is_mapped:
@@ -209,17 +210,17 @@ class CommitLog:
         return file.view, file.first_offset
 
     def pread(self, offset: int, size: int) -> bytes | None:
-        """Read bytes past the mapping; None when they are not there."""
+        """Read bytes without the mapping; None if the log does not have them."""
         file = self._file_holding(offset, size)
         if file is None:
             return None
         content = file.pread(offset - file.first_offset, size)
         return content if len(content) == size else None
 
-    def pread_at_once(self, offset: int, size: int) -> bytearray | None:
-        """Read bytes as `pread` does; BlockingIOError when the disk has to be waited for."""
+    def pread_nowait(self, offset: int, size: int) -> bytearray | None:
+        """Read bytes as `pread` does; BlockingIOError if it would wait for the disk."""
         file = self._file_holding(offset, size)
-        return file.pread_at_once(offset - file.first_offset, size) if file is not None else None
+        return file.pread_nowait(offset - file.first_offset, size) if file is not None else None
 
     def _file_holding(self, offset: int, size: int) -> MappedFile | None:
         if offset + size > self.end:
@@ -227,21 +228,21 @@ class CommitLog:
         file = self.file_at(offset)
         return file if file is not None and offset + size <= file.end_offset else None
 
-    def _keep_awake(self, file: MappedFile) -> None:
-        """Note that a file is used, and let the one used longest ago rest."""
-        with self._awake_lock:
-            self._awake[file] = None
-            self._awake.move_to_end(file)
-            for other in list(self._awake)[: max(0, len(self._awake) - _AWAKE_FILES_MAX)]:
-                # A file with bytes not yet on disk keeps its descriptor, to hear of failures.
+    def _keep_open(self, file: MappedFile) -> None:
+        """Note that a file is in use, and release the least recently used one."""
+        with self._recent_lock:
+            self._recent[file] = None
+            self._recent.move_to_end(file)
+            for other in list(self._recent)[: max(0, len(self._recent) - _OPEN_FILES_MAX)]:
+                # A file with bytes not yet on disk keeps its descriptor, which reports failures.
                 if other.end_offset <= self.flushed:
-                    del self._awake[other]
-                    other.rest()
+                    del self._recent[other]
+                    other.release()
 
     # --- durability ---------------------------------------------------------------------------
 
     def sync(self) -> PhysicalOffset:
-        """Put everything appended before this call on disk; return how far that is."""
+        """Put everything appended before this call on disk; return the flushed offset."""
         end = self.end
         if end > self.flushed:
             for file in self._files_between(self.flushed, end):
@@ -255,21 +256,21 @@ class CommitLog:
     # --- recovery and retention ---------------------------------------------------------------
 
     def cut(self, end: PhysicalOffset, *, flushed: PhysicalOffset) -> None:
-        """Make `end` the end: zero the rest of its file, sync, and delete the files behind it.
+        """Cut the log at `end`: zero the rest of its file, sync, and delete later files.
 
-        A stale record lies at its own old position with a valid checksum; if it stayed, it could
-        line up with what is appended next and come back to life after another crash. What lies
-        above `flushed` is written again first, since the system may wrongly take it for written.
+        A stale record has a valid checksum at its old position; if it stayed, it could line up
+        with what is appended next and reappear after another crash. Bytes above `flushed` are
+        written again first, since the system may wrongly count them as written.
         """
         kept, dropped = list(self._files), list[MappedFile]()
-        # A file that begins at the end is empty: one made ahead by a broker that was killed.
+        # A file that begins at the end is empty: a killed broker had created it ahead.
         while len(kept) > 1 and kept[-1].first_offset >= end:
             dropped.append(kept.pop())
         if kept:
             kept[-1].allocate()
             kept[-1].clear(end - kept[-1].first_offset)
-            if self._pages_apart:
-                kept[-1].keep_pages_apart(end - kept[-1].first_offset)
+            if self._loads_single_pages:
+                kept[-1].load_pages_singly(end - kept[-1].first_offset)
         for file in kept:
             if file.end_offset > flushed:
                 first = file.first_offset
@@ -280,7 +281,7 @@ class CommitLog:
             file.delete()
         if unfinished is not None:
             unfinished.unlink()
-        # A process that was killed may have had no time to sync the name of a file it made.
+        # A killed process may not have synced the name of a file it created.
         for folder in self._folders:
             if folder.is_dir():
                 sync_folder(folder)
@@ -289,16 +290,16 @@ class CommitLog:
         self.end = self.flushed = end
 
     def delete_first(self) -> PhysicalOffset:
-        """Delete the oldest file; returns where the log begins now. Never the last one."""
+        """Delete the oldest file, but never the only one; returns the new start of the log."""
         with self._files_lock:
             if len(self._files) < 2:
-                raise StateError("the only file of a log is never deleted")
+                raise StateError("cannot delete the only file of the log")
             file, *others = self._files
-            # Invariant: files go in their order also for the disk, and one that cannot go stays:
-            # a gap would look like a lost file.
+            # Invariant: files are deleted in order, on disk too, and none after one that cannot be
+            # deleted: a gap would look like a lost file.
             file.delete()
             sync_folder(file.path.parent)
             self._files = tuple(others)
-        with self._awake_lock:
-            self._awake.pop(file, None)
+        with self._recent_lock:
+            self._recent.pop(file, None)
         return self.start

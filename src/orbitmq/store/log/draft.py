@@ -18,7 +18,7 @@ NOWHERE: Final = encode_host("127.0.0.1", 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """What a producer wants stored; the store adds offsets, time and its own address."""
+    """A message to store; the store adds offsets, time and its own address."""
 
     topic: str
     queue_id: int = 0
@@ -33,7 +33,7 @@ class Draft:
 
     @property
     def entry(self) -> Entry:
-        """What a batch needs to know of each of its messages."""
+        """The message as an entry of a batch."""
         return (
             self.body,
             self.properties,
@@ -47,7 +47,7 @@ class Draft:
 
 
 class StoreDurability(Enum):
-    """What a message had reached when its receipt was written."""
+    """How safe a message was when its receipt was written."""
 
     MEMORY = "in memory; a crash of the machine may lose it"
     DISK = "on disk"
@@ -56,7 +56,7 @@ class StoreDurability(Enum):
 
 @dataclass(slots=True)
 class Receipt:
-    """Where a message was put; `confirm` notes which durability it reached."""
+    """Where a message was stored; `confirm` sets the durability it reached."""
 
     physical_offset: PhysicalOffset
     record_bytes: int
@@ -67,10 +67,10 @@ class Receipt:
 
     @property
     def end(self) -> PhysicalOffset:
-        """The offset behind the record."""
+        """The offset after the record."""
         return PhysicalOffset(self.physical_offset + self.record_bytes)
 
     @property
     def message_id(self) -> str:
-        """The id that says where the record lies."""
+        """The message id: store host and physical offset."""
         return encode_message_id(self.store_host, self.physical_offset)

@@ -1,6 +1,6 @@
-"""The fast form of the appender, where it is compiled; else the plain one.
+"""The appender: the fast form where it is compiled, else the plain one.
 
-With ORBITMQ_PURE=1 in the environment the plain form is used, as in `record.codec`.
+ORBITMQ_PURE=1 in the environment chooses the plain form, as in `record.codec`.
 """
 
 from __future__ import annotations

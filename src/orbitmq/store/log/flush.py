@@ -1,11 +1,11 @@
-"""Flushing: a thread that syncs the log, moves the watermark and tells who waited.
+"""Flushing: a thread that syncs the log, moves the watermark, notifies waiters.
 
-Under SYNC_FLUSH every round syncs what was appended before it began, so that all who waited share
-one sync (group commit). Under ASYNC_FLUSH rounds come at intervals and nobody waits.
+Under SYNC_FLUSH a round syncs everything appended before it began, so that all waiters share one
+sync (group commit). Under ASYNC_FLUSH rounds run at intervals and nobody waits.
 
 Threads: `request`, `wait`, `fence` and `stop` from any; rounds in a thread of its own.
-Crash: a sync that fails fences the store: no later success counts, since the kernel may have
-dropped the pages that could not be written. Only a restart, which reads back, can tell.
+Crash: a failed sync fences the store: no later success counts, since the kernel may have dropped
+the pages that it could not write. Only a restart, which reads the log back, can tell.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PAGE_BYTES: Final = 4096
 
 
 class Flusher:
-    """Syncs the log when asked, and at intervals."""
+    """Syncs the log on request and at intervals."""
 
     def __init__(
         self,
@@ -51,35 +51,35 @@ class Flusher:
         self._pages_min = pages_min
         self._thorough_interval_ms = thorough_interval_ms
         lock = threading.Lock()
-        self._wake = threading.Condition(lock)  # the thread waits on it
-        self._done = threading.Condition(lock)  # those who need a sync wait on it
+        self._wake = threading.Condition(lock)  # the flush thread waits on it
+        self._done = threading.Condition(lock)  # callers of `wait` wait on it
         self._requested = False
         self._stopping = False
         self._last_round_ms = clock.monotonic_ms()
         self._fenced_by = ""
         self._callbacks: tuple[Callable[[PhysicalOffset], None], ...] = ()
-        # Invariant: it never falls, and stands still once the store is fenced.
+        # Invariant: it never falls, and stays the same once the store is fenced.
         self.flushed = PhysicalOffset(0)
         self._thread = threading.Thread(target=self._run, name="store flush", daemon=True)
 
     def start(self, flushed: PhysicalOffset) -> None:
-        """Begin; everything below `flushed` is on disk already."""
+        """Start the thread; everything below `flushed` is on disk already."""
         self.flushed = flushed
         self._thread.start()
 
-    def tell(self, callback: Callable[[PhysicalOffset], None]) -> None:
-        """Have `callback` told how far the log is on disk, after every round that succeeds."""
+    def add_listener(self, callback: Callable[[PhysicalOffset], None]) -> None:
+        """Call `callback` with the flushed offset after every successful round."""
         self._callbacks = (*self._callbacks, callback)
 
     def request(self) -> None:
-        """Ask for a round that covers everything appended so far."""
+        """Request a round that covers everything appended so far."""
         with self._wake:
             if not self._requested:
                 self._requested = True
                 self._wake.notify()
 
     def wait(self, offset: PhysicalOffset, timeout_ms: float | None) -> bool:
-        """Wait until everything below `offset` is on disk; False when the time is over."""
+        """Wait until everything below `offset` is on disk; False after the timeout."""
         with self._done:
             self._done.wait_for(
                 lambda: self.flushed >= offset or self._fenced_by,
@@ -96,18 +96,18 @@ class Flusher:
         return bool(self._fenced_by)
 
     def check(self) -> None:
-        """Raise when the store is fenced."""
+        """Raise StoreFencedError if the store is fenced."""
         if self._fenced_by:
             raise self._fenced_error()
 
     def _fenced_error(self) -> StoreFencedError:
         return StoreFencedError(
-            f"the store could not be flushed: {self._fenced_by}; nothing is acknowledged any more",
+            f"the store could not be flushed: {self._fenced_by}; nothing more is acknowledged",
             hint="check the disk, then restart: recovery keeps everything that was acknowledged",
         )
 
     def fence(self, reason: str) -> None:
-        """Acknowledge nothing from now on."""
+        """Stop acknowledging."""
         with self._done:
             if self._fenced_by:
                 return
@@ -119,7 +119,7 @@ class Flusher:
         )
 
     def stop(self) -> None:
-        """Do a last round, then end."""
+        """Do a last round, then stop the thread."""
         with self._wake:
             self._stopping = True
             self._wake.notify()
@@ -157,9 +157,9 @@ class Flusher:
         try:
             self._on_round(flushed)
         except Exception as error:
-            # What follows a sync is no reason to hold back those who wait for it, but nothing
-            # more may be acknowledged that nobody could ever read.
-            log.exception("store cannot show what was flushed")
+            # The waiters' bytes are on disk, so they are acknowledged. Later messages are not:
+            # nobody could ever read them.
+            log.exception("store cannot show flushed messages")
             self._acknowledge(flushed)
             self.fence(str(error))
             return

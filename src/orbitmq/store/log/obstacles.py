@@ -1,4 +1,4 @@
-"""Obstacles: why nothing can be appended at present, each told by who met it.
+"""Obstacles: why nothing can be appended now, each set by the part that hit it.
 
 Threads: any; each source sets and clears only its own obstacle.
 """
@@ -18,17 +18,17 @@ VISIBILITY: Final = "visibility"
 
 
 class Obstacles:
-    """The errors to raise, by source; none while messages can be appended."""
+    """The errors to raise, by source; empty while messages can be appended."""
 
     __slots__ = ("errors",)
 
     def __init__(self) -> None:
-        # Perf: always the same dictionary, so that the hot path asks only whether it is empty.
-        # It keeps functions that make an error: one raised before drags its old traceback along.
+        # Perf: always the same dictionary, so that the hot path only checks whether it is empty.
+        # It holds functions that make an error: an error raised twice keeps its old traceback.
         self.errors: dict[str, Callable[[], OrbitError]] = {}
 
     def check(self) -> None:
-        """Raise the error of the obstacle that weighs most, unless all are gone meanwhile."""
+        """Raise the error of the most serious obstacle, unless all have cleared."""
         for source in (CLOSED, FENCED, DISK_FULL, UPKEEP, VISIBILITY):
             make_error = self.errors.get(source)
             if make_error is not None:
@@ -36,5 +36,5 @@ class Obstacles:
 
 
 def unwritable(error: StoreError) -> Callable[[], OrbitError]:
-    """The obstacle of queues or index that cannot be written."""
-    return lambda: type(error)(f"queues or index cannot be written: {error}")
+    """The obstacle for queues or an index that cannot be written."""
+    return lambda: type(error)(f"cannot write queues or index: {error}")

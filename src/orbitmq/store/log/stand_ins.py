@@ -1,17 +1,17 @@
-"""Stand-ins: records in the place of lost ones, which readers pass over.
+"""Stand-ins: records that replace lost ones and that readers skip.
 
-Where the loss of damaged bytes was accepted, records of the same extent lie there, so that the log
-is whole again for every reader of RocketMQ's format:
+When the loss of damaged bytes is accepted, records of the same size replace them, so that every
+reader of RocketMQ's format finds the log whole:
 
-    for a lost message     its topic, queue and number, so that its queue keeps its numbers, also
-                           when it is built again
+    for a lost message     its topic, queue and number, so that its queue keeps its numbers, even
+                           when it is rebuilt
     for anything else      a record of no queue: a rolled back transaction of topic ORBITMQ_LOST
 
-Both have zero bytes as body, and a mark in fields that no broker writes so: user flag LOST, born at
+Both have a body of zero bytes, and field values that no broker writes: user flag LOST, born at
 time 0, born and stored on host 0.0.0.0:0.
 
-Compat: OrbitMQ never gives them to consumers. A RocketMQ broker does give the first kind to those
-who subscribe without a tag.
+Compat: OrbitMQ never delivers them. A RocketMQ broker does deliver the first kind to consumers
+that subscribe without a tag.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from typing import Final
 from orbitmq.record.encode import encode_record
 from orbitmq.record.layout import FIXED_BYTES, LOST_FLAG, ROLLED_BACK, TOPIC_BYTES_MAX_V1
 
-# In the store's own folder: the bytes whose loss was accepted, as they were.
+# In the store's own folder: the original bytes whose loss was accepted.
 LOST_FOLDER: Final = "lost"
 LOST_TOPIC: Final = b"ORBITMQ_LOST"
-# The smallest stand-in of no queue; its topic is cut to what there is room for.
+# The smallest stand-in of no queue; its topic is truncated to fit.
 STAND_IN_BYTES_MIN: Final = FIXED_BYTES + 1
 
-_MARK: Final = LOST_FLAG.to_bytes(4)
-_MARK_AT: Final = 16
+_FLAG: Final = LOST_FLAG.to_bytes(4)
+_FLAG_AT: Final = 16
 _BORN_AT: Final = 40
 _BORN: Final = bytes(16)
 _STORE_HOST_AT: Final = 64
 _NOWHERE: Final = bytes(8)
-# Compat: RocketMQ's own services read these queues, and would try for ever to deliver a message
-# that does not say where to.
+# Compat: RocketMQ's own services read these queues, and would retry forever to deliver a message
+# without a destination.
 _PROPERTIES: Final = {
     b"SCHEDULE_TOPIC_XXXX": b"REAL_TOPIC\x01ORBITMQ_LOST\x02REAL_QID\x010\x02",
     b"rmq_sys_wheel_timer": (
@@ -44,16 +44,16 @@ _PROPERTIES: Final = {
 
 
 def is_stand_in(record: bytes | memoryview, at: int = 0) -> bool:
-    """Whether the record at `record[at:]` stands for a lost one."""
+    """Whether the record at `record[at:]` is a stand-in."""
     return (
-        record[at + _MARK_AT : at + _MARK_AT + len(_MARK)] == _MARK
+        record[at + _FLAG_AT : at + _FLAG_AT + len(_FLAG)] == _FLAG
         and record[at + _BORN_AT : at + _BORN_AT + len(_BORN)] == _BORN
         and record[at + _STORE_HOST_AT : at + _STORE_HOST_AT + len(_NOWHERE)] == _NOWHERE
     )
 
 
 def message_bytes_min(topic: bytes) -> int:
-    """The smallest stand-in for a message of a topic."""
+    """Size of the smallest stand-in for a message of a topic."""
     return FIXED_BYTES + len(topic) + (len(topic) > TOPIC_BYTES_MAX_V1)
 
 
@@ -84,7 +84,7 @@ def stand_in_for_message(
 
 
 def stand_in_for_bytes(size: int, *, physical_offset: int, store_ms: int) -> bytes:
-    """Make a stand-in that no queue knows, of exactly `size` bytes."""
+    """Make a stand-in that is in no queue, of exactly `size` bytes."""
     topic = LOST_TOPIC[: size - FIXED_BYTES]
     return _encode(
         topic,

@@ -1,4 +1,4 @@
-"""The checkpoint file: how far log, queues and index were known on disk.
+"""The checkpoint file: how far log, queues and index are known to be on disk.
 
 File layout, big-endian, 4096 bytes:
     8  store time of the newest message flushed in the log
@@ -7,7 +7,7 @@ File layout, big-endian, 4096 bytes:
     8  flushed offset of the master (a slave that acts as one)
     8  confirmed offset
 
-Crash: one page, written whole and synced; recovery goes back three seconds from what it says.
+Crash: one page, written whole and synced; recovery starts three seconds before its times.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from orbitmq.store.files.descriptor import Descriptor, sync_folder
 
 _LAYOUT: Final = struct.Struct(">qqqqq")
 _FILE_BYTES: Final = 4096
-# Compat: Java takes the times as up to three seconds too new.
+# Compat: Java treats the times as up to three seconds too new.
 SAFETY_MS: Final = 3000
 
 
 @dataclass(slots=True, kw_only=True)
 class Checkpoint:
-    """The times and offsets of the file."""
+    """The times and offsets in the file."""
 
     log_ms: int = 0
     queues_ms: int = 0
@@ -41,7 +41,7 @@ class Checkpoint:
 
     @property
     def fingerprint(self) -> int:
-        """Tells this content from any other, to see whether another broker wrote since."""
+        """A hash of the content, which shows whether another broker wrote the file since."""
         return zlib.crc32(self._fields())
 
     @property
@@ -56,7 +56,7 @@ class Checkpoint:
 
     @classmethod
     def read(cls, path: Path) -> Checkpoint:
-        """Read the file; one that is missing or short counts from the beginning of time."""
+        """Read the file; if it is missing or short, all times are 0."""
         try:
             content = path.read_bytes()
         except FileNotFoundError:

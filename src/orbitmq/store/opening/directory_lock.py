@@ -1,7 +1,6 @@
 """The lock on a store directory: one writer, Java or ours.
 
-Threads: any. Crash: the system lets the lock of a dead process go; the file stays, as Java
-leaves it.
+Threads: any. Crash: the system releases the lock of a dead process; the file stays, as with Java.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from typing import Final
 from orbitmq.errors import StoreError, StoreLockedError
 from orbitmq.store.files.descriptor import make_folder
 
-# Compat: Java locks byte range [0, 1) for its process. We lock the same range for the open file: a
-# lock for the process would be lost as soon as anything in it opened and closed the file.
+# Compat: Java locks byte range [0, 1) for its process. We lock the same range for the open file: the
+# process would lose its lock as soon as any code in it opened and closed the file.
 _FLOCK: Final = struct.Struct("hhqqi0q")
 _LOCK_OPEN_FILE: Final[int | None] = (
     getattr(fcntl, "F_OFD_SETLK", None) if struct.calcsize("P") == 8 else None
@@ -28,7 +27,7 @@ _held_lock: Final = threading.Lock()
 
 
 class DirectoryLock:
-    """Holds `lock` in the store's root, by the same record lock that Java takes."""
+    """Locks the file `lock` in the store's root with the same record lock as Java."""
 
     def __init__(self, root: Path) -> None:
         path = root / "lock"
@@ -43,7 +42,7 @@ class DirectoryLock:
             except OSError as error:
                 raise StoreError(
                     f"cannot use {root} as a store: {error.filename or path}: {error.strerror}",
-                    hint="name a folder that exists or can be made, and that may be written to",
+                    hint="choose a folder that exists or can be created, and that is writable",
                 ) from error
             try:
                 _lock(self._descriptor)
@@ -56,7 +55,7 @@ class DirectoryLock:
         os.pwrite(self._descriptor, b"lock", 0)
 
     def release(self) -> None:
-        """Let the directory go."""
+        """Release the directory."""
         with _held_lock:
             if self._descriptor >= 0:
                 os.close(self._descriptor)
@@ -75,5 +74,5 @@ def _lock(descriptor: int) -> None:
 def _locked(root: Path, holder: str) -> StoreLockedError:
     return StoreLockedError(
         f"{root} is in use by {holder}",
-        hint="stop the broker that writes it, or give this one a folder of its own",
+        hint="stop the broker that uses it, or give this one a folder of its own",
     )

@@ -1,8 +1,8 @@
-"""Opening a store directory: every part loaded, recovered and put together.
+"""Opening a store directory: loads, recovers and connects every part.
 
-Threads: none run yet; whoever opens is alone with the directory.
+Threads: one; no other thread uses the directory yet.
 Crash: everything is read and judged before anything is changed. The first change is the file
-`abort`, on disk before the next one, so that a crash while recovering is seen as a crash.
+`abort`, on disk before the next one, so that a crash during recovery counts as a crash.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ log = logging.getLogger(__name__)
 OWN_FOLDER: Final = "orbitmq"
 ABORT_NAME: Final = "abort"
 CHECKPOINT_NAME: Final = "checkpoint"
-# Compat: entries of these queues lead to records of other topics.
+# Compat: entries of these queues point to records of other topics.
 _SHARED_RECORDS: Final = "%LMQ%"
 
 
@@ -65,7 +65,7 @@ def log_folders(root: Path, log_path: str) -> list[Path]:
 
 def _folders(paths: str) -> list[Path]:
     parts = filter(None, (part.strip() for part in paths.split(",")))
-    # Compat: Java sorts the texts, and the order decides where a file is made.
+    # Compat: Java sorts the texts, and the order decides the folder of a new file.
     return sorted({Path(part).expanduser() for part in parts}, key=str)
 
 
@@ -100,17 +100,17 @@ class Parts:
     progress_saver: ProgressSaver
     watermark: Watermark
     last_store_ms: int
-    # Lets go of everything, the lock last.
+    # Releases everything, the lock last.
     resources: ExitStack
 
     def mark_clean(self) -> None:
-        """Take away the sign of an unclean stop; everything is on disk."""
+        """Remove the sign of an unclean stop, once everything is on disk."""
         (self.root / ABORT_NAME).unlink(missing_ok=True)
         sync_folder(self.root)
 
 
 def open_parts(config: StoreConfig, clock: Clock) -> Parts:
-    """Open a store; when that fails, nothing is held any more."""
+    """Open a store; on failure everything is released again."""
     root = config.root.expanduser()
     with ExitStack() as resources:
         resources.callback(DirectoryLock(root).release)
@@ -167,7 +167,7 @@ class _Opening:
         )
         if not self._clean or recovered.torn_reason:
             log.info(
-                "log recovered end=%d records walked=%d tail=%s",
+                "log recovered end=%d walked=%d tail=%s",
                 recovered.end,
                 recovered.records,
                 recovered.torn_reason or "whole",
@@ -217,7 +217,7 @@ class _Opening:
         return known_by_checkpoint(self._log, self._checkpoint, clean=self._clean)
 
     def _flushed(self, known: Known, recovered: Recovered) -> PhysicalOffset:
-        """How far the log is on disk for sure."""
+        """How far the log is certainly on disk."""
         if self._ours:
             return known.flushed
         # Another broker that stopped cleanly flushed everything.
@@ -231,26 +231,26 @@ class _Opening:
             os.fsync(descriptor.number)
             sync_folder(self._root)
         except OSError as error:
-            raise write_failure(path, error, what="the sign of a running broker") from error
+            raise write_failure(path, error, what="the process id") from error
 
     # --- queues and index ---------------------------------------------------------------------
 
     def _dispatch_from(self, known: Known) -> PhysicalOffset:
-        """Bring queues and index to a known state; returns where they must be fed from.
+        """Bring queues and index to a known state; returns where to resume dispatching.
 
-        Feeding again what they have does no harm, so any doubt means from the beginning.
+        Dispatching a record twice does no harm, so in doubt it restarts at the beginning.
         """
         start, end = self._log.start, self._log.end
         good_until = end if known.queued_until is None else min(known.queued_until, end)
         doubtful = self._queues.load(good_until, names_synced=self._ours and self._clean)
-        doubtful += self._queues.drop_false(self._is_true)
+        doubtful += self._queues.drop_inconsistent(self._is_consistent)
         if (
             self._ours
             and not doubtful
             and self._queues.count < self._progress_file.saved.queue_count
         ):
             log.warning(
-                "queues are missing and built again found=%d expected=%d",
+                "rebuilding missing queues found=%d expected=%d",
                 self._queues.count,
                 self._progress_file.saved.queue_count,
             )
@@ -264,7 +264,7 @@ class _Opening:
         return max(start, min(good_until, self._index_until()))
 
     def _index_until(self) -> PhysicalOffset:
-        """Open the index, drop what is in doubt; returns up to where it follows the log."""
+        """Open the index and drop doubtful files; returns how far it follows the log."""
         indexes, end = self._indexes, self._log.end
         if indexes is None:
             return end
@@ -284,20 +284,20 @@ class _Opening:
         if trusted:
             return end
         if newest is not None:
-            log.warning("key index is built again newest file=%s", newest.path)
+            log.warning("rebuilding the key index newest=%s", newest.path)
         indexes.delete_all()
         return PhysicalOffset(0)
 
     def _feed(self, end: PhysicalOffset) -> None:
-        """Feed a file at a time, so that queues of a long log need no memory for all of it."""
+        """Dispatch one file at a time, so that a long log does not fill the memory with entries."""
         while self._dispatcher.position < end:
             position = self._dispatcher.position
             file_end = (position // self._log.file_bytes + 1) * self._log.file_bytes
             self._dispatcher.advance(PhysicalOffset(min(file_end, end)))
             self._queues.write()
 
-    def _is_true(self, queue: ConsumeQueue) -> bool:
-        """Whether the newest entry of a queue leads to a record that says so too."""
+    def _is_consistent(self, queue: ConsumeQueue) -> bool:
+        """Whether the newest entry of a queue points to a record that agrees."""
         entry = queue.entry(type(queue.end)(queue.end - 1))
         if entry is None:
             return False
@@ -310,11 +310,11 @@ class _Opening:
         named = not self._damage(queue, physical_offset, record, named=True)
         numbered = queue_offset_of(record) == queue.end - 1
         if self._ours:
-            # Entries and records that our saved progress covers were true. A record that has the number and
-            # another name is damaged, which reading it reports: a queue that is built again would
-            # believe the record, and end before it.
+            # Entries and records that our saved progress covers agreed once. A record with the
+            # right number and another name is damaged, and reading it reports that. Rebuilding
+            # the queue would trust the record, and end before it.
             return named or numbered
-        # Java leaves stale entries behind a cut, which may lead to records of the same queue.
+        # Java leaves stale entries after a cut, which may point to records of the same queue.
         return named and numbered
 
     def _damage(

@@ -1,15 +1,15 @@
-"""Recovery: finds the true end of the log, and brings its indexes in line.
+"""Recovery: finds the true end of the log.
 
-The log is walked from a point below which everything is known good. Where a record is broken
-decides what it is: above what is known flushed it is a tear (the crash came before the sync), and
-the log is cut there; below it is damage, which is reported and never silently cut.
+It walks the log from a point below which everything is known good. A broken record above the
+flushed offset is a tear (the crash came before the sync), and the log is cut there. A broken
+record below it is damage, which is reported and never silently cut.
 
-    our marks, clean stop      walk from the mark
-    our marks, unclean stop    walk from the start of the file where the indexes must be fed again
-    another broker's, clean    walk from the third-last file
-    another broker's, unclean  walk from the newest file that is older than the checkpoint
+    our progress, clean stop    walk from the flushed offset
+    our progress, unclean stop  walk from the start of the file where dispatching resumes
+    another broker, clean       walk from the third-last file
+    another broker, unclean     walk from the newest file that is older than the checkpoint
 
-Another broker's store has no mark that counts. Its checkpoint names the store time of the newest
+Another broker saves no progress that we can use. Its checkpoint has the store time of the newest
 record on disk, so a log that ends more than three seconds before that time has lost flushed bytes.
 """
 
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
     from orbitmq.store.log.commit_log import CommitLog
     from orbitmq.store.opening.progress import SavedProgress
 
-# Compat: Java puts queues on disk every minute, whatever its checkpoint says meanwhile.
+# Compat: Java flushes queues every minute, whatever its checkpoint says.
 _JAVA_QUEUES_MS: Final = 60_000
 _ZERO: Final = PhysicalOffset(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What is known of a log before it is walked."""
+    """What is known of a log before the walk."""
 
-    # Where to walk from; everything below is taken as good.
+    # Where to walk from; everything below counts as good.
     walk_from: PhysicalOffset
-    # What is broken below is damage.
+    # A broken record below is damage.
     flushed: PhysicalOffset = _ZERO
     # A log whose newest record is older has lost flushed bytes.
     flushed_until_ms: int = 0
@@ -56,7 +56,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """What was found."""
+    """What the walk found."""
 
     end: PhysicalOffset
     records: int
@@ -65,7 +65,7 @@ class Recovered:
 
 
 def known_by_progress(commit_log: CommitLog, saved: SavedProgress, *, clean: bool) -> Known:
-    """Take our own mark's word; raises StoreDamagedError when files it tells of are gone."""
+    """Rely on our own saved progress; raises StoreDamagedError if log files are missing."""
     if commit_log.end < saved.flushed:
         missing = file_name(saved.flushed // commit_log.file_bytes * commit_log.file_bytes)
         raise StoreDamagedError(
@@ -84,7 +84,7 @@ def known_by_progress(commit_log: CommitLog, saved: SavedProgress, *, clean: boo
 
 
 def known_by_checkpoint(commit_log: CommitLog, checkpoint: Checkpoint, *, clean: bool) -> Known:
-    """Go by the checkpoint of another broker."""
+    """Rely on the checkpoint of another broker."""
     files = commit_log.files
     number = max(0, len(files) - 3) if clean else _start_file(files, checkpoint)
     start = PhysicalOffset(files[number].first_offset)
@@ -108,10 +108,10 @@ def _start_file(files: list[MappedFile], checkpoint: Checkpoint) -> int:
 
 
 def find_end(commit_log: CommitLog, known: Known, *, check_bodies: bool = True) -> Recovered:
-    """Walk the log to its true end; raises StoreDamagedError when flushed bytes are broken.
+    """Walk the log to its true end; raises StoreDamagedError if flushed bytes are broken.
 
-    Without `check_bodies`, a broken body below what is known flushed is left for its readers to
-    notice; above, a body may be torn by the crash, so it is always checked.
+    Without `check_bodies`, a broken body below the flushed offset is left for readers to find;
+    above it a crash may have torn the body, so it is always checked.
     """
     position = known.walk_from
     records, newest_ms = 0, 0
@@ -143,16 +143,16 @@ def find_end(commit_log: CommitLog, known: Known, *, check_bodies: bool = True) 
 def _walk_file(
     file: MappedFile, position: PhysicalOffset, flushed: PhysicalOffset, *, check_bodies: bool
 ) -> tuple[int, int, int, Found]:
-    """Walk to the end of a file, or to what is no record.
+    """Walk to the end of a file, or to the first bytes that are not a record.
 
-    Returns where that is, the records passed, the newest store time of them, and what lies there.
+    Returns that position, the records passed, their newest store time, and what is there.
     """
     view, base = file.view, file.first_offset
     at = position - base
     flushed_at = min(flushed - base, file.file_bytes)
     records, newest_ms = 0, 0
     stopped = Found(Verdict.NOTHING)
-    # What was not flushed may be torn by the crash, so more is asked of it.
+    # A crash may have torn what was not flushed, so the checks there are stricter.
     for end, torn in ((flushed_at, False), (file.file_bytes, True)):
         if at < end:
             found = walk(
@@ -178,10 +178,10 @@ def _damage(
     file: MappedFile, position: PhysicalOffset, stopped: Found, known: Known
 ) -> StoreDamagedError:
     at = position - file.first_offset
-    places = locate(file.view, min(at, file.file_bytes), file.file_bytes, check_body=False)
+    fields = locate(file.view, min(at, file.file_bytes), file.file_bytes, check_body=False)
     topic = "unknown"
-    if not isinstance(places, Found):
-        topic = repr(bytes(file.view[places.topic_at : places.topic_end]).decode(errors="replace"))
+    if not isinstance(fields, Found):
+        topic = repr(bytes(file.view[fields.topic_at : fields.topic_end]).decode(errors="replace"))
     until = (
         f"offset {known.flushed}"
         if position < known.flushed
@@ -192,6 +192,6 @@ def _damage(
         f"{file.path} at byte {at} (offset {position}, topic {topic}): {reason}; the log was "
         f"flushed up to {until}, so this is damage and not a torn tail",
         hint="restore the file from a replica or a backup, or accept the loss: orbitmq store "
-        f"accept-loss DIR --at {position}; orbitmq store verify DIR tells what is lost. Nothing "
+        f"accept-loss DIR --at {position}; orbitmq store verify DIR shows what is lost. Nothing "
         "was changed",
     )

@@ -1,4 +1,4 @@
-"""Stores that cannot be opened here, told by what lies in their folder."""
+"""Refuses stores that OrbitMQ cannot open, by the files in their folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _COMPACTION: Final = re.compile(rb'"\+?cleanup\.policy"\s*:\s*"COMPACTION"', re.
 
 
 def refuse_foreign_kinds(root: Path) -> None:
-    """Raise when the store uses a feature that is not read or written here."""
+    """Raise StoreFormatError if the store uses a feature that OrbitMQ does not support."""
     _refuse_rocksdb(root)
     _refuse_dledger(root)
     topics = root / "config" / "topics.json"
@@ -47,6 +47,6 @@ def _has_files(folder: Path) -> bool:
 
 def _refusal(found: str) -> StoreFormatError:
     return StoreFormatError(
-        f"{found}, which are not read here" if "holds" in found else f"{found}: not read here",
-        hint="keep it on a RocketMQ broker; stores with plain queues and a plain log are read",
+        f"{found}; OrbitMQ cannot read that",
+        hint="keep it on a RocketMQ broker; OrbitMQ reads stores with plain queues and a plain log",
     )

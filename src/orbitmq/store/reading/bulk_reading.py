@@ -1,7 +1,7 @@
-"""Reading a queue in bulk: as much as is asked for, wherever it lies.
+"""Reading a queue in bulk: as much as requested, near the end or far from it.
 
-Records that lie close together are read in one piece. What is unusual is left to `QueueReader`,
-which knows every rule.
+Neighbouring records are read in one piece. `QueueReader`, which knows every rule, handles unusual
+ones.
 
 Threads: any; it may wait for the disk.
 """
@@ -18,8 +18,8 @@ from orbitmq.store.reading.queue_reader import (
     SPAN_BYTES_MAX,
     Limits,
     ReadStatus,
-    begun,
-    topic_of_records,
+    expected_topic,
+    start_read,
 )
 
 if TYPE_CHECKING:
@@ -43,13 +43,13 @@ def read_bulk(
     tag_filter: TagFilter | None = None,
     record_filter: RecordFilter | None = None,
 ) -> Read:
-    """Read up to so many records, and bytes, from `offset` on; at least one if there is one."""
-    result = begun(queue, offset)
+    """Read up to `count_max` records and `bytes_max` bytes from `offset` on; at least one record."""
+    result = start_read(queue, offset)
     if queue is None or result.status is not ReadStatus.NO_MATCHED_MESSAGE:
         return result
     entries = queue.entries(offset, max(count_max, 1))
     if not entries:
-        # It says what follows of a file of entries that is not there.
+        # The ordinary read knows the answer for a missing file of entries.
         return reader.read(queue, offset, count_max)
     most = max(count_max, 1), min(bytes_max, READ_BYTES_MAX)
     if record_filter is None:
@@ -58,7 +58,7 @@ def read_bulk(
         if _is_full(result, entries, most):
             return result
     if entries:
-        limits = Limits.same_everywhere(*most)
+        limits = Limits.uniform(*most)
         reader.collect(queue, entries, result, limits, tag_filter, record_filter, reader.log.pread)
     return result
 
@@ -71,8 +71,8 @@ def _collect_spans(
     most: tuple[int, int],
     tag_filter: TagFilter | None,
 ) -> int:
-    """Take records until there is something unusual, or enough; return how many entries."""
-    topic = topic_of_records(queue)
+    """Collect records up to the first unusual one or the limits; return how many entries."""
+    topic = expected_topic(queue)
     count_max, bytes_max = most
     entry_count = len(entries) // ENTRY_BYTES
     passed = 0
@@ -101,7 +101,7 @@ def _collect_spans(
             tag_filter,
         )
         if result.records and result.record_bytes + record_bytes > bytes_max:
-            # The first record of a span is taken however large it is.
+            # `sound_records` takes the first record of a span however large it is.
             break
         result.records += records
         result.record_bytes += record_bytes
@@ -116,11 +116,11 @@ def _collect_spans(
 
 
 def _span_end(entries: bytes, first: int, file_bytes: int) -> int:
-    """Find how far the entries from one on lead to records that can be read in one piece."""
+    """Find the end of the entries, from `first` on, whose records can be read in one piece."""
     first_offset = ENTRY.unpack_from(entries, first * ENTRY_BYTES)[0]
     limit = min(first_offset + SPAN_BYTES_MAX, (first_offset // file_bytes + 1) * file_bytes)
     low, high = first + 1, len(entries) // ENTRY_BYTES
-    # Invariant: entries of a queue lead forward in the log.
+    # Invariant: physical offsets rise along a queue.
     while low < high:
         middle = (low + high + 1) // 2
         offset, record_bytes, _ = ENTRY.unpack_from(entries, (middle - 1) * ENTRY_BYTES)
@@ -132,7 +132,7 @@ def _span_end(entries: bytes, first: int, file_bytes: int) -> int:
 
 
 def _is_full(result: Read, entries: bytes, most: tuple[int, int]) -> bool:
-    """Whether the record of the next entry would be one too many."""
+    """Whether the record of the next entry would exceed the limits."""
     if not result.records or not entries:
         return False
     count_max, bytes_max = most

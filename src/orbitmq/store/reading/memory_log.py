@@ -1,11 +1,11 @@
-"""The memory log: records of topics that are not kept on disk, the newest ones.
+"""The memory log: the newest records of topics that are not kept on disk.
 
-Records are the bytes that the commit log would hold, so that a reply carries them unchanged. Their
-physical offsets lie in a range of their own, above those of any commit log. The log is bounded;
-to make room the oldest records go, whatever their queue is, and the starts of queues rise.
+Records have the bytes that the commit log would hold, so that a reply carries them unchanged. Their
+physical offsets are in a range of their own, above those of any commit log. The log is bounded: to
+make room, the oldest records of all queues are dropped, and the starts of their queues rise.
 
-Threads: one writer at a time; any number of readers. A lock keeps both apart, never for long.
-Crash: every record is lost, as after a stop; `reserved_offsets` keeps numbers from falling.
+Threads: one writer at a time; any number of readers. A lock separates them, held only briefly.
+Crash: every record is lost, as after a stop; `reserved_offsets` keeps numbers from being reused.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from orbitmq.model.queues import PhysicalOffset, QueueOffset
 from orbitmq.store.index.consume_queue import ENTRY, ENTRY_BYTES, decode_entry
 
 FIRST_OFFSET: Final = PhysicalOffset(2**62)
-# What a record takes beside its bytes: its place in the tables, its number, its queue entry.
+# Memory of a record beside its bytes: its entries in the tables, its number, its queue entry.
 RECORD_OVERHEAD_BYTES: Final = 320
 
 
@@ -29,7 +29,7 @@ class MemoryQueue:
 
     __slots__ = ("_entries", "_lock", "end", "queue_id", "start", "topic")
 
-    # A read that misses an entry, since it went a moment ago, goes on at the next one.
+    # A read that misses an entry, because it was just dropped, continues at the next one.
     entries_per_file: Final = 1
 
     def __init__(self, topic: str, queue_id: int, first: QueueOffset, lock: threading.Lock) -> None:
@@ -42,21 +42,21 @@ class MemoryQueue:
         self._entries = bytearray()
 
     def entry(self, number: QueueOffset) -> tuple[int, int, int] | None:
-        """Read one entry: physical offset, record bytes, tag hash; None when it is not there."""
+        """Read one entry: physical offset, record bytes, tag hash; None if it does not exist."""
         return decode_entry(self.entries(number, 1))
 
     def entries(self, first: QueueOffset, count: int) -> bytes:
-        """Read up to `count` entries from `first`; none when that one is not there."""
+        """Read up to `count` entries from `first`; none if that one does not exist."""
         with self._lock:
             at = (first - self.start) * ENTRY_BYTES
             return bytes(self._entries[at : at + count * ENTRY_BYTES]) if at >= 0 else b""
 
     def all_entries(self) -> bytes:
-        """Every entry, at one moment."""
+        """A snapshot of every entry."""
         with self._lock:
             return bytes(self._entries)
 
-    # By the log, which holds the lock:
+    # --- called by the log, which holds the lock ---
 
     def add(self, physical_offset: int, record_bytes: int, tag_hash: int) -> None:
         """Add the entry of a record."""
@@ -64,47 +64,47 @@ class MemoryQueue:
         self.end = QueueOffset(self.end + 1)
 
     def drop(self, count: int) -> None:
-        """Forget the oldest entries."""
+        """Drop the oldest entries."""
         del self._entries[: count * ENTRY_BYTES]
         self.start = QueueOffset(self.start + count)
 
 
 class MemoryLog:
-    """The records of all queues in memory, in the order in which they came."""
+    """The records of all queues in memory, in order of arrival."""
 
-    # A reader that misses a record skips the rest of its file; here each record goes by itself.
+    # A reader that misses a record skips the rest of its file; here records are dropped singly.
     file_bytes: Final = 1
 
     def __init__(self, bytes_max: int, first_offset: PhysicalOffset = FIRST_OFFSET) -> None:
         self._bytes_max = bytes_max
         self._lock = threading.Lock()
         self._records: dict[int, bytes] = {}
-        # Where each record begins and whose it is, oldest first. Perf: two deques of what is there
-        # anyway; a pair for each record would be one object more for every garbage collection.
+        # The offset and the queue of each record, oldest first. Perf: two deques of existing
+        # objects; a pair for each record would add an object for the garbage collector.
         self._offsets: deque[int] = deque()
         self._owners: deque[MemoryQueue] = deque()
         self.end = first_offset
-        # What the records take, with their overhead; never above the bound.
+        # Bytes of the records with their overhead; never above the bound.
         self.used_bytes = 0
 
     def queue(self, topic: str, queue_id: int, first: QueueOffset) -> MemoryQueue:
-        """Make a queue without records, whose first one will have the number `first`."""
+        """Make an empty queue whose first record will have the number `first`."""
         return MemoryQueue(topic, queue_id, first, self._lock)
 
     def check_fits(self, record_sizes: Collection[int]) -> None:
-        """Raise MessageError when records cannot be in the log together."""
+        """Raise MessageError if records do not fit the log together."""
         wanted = sum(record_sizes) + len(record_sizes) * RECORD_OVERHEAD_BYTES
         if wanted > self._bytes_max:
             raise MessageError(
                 f"{len(record_sizes)} messages of {wanted} bytes do not fit the memory log of "
                 f"{self._bytes_max}",
-                hint="send less at once, or raise memoryLogBytesMax",
+                hint="send smaller messages or batches, or raise memoryLogBytesMax",
             )
 
     def append(self, queue: MemoryQueue, records: Collection[tuple[bytes, int]]) -> None:
-        """Add records with their tag hashes, written for the end of the log and of the queue.
+        """Add records, encoded for the end of the log and of the queue, with their tag hashes.
 
-        Oldest records go to make room.
+        The oldest records are dropped to make room.
         """
         sizes = [len(record) for record, _ in records]
         self.check_fits(sizes)
@@ -112,7 +112,7 @@ class MemoryLog:
         with self._lock:
             while self.used_bytes + wanted > self._bytes_max:
                 self._owners.popleft().drop(1)
-                self._let_go(self._offsets.popleft())
+                self._drop_record(self._offsets.popleft())
             self.used_bytes += wanted
             for record, tag_hash in records:
                 self._records[self.end] = record
@@ -122,38 +122,38 @@ class MemoryLog:
                 self.end = PhysicalOffset(self.end + len(record))
 
     def clear(self, queues: Collection[MemoryQueue]) -> None:
-        """Forget the records of some queues; their ends stay."""
+        """Drop the records of some queues; their ends stay."""
         gone = set(queues)
         with self._lock:
             for _ in range(len(self._offsets)):
                 physical_offset, owner = self._offsets.popleft(), self._owners.popleft()
                 if owner in gone:
-                    self._let_go(physical_offset)
+                    self._drop_record(physical_offset)
                 else:
                     self._offsets.append(physical_offset)
                     self._owners.append(owner)
             for queue in gone:
                 queue.drop(queue.end - queue.start)
 
-    def _let_go(self, physical_offset: int) -> None:
+    def _drop_record(self, physical_offset: int) -> None:
         self.used_bytes -= len(self._records.pop(physical_offset)) + RECORD_OVERHEAD_BYTES
 
     # --- reading ------------------------------------------------------------------------------
 
     def record_at(self, physical_offset: int) -> bytes | None:
-        """The record that begins at a physical offset; None when none does, or it has gone."""
+        """The record that begins at a physical offset; None if there is none, or it was dropped."""
         return self._records.get(physical_offset)
 
     def pread(self, physical_offset: int, record_bytes: int) -> bytes | None:
-        """Read the first bytes of a record, as from the commit log; None when it has gone."""
+        """Read the first bytes of a record, as from the commit log; None if it was dropped."""
         record = self._records.get(physical_offset)
         return record[:record_bytes] if record is not None else None
 
-    # Nothing in memory is waited for.
-    pread_at_once = pread
+    # Reads from memory never wait.
+    pread_nowait = pread
 
     def newest_view(self) -> tuple[None, int]:
-        """Records do not lie side by side, so there is no view of several."""
+        """Records are separate objects, so there is no view of several."""
         return None, 0
 
     def file_at(self, _physical_offset: int) -> None:

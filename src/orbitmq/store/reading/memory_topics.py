@@ -1,11 +1,11 @@
 """Topics kept in memory: which they are, and what happens to their messages.
 
-A queue goes on with its numbers when its topic moves between disk and memory, either way. What is
-on disk stays readable after the move to memory, until retention takes it; what is in memory is
-gone after the move to disk.
+A queue continues its numbers when its topic moves between disk and memory, either way. Messages on
+disk stay readable after the move to memory, until retention deletes them; messages in memory are
+dropped by the move to disk.
 
-Threads: everything that changes something runs under the store's append lock; reads from any.
-Crash: messages are lost, numbers are not used again; see `reserved_offsets`.
+Threads: all changes run under the store's append lock; reads from any thread.
+Crash: messages are lost, but their numbers are not reused; see `reserved_offsets`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _DELAY_LEVEL: Final = property_names.DELAY_LEVEL.encode()
-# Properties that ask for a delay, by level or by time.
+# Properties that request a delay, by level or by time.
 _DELAYS: Final = (
     _DELAY_LEVEL,
     property_names.TIMER_DELIVER_MS.encode(),
@@ -61,13 +61,13 @@ class MemoryTopics:
         self._store_host = store_host
         self._last_store_ms = last_store_ms
         self._log = MemoryLog(config.memory_log_bytes_max, reserved.physical_bound)
-        # All of the log counts as near, so that no read says that a slave should serve it.
+        # All of the log counts as near, so that no read suggests a slave.
         self.reader = QueueReader(self._log, config, memory_bytes=100 * config.memory_log_bytes_max)
         self._queues: dict[QueueKey, MemoryQueue] = {}
         self.topics: set[str] = set()
-        # Queues whose new messages nobody was told of yet.
+        # Queues with new messages that listeners do not know of yet.
         self.grown: set[MemoryQueue] = set()
-        # Topics that were moved to disk; their queues, without messages, say where to go on.
+        # Topics that were moved to disk; their queues have no messages, only their next offsets.
         self._moved: set[str] = set()
         for key, bound in reserved.bounds.items():
             self._load(key, bound, disk_ends.get(key, QueueOffset(0)))
@@ -78,7 +78,7 @@ class MemoryTopics:
             if disk_end > 0:
                 if disk_end < bound:
                     log.warning(
-                        "another broker began a queue again topic=%s queue=%d end=%d was=%d",
+                        "another broker restarted a queue topic=%s queue=%d end=%d was=%d",
                         topic,
                         queue_id,
                         disk_end,
@@ -91,7 +91,7 @@ class MemoryTopics:
         self._queues[key] = self._log.queue(topic, queue_id, max(bound, disk_end))
 
     def close(self) -> None:
-        """Note where each queue ended, so that the next run goes on there."""
+        """Save where each queue ended, so that it resumes there."""
         if self._queues or self._reserved.bounds:
             self._reserve(ahead=0, bytes_ahead=0)
 
@@ -102,7 +102,7 @@ class MemoryTopics:
         return topic.decode(errors="surrogateescape") in self.topics
 
     def keep(self, topic: str, disk_ends: Mapping[int, QueueOffset]) -> None:
-        """Keep a topic's messages in memory from now on, behind those that are on disk."""
+        """Keep a topic's new messages in memory, after those that are on disk."""
         self.topics.add(topic)
         self._moved.discard(topic)
         for queue_id, disk_end in disk_ends.items():
@@ -111,7 +111,7 @@ class MemoryTopics:
                 self._queues[topic, queue_id] = self._log.queue(topic, queue_id, disk_end)
 
     def release(self, topic: str) -> dict[int, QueueOffset]:
-        """Keep a topic's messages in memory no longer; returns where its queues go on, by id."""
+        """Stop keeping a topic in memory; returns the next offsets of its queues, by id."""
         ends = self.ends_of(topic)
         if ends:
             moved = self._moved | {topic}
@@ -122,7 +122,7 @@ class MemoryTopics:
         return ends
 
     def forget(self, topic: str) -> None:
-        """Forget a deleted topic: its messages go, and its numbers begin at 0 again."""
+        """Forget a deleted topic: drop its messages, and restart its numbers at 0."""
         self.topics.discard(topic)
         self._moved.discard(topic)
         gone = [self._queues.pop((topic, queue_id)) for queue_id in self.ends_of(topic)]
@@ -135,7 +135,7 @@ class MemoryTopics:
         return {key[1]: queue.end for key, queue in self._queues.items() if key[0] == topic}
 
     def moved_ends(self) -> dict[QueueKey, QueueOffset]:
-        """Where queues go on whose topics were moved to disk."""
+        """The next offsets of queues whose topics were moved to disk."""
         return {key: queue.end for key, queue in self._queues.items() if key[0] in self._moved}
 
     # --- putting ------------------------------------------------------------------------------
@@ -143,9 +143,9 @@ class MemoryTopics:
     def append_batch(
         self, topic: bytes, queue_id: int, entries: Sequence[Entry], now_ms: int
     ) -> list[Appended]:
-        """Store messages of one queue, all of them or none; they can be read at once.
+        """Store messages of one queue, all or none; they are readable immediately.
 
-        Their topic, queue id and lengths are checked, and their system flags fit their hosts.
+        The caller has checked topic, queue id and lengths, and system flags match the hosts.
         """
         name = topic.decode()
         sizes: list[int] = []
@@ -166,7 +166,7 @@ class MemoryTopics:
         # Invariant: store times never fall in a queue, whatever the clock does.
         self._last_store_ms = store_ms = max(now_ms, self._last_store_ms)
         number, offset = queue.end, self._log.end
-        places: list[Appended] = []
+        appended: list[Appended] = []
         records: list[tuple[bytes, int]] = []
         for entry, size in zip(entries, sizes, strict=True):
             body, properties, flag, system_flag, born_ms, born_host, times, prepared = entry
@@ -190,24 +190,24 @@ class MemoryTopics:
                 prepared,
             )
             records.append((bytes(record), record_tag_code(topic, properties, store_ms, ())))
-            places.append((offset, size, number, store_ms))
+            appended.append((offset, size, number, store_ms))
             number = QueueOffset(number + 1)
             offset = PhysicalOffset(offset + size)
-        if not self._reserved.has(queue, len(records), offset):
+        if not self._reserved.cover(queue, len(records), offset):
             self._reserve(ahead=STEP + len(records))
         self._log.append(queue, records)
         self.grown.add(queue)
-        return places
+        return appended
 
     def take_grown(self) -> set[MemoryQueue]:
-        """The queues that got messages since it was asked before."""
+        """Return and clear the queues that got messages."""
         grown, self.grown = self.grown, set()
         return grown
 
     def _reserve(
         self, *, ahead: int, bytes_ahead: int = BYTES_STEP, moved: set[str] | None = None
     ) -> None:
-        """Reserve numbers for all queues, since one write costs the same as many."""
+        """Reserve numbers for all queues: one write costs the same as for one."""
         moved = self._moved if moved is None else moved
         self._reserved.write(
             {
@@ -221,7 +221,7 @@ class MemoryTopics:
     # --- reading ------------------------------------------------------------------------------
 
     def find(self, topic: str, queue_id: int) -> MemoryQueue | None:
-        """Find a queue; None when nothing of it was ever in memory."""
+        """Find a queue; None if it never had messages in memory."""
         return self._queues.get((topic, queue_id))
 
     def queues(self) -> list[MemoryQueue]:
@@ -229,16 +229,16 @@ class MemoryTopics:
         return list(self._queues.values())
 
     def store_ms_at(self, physical_offset: int) -> int | None:
-        """The store time of a record; None when it is gone."""
+        """The store time of a record; None if it was dropped."""
         record = self._log.record_at(physical_offset)
         return store_ms_of(record) if record is not None else None
 
     def record_at(self, physical_offset: int) -> bytes | None:
-        """Read one record; None when none begins there, or it is gone."""
+        """Read one record; None if none begins there, or it was dropped."""
         return self._log.record_at(physical_offset)
 
     def messages_with(self, topic: str, text: str) -> Iterator[StoredMessage]:
-        """The messages of a topic that hold a text somewhere, newest first."""
+        """The messages of a topic that contain a text anywhere, newest first."""
         wanted = text.encode()
         offsets = [
             physical_offset
@@ -253,10 +253,10 @@ class MemoryTopics:
 
 
 def _refuse_waiting(topic: str, properties: bytes, system_flag: int) -> None:
-    """Raise MessageError for what must wait before it is delivered, which only the disk keeps."""
+    """Raise MessageError for transactions and delays, which only topics on disk support."""
     if system_flag & TRANSACTION_MASK or find_property(properties, _HALF) == b"true":
         raise MessageError(
-            f"topic {topic!r} is kept in memory, where no transactions are",
+            f"topic {topic!r} is kept in memory, which does not support transactions",
             hint="send it to a topic that is kept on disk, or without a transaction",
         )
     for name in _DELAYS:
@@ -264,7 +264,7 @@ def _refuse_waiting(topic: str, properties: bytes, system_flag: int) -> None:
         # Compat: level 0 means no delay.
         if asked is not None and (name != _DELAY_LEVEL or asked.strip(b"0")):
             raise MessageError(
-                f"topic {topic!r} is kept in memory, where nothing is delayed; the message has "
-                f"{name.decode()}",
+                f"topic {topic!r} is kept in memory, which does not support delays; the message "
+                f"has {name.decode()}",
                 hint="send it to a topic that is kept on disk, or without a delay",
             )

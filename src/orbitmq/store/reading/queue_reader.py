@@ -1,10 +1,10 @@
-"""Reading a queue: which records a consumer gets, and where it goes on.
+"""Reading a queue: which records a consumer gets, and its next offset.
 
 The rules are RocketMQ's: what an offset outside the queue means, how many messages and bytes one
-read returns near the end of the log and far behind it, how many entries a filter may skip.
+read returns near the end of the log and far from it, how many entries a filter may skip.
 
-Threads: any. A record that is no longer what it was is never returned: reading stops before it,
-and raises StoreDamagedError when it is the first.
+Threads: any. A damaged record is never returned: reading stops before it, and raises
+StoreDamagedError if it is the first.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from orbitmq.store.config import StoreConfig
     from orbitmq.store.files.mapped_file import MappedFile
 
-# No read is larger than this, whatever is asked for.
+# No read is larger than this, whatever is requested.
 READ_BYTES_MAX: Final = 128 * 1024 * 1024
 _READ_BYTES_MIN: Final = 100
-# Behind the end so far, messages are read out of the mapping; a page farther back may have to come
-# from the disk, and every thread would wait for it.
+# Within this distance of the end, messages are read from the mapping. An older page may have to
+# come from the disk, and every thread would wait for it.
 MAPPED_READ_BYTES: Final = 128 * 1024 * 1024
-# Behind that, records so close to each other are read together, with what lies between them.
+# Older records are read in one piece, with what is between them, up to this size.
 SPAN_BYTES_MAX: Final = 512 * 1024
-# Compat: entries of these queues lead to records of other topics.
+# Compat: entries of these queues point to records of other topics.
 _SHARED_RECORDS: Final = "%LMQ%"
 _ZERO: Final = QueueOffset(0)
 
@@ -44,7 +44,7 @@ Pread = Callable[[int, int], bytes | bytearray | None]
 
 
 class ReadStatus(Enum):
-    """What a read found; the names are RocketMQ's, since consumers see them as a remark."""
+    """The outcome of a read; the names are RocketMQ's, since consumers see them as a remark."""
 
     FOUND = "FOUND"
     NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
@@ -59,7 +59,7 @@ class ReadStatus(Enum):
 
 @dataclass(slots=True, kw_only=True)
 class Read:
-    """What a read returned."""
+    """The result of a read."""
 
     status: ReadStatus
     next_offset: QueueOffset
@@ -67,9 +67,9 @@ class Read:
     end: QueueOffset = _ZERO
     records: list[bytes] = field(default_factory=list)
     record_bytes: int = 0
-    # Entries that a filter passed over.
+    # Entries that a filter skipped.
     filtered_count: int = 0
-    # Whether the next messages lie so far behind that a slave should serve them.
+    # Whether the next messages are so far from the end that a slave should serve them.
     far_behind: bool = False
 
 
@@ -90,17 +90,17 @@ class ReadableQueue(Protocol):
 
     @property
     def end(self) -> QueueOffset:
-        """The number behind the newest message."""
+        """The number after the newest message."""
 
     @property
     def entries_per_file(self) -> int:
-        """How many entries go together when old ones go."""
+        """How many entries are deleted together."""
 
     def entry(self, number: QueueOffset) -> tuple[int, int, int] | None:
-        """Read one entry: physical offset, record bytes, tag hash; None when it is not there."""
+        """Read one entry: physical offset, record bytes, tag hash; None if it does not exist."""
 
     def entries(self, first: QueueOffset, count: int) -> bytes:
-        """Read up to `count` entries from `first`; none when that one is not there."""
+        """Read up to `count` entries from `first`; none if that one does not exist."""
 
 
 class ReadableLog(Protocol):
@@ -108,23 +108,23 @@ class ReadableLog(Protocol):
 
     @property
     def end(self) -> PhysicalOffset:
-        """The offset behind the newest record."""
+        """The offset after the newest record."""
 
     @property
     def file_bytes(self) -> int:
-        """How many bytes go together when old ones go."""
+        """How many bytes are deleted together."""
 
     def newest_view(self) -> tuple[memoryview | None, int]:
         """Bytes at the end that can be read without waiting, and the offset of the first."""
 
     def pread(self, offset: int, size: int, /) -> bytes | None:
-        """Read bytes; None when they are not there."""
+        """Read bytes; None if the log does not have them."""
 
-    def pread_at_once(self, offset: int, size: int, /) -> bytes | bytearray | None:
-        """Read bytes; None when they are not there, BlockingIOError when the disk has them."""
+    def pread_nowait(self, offset: int, size: int, /) -> bytes | bytearray | None:
+        """Read bytes as `pread` does; BlockingIOError if it would wait for the disk."""
 
     def file_at(self, offset: int, /) -> MappedFile | None:
-        """The file that holds an offset; None when there is none."""
+        """The file that holds an offset; None if there is none."""
 
 
 class QueueReader:
@@ -133,7 +133,7 @@ class QueueReader:
     def __init__(self, log: ReadableLog, config: StoreConfig, *, memory_bytes: int) -> None:
         self.log = log
         self._config = config
-        # How far behind the end messages count as in memory.
+        # Within this distance of the end, messages count as in memory.
         self.near_bytes = memory_bytes * config.memory_percent // 100
 
     def read(
@@ -149,9 +149,9 @@ class QueueReader:
     ) -> Read:
         """Read up to `count_max` records from `offset` on.
 
-        Unless it `may_wait`, it raises BlockingIOError when a record is not in memory.
+        Without `may_wait`, raises BlockingIOError if a record is not in memory.
         """
-        result = begun(queue, offset)
+        result = start_read(queue, offset)
         if queue is None or result.status is not ReadStatus.NO_MATCHED_MESSAGE:
             return result
         scanned = max(count_max, 1)
@@ -164,15 +164,15 @@ class QueueReader:
             result.next_offset = QueueOffset((offset // per_file + 1) * per_file)
             return result
         limits = Limits(self._config, count_max, min(bytes_max, READ_BYTES_MAX))
-        pread = self.log.pread if may_wait else self.log.pread_at_once
+        pread = self.log.pread if may_wait else self.log.pread_nowait
         if record_filter is None:
-            passed = self._collect_usual(queue, entries, result, limits, tag_filter, pread)
+            passed = self._collect_common(queue, entries, result, limits, tag_filter, pread)
             entries = entries[passed * ENTRY_BYTES :]
         if entries:
             self.collect(queue, entries, result, limits, tag_filter, record_filter, pread)
         return result
 
-    def _collect_usual(
+    def _collect_common(
         self,
         queue: ReadableQueue,
         entries: bytes,
@@ -181,9 +181,9 @@ class QueueReader:
         tag_filter: TagFilter | None,
         pread: Pread,
     ) -> int:
-        """Take records until there is something unusual, or enough; return how many entries."""
-        # Perf: one compiled call reads 32 messages in 19 us, `collect` in 50 us, and past the
-        # mapping in 28 instead of 112 us (benchmarks/store_read.py). That goes on where this ends,
+        """Collect records up to the first unusual one or the limits; return how many entries."""
+        # Perf: one compiled call reads 32 messages in 19 us, `collect` in 50 us; without the mapping
+        # in 28 instead of 112 us (benchmarks/store_read.py). `collect` continues where this ends,
         # and knows every rule.
         first_offset = ENTRY.unpack_from(entries)[0]
         log_end = self.log.end
@@ -197,13 +197,13 @@ class QueueReader:
         if content is None or first_offset < mapped_from:
             low = near_from
             if first_offset < near_from:
-                # A record that ends there begins before it, so all are far behind.
+                # A record that ends at the border begins before it, so all of these are far.
                 low, high, most = 0, near_from, limits.far
             content_start = first_offset
             content = _read_span(entries, most[0], pread) if tag_filter is None else None
         if content is None:
             return 0
-        topic = topic_of_records(queue)
+        topic = expected_topic(queue)
         result.records, result.record_bytes, passed = sound_records(
             entries, content, content_start, low, high, topic, queue.queue_id, *most, tag_filter
         )
@@ -226,10 +226,10 @@ class QueueReader:
         record_filter: RecordFilter | None,
         pread: Pread,
     ) -> None:
-        """Add the records of entries to a result, by every rule, until there is enough."""
-        # Perf: local names and one compiled check a record; an object, or a call more of our own,
-        # is felt here.
-        topic = topic_of_records(queue)
+        """Add the records of entries to a result, by every rule, up to the limits."""
+        # Perf: local names and one compiled check per record; another object or call per record
+        # would be measurable here.
+        topic = expected_topic(queue)
         queue_id, near_bytes, log = queue.queue_id, self.near_bytes, self.log
         log_end = log.end
         newest, newest_start = log.newest_view()
@@ -275,7 +275,7 @@ class QueueReader:
                 if not records:
                     raise self._damage(queue, number, physical_offset, record)
                 break
-            # The message of a stand-in is lost; the consumer goes on behind it.
+            # The message of a stand-in is lost; the consumer skips it.
             if is_stand_in(record) or (record_filter is not None and not record_filter(record)):
                 result.filtered_count += 1
                 missed = ReadStatus.NO_MATCHED_MESSAGE
@@ -290,26 +290,26 @@ class QueueReader:
     def _damage(
         self, queue: ReadableQueue, number: QueueOffset, physical_offset: int, record: bytes
     ) -> StoreDamagedError:
-        """Say in an error what is wrong with a record."""
+        """The error that says what is wrong with a record."""
         damage = damage_of(
-            record, physical_offset, topic=topic_of_records(queue), queue_id=queue.queue_id
+            record, physical_offset, topic=expected_topic(queue), queue_id=queue.queue_id
         )
         file = self.log.file_at(physical_offset)
         where = f"{file.path} at byte {physical_offset - file.first_offset}" if file else "the log"
         return StoreDamagedError(
             f"message {number} of topic {queue.topic!r} queue {queue.queue_id}, in {where} "
             f"(offset {physical_offset}): {damage}",
-            hint="run: orbitmq store verify; a consumer goes on behind it when its offset is reset",
+            hint="run: orbitmq store verify; to skip the message, reset the consumer's offset",
         )
 
 
-def topic_of_records(queue: ReadableQueue) -> bytes | None:
+def expected_topic(queue: ReadableQueue) -> bytes | None:
     """The topic that the records of a queue must have; None for any."""
     return None if queue.topic.startswith(_SHARED_RECORDS) else queue.topic.encode()
 
 
 def _read_span(entries: bytes, count_max: int, pread: Pread) -> bytes | bytearray | None:
-    """Read what the first entries lead to in one piece; None when it is too long, or not there."""
+    """Read the records of the first entries in one piece; None if too long, or not in the log."""
     last = max(1, min(count_max, len(entries) // ENTRY_BYTES)) - 1
     first_offset = ENTRY.unpack_from(entries)[0]
     last_offset, last_bytes, _ = ENTRY.unpack_from(entries, last * ENTRY_BYTES)
@@ -320,7 +320,7 @@ def _read_span(entries: bytes, count_max: int, pread: Pread) -> bytes | bytearra
 
 
 class Limits:
-    """How much one read may return: messages and bytes, near the end of the log and far behind."""
+    """How much one read may return: messages and bytes, near the end of the log and far from it."""
 
     __slots__ = ("far", "near", "stop_bytes")
 
@@ -330,22 +330,22 @@ class Limits:
             min(bytes_max, config.memory_bytes_max),
         )
         self.far = min(count_max, config.disk_count_max), min(bytes_max, config.disk_bytes_max)
-        # No record more is taken from here on, wherever it lies.
+        # The read stops after this many bytes, near or far.
         self.stop_bytes = max(bytes_max, _READ_BYTES_MIN)
 
     @classmethod
-    def same_everywhere(cls, count_max: int, bytes_max: int) -> Limits:
-        """Make limits that do not depend on where the messages lie."""
+    def uniform(cls, count_max: int, bytes_max: int) -> Limits:
+        """Make limits that are the same near the end and far from it."""
         made = cls.__new__(cls)
         made.near = made.far = count_max, bytes_max
         made.stop_bytes = max(bytes_max, _READ_BYTES_MIN)
         return made
 
 
-def begun(queue: ReadableQueue | None, offset: QueueOffset) -> Read:
-    """Begin a read: nothing matched yet, unless the offset lies outside the queue."""
+def start_read(queue: ReadableQueue | None, offset: QueueOffset) -> Read:
+    """Start a read: nothing matched yet, unless the offset is outside the queue."""
     if queue is None:
-        # Compat: Java makes the queue when it is asked for, and finds it empty.
+        # Compat: Java creates the queue on request, and finds it empty.
         return Read(status=ReadStatus.NO_MESSAGE_IN_QUEUE, next_offset=_ZERO)
     start, end = queue.start, queue.end
     status, next_offset = ReadStatus.NO_MATCHED_MESSAGE, offset

@@ -1,4 +1,4 @@
-"""Times of queues: which message a store time means."""
+"""Times of queues: the message for a store time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Boundary(Enum):
-    """Which message a time between two messages means."""
+    """Which message to choose for a time between two messages."""
 
     LOWER = "the first at or after it"
     UPPER = "the last at or before it"
@@ -25,13 +25,13 @@ def offset_at_time(
     store_ms_at: Callable[[int], int | None],
     boundary: Boundary = Boundary.LOWER,
 ) -> QueueOffset:
-    """Find the queue offset at a store time, by halving: store times never fall in a queue."""
+    """Find the queue offset at a store time, by bisection: store times never fall in a queue."""
     start, end = queue.start, queue.end
 
     def is_before(number: int) -> bool:
         entry = queue.entry(QueueOffset(number))
         store_ms = store_ms_at(entry[0]) if entry else None
-        # What was deleted is older than everything that is left.
+        # A deleted record is older than all that are left.
         if store_ms is None:
             return True
         return store_ms < time_ms if boundary is Boundary.LOWER else store_ms <= time_ms

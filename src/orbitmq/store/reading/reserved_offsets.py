@@ -1,8 +1,8 @@
-"""Reserved offsets: numbers that queues in memory may use, noted on disk before.
+"""Reserved offsets: numbers for queues in memory, reserved on disk before use.
 
-A message in memory is gone after a restart; its number must not come again, or a consumer that
-has read it would pass over another message. So numbers are handed out only below a bound that is
-on disk. After a crash a queue goes on at its bound, after a clean stop where it ended.
+A message in memory is gone after a restart, but its number must not be reused, or a consumer that
+has read it would skip another message. So numbers are assigned only below a bound that is on disk.
+After a crash a queue resumes at its bound, after a clean stop where it ended.
 
 File layout of `<root>/orbitmq/reserved_offsets`, two lines: a JSON document, and its CRC-32 in
 eight hexadecimal digits.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from orbitmq.store.reading.memory_log import MemoryQueue
 
 FILE_NAME: Final = "reserved_offsets"
-# Numbers of a queue, and bytes of the memory log, reserved by one write; what a crash wastes.
+# Numbers of a queue, and bytes of the memory log, that one write reserves; a crash wastes them.
 STEP: Final = 100_000
 BYTES_STEP: Final = 2**40
 
@@ -46,7 +46,7 @@ class _Queue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     physical_bound: int
     queues: list[_Queue]
-    # Topics that are kept on disk again and have yet to go on there at these bounds.
+    # Topics that are kept on disk again and have yet to resume there at these bounds.
     on_disk: list[str]
 
 
@@ -56,15 +56,15 @@ class ReservedOffsets:
     def __init__(self, folder: Path) -> None:
         self._path = folder / FILE_NAME
         found = _read(self._path)
-        # Numbers below are taken, or may be.
+        # Numbers below are used, or may be.
         self.bounds: Mapping[QueueKey, QueueOffset] = {
             (queue.topic, queue.queue_id): QueueOffset(queue.bound) for queue in found.queues
         }
         self.physical_bound = PhysicalOffset(found.physical_bound)
         self.on_disk: Set[str] = frozenset(found.on_disk)
 
-    def has(self, queue: MemoryQueue, count: int, physical_end: int) -> bool:
-        """Whether a queue may use its next `count` numbers, and the log the bytes below an end."""
+    def cover(self, queue: MemoryQueue, count: int, physical_end: int) -> bool:
+        """Whether a queue may use its next `count` numbers, and the log all bytes below an end."""
         bound = self.bounds.get((queue.topic, queue.queue_id), 0)
         return queue.end + count <= bound and physical_end <= self.physical_bound
 
@@ -74,7 +74,7 @@ class ReservedOffsets:
         physical_bound: PhysicalOffset,
         on_disk: Set[str] = frozenset(),
     ) -> None:
-        """Put these in place of all bounds, and return once they are on disk."""
+        """Replace all bounds, and return once they are on disk."""
         if (bounds, physical_bound, on_disk) == (self.bounds, self.physical_bound, self.on_disk):
             return
         document = _Document(
@@ -106,6 +106,6 @@ def _read(path: Path) -> _Document:
         reason = str(error)
     raise StoreDamagedError(
         f"{path} is damaged: {reason}",
-        hint="restore it; or delete it and reset the consumers of topics in memory, whose messages "
-        "then count from 0",
+        hint="restore it; or delete it and reset the consumers of topics in memory, whose offsets "
+        "then restart at 0",
     )

@@ -141,7 +141,7 @@ def test_what_cannot_be_read_at_once_is_left_to_who_can_wait(
     monkeypatch.setattr("os.preadv", _failing(error))
 
     with pytest.raises(BlockingIOError, match="7 bytes at 0"):
-        descriptor.pread_at_once(7, 0)
+        descriptor.pread_nowait(7, 0)
     assert descriptor.pread(7, 0) == b"content"
 
 
@@ -157,13 +157,13 @@ def test_what_is_in_memory_is_read_at_once_and_whole(
 
     monkeypatch.setattr("os.preadv", in_memory)
 
-    assert descriptor.pread_at_once(7, 0) == b"content"
+    assert descriptor.pread_nowait(7, 0) == b"content"
     with pytest.raises(BlockingIOError):
-        descriptor.pread_at_once(7, 0)  # fewer bytes than wanted
-    monkeypatch.setattr(descriptor_module, "_AT_ONCE", 0)
+        descriptor.pread_nowait(7, 0)  # fewer bytes than wanted
+    monkeypatch.setattr(descriptor_module, "_NOWAIT", 0)
     os.lseek(descriptor.number, 0, os.SEEK_SET)
     with pytest.raises(BlockingIOError):
-        descriptor.pread_at_once(7, 0)  # a system that cannot tell
+        descriptor.pread_nowait(7, 0)  # a system that cannot tell
 
 
 def test_reads_into_memory_go_on_until_all_is_done(

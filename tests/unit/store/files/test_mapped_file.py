@@ -50,7 +50,7 @@ def test_a_sparse_file_is_allocated_before_it_is_written(tmp_path: Path) -> None
 def test_a_file_that_is_there_already_is_not_taken(tmp_path: Path) -> None:
     (tmp_path / "0").write_bytes(b"")
 
-    with pytest.raises(StoreError, match="is there already"):
+    with pytest.raises(StoreError, match="exists already"):
         MappedFile.create(tmp_path / "0", 0, 4096)
 
 
@@ -72,7 +72,7 @@ def test_a_resting_file_holds_no_descriptor_and_wakes_when_it_is_needed(tmp_path
     assert file.is_mapped
     assert descriptors(tmp_path)
 
-    file.rest()
+    file.release()
 
     assert not descriptors(tmp_path)
     assert not file.is_mapped
@@ -120,7 +120,7 @@ def test_a_byte_written_among_pages_apart_does_not_take_its_neighbours_to_disk(
     file = MappedFile.create(tmp_path / "0", 0, 64 << 20)
     if is_mapped:
         assert file.view
-    file.keep_pages_apart(100)
+    file.load_pages_singly(100)
     for at in range(0, 32 << 20, 1 << 20):
         file.view[at : at + (1 << 20)] = bytes(1 << 20)
         file.touch(at, at + (4 << 20))
@@ -134,11 +134,11 @@ def test_a_byte_written_among_pages_apart_does_not_take_its_neighbours_to_disk(
     assert _bytes_to_disk() - before <= 8 * 64 * 1024
 
 
-def test_a_full_file_has_no_pages_to_keep_apart(tmp_path: Path) -> None:
+def test_a_full_file_has_no_pages_to_load_singly(tmp_path: Path) -> None:
     file = MappedFile.create(tmp_path / "0", 0, 8192)
     file.view[:] = b"x" * 8192
 
-    file.keep_pages_apart(8192)
+    file.load_pages_singly(8192)
 
     assert bytes(file.view) == b"x" * 8192
 
@@ -171,7 +171,7 @@ def test_a_reader_never_reads_another_file_while_files_come_and_go(tmp_path: Pat
         reader.start()
     for _ in range(300):
         for file in files:
-            file.rest()
+            file.release()
     done.set()
     for reader in readers:
         reader.join()
@@ -203,8 +203,8 @@ def test_a_file_that_may_only_be_read_is_read(
 
 def test_a_file_at_rest_is_not_opened_to_be_read_at_once(tmp_path: Path) -> None:
     file = MappedFile.create(tmp_path / "0", 0, 4096)
-    file.rest()
+    file.release()
 
     with pytest.raises(BlockingIOError, match="is not open"):
-        file.pread_at_once(0, 10)
+        file.pread_nowait(0, 10)
     assert file.pread(0, 10) == bytes(10)

@@ -104,7 +104,7 @@ def test_a_queue_in_doubt_is_dropped(tmp_path: Path) -> None:
 
     again = _queues(tmp_path)
     assert again.load(PhysicalOffset(2500)) == 1
-    assert again.drop_false(lambda queue: queue.queue_id != 1) == 1
+    assert again.drop_inconsistent(lambda queue: queue.queue_id != 1) == 1
 
     assert again.count == 0
 

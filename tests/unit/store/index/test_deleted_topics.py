@@ -12,7 +12,7 @@ ENTRIES = b"".join(ENTRY.pack(n * 100, 100, 0) for n in range(5))
 
 
 def _note(deleted: DeletedTopics, topic: str, end: int, log_start: int = 0) -> None:
-    deleted.note(topic, PhysicalOffset(end), log_start=PhysicalOffset(log_start))
+    deleted.add(topic, PhysicalOffset(end), log_start=PhysicalOffset(log_start))
 
 
 def test_entries_below_the_deletion_are_counted(tmp_path: Path) -> None:

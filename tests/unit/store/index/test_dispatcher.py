@@ -139,7 +139,7 @@ def test_records_of_deleted_topics_stay_out(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.append(b"orders", 0)
     bench.append(b"orders", 1)
-    bench.deleted.note("orders", bench.log.end, log_start=PhysicalOffset(0))
+    bench.deleted.add("orders", bench.log.end, log_start=PhysicalOffset(0))
     third = bench.append(b"orders", 0)
 
     bench.dispatcher.advance(bench.log.end)
@@ -169,7 +169,7 @@ def test_damage_stops_it_with_a_place(tmp_path: Path) -> None:
     second = bench.append(b"orders", 1)
     struct.pack_into(">I", bench.log.files[0].view, second + 4, 0xDEAD)
 
-    with pytest.raises(StoreDamagedError, match=f"at {second} in"):
+    with pytest.raises(StoreDamagedError, match=f"at offset {second}: "):
         bench.dispatcher.advance(bench.log.end)
 
     assert bench.entry("orders", 0) is not None

@@ -153,9 +153,9 @@ def test_a_number_that_no_entry_has_is_not_believed(form: ModuleType, end: int) 
     [(0, ENTRIES), (-4, ENTRIES), (SLOTS, 0), (SLOTS + 5, ENTRIES - 1 + 1), (2**40, 1), (1, 2**40)],
 )
 def test_a_table_of_another_size_is_refused(form: ModuleType, slots: int, entries_max: int) -> None:
-    with pytest.raises(ValueError, match="no table"):
+    with pytest.raises(ValueError, match="not a table"):
         form.put_keys(_table(), slots, entries_max, b"", 0)
-    with pytest.raises(ValueError, match="no table"):
+    with pytest.raises(ValueError, match="not a table"):
         form.chain_entries(_table(), slots, entries_max, 2)
 
 

@@ -48,9 +48,9 @@ def test_bytes_in_memory_are_read_at_once(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr("os.preadv", in_memory)
 
-    assert log.pread_at_once(90, 10) == bytearray(b"a" * 10)
-    assert log.pread_at_once(90, 11) is None
-    assert log.pread_at_once(-1, 10) is None
+    assert log.pread_nowait(90, 10) == bytearray(b"a" * 10)
+    assert log.pread_nowait(90, 11) is None
+    assert log.pread_nowait(-1, 10) is None
 
 
 @pytest.mark.parametrize("left", [8, 9, 107])
@@ -126,14 +126,14 @@ def test_the_next_file_is_made_ready_once_half_of_one_is_full_and_is_used(tmp_pa
     log.make_ready()
     assert len(list(tmp_path.iterdir())) == 1
     write(log, b"a" * (FILE_BYTES // 2))
-    assert log.wants_upkeep
+    assert log.needs_upkeep
 
     log.make_ready()
     log.touch_ahead()
     log.make_ready()
 
     assert len(list(tmp_path.iterdir())) == 2
-    assert not log.wants_upkeep
+    assert not log.needs_upkeep
     inode = (tmp_path / f"{FILE_BYTES:020d}").stat().st_ino
     write(log, b"b" * (FILE_BYTES // 2))
     assert (tmp_path / f"{FILE_BYTES:020d}").stat().st_ino == inode

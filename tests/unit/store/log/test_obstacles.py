@@ -21,9 +21,7 @@ def test_the_obstacle_that_weighs_most_is_raised() -> None:
     obstacles.errors[VISIBILITY] = unwritable(StoreError("index"))
     obstacles.errors[UPKEEP] = unwritable(DiskFullError("queue", hint="make room"))
 
-    with pytest.raises(
-        DiskFullError, match=r"queues or index cannot be written: queue \(make room"
-    ):
+    with pytest.raises(DiskFullError, match=r"cannot write queues or index: queue \(make room"):
         obstacles.check()
 
     obstacles.errors[CLOSED] = lambda: StateError("closed")

@@ -49,7 +49,7 @@ def test_records_come_back_by_entry_and_by_offset() -> None:
     assert queue.entry(QueueOffset(9)) is queue.entry(QueueOffset(6)) is None
     assert log.record_at(FIRST_OFFSET) == b"a".ljust(100)
     assert log.record_at(FIRST_OFFSET + 1) is None
-    assert log.pread(FIRST_OFFSET + 100, 1) == log.pread_at_once(FIRST_OFFSET + 100, 1) == b"b"
+    assert log.pread(FIRST_OFFSET + 100, 1) == log.pread_nowait(FIRST_OFFSET + 100, 1) == b"b"
 
 
 def test_offsets_lie_above_every_commit_log() -> None:

@@ -207,7 +207,7 @@ def test_what_is_usual_is_read_as_by_every_rule(
             found = _outcome(reader, *arguments, **named)
 
             with monkeypatch.context() as context:
-                context.setattr(QueueReader, "_collect_usual", lambda *_: 0)
+                context.setattr(QueueReader, "_collect_common", lambda *_: 0)
                 assert found == _outcome(reader, *arguments, **named), (arguments, named)
             statuses.add(found.status if isinstance(found, Read) else "damaged")
             passed_usual += isinstance(found, Read) and len(found.records)

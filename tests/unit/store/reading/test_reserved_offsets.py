@@ -37,14 +37,14 @@ def test_a_queue_may_use_numbers_and_bytes_below_the_bounds_only(tmp_path: Path)
     reserved = ReservedOffsets(tmp_path)
     log = MemoryLog(1000)
     queue = log.queue("orders", 0, QueueOffset(90))
-    assert not reserved.has(queue, 1, FIRST_OFFSET)
+    assert not reserved.cover(queue, 1, FIRST_OFFSET)
 
     reserved.write(BOUNDS, PhysicalOffset(FIRST_OFFSET + 50))
 
-    assert reserved.has(queue, 10, FIRST_OFFSET + 50)
-    assert not reserved.has(queue, 11, FIRST_OFFSET + 50)
-    assert not reserved.has(queue, 10, FIRST_OFFSET + 51)
-    assert not reserved.has(log.queue("orders", 1, QueueOffset(0)), 1, FIRST_OFFSET)
+    assert reserved.cover(queue, 10, FIRST_OFFSET + 50)
+    assert not reserved.cover(queue, 11, FIRST_OFFSET + 50)
+    assert not reserved.cover(queue, 10, FIRST_OFFSET + 51)
+    assert not reserved.cover(log.queue("orders", 1, QueueOffset(0)), 1, FIRST_OFFSET)
 
 
 @pytest.mark.parametrize("at", [0, 30, -3])
