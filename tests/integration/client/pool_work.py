@@ -1,4 +1,4 @@
-"""What workers of a pool do; a module, so that a spawned process can import it."""
+"""Work for a process pool; a module, so that a spawned process can import it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long something took on a loop, less the time for which the machine stood still."""
+"""Measures how long a block takes on a loop, without the time in which the machine stalled."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from orbitmq.clock import SystemClock
 
 _CLOCK: Final = SystemClock()
 _TICK_MS: Final = 20
-# A tick that is late by less is the work of the loop itself.
+# A tick that is late by less is due to work of the loop itself.
 _STALL_MS: Final = 100
 
 
-class Taken:
-    """A time that was measured; ticks on the same loop tell how much of it was a stall."""
+class BlockTime:
+    """A measured time; ticks on the same loop show how much of it was a stall."""
 
     def __init__(self) -> None:
         self.ms = 0.0
-        self._begun_ms = self._tick_ms = _CLOCK.monotonic_ms()
+        self._start_ms = self._tick_ms = _CLOCK.monotonic_ms()
         self._stalled_ms = 0.0
 
     async def tick(self) -> None:
@@ -30,9 +30,9 @@ class Taken:
             self._note_tick()
 
     def end(self) -> None:
-        """Say how long it took."""
+        """Set the time that the block took."""
         self._note_tick()
-        self.ms = self._tick_ms - self._begun_ms - self._stalled_ms
+        self.ms = self._tick_ms - self._start_ms - self._stalled_ms
 
     def _note_tick(self) -> None:
         now_ms = _CLOCK.monotonic_ms()
@@ -43,13 +43,13 @@ class Taken:
 
 
 @asynccontextmanager
-async def timed() -> AsyncIterator[Taken]:
+async def timed() -> AsyncIterator[BlockTime]:
     """Measure the block."""
-    taken = Taken()
-    ticking = asyncio.create_task(taken.tick())
+    block_time = BlockTime()
+    ticking = asyncio.create_task(block_time.tick())
     try:
-        yield taken
+        yield block_time
     finally:
-        taken.end()
+        block_time.end()
         ticking.cancel()
         await asyncio.wait({ticking})

@@ -1,4 +1,4 @@
-"""Blocking clients in tests whose loop a broker runs on: work in threads, and none left over."""
+"""Threads for blocking clients, in tests whose loop runs a broker; none may be left over."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ T = TypeVar("T")
 
 
 async def blocking(action: Callable[[], T]) -> T:
-    """Do in a thread what would keep the broker from answering."""
+    """Run in a thread what would block the broker's loop."""
     return await asyncio.wait_for(asyncio.to_thread(action), WAIT_SECONDS)
 
 
 @pytest.fixture(autouse=True)
 def no_thread_is_left() -> Iterator[None]:
-    """Files that import this fixture have it for every test."""
+    """Applies to every test of the files that import it."""
     # A suite that this worker ran before may keep a cluster until the end.
     before = leftovers.threads("orbitmq-")
     yield
