@@ -242,7 +242,7 @@ def test_the_oldest_file_is_deleted_while_others_are_read_and_the_last_one_never
     assert log.start == FILE_BYTES
     assert log.pread(0, 10) is None
     assert log.pread(FILE_BYTES, 10) == b"a" * 10
-    with pytest.raises(StateError, match="never deleted"):
+    with pytest.raises(StateError, match="cannot delete the only file"):
         log.delete_first()
 
 
