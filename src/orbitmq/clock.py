@@ -16,6 +16,7 @@ import itertools
 import threading
 import time
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
@@ -65,14 +66,12 @@ class SystemClock:
         await asyncio.sleep(delay_ms / 1000)
 
 
+@dataclass(slots=True, eq=False)
 class _ManualTimer:
     """A timer of a `ManualClock`."""
 
-    __slots__ = ("action", "cancelled")
-
-    def __init__(self, action: Callable[[], None]) -> None:
-        self.action = action
-        self.cancelled = False
+    action: Callable[[], None]
+    cancelled: bool = False
 
     def cancel(self) -> None:
         """Cancel the timer; it never fires afterwards."""

@@ -30,12 +30,12 @@ class ConnectionLimits:
     silence_ms_max: float = math.inf
 
 
+@dataclass(slots=True, eq=False)
 class ByteBudget:
     """Bytes that many holders share; `take` fails rather than waits."""
 
-    def __init__(self, bytes_max: int) -> None:
-        self.bytes_max = bytes_max
-        self.taken = 0
+    bytes_max: int
+    taken: int = 0
 
     def take(self, count: int) -> bool:
         """Take `count` bytes if that many are left."""
@@ -91,13 +91,13 @@ class DeferredWork:
             await asyncio.shield(self._done)
 
 
+@dataclass(slots=True, eq=False)
 class CallBudget:
     """A bound on the calls of one kind that are in flight."""
 
-    def __init__(self, kind: str, calls_max: int) -> None:
-        self.kind = kind
-        self.calls_max = calls_max
-        self.in_flight = 0
+    kind: str
+    calls_max: int
+    in_flight: int = 0
 
     def take(self, address: str) -> None:
         """Begin a call to an address; raises TooManyCallsError at the bound."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orbitmq.disk import off_loop
@@ -21,21 +22,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True, eq=False)
 class OptionRequests:
     """Shows and changes the options of one server."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        *,
-        file: Path,
-        forbidden: Callable[[], Collection[str]],
-    ) -> None:
-        self._settings = settings
-        # Keeps changes across restarts.
-        self._file = file
-        # Options that no update may change.
-        self._forbidden = forbidden
+    settings: Settings
+    # Keeps changes across restarts.
+    file: Path
+    # Options that no update may change.
+    forbidden: Callable[[], Collection[str]]
 
     async def update(self, connection: Connection, request: Command) -> Command:
         """Change options of the running server, and save the change to its file."""
@@ -45,7 +40,7 @@ class OptionRequests:
     async def apply(self, connection: Connection, request: Command) -> Changed:
         """Change the options in a request's body; returns what changed."""
         try:
-            changed = self._settings.update(request.body, forbidden=self._forbidden())
+            changed = self.settings.update(request.body, forbidden=self.forbidden())
         except ForbiddenOptionError as error:
             raise RequestRefusedError(ResponseCode.NO_PERMISSION, str(error)) from error
         for warning in changed.warnings:
@@ -58,7 +53,7 @@ class OptionRequests:
                 option.new,
                 connection.address,
             )
-        await off_loop(self._settings.save, self._file)
+        await off_loop(self.settings.save, self.file)
         return changed
 
     def show(self, _: Connection, request: Command) -> Command:
@@ -67,4 +62,4 @@ class OptionRequests:
 
     def shown(self, request: Command, header: Header | None = None) -> Command:
         """Answer with every option as properties text."""
-        return request.reply(header, body=self._settings.as_properties_text().encode())
+        return request.reply(header, body=self.settings.as_properties_text().encode())

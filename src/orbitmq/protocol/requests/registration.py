@@ -192,41 +192,41 @@ def _piece(content: bytes) -> bytes:
     return _LENGTH.pack(len(content)) + content
 
 
+@dataclass(slots=True, eq=False)
 class _Pieces:
     """Reads length-prefixed pieces in sequence."""
 
-    def __init__(self, content: bytes) -> None:
-        self._content = content
-        self._position = 0
+    content: bytes
+    position: int = 0
 
     def number(self) -> int:
         """Read a count or length of four bytes, which must not be negative."""
-        end = self._position + _LENGTH.size
-        if end > len(self._content):
-            raise ProtocolError(f"a compressed body is cut off at byte {self._position}")
-        (number,) = _LENGTH.unpack_from(self._content, self._position)
+        end = self.position + _LENGTH.size
+        if end > len(self.content):
+            raise ProtocolError(f"a compressed body is cut off at byte {self.position}")
+        (number,) = _LENGTH.unpack_from(self.content, self.position)
         if number < 0:
-            raise ProtocolError(f"a compressed body claims {number} at byte {self._position}")
-        self._position = end
+            raise ProtocolError(f"a compressed body claims {number} at byte {self.position}")
+        self.position = end
         return int(number)
 
     def count(self) -> int:
         """Read the number of pieces that follow; a small body may claim any number."""
         count = self.number()
-        if count > PIECES_MAX or count * _LENGTH.size > len(self._content) - self._position:
+        if count > PIECES_MAX or count * _LENGTH.size > len(self.content) - self.position:
             raise ProtocolError(
-                f"a compressed body claims {count} pieces in {len(self._content)} bytes",
+                f"a compressed body claims {count} pieces in {len(self.content)} bytes",
                 hint=f"{PIECES_MAX} are accepted at most",
             )
         return count
 
     def piece(self) -> bytes:
         """Read one piece."""
-        end = self.number() + self._position
-        if end > len(self._content):
-            raise ProtocolError(f"a piece at byte {self._position} overruns the compressed body")
-        piece = self._content[self._position : end]
-        self._position = end
+        end = self.number() + self.position
+        if end > len(self.content):
+            raise ProtocolError(f"a piece at byte {self.position} overruns the compressed body")
+        piece = self.content[self.position : end]
+        self.position = end
         return piece
 
 
