@@ -210,11 +210,11 @@ class Broker:
 
     async def _start(self) -> None:
         config = self._config()
-        holding = self._opened.enter_context(ExitStack())
+        reservation = self._opened.enter_context(ExitStack())
         server = self._settings.of(ServerConfig)
         if not server.listen_port:
             # While the store is opened, another broker that looks for a port must not take this one.
-            holding.enter_context(
+            reservation.enter_context(
                 reserved_ports(server.bind_address, self.port, self.port + FAST_LANE)
             )
         self.store = await self._open_store_off_loop()
@@ -235,7 +235,7 @@ class Broker:
         closing = self._opened
         closing.push_async_callback(self.offsets.save)
         closing.push_async_callback(self._reads.all_done)
-        holding.close()
+        reservation.close()
         for each in self._servers:
             await each.start()
             closing.push_async_callback(each.stop)
@@ -277,7 +277,7 @@ class Broker:
             self._state.end_stop()
             log.info("broker stopped name=%s", self._config().broker_name)
 
-    async def cut(self) -> None:
+    async def abort(self) -> None:
         """Drop all connections at once, as a crash would; `stop` is still needed."""
         for server in self._servers:
             await server.abort()

@@ -72,7 +72,7 @@ class Confirmations:
         self._waiting.append((end, deadline_ms, connection, write, reply))
         return b""
 
-    async def reached(self, end: PhysicalOffset) -> StoreDurability:
+    async def wait_for_disk(self, end: PhysicalOffset) -> StoreDurability:
         """Wait until everything below `end` is on disk, or the timeout has passed."""
         if end <= self._flushed:
             return StoreDurability.DISK

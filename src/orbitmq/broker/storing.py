@@ -64,7 +64,7 @@ class Storing:
         else:
             self._store.request_flush()
             if wait and receipts[-1].end < FIRST_OFFSET:
-                durability = await self._confirmations.reached(receipts[-1].end)
+                durability = await self._confirmations.wait_for_disk(receipts[-1].end)
         return Stored(receipts=receipts, durability=durability)
 
     async def put_durably(self, drafts: Sequence[Draft]) -> Sequence[Receipt]:
@@ -72,7 +72,7 @@ class Storing:
         receipts = self._store.append_batch(drafts)
         self._store.publish()
         self._store.request_flush()
-        durability = await self._confirmations.reached(receipts[-1].end)
+        durability = await self._confirmations.wait_for_disk(receipts[-1].end)
         if durability is not StoreDurability.DISK:
             raise RequestRefusedError(
                 ResponseCode.FLUSH_DISK_TIMEOUT,

@@ -91,7 +91,7 @@ class LocalBroker:
         self._running = None
         image = self._folder.with_name(f"{self.name}.killed")
         try:
-            await broker.cut()
+            await broker.abort()
             await off_loop(lambda: shutil.copytree(self._folder, image, copy_function=_copy))
         finally:
             await broker.stop()

@@ -59,7 +59,7 @@ async def test_replies_of_one_round_leave_in_one_write_per_connection() -> None:
 
 async def test_a_round_that_ends_in_another_thread_releases_replies() -> None:
     waiting = _waiting(ManualClock())
-    reached = asyncio.create_task(waiting.reached(PhysicalOffset(150)))
+    reached = asyncio.create_task(waiting.wait_for_disk(PhysicalOffset(150)))
     await settle()
 
     thread = threading.Thread(target=waiting.flushed, args=(PhysicalOffset(200),))
@@ -106,7 +106,7 @@ async def test_all_waiting_replies_are_refused_when_a_sync_fails() -> None:
         _reply,
         "a",
     )
-    reached = asyncio.create_task(waiting.reached(PhysicalOffset(120)))
+    reached = asyncio.create_task(waiting.wait_for_disk(PhysicalOffset(120)))
     await settle()
 
     waiting.expire()

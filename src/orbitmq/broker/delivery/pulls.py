@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from orbitmq.broker.delivery.filters import Filter, make_filter
@@ -87,32 +87,21 @@ class Pull:
         return self.asked.queue_id
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class Pulls:
     """Answers pulls."""
 
-    def __init__(  # noqa: PLR0913  # the parts it works on
-        self,
-        *,
-        config: Callable[[], BrokerConfig],
-        store: MessageStore,
-        topics: TopicTable,
-        groups: GroupTable,
-        members: Members,
-        offsets: CommittedOffsets,
-        counters: Counters,
-        tasks: OwnedTasks,
-        clock: Clock,
-    ) -> None:
-        self._config = config
-        self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._members = members
-        self._offsets = offsets
-        self._counters = counters
-        self._tasks = tasks
-        self._clock = clock
-        self.long_polls: LongPolls[Pull]
+    config: Callable[[], BrokerConfig]
+    store: MessageStore
+    topics: TopicTable
+    groups: GroupTable
+    members: Members
+    offsets: CommittedOffsets
+    counters: Counters
+    tasks: OwnedTasks
+    clock: Clock
+    # Set once, after construction: long polls call back `answer_held`.
+    long_polls: LongPolls[Pull] = field(init=False)
 
     def answer(
         self,
@@ -125,10 +114,10 @@ class Pulls:
     ) -> bytes:
         """Answer a pull; empty if the reply comes later. Raises if it is refused."""
         pull = self._admit(connection, asked, opaque, encoding, is_oneway=is_oneway)
-        member = self._members.client_id(connection, asked.consumer_group)
+        member = self.members.client_id(connection, asked.consumer_group)
         # Compat: a negative offset means that nothing was consumed yet.
         if asked.system_flag & _COMMIT and asked.commit_offset >= 0:
-            self._offsets.commit(
+            self.offsets.commit(
                 asked.consumer_group,
                 asked.topic,
                 asked.queue_id,
@@ -136,16 +125,16 @@ class Pulls:
                 sender=member,
             )
         if member is not None:
-            self._offsets.note_pull(
+            self.offsets.note_pull(
                 asked.consumer_group, asked.topic, asked.queue_id, member, asked.queue_offset
             )
-        reset_offset = self._offsets.take_reset(asked.consumer_group, asked.topic, asked.queue_id)
+        reset_offset = self.offsets.take_reset(asked.consumer_group, asked.topic, asked.queue_id)
         # A member that joined after the reset starts there already, and is not told: a client that
         # is told of a moved offset drops the queue for ten seconds and more.
         if reset_offset is not None and reset_offset != asked.queue_offset:
             return self._reset_reply(pull, reset_offset)
         if (asked.bulk_count or 0) > 0 and (charge := self._admit_bulk(pull)):
-            self._tasks.start(
+            self.tasks.start(
                 self._answer_later(pull, charge, self._reply_in_bulk),
                 name=f"bulk for {asked.consumer_group}",
             )
@@ -158,7 +147,7 @@ class Pulls:
 
     def answer_held(self, pull: Pull, is_last: bool) -> bool:  # noqa: FBT001  # a callback
         """Answer a held pull; returns False if it should stay held."""
-        reset_offset = self._offsets.take_reset(pull.group.name, pull.topic, pull.queue_id)
+        reset_offset = self.offsets.take_reset(pull.group.name, pull.topic, pull.queue_id)
         if reset_offset is not None:
             pull.connection.write(self._reset_reply(pull, reset_offset))
             return True
@@ -190,12 +179,12 @@ class Pulls:
         *,
         is_oneway: bool,
     ) -> Pull:
-        config = self._config()
+        config = self.config()
         if not config.permission & Permission.READ:
             raise _forbidden(
                 PullForbidden.BROKER, f"the broker {config.broker_name} does not allow reading"
             )
-        group = self._groups.find(asked.consumer_group)
+        group = self.groups.find(asked.consumer_group)
         if group is None:
             raise RequestRefusedError(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
@@ -206,7 +195,7 @@ class Pulls:
             raise _forbidden(
                 PullForbidden.GROUP, f"the group {asked.consumer_group!r} may not consume"
             )
-        topic = self._topics.get(asked.topic)
+        topic = self.topics.get(asked.topic)
         if topic is None:
             raise RequestRefusedError(
                 ResponseCode.TOPIC_NOT_EXIST,
@@ -215,7 +204,7 @@ class Pulls:
             )
         if not topic.permission & Permission.READ:
             raise _forbidden(PullForbidden.TOPIC, f"the topic {asked.topic!r} cannot be read")
-        if self._groups.forbidden_bits(asked.consumer_group, asked.topic) & Permission.READ:
+        if self.groups.forbidden_bits(asked.consumer_group, asked.topic) & Permission.READ:
             raise _forbidden(
                 PullForbidden.SUBSCRIPTION,
                 f"the group {asked.consumer_group!r} may not read the topic {asked.topic!r}",
@@ -239,10 +228,10 @@ class Pulls:
 
     def _filter(self, connection: Connection, asked: PullMessages, group: GroupConfig) -> Filter:
         if asked.system_flag & _SUBSCRIPTION:
-            self._members.check_pull(connection, asked.consumer_group)
+            self.members.check_pull(connection, asked.consumer_group)
             expression, expression_type = asked.expression or "", asked.expression_type or ""
         else:
-            subscription = self._members.subscription_for_pull(
+            subscription = self.members.subscription_for_pull(
                 connection,
                 asked.consumer_group,
                 asked.topic,
@@ -254,7 +243,7 @@ class Pulls:
             chosen = make_filter(expression, expression_type)
         except FilterSyntaxError as error:
             raise RequestRefusedError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
-        if chosen.accepts_record is not None and not self._config().property_filter:
+        if chosen.accepts_record is not None and not self.config().property_filter:
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR,
                 f"The broker does not support consumer to filter message by {expression_type}",
@@ -266,7 +255,7 @@ class Pulls:
 
     def _read(self, pull: Pull, *, may_wait: bool = True) -> Read:
         asked = pull.asked
-        return self._store.read(
+        return self.store.read(
             asked.topic,
             asked.queue_id,
             pull.offset,
@@ -284,7 +273,7 @@ class Pulls:
                 ResponseCode.SYSTEM_BUSY,
                 "[OVERLOAD] too many reads of this connection wait for the disk; try again later",
             )
-        self._tasks.start(
+        self.tasks.start(
             self._answer_later(pull, charge, self._reply_from_disk),
             name=f"read for {pull.asked.consumer_group}",
         )
@@ -303,21 +292,21 @@ class Pulls:
             pull.connection.write(reply)
 
     async def _reply_from_disk(self, pull: Pull) -> bytes:
-        started_ms = self._clock.monotonic_ms()
+        started_ms = self.clock.monotonic_ms()
         read = await off_loop(self._read, pull)
-        self._counters.read_waits.note(self._clock.monotonic_ms() - started_ms)
+        self.counters.read_waits.note(self.clock.monotonic_ms() - started_ms)
         return self._reply_or_hold(pull, read)
 
     # --- bulk reads ---------------------------------------------------------------------------
 
     def _admit_bulk(self, pull: Pull) -> int:
         """Start a bulk read; 0 if it has to be answered like an ordinary pull."""
-        if not self._config().bulk_pull_count_max:
+        if not self.config().bulk_pull_count_max:
             return 0
         return pull.connection.deferred.begin(self._bulk_bytes(pull))
 
     def _bulk_bytes(self, pull: Pull) -> int:
-        return min(max(pull.asked.bulk_bytes or 0, 1), self._config().bulk_pull_bytes_max)
+        return min(max(pull.asked.bulk_bytes or 0, 1), self.config().bulk_pull_bytes_max)
 
     async def _reply_in_bulk(self, pull: Pull) -> bytes:
         # Copying and checking this much would block the loop, even if it is in memory.
@@ -325,11 +314,11 @@ class Pulls:
 
     def _read_bulk(self, pull: Pull) -> Read:
         asked = pull.asked
-        return self._store.read_bulk(
+        return self.store.read_bulk(
             asked.topic,
             asked.queue_id,
             pull.offset,
-            min(asked.bulk_count or 0, self._config().bulk_pull_count_max),
+            min(asked.bulk_count or 0, self.config().bulk_pull_count_max),
             self._bulk_bytes(pull),
             tag_filter=pull.filter.accepts_tag,
             record_filter=pull.filter.accepts_record,
@@ -348,11 +337,11 @@ class Pulls:
         return self._reply(pull, read)
 
     def _hold(self, pull: Pull) -> bool:
-        config = self._config()
+        config = self.config()
         hold_ms = pull.asked.suspend_timeout_ms if config.long_polling else config.short_poll_ms
         if hold_ms <= 0:
             return False
-        pull.deadline_ms = self._clock.monotonic_ms() + min(hold_ms, _HOLD_MS_MAX)
+        pull.deadline_ms = self.clock.monotonic_ms() + min(hold_ms, _HOLD_MS_MAX)
         return self.long_polls.hold(pull)
 
     def _reply(self, pull: Pull, read: Read) -> bytes:
@@ -360,11 +349,11 @@ class Pulls:
             return b""
         asked = pull.asked
         if read.records:
-            counter = self._counters.read(asked.topic, asked.consumer_group)
+            counter = self.counters.read(asked.topic, asked.consumer_group)
             counter.add(len(read.records), read.record_bytes)
-            self._counters.found_pulls += 1
+            self.counters.found_pulls += 1
         else:
-            self._counters.missed_pulls += 1
+            self.counters.missed_pulls += 1
             if self.long_polls.is_closed and asked.system_flag & _SUSPEND:
                 # Compat: after an empty reply a client pulls again at once. If the connection
                 # closes meanwhile, that pull is lost, and the client waits 30 s for its reply.
@@ -395,8 +384,8 @@ class Pulls:
             opaque=pull.opaque,
             encoding=pull.encoding,
             next_offset=offset,
-            start=self._store.start_of(topic, queue_id),
-            end=self._store.end_of(topic, queue_id),
+            start=self.store.start_of(topic, queue_id),
+            end=self.store.end_of(topic, queue_id),
             broker_id=pull.group.broker_id,
             records=[],
             record_bytes=0,

@@ -78,7 +78,7 @@ class Latencies:
         """Number of operations noted in this minute."""
         return sum(self._counts)
 
-    def shown(self) -> str:
+    def formatted(self) -> str:
         """The last minute in RocketMQ's format."""
         ends = [len(_BOUNDS_MS) + 1 if end is None else _first_from(end) for _, end in _SHOWN]
         counts = [sum(self._last_counts[low:high]) for low, high in pairwise((0, *ends))]

@@ -93,9 +93,9 @@ class Runtime:
             "commitLogMinOffset": str(store.log_start),
             "commitLogMaxOffset": str(store.log_end),
             "dispatchBehindBytes": str(max(store.log_end - store.visible, 0)),
-            "remainHowManyDataToFlush": shown_bytes(max(store.log_end - store.flushed, 0)),
-            "commitLogDirCapacity": f"Total : {shown_bytes(disk.used_bytes + disk.free_bytes)}, "
-            f"Free : {shown_bytes(disk.free_bytes)}.",
+            "remainHowManyDataToFlush": format_bytes(max(store.log_end - store.flushed, 0)),
+            "commitLogDirCapacity": f"Total : {format_bytes(disk.used_bytes + disk.free_bytes)}, "
+            f"Free : {format_bytes(disk.free_bytes)}.",
             "earliestMessageTimeStamp": str(oldest.store_ms if oldest is not None else -1),
         }
 
@@ -110,12 +110,12 @@ class Runtime:
         puts = max(puts, 1)
         return {
             "bootTimestamp": str(self._started_ms),
-            "runtime": _shown_time(self._clock.now_ms() - self._started_ms),
+            "runtime": _format_span(self._clock.now_ms() - self._started_ms),
             "putMessageEntireTimeMax": str(counters.put_waits.longest_ms),
             "putMessageTimesTotal": str(puts),
             "putMessageFailedTimes": str(counters.failed_puts),
             "putMessageSizeTotal": str(size),
-            "putMessageDistributeTime": counters.put_waits.shown(),
+            "putMessageDistributeTime": counters.put_waits.formatted(),
             "putMessageAverageSize": str(size / puts),
             "putLatency99": f"{counters.put_waits.percentile_ms(0.99):.2f}",
             "putLatency999": f"{counters.put_waits.percentile_ms(0.999):.2f}",
@@ -162,7 +162,7 @@ class Runtime:
         }
 
 
-def _shown_time(span_ms: int) -> str:
+def _format_span(span_ms: int) -> str:
     days, rest_ms = divmod(span_ms, _DAY_MS)
     hours, rest_ms = divmod(rest_ms, _HOUR_MS)
     minutes, rest_ms = divmod(rest_ms, _MINUTE_MS)
@@ -170,7 +170,7 @@ def _shown_time(span_ms: int) -> str:
     return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]"
 
 
-def shown_bytes(count: int) -> str:
+def format_bytes(count: int) -> str:
     """Format bytes for people, such as 1.5 KiB."""
     if count < 1024:
         return f"{count} B"

@@ -21,14 +21,14 @@ def test_the_last_minute_is_shown_and_not_the_current_one() -> None:
     latencies.note(10)
     latencies.note(123_456)
 
-    assert latencies.shown() == NOTHING
+    assert latencies.formatted() == NOTHING
     latencies.end_minute()
 
-    assert latencies.shown() == NOTHING.replace("[<=0ms]:0", "[<=0ms]:1").replace(
+    assert latencies.formatted() == NOTHING.replace("[<=0ms]:0", "[<=0ms]:1").replace(
         "[0~10ms]:0 [10~50ms]:0", "[0~10ms]:1 [10~50ms]:1"
     ).replace("[10s~]:0", "[10s~]:1")
     latencies.end_minute()
-    assert latencies.shown() == NOTHING
+    assert latencies.formatted() == NOTHING
 
 
 def test_the_longest_is_kept_forever() -> None:
@@ -46,7 +46,7 @@ def test_operations_that_took_no_time_are_added_at_the_end_of_the_minute() -> No
 
     latencies.end_minute(at_once=40)
 
-    assert "[<=0ms]:40 " in latencies.shown()
+    assert "[<=0ms]:40 " in latencies.formatted()
 
 
 def test_a_round_is_spread_over_its_buckets() -> None:
@@ -55,7 +55,7 @@ def test_a_round_is_spread_over_its_buckets() -> None:
     latencies.note_round(longest_ms=19, shortest_ms=0, count=20)
     latencies.end_minute()
 
-    assert latencies.shown().startswith("[<=0ms]:1 [0~10ms]:9 [10~50ms]:10 ")
+    assert latencies.formatted().startswith("[<=0ms]:1 [0~10ms]:9 [10~50ms]:10 ")
 
 
 @given(

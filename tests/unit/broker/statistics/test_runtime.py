@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orbitmq.broker.statistics.runtime import Runtime, shown_bytes
+from orbitmq.broker.statistics.runtime import Runtime, format_bytes
 from tests.unit.broker.parts import BrokerParts, broker_parts
 
 # What tools of RocketMQ 5.3.3 read.
@@ -103,4 +103,4 @@ async def test_log_statistics_come_from_the_store(tmp_path: Path) -> None:
     ],
 )
 def test_bytes_are_formatted_for_people(count: int, text: str) -> None:
-    assert shown_bytes(count) == text
+    assert format_bytes(count) == text

@@ -133,5 +133,5 @@ async def test_sends_that_did_not_wait_for_the_disk_count_as_taking_no_time() ->
 
     await _pass(samples, clock, 6)
 
-    assert counters.put_waits.shown().startswith("[<=0ms]:6 [0~10ms]:0 [10~50ms]:4 ")
-    assert "[10~50ms]:1 " in counters.read_waits.shown()
+    assert counters.put_waits.formatted().startswith("[<=0ms]:6 [0~10ms]:0 [10~50ms]:4 ")
+    assert "[10~50ms]:1 " in counters.read_waits.formatted()
