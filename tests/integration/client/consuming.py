@@ -1,4 +1,4 @@
-"""Listeners that tests wait for, and consumers that are set to be quick."""
+"""Listeners that tests can wait for, and consumers with short intervals."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ QUICK: dict[str, Any] = {
 
 
 class Seen:
-    """What listeners got, from any thread; tests wait until something is in it."""
+    """What listeners received, from any thread; tests can wait for it."""
 
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
@@ -39,7 +39,7 @@ class Seen:
         self._changed = asyncio.Event()
 
     def add(self, message: ReceivedMessage) -> None:
-        """Take note of a message."""
+        """Record a message."""
         with self._lock:
             self.bodies.append(message.body)
             self.messages.append(message)
@@ -54,7 +54,7 @@ class Seen:
         self.add(message)
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Return once a condition on what was seen holds."""
+        """Wait for a condition on what was received."""
         async with asyncio.timeout(WAIT_SECONDS):
             while not condition():
                 self._changed.clear()
@@ -63,35 +63,35 @@ class Seen:
                 await self._changed.wait()
 
     async def count(self, count: int) -> None:
-        """Return once so many messages were seen."""
+        """Wait for this many messages."""
         await self.until(lambda: len(self.bodies) >= count)
 
     async def all_of(self, bodies: set[bytes]) -> None:
-        """Return once each of these was seen."""
+        """Wait until each of these was received."""
         await self.until(lambda: bodies <= set(self.bodies))
 
 
 def consumer_of(cluster: Cluster, group: str, **arguments: Any) -> PushConsumer:
-    """Make a consumer that begins with the first message."""
+    """Make a consumer that starts with the first message."""
     return PushConsumer(
         group, **{"namesrv": cluster.namesrv, "consume_from": "first", **QUICK, **arguments}
     )
 
 
 async def send(cluster: Cluster, topic: str, *bodies: bytes, **arguments: Any) -> None:
-    """Send messages, one after the other."""
+    """Send messages in order."""
     async with Producer(namesrv=cluster.namesrv) as producer:
         for body in bodies:
             await producer.send(Message(topic, body, **arguments))
 
 
 def numbered(count: int) -> list[bytes]:
-    """Bodies that tell the messages apart."""
+    """Return distinct bodies."""
     return [b"%d" % number for number in range(count)]
 
 
 async def committed(cluster: Cluster, group: str, topic: str, *, queues: int = 4) -> list[int]:
-    """What the broker has as the group's offsets, by queue; -1 for none."""
+    """Return the group's committed offsets at the broker, by queue; -1 for none."""
     found: list[int] = []
     for queue_id in range(queues):
         header = GetCommittedOffset(consumer_group=group, topic=topic, queue_id=queue_id)
@@ -101,7 +101,7 @@ async def committed(cluster: Cluster, group: str, topic: str, *, queues: int = 4
 
 
 async def ends(cluster: Cluster, topic: str, *, queues: int = 4) -> list[int]:
-    """The offset behind the last message, by queue."""
+    """Return the offset after the last message, by queue."""
     return [
         int(
             (
@@ -115,7 +115,7 @@ async def ends(cluster: Cluster, topic: str, *, queues: int = 4) -> list[int]:
 
 
 async def until_committed(cluster: Cluster, group: str, topic: str, offsets: list[int]) -> None:
-    """Return once the broker has these offsets."""
+    """Wait until the broker has these offsets."""
     async with asyncio.timeout(WAIT_SECONDS):
         while await committed(cluster, group, topic, queues=len(offsets)) != offsets:
             await settle()

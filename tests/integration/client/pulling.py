@@ -1,4 +1,4 @@
-"""Messages to pull: sent by hand, to queues that a test names."""
+"""Messages to pull, sent to queues that the test chooses."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def send(
     broker: str = "broker-a",
     **properties: str,
 ) -> None:
-    """Send messages to one queue; returns once they can be read."""
+    """Send messages to one queue, and wait until they can be read."""
     for body in bodies:
         header = SendMessageShort(
             producer_group="by-hand",
@@ -47,7 +47,7 @@ def bodies(messages: Iterable[ReceivedMessage]) -> list[str]:
 
 
 async def polled(consumer: LitePullConsumer, count: int) -> list[str]:
-    """Poll until there were so many messages; more than that is told of, too."""
+    """Poll until this many messages arrived; returns any further ones too."""
     found: list[str] = []
     while len(found) < count:
         messages = await consumer.poll(60_000)

@@ -1,4 +1,4 @@
-"""Consumers in trouble: they come back by themselves, miss nothing, and commit."""
+"""Consumers under faults: they recover, miss nothing, and commit."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tests.waiting import beside, until_reached
 
 __all__ = ["patience"]
 
-# Processes are started, which takes long on a machine that does much else.
+# Starting processes takes long on a busy machine.
 pytestmark = pytest.mark.timeout(360)
 
 MESSAGES = 200
@@ -49,7 +49,7 @@ BAD_WEATHER = Weather(((PASS, 80), (CUT_REPLY, 6), (CUT_REQUEST, 6), (RESET, 4),
 
 @pytest.fixture
 async def straight(chaos: ChaosSite) -> AsyncIterator[Producer]:
-    """A producer that no proxy harms."""
+    """A producer that does not go through the fault proxy."""
     async with Producer(
         "straight-producers", namesrv=chaos.name_server.address, send_timeout_ms=PATIENCE_MS
     ) as made:
@@ -80,7 +80,7 @@ class Reader:
         return [message.body for message in self.received]
 
     async def received_all(self, ledger: Ledger) -> None:
-        """Return once everything acknowledged has come."""
+        """Wait until everything acknowledged has arrived."""
         await until_reached(
             lambda: not ledger.missing(self.bodies),
             timeout_s=BACK_TIMEOUT_S,
@@ -88,7 +88,7 @@ class Reader:
         )
 
     async def committed_all(self) -> None:
-        """Return once the broker knows that everything was consumed."""
+        """Wait until everything is committed at the broker."""
         ends = await beside(self.chaos.ends, self.topic)
         await until_reached(
             lambda: self.chaos.committed(self.group, self.topic) == ends,
@@ -142,7 +142,7 @@ async def test_push_consumer_resumes_after_the_broker_was_killed(
 
 
 def _check_order(received: list[ReceivedMessage]) -> None:
-    """No message comes before the one it follows; one may come again."""
+    """Check that no message overtakes an earlier one; repeats are allowed."""
     for queue in {message.queue for message in received}:
         newest = -1
         for message in received:
@@ -211,7 +211,7 @@ async def test_consumers_end_their_calls_in_time_and_come_back(
 
         await beside(chaos.before_broker.inflict, fault)
         async with timed() as poll:
-            # What was sent may be there twice, when its broker took long to answer.
+            # A message may be stored twice if its broker took long to answer.
             assert {message.body for message in await lite.poll(timeout_ms=500)} <= {b"before"}
         async with timed() as pull:
             with pytest.raises(OrbitError):
@@ -228,7 +228,7 @@ async def test_consumers_end_their_calls_in_time_and_come_back(
 
 
 async def _poll(consumer: LitePullConsumer, awaited: bytes) -> set[bytes]:
-    """Poll until a message comes; return the bodies of all that came."""
+    """Poll until a message arrives; return the bodies of all that arrived."""
     bodies: set[bytes] = set()
     async with asyncio.timeout(BACK_TIMEOUT_S):
         while awaited not in bodies:

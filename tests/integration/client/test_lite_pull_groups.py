@@ -106,7 +106,7 @@ async def test_offsets_are_committed_periodically_up_to_the_previous_poll(
     async with polling:
         await polling.poll(POLL_MS, max_messages=2)
         await clock.advance(COMMIT_MS)
-        # Told one way; the next question on the same connection comes after it.
+        # The commit is oneway; the next request on the same connection is handled after it.
         await polling.max_offset(queue_of(topic))
         assert not await committed(cluster, group, queue_of(topic))
 
@@ -180,7 +180,7 @@ async def test_a_new_group_starts_where_configured(
 ) -> None:
     await cluster.make_topic(topic, queues=1)
     await send(cluster, topic, *"ab")
-    # A broker gives a new group the whole of a queue that has never been cleaned up.
+    # A broker lets a new group read all of a queue from which nothing was deleted yet.
     async with consumer(cluster, "somebody-else") as other:
         other.assign([queue_of(topic)])
     async with consumer(cluster, group, consume_from=consume_from) as polling:
@@ -283,7 +283,7 @@ async def test_every_member_of_a_broadcasting_group_gets_everything(
         await one.commit()
         await send(cluster, topic, "c", queue_id=0)
 
-    # The one goes on where it was, the other where it has committed: nowhere.
+    # One resumes where it was; the other has committed nothing.
     async with member("one") as one, member("two") as two:
         assert await polled(one, 1) == ["c"]
         assert sorted(await polled(two, 3)) == ["a", "b", "c"]

@@ -1,4 +1,4 @@
-"""A lite pull consumer on a real broker: what polls return, and where they go on."""
+"""A lite pull consumer on a real broker: what polls return, and where they resume."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_a_subscriber_gets_the_messages_of_all_queues(
         assert sorted(found) == ["a", "b", "c"]
         assert found.index("a") < found.index("b")
         assert sorted(polling.assignment()) == [queue_of(topic, 0), queue_of(topic, 1)]
-    # An ordinary start is nothing to warn of.
+    # An ordinary start logs no warning.
     assert caplog.records == []
 
 
@@ -258,7 +258,7 @@ async def test_no_more_is_read_ahead_than_there_is_room_for(
         await until(lambda: buffer.count >= 9)
         found: list[ReceivedMessage] = []
         while len(found) < 80:
-            # Of two pulls that are under way at once, neither knows what the other will bring.
+            # Neither of two pulls in flight knows how many messages the other will return.
             assert buffer.count < 9 + 4
             assert all(len(buffer.buffered(queue)) <= 6 for queue in buffer.queues)
             found += await polling.poll(POLL_MS, max_messages=3)
@@ -313,7 +313,7 @@ async def test_no_message_from_before_a_seek_is_returned_after_it(
         polling.assign([queue])
         for round_number in range(60):
             target = (round_number * 37) % 200
-            # Pulls are under way, and their answers may come at any moment.
+            # Pulls are in flight, and their replies may arrive at any moment.
             await polling.poll(1, max_messages=1 + round_number % 3)
             await polling.seek(queue, target)
 

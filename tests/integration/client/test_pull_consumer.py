@@ -1,4 +1,4 @@
-"""A pull consumer on a real broker: reads where it is told to."""
+"""A pull consumer on a real broker: reads at the offsets of the caller."""
 
 from __future__ import annotations
 

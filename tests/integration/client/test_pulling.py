@@ -1,4 +1,4 @@
-"""Pulls of a push consumer when brokers say where to go, are busy, or forget who asks."""
+"""Pulls of a push consumer when brokers suggest another, are busy, or forget the group."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.waiting import until
 
 
 class Pulls:
-    """Stands between a consumer and its pulls; lets them through, changed or refused."""
+    """Intercepts the pulls of a consumer: passes, changes or refuses them."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.headers: list[PullMessages] = []

@@ -1,4 +1,4 @@
-"""The push consumer on a real broker: what comes to the listener, and what is committed."""
+"""The push consumer on a real broker: what the listener gets, and what is committed."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ async def test_a_namespace_is_not_seen_by_the_listener(
     assert await committed(cluster, f"tenant%{group}", f"tenant%{topic}", queues=1) == [1]
 
 
-# --- where to begin -------------------------------------------------------------------------------
+# --- where to start -------------------------------------------------------------------------------
 
 
 async def test_a_group_may_start_with_the_first_message(
@@ -147,7 +147,7 @@ async def test_a_group_starts_after_the_last_message_by_default(
 ) -> None:
     await cluster.make_topic(topic, queues=1)
     seen = Seen()
-    # Compat: a broker whose queue is young answers 0 for an offset that nobody committed.
+    # Compat: for a young queue without a commit, a broker returns the offset 0.
     consumer = consumer_of(cluster, group, on_message=seen.awaited, consume_from="last")
     consumer.subscribe(topic)
 
@@ -168,7 +168,7 @@ async def test_a_group_starts_after_the_last_message_by_default(
 async def test_a_group_may_start_at_a_time(
     cluster: Cluster, topic: str, group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Compat: of a queue whose first message is in memory, a new group gets everything.
+    # Compat: if the first message of a queue is in memory, a new group gets everything.
     monkeypatch.setattr(MessageStore, "is_in_memory", lambda *_: False)
     await cluster.make_topic(topic, queues=1)
     seen = Seen()
@@ -224,7 +224,7 @@ async def test_only_messages_with_subscribed_tags_are_delivered(
     cluster: Cluster, topic: str, group: str
 ) -> None:
     await cluster.make_topic(topic, queues=1)
-    # "Aa" and "BB" have the same hash, by which the broker looks.
+    # "Aa" and "BB" have the same hash, by which the broker filters.
     for tag in ("Aa", "BB", "C", "", "Aa"):
         await send(cluster, topic, f"tag {tag}".encode(), tags=tag)
     seen = Seen()
@@ -506,7 +506,7 @@ async def test_asyncio_debug_mode_finds_no_fault(
 ) -> None:
     loop = asyncio.get_running_loop()
     loop.set_debug(True)
-    # How long one takes says more of the machine than of the client.
+    # A single duration says more about the machine than about the client.
     loop.slow_callback_duration = 600
     await cluster.make_topic(topic)
     await send(cluster, topic, *numbered(50))

@@ -75,7 +75,7 @@ async def test_two_members_share_the_queues_and_hand_them_over(
 
 
 class Alone:
-    """Checks that no two listeners are at work on one queue, in all members of a group."""
+    """Checks that no two listeners of a group work on one queue concurrently."""
 
     def __init__(self) -> None:
         self.at_work: set[int] = set()

@@ -1,4 +1,4 @@
-"""The push consumer when its broker says that the queue is elsewhere."""
+"""The push consumer when its offset is outside the queue of the broker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.integration.client.consuming import Seen, committed, consumer_of, num
 
 
 class Moves:
-    """Answers one pull at an offset as a broker does that has not that offset."""
+    """Answers one pull like a broker that does not have the requested offset."""
 
     def __init__(self, topic: str, offset: int, *, first: int, end: int, next_offset: int) -> None:
         self._asked = {"topic": topic, "queueOffset": str(offset)}
@@ -47,7 +47,7 @@ class Moves:
 async def consuming_until_moved(
     cluster: Cluster, topic: str, group: str, moves: Moves
 ) -> AsyncIterator[threading.Event]:
-    """Consume ten messages, the first of which waits, until the broker has told of a move.
+    """Consume ten messages, the first of which waits, until the broker has moved the offset.
 
     All of them are to come once the event is set that this gives.
     """

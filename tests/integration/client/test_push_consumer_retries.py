@@ -1,4 +1,4 @@
-"""Failed messages: tried again by the broker, by the client, in the end dead letters; never lost."""
+"""Failed messages: retried by the broker or the client, finally dead letters; never lost."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.integration.client.consuming import (
 
 @pytest.fixture
 async def hasty(cluster: Cluster) -> Cluster:
-    """A broker whose delays are over at once."""
+    """A broker without delays before retries."""
     await cluster.stop_broker()
     await cluster.start_broker(messageDelayLevel=" ".join(["0s"] * 18))
     return cluster

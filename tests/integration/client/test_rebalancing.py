@@ -1,4 +1,4 @@
-"""Members of a group share queues of real brokers: who has them, from where, and one at a time."""
+"""Members of a group share queues of real brokers: each has one owner and the right start."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ async def test_a_member_that_vanishes_loses_its_queues_at_once(
     first, second = await join("c1"), await join("c2")
     await until(lambda: len(first.starts) == len(second.starts) == 2)
 
-    # Its heartbeats end with its connections; the broker tells the rest of the group.
+    # Its heartbeats end with its connections; the broker notifies the other members.
     await second.instance.stop()
 
     await until(lambda: len(first.starts) == 4)
@@ -273,7 +273,7 @@ async def test_a_new_group_starts_where_its_options_say(
     expected: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # As if there were more behind these messages than the machine has memory.
+    # As if more messages followed these than fit into memory.
     monkeypatch.setattr(StoredMessages, "is_in_memory", lambda *_: False)
     await cluster.make_topic(topic, queues=1)
     for _ in range(2):
@@ -293,7 +293,7 @@ async def test_a_new_group_starts_where_its_options_say(
 async def test_a_queue_that_is_young_is_read_from_its_first_message(
     cluster: Cluster, topic: str, join: Join
 ) -> None:
-    # Compat: the broker says so, lest messages are missed in a queue that was added to a topic.
+    # Compat: the broker returns 0, so that no message of a queue added to a topic is missed.
     await cluster.make_topic(topic, queues=1)
     await cluster.rpc.call(cluster.address(), send_header(topic, queue_id=0), b"one")
 

@@ -1,4 +1,4 @@
-"""Reading queues in bulk, from brokers that give much and from such that give little."""
+"""Reading queues in bulk, from brokers with large replies and with small ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def reader(cluster: Cluster, **options: object) -> RecordReader:
 async def fill(
     cluster: Cluster, topic: str, count: int, *, queue_id: int = 0, size: int = 1
 ) -> None:
-    """Put messages into a queue by the store itself, as fast as it goes."""
+    """Append messages to a queue directly in the store, which is fast."""
     store = cluster.brokers["broker-a"].store
     drafts = [
         message(
@@ -58,7 +58,7 @@ def offsets(runs: Iterable[RecordRun]) -> list[int]:
 
 
 def check_cover(runs: list[RecordRun], start: int, end: int) -> None:
-    """Runs of one queue lie one behind the other, without a gap."""
+    """Check that the runs of a queue follow each other without a gap."""
     position = start
     for run in runs:
         assert run.start == position
