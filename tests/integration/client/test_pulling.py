@@ -138,7 +138,7 @@ async def test_pulls_that_stopped_unnoticed_are_restarted(
         await seen.count(1)
         member = consumer._member
         assert member is not None
-        for queue, task in member._pulling._tasks.items():
+        for queue, task in member._puller._tasks.items():
             task.cancel()
             member._windows[queue]._pull_monotonic_ms -= 200_000
         await send(cluster, topic, b"two")

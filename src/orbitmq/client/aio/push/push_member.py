@@ -119,7 +119,7 @@ class PushMember:
             interval_ms=options.rebalance_interval_ms,
             on_lock=self._lock_renewed,
         )
-        self._pulling = QueuePuller(
+        self._puller = QueuePuller(
             instance,
             group,
             options,
@@ -172,7 +172,7 @@ class PushMember:
                 speeds=self._speeds,
                 send_backs=self._send_backs(_UNLIMITED if retries_max == -1 else retries_max),
                 lock=self._lock if self._needs_locks else None,
-                on_room=self._pulling.recheck,
+                on_room=self._puller.recheck,
                 on_idle=self._queue_idle,
                 clock=self._clock,
             )
@@ -186,7 +186,7 @@ class PushMember:
             send_backs=None
             if broadcasts
             else self._send_backs(_RETRIES_MAX if retries_max == -1 else retries_max),
-            on_room=self._pulling.recheck,
+            on_room=self._puller.recheck,
             clock=self._clock,
         )
 
@@ -213,7 +213,7 @@ class PushMember:
         """Wait for listeners, commit, give up the queues and leave the group."""
         self._stopping = True
         await self._expiry.stop()
-        await self._pulling.stop_all()
+        await self._puller.stop_all()
         await self._consumption.stop(self._options.await_termination_ms)
         await self._stall_watch.stop()
         # Queues whose listeners still run keep their locks until these expire.
@@ -229,13 +229,13 @@ class PushMember:
     @property
     def paused(self) -> bool:
         """Whether pulling is paused."""
-        return self._pulling.paused
+        return self._puller.paused
 
     @paused.setter
     def paused(self, paused: bool) -> None:
-        self._pulling.paused = paused
+        self._puller.paused = paused
         if not paused:
-            self._pulling.recheck_all()
+            self._puller.recheck_all()
 
     @property
     def concurrency(self) -> int:
@@ -261,7 +261,7 @@ class PushMember:
         else:
             self._speeds.forget(topic)
         await self._instance.heartbeat_now()
-        self._pulling.restart_topic(topic)
+        self._puller.restart_topic(topic)
         self._rebalancing.run_soon()
 
     # --- calls of the instance (ConsumerMember) -------------------------------------------------
@@ -340,11 +340,11 @@ class PushMember:
             window.note_lock()
         self._windows[queue] = window
         if not self._stopping:
-            self._pulling.start(queue, window)
+            self._puller.start(queue, window)
 
     async def drop_queue(self, queue: MessageQueue) -> bool:
         """Stop consuming a queue; False while an ordered listener is working on it."""
-        self._pulling.stop(queue)
+        self._puller.stop(queue)
         window = self._windows.get(queue)
         if window is None:
             return True
@@ -396,7 +396,7 @@ class PushMember:
         window = self._windows.get(queue)
         if window is not None:
             window.note_lock()
-            self._pulling.recheck(queue)
+            self._puller.recheck(queue)
 
     async def _lock(self, queue: MessageQueue) -> bool:
         await self._rebalancing.renew_locks()
