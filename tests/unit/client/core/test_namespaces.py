@@ -1,4 +1,4 @@
-"""Namespaces: what is wrapped, what is unwrapped, and what stays as it is."""
+"""Namespaces: which names are wrapped and unwrapped, and which stay as they are."""
 
 from __future__ import annotations
 

@@ -110,18 +110,18 @@ def test_a_running_loop_of_the_caller_does_not_matter(loop: BackgroundLoop) -> N
 
 
 def test_an_interrupt_cancels_the_work(loop: BackgroundLoop) -> None:
-    began, cancelled = threading.Event(), threading.Event()
+    started, cancelled = threading.Event(), threading.Event()
     main_thread = threading.get_ident()
 
     async def wait() -> None:
-        began.set()
+        started.set()
         try:
             await asyncio.Event().wait()
         finally:
             cancelled.set()
 
     def interrupt() -> None:
-        began.wait(WAIT_SECONDS)
+        started.wait(WAIT_SECONDS)
         signal.pthread_kill(main_thread, signal.SIGINT)
         # Python may notice a signal that comes just before it waits for a lock only with the next.
         while not cancelled.wait(SIGNAL_SECONDS):
@@ -173,11 +173,11 @@ def test_an_interrupt_before_the_wait_leaves_no_work_behind(
 
 def test_a_pending_call_is_cancelled_when_the_loop_ends() -> None:
     loop = acquire()
-    began = threading.Event()
+    started = threading.Event()
     raised: Future[None] = Future()
 
     async def wait() -> None:
-        began.set()
+        started.set()
         await asyncio.Event().wait()
 
     def call() -> None:
@@ -188,7 +188,7 @@ def test_a_pending_call_is_cancelled_when_the_loop_ends() -> None:
 
     thread = threading.Thread(target=call)
     thread.start()
-    assert began.wait(WAIT_SECONDS)
+    assert started.wait(WAIT_SECONDS)
     release(loop)
 
     thread.join()
@@ -265,11 +265,11 @@ async def _together(work: Callable[[], None], count: int) -> None:
 
 def test_work_in_flight_may_still_call_when_the_loop_ends() -> None:
     loop = acquire()
-    began, may_call = threading.Event(), threading.Event()
+    started, may_call = threading.Event(), threading.Event()
     results: list[int] = []
 
     def work() -> None:
-        began.set()
+        started.set()
         may_call.wait()
         results.append(loop.call(_number(7)))
 
@@ -281,7 +281,7 @@ def test_work_in_flight_may_still_call_when_the_loop_ends() -> None:
 
     loop.start_future(lambda: asyncio.ensure_future(asyncio.to_thread(work)))
     loop.start_future(lambda: asyncio.ensure_future(wait_for_end()))
-    assert began.wait(WAIT_SECONDS)
+    assert started.wait(WAIT_SECONDS)
     release(loop)
 
     assert results == [7]
@@ -347,17 +347,17 @@ def test_work_that_cannot_start_gives_its_error_through_the_future(loop: Backgro
 
 
 def test_a_future_that_is_cancelled_cancels_the_work(loop: BackgroundLoop) -> None:
-    began, cancelled = threading.Event(), threading.Event()
+    started, cancelled = threading.Event(), threading.Event()
 
     async def wait() -> None:
-        began.set()
+        started.set()
         try:
             await asyncio.Event().wait()
         finally:
             cancelled.set()
 
     future = loop.start_future(lambda: asyncio.ensure_future(wait()))
-    assert began.wait(WAIT_SECONDS)
+    assert started.wait(WAIT_SECONDS)
 
     assert future.cancel()
 

@@ -177,11 +177,11 @@ def test_stopping_twice_or_never_started_does_nothing() -> None:
 
 def test_a_second_stop_returns_when_the_first_has_ended() -> None:
     may_stop = threading.Event()
-    began = threading.Event()
+    started = threading.Event()
 
     class Slow(Echo):
         async def stop(self) -> None:
-            began.set()
+            started.set()
             await asyncio.get_running_loop().run_in_executor(None, may_stop.wait)
             await super().stop()
 
@@ -200,7 +200,7 @@ def test_a_second_stop_returns_when_the_first_has_ended() -> None:
     first = threading.Thread(target=client.stop)
     second = threading.Thread(target=stop_second)
     first.start()
-    began.wait()
+    started.wait()
     second.start()
     may_stop.set()
     first.join()

@@ -95,7 +95,7 @@ def _is_list(value: object) -> bool:
 
 def _no_message(value: object) -> MessageTypeError:
     return MessageTypeError(
-        "what is sent",
+        "message",
         value,
         takes="a Message or a list of them",
         hint="make one: Message(topic, body)",
