@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-# What halves the time until Spark has started, and suits small jobs: compile quickly, not well.
+# Halves the start of Spark, and suits small jobs: compile quickly rather than well.
 SMALL_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
@@ -39,7 +39,7 @@ class StartCluster(Protocol):
 
 @pytest.fixture(scope="session")
 def java_home() -> Path:
-    """The Java that Spark runs on; without one, tests that need it are left out, and say so."""
+    """The Java that Spark runs on; without one, tests that need it are skipped."""
     from orbitmq.spark.sessions.java_runtime import find_java_home
 
     try:
@@ -50,7 +50,7 @@ def java_home() -> Path:
 
 @pytest.fixture(scope="session")
 def shared(pytestconfig: pytest.Config) -> ExitStack:
-    """What is ended when the last test of this suite has run."""
+    """Resources that are closed after the last test of this suite."""
     return pytestconfig.stash[SHARED]
 
 
@@ -58,7 +58,7 @@ def shared(pytestconfig: pytest.Config) -> ExitStack:
 def spark(
     java_home: Path, tmp_path_factory: pytest.TempPathFactory, shared: ExitStack
 ) -> SparkSession:
-    """The one session of this process: tests give back what they change of it."""
+    """The one session of this process; tests restore what they change."""
     assert java_home.is_dir()
     from orbitmq.spark import session
 
@@ -72,7 +72,7 @@ def spark(
             # Where Spark Connect listens, once a test starts it.
             "spark.connect.grpc.binding.address": "127.0.0.1",
             "spark.connect.grpc.binding.port": "0",
-            # What of Spark's own time limits can be set: a busy machine is not a broken one.
+            # Longer time limits, where Spark lets us set them: a busy machine is not a broken one.
             "spark.python.authenticate.socketTimeout": "120s",
         },
     )
@@ -82,7 +82,7 @@ def spark(
 
 @pytest.fixture
 def patient_streams(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has every query started again whose processes came up too slowly for Spark."""
+    """Restarts every query whose processes started too slowly for Spark."""
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     def patiently(start: Callable[..., StreamingQuery]) -> Callable[..., StreamingQuery]:
@@ -110,7 +110,7 @@ def topics(cluster: Cluster) -> Iterator[Topics]:
 
 @pytest.fixture
 def start_cluster() -> Iterator[StartCluster]:
-    """Starts clusters of the test's own, to do harm to or with options of their own."""
+    """Starts clusters for one test, to damage or with other options."""
     with ExitStack() as opened:
 
         def start(

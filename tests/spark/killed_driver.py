@@ -1,4 +1,4 @@
-"""A Spark driver that is made to be killed: `python -m tests.spark.killed_driver QUERIES`.
+"""A Spark driver to be killed: `python -m tests.spark.killed_driver QUERIES`.
 
 QUERIES is a list in JSON, a `Query` each. It runs until it is killed.
 """
@@ -25,10 +25,10 @@ from tests.waiting import wait_until
 
 log = logging.getLogger(__name__)
 
-# Should the one who kills it be gone, it ends by itself.
+# If the test that should kill it is gone, it ends on its own.
 LIFE_S = 1200
 BEGINNINGS_MAX = 100
-# One, so that a task which fails has written all rows before.
+# One, so that a failing task has written all rows before.
 ROWS_AT_ONCE = 1
 
 
@@ -37,13 +37,13 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
     source: dict[str, str]
     checkpoint: str
-    # Spark's name of the sink; without one, the first batch is begun and never done. There can be
+    # Spark's name of the sink; without one, the first batch is never done. There can be
     # one such query, the last.
     sink: str = ""
     sink_options: dict[str, str] = {}
     columns: list[str] = []
-    # So many tasks get rows of every other, each time in another order, and one of them fails at
-    # its first try; 0 leaves rows as they are.
+    # Number of tasks that shuffle rows, in another order at each attempt; one of them fails in
+    # its first attempt. 0 leaves rows unchanged.
     shuffle: int = 0
 
     def rows(self, spark: SparkSession) -> DataFrame:
@@ -59,7 +59,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 def _unruly(
     *, fails_in_sink: bool
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Changes the order of rows at every try, and fails one task of a batch at its first."""
+    """Changes the order of rows at every attempt, and fails one task of a batch in its first."""
 
     # Within another, since Spark's workers cannot import this module.
     def unruly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -77,7 +77,7 @@ def _unruly(
             return
         if not fails_in_sink or schema is None:
             raise RuntimeError("made to fail at the first try")
-        # No broker takes a row without a body; those before it are staged by then.
+        # No broker accepts a row without a body; those before it are staged by then.
         yield pa.RecordBatch.from_pylist([{"keys": "refused", "body": b""}], schema=schema)
 
     return unruly
@@ -105,12 +105,12 @@ def _begin_until_there_are_rows(spark: SparkSession, query: Query) -> None:
         try:
             start(spark, query).awaitTermination(LIFE_S)
         except StreamingQueryException as error:
-            log.warning("begun anew: %s", error)
+            log.warning("restarted: %s", error)
         shutil.rmtree(query.checkpoint, ignore_errors=True)
 
 
 def _await_first_batch(started: StreamingQuery) -> None:
-    """Return when a query has come up: Spark gives it ten seconds, too few for two at a time."""
+    """Return when a query is up: Spark allows ten seconds, too few for two at a time."""
     wait_until(
         lambda: started.lastProgress is not None or not started.isActive,
         timeout_s=LIFE_S,

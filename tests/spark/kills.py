@@ -25,7 +25,7 @@ from tests.waiting import wait_until
 START_TIMEOUT_S = 400
 END_TIMEOUT_S = 120
 STILL_TIMEOUT_S = 5
-# States of threads that do nothing any more: stopped, or over.
+# States of threads that are stopped or have ended.
 STOPPED = frozenset("TtZX")
 ROOT = Path(__file__).parents[2]
 
@@ -35,7 +35,7 @@ class EndedByItselfError(Exception):
 
 
 class Checkpoint:
-    """The checkpoint of a query, as its files tell."""
+    """The checkpoint of a query, read from its files."""
 
     def __init__(self, query: Query) -> None:
         self.folder = Path(query.checkpoint)
@@ -52,13 +52,13 @@ class Checkpoint:
 
     @property
     def unfinished(self) -> set[int]:
-        """Batches that were begun and not done: Spark has to repeat them."""
+        """Batches that were started and not done: Spark has to repeat them."""
         # In this order: a batch that is done in between must not look unfinished.
         planned = self.planned
         return planned - self.done
 
     def is_within(self, batch: int) -> bool:
-        """Whether the query is in mid-batch at present, in this batch or a later one."""
+        """Whether the query is now in the middle of this batch or a later one."""
         return max(self.unfinished, default=-1) >= batch
 
     def has_rows(self, batch: int) -> bool:
@@ -102,7 +102,7 @@ def kill_when(
             )
             break
         except EndedByItselfError:
-            # On a busy machine; any other reason is a failure of what is tested.
+            # Happens on a busy machine; any other reason is a failure of the product.
             if left == 0 or CAME_UP_TOO_SLOWLY not in log.read_text():
                 raise AssertionError(f"the driver ended: {log.read_text()[-4000:]}") from None
         finally:
@@ -135,7 +135,7 @@ def _is_stopped_in_time(driver: subprocess.Popen[bytes], is_time: Callable[[], b
 
 
 def _stands_still(group: int) -> bool:
-    """Wait until nothing of a process group that was stopped goes on; False if it cannot.
+    """Wait until a stopped process group is idle; False if it cannot be.
 
     A thread within a call of the system, as one that notes a batch as done, ends that first. One that
     starts a process waits in its call until that has begun, which is stopped as well.
@@ -156,7 +156,7 @@ def _threads_of_group(group: int) -> set[str]:
     states: set[str] = set()
     leader = psutil.Process(group)
     for process in (leader, *leader.children(recursive=True)):
-        # Processes and threads end while they are looked at.
+        # Processes and threads may end meanwhile.
         with suppress(ProcessLookupError):
             if os.getpgid(process.pid) != group:
                 continue

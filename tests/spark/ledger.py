@@ -1,4 +1,4 @@
-"""A ledger outside Spark: what was sent, and how often each row of it must be found."""
+"""A ledger outside Spark: what was sent, and how often each row must be found."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tests.interop.timeouts import CLIENT_TIMEOUT_S
 from tests.spark.topics import PATIENCE_MS
 from tests.waiting import wait_until
 
-# What is sent at a time.
+# Messages per batch.
 BATCH_MESSAGES = 4
-# Keys that are found too seldom or too often: how often, and how often they may be.
+# Keys found too rarely or too often: how often, and the allowed range.
 Wrong = dict[str, tuple[int, int, int]]
 
 
 class Ledger(AbstractContextManager["Ledger"]):
-    """Sends messages without a pause, and notes where those lie that were acknowledged."""
+    """Sends messages continuously, and records the offsets of acknowledged ones."""
 
     def __init__(self, namesrv: str, topic: str, *, pause_s: float) -> None:
         self._namesrv = namesrv
@@ -40,7 +40,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         self.end()
 
     def end(self) -> None:
-        """Send no more."""
+        """Stop sending."""
         self._ended.set()
         self._thread.join()
 
@@ -50,12 +50,12 @@ class Ledger(AbstractContextManager["Ledger"]):
             return Counter(key for keys in self._keys.values() for key in keys.values())
 
     def keys_before(self, ends: Offsets) -> Counter[str]:
-        """How often each key lies before these ends of queues."""
-        # A query may have read what is acknowledged in a moment.
+        """How often each key is before these ends of queues."""
+        # A query may have read messages whose acknowledgements are still on their way.
         wait_until(
             lambda: all(self._knows(queue, end) for queue, end in ends.items()),
             timeout_s=CLIENT_TIMEOUT_S,
-            what=f"acknowledgements of all that lies before {ends}",
+            what=f"acknowledgements of everything before {ends}",
         )
         with self._guard:
             return Counter(
@@ -81,7 +81,7 @@ class Ledger(AbstractContextManager["Ledger"]):
 
 
 def wrong_counts(found: Counter[str], *, low: Counter[str], high: Counter[str]) -> Wrong:
-    """Compare what is found with what must be, and may be."""
+    """Compare what was found with what must and may be found."""
     return {
         key: (found[key], low[key], high[key])
         for key in low.keys() | high.keys() | found.keys()

@@ -22,30 +22,30 @@ from tests.spark.ledger import Wrong
 from tests.spark.trial import SINKS, Kill, Trial
 
 ROWS_A_BATCH = 500
-# A driver is killed in one of the first batches that it makes: which one changes from kill to kill.
+# A driver is killed in one of its first batches; which one changes from kill to kill.
 BATCHES_MAX = 3
-# Wrong keys that are named at the end of a run.
+# Wrong keys to name at the end of a run.
 SHOWN_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of the kills for one sink."""
+    """Results of the kills for one sink."""
 
-    # Kills after which a batch was begun and not done.
+    # Kills after which a batch was started and not done.
     in_mid_batch: int
-    # Kills after which a row was missing that was written for good, or was there more than once.
+    # Kills after which a committed row was missing, or present more than once.
     wrong_after: int
-    # Those that the checkpoint still knows.
+    # Batches that the checkpoint still knows.
     batches: int
     stored: int
-    # What is missing or there more than once in the end.
+    # Rows missing or duplicated in the end.
     wrong: Wrong
 
 
 @dataclass(frozen=True, slots=True)
 class Campaign:
-    """What came of the kills."""
+    """Results of the kills."""
 
     kills: int
     between_commits: int
@@ -55,7 +55,7 @@ class Campaign:
 
     @property
     def passed(self) -> bool:
-        """Whether every row is there once, and the kills were worth it."""
+        """Whether every row is present once, and the kills hit batches."""
         return self.between_commits == self.kills // 2 and all(
             not each.wrong
             and not each.wrong_after
@@ -66,7 +66,7 @@ class Campaign:
 
 
 def run(folder: Path, kills: int) -> Campaign:
-    """Kill so many drivers, every other between two brokers' commits; do the rest and compare."""
+    """Kill this many drivers, every other between the commits of two brokers; finish, and compare."""
     spark = session("soak", cores=2, settings={"spark.driver.extraJavaOptions": SMALL_JVM})
     try:
         with Trial(spark, folder, rows_a_batch=ROWS_A_BATCH) as trial:
@@ -114,7 +114,7 @@ def _outcome(trial: Trial, sink: str) -> Outcome:
 
 
 def page_of(campaign: Campaign, *, seconds: float) -> str:
-    """Tell people what came of it."""
+    """Write the page with the results."""
     today = datetime.datetime.fromtimestamp(SystemClock().now_ms() / 1000, datetime.UTC).date()
     table, topic = (campaign.outcomes[sink] for sink in SINKS)
     return f"""# Spark drivers killed in mid-batch
@@ -138,7 +138,7 @@ Two queries move rows from a topic of two brokers, one to a Parquet table, one t
 
 
 def main() -> int:
-    """Run a campaign; the exit code tells whether it passed."""
+    """Run a campaign; the exit code says whether it passed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--page", type=Path)

@@ -76,7 +76,7 @@ class SparkCluster:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Start all, and end all."""
+        """Start everything, and end everything."""
         try:
             self._master.start()
             self._master.wait_printed("I have been elected leader", timeout_s=START_TIMEOUT_S)
@@ -112,13 +112,13 @@ class SparkCluster:
 
 
 def _kill_with_children(process: ChildProcess) -> None:
-    """End a process and those that it started, as if their machine were gone."""
+    """End a process and those that it started, as if their machine had failed."""
     if not process.is_running():
         return
     children = psutil.Process(process.popen.pid).children(recursive=True)
-    # What runs tasks comes first: they shall not end before.
+    # Processes that run tasks first, so that no task ends before.
     for child in children:
-        # One that has ended by itself meanwhile is not there any more.
+        # It may have ended meanwhile.
         with suppress(psutil.NoSuchProcess):
             child.kill()
     process.kill()
@@ -127,7 +127,7 @@ def _kill_with_children(process: ChildProcess) -> None:
 
 @dataclass
 class Outcome:
-    """What came of a run."""
+    """Results of a run."""
 
     messages: int
     batches: int = 0
@@ -138,12 +138,12 @@ class Outcome:
     # In each of the two steps.
     tasks_failed: tuple[int, int] = (0, 0)
     seconds: float = 0
-    # Bodies that are not in the second topic once.
+    # Bodies that are not in the second topic exactly once.
     wrong: Wrong = field(default_factory=dict)
 
     @property
     def passed(self) -> bool:
-        """Whether each message came through once, and the kills were worth it."""
+        """Whether each message arrived once, and the kills hit tasks."""
         hit = self.kills == self.executors_lost == 2 and all(self.tasks_failed)
         return hit and self.rows == self.messages and not self.wrong
 
@@ -204,7 +204,7 @@ class Job:
         ).mode("append").save()
 
     def _tasks_done(self) -> int:
-        """How many tasks are done of a stage that keeps every worker busy; -1 without one."""
+        """How many tasks are done of a stage that keeps every worker busy; -1 if there is none."""
         tracker = self._spark.sparkContext.statusTracker()
         stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
         done = [
@@ -214,7 +214,7 @@ class Job:
 
     @contextmanager
     def _killing(self, due: Callable[[], bool]) -> Iterator[None]:
-        """Replace a worker when it is due, while the step goes on."""
+        """Replace a worker when it is due, while the step runs."""
         over = threading.Event()
 
         def wait_and_kill() -> None:
@@ -269,20 +269,20 @@ def run(folder: Path, messages: int) -> Outcome:
 
 
 def lost_and_failed(context: SparkContext) -> tuple[int, int]:
-    """How many executors are gone, and how many tasks failed, by Spark's own books."""
+    """How many executors are gone, and how many tasks failed, by Spark's own count."""
     store, jvm, gateway = context._jsc.sc().statusStore(), context._jvm, context._gateway
     assert jvm is not None
     assert gateway is not None
     listed = store.executorList(False)
     lost = sum(not listed.apply(number).isActive() for number in range(listed.size()))
-    # By stage, each of its attempts: an executor that is gone may be told of no task that it lost.
+    # By stage and attempt: Spark may attribute no lost task to an executor that is gone.
     every = jvm.java.util.ArrayList()
     stages = store.stageList(every, False, False, gateway.new_array(jvm.double, 0), every)
     return lost, sum(stages.apply(number).numFailedTasks() for number in range(stages.size()))
 
 
 def page_of(outcome: Outcome) -> str:
-    """Tell people what came of it."""
+    """Write the page with the results."""
     today = datetime.datetime.fromtimestamp(SystemClock().now_ms() / 1000, datetime.UTC).date()
     return f"""# A Spark cluster that loses workers
 
@@ -304,12 +304,12 @@ A master and {WORKERS} workers of a standalone Spark cluster, each a process of 
 
 
 def main() -> int:
-    """Run it; the exit code tells whether it passed."""
+    """Run it; the exit code says whether it passed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=400_000)
     parser.add_argument("--page", type=Path)
     arguments = parser.parse_args()
-    # Settings of the user's own would change what runs.
+    # The user's own settings would change what runs.
     os.environ.pop("SPARK_CONF_DIR", None)
     with tempfile.TemporaryDirectory(prefix="orbitmq-standalone-") as folder:
         outcome = run(Path(folder), arguments.messages)

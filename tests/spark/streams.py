@@ -1,4 +1,4 @@
-"""Streaming queries of the tests: started with few words, their rows kept batch by batch."""
+"""Streaming queries for tests, with their rows kept by batch."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.waiting import wait_until
 
-# Far above what a query takes, also on a busy machine.
+# Far more than a query takes, even on a busy machine.
 QUERY_TIMEOUT_S = 240
 
-# Spark gives the process of a source ten seconds to come up, whatever else the machine does.
+# Spark gives the process of a source ten seconds to start, even on a busy machine.
 CAME_UP_TOO_SLOWLY = "failed to connect back"
 STARTS_MAX = 4
 
 
 def started(start: Callable[[], StreamingQuery]) -> StreamingQuery:
-    """Start a query, again if the machine was too busy; returns once it is under way, or over."""
+    """Start a query, again if the machine was too busy; returns once it runs, or has ended."""
     query = start()
     for _ in range(STARTS_MAX - 1):
         _await_source(query)
@@ -62,7 +62,7 @@ class Stream:
 
     @property
     def bodies(self) -> list[str]:
-        """What was read, batch after batch."""
+        """The rows read, by batch."""
         return [bytes(row["body"]).decode() for rows in self.batches.values() for row in rows]
 
     @property
@@ -84,7 +84,7 @@ class Stream:
         return (writer.trigger(**trigger) if trigger else writer).start()
 
     def run(self) -> None:
-        """Read what is there, and end."""
+        """Read what is available, and end."""
         query = self.start(availableNow=True)
         try:
             assert query.awaitTermination(QUERY_TIMEOUT_S), "the query does not end"
@@ -93,5 +93,5 @@ class Stream:
 
     def _keep(self, rows: DataFrame, batch: int) -> None:
         self._in_batch(batch)
-        # A batch that is done again takes the place of its first try.
+        # A repeated batch replaces its first attempt.
         self.batches[batch] = rows.collect()

@@ -1,4 +1,4 @@
-"""How the Spark suite runs beside the others: with time for Spark to start, and to be ended."""
+"""Hooks of the Spark suite: time for Spark to start, and its end after the last test."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 from tests.scheduling import SPARK_FOLDER
 from tests.unsteady import dead_process
 
-# What all tests of the suite share. It ends with the suite, not with the worker: those that come
-# after it look for threads and open files of their own.
+# Shared by all tests of the suite. It ends with the suite, not with the worker: later tests
+# check for leaked threads and open files.
 SHARED = pytest.StashKey[ExitStack]()
-# The first test of a process waits for Spark to start as well, and no test shall fail by the clock
-# before what it waits for has had its own time.
+# The first test of a process also waits for Spark to start, and no test should time out
+# before its own waits do.
 TEST_TIMEOUT_S = 900
 
 

@@ -21,16 +21,16 @@ from tests.interop.timeouts import CLIENT_TIMEOUT_S
 from tests.spark.topics import Topics
 from tests.waiting import wait_until
 
-# Whoever commits first appoints the broker with the first name.
+# The coordinator is the broker whose name sorts first.
 COORDINATOR, OTHER = "broker-a", "broker-b"
 
 
 @dataclass(frozen=True, slots=True)
 class HalfCommitted:
-    """A batch that one of two brokers has moved, while the other was not told yet."""
+    """A batch that one of two brokers has moved, before the other was notified."""
 
     batch: int
-    # Rows that are decided to count, and those that consumers see, by broker.
+    # Committed rows, and rows visible to consumers, by broker.
     decided: dict[str, int]
     visible: dict[str, int]
 
@@ -51,7 +51,7 @@ class TargetTopic:
         return Counter(key for message in self._topics.messages(self.name) for key in message.keys)
 
     def marks(self) -> list[DeliveryMark]:
-        """Which task attempts the rows came by that consumers see."""
+        """The task attempts of the rows that consumers see."""
         return [
             DeliveryMark.parse(message.properties[MARK])
             for message in self._topics.messages(self.name)
@@ -60,7 +60,7 @@ class TargetTopic:
     # --- what the brokers keep ------------------------------------------------------------------
 
     def staged_marks(self) -> list[DeliveryMark]:
-        """Which task attempts staged rows, whether they came to count or not."""
+        """The task attempts that staged rows, committed or not."""
         return [
             DeliveryMark.parse(message.properties[MARK])
             for broker in (COORDINATOR, OTHER)
@@ -68,7 +68,7 @@ class TargetTopic:
         ]
 
     def half_committed(self) -> HalfCommitted | None:
-        """The batch that only the coordinator has moved; None when there is none at present."""
+        """The batch that only the coordinator has moved; None if there is none now."""
         coordinator, other = self._state(COORDINATOR), self._state(OTHER)
         if coordinator is None or coordinator.decision is None or coordinator.is_moving:
             return None
@@ -90,7 +90,7 @@ class TargetTopic:
 
     @contextmanager
     def moves_held(self) -> Iterator[None]:
-        """Keep the coordinator from telling the other broker; then let it, and see it complete."""
+        """Keep the coordinator from notifying the other broker; then let it, and wait for completion."""
         faults = self._topics.cluster.faults
         faults.hold_requests(OTHER, RequestCode.MOVE_ROWS)
         try:
@@ -104,7 +104,7 @@ class TargetTopic:
         return state is not None and state.decision is None
 
     def _state(self, broker: str) -> QueryState | None:
-        """What a broker's files say of the query."""
+        """The query's state in the files of a broker."""
         metadata = self._checkpoint / "metadata"
         if not metadata.exists():
             return None
@@ -116,7 +116,7 @@ class TargetTopic:
         return next((state for state in reversed(states) if state.query == query), None)
 
     def _stored(self, broker: str, topic: str) -> list[StoredMessage]:
-        """What consumers cannot see, from the first on."""
+        """Messages that consumers cannot see, from the first."""
         with ReadOnlyStore(self._brokers / broker) as store:
             end = store.bounds(topic, 0).end
             messages: list[StoredMessage] = []

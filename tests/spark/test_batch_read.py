@@ -133,7 +133,7 @@ def test_a_schema_chooses_columns_and_their_order(read: Read, topic: str) -> Non
     assert frame.distinct().count() == PER_QUEUE
 
 
-def test_properties_come_as_text_as_a_map_or_not_at_all(read: Read, topic: str) -> None:
+def test_properties_are_text_or_a_map_or_left_out(read: Read, topic: str) -> None:
     as_map = read(topic, properties="map").filter("queueOffset = 7")
     without = read(topic, properties="none", includeBody=False)
 
@@ -159,7 +159,7 @@ def test_a_schema_of_other_columns_is_refused(
 # --- from where to where --------------------------------------------------------------------------
 
 
-def test_offsets_say_where_to_begin_and_to_end(read: Read, topic: str, topics: Topics) -> None:
+def test_offsets_set_the_start_and_end(read: Read, topic: str, topics: Topics) -> None:
     first, second, *others = topics.queues(topic)
     start = {first: 10, second: -2, **dict.fromkeys(others, PER_QUEUE)}
     end = {first: 12, second: 1, **dict.fromkeys(others, -1)}
@@ -170,7 +170,7 @@ def test_offsets_say_where_to_begin_and_to_end(read: Read, topic: str, topics: T
     assert read(topic, startingOffsets="earliest", endingOffsets="latest").count() == 400
 
 
-def test_times_say_where_to_begin_and_to_end(read: Read, start_cluster: StartCluster) -> None:
+def test_times_set_the_start_and_end(read: Read, start_cluster: StartCluster) -> None:
     topics = start_cluster()
     namesrv = topics.cluster.namesrv
     name = topics.create(queues=2)
@@ -199,7 +199,7 @@ def test_times_say_where_to_begin_and_to_end(read: Read, start_cluster: StartClu
 # --- partitions -----------------------------------------------------------------------------------
 
 
-def test_tasks_are_as_many_as_asked_for(read: Read, topic: str) -> None:
+def test_the_number_of_tasks_can_be_set(read: Read, topic: str) -> None:
     assert read(topic, minPartitions=11).rdd.getNumPartitions() == 11
     assert read(topic, maxRecordsPerPartition=30).rdd.getNumPartitions() == 14
     frame = read(topic, minPartitions=11)
@@ -209,7 +209,7 @@ def test_tasks_are_as_many_as_asked_for(read: Read, topic: str) -> None:
 # --- filters --------------------------------------------------------------------------------------
 
 
-def test_the_broker_leaves_out_what_tags_and_conditions_do_not_want(read: Read, topic: str) -> None:
+def test_the_broker_filters_by_tags_and_conditions(read: Read, topic: str) -> None:
     assert read(topic, tags="red").count() == 200
     assert read(topic, tags="red || blue").count() == 400
     assert read(topic, tags="none").collect() == []
@@ -218,7 +218,7 @@ def test_the_broker_leaves_out_what_tags_and_conditions_do_not_want(read: Read, 
 
 
 @pytest.mark.parametrize("state", ["true", "false"])
-def test_one_frame_gives_every_query_its_rows_whether_spark_pushes_filters_or_not(
+def test_one_dataframe_serves_several_queries_with_or_without_pushed_filters(
     spark: SparkSession, read: Read, topic: str, state: str
 ) -> None:
     with pushdown(spark, state):
@@ -245,7 +245,7 @@ def test_filters_that_make_reads_smaller_change_no_rows(
             left = frame.filter(condition)
             assert left.count() == count
             if "queueId" in condition:
-                # Two rows in each of two queues of two brokers, or all there is.
+                # Two rows in each of two queues of two brokers, or all rows.
                 assert left.rdd.getNumPartitions() == (8 if state == "true" else 40)
 
 
@@ -270,11 +270,11 @@ def test_filters_on_time_keep_every_row_they_should(
             assert bodies(frame.filter(f"storeTimestamp {sign} {text}")) == expected
 
 
-# --- messages that are gone -----------------------------------------------------------------------
+# --- lost messages --------------------------------------------------------------------------------
 
 
 def shortened(start_cluster: StartCluster) -> tuple[Topics, str, MessageQueue, int]:
-    """A queue that has lost its first messages; gives the first one that is left."""
+    """A queue that has lost its first messages; returns the first one left."""
     topics = start_cluster(options={"mappedFileSizeCommitLog": "65536", "fileReservedTime": "0"})
     name = topics.create(queues=1)
     (queue,) = topics.queues(name)
@@ -285,9 +285,7 @@ def shortened(start_cluster: StartCluster) -> tuple[Topics, str, MessageQueue, i
     return topics, name, queue, first
 
 
-def test_messages_that_are_gone_are_an_error_or_left_out(
-    read: Read, start_cluster: StartCluster
-) -> None:
+def test_lost_messages_are_an_error_or_left_out(read: Read, start_cluster: StartCluster) -> None:
     topics, name, queue, first = shortened(start_cluster)
     given = {"namesrvAddr": topics.cluster.namesrv, "startingOffsets": numbers({queue: 3})}
 
@@ -297,7 +295,7 @@ def test_messages_that_are_gone_are_an_error_or_left_out(
     assert read(name, namesrvAddr=topics.cluster.namesrv).count() == 200 - first
 
 
-def test_messages_that_go_while_they_are_read_are_told_by_the_task(
+def test_messages_deleted_during_a_read_fail_the_task(
     read: Read, start_cluster: StartCluster
 ) -> None:
     topics = start_cluster(options={"mappedFileSizeCommitLog": "65536", "fileReservedTime": "0"})
@@ -320,7 +318,7 @@ def test_messages_that_go_while_they_are_read_are_told_by_the_task(
 # --- bad input ------------------------------------------------------------------------------------
 
 
-def test_a_topic_that_is_not_there_leads_to_the_nearest(read: Read, topics: Topics) -> None:
+def test_an_error_about_a_missing_topic_suggests_the_nearest(read: Read, topics: Topics) -> None:
     topics.cluster.create_topic("invoices")
 
     with pytest.raises(AnalysisException, match=r"no topic 'invoicez' \(did you mean invoices\?"):
@@ -340,7 +338,7 @@ def test_a_topic_that_is_not_there_leads_to_the_nearest(read: Read, topics: Topi
         ({"subscribePattern": "x"}, "subscribe and subscribePattern are given together"),
     ],
 )
-def test_wrong_options_are_told_when_the_table_is_loaded(
+def test_wrong_options_are_an_error_when_the_table_is_loaded(
     read: Read, topic: str, options: dict[str, str], message: str
 ) -> None:
     with pytest.raises(AnalysisException, match=message):
@@ -352,7 +350,7 @@ def test_offsets_that_a_queue_does_not_have_are_refused(
 ) -> None:
     queues = topics.queues(topic)
 
-    with pytest.raises(AnalysisException, match=r"endingOffsets says 51 for queue 0 of topic"):
+    with pytest.raises(AnalysisException, match=r"endingOffsets is 51 for queue 0 of topic"):
         read(topic, endingOffsets=numbers(dict.fromkeys(queues, 51))).collect()
     with pytest.raises(AnalysisException, match=r"startingOffsets does not name queue"):
         read(topic, startingOffsets=numbers({queues[0]: 1})).collect()
@@ -360,12 +358,12 @@ def test_offsets_that_a_queue_does_not_have_are_refused(
         read(topic, startingOffsets="latest").collect()
 
 
-def test_a_cluster_that_is_not_there_is_named(read: Read) -> None:
+def test_an_unreachable_cluster_is_named(read: Read) -> None:
     with pytest.raises(AnalysisException, match=r"127\.0\.0\.1:1\b"):
         read("orders", namesrvAddr="127.0.0.1:1", retries=1).collect()
 
 
-def test_a_broker_that_goes_while_it_is_read_is_named_or_comes_back(
+def test_a_broker_that_stops_during_a_read_is_named_or_comes_back(
     read: Read, start_cluster: StartCluster
 ) -> None:
     topics = start_cluster(brokers=1)

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from tests.integration.docs.pages import SHOWN_ADDRESS, Block, blocks
 from tests.spark.conftest import StartCluster
 
-# What pages call the folders that they use, and where these are; the last is a broker's store.
+# Folders as pages name them, and where they are; the last is a broker's store.
 PLACES = {
     "tables/": "tables/",
     "checkpoints/": "checkpoints/",
@@ -34,7 +34,7 @@ def test_a_page_runs(
     names = {"__name__": "example"}
 
     for block in PAGES[page]:
-        # Errors shall point at the line of the page.
+        # Errors should point at the line of the page.
         source = "\n" * (block.line - 1) + block.code
         source = source.replace(SHOWN_ADDRESS, topics.cluster.namesrv)
         for shown, real in PLACES.items():
@@ -44,5 +44,5 @@ def test_a_page_runs(
         query.stop()
 
 
-def test_the_pages_that_people_begin_with_are_among_them() -> None:
+def test_the_first_pages_are_among_them() -> None:
     assert PAGES.keys() >= {"README.md", "spark.md"}

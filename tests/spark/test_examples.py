@@ -25,14 +25,14 @@ RunExample = Callable[..., list[str]]
 def run_example(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> RunExample:
-    """Runs an example on the Spark that is there, and returns the lines that it printed."""
+    """Runs an example on the running Spark, and returns the printed lines."""
     monkeypatch.syspath_prepend(str(FOLDER))
 
     def run(name: str, *arguments: str) -> list[str]:
         monkeypatch.setattr(sys, "argv", [name, *arguments])
         capsys.readouterr()
         runpy.run_path(str(FOLDER / f"{name}.py"), run_name="__main__")
-        # What listeners print comes from a thread of Spark, a little later.
+        # Listeners print from a thread of Spark, a little later.
         spark._jsc.sc().listenerBus().waitUntilEmpty(TIMEOUT_S * 1000)
         return capsys.readouterr().out.splitlines()
 
@@ -44,12 +44,12 @@ def test_the_batch_example_reads_what_it_wrote(run_example: RunExample) -> None:
 
 
 @pytest.mark.usefixtures("patient_streams")
-def test_the_stream_example_goes_on_where_it_ended(
+def test_the_stream_example_resumes_where_it_ended(
     topics: Topics, run_example: RunExample, tmp_path: Path
 ) -> None:
     topic = topics.filled(10)
     arguments = ["--namesrv", topics.cluster.namesrv, "--topic", topic, "--once"]
-    # Not relative: Spark looks from where it was started.
+    # Absolute, since Spark resolves paths from where it was started.
     arguments += ["--folder", str(tmp_path)]
 
     first = run_example("spark_stream", *arguments)

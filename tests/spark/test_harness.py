@@ -1,4 +1,4 @@
-"""The suite itself: Spark runs, and what its worker processes ask a cluster is answered."""
+"""The suite itself: Spark runs, and its worker processes reach a cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_a_worker_of_spark_reaches_the_cluster(spark: SparkSession, topics: Topi
     assert sorted(ends) == [2, 2, 3, 3]
 
 
-def test_what_was_sent_is_seen_queue_by_queue(topics: Topics) -> None:
+def test_sent_messages_are_read_by_queue(topics: Topics) -> None:
     topic = topics.filled(8, queues=2)
 
     bodies = [message.body.decode() for message in topics.messages(topic)]
@@ -28,13 +28,13 @@ def test_what_was_sent_is_seen_queue_by_queue(topics: Topics) -> None:
     assert bodies == [f"message {number}" for number in (0, 4, 1, 5, 2, 6, 3, 7)]
 
 
-def test_the_session_tries_tasks_again_and_shuffles_into_two(spark: SparkSession) -> None:
+def test_the_session_retries_tasks_and_shuffles_into_two(spark: SparkSession) -> None:
     assert spark.sparkContext.master == "local[2,3]"
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
 
 
-def test_checkpoints_are_written_without_a_process_for_each_look(spark: SparkSession) -> None:
+def test_checkpoints_are_written_without_a_process_for_each_path(spark: SparkSession) -> None:
     chosen = spark.conf.get("spark.sql.streaming.checkpointFileManagerClass")
 
     assert chosen is not None

@@ -1,4 +1,4 @@
-"""Drivers that are killed in mid-batch: what comes of the rows they were moving."""
+"""Drivers killed in mid-batch: what happens to the rows they were moving."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.timeout(KILLS_TIMEOUT_S)
 
 @dataclass
 class Killed:
-    """What two drivers left that were killed while they moved rows."""
+    """The state after two drivers were killed while they moved rows."""
 
     trial: Trial
     from_latest: Query
@@ -33,7 +33,7 @@ class Killed:
 
 @pytest.fixture(scope="module")
 def killed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Killed]:
-    """Kill two drivers, one after the other, each in mid-batch; rows go on coming."""
+    """Kill two drivers, one after the other, each in mid-batch, while rows keep arriving."""
     folder = tmp_path_factory.mktemp("killed")
     with Trial(spark, folder, rows_a_batch=200) as trial:
         from_latest = Query(
@@ -62,14 +62,14 @@ def test_a_kill_landed_between_the_commits_of_two_brokers(killed: Killed) -> Non
     assert half.visible == {COORDINATOR: half.decided[COORDINATOR], OTHER: 0}
 
 
-def test_after_each_kill_rows_of_done_batches_are_there_once_and_no_row_is_there_twice(
+def test_after_each_kill_rows_of_done_batches_are_present_once_and_none_twice(
     killed: Killed,
 ) -> None:
     assert [kill.wrong for kill in killed.trial.kills] == [{"table": {}, "topic": {}}] * 2
 
 
 @pytest.mark.parametrize("sink", SINKS)
-def test_each_row_is_there_once_in_the_end(killed: Killed, sink: str) -> None:
+def test_each_row_is_present_once_in_the_end(killed: Killed, sink: str) -> None:
     killed.trial.run_to_the_end(sink)
 
     assert killed.trial.wrong_at_the_end(sink) == {}
@@ -114,7 +114,7 @@ def test_a_first_batch_from_latest_that_was_killed_is_repeated_with_the_same_mes
     ]
     assert planned
     assert sorted(read[0]) == planned
-    # The next batch goes on right behind it.
+    # The next batch starts where it ended.
     for broker_name, queue_id in {place[:2] for place in planned}:
         offsets = [
             place[2] for place in sorted(read[0] + read[1]) if place[:2] == (broker_name, queue_id)

@@ -1,4 +1,4 @@
-"""Spark beside an official RocketMQ broker: what works with ours works with it."""
+"""Spark with an official RocketMQ broker: what works with ours works with it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class OfficialCluster:
         self.producer = producer
 
     def create_topic(self, *, queues: int = 2) -> str:
-        """Make a topic that no other test uses."""
+        """Create a topic that no other test uses."""
         name = f"spark-{next(_numbers)}"
 
         async def create() -> None:
@@ -53,7 +53,7 @@ class OfficialCluster:
         return name
 
     def wait_for(self, topic: str, messages: int) -> None:
-        """Return once so many messages are in sight: RocketMQ shows them after it took them."""
+        """Return once this many messages are visible: RocketMQ shows them after a delay."""
         with BlockingAdmin(namesrv=self.namesrv) as admin:
 
             def all_shown() -> bool:
@@ -69,7 +69,7 @@ class OfficialCluster:
 
 @pytest.fixture(scope="module")
 def official(new_folder: Callable[[str], Path]) -> Iterator[OfficialCluster]:
-    """A cluster of the line that RocketMQ's present clients are of."""
+    """A cluster of the release line of RocketMQ's current clients."""
     server = OfficialNameServer(REFERENCE_LINE, new_folder("name server for spark"))
     broker = OfficialBroker(
         REFERENCE_LINE,

@@ -80,7 +80,7 @@ def test_a_stopped_brokers_messages_are_rows(spark: SparkSession, stopped: Path)
 
 
 @pytest.mark.parametrize("where", ["OPTIONS (path '{root}')", "LOCATION '{root}'"])
-def test_a_store_is_a_table_of_sql(spark: SparkSession, stopped: Path, where: str) -> None:
+def test_a_store_is_a_sql_table(spark: SparkSession, stopped: Path, where: str) -> None:
     spark.sql(f"CREATE TABLE kept USING `rocketmq-store` {where.format(root=stopped)}")
     try:
         (row,) = spark.sql(
@@ -108,7 +108,7 @@ def test_a_store_is_a_table_of_sql(spark: SparkSession, stopped: Path, where: st
     ],
     ids=["topic", "queue", "time", "tag"],
 )
-def test_options_choose_what_a_look_at_every_message_would(
+def test_options_select_the_same_as_a_filter_on_every_message(
     spark: SparkSession, stopped: Path, options: dict[str, str], holds: Callable[[int], bool]
 ) -> None:
     assert numbers(scan(spark, stopped, **options)) == numbers_where(holds)
@@ -141,11 +141,11 @@ def test_conditions_choose_the_same_rows_pushed_down_or_not(
         spark.conf.set(conf, before)
 
 
-def test_no_row_lies_beyond_the_watermark_and_none_below_is_missing(
+def test_no_row_is_beyond_the_watermark_and_none_below_is_missing(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     with WriterProcess(tmp_path, queue_flush_interval_ms=10**6) as writer:
-        # The ledger: so many messages were confirmed before a scan, and after it.
+        # The ledger: messages confirmed before a scan, and after it.
         written = [0]
         for first in (0, 700, 1_400):
             writer.ask(first=first, count=700)
@@ -161,7 +161,7 @@ def test_no_row_lies_beyond_the_watermark_and_none_below_is_missing(
             assert len(set(found)) == len(found)
 
 
-def test_rows_planned_before_are_read_while_the_broker_writes_on(
+def test_planned_rows_are_read_while_the_broker_keeps_writing(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     with WriterProcess(tmp_path, queue_flush_interval_ms=1) as writer:
@@ -243,7 +243,7 @@ def test_bad_checksums_fail_a_query_that_checks_them(spark: SparkSession, tmp_pa
     ],
     ids=["nothing", "around", "topic", "option", "scheme"],
 )
-def test_wrong_uses_say_what_is_wrong(
+def test_errors_say_what_is_wrong(
     spark: SparkSession, stopped: Path, options: dict[str, str], message: str
 ) -> None:
     path = (
@@ -258,7 +258,7 @@ def test_wrong_uses_say_what_is_wrong(
 # --- beside format("rocketmq"), and a store of RocketMQ's --------------------------------------
 
 
-def test_rows_are_those_that_brokers_give(
+def test_rows_equal_those_from_brokers(
     spark: SparkSession, start_cluster: StartCluster, tmp_path: Path
 ) -> None:
     topics = start_cluster(brokers=2, directory=tmp_path)
@@ -332,7 +332,7 @@ def test_a_store_of_rocketmq_is_a_table_while_it_is_written_and_afterwards(
             return sum(queue.end - queue.start for queue in store.queues("orders"))
 
     send(0, 200)
-    # Its checkpoint tells readers what is flushed, and lags.
+    # Readers learn from its checkpoint what is flushed, with a delay.
     wait_until(lambda: visible() > 0, timeout_s=CLIENT_TIMEOUT_S, what="a message is flushed")
     before = visible()
     live = scan(spark, root, brokerName="official", subscribe="orders").collect()

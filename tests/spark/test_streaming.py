@@ -25,7 +25,7 @@ from tests.waiting import wait_until
 
 
 class StreamOf(Protocol):
-    """Makes a stream of a topic, from its beginning unless told otherwise."""
+    """Makes a stream of a topic, by default from its beginning."""
 
     def __call__(self, topic: str, **options: Any) -> Stream: ...
 
@@ -46,7 +46,7 @@ def numbered(count: int) -> list[str]:
 # --- checkpoints ----------------------------------------------------------------------------------
 
 
-def test_a_query_goes_on_where_its_checkpoint_says(
+def test_a_query_resumes_at_its_checkpoint(
     topics: Topics, tmp_path: Path, stream_of: StreamOf
 ) -> None:
     topic = topics.filled(20, queues=2)
@@ -75,7 +75,7 @@ def test_a_checkpoint_of_a_newer_release_is_refused(
         stream.run()
 
 
-def test_a_stream_begins_with_what_comes_unless_told_otherwise(
+def test_a_stream_starts_with_new_messages_by_default(
     spark: SparkSession, topics: Topics, tmp_path: Path
 ) -> None:
     topic = topics.filled(5, queues=1)
@@ -133,10 +133,10 @@ def test_a_small_batch_waits_for_more(topics: Topics, stream_of: StreamOf) -> No
     assert stream.sizes == [1, 5]
 
 
-# --- what is there now ----------------------------------------------------------------------------
+# --- trigger(availableNow=True) -------------------------------------------------------------------
 
 
-def test_a_run_reads_what_was_there_when_it_began_and_the_next_one_all_the_rest(
+def test_a_run_reads_what_was_available_at_its_start_and_the_next_one_the_rest(
     spark: SparkSession, topics: Topics, tmp_path: Path
 ) -> None:
     topic = topics.filled(10, queues=1)
@@ -159,7 +159,7 @@ def test_a_run_reads_what_was_there_when_it_began_and_the_next_one_all_the_rest(
         subscribePattern=f"{topic}(-new)?",
         startingOffsets="earliest",
         maxOffsetsPerTrigger=6,
-        # Too many for it: a run that reads what is there does not wait for more.
+        # More than arrive: such a run does not wait for more.
         minOffsetsPerTrigger=1000,
     )
 
@@ -184,7 +184,7 @@ def test_queues_and_topics_that_appear_during_a_run_are_read_from_their_beginnin
 ) -> None:
     topic = topics.filled(3, queues=1)
     name = f"{topic}-new"
-    # At the end of what is there, but not of queues that are not there yet.
+    # Starts at the end of present queues, but not of those that appear later.
     stream = Stream(spark, topics.cluster.namesrv, tmp_path, subscribePattern=f"{topic}.*")
     query = stream.start()
     try:
@@ -204,7 +204,7 @@ def test_queues_and_topics_that_appear_during_a_run_are_read_from_their_beginnin
 # --- lost messages --------------------------------------------------------------------------------
 
 
-def test_messages_deleted_before_they_were_read_end_the_query_or_are_passed_over(
+def test_messages_deleted_before_they_were_read_fail_the_query_or_are_skipped(
     spark: SparkSession, start_cluster: StartCluster, tmp_path: Path
 ) -> None:
     topics = start_cluster(
@@ -240,7 +240,7 @@ def fail_at_first(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
         raise RuntimeError("the first try of a task fails on purpose")
 
 
-def test_a_task_that_is_tried_again_reads_the_same(topics: Topics, stream_of: StreamOf) -> None:
+def test_a_retried_task_reads_the_same(topics: Topics, stream_of: StreamOf) -> None:
     topic = topics.filled(12, queues=2)
 
     def failing(rows: DataFrame) -> DataFrame:
@@ -278,7 +278,7 @@ def test_progress_is_shown_by_the_group_and_never_read_from_it(
     assert sorted(stream.bodies) == sorted([*numbered(8), *["not read yet"] * 3])
 
 
-def test_the_listener_tells_the_lag_of_each_queue(
+def test_the_listener_shows_the_lag_of_each_queue(
     spark: SparkSession, topics: Topics, stream_of: StreamOf
 ) -> None:
     topic = topics.filled(10, queues=1)
@@ -286,7 +286,7 @@ def test_the_listener_tells_the_lag_of_each_queue(
     listener = LagListener(told.append)
 
     def rows_left() -> dict[int, int]:
-        """The lag after each batch; Spark may tell of other queries, too."""
+        """The lag after each batch; Spark may report other queries, too."""
         own = [lag for lag in told if sorted(lag.queues) == topics.queues(topic)]
         return {lag.batch: lag.rows for lag in own}
 
@@ -303,5 +303,5 @@ def test_the_listener_tells_the_lag_of_each_queue(
     finally:
         spark.streams.removeListener(listener)
 
-    # A batch that a busy machine made Spark repeat is not told of.
+    # Spark reports no lag for a batch that it repeats on a busy machine.
     assert rows_left().items() <= {0: 6, 1: 2, 2: 0}.items()

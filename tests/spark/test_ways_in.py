@@ -1,4 +1,4 @@
-"""Every way in which people reach topics from Spark, beside `read` and `write` in a session."""
+"""Every way to use topics from Spark, besides `read` and `write` in a session."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def remote(spark: SparkSession) -> Iterator[str]:
-    """Where the same Spark takes programs by Spark Connect."""
+    """Where the same Spark accepts programs by Spark Connect."""
     context = spark.sparkContext
     services = context._jvm.org.apache.spark.sql.connect.service  # type: ignore[union-attr]  # Java's
     service = getattr(getattr(services, "SparkConnectService$"), "MODULE$")
@@ -35,7 +35,7 @@ def remote(spark: SparkSession) -> Iterator[str]:
 
 
 def output(*command: str, folder: Path, **environment: str) -> str:
-    """What a program prints that must end well."""
+    """The output of a program that must succeed."""
     done = subprocess.run(
         command,
         cwd=folder,
@@ -53,7 +53,7 @@ def output(*command: str, folder: Path, **environment: str) -> str:
 # --- SQL -----------------------------------------------------------------------------------------
 
 
-def test_a_topic_is_a_table_of_sql(spark: SparkSession, topics: Topics) -> None:
+def test_a_topic_is_a_sql_table(spark: SparkSession, topics: Topics) -> None:
     topic, namesrv = topics.filled(5), topics.cluster.namesrv
 
     spark.sql(
@@ -68,7 +68,7 @@ def test_a_topic_is_a_table_of_sql(spark: SparkSession, topics: Topics) -> None:
     assert sorted(row.text for row in rows) == [f"message {number}" for number in range(5)]
 
 
-def test_a_topic_is_a_view_of_sql(spark: SparkSession, topics: Topics) -> None:
+def test_a_topic_is_a_sql_view(spark: SparkSession, topics: Topics) -> None:
     topic, namesrv = topics.filled(5), topics.cluster.namesrv
 
     spark.sql(
@@ -94,14 +94,14 @@ def test_a_table_keeps_no_secret(spark: SparkSession, topics: Topics, tmp_path: 
     finally:
         spark.sql("DROP TABLE signed")
 
-    # Spark writes what it knows of the columns into every file.
+    # Spark writes the metadata of columns into every file.
     files = list((tmp_path / "copy").glob("*.parquet"))
     assert files
     assert not any(b"hush-hush" in file.read_bytes() for file in files)
     assert spark.read.parquet(f"{tmp_path}/copy").count() == 5
 
 
-def test_a_table_shows_what_came_since_and_a_view_does_not(
+def test_a_table_shows_later_messages_and_a_view_does_not(
     spark: SparkSession, topics: Topics
 ) -> None:
     topic, namesrv = topics.filled(5), topics.cluster.namesrv
@@ -117,7 +117,7 @@ def test_a_table_shows_what_came_since_and_a_view_does_not(
         spark.sql("DROP TABLE looked_up")
         spark.catalog.dropTempView("planned")
 
-    # The view is Spark's doing, and told in docs/spark.md.
+    # Spark fixes the view; docs/spark.md describes it.
     assert (before, after) == ((5, 5), (6, 5))
 
 
@@ -194,7 +194,7 @@ def test_rows_of_a_table_go_to_the_table_they_are_inserted_into(
     assert tables.counts() == (3, 3)
 
 
-def test_frames_go_to_the_table_that_is_named(spark: SparkSession, tables: Tables) -> None:
+def test_dataframes_go_to_the_named_table(spark: SparkSession, tables: Tables) -> None:
     reading = spark.read.format("rocketmq").option("namesrvAddr", tables.topics.cluster.namesrv)
 
     spark.table("full").writeTo("empty").append()
@@ -225,7 +225,7 @@ def test_rows_of_a_table_go_to_the_cluster_of_the_table_they_are_inserted_into(
     assert abroad.cluster.message_count(tables.full) == 3
 
 
-def test_a_frame_of_a_table_goes_where_its_options_and_rows_say(
+def test_a_dataframe_of_a_table_goes_where_its_options_and_rows_say(
     spark: SparkSession, tables: Tables, tmp_path: Path
 ) -> None:
     namesrv = tables.topics.cluster.namesrv
@@ -245,7 +245,7 @@ def test_a_frame_of_a_table_goes_where_its_options_and_rows_say(
     assert tables.counts() == (6, 0)
 
 
-def test_rows_of_a_table_that_nobody_says_the_target_of_are_refused(
+def test_rows_of_a_table_without_a_target_are_refused(
     spark: SparkSession, tables: Tables, tmp_path: Path
 ) -> None:
     spark.table("full").write.parquet(f"{tmp_path}/copy")
@@ -268,13 +268,13 @@ def test_rows_of_a_table_that_nobody_says_the_target_of_are_refused(
 
 
 @pytest.mark.usefixtures("patient_streams")
-def test_a_stream_does_not_go_where_tables_say(
+def test_a_stream_ignores_the_options_of_tables(
     spark: SparkSession, tables: Tables, tmp_path: Path
 ) -> None:
     writing = spark.readStream.table("full").writeStream.trigger(availableNow=True)
 
     query = writing.option("checkpointLocation", f"{tmp_path}/checkpoint").toTable("empty")
-    with pytest.raises(StreamingQueryException, match="needs all options itself"):
+    with pytest.raises(StreamingQueryException, match="needs all options"):
         query.awaitTermination(PROGRAM_TIMEOUT_S)
 
     assert tables.counts() == (3, 0)
@@ -289,25 +289,25 @@ def test_the_columns_of_a_table_read_another_topic(spark: SparkSession, tables: 
     assert [row.topic for row in rows] == [tables.full] * 3
 
 
-def test_a_table_that_spark_tells_nothing_of_is_no_use(spark: SparkSession, tables: Tables) -> None:
+def test_a_table_whose_options_spark_drops_is_an_error(spark: SparkSession, tables: Tables) -> None:
     namesrv = tables.topics.cluster.namesrv
     using = f"USING rocketmq OPTIONS (namesrvAddr '{namesrv}', subscribe '{tables.empty}')"
-    told = "leave the columns out of CREATE TABLE"
+    hint = "leave the columns out of CREATE TABLE"
 
     spark.sql(f"CREATE TABLE own_columns (topic STRING, body BINARY) {using}")
     try:
-        with pytest.raises(AnalysisException, match=told):
+        with pytest.raises(AnalysisException, match=hint):
             spark.table("own_columns").count()
-        with pytest.raises(AnalysisException, match=told):
+        with pytest.raises(AnalysisException, match=hint):
             spark.sql("INSERT INTO own_columns SELECT topic, body FROM full")
     finally:
         spark.sql("DROP TABLE own_columns")
-    with pytest.raises(AnalysisException, match=told):
+    with pytest.raises(AnalysisException, match=hint):
         spark.sql(f"CREATE TABLE selected {using} AS SELECT 'x' AS topic")
     with pytest.raises(AnalysisException, match="nothing says where they go"):
         spark.sql(f"CREATE TABLE selected {using} AS SELECT * FROM full")
 
-    # What is left of it would have the note of another table.
+    # Its remains would have the note of another table.
     assert not spark.catalog.tableExists("selected")
     assert tables.counts() == (3, 0)
 

@@ -22,7 +22,7 @@ from tests.spark.topics import PATIENCE_MS, Topics
 
 def _writer(rows: DataFrame, topics: Topics, **options: Any) -> DataFrameWriter:
     writer = rows.write.format("rocketmq").mode("append")
-    # A broker whose machine stands still for a while is not sent everything again.
+    # A broker on a machine that stalls for a while is not sent everything again.
     writer = writer.option("sendTimeoutMs", PATIENCE_MS)
     return writer.option("namesrvAddr", topics.cluster.namesrv).options(**options)
 
@@ -36,7 +36,7 @@ def _bodies(messages: list[ReceivedMessage]) -> list[bytes]:
 
 
 def _failing_once() -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Puts a row that no broker takes behind all others of a task, the first time it is tried."""
+    """Adds a row that no broker accepts as the last of a task, in its first attempt."""
 
     # Within another, since Spark's workers cannot import this module.
     def fail_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -54,9 +54,7 @@ def _failing_once() -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBa
 # --- batches --------------------------------------------------------------------------------------
 
 
-def test_rows_become_messages_with_all_that_columns_say(
-    spark: SparkSession, topics: Topics
-) -> None:
+def test_rows_become_messages_with_all_columns(spark: SparkSession, topics: Topics) -> None:
     first, second = topics.create(), topics.create()
     rows = spark.createDataFrame(
         [
@@ -139,9 +137,7 @@ def test_a_topic_is_a_view_that_rows_are_inserted_into(spark: SparkSession, topi
     ]
 
 
-def test_a_task_that_is_tried_again_writes_every_row_at_least_once(
-    spark: SparkSession, topics: Topics
-) -> None:
+def test_a_retried_task_writes_every_row_at_least_once(spark: SparkSession, topics: Topics) -> None:
     topic = topics.create()
 
     rows = spark.range(0, 20_000, 1, 2).selectExpr("CAST(id AS STRING) AS body")
@@ -154,7 +150,7 @@ def test_a_task_that_is_tried_again_writes_every_row_at_least_once(
     last_tries = [mark for mark in marks if mark.attempt == 1]
     assert Counter(mark.row for mark in last_tries) == Counter({mark.row: 1 for mark in last_tries})
     assert len(last_tries) == 20_000
-    # What came before is a repetition by its mark: the same row under another attempt.
+    # By its mark the first copy is a duplicate: the same row under another attempt.
     by_row = {mark.row: message.body for mark, message in zip(marks, messages, strict=True)}
     assert len(by_row) == 20_000
     assert all(
@@ -175,7 +171,7 @@ def _add_lines(folder: Path, name: str, *rows: dict[str, str]) -> None:
 
 
 def _run(rows: DataFrame, topics: Topics, checkpoint: Path, **options: Any) -> str:
-    """Write what is there, and give the id of the query."""
+    """Write everything available, and return the id of the query."""
     query = started(
         rows.writeStream.format("rocketmq")
         .option("namesrvAddr", topics.cluster.namesrv)
@@ -211,7 +207,7 @@ def test_a_stream_writes_its_micro_batches(
     assert [mark.batch for mark in marks] == [0, 0, 1]
 
 
-def test_a_stream_that_fails_goes_on_with_the_same_batch(
+def test_a_failed_stream_resumes_with_the_same_batch(
     spark: SparkSession, start_cluster: StartCluster, tmp_path: Path
 ) -> None:
     topics = start_cluster()
@@ -235,7 +231,7 @@ def test_a_stream_that_fails_goes_on_with_the_same_batch(
 
 
 def _said(message: ReceivedMessage) -> tuple[object, ...]:
-    """What a copy of a message has in common with it."""
+    """The fields that a copy of a message shares with it."""
     return (message.body, message.keys, message.tags, message.flag, message.properties["colour"])
 
 
@@ -256,7 +252,7 @@ def _fill(topics: Topics, count: int) -> str:
 
 
 @pytest.mark.parametrize("properties", ["string", "map"])
-def test_what_was_read_is_written_as_it_is(
+def test_rows_that_were_read_are_written_unchanged(
     spark: SparkSession, topics: Topics, properties: str
 ) -> None:
     source, target = _fill(topics, 100), topics.create(queues=1)
@@ -301,7 +297,7 @@ def test_a_stream_goes_straight_from_topic_to_topic(
 # --- exactly once ---------------------------------------------------------------------------------
 
 
-def test_a_batch_with_a_name_is_written_once_though_its_tasks_fail_and_it_runs_again(
+def test_a_batch_with_a_write_id_is_written_once_despite_failed_tasks_and_a_rerun(
     spark: SparkSession, topics: Topics
 ) -> None:
     topic = topics.create()
@@ -322,7 +318,7 @@ def test_a_micro_batch_that_is_replayed_is_written_once(
     once = {"topic": topic, "delivery": "exactlyOnce"}
     _add_lines(lines, "one.json", *({"body": f"{number}"} for number in range(100)))
     _run(_lines(spark, lines), topics, checkpoint, **once)
-    # As if the driver had died behind the commit of the sink, before it noted that.
+    # As if the driver had died after the commit of the sink, before recording it.
     for noted in (checkpoint / "commits").iterdir():
         noted.unlink()
 
@@ -333,7 +329,7 @@ def test_a_micro_batch_that_is_replayed_is_written_once(
     assert _bodies(topics.messages(topic)) == sorted(b"%d" % number for number in range(101))
 
 
-# --- what is refused --------------------------------------------------------------------------------
+# --- refusals --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -348,7 +344,7 @@ def test_a_micro_batch_that_is_replayed_is_written_once(
         ("body STRING", {"retries": "many"}, "retries cannot be 'many'"),
     ],
 )
-def test_what_cannot_be_written_is_refused_before_any_task(
+def test_wrong_writes_are_refused_before_any_task(
     spark: SparkSession, topics: Topics, schema: str, options: dict[str, str], reason: str
 ) -> None:
     rows = spark.createDataFrame([], schema)
@@ -367,7 +363,7 @@ def test_a_topic_is_not_overwritten(spark: SparkSession, topics: Topics) -> None
 def test_rows_are_only_appended(spark: SparkSession, topics: Topics) -> None:
     rows = spark.createDataFrame([("a",)], "body STRING")
 
-    # The mode of a write that names none.
+    # The default mode of a write.
     with pytest.raises(AnalysisException, match=r"(?i)append"):
         _writer(rows, topics, topic="orders").mode("errorifexists").save()
 
@@ -391,7 +387,7 @@ def test_a_row_that_cannot_be_sent_fails_the_write_by_name(
         _writer(rows, topics, topic=topic, **options).save()
 
 
-def test_a_topic_that_no_broker_makes_fails_the_write(
+def test_a_topic_that_no_broker_creates_fails_the_write(
     spark: SparkSession, start_cluster: StartCluster
 ) -> None:
     topics = start_cluster(options={"autoCreateTopicEnable": "false"})

@@ -1,4 +1,4 @@
-"""Topics of a cluster that Spark reads and writes in tests: made, filled, and looked at."""
+"""Topics for tests: created, filled and read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.waiting import wait_until
 _numbers = itertools.count(1)
 _BATCH_MESSAGES = 500
 _BATCH_BYTES = 1 << 20
-# Of clients: a broker whose machine stands still for a while has not failed.
+# Time limits of clients: a broker on a machine that stalls has not failed.
 PATIENCE_MS = 60_000
 
 
@@ -35,7 +35,7 @@ class Topics:
 
     @property
     def producer(self) -> Producer:
-        """A producer of the cluster, started when it is first asked for."""
+        """A producer of the cluster, started on first use."""
         if self._producer is None:
             producer = Producer(
                 "spark-tests",
@@ -47,13 +47,13 @@ class Topics:
         return self._producer
 
     def create(self, *, queues: int = 4) -> str:
-        """Make a topic that no other test uses, with so many queues on each broker."""
+        """Make a topic that no other test uses, with this many queues on each broker."""
         name = f"topic-{next(_numbers)}"
         self.cluster.create_topic(name, queues=queues)
         return name
 
     def filled(self, count: int, *, queues: int = 4) -> str:
-        """Make a topic of messages `message 0`, `message 1`, …, taken in turn by its queues."""
+        """Make a topic of messages `message 0`, `message 1`, …, sent to its queues in turn."""
         topic = self.create(queues=queues)
         self.send(topic, (f"message {number}" for number in range(count)))
         return topic
@@ -83,7 +83,7 @@ class Topics:
         return len(sent)
 
     def delete_oldest(self, topic: str, *, more_than: int) -> int:
-        """Have the broker delete its oldest files, as soon as it does not need them itself.
+        """Make the broker delete its oldest files, as soon as it no longer needs them.
 
         Returns the first message that is left of a topic of one queue, once more are gone than so many.
         """
@@ -121,7 +121,7 @@ def _messages_of(consumer: PullConsumer, queue: MessageQueue) -> Iterator[Receiv
 
 
 def _batches(messages: list[Message]) -> Iterator[list[Message]]:
-    """Cut into lists that a broker takes as one request each."""
+    """Split into lists that fit one request each."""
     batch: list[Message] = []
     size = 0
     for message in messages:

@@ -21,24 +21,24 @@ from tests.spark.target_topic import HalfCommitted, TargetTopic
 from tests.spark.topics import Topics
 
 SINKS = ("table", "topic")
-# Pauses between what is sent.
+# Pauses between sends.
 STEADY_S, FAST_S = 0.05, 0.001
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """What the kill of one driver left, by sink."""
+    """State after the kill of one driver, by sink."""
 
-    # The batches that were begun and not done.
+    # Batches that were started and not done.
     interrupted: dict[str, set[int]]
-    # Keys that were there less or more often than they may be.
+    # Keys found too rarely or too often.
     wrong: dict[str, Wrong]
     # The batch that only one broker had moved, if the driver was killed then.
     half: HalfCommitted | None = None
 
 
 class Trial(AbstractContextManager["Trial"]):
-    """The queries, the ledger of what they read, and what became of it, kill by kill."""
+    """The queries, the ledger of what they read, and the results of each kill."""
 
     def __init__(self, spark: SparkSession, folder: Path, *, rows_a_batch: int) -> None:
         self._spark = spark
@@ -68,7 +68,7 @@ class Trial(AbstractContextManager["Trial"]):
                 namesrvAddr=cluster.namesrv,
                 topic=target,
                 delivery="exactlyOnce",
-                # One row after the other: of a task that fails, all but the last are staged.
+                # One row at a time: of a failing task, all but the last are staged.
                 maxInFlightMessages="1",
             ),
         }
@@ -114,7 +114,7 @@ class Trial(AbstractContextManager["Trial"]):
         firsts = [Checkpoint(query) for query in others]
 
         def is_time() -> bool:
-            # By then the others are next to start.
+            # By then the others are about to start.
             if others and self.checkpoints["topic"].done:
                 self.ledger.pause_s = FAST_S
             return all(first.has_rows(0) for first in firsts) and all(
@@ -152,18 +152,18 @@ class Trial(AbstractContextManager["Trial"]):
         self.kills.append(Kill(interrupted, wrong, half))
 
     def _wrong(self, sink: str, *, is_complete: bool) -> Wrong:
-        """Compare with the ledger: rows of batches that are done, and of those that are begun."""
+        """Compare with the ledger: rows of batches that are done, and of those started."""
         checkpoint = self.checkpoints[sink]
         begun = self.ledger.keys_before(checkpoint.ends(checkpoint.planned))
         done = self.ledger.keys_before(checkpoint.ends(checkpoint.done))
-        # What is decided is completed without the driver.
+        # A committed batch is completed without the driver.
         low = begun if is_complete and sink == "topic" else done
         return wrong_counts(self.counted(sink), low=low, high=begun)
 
     # --- the end --------------------------------------------------------------------------------
 
     def run_to_the_end(self, sink: str) -> None:
-        """Do what is left of a query, in large batches; nothing more is sent."""
+        """Finish a query, in large batches, after sending has stopped."""
         self.ledger.end()
         query = self.queries[sink]
         unlimited = {**query.source, "maxOffsetsPerTrigger": "1000000"}
@@ -175,7 +175,7 @@ class Trial(AbstractContextManager["Trial"]):
             running.stop()
 
     def counted(self, sink: str) -> Counter[str]:
-        """How often each key is where a query wrote it to."""
+        """How often each key is in the sink of a query."""
         if sink == "topic":
             return self.target.counted()
         table = Path(self.queries[sink].sink_options["path"])
@@ -185,6 +185,6 @@ class Trial(AbstractContextManager["Trial"]):
         return Counter({row["keys"]: row["count"] for row in rows})
 
     def wrong_at_the_end(self, sink: str) -> Wrong:
-        """Compare with the ledger once all is done: each row is there once."""
+        """Compare with the ledger once all is done: each row is present once."""
         sent = self.ledger.all_keys()
         return wrong_counts(self.counted(sink), low=sent, high=sent)

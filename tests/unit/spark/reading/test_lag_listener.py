@@ -1,4 +1,4 @@
-"""Lag, from Spark.s report of a batch."""
+"""Lag, from Spark's report of a batch."""
 
 from __future__ import annotations
 
