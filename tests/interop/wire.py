@@ -201,7 +201,7 @@ def wait_committed(
 
 
 def commit(broker: str, group: str, topic: str, queue_id: int, offset: int) -> None:
-    """Set where a group goes on in a queue."""
+    """Commit the offset of a group in a queue."""
     fields = {
         "consumerGroup": group,
         "topic": topic,

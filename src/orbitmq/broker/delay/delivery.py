@@ -41,7 +41,7 @@ _DELIVERY_INTERVAL_MS: Final = 100
 _BATCH: Final = 128
 _QUEUE_ID_MAX: Final = 2**31 - 1
 _QUEUE_ID_DIGITS_MAX: Final = 10
-# An entry dated too far ahead may be late by this fraction of its level's delay; bounds the memory.
+# An entry dated too far ahead may be late by 1/100 of its level's delay; this bounds the memory.
 _LATENESS_DIVISOR: Final = 100
 # Compat: properties that ask for a delay are removed, or a forwarded message would be delayed again.
 _DELAY_PROPERTIES: Final = frozenset(

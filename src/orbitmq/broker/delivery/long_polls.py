@@ -110,7 +110,7 @@ class LongPolls(Generic[P]):
         return True
 
     def wake(self, queues: Iterable[GrownQueue]) -> None:
-        """Try the pulls of queues again that have new messages."""
+        """Retry the pulls held for queues that have new messages."""
         # Perf: one hop to the loop for all queues that grow before it runs.
         self._grown.extend((queue.topic, queue.queue_id) for queue in queues)
         if not self._wake_is_due:

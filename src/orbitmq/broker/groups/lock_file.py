@@ -1,6 +1,6 @@
 """Owners of queue locks on disk, so that a restart does not give a lock away.
 
-A Java client trusts its lock for 30 s without contact to the broker. A broker that forgot the lock
+A Java client trusts its lock for 30 s without contact with the broker. A broker that forgot the lock
 would give the queue to another client meanwhile, and both would consume it, out of order.
 
 File layout, JSON: [[group, broker name, topic, queue id, client id], …]

@@ -86,7 +86,7 @@ class SendRequests:
     _encoded_broker_properties: bytes = field(init=False)
 
     def __post_init__(self) -> None:
-        """Encode the broker_properties once, for batches."""
+        """Encode the broker's properties once, for batches."""
         self._encoded_broker_properties = encode_properties(self.broker_properties)
 
     def by_code(self) -> Mapping[int, Handler]:

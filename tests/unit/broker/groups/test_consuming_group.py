@@ -20,7 +20,9 @@ def new_client(client_id: str) -> ConnectedClient:
     return ConnectedClient(new_connection(), client_id, "JAVA", 479)
 
 
-def hear(group: ConsumingGroup, client: ConnectedClient, *subscriptions: Subscription) -> bool:
+def send_heartbeat(
+    group: ConsumingGroup, client: ConnectedClient, *subscriptions: Subscription
+) -> bool:
     return group.heartbeat(client, consumer("g", *subscriptions), with_subscriptions=True)
 
 
@@ -35,12 +37,12 @@ def test_others_are_notified_of_new_members_and_topics_only() -> None:
     group = new_group()
     client = new_client("a")
 
-    assert hear(group, client, subscription("T", "a", 1))
-    assert not hear(group, client, subscription("T", "a", 1))
-    assert not hear(group, client, subscription("T", "b", 2))
-    assert hear(group, client, subscription("T", "b", 2), subscription("U", "c", 3))
-    assert hear(group, client, subscription("T", "b", 2))
-    assert hear(group, new_client("b"), subscription("T", "b", 2))
+    assert send_heartbeat(group, client, subscription("T", "a", 1))
+    assert not send_heartbeat(group, client, subscription("T", "a", 1))
+    assert not send_heartbeat(group, client, subscription("T", "b", 2))
+    assert send_heartbeat(group, client, subscription("T", "b", 2), subscription("U", "c", 3))
+    assert send_heartbeat(group, client, subscription("T", "b", 2))
+    assert send_heartbeat(group, new_client("b"), subscription("T", "b", 2))
     assert expressions(group) == {"T": "b"}
 
 
@@ -48,7 +50,7 @@ def test_thousands_of_topics_make_a_short_log_line(caplog: pytest.LogCaptureFixt
     caplog.set_level(logging.INFO)
     topics = [subscription(f"{n}" + "x" * 1000, "*", 1) for n in range(1000)]
 
-    hear(new_group(), new_client("a"), *topics)
+    send_heartbeat(new_group(), new_client("a"), *topics)
 
     assert "and 980 more" in caplog.text
     assert len(caplog.text) < 5000
@@ -56,9 +58,9 @@ def test_thousands_of_topics_make_a_short_log_line(caplog: pytest.LogCaptureFixt
 
 def test_the_last_heartbeat_counts_but_an_older_version_of_a_topic_does_not() -> None:
     group = new_group()
-    hear(group, new_client("a"), subscription("T", "new", 5), subscription("U"))
-    hear(group, new_client("b"), subscription("T", "old", 4), subscription("V"))
-    hear(group, new_client("c"), subscription("T", "same version", 5), subscription("V"))
+    send_heartbeat(group, new_client("a"), subscription("T", "new", 5), subscription("U"))
+    send_heartbeat(group, new_client("b"), subscription("T", "old", 4), subscription("V"))
+    send_heartbeat(group, new_client("c"), subscription("T", "same version", 5), subscription("V"))
 
     assert expressions(group) == {"T": "new", "V": "*"}
 
@@ -76,7 +78,7 @@ def test_the_last_heartbeat_sets_how_the_group_consumes() -> None:
 def test_a_heartbeat_without_subscriptions_does_not_change_them() -> None:
     group = new_group()
     client = new_client("a")
-    hear(group, client, subscription("T", "a"))
+    send_heartbeat(group, client, subscription("T", "a"))
 
     assert not group.heartbeat(client, consumer("g"), with_subscriptions=False)
 
@@ -86,7 +88,7 @@ def test_a_heartbeat_without_subscriptions_does_not_change_them() -> None:
 def test_a_client_that_reconnects_is_listed_once() -> None:
     group = new_group()
     for client_id in ("a", "b", "a"):
-        hear(group, new_client(client_id), subscription("T"))
+        send_heartbeat(group, new_client(client_id), subscription("T"))
 
     assert group.client_ids() == ["a", "b"]
     assert len(group.members) == 3
@@ -95,7 +97,7 @@ def test_a_client_that_reconnects_is_listed_once() -> None:
 def test_only_members_can_leave() -> None:
     group = new_group()
     client = new_client("a")
-    hear(group, client, subscription("T"))
+    send_heartbeat(group, client, subscription("T"))
 
     assert group.leave(client.connection)
     assert not group.leave(client.connection)
@@ -107,11 +109,11 @@ def test_only_members_can_leave() -> None:
 def test_a_differing_newcomer_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     group = new_group()
     old, new = new_client("old"), new_client("new")
-    hear(group, old, subscription("T", "a || b", 1))
+    send_heartbeat(group, old, subscription("T", "a || b", 1))
     with caplog.at_level(logging.WARNING):
-        hear(group, new, subscription("T", "a", 2))
-        hear(group, new, subscription("T", "a", 2))
-        hear(group, old, subscription("T", "b||a", 1))
+        send_heartbeat(group, new, subscription("T", "a", 2))
+        send_heartbeat(group, new, subscription("T", "a", 2))
+        send_heartbeat(group, old, subscription("T", "b||a", 1))
 
     assert [member.differs for member in group.members.values()] == [False, True]
     assert group.client_ids() == ["old", "new"]
@@ -123,10 +125,10 @@ def test_a_differing_newcomer_is_reported_once(caplog: pytest.LogCaptureFixture)
 def test_members_that_agree_again_no_longer_differ() -> None:
     group = new_group()
     old, new = new_client("old"), new_client("new")
-    hear(group, old, subscription("T", "a", 1))
-    hear(group, new, subscription("T", "b", 2))
+    send_heartbeat(group, old, subscription("T", "a", 1))
+    send_heartbeat(group, new, subscription("T", "b", 2))
 
-    hear(group, old, subscription("T", "b", 3))
+    send_heartbeat(group, old, subscription("T", "b", 3))
 
     assert not any(member.differs for member in group.members.values())
 
@@ -134,9 +136,9 @@ def test_members_that_agree_again_no_longer_differ() -> None:
 def test_a_rejected_member_is_excluded_and_changes_nothing() -> None:
     group = new_group(reject_differing=True)
     old, new = new_client("old"), new_client("new")
-    hear(group, old, subscription("T", "a", 1))
+    send_heartbeat(group, old, subscription("T", "a", 1))
 
-    hear(group, new, subscription("T", "b", 2), subscription("U", "*", 2))
+    send_heartbeat(group, new, subscription("T", "b", 2), subscription("U", "*", 2))
 
     assert group.client_ids() == ["old"]
     assert expressions(group) == {"T": "a"}
@@ -151,9 +153,9 @@ def test_a_rejected_member_is_excluded_and_changes_nothing() -> None:
 def test_the_older_subscription_wins_whoever_joins_first() -> None:
     group = new_group(reject_differing=True)
     old, new = new_client("old"), new_client("new")
-    hear(group, new, subscription("T", "b", 2))
+    send_heartbeat(group, new, subscription("T", "b", 2))
 
-    assert hear(group, old, subscription("T", "a", 1))
+    assert send_heartbeat(group, old, subscription("T", "a", 1))
 
     assert group.client_ids() == ["old"]
     assert expressions(group) == {"T": "a"}
@@ -162,9 +164,9 @@ def test_the_older_subscription_wins_whoever_joins_first() -> None:
 def test_new_members_are_admitted_when_the_last_old_one_has_left() -> None:
     group = new_group(reject_differing=True)
     old, new, newer = new_client("old"), new_client("new"), new_client("newer")
-    hear(group, old, subscription("T", "a", 1))
-    hear(group, new, subscription("U", "b", 2))
-    hear(group, newer, subscription("U", "b", 3))
+    send_heartbeat(group, old, subscription("T", "a", 1))
+    send_heartbeat(group, new, subscription("U", "b", 2))
+    send_heartbeat(group, newer, subscription("U", "b", 3))
 
     group.leave(old.connection)
 
@@ -176,17 +178,17 @@ def test_new_members_are_admitted_when_the_last_old_one_has_left() -> None:
 def test_a_member_that_no_longer_differs_is_admitted() -> None:
     group = new_group(reject_differing=True)
     old, new = new_client("old"), new_client("new")
-    hear(group, old, subscription("T", "a", 1))
-    hear(group, new, subscription("T", "b", 2))
+    send_heartbeat(group, old, subscription("T", "a", 1))
+    send_heartbeat(group, new, subscription("T", "b", 2))
 
-    assert hear(group, new, subscription("T", "a", 3))
+    assert send_heartbeat(group, new, subscription("T", "a", 3))
 
     assert group.client_ids() == ["old", "new"]
 
 
 def test_a_member_with_unknown_subscriptions_is_not_compared() -> None:
     group = new_group(reject_differing=True)
-    hear(group, new_client("old"), subscription("T", "a", 1))
+    send_heartbeat(group, new_client("old"), subscription("T", "a", 1))
 
     group.heartbeat(new_client("new"), consumer("g"), with_subscriptions=False)
 

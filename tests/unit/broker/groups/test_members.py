@@ -28,7 +28,7 @@ def members(clock: ManualClock) -> Members:
     return Members(clock=clock, groups_max=4, subscriptions_max=3)
 
 
-def hear(members: Members, connection: Connection, body: HeartbeatBody) -> Outcome:
+def send_heartbeat(members: Members, connection: Connection, body: HeartbeatBody) -> Outcome:
     return members.heartbeat(connection, body, language="JAVA", version=479)
 
 
@@ -38,7 +38,7 @@ def hear(members: Members, connection: Connection, body: HeartbeatBody) -> Outco
 def test_a_heartbeat_makes_a_client_known(members: Members) -> None:
     connection = new_connection()
 
-    hear(
+    send_heartbeat(
         members,
         connection,
         heartbeat("id", consumer("g", subscription("T")), produces=("p", "q")),
@@ -55,7 +55,7 @@ def test_a_heartbeat_makes_a_client_known(members: Members) -> None:
 
 
 def test_unknown_clients_and_groups_are_not_found(members: Members) -> None:
-    hear(members, new_connection(), heartbeat("id", consumer("g", subscription("T"))))
+    send_heartbeat(members, new_connection(), heartbeat("id", consumer("g", subscription("T"))))
 
     assert members.client_ids("h") == []
     assert members.client_id(new_connection(), "g") is None
@@ -69,26 +69,28 @@ def test_unknown_clients_and_groups_are_not_found(members: Members) -> None:
 def test_all_members_are_notified_of_a_new_one_itself_included(members: Members) -> None:
     first, second = new_connection(), new_connection()
 
-    assert hear(members, first, heartbeat("a", consumer("g"))).changes == [
+    assert send_heartbeat(members, first, heartbeat("a", consumer("g"))).changes == [
         GroupChange("g", (first,))
     ]
-    assert hear(members, second, heartbeat("b", consumer("g"))).changes == [
+    assert send_heartbeat(members, second, heartbeat("b", consumer("g"))).changes == [
         GroupChange("g", (first, second))
     ]
-    assert hear(members, second, heartbeat("b", consumer("g"))).changes == []
+    assert send_heartbeat(members, second, heartbeat("b", consumer("g"))).changes == []
 
 
 def test_members_of_a_broadcasting_group_are_not_notified(members: Members) -> None:
-    outcome = hear(members, new_connection(), heartbeat("a", consumer("g", model="BROADCASTING")))
+    outcome = send_heartbeat(
+        members, new_connection(), heartbeat("a", consumer("g", model="BROADCASTING"))
+    )
 
     assert outcome.changes == [GroupChange("g", ())]
 
 
 def test_a_connection_may_get_another_client_id(members: Members) -> None:
     connection = new_connection()
-    hear(members, connection, heartbeat("a", consumer("g"), produces=("p",)))
+    send_heartbeat(members, connection, heartbeat("a", consumer("g"), produces=("p",)))
 
-    outcome = hear(members, connection, heartbeat("b", consumer("g")))
+    outcome = send_heartbeat(members, connection, heartbeat("b", consumer("g")))
 
     assert members.client_ids("g") == ["b"]
     assert outcome.changes == [GroupChange("g", (connection,))]
@@ -98,14 +100,14 @@ def test_a_heartbeat_of_a_closed_connection_is_ignored(members: Members) -> None
     connection = new_connection()
     connection.closed = True
 
-    assert hear(members, connection, heartbeat("a", consumer("g"))).changes == []
+    assert send_heartbeat(members, connection, heartbeat("a", consumer("g"))).changes == []
 
     assert not members.clients
     assert not members.groups
 
 
 def test_a_heartbeat_without_groups_is_dropped(members: Members) -> None:
-    hear(members, new_connection(), heartbeat("a"))
+    send_heartbeat(members, new_connection(), heartbeat("a"))
 
     assert not members.clients
 
@@ -131,7 +133,7 @@ def test_a_heartbeat_above_a_limit_is_refused(
     members: Members, body: HeartbeatBody, told: str
 ) -> None:
     with pytest.raises(HeartbeatRefusedError, match=told):
-        hear(members, new_connection(), body)
+        send_heartbeat(members, new_connection(), body)
 
     assert not members.clients
 
@@ -139,25 +141,31 @@ def test_a_heartbeat_above_a_limit_is_refused(
 def test_a_client_may_reach_its_limits(members: Members) -> None:
     topics = [subscription(topic) for topic in "TUV"]
 
-    hear(members, new_connection(), heartbeat("a", consumer("g", *topics), produces=("p", "q")))
-    hear(members, new_connection(), heartbeat("b", consumer("g"), produces=("p", "q", "r")))
+    send_heartbeat(
+        members, new_connection(), heartbeat("a", consumer("g", *topics), produces=("p", "q"))
+    )
+    send_heartbeat(
+        members, new_connection(), heartbeat("b", consumer("g"), produces=("p", "q", "r"))
+    )
 
     assert len(members.clients) == 2
 
 
 def test_groups_of_earlier_heartbeats_count_too(members: Members) -> None:
     connection = new_connection()
-    hear(members, connection, heartbeat("a", produces=("p", "q", "r")))
+    send_heartbeat(members, connection, heartbeat("a", produces=("p", "q", "r")))
 
     with pytest.raises(HeartbeatRefusedError):
-        hear(members, connection, heartbeat("a", consumer("g"), consumer("h")))
+        send_heartbeat(members, connection, heartbeat("a", consumer("g"), consumer("h")))
 
 
 # --- heartbeats that leave out what is known --------------------------------------------------
 
 
 def test_a_client_without_fingerprints_always_sends_everything(members: Members) -> None:
-    assert hear(members, new_connection(), heartbeat("a", consumer("g"))).subscriptions_changed
+    assert send_heartbeat(
+        members, new_connection(), heartbeat("a", consumer("g"))
+    ).subscriptions_changed
 
 
 def test_a_client_may_omit_unchanged_subscriptions(members: Members) -> None:
@@ -165,8 +173,8 @@ def test_a_client_may_omit_unchanged_subscriptions(members: Members) -> None:
     full = heartbeat("a", consumer("g", subscription("T", "x")), fingerprint=7)
     short = heartbeat("a", consumer("g"), fingerprint=7, without_subscriptions=True)
 
-    assert not hear(members, connection, full).subscriptions_changed
-    assert not hear(members, connection, short).subscriptions_changed
+    assert not send_heartbeat(members, connection, full).subscriptions_changed
+    assert not send_heartbeat(members, connection, short).subscriptions_changed
     assert members.groups["g"].subscriptions["T"].expression == "x"
 
 
@@ -175,17 +183,19 @@ def test_a_client_sends_everything_again_when_another_member_differs(
 ) -> None:
     connection = new_connection()
     short = heartbeat("a", consumer("g"), fingerprint=7, without_subscriptions=True)
-    hear(members, connection, heartbeat("a", consumer("g", subscription("T")), fingerprint=7))
-    hear(members, new_connection(), heartbeat("b", consumer("g"), fingerprint=8))
+    send_heartbeat(
+        members, connection, heartbeat("a", consumer("g", subscription("T")), fingerprint=7)
+    )
+    send_heartbeat(members, new_connection(), heartbeat("b", consumer("g"), fingerprint=8))
 
-    assert hear(members, connection, short).subscriptions_changed
-    assert not hear(members, connection, short).subscriptions_changed
+    assert send_heartbeat(members, connection, short).subscriptions_changed
+    assert not send_heartbeat(members, connection, short).subscriptions_changed
 
 
 def test_a_client_with_unknown_subscriptions_is_asked_for_them(members: Members) -> None:
     short = heartbeat("a", consumer("g"), fingerprint=7, without_subscriptions=True)
 
-    assert hear(members, new_connection(), short).subscriptions_changed
+    assert send_heartbeat(members, new_connection(), short).subscriptions_changed
 
 
 # --- pulling ----------------------------------------------------------------------------------
@@ -193,7 +203,7 @@ def test_a_client_with_unknown_subscriptions_is_asked_for_them(members: Members)
 
 def test_a_pull_gets_the_subscription_of_its_group(members: Members) -> None:
     connection = new_connection()
-    hear(members, connection, heartbeat("a", consumer("g", subscription("T", "x", 5))))
+    send_heartbeat(members, connection, heartbeat("a", consumer("g", subscription("T", "x", 5))))
 
     found = members.subscription_for_pull(connection, "g", "T", version=5)
 
@@ -205,7 +215,9 @@ def test_a_pull_gets_the_subscription_of_its_group(members: Members) -> None:
 def test_a_pull_without_its_subscription_is_refused_with_the_reason(members: Members) -> None:
     connection = new_connection()
     model = "BROADCASTING"
-    hear(members, connection, heartbeat("a", consumer("g", subscription("T"), model=model)))
+    send_heartbeat(
+        members, connection, heartbeat("a", consumer("g", subscription("T"), model=model))
+    )
 
     with pytest.raises(SubscriptionMissingError, match="no consumer of group 'h'"):
         members.subscription_for_pull(connection, "h", "T", version=1)
@@ -221,8 +233,10 @@ def test_a_pull_without_its_subscription_is_refused_with_the_reason(members: Mem
 
 
 def test_members_that_differ_are_counted(members: Members) -> None:
-    hear(members, new_connection(), heartbeat("a", consumer("g", subscription("T", "x", 1))))
-    outcome = hear(
+    send_heartbeat(
+        members, new_connection(), heartbeat("a", consumer("g", subscription("T", "x", 1)))
+    )
+    outcome = send_heartbeat(
         members, new_connection(), heartbeat("b", consumer("g", subscription("T", "y", 2)))
     )
 
@@ -233,9 +247,9 @@ def test_members_that_differ_are_counted(members: Members) -> None:
 def test_a_rejected_member_is_refused_while_others_continue(clock: ManualClock) -> None:
     members = Members(clock=clock, reject_differing=True)
     old, new = new_connection(), new_connection()
-    hear(members, old, heartbeat("old", consumer("g", subscription("T", "x", 1))))
+    send_heartbeat(members, old, heartbeat("old", consumer("g", subscription("T", "x", 1))))
 
-    outcome = hear(
+    outcome = send_heartbeat(
         members,
         new,
         heartbeat(
@@ -260,8 +274,8 @@ def test_a_rejected_member_is_refused_while_others_continue(clock: ManualClock) 
 
 def test_a_lost_connection_leaves_everything(members: Members) -> None:
     first, second = new_connection(), new_connection()
-    hear(members, first, heartbeat("a", consumer("g"), consumer("h"), produces=("p",)))
-    hear(members, second, heartbeat("b", consumer("g"), produces=("p",)))
+    send_heartbeat(members, first, heartbeat("a", consumer("g"), consumer("h"), produces=("p",)))
+    send_heartbeat(members, second, heartbeat("b", consumer("g"), produces=("p",)))
 
     departure = members.connection_lost(first)
 
@@ -275,7 +289,7 @@ def test_a_lost_connection_leaves_everything(members: Members) -> None:
 
 def test_a_client_leaves_the_groups_it_names(members: Members) -> None:
     connection = new_connection()
-    hear(members, connection, heartbeat("a", consumer("g"), produces=("p", "q")))
+    send_heartbeat(members, connection, heartbeat("a", consumer("g"), produces=("p", "q")))
 
     assert members.unregister(connection, producer_group="p").left == []
     assert set(members.producers) == {"q"}
@@ -290,7 +304,7 @@ def test_a_client_leaves_the_groups_it_names(members: Members) -> None:
 
 def test_leaving_another_group_changes_nothing(members: Members) -> None:
     connection = new_connection()
-    hear(members, connection, heartbeat("a", consumer("g")))
+    send_heartbeat(members, connection, heartbeat("a", consumer("g")))
 
     departure = members.unregister(connection, producer_group="p", consumer_group="h")
     other = members.unregister(new_connection(), consumer_group="g")
@@ -301,10 +315,10 @@ def test_leaving_another_group_changes_nothing(members: Members) -> None:
 
 async def test_a_silent_client_is_removed(members: Members, clock: ManualClock) -> None:
     silent, lively = new_connection(), new_connection()
-    hear(members, silent, heartbeat("a", consumer("g"), produces=("p",)))
-    hear(members, lively, heartbeat("b", consumer("g")))
+    send_heartbeat(members, silent, heartbeat("a", consumer("g"), produces=("p",)))
+    send_heartbeat(members, lively, heartbeat("b", consumer("g")))
     await clock.advance(120_000)
-    hear(members, lively, heartbeat("b", consumer("g")))
+    send_heartbeat(members, lively, heartbeat("b", consumer("g")))
     assert members.expire().silent == []
 
     await clock.advance(1)
@@ -320,9 +334,9 @@ async def test_a_group_that_is_no_longer_named_is_left_without_closing(
     members: Members, clock: ManualClock
 ) -> None:
     connection = new_connection()
-    hear(members, connection, heartbeat("a", consumer("g"), consumer("h")))
+    send_heartbeat(members, connection, heartbeat("a", consumer("g"), consumer("h")))
     await clock.advance(120_001)
-    hear(members, connection, heartbeat("a", consumer("h")))
+    send_heartbeat(members, connection, heartbeat("a", consumer("h")))
 
     departure = members.expire()
 
