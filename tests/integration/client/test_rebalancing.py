@@ -109,7 +109,7 @@ class Member:
     def offsets(self, topic: str) -> dict[MessageQueue, int]:
         return self.store.offsets(topic)
 
-    def running(self, *, with_stacks: bool) -> RunningConsumer | None:
+    def running(self, *, with_stacks: bool) -> RunningConsumer:
         raise NotImplementedError(with_stacks)
 
     async def consume_directly(self, record: bytes, broker_name: str) -> DirectResult | None:

@@ -54,7 +54,7 @@ class ConsumerMember(Protocol):
     def offsets(self, topic: str) -> dict[MessageQueue, int]:
         """Its progress in the queues of a topic."""
 
-    def running(self, *, with_stacks: bool) -> RunningConsumer | None:
+    def running(self, *, with_stacks: bool) -> RunningConsumer:
         """Describe what it is doing."""
 
     async def consume_directly(self, record: bytes, broker_name: str) -> DirectResult | None:

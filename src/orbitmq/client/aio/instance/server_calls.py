@@ -133,9 +133,9 @@ class ServerCalls:
         """Reply with what a consumer is doing."""
         asked = GetRunningConsumer.decode(request.fields)
         consumer = self._consumers.get(asked.consumer_group)
-        running = None if consumer is None else consumer.running(with_stacks=asked.with_stacks)
-        if consumer is None or running is None:
+        if consumer is None:
             return _unknown_group(request, asked.consumer_group)
+        running = consumer.running(with_stacks=asked.with_stacks)
         running.properties = running.properties | {
             # Compat: Java writes a semicolon after each, the last one too.
             _NAME_SERVERS: "".join(f"{address};" for address in self._name_servers()),

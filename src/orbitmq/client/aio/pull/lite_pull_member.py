@@ -294,7 +294,7 @@ class LitePullMember:
         """Return the recorded offsets of the queues of a topic."""
         return self.offset_store.offsets(topic)
 
-    def running(self, *, with_stacks: bool) -> RunningConsumer | None:
+    def running(self, *, with_stacks: bool) -> RunningConsumer:
         """Describe its state, for tools."""
         del with_stacks
         return RunningConsumer(

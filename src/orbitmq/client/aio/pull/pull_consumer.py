@@ -243,7 +243,7 @@ class _PullMember:
         """Return the last committed offsets of a topic."""
         return self.offset_store.offsets(topic)
 
-    def running(self, *, with_stacks: bool) -> RunningConsumer | None:
+    def running(self, *, with_stacks: bool) -> RunningConsumer:
         """Describe the consumer, for tools."""
         del with_stacks
         return RunningConsumer(

@@ -104,7 +104,7 @@ class Producer(ClientLifecycle):
 
     async def stop(self) -> None:
         """Wait for the sends in flight, each until its deadline, then unregister."""
-        # Not shielded: cancelling the stop cancels the sends, too.
+        # Not run to completion: a caller that cancels the stop abandons the sends.
         await self._stop()
 
     # --- sends --------------------------------------------------------------------------------
