@@ -10,7 +10,7 @@ import pytest
 from orbitmq.clock import Clock, ForwardClock, ManualClock, SystemClock, settle, time_limit
 
 
-async def test_the_system_clock_goes_on() -> None:
+async def test_the_system_clock_advances() -> None:
     clock = SystemClock()
     fired = asyncio.Event()
     began_ms, began_monotonic_ms = clock.now_ms(), clock.monotonic_ms()
@@ -23,7 +23,7 @@ async def test_the_system_clock_goes_on() -> None:
     assert clock.now_ms() >= began_ms > 1_700_000_000_000
 
 
-async def test_a_timer_taken_back_never_fires() -> None:
+async def test_a_cancelled_timer_never_fires() -> None:
     for clock in (SystemClock(), ManualClock()):
         fired: list[str] = []
         clock.call_later(1, lambda: fired.append("taken back")).cancel()  # noqa: B023
@@ -51,7 +51,7 @@ async def test_a_manual_clock_stands_still_until_it_is_advanced() -> None:
     assert clock.now_ms() == 1050
 
 
-async def test_timers_fire_at_their_moment_and_in_their_order() -> None:
+async def test_timers_fire_when_due_and_in_order() -> None:
     clock = ManualClock(0)
     fired: list[tuple[str, int]] = []
 
@@ -90,7 +90,7 @@ async def test_what_a_timer_wakes_runs_before_the_next_timer() -> None:
     assert seen == [10, 20, 30]
 
 
-async def test_a_sleep_of_nothing_and_a_cancelled_sleep_leave_nothing() -> None:
+async def test_a_sleep_of_zero_and_a_cancelled_sleep_leave_no_timer() -> None:
     clock = ManualClock()
     await clock.sleep_ms(0)
     sleeping = asyncio.create_task(clock.sleep_ms(10))
@@ -104,7 +104,7 @@ async def test_a_sleep_of_nothing_and_a_cancelled_sleep_leave_nothing() -> None:
 
 
 @pytest.mark.parametrize("clock", [SystemClock(), ManualClock()], ids=["system", "manual"])
-async def test_a_time_limit_ends_a_block_at_its_moment(clock: Clock) -> None:
+async def test_a_time_limit_ends_a_block_on_time(clock: Clock) -> None:
     async def hang() -> None:
         async with time_limit(clock, 30):
             await asyncio.Event().wait()
@@ -120,7 +120,7 @@ async def test_a_time_limit_ends_a_block_at_its_moment(clock: Clock) -> None:
         await hanging
 
 
-async def test_a_time_limit_of_nothing_ends_at_the_first_wait() -> None:
+async def test_a_time_limit_of_zero_ends_at_the_first_wait() -> None:
     reached: list[float] = []
 
     async def wait(timeout_ms: float) -> None:
@@ -147,7 +147,7 @@ async def test_a_block_that_ends_in_time_is_not_disturbed_afterwards() -> None:
             raise ValueError("its own")
 
 
-async def test_the_inner_of_two_time_limits_is_told_from_the_outer() -> None:
+async def test_the_inner_of_two_time_limits_is_distinguished_from_the_outer() -> None:
     clock = ManualClock()
     ended: list[str] = []
 
@@ -186,7 +186,7 @@ async def test_cancelling_passes_through_a_time_limit() -> None:
     assert hanging.cancelled()
 
 
-def test_a_manual_clock_that_is_set_lets_no_time_pass() -> None:
+def test_adjusting_a_manual_clock_lets_no_time_pass() -> None:
     clock = ManualClock(5000)
 
     clock.adjust(-3000)
@@ -213,7 +213,7 @@ async def test_a_forward_clock_runs_and_can_be_moved() -> None:
     await soon.wait()
 
 
-async def test_moving_a_forward_clock_passes_over_timers_of_a_loop_that_ended() -> None:
+async def test_moving_a_forward_clock_skips_timers_of_a_closed_loop() -> None:
     clock = ForwardClock()
     fired: list[str] = []
 
@@ -229,7 +229,7 @@ async def test_moving_a_forward_clock_passes_over_timers_of_a_loop_that_ended() 
 async def test_a_busy_loop_has_a_turn_in_every_step_of_a_forward_clock(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Else a step does without a turn where the machine stands still for a second.
+    # Otherwise a step would skip a turn if the machine stalls for a second.
     monkeypatch.setattr("orbitmq.clock._TURN_SECONDS_MAX", 60)
     clock = ForwardClock()
     clock.call_later(3_600_000, lambda: None)

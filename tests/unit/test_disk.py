@@ -15,7 +15,7 @@ import pytest
 from orbitmq.clock import settle
 from orbitmq.disk import delete_leftovers, off_loop, replace_file
 
-# Replaces the file named first with the text named second; told to, it is killed at the first sync.
+# Replaces the first argument, a file, with the second, a text; optionally dies at the first sync.
 REPLACING = """
 import os, signal, sys
 from pathlib import Path
@@ -31,7 +31,7 @@ def replace_in_a_child(path: Path, content: str, *more: str) -> int:
     return subprocess.run(command, check=False, timeout=150).returncode
 
 
-def test_the_new_content_is_there_and_the_old_one_beside_it(tmp_path: Path) -> None:
+def test_the_new_content_replaces_the_old_which_is_kept_as_a_backup(tmp_path: Path) -> None:
     path = tmp_path / "namesrv.conf"
     path.write_bytes(b"old")
     path.chmod(0o640)
@@ -45,7 +45,9 @@ def test_the_new_content_is_there_and_the_old_one_beside_it(tmp_path: Path) -> N
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_a_new_file_is_made_with_its_folders_and_only_its_owner_reads_it(tmp_path: Path) -> None:
+def test_a_new_file_is_created_with_its_folders_and_only_its_owner_can_read_it(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "etc" / "namesrv.conf"
 
     replace_file(path, b"new")
@@ -83,7 +85,7 @@ def test_a_failure_leaves_no_temporary_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("old", [None, b"old"], ids=["a new file", "a file with a copy"])
-def test_what_a_killed_process_left_is_deleted_by_the_next(
+def test_leftovers_of_a_killed_process_are_deleted_by_the_next(
     tmp_path: Path, old: bytes | None
 ) -> None:
     path = tmp_path / "kvConfig.json"

@@ -1,4 +1,4 @@
-"""Java's hash of a text."""
+"""Java's string hash."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def _java_units(text: str) -> list[int]:
         ("\ud83d", 0xD83D),
     ],
 )
-def test_known_texts_hash_as_in_java(text: str, hashed: int) -> None:
+def test_known_strings_hash_as_in_java(text: str, hashed: int) -> None:
     assert java_hash(text) == hashed
 
 
 @given(st.text(st.characters(exclude_categories=[])))
-def test_any_text_hashes_over_its_utf_16_units(text: str) -> None:
+def test_any_string_hashes_over_its_utf_16_units(text: str) -> None:
     units = _java_units(text)
     total = sum(unit * 31 ** (len(units) - 1 - at) for at, unit in enumerate(units))
 

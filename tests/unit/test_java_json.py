@@ -63,7 +63,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 # --- reading what Java writes ------------------------------------------------------------------
 
 
-def test_integer_keys_stand_unquoted() -> None:
+def test_integer_keys_are_unquoted() -> None:
     text = b'{"brokerAddrs":{0:"10.0.0.1:10911",1:"10.0.0.2:10911"}}'
 
     decoded = java_json.decode(text, dict[str, dict[int, str]])
@@ -88,7 +88,7 @@ def test_integer_keys_may_be_quoted_negative_and_spaced() -> None:
     assert java_json.decode(text, dict[int, str]) == {0: "a", -7: "b", 8: "c"}
 
 
-def test_what_looks_like_an_integer_key_inside_text_stays_as_it_is() -> None:
+def test_a_string_that_looks_like_an_integer_key_is_kept() -> None:
     text = b'{1:"{0:,5:a\\",6:",2:"broker-a:4;broker-b:4,7:"}'
 
     decoded = java_json.decode(text, dict[int, str])
@@ -96,7 +96,7 @@ def test_what_looks_like_an_integer_key_inside_text_stays_as_it_is() -> None:
     assert decoded == {1: '{0:,5:a",6:', 2: "broker-a:4;broker-b:4,7:"}
 
 
-def test_an_object_key_arrives_as_its_own_json_text() -> None:
+def test_an_object_key_becomes_its_own_json_text() -> None:
     text = b'{"offsetTable":{{"brokerName":"b","queueId":0,"topic":"T"}:5,{"queueId":1}:6}}'
 
     decoded = java_json.decode(text, dict[str, dict[str, int]])
@@ -119,7 +119,7 @@ def test_braces_and_quotes_inside_an_object_key_do_not_end_it() -> None:
 
 @pytest.mark.parametrize("dialect", Dialect)
 @given(keys=st.lists(QUEUES, max_size=3, unique=True))
-def test_a_map_keyed_by_objects_comes_back_in_either_dialect(
+def test_a_map_keyed_by_objects_survives_a_round_trip_in_either_dialect(
     keys: list[Queue], dialect: Dialect
 ) -> None:
     table = Table(
@@ -133,7 +133,7 @@ def test_a_map_keyed_by_objects_comes_back_in_either_dialect(
     assert type(decoded.offsets) is ObjectKeyed
 
 
-def test_keys_and_values_of_a_map_keyed_by_objects_may_hold_quoted_numbers_and_nulls() -> None:
+def test_keys_and_values_of_a_map_keyed_by_objects_may_contain_quoted_numbers_and_nulls() -> None:
     text = (
         b'{"offsets":{{"brokerName":"b","queueId":"1","topic":"T"}:"7",'
         b'{"brokerName":"b","queueId":2,"topic":"T"}:null}}'
@@ -153,7 +153,9 @@ def test_keys_and_values_of_a_map_keyed_by_objects_may_hold_quoted_numbers_and_n
         (b'{"offsets":{{"brokerName":"b","queueId":1,"topic":"T"}:"x"}}', "Expected `int`"),
     ],
 )
-def test_what_is_no_map_keyed_by_these_objects_is_refused(text: bytes, complaint: str) -> None:
+def test_a_value_that_is_not_a_map_keyed_by_these_objects_is_refused(
+    text: bytes, complaint: str
+) -> None:
     with pytest.raises(ProtocolError, match=complaint):
         java_json.decode(text, Table)
 
@@ -170,7 +172,7 @@ def test_an_enum_is_read_by_name_known_or_not_and_by_position(text: bytes, name:
 
 
 @pytest.mark.parametrize("text", [b"2", b"-1", b"1.0", b"[]", b"{}"])
-def test_what_is_no_value_of_an_enum_is_refused_with_those_there_are(text: bytes) -> None:
+def test_an_invalid_enum_value_is_refused_with_the_valid_ones(text: bytes) -> None:
     with pytest.raises(ProtocolError, match="is not a Colour; there are RED, GREEN"):
         java_json.decode(text, Colour)
 
@@ -183,7 +185,7 @@ def test_what_is_no_value_of_an_enum_is_refused_with_those_there_are(text: bytes
         b'\xef\xbb\xbf {"code" : 105, "remark" : "it\\x27s"}\r\n',
     ],
 )
-def test_what_fastjson_reads_beyond_standard_json_is_read(text: bytes) -> None:
+def test_extensions_of_fastjson_are_read(text: bytes) -> None:
     assert java_json.decode(text, dict[str, Any]) == {"code": 105, "remark": "it's"}
 
 
@@ -206,7 +208,7 @@ def test_an_unknown_escape_is_refused(escape: str) -> None:
         java_json.decode(f'{{a:"{escape}"}}'.encode(), dict[str, str])
 
 
-def test_control_characters_inside_text_are_taken_raw() -> None:
+def test_raw_control_characters_in_strings_are_accepted() -> None:
     assert java_json.decode(b'{"a":"x\ny\x00\x01"}', dict[str, str]) == {"a": "x\ny\0\1"}
 
 
@@ -221,14 +223,14 @@ def test_half_a_character_is_replaced() -> None:
 
 
 @pytest.mark.parametrize("gibberish", [b"\xff", b"\xed\xa0\x80", b"\xd6\xd0\xce\xc4", b"\xc3"])
-def test_what_is_not_utf_8_is_replaced_as_java_does(gibberish: bytes) -> None:
+def test_invalid_utf_8_is_replaced_as_in_java(gibberish: bytes) -> None:
     decoded = java_json.decode(b'{"a":"x' + gibberish + b'y"}', dict[str, str])
 
     assert decoded["a"].startswith("x\ufffd")
     assert decoded["a"].endswith("y")
 
 
-def test_a_null_member_is_an_absent_one() -> None:
+def test_a_null_member_counts_as_absent() -> None:
     text = b'{"name":"a","count":null,"size":null,"ready":null,"note":null,"more":[{"x":null}]}'
 
     assert java_json.decode(text, Row) == Row(name="a")
@@ -253,7 +255,7 @@ def test_a_null_value_leaves_its_key_out_of_a_map() -> None:
     }
 
 
-def test_numbers_and_booleans_may_stand_in_quotes() -> None:
+def test_numbers_and_booleans_may_be_quoted() -> None:
     text = b'{"name":"5","count":"5","size":"-6","ratio":"0.5","ready":"true"}'
 
     decoded = java_json.decode(text, Row)
@@ -261,16 +263,16 @@ def test_numbers_and_booleans_may_stand_in_quotes() -> None:
     assert decoded == Row(name="5", count=5, size=-6, ratio=0.5, ready=True)
 
 
-def test_a_list_of_numbers_may_hold_them_in_quotes() -> None:
+def test_numbers_in_a_list_may_be_quoted() -> None:
     assert java_json.decode(b'["2598919",-5]', list[int]) == [2598919, -5]
 
 
-def test_of_a_member_that_comes_twice_the_last_counts() -> None:
+def test_of_a_member_given_twice_the_last_counts() -> None:
     assert java_json.decode(b'{"name":"a","count":1,"count":2}', Row) == Row(name="a", count=2)
     assert java_json.decode(b"{1:1,1:2}", dict[int, int]) == {1: 2}
 
 
-def test_members_that_nobody_knows_are_left_aside() -> None:
+def test_unknown_members_are_ignored() -> None:
     text = b'{"name":"a","unknown":{"deep":[{0:{"x":{}}}]},"count":3}'
 
     assert java_json.decode(text, Row) == Row(name="a", count=3)
@@ -309,7 +311,7 @@ def test_members_that_nobody_knows_are_left_aside() -> None:
         b"{a:[1}",
     ],
 )
-def test_what_is_not_json_is_refused(text: bytes) -> None:
+def test_text_that_is_not_json_is_refused(text: bytes) -> None:
     with pytest.raises(ProtocolError):
         java_json.decode(text, dict[str, Any])
 
@@ -347,7 +349,7 @@ def test_deep_nesting_is_refused(opening: bytes, depth: int) -> None:
         java_json.decode(opening * depth, Row)
 
 
-def test_deep_nesting_of_a_member_that_nobody_knows_is_refused_when_it_is_not_standard() -> None:
+def test_deep_nesting_of_an_unknown_member_is_refused_if_not_standard() -> None:
     depth = java_json.DEPTH_MAX + 1
     text = b"{name:'a',unknown:" + b"[" * depth + b"]" * depth + b"}"
 
@@ -371,7 +373,7 @@ def test_object_keys_inside_object_keys_are_refused() -> None:
         java_json.decode(text, dict[str, Any])
 
 
-def test_an_object_key_may_hold_objects() -> None:
+def test_an_object_key_may_contain_objects() -> None:
     decoded = java_json.decode(b'{{"a":{"b":[1]}}:1,[2]:3}', dict[str, int])
 
     assert decoded == {'{"a":{"b":[1]}}': 1, "[2]": 3}
@@ -448,7 +450,7 @@ def test_pieces_of_json_in_any_order_are_read_or_refused_with_a_protocol_error(
         decoded = java_json.decode("".join(pieces).encode(), dict[str, Any])
     except ProtocolError:
         return
-    # What is read can be written and passed on.
+    # Any document that is read can be written again.
     msgspec.json.encode(decoded)
 
 
@@ -520,18 +522,22 @@ def test_every_sort_of_value_has_its_json_form() -> None:
     assert java_json.encode(value) == b'[true,false,1,-2.5,"x",[1,2],[3],[4],"RED",3]'
 
 
-def test_what_has_no_json_form_is_a_programming_error() -> None:
+def test_a_value_without_a_json_form_is_a_programming_error() -> None:
     with pytest.raises(TypeError, match="no JSON form for bytes"):
         java_json.encode({"a": b"x"})
 
 
 @given(st.dictionaries(st.integers(-(2**63), 2**63 - 1), TEXT), st.sampled_from(Dialect))
-def test_maps_with_integer_keys_come_back(value: dict[int, str], dialect: Dialect) -> None:
+def test_maps_with_integer_keys_survive_a_round_trip(
+    value: dict[int, str], dialect: Dialect
+) -> None:
     assert java_json.decode(java_json.encode(value, dialect), dict[int, str]) == value
 
 
 @given(st.dictionaries(QUEUES, st.integers(-(2**63), 2**63 - 1)), st.sampled_from(Dialect))
-def test_maps_with_object_keys_come_back(value: dict[Queue, int], dialect: Dialect) -> None:
+def test_maps_with_object_keys_survive_a_round_trip(
+    value: dict[Queue, int], dialect: Dialect
+) -> None:
     decoded = java_json.decode(java_json.encode(value, dialect), dict[str, int])
 
     assert {
@@ -540,14 +546,16 @@ def test_maps_with_object_keys_come_back(value: dict[Queue, int], dialect: Diale
 
 
 @given(st.lists(DOCUMENTS), st.sampled_from(Dialect))
-def test_documents_come_back_without_their_null_members(value: list[Any], dialect: Dialect) -> None:
+def test_documents_survive_a_round_trip_without_their_null_members(
+    value: list[Any], dialect: Dialect
+) -> None:
     decoded = java_json.decode(java_json.encode(value, dialect), list[Any])
 
     assert decoded == _without_null_members(value)
 
 
 @given(st.builds(Row, name=TEXT, count=st.integers(-(2**31), 2**31 - 1), note=st.none() | TEXT))
-def test_structs_come_back(row: Row) -> None:
+def test_structs_survive_a_round_trip(row: Row) -> None:
     for dialect in Dialect:
         assert java_json.decode(java_json.encode(row, dialect), Row) == row
 

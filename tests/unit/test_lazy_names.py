@@ -37,7 +37,7 @@ def test_a_name_may_be_that_of_a_module(package: ModuleType) -> None:
     assert package.abc is importlib.import_module("collections.abc")
 
 
-def test_a_name_that_nobody_has_is_refused_in_pythons_words(package: ModuleType) -> None:
+def test_an_unknown_name_is_refused_with_pythons_text(package: ModuleType) -> None:
     names = LazyNames(package.__name__, {"OrderedDict": "collections"})
 
     with pytest.raises(AttributeError, match="module 'some_package' has no attribute 'Ordered'"):
@@ -76,7 +76,7 @@ def test_the_asyncio_clients_are_found_from_the_package_alone() -> None:
     assert printed_by(program) == "orbitmq.client.aio.sending.producer"
 
 
-def test_a_client_that_is_not_there_is_an_import_error() -> None:
+def test_an_unknown_client_is_an_import_error() -> None:
     program = "try:\n    from orbitmq.client import Sender\nexcept ImportError as error:\n    print(error)"
 
     assert printed_by(program).startswith("cannot import name 'Sender'")

@@ -31,7 +31,7 @@ async def test_a_part_runs_once() -> None:
             again()
 
 
-async def test_only_what_runs_can_be_used() -> None:
+async def test_only_a_running_part_can_be_used() -> None:
     state = RunOnce("the pump")
     with pytest.raises(StateError, match=r"the pump is not started.*start\(\)"):
         state.check_running()
@@ -44,7 +44,7 @@ async def test_only_what_runs_can_be_used() -> None:
         state.check_running()
 
 
-async def test_who_stops_second_waits_for_the_first() -> None:
+async def test_a_second_stop_waits_for_the_first() -> None:
     state = RunOnce("the pump")
     state.begin()
     assert await state.begin_stop()
@@ -58,7 +58,7 @@ async def test_who_stops_second_waits_for_the_first() -> None:
     assert await state.begin_stop() is False
 
 
-async def test_what_never_ran_has_nothing_to_stop() -> None:
+async def test_a_part_that_never_ran_has_nothing_to_stop() -> None:
     state = RunOnce("the pump")
 
     assert await state.begin_stop() is False
@@ -70,7 +70,7 @@ async def test_what_never_ran_has_nothing_to_stop() -> None:
 # --- Periodic ---------------------------------------------------------------------------------
 
 
-async def test_rounds_come_a_pause_apart_beginning_with_a_pause() -> None:
+async def test_each_round_runs_after_a_pause() -> None:
     clock = ManualClock(0)
     rounds: list[int] = []
     periodic = Periodic("count", 10, lambda: rounds.append(clock.now_ms()), clock)
@@ -84,7 +84,7 @@ async def test_rounds_come_a_pause_apart_beginning_with_a_pause() -> None:
     assert rounds == [10, 20, 30]
 
 
-async def test_a_round_that_fails_is_logged_and_the_next_one_comes(
+async def test_a_round_that_fails_is_logged_and_the_next_one_runs(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = ManualClock(0)
@@ -129,7 +129,7 @@ async def test_stopping_interrupts_a_round_and_can_be_repeated() -> None:
     assert interrupted.is_set()
 
 
-async def test_a_round_that_turns_its_cancellation_into_an_error_ends_all_the_same(
+async def test_a_round_that_turns_its_cancellation_into_an_error_still_ends(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = ManualClock(0)
@@ -169,7 +169,7 @@ async def test_a_round_may_stop_its_own_repetition() -> None:
     await no_tasks_since(before)
 
 
-async def test_what_repeats_is_not_started_twice_but_again_after_it_was_stopped() -> None:
+async def test_periodic_work_is_not_started_twice_but_can_be_restarted() -> None:
     clock = ManualClock(0)
     rounds: list[int] = []
     periodic = Periodic("count", 10, lambda: rounds.append(clock.now_ms()), clock)
@@ -210,7 +210,7 @@ async def test_tasks_are_counted_and_awaited_with_those_they_start() -> None:
     assert len(tasks) == 0
 
 
-async def test_an_error_that_leaves_a_task_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_error_of_a_task_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     tasks = OwnedTasks()
 
     async def fail() -> None:
@@ -223,7 +223,7 @@ async def test_an_error_that_leaves_a_task_is_logged_once(caplog: pytest.LogCapt
     assert caplog.text.count("task failed task=doomed") == 1
 
 
-async def test_cancelling_lets_even_a_task_that_has_not_begun_clean_up() -> None:
+async def test_cancelling_lets_even_a_task_that_has_not_started_clean_up() -> None:
     tasks = OwnedTasks()
     cleaned: list[int] = []
 
@@ -243,10 +243,10 @@ async def test_cancelling_lets_even_a_task_that_has_not_begun_clean_up() -> None
     assert len(tasks) == 0
 
 
-# --- work that lasts --------------------------------------------------------------------------
+# --- detached work ----------------------------------------------------------------------------
 
 
-async def test_work_goes_on_when_its_caller_gives_up() -> None:
+async def test_work_continues_when_its_caller_is_cancelled() -> None:
     go_on, ended = asyncio.Event(), asyncio.Event()
 
     async def work() -> None:
@@ -263,7 +263,7 @@ async def test_work_goes_on_when_its_caller_gives_up() -> None:
     await asyncio.wait_for(ended.wait(), 60)
 
 
-async def test_an_error_of_lasting_work_is_its_callers() -> None:
+async def test_an_error_of_detached_work_is_raised_to_its_caller() -> None:
     async def work() -> None:
         raise StateError("broken")
 

@@ -20,7 +20,7 @@ class Issued:
 
 
 class Authority:
-    """Signs certificates; its own lies at `path`."""
+    """Signs certificates; its own is at `path`."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._folder = folder

@@ -1,4 +1,4 @@
-"""A test must leave nothing behind: no task, no error that nobody asked for."""
+"""A test must leave nothing behind: no task, no unretrieved error."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ async def nothing_is_left_behind(request: pytest.FixtureRequest) -> AsyncIterato
     watchdog = loop.call_later(seconds * _HANGS_AFTER_SHARE, _cancel_all)
     yield
     watchdog.cancel()
-    # Futures complain of errors that nobody retrieved when they are collected; what is older than
-    # the test need not be looked at.
+    # Futures warn of unretrieved errors when they are garbage-collected; objects older than the
+    # test need not be checked.
     gc.collect(1)
     assert not complaints
     await leftovers.no_tasks_since(set())

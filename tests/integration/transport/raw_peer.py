@@ -100,7 +100,7 @@ class RawPeer:
 
 
 class RawServer:
-    """Accepts connections and leaves them to the test."""
+    """Accepts connections for the test to handle."""
 
     def __init__(self, *, backlog: int = 100, receive_buffer_bytes: int = 0) -> None:
         self._listening = socket.socket()
@@ -138,7 +138,7 @@ async def raw_serving(
 
 
 def trusting_nothing() -> ssl.SSLContext:
-    """The TLS of a client that takes any certificate."""
+    """The TLS of a client that accepts any certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

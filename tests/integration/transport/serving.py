@@ -36,7 +36,7 @@ def large(_: Connection, request: Command) -> Command:
 
 
 class Gate:
-    """A deferred handler that answers when it is told to."""
+    """A deferred handler that answers on request."""
 
     def __init__(self) -> None:
         self.entered: list[str] = []
@@ -69,7 +69,7 @@ async def serving(
     listener: ConnectionListener | None = None,
     make_processor: Callable[[RequestLoop], Processor] | None = None,
 ) -> AsyncIterator[RpcServer]:
-    """Run a server for the time of a test; afterwards every bound must be free again."""
+    """Run a server during a test; afterwards every budget must be unused."""
     if config.bind_address == "0.0.0.0":
         config = replace(config, bind_address="127.0.0.1")
     server = RpcServer(
@@ -102,7 +102,7 @@ def address_of(server: RpcServer) -> str:
 
 
 class Events:
-    """A connection listener that writes down what it hears."""
+    """A connection listener that records its events."""
 
     def __init__(self) -> None:
         self.heard: list[str] = []

@@ -1,4 +1,4 @@
-"""Bounds: what is over one is refused clearly, and everything works again afterwards."""
+"""Bounds: requests above one are refused clearly, and everything works afterwards."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SMALL = replace(
 
 
 async def _stuck(server: RpcServer) -> tuple[RawPeer, Connection]:
-    """Connect a peer that does not read, and write to it until it is behind."""
+    """Connect a peer that does not read, and write to it until writing is paused."""
     peer = await RawPeer.connect(server.port, receive_buffer_bytes=4096)
     before = server.connections
     await peer.ask(Command(code=ECHO))
@@ -53,7 +53,7 @@ async def _stuck(server: RpcServer) -> tuple[RawPeer, Connection]:
     return peer, connection
 
 
-# --- what a server issues ---------------------------------------------------------------------
+# --- requests from a server -------------------------------------------------------------------
 
 
 async def test_a_server_has_at_most_256_one_way_requests_waiting_for_peers_that_do_not_read() -> (
@@ -83,7 +83,7 @@ async def test_a_server_has_at_most_256_one_way_requests_waiting_for_peers_that_
         stuck.close()
 
 
-async def test_one_way_requests_to_a_peer_that_vanishes_count_no_more() -> None:
+async def test_one_way_requests_to_a_lost_peer_no_longer_count() -> None:
     async with serving() as server:
         stuck, connection = await _stuck(server)
         for _ in range(256):
@@ -186,7 +186,7 @@ async def test_a_large_deferred_request_counts_with_its_bytes_and_only_once() ->
         assert (await peer.ask(request)).code == 0
 
 
-async def test_later_answers_to_a_peer_that_does_not_read_are_bounded_and_all_answered() -> None:
+async def test_deferred_answers_to_a_slow_reader_are_bounded_and_all_sent() -> None:
     gate = Gate()
     async with (
         serving({SLOW: gate.handle}, config=SMALL) as server,
@@ -215,7 +215,7 @@ async def test_later_answers_to_a_peer_that_does_not_read_are_bounded_and_all_an
         assert (await peer.ask(Command(code=ECHO))).code == 0
 
 
-async def test_later_answers_to_a_peer_that_never_reads_are_dropped_when_it_vanishes() -> None:
+async def test_deferred_answers_to_a_peer_that_never_reads_are_dropped_with_it() -> None:
     gate = Gate()
     async with serving({SLOW: gate.handle}, config=SMALL) as server:
         peer = await RawPeer.connect(server.port, receive_buffer_bytes=4096)
@@ -229,7 +229,7 @@ async def test_later_answers_to_a_peer_that_never_reads_are_dropped_when_it_vani
         await until(lambda: server.kept_bytes.taken == 0)
 
 
-# --- frames that are on their way -------------------------------------------------------------
+# --- incomplete frames ------------------------------------------------------------------------
 
 
 def _parts(request: Command, first_bytes: int) -> tuple[bytes, bytes]:
@@ -237,7 +237,7 @@ def _parts(request: Command, first_bytes: int) -> tuple[bytes, bytes]:
     return frame[:first_bytes], frame[first_bytes:]
 
 
-async def test_a_frame_over_the_bound_is_answered_busy_while_it_still_comes_in() -> None:
+async def test_a_frame_over_the_bound_is_answered_busy_before_it_is_complete() -> None:
     async with (
         serving(config=SMALL) as server,
         await RawPeer.connect(server.port) as holder,
@@ -277,7 +277,7 @@ async def test_a_refused_one_way_request_is_skipped_without_an_answer() -> None:
 
 @asynccontextmanager
 async def full_server() -> AsyncIterator[tuple[RpcServer, RawPeer, Gate]]:
-    """A server whose bound is reached until a gate opens, and a peer that had no part in it."""
+    """A server whose bound is reached until a gate opens, and an uninvolved peer."""
     gate = Gate()
     async with (
         serving({SLOW: gate.handle}, config=SMALL) as server,
@@ -388,7 +388,7 @@ async def test_a_client_has_at_most_its_bound_of_one_way_requests_waiting() -> N
         assert client.calls.oneway.in_flight == 0
 
 
-async def test_calls_that_cannot_wait_fail_when_the_peer_is_far_behind() -> None:
+async def test_calls_that_cannot_wait_fail_when_too_much_is_unsent() -> None:
     config = ClientConfig(write_high_water_bytes=65536, write_bytes_max=1_000_000)
     async with (
         raw_serving(receive_buffer_bytes=4096) as server,
@@ -433,9 +433,7 @@ async def test_an_answer_over_the_clients_bound_fails_its_call_at_once() -> None
 # --- turns ------------------------------------------------------------------------------------
 
 
-async def test_a_peer_that_sends_thousands_of_requests_at_once_lets_others_have_their_turn() -> (
-    None
-):
+async def test_thousands_of_requests_of_one_peer_do_not_delay_others() -> None:
     order: list[str] = []
 
     def note(_: Connection, request: Command) -> Command:

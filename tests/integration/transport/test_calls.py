@@ -38,7 +38,7 @@ async def test_invoke_returns_the_answer(encoding: Encoding) -> None:
     assert (response.code, response.body, response.encoding) == (0, b"hello", encoding)
 
 
-async def test_answers_that_come_out_of_order_reach_their_callers() -> None:
+async def test_answers_out_of_order_reach_their_callers() -> None:
     gate = Gate()
     async with serving({SLOW: gate.handle}) as server, RpcClient() as client:
         names = [str(number) for number in range(20)]
@@ -60,7 +60,7 @@ async def test_answers_that_come_out_of_order_reach_their_callers() -> None:
         assert client.calls.unanswered.in_flight == 0
 
 
-async def test_a_callback_gets_the_answer_with_and_without_a_connection_to_begin_with() -> None:
+async def test_a_callback_gets_the_answer_with_and_without_an_existing_connection() -> None:
     async with serving() as server, RpcClient() as client:
         heard: list[Command | OrbitError] = []
 
@@ -84,7 +84,7 @@ async def test_a_callback_gets_the_error_when_nobody_listens(own_port: int) -> N
         assert "cannot connect" in str(await heard)
 
 
-async def test_a_callback_that_raises_is_logged_once_and_harms_no_other_call(
+async def test_a_callback_that_raises_is_logged_once_and_affects_no_other_call(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     gate = Gate()
@@ -200,14 +200,14 @@ async def test_a_failed_write_fails_its_call_at_once() -> None:
         connecting = asyncio.create_task(client.connection(server.address))
         peer = await server.accept()
         connection = await connecting
-        # The reset arrives before the client's loop turns again: the write meets it.
+        # The reset arrives before the client's loop turns again, so that the write fails.
         peer.reset()
 
         with pytest.raises(ConnectionLostError):
             await connection.ask(Command(code=ECHO, body=bytes(1 << 20)), 3000)
 
 
-async def test_closing_the_own_side_fails_calls_at_once() -> None:
+async def test_closing_a_connection_fails_its_calls_at_once() -> None:
     async with raw_serving() as server, RpcClient(clock=ManualClock()) as client:
         call = asyncio.create_task(client.invoke(server.address, Command(code=ECHO)))
         await (await server.accept()).read()
@@ -264,7 +264,7 @@ async def test_both_sides_call_each_other_on_one_connection_at_the_same_time() -
         assert server.calls.unanswered.in_flight == 0
 
 
-async def test_requests_of_both_directions_with_equal_opaques_are_told_apart() -> None:
+async def test_requests_of_both_directions_with_equal_opaques_are_kept_apart() -> None:
     async with serving() as server, await RawPeer.connect(server.port) as peer:
         await peer.ask(Command(code=ECHO))
         (connection,) = server.connections
@@ -278,7 +278,7 @@ async def test_requests_of_both_directions_with_equal_opaques_are_told_apart() -
         assert (await call).body == b"theirs"
 
 
-async def test_an_unknown_code_is_answered_with_3_and_call_raises_what_it_stands_for() -> None:
+async def test_an_unknown_code_is_answered_with_3_and_call_raises_its_error() -> None:
     async with serving() as server, RpcClient() as client:
         response = await client.invoke(address_of(server), Command(code=UNKNOWN))
         assert response.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
@@ -287,7 +287,7 @@ async def test_an_unknown_code_is_answered_with_3_and_call_raises_what_it_stands
             await client.call(address_of(server), GetClusterView())
 
 
-async def test_what_a_handler_raises_becomes_the_answer_and_is_logged_once(
+async def test_an_error_of_a_handler_becomes_the_answer_and_is_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def refuse(_: Connection, __: Command) -> Command:
@@ -306,7 +306,7 @@ async def test_what_a_handler_raises_becomes_the_answer_and_is_logged_once(
     assert logged == ["WARNING", "ERROR"]
 
 
-async def test_an_answer_that_cannot_be_written_becomes_an_error_answer() -> None:
+async def test_an_answer_that_cannot_be_encoded_becomes_an_error_answer() -> None:
     def too_large(_: Connection, request: Command) -> Command:
         return request.reply(body=bytes(FRAME_BYTES_MAX))
 
@@ -356,7 +356,7 @@ async def test_a_request_of_exactly_the_frame_limit_and_its_answer_pass() -> Non
 
 
 class Notes:
-    """A hook that writes down what it sees, and refuses what it is told to."""
+    """A hook that records what it sees, and refuses given requests."""
 
     def __init__(self, *, before: Exception | None = None, after: Exception | None = None) -> None:
         self.seen: list[tuple[str, int, int | None]] = []

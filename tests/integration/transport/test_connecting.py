@@ -1,4 +1,4 @@
-"""One connection per address: made once, kept, made again; and what can go wrong on the way."""
+"""One connection per address: made once, kept, made again; and how that can fail."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_a_connection_lost_by_a_restart_of_the_server_is_made_again(own_po
             assert (await client.invoke(address, Command(code=ECHO))).code == 0
 
 
-async def test_a_failed_connection_fails_everybody_who_asked_and_the_next_caller_tries_again(
+async def test_a_failed_connection_fails_all_its_callers_and_the_next_caller_retries(
     own_port: int,
 ) -> None:
     address = f"127.0.0.1:{own_port}"
@@ -71,7 +71,7 @@ async def test_a_failed_connection_fails_everybody_who_asked_and_the_next_caller
 
 
 class Hanging:
-    """A server whose queue of connections is full: connecting to it takes for ever."""
+    """A server whose backlog is full: connecting to it never ends."""
 
     def __init__(self) -> None:
         self.server = RawServer(backlog=0)
@@ -79,7 +79,7 @@ class Hanging:
         self._fillers: list[socket.socket] = []
 
     async def fill(self) -> None:
-        # Linux takes one more than the backlog; the next one hangs.
+        # Linux accepts one more than the backlog; the next one hangs.
         for _ in range(2):
             filler = socket.socket()
             filler.setblocking(False)
@@ -93,7 +93,7 @@ class Hanging:
             filler.close()
 
 
-async def test_a_cancelled_caller_does_not_take_the_connection_from_the_others() -> None:
+async def test_a_cancelled_caller_does_not_cancel_the_connection_for_others() -> None:
     async with raw_serving() as server, RpcClient() as client:
         first = asyncio.create_task(client.invoke(server.address, Command(code=ECHO)))
         others = [
@@ -110,9 +110,7 @@ async def test_a_cancelled_caller_does_not_take_the_connection_from_the_others()
         assert first.cancelled()
 
 
-async def test_a_connection_that_fails_when_all_who_asked_have_given_up_complains_to_nobody() -> (
-    None
-):
+async def test_a_connection_that_fails_after_all_callers_gave_up_logs_nothing() -> None:
     clock = ManualClock()
     hanging = Hanging()
     await hanging.fill()
@@ -156,7 +154,7 @@ async def test_connecting_ends_at_the_connect_timeout_or_the_callers_whichever_i
     hanging.close()
 
 
-async def test_a_client_that_stops_while_connecting_tells_who_waits() -> None:
+async def test_a_client_that_stops_while_connecting_fails_the_waiting_calls() -> None:
     hanging = Hanging()
     await hanging.fill()
     client = RpcClient(clock=ManualClock())
@@ -226,7 +224,7 @@ async def test_one_deadline_covers_connecting_and_the_answer() -> None:
         never.set()
 
 
-async def test_a_call_waits_for_a_peer_that_is_behind_in_reading_within_its_deadline() -> None:
+async def test_a_call_waits_for_a_slow_reader_within_its_deadline() -> None:
     clock = ManualClock()
     config = ClientConfig(write_high_water_bytes=65536, send_buffer_bytes=65536)
     async with (
@@ -274,7 +272,7 @@ async def test_a_host_without_an_address_is_a_connect_error(host: str) -> None:
         assert not client.connected
 
 
-async def test_text_that_is_no_address_is_a_settings_error() -> None:
+async def test_an_invalid_address_is_a_settings_error() -> None:
     async with RpcClient() as client:
         with pytest.raises(SettingsError, match="is not an address"):
             await client.invoke("nowhere", Command(code=ECHO))
@@ -310,7 +308,7 @@ async def test_socket_options_are_set_on_both_sides() -> None:
                 connected.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF),
                 connected.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF),
             )
-            # Linux sets aside twice what is asked for.
+            # Linux reserves twice what is asked for.
             assert found in {sizes, (sizes[0] * 2, sizes[1] * 2)}
 
 

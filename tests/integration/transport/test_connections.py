@@ -22,7 +22,7 @@ from tests.waiting import until
 BOTH_FIRST_BYTES = pytest.mark.parametrize("mode", [TlsMode.DISABLED, TlsMode.PERMISSIVE])
 
 
-async def test_a_listener_hears_of_open_and_close_on_both_sides() -> None:
+async def test_a_listener_is_notified_of_open_and_close_on_both_sides() -> None:
     theirs, ours = Events(), Events()
     async with serving(listener=theirs) as server:
         async with RpcClient(listener=ours) as client:
@@ -33,7 +33,7 @@ async def test_a_listener_hears_of_open_and_close_on_both_sides() -> None:
     assert (theirs.heard, ours.heard) == (["open", "close"], ["open", "close"])
 
 
-async def test_a_listener_hears_why_a_connection_broke() -> None:
+async def test_a_listener_gets_the_reason_of_a_broken_connection() -> None:
     events = Events()
     async with serving(listener=events) as server:
         peer = await RawPeer.connect(server.port)
@@ -149,7 +149,7 @@ async def test_a_client_closes_its_idle_connection_and_makes_a_new_one_when_need
         assert (await client.invoke(address_of(server), Command(code=ECHO))).code == 0
 
 
-async def test_a_connection_above_the_limit_is_closed_and_room_is_found_again() -> None:
+async def test_a_connection_above_the_limit_is_closed_until_another_one_ends() -> None:
     config = ServerConfig(connections_max=3)
     async with serving(config=config) as server:
         peers = [await RawPeer.connect(server.port) for _ in range(3)]
@@ -167,7 +167,7 @@ async def test_a_connection_above_the_limit_is_closed_and_room_is_found_again() 
             peer.close()
 
 
-async def test_1000_idle_connections_are_held_and_closed_and_others_are_served_meanwhile() -> None:
+async def test_1000_idle_connections_are_closed_and_others_are_served_meanwhile() -> None:
     clock = ManualClock()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
@@ -188,19 +188,19 @@ async def test_1000_idle_connections_are_held_and_closed_and_others_are_served_m
             peer.close()
 
 
-async def test_a_server_out_of_file_descriptors_waits_and_goes_on(
+async def test_a_server_out_of_file_descriptors_pauses_and_resumes(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = ManualClock()
     async with serving(clock=clock) as server:
-        # A first connection: what Python imports on the way needs file descriptors itself.
+        # A first connection, since Python's imports need file descriptors too.
         async with await RawPeer.connect(server.port) as first:
             await first.ask(Command(code=ECHO))
         await until(lambda: not server.connections)
         waiting = socket.socket()
         waiting.setblocking(False)
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        # Every number below the limit is taken, so that accepting finds none; nor is one given back.
+        # Every descriptor below the limit is in use and none is released, so that accepting fails.
         gc.collect()
         taken = [socket.socket()]
         resource.setrlimit(resource.RLIMIT_NOFILE, (taken[0].fileno() + 50, hard))
@@ -239,7 +239,7 @@ async def test_a_client_that_vanishes_while_its_request_is_handled_costs_nothing
         await until(lambda: server.kept_bytes.taken == 0)
 
 
-async def test_an_old_connection_that_cannot_send_its_rest_is_cut_when_the_client_stops() -> None:
+async def test_a_closing_connection_with_unsent_bytes_is_aborted_when_the_client_stops() -> None:
     config = ClientConfig(shutdown_grace_seconds=0, send_buffer_bytes=65536)
     events = Events()
     async with raw_serving(receive_buffer_bytes=4096) as server:

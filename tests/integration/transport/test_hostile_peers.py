@@ -74,7 +74,7 @@ async def test_a_bad_frame_ends_its_connection_and_is_logged_once(
     async with serving() as server, await RawPeer.connect(server.port) as healthy:
         await healthy.ask(Command(code=ECHO))
         async with await RawPeer.connect(server.port) as peer:
-            # What comes behind the bad frame may meet the end of the connection.
+            # Bytes after the bad frame may hit the closed connection.
             with contextlib.suppress(ConnectionError):
                 await peer.send(bad, bad)
 
@@ -87,7 +87,7 @@ async def test_a_bad_frame_ends_its_connection_and_is_logged_once(
     assert "connection closed for bad input peer=127.0.0.1:" in warnings[0]
 
 
-async def test_a_rush_of_bad_frames_writes_ten_warnings_a_second_and_their_number(
+async def test_a_rush_of_bad_frames_logs_ten_warnings_a_second_and_a_count(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = ManualClock()
@@ -103,7 +103,7 @@ async def test_a_rush_of_bad_frames_writes_ten_warnings_a_second_and_their_numbe
             await until(lambda: not server.connections and server._acceptor.admitting == 0)
             return _warnings(caplog)
 
-        # Half are turned away in the TLS handshake, half for their first frame: one limit holds.
+        # Half fail in the TLS handshake, half with their first frame: one limit covers both.
         assert len(await rush([nonsense, b"\x16" + b"nonsense" * 100] * 20)) == 10
 
         caplog.clear()
@@ -112,11 +112,11 @@ async def test_a_rush_of_bad_frames_writes_ten_warnings_a_second_and_their_numbe
 
         assert len(await rush([nonsense] * 12)) == 10
         caplog.clear()
-    # A server that stops does not keep the number to itself.
+    # A stopping server logs the count.
     assert _warnings(caplog) == ["further connections closed for bad input or refused count=2"]
 
 
-async def test_what_came_before_a_bad_frame_in_its_chunk_is_answered_first() -> None:
+async def test_frames_before_a_bad_one_in_its_chunk_are_answered_first() -> None:
     good = [Command(code=ECHO, opaque=opaque).encode() for opaque in range(5)]
     async with serving() as server:
         for kind, bad in BAD_FRAMES.items():
@@ -153,7 +153,7 @@ async def test_unknown_codes_are_answered_with_3_whatever_their_number(encoding:
             assert (answer.code, answer.opaque, answer.encoding) == (3, code, encoding)
 
 
-async def test_answers_to_nothing_are_dropped() -> None:
+async def test_unexpected_answers_are_dropped() -> None:
     async with serving() as server, await RawPeer.connect(server.port) as peer:
         await peer.send(*[Command(code=0, opaque=opaque, flag=1) for opaque in range(1000)])
         await peer.send(*[Command(code=0, opaque=opaque, flag=3) for opaque in range(1000)])
@@ -181,7 +181,7 @@ async def test_a_frame_cut_off_by_the_end_of_its_connection_leaves_nothing(
 
 
 @MODES
-async def test_a_byte_at_a_time_is_as_good_as_a_chunk(mode: TlsMode) -> None:
+async def test_requests_may_arrive_byte_by_byte(mode: TlsMode) -> None:
     async with (
         serving(tls=TlsServerConfig(mode=mode)) as server,
         await RawPeer.connect(server.port) as peer,
@@ -208,7 +208,7 @@ async def test_thousands_of_frames_in_one_chunk_are_answered_in_order() -> None:
 async def test_a_frame_of_16_mib_in_small_pieces_costs_no_more_than_its_bytes() -> None:
     async with serving() as server, await RawPeer.connect(server.port) as peer:
         frame = Command(code=ECHO, body=bytes(16 * MIB - 1000)).encode()
-        # Of the processor, which stands still with the machine.
+        # Processor time, which a stalled machine does not use.
         began = sum(psutil.Process().cpu_times()[:2])
         for start in range(0, len(frame), 4096):
             await peer.send(frame[start : start + 4096])
@@ -305,7 +305,7 @@ COMMANDS = st.lists(
 
 @FUZZ
 @given(commands=COMMANDS, cuts=st.lists(st.floats(0, 1), max_size=6))
-async def test_requests_are_answered_alike_however_their_bytes_are_cut(
+async def test_requests_are_answered_the_same_however_their_bytes_are_split(
     commands: Sequence[Command], cuts: Sequence[float]
 ) -> None:
     frames = b"".join(command.encode() for command in commands)

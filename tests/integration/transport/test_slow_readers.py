@@ -81,7 +81,7 @@ async def test_a_peer_that_does_not_read_for_120_seconds_is_closed() -> None:
         (connection,) = server.connections
         for _ in range(11):
             await clock.advance(10_000)
-            # What the server would like to tell it does not count as activity.
+            # Unsent bytes do not count as activity.
             connection.call_oneway(Command(code=ECHO))
         assert server.connections
 
@@ -117,7 +117,7 @@ async def test_a_peer_that_reads_slowly_but_reads_is_not_closed_as_idle() -> Non
 
 
 async def _some(peer: RawPeer) -> int:
-    """Read what is there, and let the server send more."""
+    """Read the bytes available, and let the server send more."""
     try:
         received = len(peer.socket.recv(65536))
     except BlockingIOError:

@@ -1,4 +1,4 @@
-"""Starting and stopping: what is in flight is finished, nothing new is taken, all within a grace."""
+"""Starting and stopping: requests in flight finish, nothing new is accepted, within a grace."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.waiting import until
 
 
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
-async def test_a_stopping_server_finishes_what_is_in_flight_and_takes_nothing_new(
+async def test_a_stopping_server_finishes_requests_in_flight_and_accepts_nothing_new(
     *, tls: bool
 ) -> None:
     gate = Gate()
@@ -88,7 +88,7 @@ async def test_a_handler_that_waits_for_its_clients_answer_is_finished_too() -> 
         await stopping
 
 
-async def test_a_handler_that_does_not_end_is_cut_off_at_the_grace() -> None:
+async def test_a_handler_that_does_not_end_is_cancelled_after_the_grace() -> None:
     clock, gate = ManualClock(), Gate()
     server = RpcServer({SLOW: gate.handle, ECHO: gate.handle}, config=LOCAL, clock=clock)
     await server.start()
@@ -107,7 +107,7 @@ async def test_a_handler_that_does_not_end_is_cut_off_at_the_grace() -> None:
     assert_free(server)
 
 
-async def test_a_grace_of_nothing_leaves_nothing_behind_even_for_work_that_never_began() -> None:
+async def test_a_grace_of_zero_leaves_nothing_even_of_work_that_never_started() -> None:
     gate = Gate()
     config = ServerConfig(bind_address="127.0.0.1", shutdown_grace_seconds=0)
     for turns in range(8):
@@ -146,7 +146,7 @@ async def test_replies_already_written_reach_a_peer_that_reads_them_during_the_s
         assert len(finished[0].body) == 5_000_000
 
 
-async def test_a_peer_that_does_not_read_is_cut_at_the_grace() -> None:
+async def test_a_peer_that_does_not_read_is_disconnected_after_the_grace() -> None:
     clock = ManualClock()
     async with (
         serving(clock=clock) as server,
@@ -163,7 +163,7 @@ async def test_a_peer_that_does_not_read_is_cut_at_the_grace() -> None:
         await stopping
 
 
-async def test_stopping_twice_and_at_once_is_one_stop() -> None:
+async def test_stopping_twice_concurrently_is_one_stop() -> None:
     gate = Gate()
     async with serving({SLOW: gate.handle}) as server, RpcClient() as client:
         call = asyncio.create_task(client.invoke(address_of(server), Command(code=SLOW)))
@@ -180,7 +180,7 @@ async def test_stopping_twice_and_at_once_is_one_stop() -> None:
         await asyncio.gather(client.stop(), client.stop())
 
 
-async def test_a_stop_that_is_cancelled_cuts_the_connections() -> None:
+async def test_a_cancelled_stop_aborts_the_connections() -> None:
     gate = Gate()
     async with serving({SLOW: gate.handle}) as server:
         async with await RawPeer.connect(server.port) as peer:
@@ -198,7 +198,7 @@ async def test_a_stop_that_is_cancelled_cuts_the_connections() -> None:
         await server._connections._idle_sweep.stop()
 
 
-async def test_what_was_stopped_is_not_started_again() -> None:
+async def test_a_stopped_part_cannot_be_restarted() -> None:
     server, client = RpcServer({}, config=LOCAL), RpcClient()
     await server.start()
     await client.start()
@@ -217,7 +217,7 @@ async def test_what_was_stopped_is_not_started_again() -> None:
         assert server.port
 
 
-async def test_what_was_never_started_can_be_stopped() -> None:
+async def test_a_part_that_was_never_started_can_be_stopped() -> None:
     server, client = RpcServer({}), RpcClient()
 
     await server.stop()
@@ -273,7 +273,7 @@ async def test_a_server_stops_while_connections_are_being_admitted() -> None:
                 peer.close()
 
 
-async def test_a_stopping_client_waits_for_the_answers_under_way() -> None:
+async def test_a_stopping_client_waits_for_pending_answers() -> None:
     gate = Gate()
     async with serving({SLOW: gate.handle}) as server:
         client = RpcClient()
@@ -296,7 +296,7 @@ async def test_a_stopping_client_waits_for_the_answers_under_way() -> None:
         assert len(heard) == 1
 
 
-async def test_a_stopping_client_gives_up_at_its_grace() -> None:
+async def test_a_stopping_client_gives_up_after_its_grace() -> None:
     clock = ManualClock()
     config = ClientConfig(shutdown_grace_seconds=2)
     async with raw_serving() as server:

@@ -74,7 +74,7 @@ async def test_a_permissive_server_without_test_mode_and_certificate_serves_plai
         assert not await _answered(server, ANY_SERVER)
 
 
-async def test_a_client_that_verifies_takes_only_what_its_authority_signed(
+async def test_a_verifying_client_accepts_only_certificates_of_its_authority(
     tmp_path: Path, authority: Authority
 ) -> None:
     other = Authority(tmp_path, "other")
@@ -96,7 +96,7 @@ async def test_a_client_that_verifies_takes_only_what_its_authority_signed(
                     await client.invoke(address_of(server), Command(code=ECHO))
 
 
-async def test_replaced_certificates_serve_the_connections_that_come_after(
+async def test_replaced_certificates_serve_later_connections(
     tmp_path: Path, authority: Authority, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "next").mkdir()
@@ -113,14 +113,14 @@ async def test_replaced_certificates_serve_the_connections_that_come_after(
 
         replacement.certificate.replace(issued.certificate)
         await clock.advance(1000)
-        # The key does not fit yet: what was read before serves on, and that is told once.
+        # The key does not match yet: the old certificate stays in use, which is logged once.
         assert await _answered(server, trusting_old)
         await clock.advance(1000)
         assert await _answered(server, trusting_old)
         assert caplog.text.count("changed certificates not used") == 1
 
         replacement.key.replace(issued.key)
-        # The files are looked at once a second.
+        # The files are checked once a second.
         assert await _answered(server, trusting_old)
         await clock.advance(1000)
         assert await _answered(server, trusting_new)
@@ -199,7 +199,7 @@ async def test_client_certificates_are_demanded_as_configured(
             assert [await _answered(server, client) for client in clients] == served
 
 
-async def test_a_broken_certificate_stops_the_start_with_a_clear_error(
+async def test_a_broken_certificate_fails_the_start_with_a_clear_error(
     tmp_path: Path, authority: Authority
 ) -> None:
     issued = authority.issue("server")
@@ -215,7 +215,7 @@ async def test_a_broken_certificate_stops_the_start_with_a_clear_error(
         TlsServerConfig(
             certificate_path=str(locked.certificate), key_path=str(locked.key), key_password="no"
         ),
-        # Without a password: an error, no question on the terminal.
+        # Without a password: an error, no prompt on the terminal.
         TlsServerConfig(certificate_path=str(locked.certificate), key_path=str(locked.key)),
         TlsServerConfig(certificate_path=str(tmp_path / "none.pem"), key_path=key),
         TlsServerConfig(key_path=key),
@@ -239,7 +239,7 @@ async def test_a_broken_certificate_stops_the_start_with_a_clear_error(
             RpcClient(tls=ours)
 
 
-async def test_a_locked_key_is_opened_with_its_password(authority: Authority) -> None:
+async def test_an_encrypted_key_is_read_with_its_password(authority: Authority) -> None:
     locked = authority.issue("locked", password="secret")
     tls = TlsServerConfig(
         certificate_path=str(locked.certificate), key_path=str(locked.key), key_password="secret"
@@ -248,7 +248,7 @@ async def test_a_locked_key_is_opened_with_its_password(authority: Authority) ->
         assert await _answered(server, ANY_SERVER)
 
 
-async def test_what_is_broken_does_not_matter_where_tls_is_disabled(tmp_path: Path) -> None:
+async def test_broken_files_do_not_matter_if_tls_is_disabled(tmp_path: Path) -> None:
     tls = TlsServerConfig(mode=TlsMode.DISABLED, certificate_path=str(tmp_path / "none.pem"))
     async with serving(tls=tls) as server:
         assert await _answered(server, PLAIN)
@@ -267,7 +267,7 @@ async def test_a_tls_hello_to_a_server_without_tls_is_closed_and_logged_once(
     assert len([r for r in caplog.records if r.levelno >= logging.WARNING]) == 1
 
 
-async def test_a_handshake_that_is_no_handshake_is_closed_and_others_are_served(
+async def test_an_invalid_handshake_is_closed_and_others_are_served(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with serving() as server, await RawPeer.connect(server.port) as peer:
@@ -278,7 +278,7 @@ async def test_a_handshake_that_is_no_handshake_is_closed_and_others_are_served(
     assert len([r for r in caplog.records if r.levelno >= logging.WARNING]) == 1
 
 
-async def test_a_handshake_that_does_not_end_is_given_up_after_10_seconds() -> None:
+async def test_a_handshake_that_does_not_end_times_out_after_10_seconds() -> None:
     clock = ManualClock()
     async with (
         serving(clock=clock) as server,

@@ -1,4 +1,4 @@
-"""What conditions give, message by message: true, false, NULL, or no value at all."""
+"""The value of a condition for a message: true, false, NULL, or no value at all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from orbitmq.filtering.parser import parse_sql
 
 
 def value(expression: str, **properties: str) -> bool | None:
-    """Ask one message."""
+    """Evaluate a condition for one message."""
     return compile_condition(parse_sql(expression).condition)(properties.get)
 
 
@@ -26,7 +26,7 @@ TRUTHS = {True: "TRUE", False: "FALSE", None: "NULL"}
 
 @pytest.mark.parametrize("right", TRUTHS)
 @pytest.mark.parametrize("left", TRUTHS)
-def test_and_or_and_not_know_three_values(*, left: bool | None, right: bool | None) -> None:
+def test_and_or_and_not_have_three_values(*, left: bool | None, right: bool | None) -> None:
     both = f"{{}} {TRUTHS[left]} {{}} {TRUTHS[right]}"
     values = (left, right)
 
@@ -74,13 +74,13 @@ def test_and_or_and_not_know_three_values(*, left: bool | None, right: bool | No
         ("a NOT STARTSWITH 'b'", "abc", True),
         ("a ENDSWITH 'bc'", "abc", True),
         ("a NOT ENDSWITH 'bc'", "abc", False),
-        # An empty text is found nowhere, and not found nowhere either.
+        # An empty string never matches, negated or not.
         ("a CONTAINS ''", "abc", False),
         ("a NOT CONTAINS ''", "abc", False),
-        # A property is a text, never a truth value.
+        # A property is a string, never a boolean.
         ("a", "true", False),
         ("NOT a", "true", True),
-        # A minus sign makes a text NULL, and NULL on the right is equal to nothing.
+        # A minus sign makes a string NULL, and NULL on the right equals nothing.
         ("-a = 5", "5", None),
         ("5 = -a", "5", False),
     ],
@@ -140,11 +140,11 @@ def test_a_missing_property_is_null(expression: str, *, expected: bool | None) -
         ("NULL IS NULL", True),
     ],
 )
-def test_values_that_are_written_down_are_compared_too(expression: str, *, expected: bool) -> None:
+def test_literals_are_compared_too(expression: str, *, expected: bool) -> None:
     assert value(expression) is expected
 
 
-def test_two_properties_are_ordered_as_numbers_and_equal_as_texts() -> None:
+def test_two_properties_are_ordered_as_numbers_and_equal_as_strings() -> None:
     assert value("a < b", a="5", b="10") is True
     assert value("a < b", a="-0.0", b="0") is True
     assert value("a = b", a="5", b="5.0") is False
@@ -166,11 +166,11 @@ def test_two_properties_are_ordered_as_numbers_and_equal_as_texts() -> None:
         ("(a > 5) CONTAINS 'x'", "abc"),
     ],
 )
-def test_a_property_that_is_no_such_number_gives_no_value(expression: str, a: str) -> None:
+def test_a_property_that_is_not_such_a_number_gives_no_value(expression: str, a: str) -> None:
     assert fails(expression, a=a)
 
 
-def test_no_value_spreads_unless_and_or_or_was_decided_before() -> None:
+def test_no_value_propagates_unless_and_or_or_was_decided_before() -> None:
     assert fails("a > 5 OR TRUE", a="x")
     assert fails("NULL AND a > 5", a="x")
     assert fails("NOT (a > 5)", a="x")
@@ -178,12 +178,12 @@ def test_no_value_spreads_unless_and_or_or_was_decided_before() -> None:
     assert value("FALSE AND a > 5", a="x") is False
 
 
-def test_the_right_side_of_an_order_is_not_asked_when_the_left_is_null() -> None:
+def test_the_right_side_of_a_comparison_is_not_evaluated_if_the_left_is_null() -> None:
     assert value("a > -(b > 5)", b="x") is None
     assert fails("a > -(b > 5)", a="1", b="x")
 
 
 @pytest.mark.parametrize("right", ["-TRUE", "-b", "-'x'", "-NULL"])
-def test_a_minus_sign_before_what_is_no_number_gives_null(right: str) -> None:
+def test_a_minus_sign_before_a_value_that_is_not_a_number_gives_null(right: str) -> None:
     assert value(f"a > {right}", a="5", b="5") is None
     assert value(f"a = {right}", a="5", b="5") is False

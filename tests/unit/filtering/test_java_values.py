@@ -1,4 +1,4 @@
-"""Texts read and numbers compared as in Java."""
+"""Strings parsed and numbers compared as in Java."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_number_beyond_64_bits_is_refused(number: int) -> None:
         read_long(str(number))
 
 
-def test_a_number_longer_than_python_reads_is_refused_in_the_same_words() -> None:
+def test_a_number_longer_than_python_parses_is_refused_with_the_same_text() -> None:
     with pytest.raises(FilterEvaluationError, match="not a whole number of 64 bits"):
         read_long("1" + "0" * 10_000)
 
@@ -45,14 +45,14 @@ def test_a_number_longer_than_python_reads_is_refused_in_the_same_words() -> Non
     ("text", "number"),
     [("+5", 5), ("-0", 0), ("0" * 9_000 + "5", 5), ("-" + "0" * 30, 0), ("١٢", 12), ("\uff15", 5)],
 )
-def test_odd_spellings_of_whole_numbers_are_read(text: str, number: int) -> None:
+def test_unusual_spellings_of_whole_numbers_are_read(text: str, number: int) -> None:
     assert read_integer(text) == number
 
 
 @pytest.mark.parametrize(
     "text", ["", " ", "5 ", " 5", "5.0", "1_000", "0x5", "5L", "+", "-", "--5", "²", "\U0001d7d3"]
 )
-def test_what_is_no_whole_number_is_refused_with_its_text(text: str) -> None:
+def test_an_invalid_whole_number_is_refused_with_its_text(text: str) -> None:
     for read in (read_integer, read_long):
         with pytest.raises(FilterEvaluationError) as refusal:
             read(text)
@@ -84,7 +84,7 @@ def test_every_double_is_read(number: float) -> None:
         ("0x1p-99999", 0.0),
     ],
 )
-def test_odd_spellings_of_doubles_are_read(text: str, number: float) -> None:
+def test_unusual_spellings_of_doubles_are_read(text: str, number: float) -> None:
     assert read_double(text) == number
 
 
@@ -98,7 +98,7 @@ def test_nan_is_read(text: str) -> None:
     ["", " ", "nan", "inf", "infinity", "NaNf", "1_0", "5L", "0x10", "e5", "1e", "1e+", ".", "-", "\uff15",
      "5 5", "\u00a05", "1.2.3", "0xp1"],
 )  # fmt: skip
-def test_what_is_no_double_is_refused(text: str) -> None:
+def test_an_invalid_double_is_refused(text: str) -> None:
     with pytest.raises(FilterEvaluationError, match="is not a number"):
         read_double(text)
 

@@ -45,7 +45,7 @@ def test_decimal_numbers(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["''", "'a'", "'it''s'", "''''", "'a\nb'", "'中文 \"x\"'", "'--'"])
-def test_texts_hold_anything_and_double_their_quotes(text: str) -> None:
+def test_strings_contain_anything_and_double_their_quotes(text: str) -> None:
     assert next(tokens(text)) == Token(TokenKind.TEXT, text, 1)
 
 
@@ -63,7 +63,7 @@ def test_texts_hold_anything_and_double_their_quotes(text: str) -> None:
         ("'a''b'c", ["'a''b'", "c"]),
     ],
 )
-def test_the_longest_token_is_cut_off_first(expression: str, cut: list[str]) -> None:
+def test_the_longest_token_is_read_first(expression: str, cut: list[str]) -> None:
     assert texts(expression) == cut
 
 
@@ -80,7 +80,7 @@ def test_the_longest_token_is_cut_off_first(expression: str, cut: list[str]) -> 
         "a\f\tc",
     ],
 )
-def test_comments_and_white_space_part_tokens_and_are_no_tokens(expression: str) -> None:
+def test_comments_and_white_space_separate_tokens(expression: str) -> None:
     assert texts(expression) == ["a", "c"]
 
 
@@ -101,7 +101,7 @@ def test_two_minus_signs_open_no_comment_on_the_last_line() -> None:
         ("a\u00a0= 5", 2, "unexpected character"),
     ],
 )
-def test_what_is_no_token_is_refused_at_its_column(
+def test_an_invalid_token_is_refused_with_its_column(
     expression: str, column: int, problem: str
 ) -> None:
     with pytest.raises(FilterSyntaxError, match=rf"column {column}: .*{problem}") as refusal:
@@ -112,7 +112,7 @@ def test_what_is_no_token_is_refused_at_its_column(
 
 
 @given(st.text("aA0.5eE'*/- \n<>=()"))
-def test_tokens_lie_in_the_text_where_they_say(expression: str) -> None:
+def test_the_column_of_a_token_is_its_position_in_the_text(expression: str) -> None:
     end, stop = 0, len(expression) + 1
     try:
         for token in tokens(expression):

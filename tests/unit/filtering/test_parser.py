@@ -1,4 +1,4 @@
-"""The grammar: which expression a text is, and where it stops being one."""
+"""The grammar: how an expression is parsed, and where its first mistake is."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ A_IS_5 = Equal(A, FIVE)
 
 
 def parsed(expression: str) -> Node:
-    """The condition that an expression is."""
+    """The condition of an expression."""
     return parse_sql(expression).condition
 
 
@@ -87,7 +87,7 @@ def test_between_is_two_comparisons() -> None:
         ("(a OR b) AND c", And((Or((Truth(A), Truth(B))), Truth(C)))),
         ("a OR (b OR c)", Or((Truth(A), Truth(B), Truth(C)))),
         ("(a AND b) AND c", And((Truth(A), Truth(B), Truth(C)))),
-        # NOT binds more strongly than any comparison.
+        # NOT binds more tightly than any comparison.
         ("NOT a = 5", Equal(Not(Truth(A)), FIVE)),
         ("NOT (a = 5)", Not(A_IS_5)),
         ("a = 5 = b", Equal(A_IS_5, B)),
@@ -112,18 +112,18 @@ def test_operators_bind_as_in_rocketmq(expression: str, condition: Node) -> None
         ("4.9e-324", Number(5e-324, NumberKind.DOUBLE)),
     ],
 )
-def test_a_number_has_the_least_java_type_that_holds_it(text: str, number: Number) -> None:
+def test_a_number_has_the_smallest_java_type_that_fits_it(text: str, number: Number) -> None:
     assert parsed(f"a = {text}") == Equal(A, Literal(number))
 
 
-def test_the_properties_that_are_asked_for_are_known() -> None:
+def test_the_properties_of_an_expression_are_listed() -> None:
     assert parse_sql("a > b AND NOT (c IN ('d') OR a IS NULL)").properties == {"a", "b", "c"}
 
 
 @pytest.mark.parametrize(
     "expression", ["a = 5 -- why", "a = 5 -- it's", "a = 5 --", "a = 5 -- x\n", "a = 5 /* x */"]
 )
-def test_a_comment_may_stand_at_the_end(expression: str) -> None:
+def test_a_comment_may_end_the_expression(expression: str) -> None:
     assert parsed(expression) == A_IS_5
 
 
@@ -169,7 +169,7 @@ def test_a_comment_may_stand_at_the_end(expression: str) -> None:
         ("a = 1e-400", 5, "a decimal number must be above zero; write 0"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_told_with_its_column(expression: str, column: int, problem: str) -> None:
+def test_a_mistake_is_reported_with_its_column(expression: str, column: int, problem: str) -> None:
     with pytest.raises(FilterSyntaxError) as refusal:
         parse_sql(expression)
 
@@ -184,7 +184,7 @@ def test_the_message_shows_the_expression() -> None:
     assert refusal.value.expression == "a > "
 
 
-def test_the_message_shows_the_neighbourhood_only_of_a_long_expression() -> None:
+def test_the_message_shows_only_the_surroundings_in_a_long_expression() -> None:
     expression = "a = 1 OR " * 1_000 + "oops oops" + " OR a = 1" * 1_000
 
     with pytest.raises(FilterSyntaxError, match=r"filter '….*OR oops oops OR.*…', ") as refusal:
@@ -196,7 +196,7 @@ def test_the_message_shows_the_neighbourhood_only_of_a_long_expression() -> None
 @pytest.mark.parametrize(
     ("opening", "closing"), [("(", ")"), ("NOT ", ""), ("-", ""), ("+", ""), ("NOT (", ")")]
 )
-def test_nesting_is_bounded_far_below_what_the_stack_bears(opening: str, closing: str) -> None:
+def test_nesting_is_bounded_far_below_the_limit_of_the_stack(opening: str, closing: str) -> None:
     with pytest.raises(FilterSyntaxError, match=f"nested more than {NESTING_MAX} levels deep"):
         parse_sql(opening * 10_000 + "a" + closing * 10_000)
 
@@ -207,11 +207,11 @@ def test_chains_that_nest_without_parentheses_are_bounded_too(tail: str) -> None
         parse_sql("a" + tail * 5_000)
 
 
-def test_nesting_up_to_the_bound_is_taken() -> None:
+def test_nesting_up_to_the_bound_is_accepted() -> None:
     assert parsed("(" * NESTING_MAX + "a = 5" + ")" * NESTING_MAX) == A_IS_5
 
 
-def test_many_parts_side_by_side_are_no_nesting() -> None:
+def test_a_long_chain_is_not_deep_nesting() -> None:
     condition = parsed(" OR ".join(["(a = 5)"] * 5_000))
 
     assert condition == Or((A_IS_5,) * 5_000)

@@ -1,4 +1,4 @@
-"""Compiled filters: what a consumer gets."""
+"""Compiled filters: which messages a consumer gets."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ EXPRESSION = "(price > 10 AND price < 100) OR (vip IS NOT NULL AND vip = TRUE)"
         ({"price": "5", "vip": "true"}, True),
         ({"vip": "TRUE"}, True),
         ({}, False),
-        # What is no number stops the evaluation before `vip` is asked, as in RocketMQ.
+        # A value that is not a number ends the evaluation before `vip`, as in RocketMQ.
         ({"price": "cheap", "vip": "true"}, False),
     ],
 )
-def test_a_message_is_taken_only_where_the_condition_holds(
+def test_a_message_matches_only_if_the_condition_is_true(
     properties: dict[str, str], *, is_taken: bool
 ) -> None:
     assert compile_sql(EXPRESSION).matches(properties.get) is is_taken
 
 
-def test_a_filter_tells_null_and_no_value_apart_when_asked() -> None:
+def test_a_filter_distinguishes_null_from_no_value() -> None:
     sql = compile_sql("price > 10")
     nothing: dict[str, str] = {}
 
@@ -58,7 +58,7 @@ def test_only_the_properties_that_decide_are_looked_up() -> None:
     assert asked == ["price", "price"]
 
 
-def test_a_mistake_is_refused_when_the_filter_is_made() -> None:
+def test_a_mistake_is_refused_when_the_filter_is_compiled() -> None:
     with pytest.raises(FilterSyntaxError, match="column 9: expected"):
         compile_sql("price > ")
 

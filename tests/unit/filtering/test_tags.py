@@ -1,4 +1,4 @@
-"""Tag expressions: what they ask for, and which spellings are the same."""
+"""Tag expressions: what they match, and which spellings are the same."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from orbitmq.java_hash import java_hash
 
 
 @pytest.mark.parametrize("expression", [None, "", "*"])
-def test_no_expression_and_a_star_ask_for_every_tag(expression: str | None) -> None:
+def test_an_empty_expression_and_a_star_match_every_tag(expression: str | None) -> None:
     tags = parse_tags(expression)
 
     assert tags.tags is None
@@ -40,7 +40,7 @@ def test_an_expression_gives_the_tags_that_rocketmq_reads(expression: str, tags:
     assert parse_tags(expression).tags == frozenset(tags)
 
 
-def test_a_filter_takes_the_hashes_of_its_tags_and_no_others() -> None:
+def test_a_filter_matches_only_the_hashes_of_its_tags() -> None:
     tags = parse_tags("TagA || 中文")
 
     assert tags.hashes == {java_hash("TagA"), java_hash("中文")}
@@ -53,7 +53,7 @@ def test_a_filter_without_any_tag_matches_nothing() -> None:
     assert not parse_tags(" || ").matches(0)
 
 
-def test_order_repeats_and_spaces_make_no_other_filter() -> None:
+def test_order_repetition_and_spaces_do_not_change_a_filter() -> None:
     one, other = parse_tags("b||a"), parse_tags(" a ||b || a")
 
     assert one == other

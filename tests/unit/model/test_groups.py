@@ -1,4 +1,4 @@
-"""Groups as brokers keep and report them."""
+"""Groups as brokers store and report them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages to be sent: what they take, and what they refuse."""
+"""Messages to send: what they accept, and what they refuse."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_message_has_the_parts_it_was_made_of() -> None:
     assert message.reserved_properties == {}
 
 
-def test_a_message_of_topic_and_body_has_nothing_else() -> None:
+def test_a_message_of_topic_and_body_has_defaults_for_the_rest() -> None:
     message = Message("orders", b"body")
 
     assert (message.tags, message.keys, message.flag, message.delay_level) == ("", (), 0, 0)
@@ -66,7 +66,7 @@ def test_a_view_of_memory_becomes_bytes() -> None:
         ((key for key in ["one", "two"]), ("one", "two")),
     ],
 )
-def test_keys_are_a_list_or_words_of_a_text(keys: Any, expected: tuple[str, ...]) -> None:
+def test_keys_are_a_list_or_words_of_a_string(keys: Any, expected: tuple[str, ...]) -> None:
     assert Message("orders", b"", keys=keys).keys == expected
 
 
@@ -98,7 +98,7 @@ def test_a_key_that_could_not_be_found_is_refused(key: str) -> None:
         ({"properties": {"a": 7}}, "property 'a'", "a str"),
     ],
 )
-def test_a_wrong_type_is_named_with_what_is_taken(
+def test_a_wrong_type_is_refused_with_the_accepted_one(
     arguments: dict[str, Any], part: str, takes: str
 ) -> None:
     with pytest.raises(MessageTypeError) as caught:
@@ -123,7 +123,7 @@ def test_a_number_out_of_bounds_is_refused_with_the_bounds(arguments: dict[str, 
         Message("orders", b"", **arguments)
 
 
-def test_a_flag_takes_all_32_bits() -> None:
+def test_a_flag_has_all_32_bits() -> None:
     assert Message("orders", b"", flag=-(2**31)).flag == -(2**31)
     assert Message("orders", b"", flag=2**31 - 1).flag == 2**31 - 1
 

@@ -11,7 +11,7 @@ from orbitmq.model import names
 
 
 @pytest.mark.parametrize("name", ["T", "a-b_C|9%", "NS%orders", "%RETRY%g", "x" * 127])
-def test_names_that_follow_the_rule_are_taken(name: str) -> None:
+def test_names_that_follow_the_rule_are_accepted(name: str) -> None:
     names.check_topic(name)
 
 
@@ -47,7 +47,7 @@ def test_the_retry_topic_of_the_longest_group_fits_into_a_record() -> None:
         names.check_group(group + "g")
 
 
-def test_topics_of_a_group_are_told_by_their_prefix() -> None:
+def test_topics_of_a_group_are_recognised_by_their_prefix() -> None:
     assert names.retry_topic("g") == "%RETRY%g"
     assert names.dead_letter_topic("g") == "%DLQ%g"
     assert names.is_retry_topic("%RETRY%g")

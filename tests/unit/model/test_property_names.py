@@ -11,7 +11,7 @@ def test_every_name_is_given_one_meaning() -> None:
     assert len(names) == len(set(names))
 
 
-def test_every_name_that_rocketmq_5_3_3_reserves_is_there() -> None:
+def test_every_name_that_rocketmq_5_3_3_reserves_is_listed() -> None:
     reserved = """
         KEYS TAGS WAIT DELAY RETRY_TOPIC REAL_TOPIC REAL_QID TRAN_MSG PGROUP MIN_OFFSET MAX_OFFSET
         BUYER_ID ORIGIN_MESSAGE_ID TRANSFER_FLAG CORRECTION_FLAG MQ2_FLAG RECONSUME_TIME MSG_REGION
@@ -31,8 +31,8 @@ def test_every_name_that_rocketmq_5_3_3_reserves_is_there() -> None:
     assert set(reserved.split()) <= constants | property_names.PASSED_ON
 
 
-def test_users_are_refused_the_names_that_java_refuses_them() -> None:
-    # What MessageConst.STRING_HASH_SET of RocketMQ 5.3.3 holds.
+def test_users_may_not_set_the_names_that_java_refuses() -> None:
+    # The content of MessageConst.STRING_HASH_SET of RocketMQ 5.3.3.
     refused = """
         TRACE_ON MSG_REGION KEYS TAGS WAIT DELAY RETRY_TOPIC REAL_TOPIC REAL_QID TRAN_MSG PGROUP
         MIN_OFFSET MAX_OFFSET BUYER_ID ORIGIN_MESSAGE_ID TRANSFER_FLAG CORRECTION_FLAG MQ2_FLAG

@@ -25,7 +25,7 @@ def test_queues_are_ordered_by_broker_then_number() -> None:
     ]
 
 
-def test_queues_are_sorted_into_their_brokers() -> None:
+def test_queues_are_grouped_by_broker() -> None:
     first, other, second = (
         MessageQueue(broker_name=name, queue_id=number, topic="T")
         for name, number in (("b", 0), ("a", 1), ("b", 2))

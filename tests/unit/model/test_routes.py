@@ -68,12 +68,14 @@ def test_a_route_is_written_as_java_writes_it(dialect: Dialect, addresses: str) 
 
 
 @given(ROUTES, st.sampled_from(Dialect))
-def test_any_route_comes_back(route: TopicRoute, dialect: Dialect) -> None:
+def test_any_route_survives_a_round_trip(route: TopicRoute, dialect: Dialect) -> None:
     assert java_json.decode(java_json.encode(route, dialect), TopicRoute) == route
 
 
 @given(st.dictionaries(TEXT, GROUPS, max_size=3), st.sampled_from(Dialect))
-def test_any_view_of_clusters_comes_back(brokers: dict[str, BrokerGroup], dialect: Dialect) -> None:
+def test_any_view_of_clusters_survives_a_round_trip(
+    brokers: dict[str, BrokerGroup], dialect: Dialect
+) -> None:
     view = ClusterView(brokers=brokers, clusters={"C": list(brokers)})
 
     assert java_json.decode(java_json.encode(view, dialect), ClusterView) == view
@@ -93,7 +95,7 @@ def test_a_route_of_4_9_has_no_acting_masters_and_old_flag_names() -> None:
     assert route.filter_servers == {}
 
 
-def test_a_mapping_of_a_static_topic_comes_back() -> None:
+def test_a_mapping_of_a_static_topic_survives_a_round_trip() -> None:
     text = (
         b'{"bname":"a","currIdMap":{0:1,5:2},"dirty":true,"epoch":7,"scope":"s","topic":"T",'
         b'"totalQueues":8}'
@@ -117,7 +119,7 @@ def test_a_mapping_of_a_static_topic_comes_back() -> None:
     "change",
     [('"perm":6', '"perm":2147483648'), ('"0"', '"x"'), ('"0"', '"9223372036854775808"')],
 )
-def test_what_a_java_client_could_not_read_is_refused(change: tuple[str, str]) -> None:
+def test_a_route_that_a_java_client_could_not_read_is_refused(change: tuple[str, str]) -> None:
     text = (ROUTE_TEXT % '"0":"10.0.0.1:10911"').replace(*change)
 
     with pytest.raises(ProtocolError):

@@ -20,7 +20,7 @@ def test_a_subscription_is_written_as_java_writes_it() -> None:
     assert java_json.encode(subscription) == text
 
 
-def test_codes_of_go_clients_are_texts() -> None:
+def test_codes_of_go_clients_are_strings() -> None:
     text = b'{"codeSet":["2598919"],"subString":"TagA","topic":"T","tagsSet":null}'
 
     assert java_json.decode(text, Subscription).tag_codes == [2598919]

@@ -1,4 +1,4 @@
-"""Topics as brokers keep and report them."""
+"""Topics as brokers store and report them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_bits_have_the_values_of_java() -> None:
     assert Permission.READ | Permission.WRITE == 6
 
 
-def test_permissions_can_be_asked_for() -> None:
+def test_permissions_can_be_queried() -> None:
     topic = TopicConfig(name="T", permission=Permission.READ | Permission.INHERIT)
 
     assert topic.is_readable

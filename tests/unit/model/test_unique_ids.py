@@ -8,7 +8,7 @@ from orbitmq.clock import ManualClock
 from orbitmq.model.unique_ids import UniqueIdRanges, UniqueIds
 
 
-def test_an_id_holds_address_process_time_and_counter() -> None:
+def test_an_id_consists_of_address_process_time_and_counter() -> None:
     clock = ManualClock()
     ids = UniqueIds("10.1.2.3", clock.now_ms)
 
@@ -54,7 +54,7 @@ async def test_ranges_never_overlap_and_carry_the_time() -> None:
     assert third == first + (1500 << 16)
 
 
-def test_ranges_of_another_month_have_another_maker() -> None:
+def test_ranges_of_another_month_have_another_generator() -> None:
     now_ms = [1_700_000_000_000]  # a 14th of the month
     ranges = UniqueIdRanges("10.1.2.3", lambda: now_ms[0])
     head, first = ranges.take(5)

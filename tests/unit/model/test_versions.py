@@ -47,7 +47,7 @@ def test_releases_have_the_names_of_java(number: int, name: str) -> None:
 
 
 @given(st.builds(DataVersion, counter=INT_64, state_version=INT_64, timestamp=INT_64))
-def test_a_data_version_comes_back(version: DataVersion) -> None:
+def test_a_data_version_survives_a_round_trip(version: DataVersion) -> None:
     assert java_json.decode(java_json.encode(version), DataVersion) == version
 
 

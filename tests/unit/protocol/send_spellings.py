@@ -58,7 +58,7 @@ def like_java_in_binary(code: int, fields: dict[str, str], body: bytes) -> bytes
 
 
 def like_go(code: int, fields: dict[str, str], body: bytes) -> bytes:
-    """Go's encoder sorts maps, and escapes what HTML may not hold."""
+    """Go's encoder sorts maps, and escapes characters that are special in HTML."""
     members = {
         "code": code, "language": "GO", "version": 317, "opaque": 77, "flag": 0, "remark": "",
         "extFields": dict(sorted(named(code, fields).items())),
@@ -85,7 +85,7 @@ def like_cpp(code: int, fields: dict[str, str], body: bytes) -> bytes:
 
 
 def like_node(code: int, fields: dict[str, str], body: bytes) -> bytes:
-    """JavaScript writes numbers and truth values as such, and what it has not as null."""
+    """JavaScript writes numbers and booleans as such, and missing values as null."""
     values: dict[str, Any] = {}
     for name, text in fields.items():
         is_text = name in TEXTS or not text.lstrip("-").isdigit()
@@ -133,7 +133,7 @@ _UNIQUE_ID = st.text("0123456789ABCDEFxyz", min_size=1, max_size=70)
 
 @st.composite
 def plain_properties(draw: st.DrawFn) -> str:
-    """Properties that ask for nothing special, most of them."""
+    """Properties, most of them plain."""
     others = draw(st.dictionaries(_PLAIN_TEXT, _PLAIN_TEXT, max_size=4))
     wait = draw(st.sampled_from([{}, {"WAIT": "true"}, {"WAIT": "false"}]))
     members = [*others.items(), *wait.items(), ("UNIQ_KEY", draw(_UNIQUE_ID))]
@@ -168,7 +168,7 @@ def odd_properties(draw: st.DrawFn) -> str:
 
 @st.composite
 def _quoted(draw: st.DrawFn, text: str) -> str:
-    """Write a text in one of the ways that JSON has for it."""
+    """Write a string in one of the ways that JSON allows."""
     way = draw(st.sampled_from(["raw", "ascii", "escaped", "slashes"]))
     if way == "raw":
         return json.dumps(text, ensure_ascii=False)
@@ -235,7 +235,7 @@ def _some_fields(draw: st.DrawFn, fields: dict[str, str]) -> dict[str, str]:
 
 @st.composite
 def plain_sends(draw: st.DrawFn) -> bytes:
-    """Frames of sends and batches that ask for nothing special."""
+    """Frames of plain sends and batches."""
     code = draw(st.sampled_from([10, 310, 320]))
     changes = {
         "queueId": str(draw(st.integers(0, 3))),
@@ -259,7 +259,7 @@ _ODD_TEXTS = ["", "x", "+1", "007", "1.0", "-1", "-0", "2147483648", "9" * 19, "
 
 @st.composite
 def odd_sends(draw: st.DrawFn) -> bytes:
-    """Frames of sends and batches with something odd about them."""
+    """Frames of unusual sends and batches."""
     code = draw(st.sampled_from([10, 310, 320]))
     fields = {**FIELDS, "batch": draw(st.sampled_from(["true", "false", "True", "yes"]))}
     fields["properties"] = draw(
@@ -293,7 +293,7 @@ def damaged_sends(draw: st.DrawFn) -> bytes:
                 frame.insert(at, letter)
     frame[:4] = (len(frame) - 4).to_bytes(4)
     if draw(st.booleans()):
-        # The header grew or shrank with it, as far as that is possible.
+        # The header's length follows the change, as far as possible.
         header_bytes = int.from_bytes(frame[5:8]) + draw(st.integers(-1, 1))
         frame[5:8] = min(max(header_bytes, 0), len(frame) - 8).to_bytes(3)
     return bytes(frame)

@@ -30,11 +30,11 @@ def test_only_a_receiver_answers() -> None:
         assert code.answered_by in {NOBODY, code.answered_by & code.receivers}, code
 
 
-def test_what_is_for_later_is_not_answered_yet() -> None:
+def test_planned_requests_are_not_answered_yet() -> None:
     assert [code for code in LATER if code.answered_by] == []
 
 
-def test_no_code_of_rocketmq_lies_in_our_own_range() -> None:
+def test_no_code_of_rocketmq_is_in_our_own_range() -> None:
     assert [code.name for code in RequestCode if code in OWN_CODES] == [
         "STAGE_ROWS",
         "DECIDE_WRITES",

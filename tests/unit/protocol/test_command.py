@@ -29,7 +29,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 COMMANDS = st.builds(
     Command,
     code=INT_16 | INT_32,
-    # Empty values are the one thing that the binary encoding cannot say.
+    # Only empty values cannot be written in the binary encoding.
     fields=st.dictionaries(TEXT, TEXT.filter(bool), max_size=5),
     body=st.binary(max_size=40),
     remark=TEXT,
@@ -70,10 +70,10 @@ def test_the_json_vector_of_the_reference_is_written_and_read() -> None:
 
 
 @given(COMMANDS)
-def test_a_command_comes_back_in_either_encoding(command: Command) -> None:
+def test_a_command_survives_a_round_trip_in_either_encoding(command: Command) -> None:
     decoded = decode_frame(command.encode())
 
-    # What does not fit 16 bits travels as JSON.
+    # A code or version that does not fit 16 bits is sent as JSON.
     command.encoding = decoded.encoding
     assert decoded == command
 
@@ -102,7 +102,7 @@ def test_a_command_is_read_from_the_middle_of_a_chunk(
         (10, 32_768, Encoding.JSON),
     ],
 )
-def test_what_the_binary_header_cannot_hold_falls_back_to_json(
+def test_a_command_that_does_not_fit_the_binary_header_falls_back_to_json(
     code: int, version: int, encoding: Encoding
 ) -> None:
     command = Command(code=code, version=version, encoding=Encoding.BINARY)
@@ -124,7 +124,7 @@ def test_an_empty_value_is_a_missing_field_in_the_binary_encoding_only() -> None
 
 
 @pytest.mark.parametrize("encoding", Encoding)
-def test_a_remark_may_hold_quotes_newlines_and_any_script(encoding: Encoding) -> None:
+def test_a_remark_may_contain_quotes_newlines_and_any_script(encoding: Encoding) -> None:
     remark = 'no "topic"\n\tfür 中文 \\ 😀 \u2028 \x00 \x7f'
     command = Command(code=1, remark=remark, flag=RESPONSE_FLAG, encoding=encoding)
 
@@ -173,13 +173,13 @@ def test_mutated_frames_are_read_or_refused_with_a_protocol_error(
 ) -> None:
     frame = bytearray(command.encode())
     for position, byte in mutations:
-        # The length is right, so that the rest is looked at.
+        # The length is right, so that the rest is parsed.
         frame[4 + position % (len(frame) - 4)] = byte
     try:
         decoded = decode_frame(frame)
     except ProtocolError:
         return
-    # What is read can be answered.
+    # Any command that is read can be answered.
     decoded.reply(remark=decoded.remark).encode()
 
 
@@ -190,7 +190,7 @@ def test_mutated_frames_are_read_or_refused_with_a_protocol_error(
     ("flag", "is_response", "is_oneway"),
     [(0, False, False), (1, True, False), (2, False, True), (3, True, True), (-4, False, False)],
 )
-def test_two_bits_of_the_flag_say_what_a_command_is(
+def test_two_bits_of_the_flag_mark_responses_and_one_way_requests(
     flag: int, *, is_response: bool, is_oneway: bool
 ) -> None:
     command = Command(code=1, flag=flag)
@@ -199,7 +199,7 @@ def test_two_bits_of_the_flag_say_what_a_command_is(
     assert command.is_oneway is is_oneway
 
 
-def test_a_request_carries_the_code_and_the_fields_of_its_header() -> None:
+def test_a_request_has_the_code_and_the_fields_of_its_header() -> None:
     made = request(GetRoute(topic="orders"), b"body", encoding=Encoding.BINARY)
 
     assert made == Command(
@@ -210,7 +210,7 @@ def test_a_request_carries_the_code_and_the_fields_of_its_header() -> None:
 
 
 @pytest.mark.parametrize("encoding", Encoding)
-def test_a_reply_echoes_opaque_and_encoding_and_carries_our_version(encoding: Encoding) -> None:
+def test_a_reply_echoes_opaque_and_encoding_and_has_our_version(encoding: Encoding) -> None:
     asked = Command(
         code=101, opaque=-5, version=317, language=Language.GO, flag=4, encoding=encoding
     )

@@ -1,4 +1,4 @@
-"""From the code of an answer to the error it stands for."""
+"""From the code of an answer to its error."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_each_code_has_its_error(
     assert (error.code, error.remark) == (response_code, "so it is")
 
 
-def test_the_message_says_who_answered_what_to_which_call() -> None:
+def test_the_message_names_address_call_code_and_remark() -> None:
     asked = Command(code=ROUTE)
 
     with pytest.raises(RouteNotFoundError) as raised:

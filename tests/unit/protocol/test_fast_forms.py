@@ -1,4 +1,4 @@
-"""The fast form of sends: there where it is compiled and not switched off."""
+"""The fast form of sends: present if compiled and not switched off."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SHOW = (
 NONE = "False None"
 
 
-def test_there_is_none_when_plain_code_is_asked_for() -> None:
+def test_there_is_none_if_orbitmq_pure_is_set() -> None:
     assert printed_by(SHOW, ORBITMQ_PURE="1") == NONE
 
 
@@ -22,7 +22,7 @@ def test_there_is_none_without_the_extension() -> None:
     assert printed_by(f"import sys; sys.modules[{module!r}] = None; {SHOW}") == NONE
 
 
-def test_the_compiled_reader_is_used_where_it_is() -> None:
+def test_the_compiled_reader_is_used_if_present() -> None:
     pytest.importorskip(
         "orbitmq.protocol.compiled.plain_sends_cython", reason="not compiled", exc_type=ImportError
     )

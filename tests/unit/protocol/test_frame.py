@@ -18,7 +18,7 @@ from orbitmq.protocol.frame import (
 
 
 @given(st.binary(max_size=40), st.binary(max_size=40), st.sampled_from(Encoding), st.binary())
-def test_header_and_body_come_back_wherever_the_frame_lies(
+def test_header_and_body_are_found_at_any_position_of_the_frame(
     header: bytes, body: bytes, encoding: Encoding, before: bytes
 ) -> None:
     chunk = before + encode_frame(header, body, encoding)
@@ -53,7 +53,7 @@ def test_the_end_is_unknown_while_the_length_is_incomplete(chunk: bytes) -> None
     assert frame_end(b"before" + chunk, 6) == 0
 
 
-def test_the_end_may_lie_beyond_the_chunk() -> None:
+def test_the_end_may_be_beyond_the_chunk() -> None:
     assert frame_end(b"\x00\x00\x01\x00", 0) == 260
 
 
@@ -110,8 +110,8 @@ def test_a_header_may_fill_its_24_bits_and_no_more() -> None:
         encode_frame(bytes(2**24), b"", Encoding.JSON)
 
 
-def test_a_frame_that_no_length_field_can_hold_is_refused() -> None:
-    # Never touched, so the system gives no memory for it.
+def test_a_frame_too_large_for_its_length_field_is_refused() -> None:
+    # Never touched, so the system allocates no memory for it.
     body = bytes(2**31)
 
     with pytest.raises(FrameTooLargeError):
@@ -122,6 +122,6 @@ def test_a_frame_that_no_length_field_can_hold_is_refused() -> None:
     ("beginning", "told"),
     [(b"GET / HTTP/1.1", "HTTP"), (b"PRI * HTTP/2.0", "gRPC"), (b"\x16\x03\x01\x02\x00", "TLS")],
 )
-def test_a_peer_that_took_the_port_for_another_is_named(beginning: bytes, told: str) -> None:
+def test_the_protocol_of_a_peer_that_mistook_the_port_is_named(beginning: bytes, told: str) -> None:
     with pytest.raises(ProtocolError, match=told):
         frame_end(beginning, 0)

@@ -1,4 +1,4 @@
-"""The binary header: its layout, and what is refused of it."""
+"""The binary header: its layout, and what is refused."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_the_fixed_part_has_21_bytes() -> None:
     assert decode_header(header) == (-2, Language.NODE_JS, -3, -4, -5, "", {})
 
 
-def test_remark_and_fields_carry_their_sizes_in_bytes() -> None:
+def test_remark_and_fields_have_their_sizes_in_bytes() -> None:
     header = encoded(remark="für", fields={"ключ": "中", "b": "x"})
 
     assert header[13:] == (
@@ -78,24 +78,24 @@ def test_a_field_name_may_have_32767_bytes_and_no_more() -> None:
         encoded(fields={name + "a": "x"})
 
 
-def test_a_value_without_bytes_is_a_missing_field() -> None:
+def test_an_empty_value_is_a_missing_field() -> None:
     header = header_of(fields=sized(entry(b"a", b"") + entry(b"b", b"x")))
 
     assert decode_header(header)[6] == {"b": "x"}
 
 
-def test_of_a_field_that_comes_twice_the_last_counts() -> None:
+def test_of_a_field_given_twice_the_last_counts() -> None:
     header = header_of(fields=sized(entry(b"a", b"1") + entry(b"a", b"2")))
 
     assert decode_header(header)[6] == {"a": "2"}
 
 
 @pytest.mark.parametrize("language", [14, 100, 255])
-def test_an_unknown_language_is_some_other(language: int) -> None:
+def test_an_unknown_language_counts_as_other(language: int) -> None:
     assert decode_header(header_of(language=language))[1] is Language.OTHER
 
 
-def test_what_is_not_utf_8_is_replaced_as_java_does() -> None:
+def test_invalid_utf_8_is_replaced_as_in_java() -> None:
     header = header_of(remark=sized(b"\xd6\xd0"), fields=sized(entry(b"k\xff", b"\xc3")))
 
     decoded = decode_header(header)
@@ -104,7 +104,7 @@ def test_what_is_not_utf_8_is_replaced_as_java_does() -> None:
     assert decoded[6] == {"k\ufffd": "\ufffd"}
 
 
-def test_bytes_after_the_fields_are_left_aside() -> None:
+def test_bytes_after_the_fields_are_ignored() -> None:
     header = header_of(fields=sized(entry(b"a", b"1")) + b"more")
 
     assert decode_header(header)[6] == {"a": "1"}

@@ -50,7 +50,7 @@ def decoded(**changes: Any) -> HeaderParts:
 # --- writing -----------------------------------------------------------------------------------
 
 
-def test_members_stand_in_the_order_of_fastjson() -> None:
+def test_members_have_the_order_of_fastjson() -> None:
     header = encoded(remark="r", fields={"topic": "T"}, language=Language.NODE_JS, flag=1)
 
     assert header == (
@@ -94,7 +94,7 @@ def test_a_header_of_code_alone_takes_the_defaults_of_java() -> None:
     assert decode_header(b"{}") == decoded()
 
 
-def test_members_that_nobody_knows_are_left_aside() -> None:
+def test_unknown_members_are_ignored() -> None:
     header = b'{"code":1,"suspended":false,"more":{"a":[1,null]},"serializeTypeCurrentRPC":"X"}'
 
     assert decode_header(header) == decoded(code=1)
@@ -181,11 +181,11 @@ def test_a_remark_that_is_not_text_counts_as_its_text(remark: str, expected: str
         b'{"code":105.0}',
     ],
 )
-def test_loose_forms_that_fastjson_takes_are_taken(header: bytes) -> None:
+def test_loose_forms_that_fastjson_accepts_are_accepted(header: bytes) -> None:
     assert decode_header(header) == decoded(code=105)
 
 
-def test_what_is_not_utf_8_is_replaced_as_java_does() -> None:
+def test_invalid_utf_8_is_replaced_as_in_java() -> None:
     header = b'{"code":1,"remark":"\xd6\xd0","extFields":{"tag":"\xff","list":["\xff"]}}'
 
     assert decode_header(header) == decoded(
@@ -216,6 +216,6 @@ def test_half_a_character_is_replaced() -> None:
         b'{"remark":"\\q"}',
     ],
 )
-def test_what_is_no_header_is_refused(header: bytes) -> None:
+def test_text_that_is_not_a_header_is_refused(header: bytes) -> None:
     with pytest.raises(ProtocolError):
         decode_header(header)

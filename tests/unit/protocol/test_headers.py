@@ -1,4 +1,4 @@
-"""Typed headers: how dataclasses map to fields of text."""
+"""Typed headers: how dataclasses map to string fields."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SAMPLES = st.builds(
 FIELDS = {"topic": "T", "queueId": "1", "queueOffset": "2", "isBatch": "true"}
 
 
-def test_fields_travel_as_text_under_their_java_names() -> None:
+def test_fields_are_sent_as_strings_under_their_java_names() -> None:
     header = Sample(
         topic="T", queue_id=1, queue_offset=Long(2), is_batch=True, timeout_ms=3, ratio=0.5
     )
@@ -65,12 +65,12 @@ def test_missing_fields_take_their_defaults_and_unknown_ones_are_ignored() -> No
 
 
 @given(SAMPLES)
-def test_a_header_comes_back(header: Sample) -> None:
+def test_a_header_survives_a_round_trip(header: Sample) -> None:
     assert Sample.decode(header.encode()) == header
 
 
 @pytest.mark.parametrize("missing", FIELDS)
-def test_a_missing_required_field_is_refused_with_what_there_is(missing: str) -> None:
+def test_a_missing_required_field_is_refused_with_the_fields_present(missing: str) -> None:
     fields = {name: text for name, text in FIELDS.items() if name != missing}
 
     with pytest.raises(ProtocolError, match=f"field '{missing}' of Sample is missing") as refused:
@@ -106,13 +106,13 @@ def test_whole_numbers_are_read_as_java_reads_them(text: str, number: int) -> No
         *("2147483648", "-2147483649", "9" * 20, "9" * 10_000),
     ],
 )
-def test_what_is_no_whole_number_of_32_bits_is_refused(text: str) -> None:
+def test_a_value_that_is_not_a_whole_number_of_32_bits_is_refused(text: str) -> None:
     with pytest.raises(ProtocolError, match="field 'queueId' of Sample is"):
         Sample.decode({**FIELDS, "queueId": text})
 
 
 @pytest.mark.parametrize("text", ["9223372036854775808", "-9223372036854775809"])
-def test_what_does_not_fit_64_bits_is_refused(text: str) -> None:
+def test_a_number_beyond_64_bits_is_refused_in_a_header(text: str) -> None:
     with pytest.raises(ProtocolError, match="outside"):
         Sample.decode({**FIELDS, "queueOffset": text})
 
@@ -131,7 +131,7 @@ def test_fractions_are_read(text: str, number: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "1_0", "1,5"])
-def test_what_is_no_fraction_is_refused(text: str) -> None:
+def test_an_invalid_fraction_is_refused(text: str) -> None:
     with pytest.raises(ProtocolError, match="field 'ratio' of Sample is"):
         Sample.decode({**FIELDS, "ratio": text})
 

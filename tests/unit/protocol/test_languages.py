@@ -33,7 +33,7 @@ def test_a_language_is_found_by_name_in_any_case_and_by_number(language: Languag
     assert language_numbered(language.value) is language
 
 
-def test_an_unknown_language_is_some_other() -> None:
+def test_an_unknown_language_counts_as_other() -> None:
     assert language_named("KLINGON") is Language.OTHER
     assert language_named("") is Language.OTHER
     assert language_numbered(-1) is Language.OTHER

@@ -46,7 +46,7 @@ def test_a_pull_is_read(encoding: Encoding, code: int) -> None:
         *((11, {name: FIELDS[name] for name in FIELDS if name != gone}) for gone in [*FIELDS][:9]),
     ],
 )
-def test_what_is_no_pull_or_an_odd_one_is_left(
+def test_other_requests_and_unusual_pulls_are_left(
     encoding: Encoding, code: int, fields: dict[str, str]
 ) -> None:
     frame = Command(code=code, fields=fields, encoding=encoding).encode()

@@ -76,7 +76,7 @@ def test_a_send_is_written_under_letters_with_the_codes_of_java() -> None:
     assert batch[8:].startswith(b'{"code":320,')
 
 
-def test_a_broker_takes_such_a_send_on_its_fast_way() -> None:
+def test_a_broker_reads_such_a_send_with_its_fast_form() -> None:
     if fast_forms.read_send is None:
         pytest.skip("there is no compiled form here")
     frame = frames_of().encode(5, b"body", "UNIQ_KEY\x01A1\x02", 3, 0, 1_700_000_000_000)
@@ -88,7 +88,7 @@ def test_a_broker_takes_such_a_send_on_its_fast_way() -> None:
 
 
 @pytest.mark.parametrize("retries", [None, 3])
-def test_a_message_that_is_tried_again_says_how_often(retries: int | None) -> None:
+def test_a_retried_message_has_its_number_of_retries(retries: int | None) -> None:
     command = frames_of().command(b"b", "", 0, 0, 1, retries=retries, retries_max=16)
 
     assert command.fields["j"] == str(retries or 0)

@@ -28,7 +28,7 @@ def signed_by_hand(fields: dict[str, str], content: str, body: bytes = b"") -> d
     ("body", "signature"),
     [(b"", "KvXPaAYDq988oRBN0BuceHdSJRU="), (b"body", "+oOEX716M07cvJEs/mhOBkm7hMk=")],
 )
-def test_the_vectors_of_the_reference_are_met(body: bytes, signature: str) -> None:
+def test_signatures_equal_the_vectors_of_the_reference(body: bytes, signature: str) -> None:
     signed = signed_fields(FIELDS, body, CREDENTIALS)
 
     assert signed == {**FIELDS, "AccessKey": "ak", "Signature": signature}
@@ -67,14 +67,14 @@ def test_signing_again_replaces_the_signature() -> None:
         ({"topic": "T", "__ZONE_NAME": "z", "_UNIQUE_KEY_QUERY": "true"}, "akT"),
     ],
 )
-def test_what_some_clients_leave_unsigned_may_be_missing_from_the_content(
+def test_fields_that_some_clients_leave_unsigned_may_be_unsigned(
     fields: dict[str, str], content: str
 ) -> None:
     verify(signed_by_hand(fields, content), b"", "sk")
 
 
 @given(st.dictionaries(NAMES, VALUES, max_size=5), st.binary(max_size=20))
-def test_what_is_signed_is_verified(fields: dict[str, str], body: bytes) -> None:
+def test_a_signed_request_is_verified(fields: dict[str, str], body: bytes) -> None:
     verify(signed_fields(fields, body, CREDENTIALS), body, "sk")
 
 

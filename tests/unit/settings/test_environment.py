@@ -62,7 +62,7 @@ def test_an_empty_variable_counts_as_unset() -> None:
     assert warnings == []
 
 
-def test_a_variable_nobody_knows_draws_a_warning_that_names_the_nearest() -> None:
+def test_an_unknown_variable_causes_a_warning_that_names_the_nearest() -> None:
     _, warnings = read({"ORBITMQ_LISTEN_PROT": "1", "ORBITMQ_ZZZ": "1"})
 
     assert warnings == [
@@ -71,7 +71,7 @@ def test_a_variable_nobody_knows_draws_a_warning_that_names_the_nearest() -> Non
     ]
 
 
-def test_variables_and_options_of_others_are_left_alone() -> None:
+def test_variables_and_options_of_others_are_ignored() -> None:
     found, warnings = read(
         {"ORBITMQ_NO_GO": "1", "ORBITMQ_SPARK_ROWS_MAX": "5", "ORBITMQ_sparkRowsMin": "5"},
         leave_alone=("ORBITMQ_NO_GO", "sparkRowsMax", "sparkRowsMin"),
@@ -80,12 +80,12 @@ def test_variables_and_options_of_others_are_left_alone() -> None:
     assert (found, warnings) == ([], [])
 
 
-def test_options_of_another_role_are_left_alone() -> None:
+def test_options_of_another_role_are_ignored() -> None:
     assert read({"ORBITMQ_BROKER_NAME": "a", "ORBITMQ_brokerId": "0"}) == ([], [])
     assert read({"ORBITMQ_BROKER_NAME": "a"}, role=None) == ([], [])
 
 
-def test_rocketmq_options_of_this_role_and_refused_ones_are_handed_on_to_be_judged() -> None:
+def test_rocketmq_options_of_this_role_and_refused_ones_are_passed_on() -> None:
     found, warnings = read({"ORBITMQ_SERVER_WORKER_THREADS": "8", "ORBITMQ_aclEnable": "true"})
 
     assert found == [

@@ -48,7 +48,7 @@ def test_a_config_class_is_built_from_its_defaults() -> None:
     assert config.flush_mode is FlushMode.SYNC
 
 
-def test_rows_come_in_the_order_they_are_written_with_all_they_declare() -> None:
+def test_rows_have_the_order_and_the_facts_of_their_declarations() -> None:
     rows = describe(SampleConfig)
 
     assert [row.field for row in rows][:3] == ["listen_port", "flush_interval_ms", "ratio"]
@@ -80,7 +80,7 @@ def test_rows_come_in_the_order_they_are_written_with_all_they_declare() -> None
         ("addresses", "texts separated by ';'", "texts separated by ';'"),
     ],
 )
-def test_a_row_says_which_values_it_takes(field: str, limits: str, takes: str) -> None:
+def test_a_row_describes_the_values_it_accepts(field: str, limits: str, takes: str) -> None:
     assert ROWS[field].limits == limits
     assert ROWS[field].takes == takes
 
@@ -110,7 +110,7 @@ def test_a_path_default_follows_the_home_directory(
         ("flush_mode", "LAZY", "one of SYNC_FLUSH, ASYNC_FLUSH"),
     ],
 )
-def test_a_bad_value_is_refused_with_place_value_and_what_is_allowed(
+def test_a_bad_value_is_refused_with_place_value_and_limits(
     field: str, text: str, hint: str
 ) -> None:
     with pytest.raises(OptionValueError) as caught:
@@ -120,7 +120,7 @@ def test_a_bad_value_is_refused_with_place_value_and_what_is_allowed(
     assert hint in caught.value.hint
 
 
-def test_blanks_around_a_value_do_not_count() -> None:
+def test_blanks_around_a_value_are_ignored() -> None:
     assert ROWS["listen_port"].parse(" 1234 ", where="here") == 1234
     assert ROWS["cluster"].parse("east ", where="here") == "east"
 
@@ -140,14 +140,14 @@ def test_a_secret_is_hidden_wherever_it_is_shown() -> None:
     assert ROWS["password"].show("") == ""
 
 
-def test_limits_hold_for_configs_made_in_code() -> None:
+def test_limits_apply_to_configs_created_in_code() -> None:
     check_limits(SampleConfig(listen_port=1))
 
     with pytest.raises(OptionValueError, match="SampleConfig: listenPort cannot be '70000'"):
         check_limits(SampleConfig(listen_port=70_000))
 
 
-def test_a_default_outside_its_own_limits_is_a_mistake_in_the_code() -> None:
+def test_a_default_outside_its_own_limits_is_a_bug() -> None:
     @dataclass(frozen=True, slots=True, kw_only=True)
     class WrongConfig:
         port: int = option(0, low=1, doc="Port.")
@@ -156,7 +156,7 @@ def test_a_default_outside_its_own_limits_is_a_mistake_in_the_code() -> None:
         describe(WrongConfig)
 
 
-def test_a_field_that_is_no_option_is_a_mistake_in_the_code() -> None:
+def test_a_field_that_is_not_an_option_is_a_bug() -> None:
     @dataclass(frozen=True, slots=True, kw_only=True)
     class WrongConfig:
         port: int = 1
@@ -165,7 +165,7 @@ def test_a_field_that_is_no_option_is_a_mistake_in_the_code() -> None:
         describe(WrongConfig)
 
 
-def test_an_option_without_meaning_is_a_mistake_in_the_code() -> None:
+def test_an_option_without_a_doc_is_a_bug() -> None:
     @dataclass(frozen=True, slots=True, kw_only=True)
     class WrongConfig:
         port: int = option(1, doc=" ")

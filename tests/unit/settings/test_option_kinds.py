@@ -86,7 +86,7 @@ def test_a_path_may_start_in_the_home_directory(
     assert kind_of(Path).parse("~/namesrv/kv.json") == tmp_path / "namesrv" / "kv.json"
 
 
-def test_a_boolean_is_no_number_and_a_number_no_boolean() -> None:
+def test_a_boolean_is_not_a_number_and_vice_versa() -> None:
     assert not kind_of(int).holds(True)
     assert not kind_of(bool).holds(1)
     assert not kind_of(float).holds(True)

@@ -1,4 +1,4 @@
-"""The verdict on each thing that was set."""
+"""The check of each value that was set."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def said(name: str, text: str) -> Assignment:
     return Assignment(name=name, text=text, origin=Origin.FILE, source="file", where="a.conf:3")
 
 
-def test_an_option_takes_its_value_and_the_last_one_counts() -> None:
+def test_an_option_accepts_its_value_and_the_last_one_counts() -> None:
     reading = TABLE.read([said("listenPort", "1"), said("listenPort", "2")])
 
     assert reading.settings["listenPort"].value == 2
@@ -58,7 +58,7 @@ def test_an_option_of_ours_comes_before_the_row_of_rocketmq() -> None:
     assert not reading.warnings
 
 
-def test_options_of_rocketmq_without_effect_draw_a_warning_each() -> None:
+def test_options_of_rocketmq_without_effect_cause_a_warning_each() -> None:
     reading = TABLE.read([said("serverWorkerThreads", "8"), said("brokerName", "broker-a")])
 
     assert reading.warnings == [
@@ -72,7 +72,7 @@ def test_options_of_rocketmq_without_effect_draw_a_warning_each() -> None:
     ("name", "text"),
     [("aclEnable", "false"), ("aclEnable", " FALSE "), ("storeType", "default")],
 )
-def test_the_harmless_value_of_a_refused_option_passes_without_a_word(name: str, text: str) -> None:
+def test_the_harmless_value_of_a_refused_option_is_accepted_silently(name: str, text: str) -> None:
     reading = TABLE.read([said(name, text)])
 
     assert not reading.problems
@@ -114,20 +114,20 @@ def test_an_unknown_name_is_a_problem_that_names_the_nearest_one(written: str, m
     assert str(problem) == f"a.conf:3: unknown option {written!r} (did you mean {meant}?)"
 
 
-def test_an_unknown_name_like_no_other_points_to_the_page() -> None:
+def test_an_unknown_name_without_a_near_match_points_to_the_page() -> None:
     (problem,) = TABLE.read([said("zzz", "1")]).problems
 
     assert problem.hint == "docs/configuration.md lists them all"
 
 
-def test_a_field_name_leads_to_its_option_unless_two_classes_have_it() -> None:
+def test_a_field_name_stands_for_its_option_unless_two_classes_have_it() -> None:
     assert TABLE.name_of("listen_port") == "listenPort"
     assert TABLE.name_of("listenPort") == "listenPort"
     assert TABLE.name_of("idle_ms") == "idle_ms"
     assert TABLE.name_of("other") == "other"
 
 
-def test_two_classes_with_the_same_option_are_a_mistake_in_the_code() -> None:
+def test_two_classes_with_the_same_option_are_a_bug() -> None:
     @dataclass(frozen=True, slots=True, kw_only=True)
     class OtherConfig:
         port: int = option(1, java="listenPort", doc="Port.")

@@ -69,7 +69,7 @@ def test_a_line_is_read_as_java_reads_it(text: str, name: str, value: str) -> No
     assert read(text) == [(name, value)]
 
 
-def test_blank_lines_and_comments_say_nothing() -> None:
+def test_blank_lines_and_comments_are_ignored() -> None:
     assert read("# a=b\\\n! c=d\n\n \t\f\n   # e\n\\\n# f\n") == []
 
 
@@ -105,7 +105,7 @@ def test_every_faulty_line_is_a_problem_with_its_number() -> None:
 
 
 @pytest.mark.parametrize("content", [b"a" * (PROPERTIES_BYTES_MAX + 1), "é" * PROPERTIES_BYTES_MAX])
-def test_a_text_that_is_too_large_is_refused(content: bytes | str) -> None:
+def test_a_file_that_is_too_large_is_refused(content: bytes | str) -> None:
     with pytest.raises(PropertiesError, match=f"more than {PROPERTIES_BYTES_MAX} bytes"):
         PropertiesFile.parse(content, name="a.conf")
 
@@ -120,7 +120,7 @@ def test_a_text_that_is_too_large_is_refused(content: bytes | str) -> None:
         ("a", "é😀\n", "a=\\u00E9\\uD83D\\uDE00\\n"),
     ],
 )
-def test_a_line_is_written_with_no_more_escapes_than_needed(
+def test_a_line_is_written_with_as_few_escapes_as_possible(
     name: str, value: str, line: str
 ) -> None:
     assert write_property(name, value) == line
@@ -137,7 +137,7 @@ def test_what_is_written_is_read_back(pairs: list[tuple[str, str]]) -> None:
 
 @example(text="\n0\\\r", value="")
 @given(text=st.text(alphabet="ab=:#! \\\t\f\r\nu0", max_size=40), value=st.text(max_size=8))
-def test_one_new_value_leaves_all_others_whatever_the_file_holds(text: str, value: str) -> None:
+def test_one_new_value_leaves_all_others_in_any_file(text: str, value: str) -> None:
     before = PropertiesFile.parse(text, name="a.conf")
 
     after = PropertiesFile.parse(before.with_values({"new": value}), name="a.conf")
@@ -148,7 +148,7 @@ def test_one_new_value_leaves_all_others_whatever_the_file_holds(text: str, valu
     ]
 
 
-def test_a_new_value_takes_the_place_of_the_old_one() -> None:
+def test_a_new_value_replaces_the_old_one() -> None:
     text = "# head\n\na = 1\nb=one \\\n   two\n! foot\nc=3"
 
     written = PropertiesFile.parse(text, name="a.conf").with_values({"b": "x", "d": "4"})
@@ -156,7 +156,7 @@ def test_a_new_value_takes_the_place_of_the_old_one() -> None:
     assert written == "# head\n\na = 1\nb=x\n! foot\nc=3\nd=4\n"
 
 
-def test_of_a_name_given_twice_the_one_that_counts_is_replaced() -> None:
+def test_of_a_name_set_twice_the_last_one_is_replaced() -> None:
     written = PropertiesFile.parse("a=1\nb=2\na=3\n", name="a.conf").with_values({"a": "4"})
 
     assert written == "a=1\nb=2\na=4\n"

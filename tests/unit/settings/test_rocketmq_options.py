@@ -60,7 +60,7 @@ def test_options_of_all_classes_are_known_with_their_defaults(
         "enableControllerInNamesrv",
     ],
 )
-def test_options_that_promise_what_is_not_built_are_refused(name: str) -> None:
+def test_options_that_cannot_be_honoured_are_refused(name: str) -> None:
     row = ROCKETMQ_OPTIONS[name]
 
     assert row.harmless == row.default

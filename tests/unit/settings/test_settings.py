@@ -71,7 +71,7 @@ def test_without_sources_everything_has_its_default() -> None:
     assert settings.warnings == []
 
 
-def test_one_file_feeds_several_config_classes(conf: Path) -> None:
+def test_one_file_sets_several_config_classes(conf: Path) -> None:
     conf.write_text("listenPort=1234\nscanNotActiveBrokerInterval = 5000\n")
 
     settings = load(file=conf)
@@ -83,7 +83,7 @@ def test_one_file_feeds_several_config_classes(conf: Path) -> None:
 @pytest.mark.parametrize("from_file", ["1", None])
 @pytest.mark.parametrize("from_environment", ["2", None])
 @pytest.mark.parametrize("from_flag", ["3", None])
-def test_flags_beat_the_environment_which_beats_the_file_which_beats_the_default(
+def test_flags_come_before_environment_before_file_before_defaults(
     conf: Path, from_file: str | None, from_environment: str | None, from_flag: str | None
 ) -> None:
     conf.write_text("# head\n" + (f"listenPort={from_file}\n" if from_file else ""))
@@ -110,14 +110,14 @@ def test_a_flag_may_use_the_name_of_the_field() -> None:
     assert settings.source_of("scan_interval_ms") == "flag"
 
 
-def test_a_config_in_the_place_of_its_class_holds_the_defaults_of_the_role() -> None:
+def test_a_config_instead_of_its_class_has_the_defaults_of_the_role() -> None:
     settings = Settings.load(SocketConfig(listen_port=10911), ScanConfig, flags={"low": "0"})
 
     assert settings.of(SocketConfig).listen_port == 10911
     assert settings.source_of("listenPort") == "default"
 
 
-def test_defaults_of_a_role_are_held_against_the_limits() -> None:
+def test_defaults_of_a_role_are_checked_against_the_limits() -> None:
     with pytest.raises(OptionValueError, match="listenPort cannot be '70000'"):
         Settings.load(SocketConfig(listen_port=70_000))
 
@@ -146,7 +146,7 @@ def test_a_single_problem_is_raised_as_itself() -> None:
         load(environment={"ORBITMQ_LISTEN_PORT": "70000"})
 
 
-def test_a_bad_value_is_a_problem_even_where_a_stronger_source_hides_it(conf: Path) -> None:
+def test_a_bad_value_is_a_problem_even_if_another_source_overrides_it(conf: Path) -> None:
     conf.write_text("listenPort=abc\n")
 
     with pytest.raises(OptionValueError, match="abc"):
@@ -154,7 +154,9 @@ def test_a_bad_value_is_a_problem_even_where_a_stronger_source_hides_it(conf: Pa
 
 
 @pytest.mark.parametrize("source", ["file", "environment", "flags"])
-def test_a_broken_promise_stops_the_start_from_whatever_source(conf: Path, source: str) -> None:
+def test_an_option_that_cannot_be_honoured_fails_the_start_from_any_source(
+    conf: Path, source: str
+) -> None:
     conf.write_text("aclEnable=true\n" if source == "file" else "")
     environment = {"ORBITMQ_ACL_ENABLE": "true"} if source == "environment" else {}
     flags = {"aclEnable": "true"} if source == "flags" else {}
@@ -217,7 +219,7 @@ def test_printing_lists_all_options_sorted_with_secrets_hidden() -> None:
         {"scanNotActiveBrokerInterval": "5000"},
     ],
 )
-def test_a_live_option_changes_and_listeners_hear_of_it(
+def test_a_live_option_changes_and_listeners_are_notified(
     changes: str | bytes | dict[str, str],
 ) -> None:
     settings = load()
@@ -274,7 +276,7 @@ def test_an_update_names_all_its_problems_and_what_to_do() -> None:
     assert "update:2: low cannot be 'abc'" in str(caught.value)
 
 
-def test_an_option_on_the_black_list_may_not_be_named_at_all() -> None:
+def test_an_update_that_names_an_option_on_the_black_list_is_refused() -> None:
     settings = load()
 
     with pytest.raises(ForbiddenOptionError) as caught:
@@ -284,7 +286,7 @@ def test_an_option_on_the_black_list_may_not_be_named_at_all() -> None:
     assert settings.of(ScanConfig).high == 2
 
 
-def test_the_present_value_of_a_fixed_option_is_no_problem() -> None:
+def test_the_current_value_of_a_fixed_option_is_accepted() -> None:
     settings = load()
     heard: list[Changed] = []
     settings.on_change(heard.append)
@@ -305,7 +307,7 @@ def test_printed_settings_may_be_sent_back_with_one_line_changed() -> None:
     assert settings.of(SocketConfig).password == "swordfish"
 
 
-def test_an_update_warns_of_what_will_not_last_or_has_no_effect() -> None:
+def test_an_update_warns_of_options_that_will_not_last_or_have_no_effect() -> None:
     settings = load(flags={"high": "5"}, environment={"ORBITMQ_LOW": "2"})
 
     changed = settings.update({"high": "6", "low": "3", "serverWorkerThreads": "4"})
@@ -320,7 +322,7 @@ def test_an_update_warns_of_what_will_not_last_or_has_no_effect() -> None:
     assert again.warnings == ("high is set by flag at start, which takes precedence over the file",)
 
 
-def test_secrets_are_hidden_in_what_listeners_hear() -> None:
+def test_secrets_are_hidden_from_listeners() -> None:
     settings = load()
 
     changed = settings.update({"password": "swordfish"})
@@ -329,7 +331,7 @@ def test_secrets_are_hidden_in_what_listeners_hear() -> None:
     assert settings.of(SocketConfig).password == "swordfish"
 
 
-def test_a_listener_that_fails_does_not_keep_the_others_from_hearing(
+def test_a_listener_that_fails_does_not_affect_the_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     settings = load()
@@ -390,7 +392,7 @@ def test_saving_without_a_change_leaves_the_file_alone(conf: Path) -> None:
     assert list(conf.parent.iterdir()) == [conf]
 
 
-def test_a_file_spoilt_since_the_start_is_not_overwritten(conf: Path) -> None:
+def test_a_file_broken_since_the_start_is_not_overwritten(conf: Path) -> None:
     settings = load()
     settings.update({"high": "5"})
     conf.write_text("bad=\\u12\n")
@@ -401,7 +403,7 @@ def test_a_file_spoilt_since_the_start_is_not_overwritten(conf: Path) -> None:
     assert conf.read_text() == "bad=\\u12\n"
 
 
-def test_a_file_that_cannot_be_written_is_an_error_that_says_what_is_at_stake(conf: Path) -> None:
+def test_a_file_that_cannot_be_written_is_an_error_that_explains_the_risk(conf: Path) -> None:
     conf.with_name("namesrv.conf.bak").mkdir()
     conf.write_text("high=4\n")
     settings = load(file=conf)

@@ -55,7 +55,7 @@ class Parts:
 
 @asynccontextmanager
 async def connected(parts: Parts) -> AsyncIterator[tuple[Connection, RawPeer]]:
-    """Connect; at the end the connection is cut and must have returned all it took."""
+    """Connect; at the end the connection is aborted and must have returned its budgets."""
     connection = parts.new_connection()
     async with raw_serving(receive_buffer_bytes=65536) as server:
         await asyncio.get_running_loop().create_connection(

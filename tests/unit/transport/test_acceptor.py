@@ -1,4 +1,4 @@
-"""The listening socket: what comes in, what is turned away, and the end."""
+"""The listening socket: what is accepted, what is refused, and stopping."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.waiting import until
 
 
 class Site:
-    """An acceptor with what it stands on."""
+    """An acceptor with its collaborators."""
 
     def __init__(self, config: ServerConfig | None = None, mode: str = "permissive") -> None:
         self.parts = Parts()
@@ -57,7 +57,7 @@ class Site:
 
 
 @pytest.mark.parametrize("mode", ["disabled", "permissive"])
-async def test_what_comes_in_becomes_a_connection(mode: str) -> None:
+async def test_an_accepted_socket_becomes_a_connection(mode: str) -> None:
     site = Site(mode=mode)
     with pytest.raises(StateError, match="does not listen"):
         assert site.acceptor.port
@@ -70,7 +70,7 @@ async def test_what_comes_in_becomes_a_connection(mode: str) -> None:
         assert await peer.rest() == b""
 
 
-async def test_tls_is_spoken_with_who_begins_with_it() -> None:
+async def test_a_peer_that_begins_with_tls_is_answered_in_tls() -> None:
     site = Site()
     site.acceptor.start()
     reader, writer = await asyncio.open_connection(
@@ -86,7 +86,7 @@ async def test_tls_is_spoken_with_who_begins_with_it() -> None:
     await site.stop()
 
 
-async def test_who_speaks_what_is_not_allowed_is_turned_away_and_logged_once(
+async def test_a_peer_that_breaks_the_tls_mode_is_refused_and_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     site = Site(mode="enforcing")
@@ -101,7 +101,7 @@ async def test_who_speaks_what_is_not_allowed_is_turned_away_and_logged_once(
     await site.stop()
 
 
-async def test_silence_and_an_endless_handshake_are_given_up(
+async def test_silent_peers_and_endless_handshakes_time_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen: list[bytes] = []
@@ -130,7 +130,7 @@ async def test_silence_and_an_endless_handshake_are_given_up(
     await site.stop()
 
 
-async def test_who_vanishes_before_saying_anything_is_no_news(
+async def test_a_peer_that_disconnects_before_its_first_byte_is_not_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     site = Site()
@@ -160,7 +160,7 @@ async def test_connections_above_the_limit_are_closed(caplog: pytest.LogCaptureF
 
 
 class Failing:
-    """A listening socket whose accept fails as it is told to."""
+    """A listening socket whose accept fails with given errors."""
 
     def __init__(self, listening: socket.socket) -> None:
         self._listening = listening
@@ -182,7 +182,7 @@ class Failing:
         self._listening.close()
 
 
-async def test_a_connection_that_broke_in_the_queue_does_not_keep_the_others_waiting() -> None:
+async def test_a_broken_connection_in_the_backlog_does_not_block_the_others() -> None:
     site = Site()
     site.acceptor.start()
     assert site.acceptor._listening is not None
@@ -217,7 +217,7 @@ async def test_out_of_file_descriptors_accepting_pauses_for_a_second_or_until_th
             await site.clock.advance(1000)
 
 
-async def test_an_address_that_cannot_be_had_is_a_clear_error() -> None:
+async def test_an_unavailable_address_is_a_clear_error() -> None:
     site = Site()
     site.acceptor.start()
     taken = ServerConfig(bind_address="127.0.0.1", listen_port=site.acceptor.port)
@@ -228,7 +228,7 @@ async def test_an_address_that_cannot_be_had_is_a_clear_error() -> None:
     await site.stop()
 
 
-async def test_a_stop_turns_away_whoever_is_not_admitted_at_whatever_stage() -> None:
+async def test_a_stop_drops_connections_at_every_stage_of_admission() -> None:
     for turns in range(10):
         site = Site()
         site.acceptor.start()
@@ -246,7 +246,7 @@ async def test_a_stop_turns_away_whoever_is_not_admitted_at_whatever_stage() -> 
             peer.close()
 
 
-async def test_a_fault_of_ours_while_admitting_is_logged_and_closes_the_connection(
+async def test_an_internal_error_during_admission_is_logged_and_closes_the_connection(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     site = Site()

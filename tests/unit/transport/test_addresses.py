@@ -42,7 +42,7 @@ def test_an_address_is_a_host_and_a_port(text: str, parsed: tuple[str, int]) -> 
         "host:" + "9" * 5000,
     ],
 )
-def test_what_is_no_address_is_refused_with_advice(text: str) -> None:
+def test_an_invalid_address_is_refused_with_advice(text: str) -> None:
     with pytest.raises(SettingsError, match="is not an address") as caught:
         parse_address(text)
 
@@ -63,6 +63,6 @@ def test_a_peer_is_written_as_an_address() -> None:
     assert format_address("/tmp/socket") == "/tmp/socket"
 
 
-def test_addresses_parted_by_commas_are_refused_with_the_cure() -> None:
+def test_addresses_separated_by_commas_are_refused_with_advice() -> None:
     with pytest.raises(SettingsError, match="semicolons"):
         parse_addresses("a:9876,b:9876")

@@ -29,9 +29,7 @@ from tests.unit.transport.pairs import LIMITS, MIB, Parts, connected
 from tests.waiting import until
 
 
-async def test_what_a_processor_leaves_comes_to_it_again_after_other_connections_had_a_turn() -> (
-    None
-):
+async def test_unprocessed_frames_are_processed_after_other_connections_had_a_turn() -> None:
     seen: list[bytes] = []
     frame = Command(code=ECHO).encode()
 
@@ -53,7 +51,7 @@ async def test_what_a_processor_leaves_comes_to_it_again_after_other_connections
     assert parts.heard == ["open", "close NoneType"]
 
 
-async def test_a_frame_in_pieces_is_kept_and_answered_when_it_is_whole() -> None:
+async def test_a_frame_in_pieces_is_kept_and_answered_once_complete() -> None:
     parts = Parts()
     async with connected(parts) as (connection, peer):
         frame = Command(code=ECHO, opaque=9, body=b"x" * 50_000).encode()
@@ -151,14 +149,14 @@ async def test_calls_are_answered_timed_out_forgotten_or_lost() -> None:
                 call()
 
 
-async def test_a_peer_that_says_nothing_while_calls_wait_is_given_up() -> None:
+async def test_a_connection_is_aborted_when_calls_wait_and_the_peer_is_silent() -> None:
     parts = Parts(limits=replace(LIMITS, silence_ms_max=3000))
     async with connected(parts) as (connection, peer):
         outcomes: list[Command | OrbitError] = []
         connection.call(Command(code=ECHO), 1000, outcomes.append)
         answered = await peer.read()
         await parts.clock.advance(900)
-        # A late answer to anything shows that the peer is there.
+        # A late answer to any call shows that the peer is alive.
         await peer.send(answered.reply())
         await until(lambda: len(outcomes) == 1)
         for _ in range(3):
@@ -171,7 +169,7 @@ async def test_a_peer_that_says_nothing_while_calls_wait_is_given_up() -> None:
         assert kinds == [CallTimeoutError] * 3
 
 
-async def test_a_slow_peer_that_says_something_is_kept() -> None:
+async def test_a_slow_peer_that_sends_something_stays_connected() -> None:
     parts = Parts(limits=replace(LIMITS, silence_ms_max=3000))
     async with connected(parts) as (connection, peer):
         outcomes: list[Command | OrbitError] = []
@@ -189,7 +187,7 @@ async def test_a_slow_peer_that_says_something_is_kept() -> None:
         assert not connection.closed
 
 
-async def test_an_answer_that_comes_when_its_caller_was_just_cancelled_harms_nobody() -> None:
+async def test_an_answer_to_a_caller_just_cancelled_is_dropped() -> None:
     async with connected(Parts()) as (connection, peer):
         call = asyncio.create_task(connection.ask(Command(code=1), 1000))
         asked = await peer.read()
@@ -208,7 +206,7 @@ async def test_an_answer_that_comes_when_its_caller_was_just_cancelled_harms_nob
         assert not connection.closed
 
 
-async def test_a_request_that_cannot_be_written_is_not_waited_for() -> None:
+async def test_a_request_that_cannot_be_encoded_leaves_no_pending_call() -> None:
     parts = Parts()
     async with connected(parts) as (connection, _):
         too_large = Command(code=1, body=bytes(16 * MIB))
@@ -222,7 +220,7 @@ async def test_a_request_that_cannot_be_written_is_not_waited_for() -> None:
         assert parts.is_free
 
 
-async def test_requests_written_by_their_caller_leave_together_and_in_order() -> None:
+async def test_requests_encoded_by_the_caller_are_sent_together_and_in_order() -> None:
     outcomes: list[Command | OrbitError] = []
     parts = Parts()
     async with connected(parts) as (connection, peer):
@@ -232,7 +230,7 @@ async def test_requests_written_by_their_caller_leave_together_and_in_order() ->
         opaque = connection.unused_opaque()
         connection.send_oneway(Command(code=8, opaque=opaque, flag=2, body=b"3").encode())
         assert connection._written_bytes == 0
-        # What is not written so must not overtake it.
+        # Other requests must not overtake them.
         connection.call(Command(code=7, body=b"4"), 1000, outcomes.append)
         assert connection._written_bytes > 0
         connection.send_oneway(Command(code=8, flag=2, body=bytes(70_000)).encode())
@@ -324,7 +322,7 @@ async def test_a_frame_over_the_budget_is_answered_busy_or_fails_its_call() -> N
         assert parts.is_free
 
 
-async def test_bad_input_and_own_faults_end_the_connection_with_one_line_in_the_log(
+async def test_bad_input_and_internal_errors_close_the_connection_with_one_log_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with connected(Parts()) as (connection, peer):
@@ -354,7 +352,7 @@ async def test_bad_input_and_own_faults_end_the_connection_with_one_line_in_the_
     assert [r.levelno for r in caplog.records] == [logging.WARNING]
 
 
-async def test_the_end_of_a_connection_is_told_once_however_it_comes() -> None:
+async def test_the_owner_is_notified_once_however_a_connection_ends() -> None:
     for end in (
         lambda _, peer: peer.close(),
         lambda _, peer: peer.reset(),
@@ -376,7 +374,7 @@ async def test_the_end_of_a_connection_is_told_once_however_it_comes() -> None:
         assert len(parts.heard) == 2
 
 
-async def test_a_connection_that_was_never_made_takes_any_end() -> None:
+async def test_a_connection_that_was_never_made_can_be_closed_in_any_way() -> None:
     parts = Parts()
     connection = parts.new_connection()
 
@@ -389,7 +387,7 @@ async def test_a_connection_that_was_never_made_takes_any_end() -> None:
     assert parts.heard == []
 
 
-async def test_a_close_sends_what_is_written_even_when_the_peer_is_behind() -> None:
+async def test_a_close_sends_unsent_bytes_even_to_a_slow_reader() -> None:
     async with connected(Parts()) as (connection, peer):
         (waiting,) = await _fill(connection, 1)
         written = connection._written_bytes
@@ -430,11 +428,11 @@ async def test_activity_is_what_was_received_or_really_sent() -> None:
         await reading
 
 
-async def test_what_comes_in_while_a_turn_is_awaited_keeps_its_place_and_needs_no_budget() -> None:
+async def test_bytes_received_between_turns_stay_in_order_and_need_no_budget() -> None:
     parts = Parts(kept_bytes=ByteBudget(0))
     async with connected(parts) as (connection, peer):
         frames = [Command(code=ECHO, opaque=opaque).encode() for opaque in range(300)]
-        # A TLS layer may hand out what it has decrypted after reading was paused.
+        # A TLS layer may deliver decrypted bytes after reading was paused.
         connection.data_received(b"".join(frames[:200]))
         assert connection._turn_is_due
         connection.data_received(b"".join(frames[200:]))
@@ -471,14 +469,14 @@ async def test_socket_options_are_set() -> None:
         assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) >= 60_000
 
 
-async def test_an_answer_to_nothing_is_dropped() -> None:
+async def test_an_unexpected_answer_is_dropped() -> None:
     async with connected(Parts()) as (_, peer):
         await peer.send(Command(code=0, flag=1, opaque=77))
 
         assert (await peer.ask(Command(code=ECHO, opaque=5))).opaque == 5
 
 
-def test_limits_are_there_for_processors_to_read() -> None:
+def test_processors_can_read_the_limits() -> None:
     connection = Parts().new_connection()
 
     assert connection.frame_bytes_max == LIMITS.frame_bytes_max

@@ -37,7 +37,7 @@ async def _open(
     return connection, await server.accept()
 
 
-async def test_connections_come_and_go_and_the_listener_hears_of_it() -> None:
+async def test_the_listener_is_notified_of_opened_and_closed_connections() -> None:
     clock, events = ManualClock(), Events()
     connections = _connections(clock, events)
     async with raw_serving() as server:
@@ -54,7 +54,7 @@ async def test_connections_come_and_go_and_the_listener_hears_of_it() -> None:
         assert len(connections) == 0
 
 
-async def test_only_the_idle_ones_are_closed_and_before_that_the_listener_is_told() -> None:
+async def test_only_idle_connections_are_closed_after_the_listener_is_notified() -> None:
     clock, events = ManualClock(), Events()
     connections = _connections(clock, events)
     connections.start()
@@ -75,7 +75,7 @@ async def test_only_the_idle_ones_are_closed_and_before_that_the_listener_is_tol
         await connections.stop(0)
 
 
-async def test_a_listener_that_raises_is_logged_and_nothing_else(
+async def test_an_error_of_a_listener_is_only_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Broken(Events):
@@ -93,7 +93,7 @@ async def test_a_listener_that_raises_is_logged_and_nothing_else(
     assert [r.levelno for r in caplog.records] == [logging.ERROR]
 
 
-async def test_a_connection_whose_socket_takes_no_options_is_cut(
+async def test_a_connection_whose_socket_options_cannot_be_set_is_aborted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     connections = _connections(ManualClock(), events := Events())
@@ -102,7 +102,7 @@ async def test_a_connection_whose_socket_takes_no_options_is_cut(
         raise OSError("Invalid argument")
 
     async with raw_serving() as server:
-        # What macOS does when the peer is gone already.
+        # As on macOS when the peer is gone already.
         monkeypatch.setattr(Connection, "set_socket_options", refuse)
         connection, peer = await _open(connections, Parts(), server)
 
@@ -112,7 +112,7 @@ async def test_a_connection_whose_socket_takes_no_options_is_cut(
         assert events.heard == ["open", "close"]
 
 
-async def test_stopping_waits_for_what_is_written_and_cuts_what_takes_too_long(
+async def test_stopping_waits_for_unsent_bytes_and_aborts_what_takes_too_long(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = ManualClock()

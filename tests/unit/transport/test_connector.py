@@ -69,7 +69,7 @@ async def test_a_closed_connection_makes_room_for_a_new_one_at_once() -> None:
 
 
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "a" * 70])
-async def test_failing_is_told_with_its_reason(host: str) -> None:
+async def test_a_failed_connection_names_its_reason(host: str) -> None:
     connector = _connector(Parts())
     with pytest.raises(ConnectError, match=f"cannot connect to {host}:1:") as caught:
         await connector.connection(f"{host}:1")
@@ -80,7 +80,7 @@ async def test_failing_is_told_with_its_reason(host: str) -> None:
         await connector.connection("nowhere")
 
 
-async def test_connecting_is_given_up_at_its_timeout_and_at_a_stop() -> None:
+async def test_connecting_ends_at_its_timeout_and_at_a_stop() -> None:
     parts = Parts(clock=ManualClock())
     connector = _connector(parts)
     # Linux lets one more wait than the backlog says; the next one hangs.

@@ -15,18 +15,18 @@ async def _loop_type() -> type[asyncio.AbstractEventLoop]:
     return type(asyncio.get_running_loop())
 
 
-def test_uvloop_is_taken_when_it_is_wanted_and_asyncio_when_it_is_not() -> None:
+def test_uvloop_is_used_if_wanted_and_asyncio_if_not() -> None:
     assert event_loop.run(_loop_type(), use_native_loop=True) is uvloop.Loop
     assert not issubclass(event_loop.run(_loop_type(), use_native_loop=False), uvloop.Loop)
 
 
-def test_asyncio_is_taken_where_uvloop_does_not_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_asyncio_is_used_where_uvloop_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uvloop", None)
 
     assert not issubclass(event_loop.run(_loop_type(), use_native_loop=True), uvloop.Loop)
 
 
-def test_what_the_main_coroutine_raises_is_passed_on() -> None:
+def test_errors_of_the_main_coroutine_are_raised() -> None:
     async def fail() -> None:
         raise ValueError("from main")
 

@@ -1,4 +1,4 @@
-"""Frames that come in pieces, and the budget they share."""
+"""Frames that arrive in pieces, and the budget they share."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_frame_is_complete_with_its_last_byte(incomplete: IncompleteFrame) -> 
     assert not incomplete.kept_bytes
 
 
-def test_what_can_never_be_a_frame_is_refused_at_its_fourth_byte(
+def test_an_invalid_length_is_refused_at_its_fourth_byte(
     incomplete: IncompleteFrame,
 ) -> None:
     with pytest.raises(FrameTooLargeError):
@@ -61,7 +61,7 @@ def test_what_can_never_be_a_frame_is_refused_at_its_fourth_byte(
     assert not incomplete.kept_bytes
 
 
-def test_little_costs_the_budget_nothing_and_much_is_counted_once(
+def test_few_bytes_are_free_and_many_are_counted_once(
     incomplete: IncompleteFrame, budget: ByteBudget
 ) -> None:
     frame = _frame(30_000)
@@ -98,7 +98,7 @@ def test_a_frame_over_the_budget_is_refused_and_its_rest_skipped(
     assert incomplete.skip_bytes == 0
 
 
-def test_without_a_whole_header_there_is_nobody_to_answer(
+def test_a_refused_frame_without_a_whole_header_cannot_be_answered(
     incomplete: IncompleteFrame, budget: ByteBudget
 ) -> None:
     assert budget.take(50_000)
@@ -111,7 +111,7 @@ def test_without_a_whole_header_there_is_nobody_to_answer(
     assert budget.taken == 50_000
 
 
-def test_frames_behind_a_complete_one_cannot_be_refused_by_one_answer(
+def test_frames_after_a_complete_one_cannot_be_refused_by_one_answer(
     incomplete: IncompleteFrame, budget: ByteBudget
 ) -> None:
     assert budget.take(50_000)
@@ -156,7 +156,9 @@ def test_pieces_of_any_size_become_the_frame_they_were(
     assert not incomplete.kept_bytes
 
 
-def test_a_frame_that_comes_byte_by_byte_is_kept_in_few_pieces(incomplete: IncompleteFrame) -> None:
+def test_a_frame_that_arrives_byte_by_byte_is_kept_in_few_pieces(
+    incomplete: IncompleteFrame,
+) -> None:
     frame = _frame(10 * PIECE_BYTES_MIN)
     incomplete.begin(frame[:8])
     for at in range(8, len(frame)):

@@ -1,4 +1,4 @@
-"""Bounds are kept, and what was taken comes back."""
+"""Bounds are kept, and bytes and calls are returned."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_bytes_are_taken_until_none_are_left() -> None:
     assert budget.taken == 0
 
 
-def test_nobody_returns_bytes_that_were_not_taken() -> None:
+def test_bytes_that_were_not_taken_cannot_be_returned() -> None:
     budget = ByteBudget(100)
 
     for count in (1, -1):
@@ -36,7 +36,7 @@ def test_nobody_returns_bytes_that_were_not_taken() -> None:
             budget.give_back(count)
 
 
-def test_calls_are_begun_until_the_bound_is_reached() -> None:
+def test_calls_begin_until_the_bound_is_reached() -> None:
     budget = CallBudget("one-way", 2)
     budget.take("a:1")
     budget.take("a:1")
@@ -50,12 +50,12 @@ def test_calls_are_begun_until_the_bound_is_reached() -> None:
     assert budget.in_flight == 2
 
 
-def test_nobody_ends_a_call_that_was_not_begun() -> None:
+def test_a_call_that_did_not_begin_cannot_end() -> None:
     with pytest.raises(AssertionError):
         CallBudget("one-way", 2).give_back()
 
 
-def test_a_call_for_the_time_of_a_block_ends_with_it_even_when_it_fails() -> None:
+def test_a_call_counted_for_a_block_ends_with_it_even_if_it_fails() -> None:
     budgets = CallBudgets(oneway_max=1, unanswered_max=2)
 
     with budgets.oneway.one_to("a:1"):

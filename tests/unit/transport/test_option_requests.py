@@ -27,7 +27,7 @@ def _requests(settings: Settings, folder: Path) -> OptionRequests:
     return OptionRequests(settings, file=folder / "saved.conf", forbidden=lambda: {"secret"})
 
 
-async def test_a_change_takes_effect_and_is_kept_in_the_file(tmp_path: Path) -> None:
+async def test_a_change_takes_effect_and_is_saved_to_the_file(tmp_path: Path) -> None:
     settings = Settings.load(SomeConfig)
     options = _requests(settings, tmp_path)
     connection = Parts().new_connection()
@@ -40,7 +40,7 @@ async def test_a_change_takes_effect_and_is_kept_in_the_file(tmp_path: Path) -> 
     assert options.show(connection, Command(code=2)).body == b"folder=a\nlimit=7\n"
 
 
-async def test_what_changed_is_told(tmp_path: Path) -> None:
+async def test_changes_are_returned(tmp_path: Path) -> None:
     options = _requests(Settings.load(SomeConfig), tmp_path)
 
     changed = await options.apply(Parts().new_connection(), Command(code=1, body=b"limit=7"))

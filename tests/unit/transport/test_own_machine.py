@@ -17,7 +17,7 @@ from orbitmq.transport.own_machine import (
     reserved_ports,
 )
 
-# Somebody else may take a port in the moment that it is free.
+# Another process may bind a port while it is free.
 TRIES = 10
 
 
@@ -33,7 +33,7 @@ def test_a_host_has_an_address_ipv4_first(host: str, address: str) -> None:
     assert address_of(host) == address
 
 
-def test_a_name_without_an_address_is_told_of() -> None:
+def test_a_name_without_an_address_is_an_error() -> None:
     with pytest.raises(SettingsError, match=r"no-such-host\.invalid.*has no address.*brokerIP1"):
         address_of("no-such-host.invalid")
 
@@ -51,7 +51,7 @@ def test_a_port_in_use_is_not_free() -> None:
     assert any(found)
 
 
-def test_a_port_that_is_held_is_not_free_and_nobody_answers_there() -> None:
+def test_a_reserved_port_is_not_free_and_nobody_answers_there() -> None:
     kept: list[bool] = []
 
     for _ in range(TRIES):
@@ -63,7 +63,7 @@ def test_a_port_that_is_held_is_not_free_and_nobody_answers_there() -> None:
     assert any(kept)
 
 
-def test_a_port_that_is_taken_is_not_held() -> None:
+def test_reserving_a_port_in_use_does_not_fail() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, reserved_ports(*taken.getsockname()):
         socket.create_connection(taken.getsockname()).close()
 

@@ -1,4 +1,4 @@
-"""Calls that wait: each ends once, by its answer, its deadline, or the end of all."""
+"""Pending calls: each ends once, by its answer, its deadline, or the end of all."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ async def test_ending_all_gives_each_an_error_of_its_own_and_stops_the_timer(
     assert budget.in_flight == 0
 
 
-async def test_a_forgotten_call_tells_nobody(
+async def test_a_forgotten_call_calls_nobody_back(
     calls: PendingCalls, clock: ManualClock, budget: CallBudget
 ) -> None:
     outcomes: Outcomes = []
@@ -190,7 +190,7 @@ async def test_waiting_for_all_ends_when_the_last_call_does(calls: PendingCalls)
     await asyncio.gather(*waiting)
 
 
-async def test_who_watches_is_told_when_the_oldest_unanswered_call_began(
+async def test_on_overdue_gets_the_start_of_the_oldest_unanswered_call(
     clock: ManualClock, budget: CallBudget
 ) -> None:
     began_ms: list[float] = []

@@ -1,4 +1,4 @@
-"""Requests to handlers, and whatever they do to answers."""
+"""Requests reach handlers, and their outcomes become answers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_every_request_of_a_chunk_is_answered_in_order() -> None:
     assert [(answer.opaque, answer.code) for answer in answers] == [(1, 0), (2, 3), (5, 0)]
 
 
-def test_an_incomplete_frame_is_left_behind_those_that_are_answered() -> None:
+def test_an_incomplete_frame_after_answered_ones_is_left() -> None:
     loop = RequestLoop({ECHO: echo})
     frame = Command(code=ECHO).encode()
     connection = Parts().new_connection()
@@ -81,7 +81,7 @@ def test_processing_pauses_after_many_requests_to_let_other_connections_have_a_t
     assert len(_answers(replies)) == FRAMES_PER_TURN
 
 
-def test_what_comes_before_a_broken_frame_is_answered_before_it_is_reported() -> None:
+def test_frames_before_a_broken_one_are_answered_first() -> None:
     loop = RequestLoop({ECHO: echo})
     connection = Parts().new_connection()
     frame = Command(code=ECHO).encode()
@@ -101,7 +101,7 @@ def test_what_comes_before_a_broken_frame_is_answered_before_it_is_reported() ->
         (ValueError("a bug"), ResponseCode.SYSTEM_ERROR, True),
     ],
 )
-async def test_what_a_handler_raises_becomes_the_answer(
+async def test_an_error_of_a_handler_becomes_the_answer(
     error: Exception, code: ResponseCode, caplog: pytest.LogCaptureFixture, *, logged: bool
 ) -> None:
     def now(*_: object) -> Command:
@@ -119,7 +119,7 @@ async def test_what_a_handler_raises_becomes_the_answer(
     assert ("handler failed" in caplog.text) is logged
 
 
-def test_an_answer_that_cannot_be_written_becomes_an_error() -> None:
+def test_an_answer_that_cannot_be_encoded_becomes_an_error() -> None:
     def too_large(_: Connection, request: Command) -> Command:
         return request.reply(body=bytes(16 * 1024 * 1024))
 
@@ -150,7 +150,7 @@ async def test_a_handler_that_waits_is_answered_when_it_is_done() -> None:
         assert parts.is_free
 
 
-async def test_waiting_requests_over_the_bound_are_answered_busy_and_never_begin() -> None:
+async def test_deferred_requests_over_the_bound_are_answered_busy_and_never_start() -> None:
     gate = Gate()
     parts = Parts(processor=RequestLoop({SLOW: gate.handle}))
     async with connected(parts) as (_, peer):
@@ -175,7 +175,7 @@ async def test_a_one_way_request_that_waits_is_not_answered() -> None:
         assert (await peer.ask(Command(code=ECHO, opaque=8))).opaque == 8
 
 
-async def test_a_later_answer_waits_for_a_peer_that_does_not_read_or_becomes_busy() -> None:
+async def test_a_deferred_answer_waits_for_a_slow_reader_or_becomes_busy() -> None:
     gate = Gate()
     loop = RequestLoop({SLOW: gate.handle, LARGE: large})
     parts = Parts(processor=loop)
@@ -202,7 +202,7 @@ async def test_a_later_answer_waits_for_a_peer_that_does_not_read_or_becomes_bus
         assert parts.is_free
 
 
-async def test_a_later_answer_to_a_lost_connection_is_dropped() -> None:
+async def test_a_deferred_answer_to_a_lost_connection_is_dropped() -> None:
     gate = Gate()
     loop = RequestLoop({SLOW: gate.handle})
     parts = Parts(processor=loop)
@@ -222,7 +222,7 @@ async def test_a_later_answer_to_a_lost_connection_is_dropped() -> None:
 
 
 class Hook:
-    """Notes what it sees and raises what it is told to."""
+    """Records what it sees and raises given errors."""
 
     def __init__(self, *, before: Exception | None = None, after: Exception | None = None) -> None:
         self.seen: list[str] = []
@@ -289,7 +289,7 @@ def test_a_hook_that_raises_after_replaces_the_answer() -> None:
     assert last.seen == ["before 1", "after 1 1", "before 2", "after 2 None"]
 
 
-async def test_a_stopping_server_still_takes_answers_and_refuses_requests() -> None:
+async def test_a_stopping_server_still_accepts_answers_and_refuses_requests() -> None:
     parts = Parts(processor=RequestLoop({}, otherwise=stopping))
     async with connected(parts) as (connection, peer):
         call = asyncio.create_task(connection.ask(Command(code=1), 1000))

@@ -119,7 +119,7 @@ async def test_calls_over_the_bound_are_refused_in_every_form() -> None:
 
 
 async def _behind(client: RpcClient, server: RawServer) -> RawPeer:
-    """Connect, and write until the peer is behind in reading."""
+    """Connect, and write until writing is paused."""
     connecting = asyncio.create_task(client.connection(server.address))
     peer = await server.accept()
     connection = await connecting
@@ -190,7 +190,7 @@ async def test_a_stop_ends_what_still_waits_for_the_peer_to_read() -> None:
 
 
 class Hook:
-    """Raises what it is told to."""
+    """Raises given errors."""
 
     def __init__(self, *, before: Exception | None = None, after: Exception | None = None) -> None:
         self._before = before
@@ -244,7 +244,7 @@ async def test_a_connection_is_ready_for_requests_that_no_hook_has_to_see() -> N
             assert client.ready(address) is None
 
 
-async def test_a_hook_hears_of_a_failed_call_and_cannot_hide_it() -> None:
+async def test_a_hook_sees_a_failed_call_and_cannot_hide_it() -> None:
     address = NOBODY
     hook = Hook(after=ValueError("hook"))
     async with RpcClient(hooks=[hook]) as client:
@@ -256,7 +256,7 @@ async def test_a_hook_hears_of_a_failed_call_and_cannot_hide_it() -> None:
     assert hook.seen == [None, None]
 
 
-async def test_a_connection_is_waited_for_no_longer_than_asked() -> None:
+async def test_waiting_for_a_connection_ends_at_the_timeout() -> None:
     clock = ManualClock()
     async with RpcClient(clock=clock) as client:
         waiting = asyncio.create_task(client.connection("192.0.2.1:9", timeout_ms=50))

@@ -39,7 +39,7 @@ async def test_a_server_serves_until_it_is_stopped_and_never_again() -> None:
         await server.start()
 
 
-async def test_a_processor_of_its_own_leaves_the_rest_to_the_handlers() -> None:
+async def test_a_custom_processor_passes_the_rest_to_the_handlers() -> None:
     class Fast:
         """Answers what begins with a certain byte, and leaves the rest."""
 
@@ -62,7 +62,7 @@ async def test_a_processor_of_its_own_leaves_the_rest_to_the_handlers() -> None:
         await settle()
         assert not stopping.done()
 
-        # What comes now is refused, whatever the processor would have said.
+        # Requests are now refused, whatever the processor would have answered.
         answer = await peer.ask(Command(code=ECHO))
         assert answer.code == ResponseCode.SYSTEM_BUSY
         gate.open()
@@ -70,7 +70,7 @@ async def test_a_processor_of_its_own_leaves_the_rest_to_the_handlers() -> None:
         await stopping
 
 
-async def test_refusals_are_written_ten_a_second_and_then_counted(
+async def test_ten_refusals_a_second_are_logged_and_the_rest_counted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def refuse(_: Connection, __: Command) -> Command:
@@ -89,7 +89,7 @@ async def test_refusals_are_written_ten_a_second_and_then_counted(
     assert "further requests refused count=15" in caplog.text
 
 
-async def test_work_that_a_processor_defers_by_itself_is_waited_for() -> None:
+async def test_a_stop_waits_for_work_that_a_processor_deferred() -> None:
     charges: list[tuple[Connection, int]] = []
 
     class Parking:
@@ -117,7 +117,7 @@ async def test_work_that_a_processor_defers_by_itself_is_waited_for() -> None:
         assert (await peer.read()).remark == "late"
 
 
-async def test_what_does_not_end_within_the_grace_is_cut_off(
+async def test_requests_that_outlast_the_grace_are_cancelled(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock, gate = ManualClock(), Gate()

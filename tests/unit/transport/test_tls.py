@@ -1,4 +1,4 @@
-"""Which connection speaks TLS, and with what."""
+"""Which connections speak TLS, and with which certificates."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_certificate_is_loaded_at_once_and_with_its_password(tmp_path: Path) -
         _server(key_path=str(issued.key))
 
 
-async def test_files_are_read_again_only_after_a_change_and_a_second(tmp_path: Path) -> None:
+async def test_files_are_reloaded_only_after_a_change_and_a_second(tmp_path: Path) -> None:
     authority = Authority(tmp_path, "authority")
     issued = authority.issue("server")
     clock = ManualClock()
@@ -82,7 +82,7 @@ async def test_files_are_read_again_only_after_a_change_and_a_second(tmp_path: P
     assert tls.context_for(HELLO) is not first
 
 
-async def test_a_file_that_is_gone_or_broken_changes_nothing_until_it_is_whole_again(
+async def test_a_missing_or_broken_file_changes_nothing_until_it_is_repaired(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     issued = Authority(tmp_path, "authority").issue("server")
@@ -109,7 +109,7 @@ async def test_a_file_that_is_gone_or_broken_changes_nothing_until_it_is_whole_a
     assert await refreshed() is not first
 
 
-async def test_without_files_there_is_nothing_to_read_again() -> None:
+async def test_without_files_there_is_nothing_to_reload() -> None:
     tls = _server()
     context = tls.context_for(HELLO)
 
@@ -141,14 +141,14 @@ def test_clients_are_asked_for_certificates_in_test_mode_too(
         assert context.verify_mode == verify_mode
 
 
-def test_asking_clients_for_certificates_needs_to_trust_something(tmp_path: Path) -> None:
+def test_client_certificates_need_a_trusted_authority(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="is require and no certificate is trusted"):
         _server(client_auth=ClientAuth.REQUIRE)
     with pytest.raises(SettingsError, match=r"tls\.server\.trustCertPath: cannot load"):
         _server(client_auth=ClientAuth.REQUIRE, trusted_path=str(tmp_path / "none.pem"))
 
 
-def test_a_client_verifies_as_much_as_it_is_told_to(tmp_path: Path) -> None:
+def test_a_client_verifies_as_much_as_configured(tmp_path: Path) -> None:
     authority = Authority(tmp_path, "authority")
     assert client_context(TlsClientConfig()) is None
 
@@ -161,10 +161,10 @@ def test_a_client_verifies_as_much_as_it_is_told_to(tmp_path: Path) -> None:
     )
     assert own is not None
     assert (own.verify_mode, own.check_hostname) == (ssl.CERT_REQUIRED, False)
-    # Only what was named is trusted, not the system's authorities besides.
+    # Only the named certificates are trusted, not the system's authorities.
     assert len(own.get_ca_certs()) == 1
 
-    # The system's authorities sign for everybody: then the name must fit.
+    # The system's authorities sign for everybody, so the name must match.
     system = client_context(TlsClientConfig(enable=True, verify_server=True))
     assert system is not None
     assert (system.verify_mode, system.check_hostname) == (ssl.CERT_REQUIRED, True)

@@ -1,4 +1,4 @@
-"""Warnings that strangers cause: some a second, then their number."""
+"""Warnings that peers cause: a few a second, then a count."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _written(caplog: pytest.LogCaptureFixture) -> list[str]:
     return written
 
 
-async def test_the_first_ten_of_a_second_are_written_and_the_others_counted(
+async def test_the_first_ten_of_a_second_are_logged_and_the_rest_counted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = ManualClock()
@@ -33,7 +33,7 @@ async def test_the_first_ten_of_a_second_are_written_and_the_others_counted(
     assert _written(caplog) == ["further connections closed for bad input or refused count=15"]
 
 
-async def test_a_second_within_the_limit_ends_without_a_word(
+async def test_a_second_within_the_limit_ends_silently(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = ManualClock()
@@ -47,7 +47,7 @@ async def test_a_second_within_the_limit_ends_without_a_word(
         assert _written(caplog) == []
 
 
-async def test_a_second_can_be_ended_early_and_is_told_of_once(
+async def test_a_second_can_be_ended_early_and_is_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = ManualClock()

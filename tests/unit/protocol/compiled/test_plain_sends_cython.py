@@ -76,14 +76,14 @@ def test_a_plain_send_is_read_with_all_that_is_stored(client: Spelling, code: in
     )
 
 
-def test_a_missing_separator_is_put_before_what_the_broker_adds() -> None:
+def test_a_missing_separator_is_added_before_the_properties_of_the_broker() -> None:
     send = read_one(properties="UNIQ_KEY\x01A1")
 
     assert send is not None
     assert send.properties == b"UNIQ_KEY\x01A1\x02" + BROKER_PROPERTIES
 
 
-def test_a_producer_that_does_not_wait_is_heard() -> None:
+def test_a_producer_may_choose_not_to_wait() -> None:
     send = read_one(properties="WAIT\x01false\x02UNIQ_KEY\x01A1\x02")
 
     assert send is not None
@@ -113,7 +113,7 @@ def test_a_producer_that_does_not_wait_is_heard() -> None:
         ),
     ],
 )  # fmt: skip
-def test_special_and_odd_properties_are_left(properties: str) -> None:
+def test_special_and_unusual_properties_are_left(properties: str) -> None:
     assert read_one(properties=properties) is None
 
 
@@ -142,7 +142,7 @@ def test_a_name_that_only_looks_special_is_not() -> None:
     ],
     ids=str,
 )
-def test_odd_fields_are_left(client: Spelling, changes: dict[str, str]) -> None:
+def test_unusual_fields_are_left(client: Spelling, changes: dict[str, str]) -> None:
     assert read_one(client, 310, **changes) is None
 
 
@@ -176,9 +176,7 @@ def test_other_requests_answers_and_messages_without_a_body_are_left() -> None:
         (b'"', False),
     ],
 )
-def test_a_value_that_nobody_needs_is_looked_at_all_the_same(
-    spelled: bytes, *, is_read: bool
-) -> None:
+def test_unneeded_values_are_checked_too(spelled: bytes, *, is_read: bool) -> None:
     header = like_java(310, FIELDS, b"")[8:].replace(b'"n":"broker-a"', b'"x":' + spelled)
     frame = (len(header) + 9).to_bytes(4) + len(header).to_bytes(4) + header + b"hello"
 
@@ -199,7 +197,7 @@ def test_escapes_are_resolved_in_topics_and_properties() -> None:
 
 
 @pytest.mark.parametrize("field", ["e", "i"])
-def test_a_field_that_comes_twice_is_left(field: str) -> None:
+def test_a_field_given_twice_is_left(field: str) -> None:
     header = like_java(310, FIELDS, b"")[8:].replace(b'"n":"broker-a"', f'"{field}":"1"'.encode())
 
     assert read((len(header) + 5).to_bytes(4) + len(header).to_bytes(4) + header + b"b") is None
@@ -253,7 +251,7 @@ def test_a_plain_batch_is_measured(client: Spelling, code: int) -> None:
     ("properties", "waits"),
     [("", True), ("WAIT\x01false\x02", False), ("a\x01b\x02WAIT\x01false", False)],
 )
-def test_the_header_alone_says_whether_the_answer_waits(properties: str, *, waits: bool) -> None:
+def test_only_the_header_decides_whether_the_answer_waits(properties: str, *, waits: bool) -> None:
     batch = read_batch(properties=properties)
 
     assert batch is not None
@@ -271,7 +269,7 @@ def test_the_header_alone_says_whether_the_answer_waits(properties: str, *, wait
     ],
     ids=["compressed", "odd", "twice", "many properties", "no number"],
 )
-def test_odd_headers_of_batches_are_left(changes: dict[str, str]) -> None:
+def test_unusual_headers_of_batches_are_left(changes: dict[str, str]) -> None:
     assert read_batch(**changes) is None
 
 
@@ -286,7 +284,7 @@ def test_odd_headers_of_batches_are_left(changes: dict[str, str]) -> None:
         b"UNIQ_KEY\x01A1\x02long\x01" + b"v" * (32767 - 17 - len(BROKER_PROPERTIES)),
     ],
 )
-def test_one_message_that_is_special_or_cannot_be_stored_is_enough(properties: bytes) -> None:
+def test_one_special_or_invalid_message_is_enough_to_leave_a_batch(properties: bytes) -> None:
     assert read_batch(*MESSAGES, message(properties)) is None
 
 
@@ -299,7 +297,7 @@ def test_properties_that_just_fit_are_read() -> None:
     assert batch.content_bytes == 32767
 
 
-def test_a_batch_that_would_keep_others_waiting_is_left() -> None:
+def test_a_batch_that_would_delay_others_is_left() -> None:
     assert read_batch(*MESSAGES[:1] * BATCH_MESSAGES_MAX) is not None
     assert read_batch(*MESSAGES[:1] * (BATCH_MESSAGES_MAX + 1)) is None
 

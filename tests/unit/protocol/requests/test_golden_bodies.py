@@ -80,7 +80,7 @@ from orbitmq.protocol.requests.topics import (
     TopicStats,
 )
 
-# A body, its bytes, and what tells the row from others of the type.
+# A body, its bytes, and what distinguishes the row from others of the type.
 Row = tuple[msgspec.Struct, bytes, str]
 
 QUEUE = MessageQueue(broker_name="b", queue_id=0, topic="T")
@@ -419,7 +419,7 @@ OWN: list[Row] = [
     ),
 ]
 
-# What peers leave out or spell otherwise, and what it means here.
+# What peers omit or spell differently, and what it means here.
 READ: list[Row] = [
     (
         HeartbeatBody(
@@ -539,7 +539,7 @@ def test_a_body_of_another_peer_is_read(row: Row) -> None:
     assert java_json.decode(text, type(body)) == body
 
 
-def test_a_heartbeat_must_say_whose_it_is() -> None:
+def test_a_heartbeat_must_have_a_client_id() -> None:
     with pytest.raises(ProtocolError, match="missing required field `clientID`"):
         java_json.decode(b'{"consumerDataSet":[]}', HeartbeatBody)
 
@@ -551,7 +551,7 @@ def test_offsets_become_a_list_for_consumers_in_cpp() -> None:
 
 
 def kinds_in(value: object) -> Iterator[type]:
-    """The types of a value and of all that it holds."""
+    """The types of a value and of all its parts."""
     yield type(value)
     if isinstance(value, msgspec.Struct):
         for name in value.__struct_fields__:

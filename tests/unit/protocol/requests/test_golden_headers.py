@@ -596,7 +596,7 @@ ROWS = [
     *(*BROKERS, *RELAYS, *ROUTES, *STATISTICS, *TOPICS),
 ]
 
-# What peers leave out or spell otherwise, and what it means here.
+# What peers omit or spell differently, and what it means here.
 FIND = "topic=T key=k maxNum=32 beginTimestamp=0 endTimestamp=9"
 REGISTER = "brokerName=b brokerAddr=a:1 clusterName=C brokerId=1"
 READ: list[tuple[Header, str, str]] = [
@@ -657,7 +657,7 @@ READ: list[tuple[Header, str, str]] = [
     ),
 ]
 
-# Fields without which a header is refused.
+# Required fields.
 REQUIRED: list[tuple[type[Header], Fields]] = [
     (clients.UnregisterClient, fields("clientID=c")),
     (groups.DeleteGroup, fields("groupName=g")),
@@ -755,7 +755,9 @@ def test_every_header_has_a_row() -> None:
 
 
 @given(st.text(), st.integers(-(2**31), 2**31 - 1))
-def test_a_send_of_any_properties_to_any_queue_comes_back(properties: str, queue_id: int) -> None:
+def test_a_send_of_any_properties_to_any_queue_survives_a_round_trip(
+    properties: str, queue_id: int
+) -> None:
     header = sending.SendMessageShort.decode(
         {**REQUIRED_BY_LETTER, "i": properties, "e": str(queue_id)},
     )

@@ -1,4 +1,4 @@
-"""What brokers report of themselves, in both forms of the register body."""
+"""What brokers report about themselves, in both forms of the register body."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 NAMES = st.text(st.characters(exclude_categories=["Cs", "Zs"]), min_size=1, max_size=12)
 
 VERSIONS = st.builds(DataVersion, counter=INT_64, state_version=INT_64, timestamp=INT_64)
-# What the compressed form can say: neither order nor unit flag.
+# The compressed form has neither order nor unit flag.
 PACKABLE_TOPICS = st.dictionaries(
     NAMES,
     st.builds(
@@ -246,7 +246,7 @@ REFUSED_PLAIN = [
     ),
     (b'{"topicConfigSerializeWrapper":{"topicQueueMappingInfoMap":{"T":[]}}}', NOT_AN_OBJECT),
 ]
-# Topics are read when they are asked for.
+# Topics are parsed on demand.
 REFUSED_TOPICS = [
     (b"[]", NOT_AN_OBJECT),
     (b'{"T":5}', "Expected `object`, got `int`"),
@@ -305,9 +305,7 @@ def test_a_plain_body_of_another_shape_is_refused(body: bytes, why: str) -> None
     ],
     ids=[repr(text)[:40] for text, _ in REFUSED_TOPICS + REFUSED_PACKED_TOPICS],
 )
-def test_topics_that_cannot_be_read_are_refused_when_they_are_asked_for(
-    body: bytes, why: str
-) -> None:
+def test_unreadable_topics_are_refused_when_they_are_parsed(body: bytes, why: str) -> None:
     known = read(body)
 
     with pytest.raises(ProtocolError, match=re.escape(why)):
@@ -337,7 +335,7 @@ def test_a_compressed_body_of_another_shape_is_refused(body: bytes, why: str) ->
         read(body, compressed=True)
 
 
-def test_a_body_that_unpacks_to_too_much_is_refused_before_it_does(
+def test_a_body_that_would_decompress_to_too_much_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(registration, "UNPACKED_BYTES_MAX", 1000)
@@ -348,7 +346,7 @@ def test_a_body_that_unpacks_to_too_much_is_refused_before_it_does(
         read(body, compressed=True)
 
 
-def test_a_compressed_body_holds_no_more_topics_than_we_take(
+def test_the_number_of_topics_in_a_compressed_body_is_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(registration, "PIECES_MAX", 3)
@@ -363,7 +361,7 @@ def test_a_compressed_body_holds_no_more_topics_than_we_take(
 
 
 @given(PACKABLE_TOPICS, VERSIONS)
-def test_topics_come_back_from_either_form(
+def test_topics_survive_a_round_trip_in_either_form(
     topics: dict[str, TopicConfig], version: DataVersion
 ) -> None:
     topics = named(topics)
@@ -404,7 +402,7 @@ def test_mutated_bodies_are_read_or_refused_with_a_protocol_error(
     mutations: list[tuple[int, int]],
 ) -> None:
     body = encode_register_body(named(topics), DataVersion(), compressed=compressed)
-    # What is compressed is changed inside, past the checksum of zlib.
+    # Compressed content is changed before compression, since zlib has a checksum.
     content = bytearray(zlib.decompress(body) if compressed else body)
     for position, byte in mutations:
         content[position % len(content)] = byte
