@@ -100,7 +100,7 @@ class Producer(ClientLifecycle):
         self._sender: Sender | None = None
         self._accumulator: Accumulator | None = None
 
-    # --- life ---------------------------------------------------------------------------------
+    # --- lifecycle ----------------------------------------------------------------------------
 
     async def stop(self) -> None:
         """Wait for the sends in flight, each until its deadline, then unregister."""
