@@ -1,4 +1,4 @@
-"""What brokers reported about themselves and their topics, and what admins changed.
+"""What brokers reported of themselves and their topics, and what admins changed.
 
     topic queues       topic → broker name → queues, for topics of masters
     queue mappings     topic → broker name → mapping, for static topics

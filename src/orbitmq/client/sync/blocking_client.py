@@ -1,4 +1,4 @@
-"""What all blocking clients share: start, stop, and methods derived from asyncio clients.
+"""What blocking clients share: start, stop, methods derived from asyncio clients.
 
     class Producer(BlockingClient[AioProducer]):
         send = waiting(AioProducer.send)

@@ -1,4 +1,4 @@
-"""The plain form of decoding records into rows, by the rules of `record/decode.py`.
+"""The plain form of decoding records into rows, by the rules of record/decode.py.
 
 It reads every record that can be read. For one that cannot, it raises an error that says where the
 record is stored. It reads what the compiled form (`compiled_rows.py`) leaves, and all records if

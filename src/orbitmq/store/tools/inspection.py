@@ -1,4 +1,4 @@
-"""Inspection: lists what a store directory holds; optionally scans it to count messages.
+"""Inspection: lists the contents of a store directory, if wanted with messages.
 
 It changes nothing and takes no lock.
 """

@@ -1,4 +1,4 @@
-"""From the user's messages to the contents of a send request: texts, bytes and flags.
+"""Turns the user's messages into the contents of a send request.
 
 This is done once per send, so that all its attempts carry the same ids.
 """

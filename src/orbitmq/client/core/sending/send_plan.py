@@ -1,4 +1,4 @@
-"""Send plan: how often a send is tried, which failures are retried, and the final error.
+"""Send plan: number of attempts, failures that are retried, the final error.
 
 One deadline covers all attempts of a send. A failure that another broker may not have is retried at
 once; only if there is no other broker does the retry wait a moment.
