@@ -9,7 +9,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from orbitmq.client.aio.group.offset_stores import offset_store_of
 from orbitmq.client.aio.group.rebalancing import Rebalancing
@@ -17,6 +17,7 @@ from orbitmq.client.aio.group.start_offsets import start_offsets_of
 from orbitmq.client.aio.pull.prefetching import Prefetching, PullPace
 from orbitmq.client.aio.pull.queue_reads import QueueReads
 from orbitmq.client.core.consuming.assignment import Membership
+from orbitmq.client.core.consuming.flow_control import MIB
 from orbitmq.client.core.consuming.poll_buffer import PollBuffer
 from orbitmq.client.core.consuming.start_offsets import CONSUME_FROM
 from orbitmq.errors import OrbitError, RouteNotFoundError
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from orbitmq.model.subscriptions import Subscription
 
 log = logging.getLogger(__name__)
-
-MIB: Final = 1 << 20
 
 # Called with a topic and queues of it.
 QueuesListener = Callable[[str, list["MessageQueue"]], Awaitable[None] | None]

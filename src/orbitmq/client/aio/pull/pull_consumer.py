@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PullConsumer", "PullResult", "PullStatus"]
 
-COUNT: Final = 32
+PULL_COUNT: Final = 32
 # Compat: as many retries as Java's client allows.
 RETRIES_MAX: Final = 16
 
@@ -108,7 +108,7 @@ class PullConsumer(QueueLookups):
         queue: MessageQueue,
         expression: Expression,
         offset: int,
-        count: int = COUNT,
+        count: int = PULL_COUNT,
         *,
         timeout_ms: int | None = None,
     ) -> PullResult:
@@ -122,7 +122,7 @@ class PullConsumer(QueueLookups):
         )
 
     async def pull_held(
-        self, queue: MessageQueue, expression: Expression, offset: int, count: int = COUNT
+        self, queue: MessageQueue, expression: Expression, offset: int, count: int = PULL_COUNT
     ) -> PullResult:
         """Read like `pull`, but let the broker wait up to `hold_ms` for a message."""
         options = self._options

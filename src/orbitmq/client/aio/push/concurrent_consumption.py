@@ -182,7 +182,7 @@ class ConcurrentConsumption:
 
     def _drop(self, messages: Sequence[ReceivedMessage]) -> None:
         for message in messages:
-            log.warning("message failed and is dropped, as broadcasting does message=%r", message)
+            log.warning("broadcast message failed and is dropped message=%r", message)
 
     async def _send_back(
         self,

@@ -55,11 +55,11 @@ class ListenerTasks(ListenerPool):
         if running:
             await asyncio.wait(running, timeout=grace_ms / 1000)
         left = tuple(worker for worker in self._workers if worker.run is not None)
-        left_over = {worker.task for worker in self._workers if worker.task is not None}
-        for task in left_over:
+        unfinished = {worker.task for worker in self._workers if worker.task is not None}
+        for task in unfinished:
             task.cancel()
-        if left_over:
-            await asyncio.wait(left_over, timeout=_CANCEL_SECONDS)
+        if unfinished:
+            await asyncio.wait(unfinished, timeout=_CANCEL_SECONDS)
         self._collect()
         return left
 
@@ -69,7 +69,7 @@ class ListenerTasks(ListenerPool):
             self._loop.call_soon(self._start_worker)
 
     def _start_worker(self) -> None:
-        """Start one task; the loop calls this again after the first step of it."""
+        """Start one task; the loop calls this again after its first step."""
         if not self._backlog or self._stopping or len(self._workers) >= self._concurrency:
             self._start_scheduled = False
             return

@@ -112,8 +112,8 @@ class OrderedConsumption:
                 worker.messages[0],
             )
         # Runs that never started, or whose listener was cancelled, will not report their end.
-        at_work = {worker.run for worker in left}
-        self._running = {queue: run for queue, run in self._running.items() if run in at_work}
+        still_running = {worker.run for worker in left}
+        self._running = {queue: run for queue, run in self._running.items() if run in still_running}
         try:
             async with time_limit(self._clock, max(0.0, end_ms - self._clock.monotonic_ms())):
                 await self._tasks.all_done()

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 VIRTUAL_NODES: Final = 10
 
-_ROOM_MARK: Final = "@"
+_ROOM_SEPARATOR: Final = "@"
 
 
 class Allocation(Protocol):
@@ -169,8 +169,8 @@ def _utf16(text: str) -> bytes:
 
 
 def _room_of(broker_name: str) -> str | None:
-    # Compat: Java splits at each mark and drops empty strings at the end.
-    parts = broker_name.rstrip(_ROOM_MARK).split(_ROOM_MARK)
+    # Compat: Java splits at each separator and drops empty strings at the end.
+    parts = broker_name.rstrip(_ROOM_SEPARATOR).split(_ROOM_SEPARATOR)
     return parts[0] if len(parts) == 2 else None
 
 
