@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
@@ -96,21 +97,21 @@ def rows_within(
     return max(1, int(lag * bytes_max / lag_bytes))
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class TriggerGate:
     """Holds a batch back until it is large enough, or has waited long enough."""
 
-    def __init__(self, *, rows_min: int, delay_max_ms: int) -> None:
-        self._rows_min = rows_min
-        self._delay_max_ms = delay_max_ms
-        # None before the first batch, which is never held back.
-        self._opened_ms: float | None = None
+    rows_min: int
+    delay_max_ms: int
+    # None before the first batch, which is never held back.
+    _opened_ms: float | None = field(default=None, init=False)
 
     def opens(self, rows: int, *, now_ms: float) -> bool:
         """Whether a batch of this many messages may start now."""
         if rows == 0:
             return False
         waited_ms = None if self._opened_ms is None else now_ms - self._opened_ms
-        if waited_ms is not None and waited_ms < self._delay_max_ms and rows < self._rows_min:
+        if waited_ms is not None and waited_ms < self.delay_max_ms and rows < self.rows_min:
             return False
         self._opened_ms = now_ms
         return True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from orbitmq.errors import RemoteError
@@ -24,25 +25,25 @@ _ATTEMPTS: Final = 10
 _PAUSE_S: Final = 0.1
 
 
+@dataclass(slots=True, eq=False)
 class ProgressMirror:
     """Commits a stream's progress to the group in its options, if there is one."""
 
-    def __init__(self, options: ReadOptions) -> None:
-        self._options = options
-        self._consumer: PullConsumer | None = None
-        self._published: Offsets = {}
+    options: ReadOptions
+    _consumer: PullConsumer | None = field(default=None, init=False)
+    _published: Offsets = field(default_factory=dict, init=False)
 
     def publish(self, done: Offsets) -> None:
         """Commit the offsets that changed since the last call; never fails."""
         moved = {
             queue: offset for queue, offset in done.items() if self._published.get(queue) != offset
         }
-        if not self._options.group or not moved:
+        if not self.options.group or not moved:
             return
         try:
             self._commit(moved)
         except Exception as error:  # noqa: BLE001  # tools may miss it, the query must not fail
-            log.warning("could not publish progress group=%s: %s", self._options.group, error)
+            log.warning("could not publish progress group=%s: %s", self.options.group, error)
         else:
             self._published |= moved
 
@@ -71,7 +72,7 @@ class ProgressMirror:
             # Imported late: streams without a group do not need it, and it takes a while.
             from orbitmq.client.sync.pull_consumer import PullConsumer
 
-            consumer = PullConsumer(self._options.group, **self._options.client_keywords())
+            consumer = PullConsumer(self.options.group, **self.options.client_keywords())
             consumer.start()
             self._consumer = consumer
         return self._consumer

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Final
 
@@ -132,34 +133,32 @@ def host_text(encoded: bytes) -> str:
 # --- columns ------------------------------------------------------------------------------------
 
 
+@dataclass(eq=False)
 class _Records:
     """Records whose fields are located, and values that several columns need."""
 
-    def __init__(
-        self, buffer: Buffer, places: list[FieldPositions], broker_name: str, *, has_maps: bool
-    ) -> None:
-        self.buffer = buffer
-        self.places = places
-        self.broker_name = broker_name
-        self.has_maps = has_maps
+    buffer: Buffer
+    positions: list[FieldPositions]
+    broker_name: str
+    has_maps: bool
 
     @cached_property
     def heads(self) -> list[tuple[int, ...]]:
         """The fields of the head, by column."""
         buffer, unpack = self.buffer, _HEAD.unpack_from
-        return list(zip(*[unpack(buffer, p.at) for p in self.places], strict=True))
+        return list(zip(*[unpack(buffer, p.at) for p in self.positions], strict=True))
 
     @cached_property
     def properties(self) -> list[dict[str, str]]:
         """The properties of each record by name."""
         buffer = self.buffer
-        return [decode_properties(bytes(buffer[p.properties_at : p.end])) for p in self.places]
+        return [decode_properties(bytes(buffer[p.properties_at : p.end])) for p in self.positions]
 
 
 def _topics(records: _Records) -> list[str]:
     # Compat: as Java does, bytes that are not UTF-8 are replaced, not refused.
     buffer = records.buffer
-    return [str(buffer[p.topic_at : p.topic_end], "utf-8", "replace") for p in records.places]
+    return [str(buffer[p.topic_at : p.topic_end], "utf-8", "replace") for p in records.positions]
 
 
 def _message_ids(records: _Records) -> list[str]:
@@ -168,7 +167,7 @@ def _message_ids(records: _Records) -> list[str]:
         properties.get(property_names.UNIQUE_ID)
         or encode_message_id(bytes(buffer[p.store_host_at : p.tail_at]), physical_offset)
         for p, properties, physical_offset in zip(
-            records.places, records.properties, records.heads[3], strict=True
+            records.positions, records.properties, records.heads[3], strict=True
         )
     ]
 
@@ -177,12 +176,12 @@ def _properties(records: _Records) -> Sequence[object]:
     if records.has_maps:
         return [list(properties.items()) for properties in records.properties]
     buffer = records.buffer
-    return [str(buffer[p.properties_at : p.end], "utf-8", "replace") for p in records.places]
+    return [str(buffer[p.properties_at : p.end], "utf-8", "replace") for p in records.positions]
 
 
 def _bodies(records: _Records) -> list[bytes]:
     buffer = records.buffer
-    bodies = [bytes(buffer[p.body_at : p.body_end]) for p in records.places]
+    bodies = [bytes(buffer[p.body_at : p.body_end]) for p in records.positions]
     decompressed_bytes = 0
     for row, flag in enumerate(records.heads[4]):
         # Compat: as in Java, an empty body is never decompressed, whatever the flag says.
@@ -190,7 +189,7 @@ def _bodies(records: _Records) -> list[bytes]:
             try:
                 bodies[row] = decompress(bodies[row], flag)
             except ProtocolError as error:
-                at = records.places[row].at
+                at = records.positions[row].at
                 raise unreadable(buffer, at, records.broker_name, str(error)) from error
             decompressed_bytes += len(bodies[row])
             check_decompressed(decompressed_bytes, len(bodies))
@@ -201,7 +200,7 @@ def _system_flags(records: _Records) -> list[int]:
     # Compat: Java's decoder clears the bit of a body that it decompresses, not those of its kind.
     return [
         flag & ~COMPRESSED if p.body_end > p.body_at else flag
-        for p, flag in zip(records.places, records.heads[4], strict=True)
+        for p, flag in zip(records.positions, records.heads[4], strict=True)
     ]
 
 
@@ -212,27 +211,29 @@ def _timestamps(times_ms: Sequence[int]) -> npt.NDArray[np.int64]:
 
 def _store_timestamps(records: _Records) -> npt.NDArray[np.int64]:
     buffer, unpack = records.buffer, _LONG.unpack_from
-    return _timestamps([unpack(buffer, p.store_ms_at)[0] for p in records.places])
+    return _timestamps([unpack(buffer, p.store_ms_at)[0] for p in records.positions])
 
 
 def _born_hosts(records: _Records) -> list[str]:
     buffer = records.buffer
-    return [host_text(bytes(buffer[p.at + BORN_HOST_AT : p.store_ms_at])) for p in records.places]
+    return [
+        host_text(bytes(buffer[p.at + BORN_HOST_AT : p.store_ms_at])) for p in records.positions
+    ]
 
 
 def _store_hosts(records: _Records) -> list[str]:
     buffer = records.buffer
-    return [host_text(bytes(buffer[p.store_host_at : p.tail_at])) for p in records.places]
+    return [host_text(bytes(buffer[p.store_host_at : p.tail_at])) for p in records.positions]
 
 
 def _reconsume_times(records: _Records) -> list[int]:
     buffer = records.buffer
-    return [_INT.unpack_from(buffer, p.tail_at)[0] for p in records.places]
+    return [_INT.unpack_from(buffer, p.tail_at)[0] for p in records.positions]
 
 
 _COLUMNS: Final[dict[str, Callable[[_Records], Sequence[Any] | npt.NDArray[np.int64]]]] = {
     "topic": _topics,
-    "brokerName": lambda records: [records.broker_name] * len(records.places),
+    "brokerName": lambda records: [records.broker_name] * len(records.positions),
     "queueId": lambda records: records.heads[0],
     "queueOffset": lambda records: records.heads[2],
     "physicalOffset": lambda records: records.heads[3],

@@ -145,26 +145,15 @@ def copied(parcels: Sequence[Parcel]) -> list[Parcel]:
     ]
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class Packing:
     """Puts the rows of one task into parcels."""
 
-    def __init__(
-        self,
-        *,
-        batch_bytes_max: int,
-        compress_above_bytes: int | None,
-        rows_max: int = ROWS_MAX,
-    ) -> None:
-        """Set the limits.
-
-        Args:
-            batch_bytes_max: most bytes of a parcel of several rows.
-            rows_max: most rows of a parcel.
-            compress_above_bytes: smallest body to compress; None for no compression.
-        """
-        self._batch_bytes_max = batch_bytes_max
-        self._rows_max = rows_max
-        self._compress_above_bytes = compress_above_bytes
+    # Of a parcel of several rows.
+    batch_bytes_max: int
+    # The smallest body to compress; None for no compression.
+    compress_above_bytes: int | None
+    rows_max: int = ROWS_MAX
 
     def pack(
         self, encoded: EncodedRows, targets: BatchTargets, rows: pa.RecordBatch, first_sequence: int
@@ -196,11 +185,11 @@ class Packing:
     def _alone(self, encoded: EncodedRows) -> npt.NDArray[np.bool_] | None:
         """Which rows are sent on their own; None if none is."""
         sizes = np.diff(offsets_of(encoded.messages))
-        alone = sizes > self._batch_bytes_max
+        alone = sizes > self.batch_bytes_max
         if encoded.delayed is not None:
             alone |= encoded.delayed
-        if self._compress_above_bytes is not None:
-            alone |= encoded.body_bytes >= self._compress_above_bytes
+        if self.compress_above_bytes is not None:
+            alone |= encoded.body_bytes >= self.compress_above_bytes
         return alone if alone.any() else None
 
     def _of_target(
@@ -222,12 +211,12 @@ class Packing:
         self, target: RowTarget, sent: SentRows, start: int, stop: int
     ) -> Iterator[Parcel]:
         offsets = sent.offsets
-        rows_max = self._rows_max
+        rows_max = self.rows_max
         if target.queue is None:
             rows_max = min(rows_max, max(_ROWS_MIN, -(-(stop - start) // _PARCELS_MIN)))
         while start < stop:
             fitting = int(
-                np.searchsorted(offsets, offsets[start] + self._batch_bytes_max, side="right")
+                np.searchsorted(offsets, offsets[start] + self.batch_bytes_max, side="right")
             )
             end = min(fitting - 1, start + rows_max, stop)
             yield self._parcel(target, sent, start, end, is_batch=True)
