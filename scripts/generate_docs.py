@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orbitmq.protocol.codes import LATER, RequestCode, Role
+from orbitmq.protocol.codes import PLANNED, RequestCode, Role
 from orbitmq.settings import Option, describe
 from orbitmq.settings.rocketmq_options import REFUSED, WITHOUT_EFFECT
 from tests.interop.scenario_rows import recorded_scenarios
@@ -331,7 +331,7 @@ def _scenario_table(kinds: tuple[str, ...]) -> str:
 def _status(code: RequestCode) -> str:
     if code.answered_by:
         return f"supported by {_roles(code.answered_by)}"
-    return "later" if code in LATER else "refused"
+    return "later" if code in PLANNED else "refused"
 
 
 def _roles(roles: Role) -> str:

@@ -69,7 +69,7 @@ from orbitmq.store.opening.parts import OWN_FOLDER
 from orbitmq.store.retention import RetentionConfig
 from orbitmq.transport.addresses import format_address, parse_addresses
 from orbitmq.transport.config import ServerConfig, TlsServerConfig
-from orbitmq.transport.own_machine import address_of, own_address, reserved_ports
+from orbitmq.transport.local_machine import address_of, local_address, reserved_ports
 from orbitmq.transport.rpc_client import RpcClient
 from orbitmq.transport.rpc_server import RpcServer
 
@@ -595,4 +595,4 @@ class Broker:
 
 def _advertised_host(bind_address: str) -> str:
     """The address for clients, if none is configured."""
-    return own_address() if bind_address in _ALL_ADDRESSES else bind_address
+    return local_address() if bind_address in _ALL_ADDRESSES else bind_address

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orbitmq.settings import option
-from orbitmq.transport.own_machine import own_name
+from orbitmq.transport.local_machine import host_name
 
 _HOUR_MS = 3_600_000
 
@@ -35,7 +35,7 @@ class BrokerConfig:
         "DefaultCluster", java="brokerClusterName", doc="Cluster this broker belongs to."
     )
     broker_name: str = option(
-        own_name() or "broker",
+        host_name() or "broker",
         java="brokerName",
         default_shown="the host name",
         doc="Name of the broker; a master and its slaves share it.",

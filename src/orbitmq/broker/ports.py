@@ -9,7 +9,7 @@ import random
 from typing import Final
 
 from orbitmq.errors import SettingsError
-from orbitmq.transport.own_machine import is_free
+from orbitmq.transport.local_machine import is_free
 
 FAST_LANE: Final = -2
 REPLICATION: Final = 1

@@ -165,14 +165,14 @@ class _Parser:
 
     def _operator(self, level: _Level, left: _Operand) -> _Operand:
         if level is _Level.OR:
-            return self._joined(TokenKind.OR, Or, _Level.AND, left)
+            return self._chain(TokenKind.OR, Or, _Level.AND, left)
         if level is _Level.AND:
-            return self._joined(TokenKind.AND, And, _Level.EQUALITY, left)
+            return self._chain(TokenKind.AND, And, _Level.EQUALITY, left)
         if level is _Level.EQUALITY:
             return self._equality(left)
         return self._comparison(left)
 
-    def _joined(
+    def _chain(
         self, kind: TokenKind, join: type[Or | And], next_level: _Level, first: _Operand
     ) -> _Operand:
         """Read a whole chain into one node: a long chain must not become a deep tree."""
@@ -182,7 +182,7 @@ class _Parser:
         terms: list[Node] = []
         for part in parts:
             terms.extend(part.node.terms if isinstance(part.node, join) else [part.node])
-        return self._made(join(tuple(terms)), *parts)
+        return self._node(join(tuple(terms)), *parts)
 
     def _equality(self, left: _Operand) -> _Operand:
         operator = self._take().kind
@@ -195,8 +195,8 @@ class _Parser:
         return self._equal(left, right, negated=operator is TokenKind.NOT_EQUAL)
 
     def _equal(self, left: _Operand, right: _Operand, *, negated: bool) -> _Operand:
-        made = self._made(Equal(left.node, right.node), left, right)
-        return self._made(Not(made.node), made) if negated else made
+        made = self._node(Equal(left.node, right.node), left, right)
+        return self._node(Not(made.node), made) if negated else made
 
     def _comparison(self, left: _Operand) -> _Operand:
         negated = self._take_if(TokenKind.NOT)
@@ -204,7 +204,7 @@ class _Parser:
         if kind in _PLACES:
             self._take()
             searched = self._text()
-            return self._made(TextMatch(_PLACES[kind], left.node, searched, negated), left)
+            return self._node(TextMatch(_PLACES[kind], left.node, searched, negated), left)
         if kind is TokenKind.IN:
             return self._one_of(left, negated=negated)
         if kind is TokenKind.BETWEEN:
@@ -217,7 +217,7 @@ class _Parser:
     def _ordered(self, ordering: Ordering, left: _Operand, right: _Operand) -> _Operand:
         self._check_ordered(left)
         self._check_ordered(right)
-        return self._made(Ordered(ordering, left.node, right.node), left, right)
+        return self._node(Ordered(ordering, left.node, right.node), left, right)
 
     def _between(self, value: _Operand, *, negated: bool) -> _Operand:
         self._take()
@@ -229,13 +229,13 @@ class _Parser:
                 self._ordered(Ordering.LESS, value, low),
                 self._ordered(Ordering.GREATER, value, high),
             )
-            return self._made(Or(tuple(side.node for side in sides)), *sides)
+            return self._node(Or(tuple(side.node for side in sides)), *sides)
         sides = (
             self._ordered(Ordering.GREATER_OR_EQUAL, value, low),
             self._ordered(Ordering.LESS_OR_EQUAL, value, high),
         )
         self._check_bounds(low, high)
-        return self._made(And(tuple(side.node for side in sides)), *sides)
+        return self._node(And(tuple(side.node for side in sides)), *sides)
 
     def _one_of(self, left: _Operand, *, negated: bool) -> _Operand:
         operator = self._take()
@@ -248,7 +248,7 @@ class _Parser:
                 self._refuse(self._token.column, f"an IN list takes at most {IN_TEXTS_MAX} strings")
             texts.append(self._text())
         self._expect(TokenKind.CLOSE)
-        return self._made(OneOf(left.node, frozenset(texts), negated), left)
+        return self._node(OneOf(left.node, frozenset(texts), negated), left)
 
     # --- Operands --------------------------------------------------------------------------------
 
@@ -258,10 +258,10 @@ class _Parser:
             return self._nested(self._unary)
         if self._take_if(TokenKind.MINUS):
             operand = self._nested(self._unary)
-            return self._made(Negation(operand.node), operand, column=column)
+            return self._node(Negation(operand.node), operand, column=column)
         if self._take_if(TokenKind.NOT):
             condition = self._condition(self._nested(self._unary))
-            return self._made(Not(condition.node), condition, column=column)
+            return self._node(Not(condition.node), condition, column=column)
         if self._take_if(TokenKind.OPEN):
             inner = self._nested(lambda: self._operation(_Level.OR))
             self._expect(TokenKind.CLOSE)
@@ -318,7 +318,7 @@ class _Parser:
     def _condition(self, part: _Operand) -> _Operand:
         """Use an operand as a condition, which only conditions and properties can be."""
         if isinstance(part.node, Property):
-            return self._made(Truth(part.node), part)
+            return self._node(Truth(part.node), part)
         if not _is_condition(part.node):
             self._refuse(part.column, "expected a condition, found a value")
         return part
@@ -345,7 +345,7 @@ class _Parser:
 
     # --- Height ----------------------------------------------------------------------------------
 
-    def _made(self, node: Node, *parts: _Operand, column: int | None = None) -> _Operand:
+    def _node(self, node: Node, *parts: _Operand, column: int | None = None) -> _Operand:
         """Put a new node above its parts, unless the tree gets too high."""
         height = 1 + max(part.height for part in parts)
         if height > NESTING_MAX:

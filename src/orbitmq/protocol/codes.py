@@ -312,7 +312,7 @@ class RequestCode(IntEnum):
 
 
 # Not answered yet, but planned: transactions, answers to requests, replication, access rules.
-LATER: Final = frozenset(
+PLANNED: Final = frozenset(
     {
         RequestCode.END_TRANSACTION,
         RequestCode.RESUME_CHECK_HALF_MESSAGE,

@@ -152,7 +152,7 @@ class Acceptor:
                 raise
 
     async def _context_for(self, accepted: socket.socket) -> ssl.SSLContext | None:
-        if not self._tls.looks_at_first_byte:
+        if not self._tls.needs_first_byte:
             return None
         async with time_limit(self._clock, self._config.idle_seconds_max * 1000):
             first_byte = await _first_byte(accepted)

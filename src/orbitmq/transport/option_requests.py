@@ -58,8 +58,8 @@ class OptionRequests:
 
     def show(self, _: Connection, request: Command) -> Command:
         """Show every option."""
-        return self.shown(request)
+        return self.reply_with_options(request)
 
-    def shown(self, request: Command, header: Header | None = None) -> Command:
+    def reply_with_options(self, request: Command, header: Header | None = None) -> Command:
         """Answer with every option as properties text."""
         return request.reply(header, body=self.settings.as_properties_text().encode())

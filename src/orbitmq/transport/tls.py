@@ -61,7 +61,7 @@ class TlsServer:
             )
 
     @property
-    def looks_at_first_byte(self) -> bool:
+    def needs_first_byte(self) -> bool:
         """Whether a connection must show its first byte before it is served."""
         return self._config.mode is not TlsMode.DISABLED
 

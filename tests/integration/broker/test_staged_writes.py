@@ -17,13 +17,13 @@ from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.staged_writes import (
     AppointCoordinator,
     BatchDecision,
+    BatchStatus,
     CoordinatorReply,
     DecideWrites,
     MoveRows,
     Part,
     StagedReply,
     StageRows,
-    Standing,
 )
 from orbitmq.record.batch import BatchedMessage, encode_batch
 from orbitmq.record.properties import encode_properties
@@ -77,12 +77,12 @@ async def appoint(peer: Peer, candidate: str | None = "broker-a", query: str = Q
 
 async def decide(
     peer: Peer, batch: int, writes: dict[str, int], *, end: int, start: int = 0
-) -> Standing:
+) -> BatchStatus:
     part = Part(writes=writes, start=start, end=end)
     decision = BatchDecision(query=QUERY, batch=batch, parts={"broker-a": part})
     reply = await peer.ask(DecideWrites(wait_ms=20_000), msgspec.json.encode(decision))
     assert reply.code == 0, reply.remark
-    return msgspec.json.decode(reply.body, type=Standing)
+    return msgspec.json.decode(reply.body, type=BatchStatus)
 
 
 async def bodies_of(peer: Peer, *, topic: str = "T", queues: int = 2) -> Counter[bytes]:
@@ -112,9 +112,9 @@ async def test_rows_are_visible_once_they_are_decided_on(site: Site, peer: Peer)
     await stage(peer, [b"2"], first=2, queue_id=1)
     assert await bodies_of(peer) == {}
 
-    standing = await decide(peer, 0, {WINNER: 3}, end=3)
+    status = await decide(peer, 0, {WINNER: 3}, end=3)
 
-    assert standing.complete
+    assert status.complete
     assert await bodies_of(peer) == once(3)
     (first, *_) = await peer.read("T")
     assert first.properties["KEYS"] == "k"
@@ -173,9 +173,9 @@ async def test_the_first_decision_of_a_batch_is_final(peer: Peer) -> None:
     repeated = await decide(peer, 7, {LOSER: 1}, end=again.end)
     earlier = await decide(peer, 6, {LOSER: 1}, end=again.end)
 
-    assert first == asked_again == Standing(counts=True, complete=True)
-    assert repeated == Standing(counts=False, complete=True)
-    assert earlier == Standing(counts=None, complete=True)
+    assert first == asked_again == BatchStatus(counts=True, complete=True)
+    assert repeated == BatchStatus(counts=False, complete=True)
+    assert earlier == BatchStatus(counts=None, complete=True)
     assert await bodies_of(peer) == once(1)
 
 
@@ -226,7 +226,7 @@ async def test_the_next_batch_waits_for_the_one_before(site: Site, peer: Peer) -
     absent = Part(writes={WINNER: 1}, start=0, end=staged.end)
     decision = BatchDecision(query=QUERY, batch=0, parts={"broker-a": absent, "broker-z": absent})
     asked = await peer.ask(DecideWrites(wait_ms=0), msgspec.json.encode(decision))
-    assert not msgspec.json.decode(asked.body, type=Standing).complete
+    assert not msgspec.json.decode(asked.body, type=BatchStatus).complete
 
     following = BatchDecision(query=QUERY, batch=1, parts={})
     reply = await peer.ask(DecideWrites(wait_ms=0), msgspec.json.encode(following))
@@ -301,8 +301,8 @@ async def test_a_broker_that_dies_during_a_move_resumes_after_the_last_row(
     for image in images:
         async with running(image, ManualClock()) as site:
             peer = await site.connect()
-            standing = await decide(peer, 0, {"c" * 32: 1}, end=staged.end)
-            assert standing.complete
+            status = await decide(peer, 0, {"c" * 32: 1}, end=staged.end)
+            assert status.complete
             assert await bodies_of(peer) == once(rows_count)
 
 

@@ -27,7 +27,7 @@ from orbitmq.protocol.requests.offsets import CommitOffset, GetCommittedOffset
 from orbitmq.protocol.requests.registration import encode_register_body
 from orbitmq.store.message_store import MessageStore
 from orbitmq.transport.config import ServerConfig
-from orbitmq.transport.own_machine import is_free
+from orbitmq.transport.local_machine import is_free
 from tests.integration.broker.conftest import WAIT_SECONDS, Site, crash_image, make_broker, running
 from tests.waiting import until
 

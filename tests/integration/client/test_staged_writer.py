@@ -73,9 +73,9 @@ async def test_batches_are_visible_once_at_every_broker(
 ) -> None:
     for batch in range(3):
         decision = await staged_at_both(writer, batch, 10)
-        standing = await writer.commit(decision)
-        assert standing.complete
-        assert standing.counts
+        status = await writer.commit(decision)
+        assert status.complete
+        assert status.counts
 
     assert await bodies(cluster) == once(3, 10)
 
@@ -85,10 +85,10 @@ async def test_of_two_concurrent_commits_one_counts_for_both_drivers(
 ) -> None:
     decisions = [await staged_at_both(writer, 0, 10) for _ in range(2)]
 
-    standings = await asyncio.gather(*(writer.commit(decision) for decision in decisions))
+    statuses = await asyncio.gather(*(writer.commit(decision) for decision in decisions))
 
-    assert all(standing.complete for standing in standings)
-    assert sorted(bool(standing.counts) for standing in standings) == [False, True]
+    assert all(status.complete for status in statuses)
+    assert sorted(bool(status.counts) for status in statuses) == [False, True]
     assert await bodies(cluster) == once(1, 10)
 
 
@@ -105,11 +105,11 @@ async def test_a_batch_whose_broker_dies_is_completed_when_the_broker_is_back(
     await asyncio.to_thread(cluster.faults.restart_broker, victim)
     # The driver was killed, too: the batch is written and committed again.
     replayed = await staged_at_both(writer, 1, 10)
-    standing = await writer.commit(replayed, timeout_ms=PATIENCE_MS)
+    status = await writer.commit(replayed, timeout_ms=PATIENCE_MS)
 
-    assert standing.complete
+    assert status.complete
     # The coordinator is the first broker: while it was down, nobody learned of the first decision.
-    assert standing.counts is (victim == BROKERS[0])
+    assert status.counts is (victim == BROKERS[0])
     assert await bodies(cluster) == once(2, 10)
 
 
@@ -133,8 +133,8 @@ async def test_a_replay_while_other_brokers_are_up_waits_for_the_coordinator(
         await writer.commit(BatchDecision(query="q", batch=0, parts={}), timeout_ms=5_000)
     await asyncio.to_thread(cluster.faults.restart_broker, "broker-a")
 
-    standing = await writer.commit(
+    status = await writer.commit(
         BatchDecision(query="q", batch=0, parts={}), timeout_ms=PATIENCE_MS
     )
-    assert standing.complete
+    assert status.complete
     assert await bodies(cluster) == once(1, 1)

@@ -8,7 +8,7 @@ import pytest
 
 from orbitmq.broker import ports
 from orbitmq.errors import SettingsError
-from orbitmq.transport.own_machine import is_free
+from orbitmq.transport.local_machine import is_free
 
 
 def test_a_port_is_found_whose_neighbours_are_free(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from orbitmq.protocol.codes import (
-    LATER,
     NOBODY,
     OWN_CODES,
+    PLANNED,
     RequestCode,
     ResponseCode,
     request_name,
@@ -31,7 +31,7 @@ def test_only_a_receiver_answers() -> None:
 
 
 def test_planned_requests_are_not_answered_yet() -> None:
-    assert [code for code in LATER if code.answered_by] == []
+    assert [code for code in PLANNED if code.answered_by] == []
 
 
 def test_no_code_of_rocketmq_is_in_our_own_range() -> None:

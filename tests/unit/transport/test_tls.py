@@ -24,7 +24,7 @@ def _server(**options: object) -> TlsServer:
 def test_the_first_byte_decides_in_permissive_mode() -> None:
     tls = _server()
 
-    assert tls.looks_at_first_byte
+    assert tls.needs_first_byte
     assert tls.context_for(PLAIN) is None
     context = tls.context_for(HELLO)
     assert context is not None
@@ -37,7 +37,7 @@ def test_enforcing_mode_refuses_plain_text_and_disabled_mode_does_not_look() -> 
     assert enforcing.context_for(HELLO) is not None
     with pytest.raises(ProtocolError, match="plain text"):
         enforcing.context_for(PLAIN)
-    assert not _server(mode=TlsMode.DISABLED).looks_at_first_byte
+    assert not _server(mode=TlsMode.DISABLED).needs_first_byte
 
 
 def test_without_test_mode_there_must_be_a_certificate() -> None:

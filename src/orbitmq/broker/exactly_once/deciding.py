@@ -23,7 +23,7 @@ from orbitmq.clock import time_limit
 from orbitmq.errors import OrbitError, RequestRefusedError
 from orbitmq.lifecycle import OwnedTasks
 from orbitmq.protocol.codes import ResponseCode
-from orbitmq.protocol.requests.staged_writes import BatchDecision, Part, Standing
+from orbitmq.protocol.requests.staged_writes import BatchDecision, BatchStatus, Part
 
 if TYPE_CHECKING:
     from orbitmq.broker.exactly_once.query_states import QueryStates
@@ -81,20 +81,20 @@ class Deciding:
         assert state is not None
         return state.coordinator
 
-    async def decide(self, decision: BatchDecision, *, wait_ms: float) -> Standing:
+    async def decide(self, decision: BatchDecision, *, wait_ms: float) -> BatchStatus:
         """Store a decision unless there is one; waits for completion, returns the outcome."""
         query, batch = decision.query, decision.batch
         state = await self._states.change(query, lambda state: self._decided(state, decision))
         assert state is not None
         counts = state.digest == _digest(decision) if batch == state.decided else None
         if batch < state.decided or state.decision is None:
-            return Standing(counts=counts, complete=True)
+            return BatchStatus(counts=counts, complete=True)
         self._complete_soon(query)
         with suppress(TimeoutError):
             async with time_limit(self._clock, wait_ms):
                 await self._completed[query].wait()
         current = self._state_of(query)
-        return Standing(
+        return BatchStatus(
             counts=counts,
             complete=current.decided > batch or current.decision is None,
             problems=dict(self._problems.get(query, {})),

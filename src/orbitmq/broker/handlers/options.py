@@ -65,7 +65,7 @@ class BrokerOptionRequests:
     def show(self, _: Connection, request: Command) -> Command:
         """Return all options, and their version."""
         version = java_json.encode(self._version, Dialect.STANDARD).decode()
-        return self._options.shown(request, BrokerConfigReply(data_version=version))
+        return self._options.reply_with_options(request, BrokerConfigReply(data_version=version))
 
     def _forbidden(self) -> frozenset[str]:
         return _ALWAYS_FORBIDDEN.union(self._settings.of(BrokerConfig).config_black_list)

@@ -117,8 +117,8 @@ class StagedWriteRequests:
         for part in decision.parts.values():
             _check_part(part)
         wait_ms = min(asked.wait_ms, _WAIT_MS_MAX)
-        standing = await self.deciding.decide(decision, wait_ms=wait_ms)
-        return request.reply(body=msgspec.json.encode(standing))
+        status = await self.deciding.decide(decision, wait_ms=wait_ms)
+        return request.reply(body=msgspec.json.encode(status))
 
     async def move(self, _: Connection, request: Command) -> Command:
         """Move decided rows to their queues; replies once they are on disk."""

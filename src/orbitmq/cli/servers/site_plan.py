@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from orbitmq.broker.app import load_settings
 from orbitmq.broker.ports import FAST_LANE, check_port, find_port
 from orbitmq.errors import SettingsError
-from orbitmq.transport.own_machine import free_port, is_free, own_address
+from orbitmq.transport.local_machine import free_port, is_free, local_address
 
 # Brokers use their port, the one two below and the one above.
 _PORT_STEP: Final = 10
@@ -26,7 +26,7 @@ _EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # not 
 
 def shown_host(host: str) -> str:
     """The address to tell users and clients of."""
-    return own_address() if host in _EVERYWHERE else host
+    return local_address() if host in _EVERYWHERE else host
 
 
 def near_host(host: str) -> str:

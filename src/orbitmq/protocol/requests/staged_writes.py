@@ -50,7 +50,7 @@ class BatchDecision(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecideWrites(Header):
-    """Store the `BatchDecision` in the body unless there is one; the reply's body is a `Standing`.
+    """Store the `BatchDecision` in the body unless there is one; the reply's body is a `BatchStatus`.
 
     Answered when the decision in effect is complete, or after `wait_ms`.
     """
@@ -59,7 +59,7 @@ class DecideWrites(Header):
     wait_ms: int
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
+class BatchStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a batch, and of the decision that was sent."""
 
     # Whether the decision that was sent is the one in effect, by this or an earlier request; None

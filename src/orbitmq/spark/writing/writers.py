@@ -45,13 +45,13 @@ from orbitmq.spark.writing.row_targets import RowRouter
 from orbitmq.spark.writing.send_window import ParcelError, SendWindow
 from orbitmq.spark.writing.staging import Staged, Staging, decision_of
 from orbitmq.spark.writing.write_columns import WriteColumns, write_columns
-from orbitmq.transport.own_machine import own_address
+from orbitmq.transport.local_machine import local_address
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from orbitmq.protocol.requests.staged_writes import Standing
+    from orbitmq.protocol.requests.staged_writes import BatchStatus
     from orbitmq.spark.options.write_options import WriteOptions
     from orbitmq.spark.writing.row_targets import QueuesOf
 
@@ -104,8 +104,8 @@ class BatchWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Move staged rows to their queues."""
-        standing = commit_staged(messages, 0, self._options)
-        if standing is not None and not standing.counts:
+        status = commit_staged(messages, 0, self._options)
+        if status is not None and not status.counts:
             log.warning(
                 "nothing was written: an earlier batch has this writeId, and its rows stay "
                 "writeId=%s rows_dropped=%d; new rows need a new writeId",
@@ -211,7 +211,7 @@ def stage_rows(
 
 def commit_staged(
     messages: Sequence[WriterCommitMessage | None], batch: int, options: WriteOptions
-) -> Standing | None:
+) -> BatchStatus | None:
     """Commit what tasks staged, and return the outcome; None if nothing was staged."""
     writes = _staged(messages)
     if not writes:
@@ -236,7 +236,7 @@ def _fill(
     encoder = RowEncoder(
         columns,
         task,
-        UniqueIdRanges(own_address(), SystemClock().now_ms),
+        UniqueIdRanges(local_address(), SystemClock().now_ms),
         body_bytes_max=options.max_message_bytes,
         namespace=options.namespace,
     )

@@ -10,7 +10,7 @@ import pytest
 from orbitmq.cli.servers import site_plan
 from orbitmq.cli.servers.site_plan import check_ports, near_host, plan_brokers, shown_host
 from orbitmq.errors import SettingsError
-from orbitmq.transport.own_machine import own_address
+from orbitmq.transport.local_machine import local_address
 
 HOST = "127.0.0.1"
 FOLDER = Path("/kept")
@@ -53,7 +53,7 @@ def test_a_broker_everywhere_tells_an_address_that_clients_reach() -> None:
     (flags,) = plan(host="0.0.0.0")
 
     assert flags["bindAddress"] == "0.0.0.0"
-    assert flags["brokerIP1"] == shown_host("0.0.0.0") == own_address()
+    assert flags["brokerIP1"] == shown_host("0.0.0.0") == local_address()
     assert (near_host("0.0.0.0"), near_host("::"), near_host(HOST)) == (HOST, "::1", HOST)
 
 

@@ -33,9 +33,9 @@ def test_rows_are_staged_and_committed() -> None:
                 end=max(reply.end for reply in replies),
             )
 
-            standing = writer.commit(BatchDecision(query="q", batch=0, parts={"broker-a": part}))
+            status = writer.commit(BatchDecision(query="q", batch=0, parts={"broker-a": part}))
 
-        assert standing.complete
+        assert status.complete
         assert (seen_before, cluster.message_count("orders")) == (0, 6)
 
 

@@ -61,7 +61,7 @@ from orbitmq.protocol.requests.relays import (
     RunningConsumer,
 )
 from orbitmq.protocol.requests.routing import BrokerGroupReply, BrokerMembers, TopicList
-from orbitmq.protocol.requests.staged_writes import BatchDecision, Part, Standing
+from orbitmq.protocol.requests.staged_writes import BatchDecision, BatchStatus, Part
 from orbitmq.protocol.requests.statistics import (
     BrokerConsumeStats,
     ConsumeProgress,
@@ -413,7 +413,7 @@ OWN: list[Row] = [
         "",
     ),
     (
-        Standing(counts=None, complete=False, problems={"broker-a": "down"}),
+        BatchStatus(counts=None, complete=False, problems={"broker-a": "down"}),
         b'{"counts":null,"complete":false,"problems":{"broker-a":"down"}}',
         "",
     ),

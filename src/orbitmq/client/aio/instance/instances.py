@@ -16,7 +16,7 @@ from orbitmq.client.aio.instance.client_instance import ClientInstance
 from orbitmq.client.options import DEFAULT_INSTANCE, ClientOptions
 from orbitmq.clock import SystemClock
 from orbitmq.errors import StateError
-from orbitmq.transport.own_machine import own_address
+from orbitmq.transport.local_machine import local_address
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,7 +64,7 @@ def with_own_instance(options: O, clock: Clock) -> O:
 
 def client_id_of(options: ClientOptions) -> str:
     """Build the id that brokers know a client by."""
-    address = options.client_ip or own_address()
+    address = options.client_ip or local_address()
     unit = f"@{options.unit_name}" if options.unit_name.strip() else ""
     return f"{address}@{options.instance_name}{unit}"
 
@@ -84,7 +84,7 @@ async def acquire(
                 client_id,
                 options,
                 # Compat: message ids hold the machine's address, whatever `client_ip` says.
-                address=own_address(),
+                address=local_address(),
                 clock=clock or SystemClock(),
                 rpc_hooks=rpc_hooks,
             )

@@ -41,11 +41,11 @@ from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.staged_writes import (
     AppointCoordinator,
+    BatchStatus,
     CoordinatorReply,
     DecideWrites,
     StagedReply,
     StageRows,
-    Standing,
 )
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ class StagedWriter(ClientLifecycle):
 
     async def commit(
         self, decision: BatchDecision, *, timeout_ms: float = COMMIT_TIMEOUT_MS
-    ) -> Standing:
+    ) -> BatchStatus:
         """Move the rows of a batch to their queues; returns when all are there.
 
         Of several commits of one batch the first counts; the others wait for it, and their rows
@@ -168,7 +168,7 @@ class StagedWriter(ClientLifecycle):
         end_ms = self._clock.monotonic_ms() + timeout_ms
         what = f"batch {decision.batch} of query {decision.query!r}"
         try:
-            standing = await self._complete(decision, end_ms)
+            status = await self._complete(decision, end_ms)
         except OrbitError as error:
             if not _is_temporary(error):
                 raise
@@ -176,31 +176,31 @@ class StagedWriter(ClientLifecycle):
                 f"{what} cannot be committed: {error}",
                 hint="nothing is lost; restart the query when the brokers are back",
             ) from error
-        if not standing.complete:
-            waiting = "; ".join(f"{name}: {why}" for name, why in standing.problems.items())
+        if not status.complete:
+            waiting = "; ".join(f"{name}: {why}" for name, why in status.problems.items())
             raise CommitError(
                 f"{what} is decided, but not complete after {timeout_ms:.0f} ms: "
                 f"{waiting or 'brokers are still moving its rows'}",
                 hint="the brokers keep working on it; restart the query",
             )
-        return standing
+        return status
 
-    async def _complete(self, decision: BatchDecision, end_ms: float) -> Standing:
+    async def _complete(self, decision: BatchDecision, end_ms: float) -> BatchStatus:
         """Commit, and wait until it is complete or the time is up."""
         reach = Reach(self._running)
         coordinator = await self._retry(lambda _: self._coordinator(reach, decision), end_ms)
         body = msgspec.json.encode(decision)
 
-        async def ask(left_ms: float) -> Standing:
+        async def ask(left_ms: float) -> BatchStatus:
             address = await reach.broker(coordinator)
             header = DecideWrites(wait_ms=int(max(left_ms - _ANSWER_MS, 0)))
             reply = await reach.ask(address, header, body, timeout_ms=left_ms)
-            return msgspec.json.decode(reply.body, type=Standing)
+            return msgspec.json.decode(reply.body, type=BatchStatus)
 
         while True:
-            standing = await self._retry(ask, end_ms)
-            if standing.complete or self._clock.monotonic_ms() >= end_ms - _ANSWER_MS:
-                return standing
+            status = await self._retry(ask, end_ms)
+            if status.complete or self._clock.monotonic_ms() >= end_ms - _ANSWER_MS:
+                return status
             await self._clock.sleep_ms(_PAUSE_MS)
 
     async def _coordinator(self, reach: Reach, decision: BatchDecision) -> str:

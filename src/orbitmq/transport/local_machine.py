@@ -9,12 +9,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from orbitmq.errors import SettingsError
 
 
-def own_name() -> str:
+def host_name() -> str:
     """Return the host name; empty if the machine has none."""
     return socket.gethostname()
 
 
-def own_address() -> str:
+def local_address() -> str:
     """Return an address of this machine that others may reach."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:

@@ -8,12 +8,12 @@ import socket
 import pytest
 
 from orbitmq.errors import SettingsError
-from orbitmq.transport.own_machine import (
+from orbitmq.transport.local_machine import (
     address_of,
     free_port,
+    host_name,
     is_free,
-    own_address,
-    own_name,
+    local_address,
     reserved_ports,
 )
 
@@ -22,8 +22,8 @@ TRIES = 10
 
 
 def test_the_machine_has_a_name_and_an_address() -> None:
-    assert own_name() == socket.gethostname()
-    socket.inet_aton(own_address())
+    assert host_name() == socket.gethostname()
+    socket.inet_aton(local_address())
 
 
 @pytest.mark.parametrize(
