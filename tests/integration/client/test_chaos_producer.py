@@ -68,7 +68,7 @@ async def producer(chaos: ChaosSite) -> AsyncIterator[Producer]:
 async def _ends_in_time(producer: Producer, topic: str, form: str) -> OrbitError | None:
     """Send once with a deadline, and return the error; the send must end in time."""
     message = Message(topic, form)
-    told: OrbitError | None = None
+    failure: OrbitError | None = None
     async with timed() as taken:
         try:
             if form == "send":
@@ -80,9 +80,9 @@ async def _ends_in_time(producer: Producer, topic: str, form: str) -> OrbitError
             else:
                 await producer.send_oneway(message, timeout_ms=DEADLINE_MS)
         except OrbitError as error:
-            told = error
+            failure = error
     assert taken.ms <= DEADLINE_MS + SLACK_MS, form
-    return told
+    return failure
 
 
 @pytest.mark.parametrize("fault", LASTING_FAULTS, ids=repr)
@@ -101,8 +101,8 @@ async def test_send_ends_in_time_whatever_the_broker_does_and_succeeds_once_it_i
     await ledger.send_until_acked()
 
     # A one-way send may fail without an error.
-    told = zip((*forms, "send"), errors, strict=True)
-    assert all(error is not None for form, error in told if form != "oneway")
+    outcomes = zip((*forms, "send"), errors, strict=True)
+    assert all(error is not None for form, error in outcomes if form != "oneway")
     assert ledger.overdue_ms == []
 
 

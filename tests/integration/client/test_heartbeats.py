@@ -97,10 +97,10 @@ async def test_producers_send_heartbeats_to_masters_and_consumers_to_slaves_too(
         await instance.add_consumer(consumer)
 
         assert servers.counts() == (2, 1)
-        told = servers.heard[SLAVE][0]
-        assert told.client_id == "127.0.0.1@test"
-        assert [group.group for group in told.consumers] == ["g"]
-        assert [group.group for group in told.producers] == ["CLIENT_INNER_PRODUCER", "p"]
+        heartbeat = servers.heard[SLAVE][0]
+        assert heartbeat.client_id == "127.0.0.1@test"
+        assert [group.group for group in heartbeat.consumers] == ["g"]
+        assert [group.group for group in heartbeat.producers] == ["CLIENT_INNER_PRODUCER", "p"]
         assert instance.broker_version(servers.addresses[SLAVE]) > 0
         assert instance.broker_version("127.0.0.1:1") == 0
         await instance.remove_consumer(consumer)

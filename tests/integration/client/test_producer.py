@@ -411,14 +411,14 @@ async def test_a_wrong_queue_is_refused_and_the_error_lists_the_right_ones(
     wrong: Any = 1
 
     async with Producer(group, namesrv=cluster.namesrv) as producer:
-        for queue, told in [
+        for queue, named in [
             (MessageQueue(broker_name="broker-a", queue_id=9, topic=topic), "broker-a:9 takes no"),
             (MessageQueue(broker_name="nobody", queue_id=0, topic=topic), "nobody:0"),
             (MessageQueue(broker_name="broker-a", queue_id=0, topic="other"), "of topic 'other'"),
         ]:
-            with pytest.raises(NoQueueError, match=f"{told}.*broker-a:0, broker-a:1"):
+            with pytest.raises(NoQueueError, match=f"{named}.*broker-a:0, broker-a:1"):
                 await producer.send(message, queue=queue)
-            with pytest.raises(NoQueueError, match=told):
+            with pytest.raises(NoQueueError, match=named):
                 await producer.send_async(message, selector=lambda *_, it=queue: it)
         with pytest.raises(MessageTypeError, match=r"queue.*MessageQueue"):
             await producer.send(message, queue=wrong)

@@ -203,8 +203,8 @@ async def test_a_producer_is_asked_for_its_transaction(scene: Scene) -> None:
         scene.tell_from_broker(check, body)
 
     await until(lambda: len(scene.producer.checks) == 1)
-    address, told, half = scene.producer.checks[0]
-    assert (address, told) == (scene.cluster.address(), check)
+    address, received, half = scene.producer.checks[0]
+    assert (address, received) == (scene.cluster.address(), check)
     assert decode_records(half)[0].body == b"half"
 
 

@@ -1,4 +1,4 @@
-"""Inspection: lists the contents of a store directory, if wanted with messages.
+"""Inspection: lists the contents of a store directory; can count its messages.
 
 It changes nothing and takes no lock.
 """
