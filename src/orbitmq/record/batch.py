@@ -26,7 +26,7 @@ class BatchedMessage(NamedTuple):
 
 
 def encode_batch(messages: Iterable[BatchedMessage]) -> bytes:
-    """Write a batch."""
+    """Encode a batch."""
     out: list[bytes] = []
     for flag, body, properties in messages:
         size = _HEAD.size + len(body) + _SHORT.size + len(properties)
@@ -43,7 +43,7 @@ def encode_batch(messages: Iterable[BatchedMessage]) -> bytes:
 
 
 def decode_batch(batch: bytes) -> list[BatchedMessage]:
-    """Read a batch."""
+    """Decode a batch."""
     messages: list[BatchedMessage] = []
     at = 0
     while at < len(batch):
@@ -52,12 +52,14 @@ def decode_batch(batch: bytes) -> list[BatchedMessage]:
             body_at = at + _HEAD.size
             properties_at = body_at + body_bytes + _SHORT.size
             if body_bytes < 0 or properties_at > at + size or at + size > len(batch):
-                raise ProtocolError(f"message {len(messages)} of a batch leaves its {size} bytes")
+                raise ProtocolError(f"message {len(messages)} of a batch exceeds its {size} bytes")
             (properties_bytes,) = _SHORT.unpack_from(batch, properties_at - _SHORT.size)
         except struct.error as error:
             raise ProtocolError(f"a batch is cut off in message {len(messages)}") from error
         if properties_bytes < 0 or properties_at + properties_bytes != at + size:
-            raise ProtocolError(f"properties of message {len(messages)} do not end it")
+            raise ProtocolError(
+                f"message {len(messages)} of a batch does not end with its properties"
+            )
         messages.append(
             BatchedMessage(
                 flag,

@@ -1,4 +1,4 @@
-"""Reading records: checks, and the fields that each reader needs."""
+"""Reading records: checks them, and finds or decodes their fields."""
 
 from __future__ import annotations
 
@@ -45,28 +45,31 @@ _SHORT: Final = struct.Struct(">h")
 
 
 class Verdict(Enum):
-    """What lies at a position of the log."""
+    """What is at a position of the log."""
 
     RECORD = "a record"
     BLANK = "the unused rest of a file"
-    NOTHING = "nothing: zero bytes"
-    CUT_OFF = "a record that goes on beyond the end"
-    BROKEN = "bytes that are no record"
-    BAD_BODY = "a record whose body does not fit its checksum"
+    NOTHING = "only zero bytes"
+    CUT_OFF = "a record that is cut off"
+    BROKEN = "bytes that are not a record"
+    BAD_BODY = "a record whose body does not match its checksum"
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What lies at a position of the log, and how long it is."""
+    """What is at a position of the log instead of a good record, and its size."""
 
     verdict: Verdict
     size: int = 0
     reason: str = ""
 
+    def __str__(self) -> str:
+        return f"{self.verdict.value}: {self.reason}" if self.reason else self.verdict.value
+
 
 @dataclass(frozen=True, kw_only=True)
 class StoredMessage:
-    """One record, read; body and properties are unpacked when they are asked for."""
+    """A decoded record; body and properties are decoded on first use."""
 
     size: int
     queue_id: int
@@ -92,7 +95,7 @@ class StoredMessage:
     @cached_property
     def body(self) -> bytes:
         """The body as its producer wrote it."""
-        # Compat: as in Java, an empty body is never unpacked, whatever the flag says.
+        # Compat: as in Java, an empty body is never decompressed, whatever the flag says.
         if self.system_flag & COMPRESSED and self.stored_body:
             return decompress(self.stored_body, self.system_flag)
         return self.stored_body
@@ -109,12 +112,12 @@ class StoredMessage:
 
     @property
     def message_id(self) -> str:
-        """The id that says where the record lies."""
+        """The message id: store host and physical offset."""
         return encode_message_id(self.store_host_bytes, self.physical_offset)
 
 
 class FieldPositions(NamedTuple):
-    """Where the fields of a record lie, from the start of the buffer."""
+    """The positions of a record's fields, from the start of the buffer."""
 
     at: int
     magic: int
@@ -130,15 +133,15 @@ class FieldPositions(NamedTuple):
 
 
 def examine(buffer: Buffer, at: int, end: int, *, check_body: bool) -> Found:
-    """Say what lies at `buffer[at:end]`; nothing beyond `end` is looked at."""
+    """Say what is at `buffer[at:end]`, without looking beyond `end`."""
     located = locate(buffer, at, end, check_body=check_body)
     return located if isinstance(located, Found) else Found(Verdict.RECORD, located.end - at)
 
 
-def locate(  # noqa: PLR0911  # a verdict a line reads best
+def locate(  # noqa: PLR0911  # one verdict per line reads best
     buffer: Buffer, at: int, end: int, *, check_body: bool
 ) -> FieldPositions | Found:
-    """Find the fields of the record at `buffer[at:end]`, or say what lies there instead."""
+    """Find the fields of the record at `buffer[at:end]`, or say what is there instead."""
     assert at >= 0
     assert end <= len(buffer)
     if end - at < 8:
@@ -153,21 +156,21 @@ def locate(  # noqa: PLR0911  # a verdict a line reads best
     if not FIXED_BYTES <= size <= RECORD_BYTES_MAX:
         return Found(Verdict.BROKEN, reason=f"a record cannot have {size} bytes")
     if size > end - at:
-        return Found(Verdict.CUT_OFF, size, f"{size} bytes of which {end - at} are there")
+        return Found(Verdict.CUT_OFF, size, f"{end - at} of its {size} bytes are there")
     try:
-        places = _places(buffer, at, size, magic)
+        fields = _field_positions(buffer, at, size, magic)
     except ProtocolError as error:
         return Found(Verdict.BROKEN, size, f"its lengths do not add up: {error}")
-    if check_body and places.body_end > places.body_at:
+    if check_body and fields.body_end > fields.body_at:
         (stored_crc,) = _CRC.unpack_from(buffer, at + CRC_AT)
-        crc = zlib.crc32(buffer[places.body_at : places.body_end]) & CRC_MASK
+        crc = zlib.crc32(buffer[fields.body_at : fields.body_end]) & CRC_MASK
         if crc != stored_crc:
             return Found(Verdict.BAD_BODY, size, f"checksum is {crc}, stored {stored_crc}")
-    return places
+    return fields
 
 
-def _places(buffer: Buffer, at: int, size: int, magic: int) -> FieldPositions:
-    """Find the fields of a record whose `size` bytes, at least the fixed ones, are there."""
+def _field_positions(buffer: Buffer, at: int, size: int, magic: int) -> FieldPositions:
+    """Find the fields of a record whose `size` bytes are there, and at least the fixed ones."""
     end = at + size
     (system_flag,) = _INT.unpack_from(buffer, at + SYSTEM_FLAG_AT)
     store_ms_at = at + BORN_HOST_AT
@@ -175,21 +178,21 @@ def _places(buffer: Buffer, at: int, size: int, magic: int) -> FieldPositions:
     store_host_at = store_ms_at + 8
     tail_at = store_host_at + (HOST_BYTES_V6 if system_flag & STORE_HOST_V6 else HOST_BYTES_V4)
     body_at = tail_at + _TAIL.size
-    # Invariant: nothing is read before it is known to lie below `end`.
+    # Invariant: every position is compared with `end` before anything is read there.
     if body_at > end:
-        raise ProtocolError(f"its hosts leave the record of {size} bytes")
+        raise ProtocolError(f"its hosts exceed the record of {size} bytes")
     (body_bytes,) = _INT.unpack_from(buffer, body_at - 4)
     topic_length = _SHORT if magic == MAGIC_V2 else _BYTE
     body_end = body_at + body_bytes
     topic_at = body_end + topic_length.size
     if body_bytes < 0 or topic_at > end:
-        raise ProtocolError(f"a body of {body_bytes} bytes leaves the record of {size}")
-    # Compat: lengths are signed in Java, so that a V1 topic of over 127 bytes is none.
+        raise ProtocolError(f"a body of {body_bytes} bytes exceeds the record of {size}")
+    # Compat: lengths are signed in Java, so a V1 topic of more than 127 bytes is invalid.
     (topic_bytes,) = topic_length.unpack_from(buffer, body_end)
     topic_end = topic_at + topic_bytes
     properties_at = topic_end + _SHORT.size
     if topic_bytes < 0 or properties_at > end:
-        raise ProtocolError(f"a topic of {topic_bytes} bytes leaves the record of {size}")
+        raise ProtocolError(f"a topic of {topic_bytes} bytes exceeds the record of {size}")
     (properties_bytes,) = _SHORT.unpack_from(buffer, topic_end)
     if properties_bytes < 0 or properties_at + properties_bytes != end:
         raise ProtocolError(f"properties of {properties_bytes} bytes do not end the record")
@@ -213,35 +216,33 @@ def locate_at(
 ) -> FieldPositions | Found:
     """Find the record at `buffer[at:end]`, which must have been written for `physical_offset`.
 
-    With `check_texts`, a record of which a crash lost a page is told: that page reads as zero
-    bytes, which topic and properties never hold.
+    `check_texts` finds a record that lost a page in a crash: the page reads as zero bytes, which
+    topic and properties never contain.
     """
-    places = locate(buffer, at, end, check_body=check_body)
-    if isinstance(places, Found):
-        return places
+    fields = locate(buffer, at, end, check_body=check_body)
+    if isinstance(fields, Found):
+        return fields
     (found,) = _LONG.unpack_from(buffer, at + PHYSICAL_OFFSET_AT)
     if found != physical_offset:
-        return Found(Verdict.BROKEN, places.end - at, f"it was written for offset {found}")
+        return Found(Verdict.BROKEN, fields.end - at, f"it was written for offset {found}")
     if check_texts:
-        texts = bytes(buffer[places.topic_at : places.topic_end])
-        texts += bytes(buffer[places.properties_at : places.end])
-        if places.topic_at == places.topic_end or 0 in texts:
-            return Found(Verdict.BROKEN, places.end - at, "zero bytes in topic or properties")
-    return places
+        texts = bytes(buffer[fields.topic_at : fields.topic_end])
+        texts += bytes(buffer[fields.properties_at : fields.end])
+        if fields.topic_at == fields.topic_end or 0 in texts:
+            return Found(Verdict.BROKEN, fields.end - at, "zero bytes in topic or properties")
+    return fields
 
 
 def decode_record(buffer: Buffer, at: int = 0) -> StoredMessage:
-    """Read the record at `buffer[at:]`; raises ProtocolError when there is none."""
-    places = locate(buffer, at, len(buffer), check_body=False)
-    if isinstance(places, Found):
-        raise ProtocolError(
-            f"at byte {at} lies {places.verdict.value}{': ' if places.reason else ''}{places.reason}"
-        )
+    """Decode the record at `buffer[at:]`; raises ProtocolError if there is none."""
+    fields = locate(buffer, at, len(buffer), check_body=False)
+    if isinstance(fields, Found):
+        raise ProtocolError(f"found at byte {at}: {fields}")
     size, _, _, queue_id, flag, queue_offset, physical_offset, system_flag, born_ms = (
         _HEAD.unpack_from(buffer, at)
     )
-    (store_ms,) = _LONG.unpack_from(buffer, places.store_ms_at)
-    reconsume_times, prepared_offset, _ = _TAIL.unpack_from(buffer, places.tail_at)
+    (store_ms,) = _LONG.unpack_from(buffer, fields.store_ms_at)
+    reconsume_times, prepared_offset, _ = _TAIL.unpack_from(buffer, fields.tail_at)
     return StoredMessage(
         size=size,
         queue_id=queue_id,
@@ -250,20 +251,20 @@ def decode_record(buffer: Buffer, at: int = 0) -> StoredMessage:
         physical_offset=physical_offset,
         system_flag=system_flag,
         born_ms=born_ms,
-        born_host_bytes=bytes(buffer[at + BORN_HOST_AT : places.store_ms_at]),
+        born_host_bytes=bytes(buffer[at + BORN_HOST_AT : fields.store_ms_at]),
         store_ms=store_ms,
-        store_host_bytes=bytes(buffer[places.store_host_at : places.tail_at]),
+        store_host_bytes=bytes(buffer[fields.store_host_at : fields.tail_at]),
         reconsume_times=reconsume_times,
         prepared_offset=prepared_offset,
-        stored_body=bytes(buffer[places.body_at : places.body_end]),
-        # Compat: as Java does, bytes that are no UTF-8 are replaced, not refused.
-        topic=bytes(buffer[places.topic_at : places.topic_end]).decode(errors="replace"),
-        properties_bytes=bytes(buffer[places.properties_at : places.end]),
+        stored_body=bytes(buffer[fields.body_at : fields.body_end]),
+        # Compat: as in Java, bytes that are not UTF-8 are replaced, not refused.
+        topic=bytes(buffer[fields.topic_at : fields.topic_end]).decode(errors="replace"),
+        properties_bytes=bytes(buffer[fields.properties_at : fields.end]),
     )
 
 
 def decode_records(buffer: Buffer) -> list[StoredMessage]:
-    """Read records that lie back to back."""
+    """Decode consecutive records."""
     messages: list[StoredMessage] = []
     at = 0
     while at < len(buffer):

@@ -1,6 +1,6 @@
-"""Where the fields of a stored message lie.
+"""The layout of a stored message.
 
-Layout, big-endian; hosts take 8 bytes (IPv4) or 20 (IPv6, told by two bits of the system flag):
+Big-endian; hosts take 8 bytes (IPv4) or 20 (IPv6, as two bits of the system flag say):
     4  record bytes       whole record, this field included
     4  magic              V1, V2 (two-byte topic length) or BLANK (rest of a log file)
     4  body CRC           CRC-32 of the body as stored, 31 bits
@@ -33,10 +33,10 @@ TOPIC_BYTES_MAX: Final = 255
 PROPERTIES_BYTES_MAX: Final = 32767
 RECORD_BYTES_MAX: Final = 0x7FFFFFFF
 CRC_MASK: Final = 0x7FFFFFFF
-# The user flag of records that may stand for lost ones; whether they do, the store tells.
+# The user flag of stand-ins for lost records; `store.log.stand_ins` checks the rest.
 LOST_FLAG: Final = int.from_bytes(b"LOST")
 
-# Fields before the born host, whose place never changes.
+# Fields before the born host, at fixed positions.
 CRC_AT: Final = 8
 QUEUE_OFFSET_AT: Final = 20
 PHYSICAL_OFFSET_AT: Final = 28
@@ -51,7 +51,7 @@ FIXED_BYTES: Final = 91
 
 
 class SystemFlag(IntFlag):
-    """What the store and the clients know of a message beside its fields."""
+    """The bits of the system flag."""
 
     COMPRESSED = 0x1
     MULTI_TAGS = 0x2
@@ -67,8 +67,8 @@ class SystemFlag(IntFlag):
     ZLIB = 0x300
 
 
-# Perf: a number masked with a member of SystemFlag becomes a SystemFlag, which takes 1.8 us where
-# masking with a plain number takes 0.02 (timeit); so the hot path has plain numbers.
+# Perf: masking a number with a member of SystemFlag makes a SystemFlag, which takes 1.8 us; with a
+# plain number it takes 0.02 (timeit). So the hot path uses plain numbers.
 COMPRESSED: Final = int(SystemFlag.COMPRESSED)
 BORN_HOST_V6: Final = int(SystemFlag.BORN_HOST_V6)
 STORE_HOST_V6: Final = int(SystemFlag.STORE_HOST_V6)
@@ -83,7 +83,7 @@ COMPRESSION_MASK: Final = 0x700
 def record_bytes(
     *, body_bytes: int, topic_bytes: int, properties_bytes: int, system_flag: int
 ) -> int:
-    """How many bytes a record takes; a topic too long for V1 makes it V2."""
+    """The size of a record; a topic too long for V1 makes it V2."""
     return (
         FIXED_BYTES
         + (HOST_BYTES_V6 - HOST_BYTES_V4) * bool(system_flag & BORN_HOST_V6)

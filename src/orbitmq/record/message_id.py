@@ -1,4 +1,4 @@
-"""Message ids that say where a message lies: store host and physical offset."""
+"""Message ids: store host and physical offset of a message."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _DIGITS = re.compile("(?:[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56})")
 
 
 def encode_message_id(store_host: bytes, physical_offset: int) -> str:
-    """Write the id of a message."""
+    """Encode the id of a message."""
     return (store_host + _OFFSET.pack(physical_offset)).hex().upper()
 
 
 def decode_message_id(message_id: str) -> tuple[str, int, int]:
-    """Read address, port and physical offset from an id."""
+    """Decode address, port and physical offset from an id."""
     if not _DIGITS.fullmatch(message_id):
         raise ProtocolError(
             f"{message_id!r} is not a message id",

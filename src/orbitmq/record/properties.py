@@ -15,11 +15,11 @@ _VALUE_END: Final = b"\x02"
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
-    """Write properties; a name or value that holds a separator cannot be written."""
+    """Encode properties; raises MessageError if a name or value has a separator."""
     for name, value in properties.items():
         if NAME_END in name or VALUE_END in name or NAME_END in value or VALUE_END in value:
             raise MessageError(
-                f"property {name!r} holds one of the separators 0x01 and 0x02",
+                f"property {name!r} contains one of the separators 0x01 and 0x02",
                 hint="encode the value, for example as base64",
             )
     text = "".join(f"{name}{NAME_END}{value}{VALUE_END}" for name, value in properties.items())
@@ -27,19 +27,19 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
         encoded = text.encode()
     except UnicodeEncodeError as error:
         raise MessageError(
-            f"properties hold {text[error.start]!r}, half of a character",
+            f"properties contain {text[error.start]!r}, half of a character",
             hint="encode the value, for example as base64",
         ) from error
     if len(encoded) > PROPERTIES_BYTES_MAX:
         raise MessageError(
-            f"properties take {len(encoded)} bytes; {PROPERTIES_BYTES_MAX} fit",
-            hint="move what is large into the body",
+            f"properties of {len(encoded)} bytes are above {PROPERTIES_BYTES_MAX}",
+            hint="move large values into the body",
         )
     return encoded
 
 
 def decode_properties(encoded: bytes) -> dict[str, str]:
-    """Read properties as Java does: what has no name or no value is left out."""
+    """Decode properties as Java does, without those that lack a name or a value."""
     properties: dict[str, str] = {}
     for entry in encoded.decode(errors="replace").split(VALUE_END):
         name, _, value = entry.partition(NAME_END)
@@ -49,7 +49,7 @@ def decode_properties(encoded: bytes) -> dict[str, str]:
 
 
 def find_property(encoded: bytes, name: bytes) -> bytes | None:
-    """Find one property without reading the others; of several, the last that has a value."""
+    """Find one property without decoding the others; of several, the last with a value."""
     wanted = name + _NAME_END
     end = len(encoded)
     while (at := encoded.rfind(wanted, 0, end)) >= 0:

@@ -1,7 +1,7 @@
-"""Walking over records that lie back to back: what queues and index need of each.
+"""Walking over consecutive records, for what queues and index need of each.
 
-The plain forms, which the compiled ones must equal. A walk ends at the end of its bytes, at a blank
-record, or at the first bytes that are no record.
+These are the plain forms; the compiled ones give the same results. A walk ends at the end of its
+bytes, at a blank record, or at the first bytes that are not a record.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _UNIQUE_ID: Final = property_names.UNIQUE_ID.encode()
 _KEYS: Final = property_names.KEYS.encode()
 _TAGS: Final = property_names.TAGS.encode()
 _DELAY_LEVEL: Final = property_names.DELAY_LEVEL.encode()
-# Tags are few and short; a longer one is hashed every time, so that hostile ones take no memory.
+# Tags are few and short; longer ones are not cached, so that hostile ones take no memory.
 _CACHED_TAG_BYTES_MAX: Final = 64
 
 
@@ -44,7 +44,7 @@ class EntryRun:
 
 @dataclass(slots=True)
 class Walk:
-    """What a walk found."""
+    """The result of a walk."""
 
     position: int  # where it stopped
     stopped_by: Found
@@ -52,7 +52,7 @@ class Walk:
     first_store_ms: int = 0
     last_store_ms: int = 0
     runs: dict[tuple[bytes, int], list[EntryRun]] = field(default_factory=dict)
-    # Per key of an indexed record: key hash, physical offset, store time, as `KEY` packs them.
+    # For each key of an indexed record: key hash, physical offset, store time, packed as `KEY`.
     keys: bytearray = field(default_factory=bytearray)
     newest_store_ms: int = 0
 
@@ -72,49 +72,49 @@ def walk(  # noqa: PLR0913  # flags by name
     """Walk over `buffer[start:end]`, whose byte 0 has the physical offset `base_offset`.
 
     With `check_places` it ends at a record that was written for another offset; with
-    `check_texts`, besides, at one of which a page was lost (see `locate_at`).
+    `check_texts` also at one that lost a page (see `locate_at`).
     """
     check_span(buffer, start, end, base_offset)
     result = Walk(start, Found(Verdict.NOTHING))
     at = start
     while at < end:
-        places = (
+        fields = (
             locate_at(
                 buffer, at, end, base_offset + at, check_body=check_body, check_texts=check_texts
             )
             if check_places
             else locate(buffer, at, end, check_body=check_body)
         )
-        if isinstance(places, Found):
-            result.stopped_by = places
+        if isinstance(fields, Found):
+            result.stopped_by = fields
             break
         store_ms = _take(
-            buffer, places, base_offset + at, result, delay_levels_ms, with_keys=with_keys
+            buffer, fields, base_offset + at, result, delay_levels_ms, with_keys=with_keys
         )
         result.records += 1
         result.first_store_ms = result.first_store_ms or store_ms
         result.last_store_ms = store_ms
         result.newest_store_ms = max(result.newest_store_ms, store_ms)
-        at = places.end
+        at = fields.end
     result.position = at
     return result
 
 
 def is_sound(record: bytes, physical_offset: int, topic: bytes | None, queue_id: int) -> bool:
-    """Whether a record is whole and what a queue entry says: offset, topic, queue, and its size.
+    """Whether a record is whole and matches its queue entry: offset, topic, queue and size.
 
-    A `topic` of None stands for a queue whose entries lead to records of other topics.
+    A `topic` of None means a queue whose entries point to records of other topics.
     """
-    places = locate_at(record, 0, len(record), physical_offset, check_body=True, check_texts=False)
-    if isinstance(places, Found) or places.end != len(record):
+    fields = locate_at(record, 0, len(record), physical_offset, check_body=True, check_texts=False)
+    if isinstance(fields, Found) or fields.end != len(record):
         return False
     return topic is None or (
-        record[places.topic_at : places.topic_end] == topic
+        record[fields.topic_at : fields.topic_end] == topic
         and _HEAD.unpack_from(record)[3] == queue_id
     )
 
 
-def sound_records(  # noqa: PLR0913, PLR0917  # as the compiled form
+def sound_records(  # noqa: PLR0913, PLR0917  # plain arguments, like the compiled form
     entries: bytes,
     content: Buffer,
     first_offset: int,
@@ -126,12 +126,12 @@ def sound_records(  # noqa: PLR0913, PLR0917  # as the compiled form
     bytes_max: int,
     tag_filter: Callable[[int], bool] | None,
 ) -> tuple[list[bytes], int, int]:
-    """Copy the records that queue entries lead to, before anything that a reader has to judge.
+    """Copy the records that queue entries point to, up to the first that the caller must judge.
 
-    `content` holds the log from `first_offset` on; only what lies between `low` and `high` is read.
-    It ends before the first entry whose record lies elsewhere, is not sound or has the flag of
-    stand-ins, and before the limits are passed, though never before the first record.
-    Returns the records, their bytes, and how many entries were passed, with those filtered out.
+    `content` holds the log from `first_offset` on; only bytes between `low` and `high` are read.
+    It ends before the first entry whose record is elsewhere, is not sound or has the flag of
+    stand-ins, and before it would exceed the limits, though never before the first record.
+    Returns the records, their bytes, and how many entries it passed, filtered ones included.
     """
     records: list[bytes] = []
     taken_bytes = passed = 0
@@ -159,27 +159,27 @@ def sound_records(  # noqa: PLR0913, PLR0917  # as the compiled form
 
 
 def check_span(buffer: Buffer, start: int, end: int, base_offset: int) -> None:
-    """Raise ValueError unless a walk can go over `buffer[start:end]`."""
+    """Raise ValueError unless `buffer[start:end]` can be walked over."""
     if start < 0 or end > len(buffer):
         raise ValueError(f"bytes {start} to {end} are not in a buffer of {len(buffer)}")
     if base_offset < 0 or base_offset + end > _LONG_MAX:
-        raise ValueError(f"no physical offset lies {end} bytes after {base_offset}")
+        raise ValueError(f"physical offset {base_offset} plus {end} bytes is out of range")
 
 
 def _take(
     buffer: Buffer,
-    places: FieldPositions,
+    fields: FieldPositions,
     physical_offset: int,
     result: Walk,
     delay_levels_ms: tuple[int, ...],
     *,
     with_keys: bool,
 ) -> int:
-    """Note the queue entry and the keys of one record; return its store time."""
-    size, _, _, queue_id, _, queue_offset, _, system_flag = _HEAD.unpack_from(buffer, places.at)
-    (store_ms,) = _LONG.unpack_from(buffer, places.store_ms_at)
-    topic = bytes(buffer[places.topic_at : places.topic_end])
-    properties = bytes(buffer[places.properties_at : places.end])
+    """Collect the queue entry and the keys of one record; return its store time."""
+    size, _, _, queue_id, _, queue_offset, _, system_flag = _HEAD.unpack_from(buffer, fields.at)
+    (store_ms,) = _LONG.unpack_from(buffer, fields.store_ms_at)
+    topic = bytes(buffer[fields.topic_at : fields.topic_end])
+    properties = bytes(buffer[fields.properties_at : fields.end])
     if is_queued(system_flag):
         tag_code = record_tag_code(topic, properties, store_ms, delay_levels_ms)
         runs = result.runs.setdefault((topic, queue_id), [])
@@ -193,7 +193,7 @@ def _take(
 
 
 def message_keys(properties: bytes) -> list[bytes]:
-    """The keys a message is indexed by: its unique id, then each word of its keys."""
+    """The keys of a message in the index: its unique id, then each word of its keys."""
     keys: list[bytes] = []
     unique = find_property(properties, _UNIQUE_ID)
     if unique:
@@ -225,7 +225,7 @@ def _hash_short_tag(tag: bytes) -> int:
 def record_tag_code(
     topic: bytes, properties: bytes, store_ms: int, delay_levels_ms: tuple[int, ...]
 ) -> int:
-    """What a queue entry says beside its record: the tag's hash, or when a delay is over."""
+    """The tag code of a queue entry: the tag's hash, or the due time of a delayed message."""
     if topic == DELAY_TOPIC and (level := find_property(properties, _DELAY_LEVEL)):
         number = min(_level_number(level), len(delay_levels_ms))
         if number > 0:
@@ -237,7 +237,7 @@ def record_tag_code(
 
 
 def _level_number(level: bytes) -> int:
-    """Read a delay level; 0 for what is no number, since Java would refuse the whole record."""
+    """Parse a delay level; 0 if it is not a number, for which Java would refuse the record."""
     digits = level.lstrip(b"0")
     if not digits.isdigit():
         return 0

@@ -47,7 +47,7 @@ def test_frames_that_do_not_say_their_length_are_unpacked() -> None:
 
 @pytest.mark.parametrize("kind", [0x400, 0x500, 0x600, 0x700])
 def test_other_kinds_are_refused(kind: int) -> None:
-    with pytest.raises(ProtocolError, match=f"compression {kind:#x} is unknown"):
+    with pytest.raises(ProtocolError, match=f"unknown compression {kind:#x}"):
         decompress(b"", kind | 1)
 
 
@@ -87,7 +87,7 @@ def test_a_body_may_unpack_to_the_bound_and_no_further(
     monkeypatch.setattr(compression, "BODY_BYTES_MAX", 100_000)
 
     assert decompress(compress(bytes(100_000), kind), kind.value) == bytes(100_000)
-    with pytest.raises(ProtocolError, match="unpacks to over 100000 bytes"):
+    with pytest.raises(ProtocolError, match="expands to more than 100000 bytes"):
         decompress(compress(bytes(100_001), kind), kind.value)
 
 
@@ -98,7 +98,7 @@ def test_a_bomb_takes_little_memory(kind: Compression, monkeypatch: pytest.Monke
 
     tracemalloc.start()
     try:
-        with pytest.raises(ProtocolError, match="unpacks to over 1000000 bytes"):
+        with pytest.raises(ProtocolError, match="expands to more than 1000000 bytes"):
             decompress(bomb, kind.value)
         _, most_bytes = tracemalloc.get_traced_memory()
     finally:

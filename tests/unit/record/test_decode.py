@@ -41,7 +41,7 @@ JUNK = b"\xff" * 300
 
 
 def _examined(buffer: bytes, end: int, *, check_body: bool = True) -> Found:
-    """What lies at byte 0, seen the same whatever lies beyond `end`."""
+    """What is at byte 0, the same whatever follows `end`."""
     found = examine(buffer[:end], 0, end, check_body=check_body)
     assert examine(buffer[:end] + JUNK, 0, end, check_body=check_body) == found
     assert examine(buffer[:end] + bytes(300), 0, end, check_body=check_body) == found
@@ -110,7 +110,7 @@ def test_records_back_to_back_are_read_one_by_one(several: list[Sample]) -> None
 
 
 def test_records_with_something_behind_are_refused() -> None:
-    with pytest.raises(ProtocolError, match="at byte 104 lies a record that goes on"):
+    with pytest.raises(ProtocolError, match="at byte 104: a record that is cut off"):
         decode_records(KNOWN_BYTES + b"12345")
 
 
@@ -220,9 +220,7 @@ def test_an_empty_body_has_no_checksum_to_fit() -> None:
 
 
 def test_an_error_says_where_and_what() -> None:
-    with pytest.raises(
-        ProtocolError, match=r"at byte 2 lies bytes that are no record: magic is 0x"
-    ):
+    with pytest.raises(ProtocolError, match=r"at byte 2: bytes that are not a record: magic is 0x"):
         decode_record(b"\x00\x00" + b"\x01" * 20, 2)
-    with pytest.raises(ProtocolError, match=r"at byte 0 lies nothing: zero bytes$"):
+    with pytest.raises(ProtocolError, match=r"at byte 0: only zero bytes$"):
         decode_record(bytes(20))

@@ -30,7 +30,7 @@ def test_hosts_come_back(address: ipaddress.IPv4Address | ipaddress.IPv6Address,
 
 @pytest.mark.parametrize("size", [0, 4, 7, 9, 16, 19, 21])
 def test_other_lengths_are_no_host(size: int) -> None:
-    with pytest.raises(ProtocolError, match=f"a host takes 8 or 20 bytes, not {size}"):
+    with pytest.raises(ProtocolError, match=f"a host has 8 or 20 bytes, not {size}"):
         decode_host(bytes(size))
 
 

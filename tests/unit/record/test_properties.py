@@ -96,16 +96,16 @@ def test_one_property_is_found_as_reading_all_would(encoded: bytes, value: bytes
     "properties", [{"a\x01": "b"}, {"a": "\x02"}, {"\x02": "b"}, {"a": "\x01"}]
 )
 def test_separators_cannot_be_written(properties: dict[str, str]) -> None:
-    with pytest.raises(MessageError, match="holds one of the separators"):
+    with pytest.raises(MessageError, match="contains one of the separators"):
         encode_properties(properties)
 
 
 def test_half_a_character_cannot_be_written() -> None:
-    with pytest.raises(MessageError, match=r"properties hold '\\ud83d', half of a character"):
+    with pytest.raises(MessageError, match=r"properties contain '\\ud83d', half of a character"):
         encode_properties({"a": "b\ud83d"})
 
 
 def test_properties_have_a_bound() -> None:
     assert len(encode_properties({"a": "v" * 32764})) == 32767
-    with pytest.raises(MessageError, match="properties take 32768 bytes; 32767 fit"):
+    with pytest.raises(MessageError, match="properties of 32768 bytes are above 32767"):
         encode_properties({"a": "v" * 32765})

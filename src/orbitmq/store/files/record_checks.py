@@ -64,7 +64,7 @@ def damage_of(
     """
     fields = locate(record, 0, len(record), check_body=check_body)
     if isinstance(fields, Found):
-        return f"{fields.verdict.value} {fields.reason}".strip()
+        return str(fields)
     if fields.end != len(record):
         return f"it has {fields.end} bytes; its queue says {len(record)}"
     (written_for,) = _LONG.unpack_from(record, PHYSICAL_OFFSET_AT)

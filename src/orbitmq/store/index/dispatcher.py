@@ -111,8 +111,7 @@ class Dispatcher:
             if found.stopped_by.verdict is not Verdict.BLANK:
                 self.position = stopped_at
                 raise StoreDamagedError(
-                    f"{file.path} at offset {stopped_at}: {found.stopped_by.verdict.value}; "
-                    f"{found.stopped_by.reason}",
+                    f"{file.path} at offset {stopped_at}: {found.stopped_by}",
                     hint="run: orbitmq store verify",
                 )
             stopped_at = PhysicalOffset(file_end)

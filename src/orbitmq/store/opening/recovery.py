@@ -131,12 +131,12 @@ def find_end(commit_log: CommitLog, known: Known, *, check_bodies: bool = True) 
         file = commit_log.file_at(position)
     if position < known.flushed or newest_ms < known.flushed_until_ms:
         raise _damage(file or commit_log.files[-1], position, stopped, known)
-    torn = "" if stopped.verdict in (Verdict.NOTHING, Verdict.BLANK) else stopped.verdict.value
+    is_whole = stopped.verdict in (Verdict.NOTHING, Verdict.BLANK)
     return Recovered(
         end=position,
         records=records,
         last_store_ms=newest_ms,
-        torn_reason=f"{torn} {stopped.reason}".strip(),
+        torn_reason="" if is_whole else str(stopped),
     )
 
 
@@ -187,9 +187,8 @@ def _damage(
         if position < known.flushed
         else f"store time {known.flushed_until_ms}"
     )
-    reason = f"{stopped.verdict.value} {stopped.reason}".strip()
     return StoreDamagedError(
-        f"{file.path} at byte {at} (offset {position}, topic {topic}): {reason}; the log was "
+        f"{file.path} at byte {at} (offset {position}, topic {topic}): {stopped}; the log was "
         f"flushed up to {until}, so this is damage and not a torn tail",
         hint="restore the file from a replica or a backup, or accept the loss: orbitmq store "
         f"accept-loss DIR --at {position}; orbitmq store verify DIR shows what is lost. Nothing "

@@ -75,7 +75,7 @@ def test_an_unknown_compression_is_named() -> None:
 
     assert str(error.value) == (
         "a record of broker 'broker-a', queue 1, offset 7, physical offset 1000, cannot be read: "
-        "compression 0x400 is unknown (failOnDataLoss=false reads the others)"
+        "unknown compression 0x400 (failOnDataLoss=false reads the others)"
     )
 
 

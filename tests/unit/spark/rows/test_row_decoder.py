@@ -322,7 +322,7 @@ def test_a_damaged_record_is_named() -> None:
 def test_a_record_that_is_cut_off_is_an_error(cut: int) -> None:
     buffer, positions = joined([_order(1).encode(), _order(2).encode()])
 
-    with pytest.raises(ProtocolError, match=r"queue 1, offset 2, .* goes on beyond the end"):
+    with pytest.raises(ProtocolError, match=r"queue 1, offset 2, .* is cut off"):
         RowDecoder(BODY).decode(buffer[:-cut], positions, BROKER)
 
 

@@ -193,8 +193,8 @@ def test_no_bytes_are_no_messages() -> None:
 @pytest.mark.parametrize(
     ("rest", "problem"),
     [
-        (b"\x01", "a record that goes on beyond the end"),
-        (b"\x01" * 200, "bytes that are no record"),
+        (b"\x01", "a record that is cut off"),
+        (b"\x01" * 200, "bytes that are not a record"),
     ],
 )
 def test_bytes_that_are_not_a_record_are_refused(rest: bytes, problem: str) -> None:
