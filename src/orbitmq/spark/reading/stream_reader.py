@@ -106,7 +106,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._heads = self._target
         if self._heads is None:
             self._heads = self._ends_of_queues(position.queues)
-        begin = self._begin(position.queues, self._heads)
+        begin = self._batch_start(position.queues, self._heads)
         # A missing queue, whose broker may be down, keeps its position.
         end = {queue: self._heads.get(queue, offset) for queue, offset in begin.items()}
         self._check_heads(begin, end)
@@ -134,7 +134,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._missing = missing
         return ends
 
-    def _begin(self, known: Offsets, heads: Offsets) -> Offsets:
+    def _batch_start(self, known: Offsets, heads: Offsets) -> Offsets:
         """Where the next batch starts; new queues start at their earliest message."""
         new = [queue for queue in heads if queue not in known]
         if not new:
@@ -143,12 +143,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             log.info("new queue, reading from its beginning: %s", queue_text(queue))
         return {**known, **self._view.earliest(new)}
 
-    def _check_heads(self, begin: Offsets, end: Offsets) -> None:
+    def _check_heads(self, start: Offsets, end: Offsets) -> None:
         """Report queues that end before the query's position: they lost messages it has read.
 
         Their messages may be new or read already; they are skipped, so that none is read twice.
         """
-        for queue, offset in begin.items():
+        for queue, offset in start.items():
             if end[queue] < offset:
                 report_loss(
                     self._options,
@@ -157,21 +157,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     f"resumes at {end[queue]} and skips the messages before",
                 )
 
-    def _waits_for_more(self, begin: Offsets, end: Offsets) -> bool:
+    def _waits_for_more(self, start: Offsets, end: Offsets) -> bool:
         if self._options.min_offsets_per_trigger is None or self._target is not None:
             return False
-        rows = sum(lags(begin, end).values())
+        rows = sum(lags(start, end).values())
         return not self._gate.opens(rows, now_ms=self._clock.monotonic_ms())
 
-    def _limited(self, begin: Offsets, end: Offsets) -> Offsets:
+    def _limited(self, start: Offsets, end: Offsets) -> Offsets:
         limits = []
         if self._options.max_offsets_per_trigger is not None:
             limits.append(self._options.max_offsets_per_trigger)
         if self._options.max_bytes_per_trigger is not None:
-            waiting = {queue: begin[queue] for queue, rows in lags(begin, end).items() if rows}
+            waiting = {queue: start[queue] for queue, rows in lags(start, end).items() if rows}
             row_bytes = self._view.row_bytes(waiting)
-            limits.append(rows_within(self._options.max_bytes_per_trigger, begin, end, row_bytes))
-        return share(begin, end, min(limits)) if limits else end
+            limits.append(rows_within(self._options.max_bytes_per_trigger, start, end, row_bytes))
+        return share(start, end, min(limits)) if limits else end
 
     # --- reading it -----------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ def messages_of(parts: MessageParts) -> pa.Array:
         count,
         _column(parts.bodies),
         None if flags is None else np.ascontiguousarray(flags, np.int64).data,
-        parts.id_begin,
+        parts.id_prefix,
         parts.first_id,
         parts.mark,
         parts.first_sequence,

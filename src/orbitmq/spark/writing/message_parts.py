@@ -35,7 +35,7 @@ class MessageParts:
     # The producer's own number of each; None for 0.
     flags: npt.NDArray[np.int64] | None
     # The property of the unique id without its counter, and the counter of the first row.
-    id_begin: bytes
+    id_prefix: bytes
     first_id: int
     # What follows the id, up to the number of the row; and the number of the first row.
     mark: bytes
@@ -89,14 +89,14 @@ def too_long(row: int, properties_bytes: int) -> RowRefused:
 
 def _unique_ids(parts: MessageParts, count: int) -> pa.Array:
     """The property of the unique id, without its terminator."""
-    begin = np.frombuffer(parts.id_begin, np.uint8)
+    prefix = np.frombuffer(parts.id_prefix, np.uint8)
     numbers = np.arange(parts.first_id, parts.first_id + count, dtype=">u8")
     digits = numbers.view(np.uint8).reshape(count, 8)[:, 2:]
-    texts = np.empty((count, len(begin) + ID_DIGITS), np.uint8)
-    texts[:, : len(begin)] = begin
-    texts[:, len(begin) :: 2] = _DIGITS[digits >> 4]
-    texts[:, len(begin) + 1 :: 2] = _DIGITS[digits & 15]
-    return _fixed(texts, len(begin) + ID_DIGITS)
+    texts = np.empty((count, len(prefix) + ID_DIGITS), np.uint8)
+    texts[:, : len(prefix)] = prefix
+    texts[:, len(prefix) :: 2] = _DIGITS[digits >> 4]
+    texts[:, len(prefix) + 1 :: 2] = _DIGITS[digits & 15]
+    return _fixed(texts, len(prefix) + ID_DIGITS)
 
 
 def _fixed(values: npt.NDArray[Any], width: int) -> pa.Array:

@@ -92,7 +92,7 @@ class RowEncoder:
             MessageParts(
                 bodies=bodies,
                 flags=flags,
-                id_begin=f"{property_names.UNIQUE_ID}\x01{id_head}".encode(),
+                id_prefix=f"{property_names.UNIQUE_ID}\x01{id_head}".encode(),
                 first_id=first_id,
                 mark=self._mark,
                 first_sequence=first_sequence,

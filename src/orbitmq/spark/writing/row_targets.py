@@ -80,22 +80,22 @@ class RowRouter:
     def targets_of(self, rows: pa.RecordBatch) -> BatchTargets:
         """Find where each row goes; raises RowRefused for one without a possible target."""
         topics, topic_of_rows = self._topics(rows)
-        wanted = self._wanted(rows)
-        if wanted is None:
+        found = self._choices(rows)
+        if found is None:
             return BatchTargets([RowTarget(topic) for topic in topics], topic_of_rows)
-        wishes, wish_of_rows = wanted
+        choices, choice_of_rows = found
         if topic_of_rows is None:
             topic_of_rows = np.zeros(len(rows), np.int64)
         pairs, first_rows, of_rows = np.unique(
-            topic_of_rows * len(wishes) + wish_of_rows, return_index=True, return_inverse=True
+            topic_of_rows * len(choices) + choice_of_rows, return_index=True, return_inverse=True
         )
         queues: dict[str, Sequence[MessageQueue]] = {}
         targets: list[RowTarget] = []
         for pair, row in zip(pairs.tolist(), first_rows.tolist(), strict=True):
-            topic = topics[pair // len(wishes)]
+            topic = topics[pair // len(choices)]
             if topic not in queues:
                 queues[topic] = self._queues(topic, row)
-            targets.append(self._target(topic, wishes[pair % len(wishes)], queues[topic], row))
+            targets.append(self._target(topic, choices[pair % len(choices)], queues[topic], row))
         # Rows with different keys may go to the same queue.
         distinct = list(dict.fromkeys(targets))
         if len(distinct) < len(targets):
@@ -143,10 +143,10 @@ class RowRouter:
             raise RowRefused(row, str(error)) from error
         self._checked.add(topic)
 
-    def _wanted(
+    def _choices(
         self, rows: pa.RecordBatch
     ) -> tuple[list[str | tuple[str, int] | None], npt.NDArray[np.int64]] | None:
-        """The distinct requests of rows: a queue, a sharding key or none; and each row's index."""
+        """The distinct choices of rows: a queue, a sharding key or none; and each row's index."""
         has_queue = has_key = None
         if self._by_column:
             has_queue = pc.and_(rows["queueId"].is_valid(), rows["brokerName"].is_valid())
@@ -159,12 +159,12 @@ class RowRouter:
         has_key = nothing if has_key is None else has_key & ~has_queue
         if not (has_queue | has_key).any():
             return None
-        wishes: list[str | tuple[str, int] | None] = [None]
-        wish_of_rows = np.zeros(len(rows), np.int64)
+        choices: list[str | tuple[str, int] | None] = [None]
+        choice_of_rows = np.zeros(len(rows), np.int64)
         if has_key.any():
             numbered = rows["shardingKey"].filter(pa.array(has_key)).dictionary_encode()
-            wish_of_rows[has_key] = numbered.indices.to_numpy() + len(wishes)
-            wishes += _texts(numbered.dictionary, "shardingKey", numbered.indices, has_key)
+            choice_of_rows[has_key] = numbered.indices.to_numpy() + len(choices)
+            choices += _texts(numbered.dictionary, "shardingKey", numbered.indices, has_key)
         if has_queue.any():
             chosen = pa.array(has_queue)
             brokers = rows["brokerName"].filter(chosen).dictionary_encode()
@@ -173,22 +173,22 @@ class RowRouter:
             pairs, of_rows = np.unique(
                 np.stack([brokers.indices.to_numpy(), ids]), axis=1, return_inverse=True
             )
-            wish_of_rows[has_queue] = of_rows + len(wishes)
-            wishes += [(names[broker], queue_id) for broker, queue_id in pairs.T.tolist()]
-        return wishes, wish_of_rows
+            choice_of_rows[has_queue] = of_rows + len(choices)
+            choices += [(names[broker], queue_id) for broker, queue_id in pairs.T.tolist()]
+        return choices, choice_of_rows
 
     def _target(
         self,
         topic: str,
-        wish: str | tuple[str, int] | None,
+        choice: str | tuple[str, int] | None,
         queues: Sequence[MessageQueue],
         row: int,
     ) -> RowTarget:
-        if wish is None:
+        if choice is None:
             return RowTarget(topic)
-        if isinstance(wish, str):
-            return RowTarget(topic, queue_by_hash(queues, wish))
-        broker_name, queue_id = wish
+        if isinstance(choice, str):
+            return RowTarget(topic, queue_by_hash(queues, choice))
+        broker_name, queue_id = choice
         for queue in queues:
             if queue.broker_name == broker_name and queue.queue_id == queue_id:
                 return RowTarget(topic, queue)

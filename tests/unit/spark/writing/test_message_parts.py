@@ -19,7 +19,7 @@ def parts(rows: list[bytes], **changes: Any) -> MessageParts:
     named: dict[str, Any] = {
         "bodies": pa.array(rows, pa.binary()),
         "flags": None,
-        "id_begin": b"UNIQ_KEY\x017F000001",
+        "id_prefix": b"UNIQ_KEY\x017F000001",
         "first_id": 0x00FF_FFFF_FFFF,
         "mark": b"\x02MARK\x01q/",
         "first_sequence": 98,
@@ -51,7 +51,7 @@ def any_parts(draw: st.DrawFn) -> MessageParts:
         flags=np.array(draw(st.lists(st.integers(-(2**31), 2**31 - 1), min_size=4)))[:count]
         if draw(st.booleans())
         else None,
-        id_begin=draw(st.binary(max_size=5)),
+        id_prefix=draw(st.binary(max_size=5)),
         first_id=draw(st.integers(0, 2**48 - 5)),
         mark=draw(st.binary(max_size=5)),
         first_sequence=draw(st.one_of(st.integers(0, 2**62), st.integers(0, 20))),

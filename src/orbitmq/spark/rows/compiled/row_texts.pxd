@@ -1,4 +1,4 @@
-# Texts of rows, for what is compiled: where names and values end, and hosts as people write them.
+# Texts of rows, for compiled code: where names and values end, and hosts as address:port.
 from libc.string cimport memcpy
 from orbitmq.record.compiled.big_endian cimport get_32
 
@@ -30,8 +30,8 @@ cdef inline Py_ssize_t put_number(unsigned char *to, unsigned int number) noexce
     return digits
 
 
-# Write an IPv4 host; returns how long it is. Of the port only the lower 16 bits are looked at, so
-# that it fits whatever it holds.
+# Write an IPv4 host; returns its size. Only the lower 16 bits of the port are used, so that it
+# always fits.
 cdef inline Py_ssize_t put_host(unsigned char *to, const unsigned char *host) noexcept nogil:
     cdef Py_ssize_t at = 0
     cdef int part

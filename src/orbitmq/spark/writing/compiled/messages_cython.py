@@ -150,7 +150,7 @@ def write_messages(  # noqa: PLR0913, PLR0917  # plain arguments, and one pass o
     rows: cython.Py_ssize_t,
     bodies: Column,
     flags: object,
-    id_begin: bytes,
+    id_prefix: bytes,
     first_id: cython.ulonglong,
     mark: bytes,
     first_sequence: cython.ulonglong,
@@ -165,7 +165,7 @@ def write_messages(  # noqa: PLR0913, PLR0917  # plain arguments, and one pass o
     columns: list[_Texts] = [_texts_of(entry, rows) for entry in entries]
     others: _Texts | None = None if rest is None else _texts_of(rest, rows)
     column: _Texts
-    id_bytes: cython.Py_ssize_t = len(id_begin)
+    id_bytes: cython.Py_ssize_t = len(id_prefix)
     mark_bytes: cython.Py_ssize_t = len(mark)
     row: cython.Py_ssize_t
     size: cython.Py_ssize_t
@@ -212,7 +212,7 @@ def write_messages(  # noqa: PLR0913, PLR0917  # plain arguments, and one pass o
         put_32(to + 16, cython.cast(cython.uint, body.size(row)))
         length = body.copy(row, to + _HEAD_BYTES)
         to = length + _LENGTH_BYTES
-        memcpy(to, PyBytes_AS_STRING(id_begin), id_bytes)
+        memcpy(to, PyBytes_AS_STRING(id_prefix), id_bytes)
         _put_hexadecimal(to + id_bytes, first_id + row)
         to = to + id_bytes + _ID_DIGITS
         memcpy(to, PyBytes_AS_STRING(mark), mark_bytes)
