@@ -105,17 +105,17 @@ class Events:
     """A connection listener that records its events."""
 
     def __init__(self) -> None:
-        self.heard: list[str] = []
+        self.seen: list[str] = []
         self.connections: list[Connection] = []
 
     def on_open(self, connection: Connection) -> None:
-        self.heard.append("open")
+        self.seen.append("open")
         self.connections.append(connection)
 
     def on_idle(self, connection: Connection) -> None:
         assert connection in self.connections
-        self.heard.append("idle")
+        self.seen.append("idle")
 
     def on_close(self, connection: Connection, error: Exception | None) -> None:
         assert connection in self.connections
-        self.heard.append(f"close {type(error).__name__}" if error else "close")
+        self.seen.append(f"close {type(error).__name__}" if error else "close")

@@ -101,24 +101,24 @@ async def test_a_server_has_at_most_64_unanswered_requests_to_its_clients() -> N
         peers = [await RawPeer.connect(server.port) for _ in range(2)]
         for peer in peers:
             await peer.ask(Command(code=ECHO))
-        heard: list[Command | OrbitError] = []
+        outcomes: list[Command | OrbitError] = []
         connections = list(server.connections)
         for number in range(64):
-            connections[number % 2].call(Command(code=ECHO), 60_000, heard.append)
+            connections[number % 2].call(Command(code=ECHO), 60_000, outcomes.append)
 
         for connection in connections:
             with pytest.raises(TooManyCallsError, match="64 unanswered"):
-                connection.call(Command(code=ECHO), 60_000, heard.append)
+                connection.call(Command(code=ECHO), 60_000, outcomes.append)
         for peer in peers:
             await peer.send((await peer.read()).reply())
         await until(lambda: server.calls.unanswered.in_flight == 62)
-        connections[0].call(Command(code=ECHO), 60_000, heard.append)
+        connections[0].call(Command(code=ECHO), 60_000, outcomes.append)
         for peer in peers:
             peer.reset()
         await until(lambda: server.calls.unanswered.in_flight == 0)
 
-        assert len(heard) == 65
-        assert len([lost for lost in heard if isinstance(lost, ConnectionLostError)]) == 63
+        assert len(outcomes) == 65
+        assert len([lost for lost in outcomes if isinstance(lost, ConnectionLostError)]) == 63
 
 
 # --- requests that are answered later ---------------------------------------------------------
@@ -356,13 +356,13 @@ async def test_a_client_has_at_most_its_bound_of_calls_unanswered() -> None:
             for _ in range(3)
         ]
         await gate.wait_entered(3)
-        heard: list[Command | OrbitError] = []
+        outcomes: list[Command | OrbitError] = []
 
         with pytest.raises(TooManyCallsError):
             await client.invoke(address_of(server), Command(code=SLOW))
-        client.invoke_callback(address_of(server), Command(code=SLOW), heard.append)
-        await until(lambda: heard)
-        assert isinstance(heard[0], TooManyCallsError)
+        client.invoke_callback(address_of(server), Command(code=SLOW), outcomes.append)
+        await until(lambda: outcomes)
+        assert isinstance(outcomes[0], TooManyCallsError)
         gate.open()
         await asyncio.gather(*calls)
 

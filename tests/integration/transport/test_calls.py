@@ -62,26 +62,29 @@ async def test_answers_out_of_order_reach_their_callers() -> None:
 
 async def test_a_callback_gets_the_answer_with_and_without_an_existing_connection() -> None:
     async with serving() as server, RpcClient() as client:
-        heard: list[Command | OrbitError] = []
+        outcomes: list[Command | OrbitError] = []
 
-        client.invoke_callback(address_of(server), Command(code=ECHO, body=b"1"), heard.append)
-        assert heard == []
-        await until(lambda: len(heard) == 1)
-        client.invoke_callback(address_of(server), Command(code=ECHO, body=b"2"), heard.append)
-        assert len(heard) == 1
-        await until(lambda: len(heard) == 2)
+        client.invoke_callback(address_of(server), Command(code=ECHO, body=b"1"), outcomes.append)
+        assert outcomes == []
+        await until(lambda: len(outcomes) == 1)
+        client.invoke_callback(address_of(server), Command(code=ECHO, body=b"2"), outcomes.append)
+        assert len(outcomes) == 1
+        await until(lambda: len(outcomes) == 2)
 
-        assert [outcome.body for outcome in heard if isinstance(outcome, Command)] == [b"1", b"2"]
+        assert [outcome.body for outcome in outcomes if isinstance(outcome, Command)] == [
+            b"1",
+            b"2",
+        ]
 
 
 async def test_a_callback_gets_the_error_when_nobody_listens(own_port: int) -> None:
     address = f"127.0.0.1:{own_port}"
     async with RpcClient() as client:
-        heard: asyncio.Future[Command | OrbitError] = asyncio.get_running_loop().create_future()
+        outcomes: asyncio.Future[Command | OrbitError] = asyncio.get_running_loop().create_future()
 
-        client.invoke_callback(address, Command(code=ECHO), heard.set_result)
+        client.invoke_callback(address, Command(code=ECHO), outcomes.set_result)
 
-        assert "cannot connect" in str(await heard)
+        assert "cannot connect" in str(await outcomes)
 
 
 async def test_a_callback_that_raises_is_logged_once_and_affects_no_other_call(
@@ -142,21 +145,21 @@ async def test_one_way_requests_get_no_answer_even_when_they_fail_or_are_unknown
 async def test_an_overdue_call_fails_and_its_late_answer_is_dropped() -> None:
     clock = ManualClock()
     async with raw_serving() as server, RpcClient(clock=clock) as client:
-        heard: list[Command | OrbitError] = []
+        outcomes: list[Command | OrbitError] = []
         slow = asyncio.create_task(
             client.invoke(server.address, Command(code=ECHO), timeout_ms=1000)
         )
         peer = await server.accept()
         late = await peer.read()
-        client.invoke_callback(server.address, Command(code=ECHO), heard.append, timeout_ms=2000)
+        client.invoke_callback(server.address, Command(code=ECHO), outcomes.append, timeout_ms=2000)
         await peer.read()
 
         await clock.advance(1000)
         with pytest.raises(CallTimeoutError, match="within 1000 ms"):
             await slow
-        assert heard == []
+        assert outcomes == []
         await clock.advance(1000)
-        assert [type(outcome) for outcome in heard] == [CallTimeoutError]
+        assert [type(outcome) for outcome in outcomes] == [CallTimeoutError]
         assert client.calls.unanswered.in_flight == 0
 
         again = asyncio.create_task(client.invoke(server.address, Command(code=ECHO)))
@@ -170,11 +173,11 @@ async def test_a_lost_connection_fails_its_calls_at_once_and_the_next_call_makes
     how: str,
 ) -> None:
     async with raw_serving() as server, RpcClient(clock=ManualClock()) as client:
-        heard: list[Command | OrbitError] = []
+        outcomes: list[Command | OrbitError] = []
         call = asyncio.create_task(client.invoke(server.address, Command(code=ECHO)))
         peer = await server.accept()
         await peer.read()
-        client.invoke_callback(server.address, Command(code=ECHO), heard.append)
+        client.invoke_callback(server.address, Command(code=ECHO), outcomes.append)
         await peer.read()
 
         match how:
@@ -186,7 +189,7 @@ async def test_a_lost_connection_fails_its_calls_at_once_and_the_next_call_makes
                 peer.socket.shutdown(1)
         with pytest.raises(ConnectionLostError):
             await call
-        assert [type(outcome) for outcome in heard] == [ConnectionLostError]
+        assert [type(outcome) for outcome in outcomes] == [ConnectionLostError]
         assert client.calls.unanswered.in_flight == 0
 
         again = asyncio.create_task(client.invoke(server.address, Command(code=ECHO)))
@@ -327,16 +330,16 @@ async def test_an_answer_that_cannot_be_encoded_becomes_an_error_answer() -> Non
 async def test_a_request_above_the_frame_limit_is_refused_before_it_breaks_the_connection() -> None:
     async with serving() as server, RpcClient() as client:
         await client.invoke(address_of(server), Command(code=ECHO))
-        heard: list[Command | OrbitError] = []
+        outcomes: list[Command | OrbitError] = []
 
         with pytest.raises(FrameTooLargeError):
             await client.invoke(address_of(server), Command(code=ECHO, body=bytes(FRAME_BYTES_MAX)))
         client.invoke_callback(
-            address_of(server), Command(code=ECHO, body=bytes(FRAME_BYTES_MAX)), heard.append
+            address_of(server), Command(code=ECHO, body=bytes(FRAME_BYTES_MAX)), outcomes.append
         )
         await settle()
 
-        assert [type(outcome) for outcome in heard] == [FrameTooLargeError]
+        assert [type(outcome) for outcome in outcomes] == [FrameTooLargeError]
         assert client.calls.unanswered.in_flight == 0
         assert (await client.invoke(address_of(server), Command(code=ECHO))).code == 0
 
@@ -385,12 +388,12 @@ async def test_hooks_run_before_and_after_each_call_on_both_sides() -> None:
         serving({SLOW: gate.handle}, hooks=[theirs]) as server,
         RpcClient(hooks=[ours]) as client,
     ):
-        heard: asyncio.Future[Command | OrbitError] = asyncio.get_running_loop().create_future()
+        outcomes: asyncio.Future[Command | OrbitError] = asyncio.get_running_loop().create_future()
         assert (await client.invoke(address_of(server), Command(code=ECHO))).remark == "hooked"
         await client.invoke(address_of(server), Command(code=SLOW))
         await client.invoke(address_of(server), Command(code=UNKNOWN))
-        client.invoke_callback(address_of(server), Command(code=ECHO), heard.set_result)
-        await heard
+        client.invoke_callback(address_of(server), Command(code=ECHO), outcomes.set_result)
+        await outcomes
         await client.invoke_oneway(address_of(server), Command(code=ECHO))
         await until(lambda: len(theirs.seen) == 10)
 
@@ -419,12 +422,12 @@ async def test_a_client_hook_refuses_by_raising_in_every_form_of_call(error: Exc
 async def test_a_client_hook_refuses_an_answer_by_raising(error: Exception) -> None:
     hook = Notes(after=error)
     async with serving() as server, RpcClient(hooks=[hook]) as client:
-        heard: asyncio.Future[Command | OrbitError] = asyncio.get_running_loop().create_future()
+        outcomes: asyncio.Future[Command | OrbitError] = asyncio.get_running_loop().create_future()
         with pytest.raises(type(error), match="refused"):
             await client.invoke(address_of(server), Command(code=ECHO))
-        client.invoke_callback(address_of(server), Command(code=ECHO), heard.set_result)
+        client.invoke_callback(address_of(server), Command(code=ECHO), outcomes.set_result)
 
-        assert "refused" in str(await heard)
+        assert "refused" in str(await outcomes)
 
 
 async def test_a_hook_that_fails_after_a_failed_call_does_not_hide_why_it_failed(
@@ -432,12 +435,12 @@ async def test_a_hook_that_fails_after_a_failed_call_does_not_hide_why_it_failed
 ) -> None:
     address = f"127.0.0.1:{own_port}"
     async with RpcClient(hooks=[Notes(after=ValueError("hook"))]) as client:
-        heard: asyncio.Future[Command | OrbitError] = asyncio.get_running_loop().create_future()
+        outcomes: asyncio.Future[Command | OrbitError] = asyncio.get_running_loop().create_future()
         with pytest.raises(OrbitError, match="cannot connect"):
             await client.invoke(address, Command(code=ECHO))
-        client.invoke_callback(address, Command(code=ECHO), heard.set_result)
+        client.invoke_callback(address, Command(code=ECHO), outcomes.set_result)
 
-        assert "cannot connect" in str(await heard)
+        assert "cannot connect" in str(await outcomes)
 
 
 @pytest.mark.parametrize(

@@ -35,10 +35,10 @@ async def test_200_concurrent_callers_share_one_connection() -> None:
         )
 
         assert [int(response.body) for response in responses] == list(range(200))
-        assert events.heard == ["open"]
+        assert events.seen == ["open"]
         assert client.connected == {address_of(server)}
         await client.invoke(address_of(server), Command(code=ECHO))
-        assert events.heard == ["open"]
+        assert events.seen == ["open"]
 
 
 async def test_a_connection_lost_by_a_restart_of_the_server_is_made_again(own_port: int) -> None:
@@ -159,16 +159,16 @@ async def test_a_client_that_stops_while_connecting_fails_the_waiting_calls() ->
     await hanging.fill()
     client = RpcClient(clock=ManualClock())
     await client.start()
-    heard: list[Command | OrbitError] = []
+    outcomes: list[Command | OrbitError] = []
     call = asyncio.create_task(client.invoke(hanging.address, Command(code=ECHO)))
-    client.invoke_callback(hanging.address, Command(code=ECHO), heard.append)
+    client.invoke_callback(hanging.address, Command(code=ECHO), outcomes.append)
     await settle()
 
     await client.stop()
 
     with pytest.raises(ConnectError, match="the client is stopping"):
         await call
-    assert [type(outcome) for outcome in heard] == [ConnectError]
+    assert [type(outcome) for outcome in outcomes] == [ConnectError]
     with pytest.raises(StateError, match="stopped"):
         await client.invoke(hanging.address, Command(code=ECHO))
     with pytest.raises(StateError, match="stopped"):
@@ -234,7 +234,7 @@ async def test_a_call_waits_for_a_slow_reader_within_its_deadline() -> None:
         connecting = asyncio.create_task(client.connection(server.address))
         peer = await server.accept()
         connection = await connecting
-        heard: list[Command | OrbitError] = []
+        outcomes: list[Command | OrbitError] = []
         while not connection.writing_paused:
             await client.invoke_oneway(server.address, Command(code=ECHO, body=bytes(30_000)))
 
@@ -244,7 +244,7 @@ async def test_a_call_waits_for_a_slow_reader_within_its_deadline() -> None:
         oneway = asyncio.create_task(
             client.invoke_oneway(server.address, Command(code=ECHO), timeout_ms=2000)
         )
-        client.invoke_callback(server.address, Command(code=ECHO), heard.append, timeout_ms=9000)
+        client.invoke_callback(server.address, Command(code=ECHO), outcomes.append, timeout_ms=9000)
         await settle()
         assert client.calls.unanswered.in_flight == 0
         assert client.calls.oneway.in_flight == 1
@@ -258,8 +258,8 @@ async def test_a_call_waits_for_a_slow_reader_within_its_deadline() -> None:
         while (asked := await peer.read()).is_oneway:
             pass
         await peer.send(asked.reply(remark="read at last"))
-        await until(lambda: heard)
-        assert isinstance(heard[0], Command)
+        await until(lambda: outcomes)
+        assert isinstance(outcomes[0], Command)
         assert client.calls.oneway.in_flight == 0
 
 

@@ -27,10 +27,10 @@ async def test_a_listener_is_notified_of_open_and_close_on_both_sides() -> None:
     async with serving(listener=theirs) as server:
         async with RpcClient(listener=ours) as client:
             await client.invoke(address_of(server), Command(code=ECHO))
-            assert (theirs.heard, ours.heard) == (["open"], ["open"])
-        await until(lambda: len(theirs.heard) == 2)
+            assert (theirs.seen, ours.seen) == (["open"], ["open"])
+        await until(lambda: len(theirs.seen) == 2)
 
-    assert (theirs.heard, ours.heard) == (["open", "close"], ["open", "close"])
+    assert (theirs.seen, ours.seen) == (["open", "close"], ["open", "close"])
 
 
 async def test_a_listener_gets_the_reason_of_a_broken_connection() -> None:
@@ -39,9 +39,9 @@ async def test_a_listener_gets_the_reason_of_a_broken_connection() -> None:
         peer = await RawPeer.connect(server.port)
         await peer.ask(Command(code=ECHO))
         peer.reset()
-        await until(lambda: len(events.heard) == 2)
+        await until(lambda: len(events.seen) == 2)
 
-    assert events.heard == ["open", "close ConnectionResetError"]
+    assert events.seen == ["open", "close ConnectionResetError"]
 
 
 async def test_a_listener_that_raises_is_logged_and_changes_nothing(
@@ -71,9 +71,9 @@ async def test_a_listener_that_raises_is_logged_and_changes_nothing(
             await clock.advance(120_000)
             assert await one.rest() == b""
             assert await other.rest() == b""
-        await until(lambda: len(events.heard) == 6)
+        await until(lambda: len(events.seen) == 6)
 
-    assert sorted(events.heard) == ["close", "close", "idle", "idle", "open", "open"]
+    assert sorted(events.seen) == ["close", "close", "idle", "idle", "open", "open"]
     assert len([r for r in caplog.records if r.levelno >= logging.ERROR]) == 6
 
 
@@ -92,14 +92,14 @@ async def test_a_connection_idle_for_120_seconds_is_closed_and_a_busy_one_stays(
             await busy.ask(Command(code=ECHO))
             await clock.advance(10_000)
         await clock.advance(9_999)
-        assert events.heard == ["open", "open"]
+        assert events.seen == ["open", "open"]
 
         await busy.ask(Command(code=ECHO))
         await clock.advance(1)
         assert await idle.rest() == b""
-        await until(lambda: len(events.heard) == 4)
+        await until(lambda: len(events.seen) == 4)
 
-        assert events.heard == ["open", "open", "idle", "close"]
+        assert events.seen == ["open", "open", "idle", "close"]
         assert (await busy.ask(Command(code=ECHO))).code == 0
 
 
@@ -144,7 +144,7 @@ async def test_a_client_closes_its_idle_connection_and_makes_a_new_one_when_need
 
         await clock.advance(120_000)
         await until(lambda: not client.connected)
-        assert events.heard == ["open", "idle", "close"]
+        assert events.seen == ["open", "idle", "close"]
 
         assert (await client.invoke(address_of(server), Command(code=ECHO))).code == 0
 
@@ -253,6 +253,6 @@ async def test_a_closing_connection_with_unsent_bytes_is_aborted_when_the_client
             connecting = asyncio.create_task(client.connection(server.address))
             await server.accept()
             assert await connecting is not old
-            assert events.heard == ["open", "open"]
+            assert events.seen == ["open", "open"]
 
-        assert sorted(events.heard) == ["close", "close", "open", "open"]
+        assert sorted(events.seen) == ["close", "close", "open", "open"]

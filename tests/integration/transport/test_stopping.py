@@ -278,10 +278,10 @@ async def test_a_stopping_client_waits_for_pending_answers() -> None:
     async with serving({SLOW: gate.handle}) as server:
         client = RpcClient()
         await client.start()
-        heard: list[object] = []
+        outcomes: list[object] = []
         call = asyncio.create_task(client.invoke(address_of(server), Command(code=SLOW)))
         await gate.wait_entered()
-        client.invoke_callback(address_of(server), Command(code=SLOW), heard.append)
+        client.invoke_callback(address_of(server), Command(code=SLOW), outcomes.append)
         await gate.wait_entered(2)
         stopping = asyncio.create_task(client.stop())
         await settle()
@@ -293,7 +293,7 @@ async def test_a_stopping_client_waits_for_pending_answers() -> None:
         await stopping
 
         assert (await call).code == 0
-        assert len(heard) == 1
+        assert len(outcomes) == 1
 
 
 async def test_a_stopping_client_gives_up_after_its_grace() -> None:

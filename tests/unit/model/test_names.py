@@ -16,7 +16,7 @@ def test_names_that_follow_the_rule_are_accepted(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "expected"),
     [
         ("", "the name of the topic is blank"),
         ("  ", "is blank"),
@@ -28,8 +28,8 @@ def test_names_that_follow_the_rule_are_accepted(name: str) -> None:
         ("%DLQ%" + "x" * 251, r"has 256 characters \(at most 255"),
     ],
 )
-def test_other_names_are_refused_with_the_rule(name: str, told: str) -> None:
-    with pytest.raises(NameRuleError, match=told):
+def test_other_names_are_refused_with_the_rule(name: str, expected: str) -> None:
+    with pytest.raises(NameRuleError, match=expected):
         names.check_topic(name)
 
 

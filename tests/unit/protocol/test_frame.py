@@ -119,9 +119,11 @@ def test_a_frame_too_large_for_its_length_field_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("beginning", "told"),
+    ("beginning", "expected"),
     [(b"GET / HTTP/1.1", "HTTP"), (b"PRI * HTTP/2.0", "gRPC"), (b"\x16\x03\x01\x02\x00", "TLS")],
 )
-def test_the_protocol_of_a_peer_that_mistook_the_port_is_named(beginning: bytes, told: str) -> None:
-    with pytest.raises(ProtocolError, match=told):
+def test_the_protocol_of_a_peer_that_mistook_the_port_is_named(
+    beginning: bytes, expected: str
+) -> None:
+    with pytest.raises(ProtocolError, match=expected):
         frame_end(beginning, 0)

@@ -224,9 +224,9 @@ def test_a_live_option_changes_and_listeners_are_notified(
 ) -> None:
     settings = load()
     socket_config = settings.of(SocketConfig)
-    heard: list[tuple[Changed, int]] = []
+    notified: list[tuple[Changed, int]] = []
     settings.on_change(
-        lambda changed: heard.append((changed, settings.of(ScanConfig).scan_interval_ms))
+        lambda changed: notified.append((changed, settings.of(ScanConfig).scan_interval_ms))
     )
 
     changed = settings.update(changes)
@@ -234,7 +234,7 @@ def test_a_live_option_changes_and_listeners_are_notified(
     change = OptionChange(name="scanNotActiveBrokerInterval", old="10000", new="5000")
     assert changed == Changed(options=(change,), warnings=())
     assert changed.names == {"scanNotActiveBrokerInterval"}
-    assert heard == [(changed, 5000)]
+    assert notified == [(changed, 5000)]
     assert settings.of(SocketConfig) is socket_config
     assert settings.source_of("scanNotActiveBrokerInterval").startswith("update")
 
@@ -255,8 +255,8 @@ def test_an_update_with_any_problem_changes_nothing(
 ) -> None:
     settings = load()
     before = settings.as_properties_text()
-    heard: list[Changed] = []
-    settings.on_change(heard.append)
+    notified: list[Changed] = []
+    settings.on_change(notified.append)
 
     with pytest.raises(error) as caught:
         settings.update(f"scanNotActiveBrokerInterval=5000\n{line}\n")
@@ -264,7 +264,7 @@ def test_an_update_with_any_problem_changes_nothing(
     assert words in str(caught.value)
     assert settings.as_properties_text() == before
     assert settings.source_of("scanNotActiveBrokerInterval") == "default"
-    assert heard == []
+    assert notified == []
 
 
 def test_an_update_names_all_its_problems_and_what_to_do() -> None:
@@ -288,13 +288,13 @@ def test_an_update_that_names_an_option_on_the_black_list_is_refused() -> None:
 
 def test_the_current_value_of_a_fixed_option_is_accepted() -> None:
     settings = load()
-    heard: list[Changed] = []
-    settings.on_change(heard.append)
+    notified: list[Changed] = []
+    settings.on_change(notified.append)
 
     changed = settings.update("listenPort=9876\nlow=1\n")
 
     assert changed.options == ()
-    assert heard == []
+    assert notified == []
 
 
 def test_printed_settings_may_be_sent_back_with_one_line_changed() -> None:
@@ -335,18 +335,18 @@ def test_a_listener_that_fails_does_not_affect_the_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     settings = load()
-    heard: list[Changed] = []
+    notified: list[Changed] = []
 
     def fail(changed: Changed) -> None:
         raise RuntimeError(f"cannot follow {changed}")
 
     settings.on_change(fail)
-    settings.on_change(heard.append)
+    settings.on_change(notified.append)
 
     with caplog.at_level(logging.ERROR):
         changed = settings.update({"high": "3"})
 
-    assert heard == [changed]
+    assert notified == [changed]
     assert "settings listener failed changed=['high']" in caplog.text
 
 

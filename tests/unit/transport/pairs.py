@@ -33,7 +33,7 @@ class Parts:
     clock: ManualClock = field(default_factory=ManualClock)
     kept_bytes: ByteBudget = field(default_factory=lambda: ByteBudget(2 * MIB))
     calls: CallBudgets = field(default_factory=lambda: CallBudgets(oneway_max=8, unanswered_max=8))
-    heard: list[str] = field(default_factory=list)
+    seen: list[str] = field(default_factory=list)
 
     def new_connection(self) -> Connection:
         return Connection(
@@ -43,14 +43,14 @@ class Parts:
             calls=self.calls,
             clock=self.clock,
             warnings=WarningLimit(self.clock, "connections closed for bad input or refused"),
-            on_open=lambda _: self.heard.append("open"),
-            on_close=lambda _, error: self.heard.append(f"close {type(error).__name__}"),
+            on_open=lambda _: self.seen.append("open"),
+            on_close=lambda _, error: self.seen.append(f"close {type(error).__name__}"),
         )
 
     @property
     def is_free(self) -> bool:
-        under_way = self.calls.oneway.in_flight + self.calls.unanswered.in_flight
-        return under_way == 0 and self.kept_bytes.taken == 0
+        in_flight = self.calls.oneway.in_flight + self.calls.unanswered.in_flight
+        return in_flight == 0 and self.kept_bytes.taken == 0
 
 
 @asynccontextmanager
@@ -64,6 +64,6 @@ async def connected(parts: Parts) -> AsyncIterator[tuple[Connection, RawPeer]]:
         peer = await server.accept()
         yield connection, peer
         connection.abort()
-        while len(parts.heard) < 2:
+        while len(parts.seen) < 2:
             await parts.clock.advance(0)
     assert parts.is_free

@@ -48,7 +48,7 @@ async def test_unprocessed_frames_are_processed_after_other_connections_had_a_tu
         assert seen == [frame * 3, frame * 2, frame]
         connection.close()
         assert await peer.rest() == b"reply 1 reply 2 reply 3 "
-    assert parts.heard == ["open", "close NoneType"]
+    assert parts.seen == ["open", "close NoneType"]
 
 
 async def test_a_frame_in_pieces_is_kept_and_answered_once_complete() -> None:
@@ -364,14 +364,14 @@ async def test_the_owner_is_notified_once_however_a_connection_ends() -> None:
         parts = Parts()
         async with connected(parts) as (connection, peer):
             end(connection, peer)
-            await until(lambda: len(parts.heard) == 2)  # noqa: B023
+            await until(lambda: len(parts.seen) == 2)  # noqa: B023
             connection.close()
             connection.abort()
             connection.abandon()
             connection.connection_lost(None)
             connection.write(b"into the void")
             await settle()
-        assert len(parts.heard) == 2
+        assert len(parts.seen) == 2
 
 
 async def test_a_connection_that_was_never_made_can_be_closed_in_any_way() -> None:
@@ -384,7 +384,7 @@ async def test_a_connection_that_was_never_made_can_be_closed_in_any_way() -> No
     connection.write(b"into the void")
 
     assert connection.closed
-    assert parts.heard == []
+    assert parts.seen == []
 
 
 async def test_a_close_sends_unsent_bytes_even_to_a_slow_reader() -> None:

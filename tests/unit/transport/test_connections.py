@@ -48,7 +48,7 @@ async def test_the_listener_is_notified_of_opened_and_closed_connections() -> No
 
         peer.reset()
         await until(lambda: len(connections) == 1)
-        assert events.heard == ["open", "open", "close ConnectionResetError"]
+        assert events.seen == ["open", "open", "close ConnectionResetError"]
         await connections.stop(1000)
 
         assert len(connections) == 0
@@ -69,7 +69,7 @@ async def test_only_idle_connections_are_closed_after_the_listener_is_notified()
         assert await idle.rest() == b""
         await until(lambda: len(connections) == 1)
 
-        assert events.heard == ["open", "open", "idle", "close"]
+        assert events.seen == ["open", "open", "idle", "close"]
         await clock.advance(60_000)
         assert await busy.rest() == b""
         await connections.stop(0)
@@ -109,7 +109,7 @@ async def test_a_connection_whose_socket_options_cannot_be_set_is_aborted(
         await peer.rest()
         await until(lambda: len(connections) == 0)
         assert connection.closed
-        assert events.heard == ["open", "close"]
+        assert events.seen == ["open", "close"]
 
 
 async def test_stopping_waits_for_unsent_bytes_and_aborts_what_takes_too_long(

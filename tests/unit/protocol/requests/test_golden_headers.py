@@ -40,7 +40,7 @@ from orbitmq.protocol.requests import (
 from orbitmq.protocol.requests.pulling import PullFlag, PullForbidden
 
 Fields = dict[str, str]
-# The code of a header, the header, its fields, and what tells the row from others of its type.
+# The code of a header, the header, its fields, and what distinguishes the row from others of its type.
 Row = tuple[int | None, Header, Fields, str]
 # Replies have no code of their own.
 REPLY = None
