@@ -102,7 +102,7 @@ def cluster(shared: ExitStack) -> Cluster:
 def topics(cluster: Cluster) -> Iterator[Topics]:
     """Makes and fills topics of the shared cluster; its clients end with the file that used it.
 
-    The worker goes on with other suites, and some of those look for threads left running.
+    The worker continues with other suites, and some of those check for threads left running.
     """
     with Topics(cluster) as made:
         yield made

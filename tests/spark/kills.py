@@ -88,9 +88,9 @@ def kill_when(
 ) -> None:
     """Run queries in a driver, and kill it at a moment when `is_time` says so.
 
-    Driver and JVM are stopped before the last look, so that it is still so when they are killed.
-    Their workers end when they miss them, unless they are killed `with_workers`; returns when they
-    are gone.
+    Driver and JVM are stopped before the last check, so that it still holds when they are killed.
+    Their workers end on their own, unless they are killed `with_workers`; returns when they have
+    ended.
     """
     for left in reversed(range(STARTS_MAX)):
         driver = _start_driver(queries, log)
@@ -137,8 +137,8 @@ def _is_stopped_in_time(driver: subprocess.Popen[bytes], is_time: Callable[[], b
 def _stands_still(group: int) -> bool:
     """Wait until a stopped process group is idle; False if it cannot be.
 
-    A thread within a call of the system, as one that notes a batch as done, ends that first. One that
-    starts a process waits in its call until that has begun, which is stopped as well.
+    A thread within a system call, such as one that records a batch as done, completes it first. One
+    that starts a process waits until that runs, which is stopped as well.
     """
     try:
         wait_until(

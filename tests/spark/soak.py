@@ -1,8 +1,8 @@
 """Many killed drivers: `python -m tests.spark.soak [--kills N] [--page PAGE]`.
 
 Queries from a topic to a Parquet table and to another topic lose their driver again and again,
-always in mid-batch, while a producer goes on. A ledger outside Spark says after each kill, and in
-the end, what must be in the table and in the topic.
+always in mid-batch, while a producer keeps sending. After each kill, and at the end, a ledger
+outside Spark says what must be in the table and in the topic.
 """
 
 from __future__ import annotations
@@ -121,19 +121,19 @@ def page_of(campaign: Campaign, *, seconds: float) -> str:
 
 {"Passed" if campaign.passed else "FAILED"}. {today}, OrbitMQ {__version__}. Written by `tests/spark/soak.py` (`make soak`).
 
-Two queries move rows from a topic of two brokers, one to a Parquet table, one to another topic with `delivery=exactlyOnce`, while a producer goes on sending. Rows change tasks by a shuffle and their order at every try, and in every batch a task fails at its first try. The driver of both, JVM and all, gets SIGKILL within a batch of each and is started again from its checkpoints. Every other kill comes when the decision on a batch of the topic is stored and its rows are visible at one broker, but not at the other, which is told only when nothing of the driver is left; the brokers then complete the batch by themselves. After each kill, and in the end, a ledger that the producer kept outside Spark is compared with table and topic, key by key. {seconds:.0f} s.
+Two queries move rows from a topic of two brokers, one to a Parquet table, one to another topic with `delivery=exactlyOnce`, while a producer keeps sending. A shuffle moves rows between tasks, in another order at every attempt, and in every batch a task fails in its first attempt. The driver of both, with its JVM, gets SIGKILL within a batch of each and restarts from its checkpoints. Every other kill comes when the decision on a batch of the topic is stored and its rows are visible at one broker, but not at the other, which is notified only after all processes of the driver have ended; the brokers then complete the batch on their own. After each kill, and at the end, table and topic are compared, key by key, with a ledger that the producer kept outside Spark. {seconds:.0f} s.
 
 | | Parquet table | topic, `exactlyOnce` |
 |---|---|---|
 | drivers killed | {campaign.kills} | {campaign.kills} |
 | of these within a batch: its end was stored, its commit was not | {table.in_mid_batch} | {topic.in_mid_batch} |
 | of these between the commits of two brokers | | {campaign.between_commits} |
-| batches of which the checkpoint still knows: Spark forgets all but the last hundred | {table.batches:,} | {topic.batches:,} |
+| batches that the checkpoint still knows: Spark forgets all but the last hundred | {table.batches:,} | {topic.batches:,} |
 | messages acknowledged to the producer | {campaign.sent:,} | {campaign.sent:,} |
-| rows staged, with those of failed and repeated tasks | | {campaign.staged:,} |
-| rows in the end | {table.stored:,} | {topic.stored:,} |
-| kills after which a row of a batch that was done was missing, or any row was there twice | {table.wrong_after} | {topic.wrong_after} |
-| keys that are missing or there more than once in the end | {len(table.wrong):,} | {len(topic.wrong):,} |
+| rows staged, including those of failed and repeated tasks | | {campaign.staged:,} |
+| rows at the end | {table.stored:,} | {topic.stored:,} |
+| kills after which a row of a finished batch was missing, or any row was duplicated | {table.wrong_after} | {topic.wrong_after} |
+| keys missing or duplicated at the end | {len(table.wrong):,} | {len(topic.wrong):,} |
 """
 
 

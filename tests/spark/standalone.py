@@ -288,7 +288,7 @@ def page_of(outcome: Outcome) -> str:
 
 {"Passed" if outcome.passed else "FAILED"}. {today}, OrbitMQ {__version__}, PySpark {pyspark.__version__}. Written by `tests/spark/standalone.py` (`make soak`).
 
-A master and {WORKERS} workers of a standalone Spark cluster, each a process of this machine, stream a topic of two brokers to a Parquet table in micro-batches, and write the table to a second topic with `delivery=exactlyOnce` in {WRITE_TASKS} tasks, behind a shuffle; then once more under the same `writeId`. In each of the two steps a worker gets SIGKILL while all cores run tasks, its executor and Python processes too, and another worker is started: in the first after {BATCHES_BEFORE_KILL} batches, in the second after {TASKS_BEFORE_KILL} tasks. In the end the second topic is compared with what was sent, body by body. {outcome.seconds:.0f} s from the start of the driver.
+A master and {WORKERS} workers of a standalone Spark cluster, each a process of this machine, stream a topic of two brokers to a Parquet table in micro-batches, and write the table to a second topic with `delivery=exactlyOnce` in {WRITE_TASKS} tasks, after a shuffle; then again under the same `writeId`. In each of the two steps a worker gets SIGKILL while all cores run tasks, with its executor and Python processes, and another worker is started: in the first after {BATCHES_BEFORE_KILL} batches, in the second after {TASKS_BEFORE_KILL} tasks. At the end the second topic is compared, body by body, with what was sent. {outcome.seconds:.0f} s from the start of the driver.
 
 | | |
 |---|---|
@@ -299,7 +299,7 @@ A master and {WORKERS} workers of a standalone Spark cluster, each a process of 
 | tasks that failed with them, in the first and in the second step | {outcome.tasks_failed[0]}, {outcome.tasks_failed[1]} |
 | rows in the table | {outcome.rows:,} |
 | messages in the second topic | {outcome.arrived:,} |
-| messages that are not in the second topic, or more than once | {len(outcome.wrong):,} |
+| messages missing or duplicated in the second topic | {len(outcome.wrong):,} |
 """
 
 

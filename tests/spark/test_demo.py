@@ -46,14 +46,14 @@ def test_the_demo_runs_without_a_java_and_ends_where_it_should(
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
     assert len(lines) <= SCREEN_LINES
-    told = re.search(
+    figures = re.search(
         r"(\d+) orders were sent, and the table has (\d+) rows. "
         r"A consumer got (\d+) windows from topic turnover, as the table has them",
         " ".join(done.stdout.split()),
     )
-    assert told is not None, done.stdout
-    assert told[1] == told[2]
-    assert int(told[3]) > 0
+    assert figures is not None, done.stdout
+    assert figures[1] == figures[2]
+    assert int(figures[3]) > 0
     # It ran on the Java of PyPI, and cleaned up.
     assert list((tmp_path / "cache" / "orbitmq").glob("java-*/bin/java"))
     assert list((tmp_path / "temporary").iterdir()) == []

@@ -282,12 +282,12 @@ def test_the_listener_shows_the_lag_of_each_queue(
     spark: SparkSession, topics: Topics, stream_of: StreamOf
 ) -> None:
     topic = topics.filled(10, queues=1)
-    told: list[QueryLag] = []
-    listener = LagListener(told.append)
+    reported: list[QueryLag] = []
+    listener = LagListener(reported.append)
 
     def rows_left() -> dict[int, int]:
         """The lag after each batch; Spark may report other queries, too."""
-        own = [lag for lag in told if sorted(lag.queues) == topics.queues(topic)]
+        own = [lag for lag in reported if sorted(lag.queues) == topics.queues(topic)]
         return {lag.batch: lag.rows for lag in own}
 
     stream = stream_of(topic, maxOffsetsPerTrigger=4)

@@ -85,7 +85,7 @@ class Topics:
     def delete_oldest(self, topic: str, *, more_than: int) -> int:
         """Make the broker delete its oldest files, as soon as it no longer needs them.
 
-        Returns the first message that is left of a topic of one queue, once more are gone than so many.
+        Returns the first message left in a topic of one queue, once more than this many are gone.
         """
         with Admin(namesrv=self.cluster.namesrv, call_timeout_ms=PATIENCE_MS) as admin:
 

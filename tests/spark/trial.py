@@ -102,10 +102,10 @@ class Trial(AbstractContextManager["Trial"]):
     # --- kills ----------------------------------------------------------------------------------
 
     def kill_in_mid_batch(self, *, more: int, others: Sequence[Query] = ()) -> None:
-        """Kill a driver within a batch of each query, `more` batches on.
+        """Kill a driver within a batch of each query, `more` batches later.
 
-        Others are killed in their first batch, which has rows: they come up while rows are sent so
-        fast that some come between their looks at the start and at the end of it.
+        Others are killed in their first batch, which has rows: while they start, rows are sent so
+        fast that some arrive between reading its start and reading its end.
         """
         batches = {
             checkpoint: max(checkpoint.planned, default=-1) + more
@@ -154,11 +154,11 @@ class Trial(AbstractContextManager["Trial"]):
     def _wrong(self, sink: str, *, is_complete: bool) -> Wrong:
         """Compare with the ledger: rows of batches that are done, and of those started."""
         checkpoint = self.checkpoints[sink]
-        begun = self.ledger.keys_before(checkpoint.ends(checkpoint.planned))
+        started = self.ledger.keys_before(checkpoint.ends(checkpoint.planned))
         done = self.ledger.keys_before(checkpoint.ends(checkpoint.done))
         # A committed batch is completed without the driver.
-        low = begun if is_complete and sink == "topic" else done
-        return wrong_counts(self.counted(sink), low=low, high=begun)
+        low = started if is_complete and sink == "topic" else done
+        return wrong_counts(self.counted(sink), low=low, high=started)
 
     # --- the end --------------------------------------------------------------------------------
 

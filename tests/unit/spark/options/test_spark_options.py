@@ -116,9 +116,9 @@ def test_what_spark_sets_by_itself_passes() -> None:
 
 
 def test_the_name_servers_must_be_given() -> None:
-    with pytest.raises(SettingsError, match=r"namesrvAddr is missing.*127\.0\.0\.1:9876") as told:
+    with pytest.raises(SettingsError, match=r"namesrvAddr is missing.*127\.0\.0\.1:9876") as raised:
         options_from(Sample, {}, where="the sample")
-    assert "leave the columns out of CREATE TABLE" in str(told.value)
+    assert "leave the columns out of CREATE TABLE" in str(raised.value)
 
 
 def test_the_checks_of_clients_are_made_at_once() -> None:

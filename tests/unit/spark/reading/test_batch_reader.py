@@ -104,4 +104,4 @@ def test_only_the_worker_that_pushes_filters_gets_a_reader_that_takes_them(
     monkeypatch.setitem(sys.modules, "pyspark.sql.worker.data_source_pushdown_filters", sys)
 
     assert type(reader_for(willing._options, made._projection)) is PushingReader
-    assert type(reader_for(made._options, made._projection)) is BatchReader, "nobody asked for it"
+    assert type(reader_for(made._options, made._projection)) is BatchReader, "the option is off"

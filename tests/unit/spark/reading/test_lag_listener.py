@@ -83,16 +83,16 @@ def test_missing_offsets_and_other_sources_have_no_lag(latest: str | None) -> No
 def test_the_listener_shows_the_lag_of_each_query_by_its_name(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    told: list[QueryLag] = []
-    listener = LagListener(told.append)
+    reported: list[QueryLag] = []
+    listener = LagListener(reported.append)
     listener.onQueryStarted(QueryStartedEvent(QUERY_ID, RUN_ID, "to table", "then", set()))
 
     with caplog.at_level(logging.INFO):
         listener.onQueryProgress(progress("to table", source(text(a=5, b=2), text(a=7, b=9))))
 
     assert listener.lags == {"to table": QueryLag(query="to table", batch=3, queues={A: 2, B: 7})}
-    assert told == [listener.lags["to table"]]
-    assert told[0].rows == 9
+    assert reported == [listener.lags["to table"]]
+    assert reported[0].rows == 9
     assert "lag query=to table batch=3 rows=9 worst=orders/broker-b/1 rows_of_worst=7" in (
         caplog.messages
     )

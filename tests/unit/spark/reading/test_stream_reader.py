@@ -158,9 +158,9 @@ def test_the_reported_ends_are_those_that_the_batch_saw(site: Site) -> None:
     reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
     site.send(1)
 
-    told = reader.reportLatestOffset()
-    assert told is not None
-    assert read_stream_offset(told).queues == {site.queue(): 3}
+    reported = reader.reportLatestOffset()
+    assert reported is not None
+    assert read_stream_offset(reported).queues == {site.queue(): 3}
 
 
 def test_limits_are_kept_unless_spark_asks_for_everything(site: Site) -> None:

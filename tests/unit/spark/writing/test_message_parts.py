@@ -31,7 +31,7 @@ def parts(rows: list[bytes], **changes: Any) -> MessageParts:
 
 def texts(values: list[bytes]) -> pa.Array:
     """A column that starts in the middle of its buffers, as slices do."""
-    return pa.array([b"before", *values, b"behind"], pa.binary()).slice(1, len(values))
+    return pa.array([b"before", *values, b"after"], pa.binary()).slice(1, len(values))
 
 
 _texts = st.lists(st.binary(max_size=9), min_size=4, max_size=4)
