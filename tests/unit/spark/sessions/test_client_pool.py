@@ -96,6 +96,6 @@ def test_a_child_process_starts_with_none(pool: ClientPool[..., RecordingClient]
         os.close(writing)
         os.waitpid(child, 0)
 
-    with os.fdopen(reading, "rb") as child:
-        assert child.read() == b"0"
+    with os.fdopen(reading, "rb") as pipe:
+        assert pipe.read() == b"0"
     assert len(pool) == 1
