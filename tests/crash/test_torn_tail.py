@@ -100,7 +100,7 @@ def test_garbage_behind_a_tear_is_zeroed(killed: Killed, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("record", [0, 3, 7])
-def test_damage_below_the_flushed_mark_is_refused_with_its_place(
+def test_damage_below_the_flushed_offset_is_refused_with_its_position(
     killed: Killed, tmp_path: Path, record: int
 ) -> None:
     receipt = killed.receipts[record]
@@ -151,7 +151,7 @@ def test_a_killed_process_leaves_the_file_it_made_ready_and_it_is_cleared_away(
         while store.log_end < config.log_file_bytes * 3 // 4:
             store.put(draft(count, body_bytes=1000))
             count += 1
-        store.parts.log.make_ready()
+        store.parts.log.prepare_next_file()
         copy_as_killed(store, root, tmp_path / "killed")
     assert len(list((tmp_path / "killed" / "commitlog").iterdir())) == 2
 

@@ -154,7 +154,7 @@ class MessageStore(StoredMessages):
         if self._visibility.trouble is not None:
             raise self._visibility.trouble
         self._memory.close()
-        self._log.drop_ready()
+        self._log.drop_next_file()
         self._parts.progress_saver.save(lambda _: self._flusher.flushed)
         self._parts.mark_clean()
 

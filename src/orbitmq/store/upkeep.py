@@ -126,7 +126,7 @@ class Upkeep:
 
     def _prepare_log(self) -> None:
         try:
-            self._log.make_ready()
+            self._log.prepare_next_file()
             self._log.touch_ahead()
         except (OSError, StoreError) as error:
             # Not urgent: the current file has room; an append that needs the next one gets the error.

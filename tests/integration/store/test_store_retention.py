@@ -29,14 +29,14 @@ BODY_BYTES = 1000
 
 
 class Disk:
-    """A disk as full as a test says; tells when it was looked at."""
+    """A disk as full as a test says; signals when it was measured."""
 
     def __init__(self, used_percent: int = 10) -> None:
         self.used_percent = used_percent
         self.looked = threading.Event()
 
     def __call__(self, folder: Path) -> DiskUse:
-        if folder.name == "consumequeue":  # the last one that a pass looks at
+        if folder.name == "consumequeue":  # the last one that a pass measures
             self.looked.set()
         return DiskUse(
             device=1,
@@ -97,7 +97,7 @@ def test_the_upkeep_thread_runs_a_pass_at_every_interval(tmp_path: Path) -> None
         assert store.log_start == 0
 
 
-def test_files_past_their_time_go_on_request_and_everything_else_stays(tmp_path: Path) -> None:
+def test_expired_files_are_deleted_on_request_and_all_else_stays(tmp_path: Path) -> None:
     with filled(tmp_path, 300, Disk()) as store:
         age_files(tmp_path, 100, below=2 * LOG_FILE_BYTES)
 
@@ -115,7 +115,7 @@ def test_files_past_their_time_go_on_request_and_everything_else_stays(tmp_path:
         assert numbers(store, start) == list(range(start, 300))
 
 
-def test_records_stay_whose_entries_are_not_on_disk(tmp_path: Path) -> None:
+def test_records_are_kept_until_their_entries_are_on_disk(tmp_path: Path) -> None:
     with open_store(
         tmp_path, retention=NEVER, measure=Disk(95), clock=ManualClock(NOON_MS)
     ) as store:
@@ -128,7 +128,7 @@ def test_records_stay_whose_entries_are_not_on_disk(tmp_path: Path) -> None:
         assert store.delete_expired() != ()
 
 
-def test_a_full_disk_refuses_messages_until_there_is_room(tmp_path: Path) -> None:
+def test_a_full_disk_refuses_messages_until_it_has_room(tmp_path: Path) -> None:
     disk = Disk(50)
     with filled(tmp_path, 10, disk) as store:
         disk.used_percent = 91
@@ -179,7 +179,7 @@ def test_no_room_for_the_next_file_is_the_same_error_and_loses_nothing(
         assert numbers(store, 0) == list(range(kept + 1))
 
 
-def test_readers_get_bytes_or_are_told_that_they_went(tmp_path: Path) -> None:
+def test_readers_get_bytes_or_learn_that_they_were_deleted(tmp_path: Path) -> None:
     count = 2000
     with filled(tmp_path, count, Disk(95), retention=RetentionConfig(files_max=1)) as store:
         first, begun, failures = store.log_start, threading.Barrier(5), list[object]()

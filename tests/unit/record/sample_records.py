@@ -96,7 +96,7 @@ def samples(draw: st.DrawFn) -> Sample:
 
 # --- seeded, for tests by the ten thousand ------------------------------------------------------
 
-# What readers of properties look at, right, wrong and half.
+# Properties that readers examine: valid, invalid and incomplete.
 _PROPERTY_PARTS: Final = [
     *(b"TAGS\x01", b"KEYS\x01", b"UNIQ_KEY\x01", b"DELAY\x01", b"XTAGS\x01", b"TAGS", b"KEY"),
     *(
@@ -125,7 +125,7 @@ _LONGS: Final = [0, 1, 2, 3, 4, 1700000000000, 2**63 - 1, 2**63 - 2, -(2**63), -
 
 
 def random_sample(rng: random.Random) -> Sample:
-    """A record whose topic, properties and flags try the corners of a walk."""
+    """A record whose topic, properties and flags cover the edge cases of a walk."""
     system_flag = rng.choice([0, 0, 0, 4, 8, 12, 1, 0x10, 0x20, 0x30, 0x38, rng.getrandbits(31)])
     return replace(
         KNOWN,
@@ -142,7 +142,7 @@ def random_sample(rng: random.Random) -> Sample:
 
 
 def random_records(rng: random.Random, count: int) -> bytearray:
-    """Records back to back, at times with a blank or with zeros behind."""
+    """Consecutive records, sometimes followed by a blank or by zeros."""
     buffer = bytearray(b"".join(random_sample(rng).encode() for _ in range(count)))
     match rng.randrange(4):
         case 0:

@@ -23,7 +23,7 @@ def test_the_known_batch_is_written_and_read_byte_for_byte() -> None:
 
 
 @given(st.lists(MESSAGES, max_size=6))
-def test_messages_come_back(messages: list[BatchedMessage]) -> None:
+def test_messages_survive_a_round_trip(messages: list[BatchedMessage]) -> None:
     assert decode_batch(encode_batch(messages)) == messages
 
 
@@ -51,7 +51,7 @@ def test_a_batch_cut_off_anywhere_is_refused() -> None:
             decode_batch(KNOWN_BYTES + KNOWN_BYTES[:end])
 
 
-def test_a_changed_byte_is_an_error_of_the_protocol_or_none() -> None:
+def test_a_changed_byte_raises_a_protocol_error_or_nothing() -> None:
     batch = KNOWN_BYTES * 2
     for at in range(len(batch)):
         for value in range(256):
@@ -64,7 +64,7 @@ def test_a_changed_byte_is_an_error_of_the_protocol_or_none() -> None:
 
 
 @given(st.binary(max_size=120))
-def test_any_bytes_are_a_batch_or_an_error_of_the_protocol(batch: bytes) -> None:
+def test_any_bytes_are_a_batch_or_a_protocol_error(batch: bytes) -> None:
     try:
         messages = decode_batch(batch)
     except ProtocolError:

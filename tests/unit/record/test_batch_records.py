@@ -1,4 +1,4 @@
-"""Records of a batch that came in one piece."""
+"""Records of a packed batch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MESSAGES = [
 
 
 def arguments(messages: list[BatchedMessage], **changes: Any) -> dict[str, Any]:
-    """What all records of a batch have in common, and how long they are."""
+    """The arguments that all records of a batch share, and their total size."""
     named: dict[str, Any] = {
         "broker_properties": BROKER_PROPERTIES,
         "topic": b"orders",
@@ -132,7 +132,7 @@ def test_what_does_not_fit_leaves_nothing(changes: dict[str, Any], error: type[E
     assert not any(room)
 
 
-def test_properties_that_are_too_long_with_the_marks_leave_nothing() -> None:
+def test_properties_too_long_with_the_broker_properties_leave_nothing() -> None:
     named = arguments([*MESSAGES, BatchedMessage(0, b"m", b"n\x01" + b"v" * 32_760)])
     room = bytearray(named["records_bytes"])
 
@@ -143,7 +143,7 @@ def test_properties_that_are_too_long_with_the_marks_leave_nothing() -> None:
 
 
 @pytest.mark.parametrize("at", [-1, 1])
-def test_a_place_outside_the_room_is_refused(at: int) -> None:
+def test_a_position_outside_the_buffer_is_refused(at: int) -> None:
     named = arguments(MESSAGES)
     room = bytearray(named["records_bytes"])
 

@@ -11,7 +11,7 @@ SHOW = "from orbitmq.record import codec; print(codec.IS_COMPILED, codec.walk.__
 PLAIN = "False orbitmq.record.scan"
 
 
-def test_the_plain_forms_are_used_when_they_are_asked_for() -> None:
+def test_the_plain_forms_are_used_on_request() -> None:
     assert printed_by(SHOW, ORBITMQ_PURE="1") == PLAIN
 
 
@@ -36,7 +36,7 @@ def test_the_plain_forms_are_used_when_one_extension_is_missing() -> None:
     assert printed_by(without + SHOW) == PLAIN
 
 
-def test_a_codec_says_what_it_is() -> None:
+def test_the_codec_says_whether_it_is_compiled() -> None:
     plain = codec.encode_record is encode.encode_record and codec.walk is scan.walk
 
     assert codec.IS_COMPILED is not plain

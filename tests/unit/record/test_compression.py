@@ -23,12 +23,12 @@ BODY = b"".join(number.to_bytes(2) for number in range(3000)) + bytes(5000)
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(body=st.binary())
-def test_bodies_come_back(kind: Compression, body: bytes) -> None:
+def test_bodies_survive_a_round_trip(kind: Compression, body: bytes) -> None:
     assert decompress(compress(body, kind), SystemFlag.COMPRESSED | kind.value) == body
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_body_of_many_pieces_comes_back(kind: Compression) -> None:
+def test_a_body_of_many_pieces_survives_a_round_trip(kind: Compression) -> None:
     body = random.Random(1).randbytes(1_500_000) + bytes(3_000_000)
 
     assert decompress(compress(body, kind), kind.value) == body
@@ -38,8 +38,8 @@ def test_no_kind_means_zlib() -> None:
     assert decompress(zlib.compress(BODY), SystemFlag.COMPRESSED) == BODY
 
 
-def test_frames_that_do_not_say_their_length_are_unpacked() -> None:
-    # Java writes such: its streams do not know the length when they begin.
+def test_frames_without_a_length_are_decompressed() -> None:
+    # Java writes such frames: its streams do not know the length at the start.
     packer = zstandard.ZstdCompressor(write_content_size=False)
     assert decompress(packer.compress(BODY), SystemFlag.ZSTD) == BODY
     assert decompress(lz4.frame.compress(BODY, store_size=False), SystemFlag.LZ4) == BODY
@@ -62,9 +62,7 @@ def test_a_body_cut_off_anywhere_is_refused(kind: Compression) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(3))
-def test_a_damaged_body_is_an_error_of_the_protocol_or_another_body(
-    kind: Compression, seed: int
-) -> None:
+def test_a_damaged_body_is_a_protocol_error_or_another_body(kind: Compression, seed: int) -> None:
     rng = random.Random(seed)
     packed = compress(BODY, kind)
     refused = 0
@@ -81,7 +79,7 @@ def test_a_damaged_body_is_an_error_of_the_protocol_or_another_body(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_body_may_unpack_to_the_bound_and_no_further(
+def test_a_body_may_expand_to_the_bound_and_no_further(
     kind: Compression, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compression, "BODY_BYTES_MAX", 100_000)
@@ -104,5 +102,5 @@ def test_a_bomb_takes_little_memory(kind: Compression, monkeypatch: pytest.Monke
     finally:
         tracemalloc.stop()
 
-    # Zstandard makes up to 16 MiB of one piece of input, held twice for a moment.
+    # Zstandard expands one piece of input to up to 16 MiB, briefly held twice.
     assert most_bytes < 40_000_000

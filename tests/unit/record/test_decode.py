@@ -79,7 +79,7 @@ def test_ipv6_hosts_are_read_and_make_a_longer_id() -> None:
 
 
 @pytest.mark.parametrize("kind", Compression)
-def test_a_compressed_body_is_unpacked_when_it_is_asked_for(kind: Compression) -> None:
+def test_a_compressed_body_is_decompressed_on_first_use(kind: Compression) -> None:
     packed = compress(b"body " * 1000, kind)
 
     message = decode_record(
@@ -90,18 +90,18 @@ def test_a_compressed_body_is_unpacked_when_it_is_asked_for(kind: Compression) -
     assert message.body == b"body " * 1000
 
 
-def test_an_empty_body_is_never_unpacked() -> None:
+def test_an_empty_body_is_never_decompressed() -> None:
     empty = replace(KNOWN, body=b"", system_flag=SystemFlag.COMPRESSED)
 
     assert decode_record(empty.encode()).body == b""
 
 
-def test_a_topic_that_is_no_utf_8_is_replaced_as_java_does() -> None:
+def test_a_topic_that_is_not_utf_8_is_replaced_as_in_java() -> None:
     assert decode_record(replace(KNOWN, topic=b"a\xffb").encode()).topic == "a\ufffdb"
 
 
 @given(st.lists(samples(), max_size=5))
-def test_records_back_to_back_are_read_one_by_one(several: list[Sample]) -> None:
+def test_consecutive_records_are_decoded_in_order(several: list[Sample]) -> None:
     messages = decode_records(b"".join(sample.encode() for sample in several))
 
     assert [message.queue_offset for message in messages] == [
@@ -109,7 +109,7 @@ def test_records_back_to_back_are_read_one_by_one(several: list[Sample]) -> None
     ]
 
 
-def test_records_with_something_behind_are_refused() -> None:
+def test_records_followed_by_other_bytes_are_refused() -> None:
     with pytest.raises(ProtocolError, match="at byte 104: a record that is cut off"):
         decode_records(KNOWN_BYTES + b"12345")
 
@@ -130,12 +130,12 @@ def test_records_with_something_behind_are_refused() -> None:
         (struct.pack(">II", 2**31 - 1, MAGIC_V1) + bytes(100), Verdict.CUT_OFF),
     ],
 )
-def test_the_first_bytes_tell_what_lies_there(start: bytes, verdict: Verdict) -> None:
+def test_the_first_bytes_give_the_verdict(start: bytes, verdict: Verdict) -> None:
     assert _examined(start, len(start)).verdict is verdict
 
 
 @pytest.mark.parametrize("sample", KINDS)
-def test_a_record_cut_off_anywhere_is_told_from_a_whole_one(sample: Sample) -> None:
+def test_a_record_cut_off_anywhere_is_recognised(sample: Sample) -> None:
     record = sample.encode()
 
     for end in range(len(record)):
@@ -166,7 +166,7 @@ def test_a_changed_byte_never_gives_a_wrong_length(sample: Sample, *, check_body
 
 
 @pytest.mark.parametrize("sample", KINDS)
-def test_a_changed_byte_is_an_error_of_the_protocol_or_none(sample: Sample) -> None:
+def test_a_changed_byte_raises_a_protocol_error_or_nothing(sample: Sample) -> None:
     record = sample.encode()
 
     for at in range(len(record)):
@@ -184,7 +184,7 @@ def test_a_changed_byte_is_an_error_of_the_protocol_or_none(sample: Sample) -> N
 
 
 @pytest.mark.parametrize("sample", KINDS)
-def test_a_changed_length_is_never_taken_when_more_follows(sample: Sample) -> None:
+def test_a_changed_length_is_never_accepted_when_more_follows(sample: Sample) -> None:
     record = sample.encode()
 
     for size in range(3 * len(record)):
@@ -200,7 +200,7 @@ def test_any_bytes_get_a_verdict(tail: bytes, check_body: bool) -> None:  # noqa
     assert isinstance(_examined(buffer, len(buffer), check_body=check_body), Found)
 
 
-def test_a_v1_topic_of_over_127_bytes_is_none_as_in_java() -> None:
+def test_a_v1_topic_of_over_127_bytes_is_refused_as_in_java() -> None:
     v2 = replace(KNOWN, topic=b"t" * 128).encode()
     size = len(v2) - 1
     topic_at = 48 + 8 + 8 + 8 + 16 + 2
@@ -212,7 +212,7 @@ def test_a_v1_topic_of_over_127_bytes_is_none_as_in_java() -> None:
     assert "a topic of -128 bytes" in found.reason
 
 
-def test_an_empty_body_has_no_checksum_to_fit() -> None:
+def test_an_empty_body_needs_no_checksum() -> None:
     record = bytearray(replace(KNOWN, body=b"").encode())
     record[8:12] = b"\x12\x34\x56\x78"
 

@@ -22,7 +22,7 @@ def test_the_known_record_is_written_byte_for_byte() -> None:
 
 
 @given(samples(), st.integers(0, 20))
-def test_every_field_comes_back(sample: Sample, at: int) -> None:
+def test_every_field_survives_a_round_trip(sample: Sample, at: int) -> None:
     buffer = bytearray(at + sample.size + 3)
 
     size = encode_record(buffer, at, *astuple(sample))
@@ -143,7 +143,7 @@ def test_a_record_is_not_written_where_it_does_not_fit(at: int) -> None:
     assert buffer == bytes(104)
 
 
-def test_what_is_kept_of_lengths_seen_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_of_lengths_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encode, "_STRUCTS_MAX", 3)
     monkeypatch.setattr(encode, "_structs", {})
 

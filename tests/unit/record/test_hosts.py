@@ -24,16 +24,18 @@ def test_an_ipv6_host_takes_20_bytes() -> None:
 
 
 @given(st.ip_addresses(), st.integers(0, 65535))
-def test_hosts_come_back(address: ipaddress.IPv4Address | ipaddress.IPv6Address, port: int) -> None:
+def test_hosts_survive_a_round_trip(
+    address: ipaddress.IPv4Address | ipaddress.IPv6Address, port: int
+) -> None:
     assert decode_host(encode_host(str(address), port)) == (str(address), port)
 
 
 @pytest.mark.parametrize("size", [0, 4, 7, 9, 16, 19, 21])
-def test_other_lengths_are_no_host(size: int) -> None:
+def test_other_lengths_are_refused(size: int) -> None:
     with pytest.raises(ProtocolError, match=f"a host has 8 or 20 bytes, not {size}"):
         decode_host(bytes(size))
 
 
-def test_a_name_is_no_address() -> None:
+def test_a_host_name_is_refused() -> None:
     with pytest.raises(ValueError, match="localhost"):
         encode_host("localhost", 1)

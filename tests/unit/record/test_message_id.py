@@ -20,7 +20,7 @@ def test_the_known_id_is_written_and_read() -> None:
 
 
 @given(st.ip_addresses().map(str), st.integers(0, 65535), st.integers(0, 2**63 - 1))
-def test_ids_come_back(address: str, port: int, physical_offset: int) -> None:
+def test_ids_survive_a_round_trip(address: str, port: int, physical_offset: int) -> None:
     message_id = encode_message_id(encode_host(address, port), physical_offset)
 
     assert len(message_id) in (32, 56)
@@ -34,6 +34,6 @@ def test_ids_come_back(address: str, port: int, physical_offset: int) -> None:
         *(f"{KNOWN[:2]} {KNOWN[2:]}", "é" * 32, "٣" * 32),
     ],
 )
-def test_other_texts_are_no_id(message_id: str) -> None:
+def test_other_texts_are_refused(message_id: str) -> None:
     with pytest.raises(ProtocolError, match="is not a message id"):
         decode_message_id(message_id)

@@ -32,7 +32,7 @@ def _java_parse(text: str) -> dict[str, str]:
 
 
 @given(st.dictionaries(WORDS, WORDS, max_size=8))
-def test_properties_come_back(properties: dict[str, str]) -> None:
+def test_properties_survive_a_round_trip(properties: dict[str, str]) -> None:
     encoded = encode_properties(properties)
 
     assert decode_properties(encoded) == properties
@@ -88,19 +88,19 @@ def test_odd_properties_are_read_as_java_reads_them(
         (b"", None),
     ],
 )
-def test_one_property_is_found_as_reading_all_would(encoded: bytes, value: bytes | None) -> None:
+def test_one_property_is_found_as_decoding_all_would(encoded: bytes, value: bytes | None) -> None:
     assert find_property(encoded, b"TAGS") == value
 
 
 @pytest.mark.parametrize(
     "properties", [{"a\x01": "b"}, {"a": "\x02"}, {"\x02": "b"}, {"a": "\x01"}]
 )
-def test_separators_cannot_be_written(properties: dict[str, str]) -> None:
+def test_separators_are_refused(properties: dict[str, str]) -> None:
     with pytest.raises(MessageError, match="contains one of the separators"):
         encode_properties(properties)
 
 
-def test_half_a_character_cannot_be_written() -> None:
+def test_half_a_character_is_refused() -> None:
     with pytest.raises(MessageError, match=r"properties contain '\\ud83d', half of a character"):
         encode_properties({"a": "b\ud83d"})
 

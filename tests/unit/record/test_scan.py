@@ -96,7 +96,7 @@ def test_a_gap_in_the_numbers_begins_another_run(second: int) -> None:
     assert (second_run.first, len(second_run.entries)) == (second, 20)
 
 
-def test_the_last_number_of_all_has_none_behind_it() -> None:
+def test_no_number_follows_the_largest() -> None:
     last, lowest = replace(KNOWN, queue_offset=2**63 - 1), replace(KNOWN, queue_offset=-(2**63))
 
     runs = _walk(last.encode() + lowest.encode()).runs[_queue_of(KNOWN)]
@@ -241,14 +241,14 @@ def test_a_walk_stops_at_a_blank() -> None:
         (KNOWN.encode().replace(b"hi", b"ho"), Verdict.BAD_BODY),
     ],
 )
-def test_a_walk_stops_at_what_is_no_record(behind: bytes, verdict: Verdict) -> None:
+def test_a_walk_stops_at_bytes_that_are_not_a_record(behind: bytes, verdict: Verdict) -> None:
     found = _walk(KNOWN.encode() + behind)
 
     assert (found.position, found.records) == (104, 1)
     assert found.stopped_by.verdict is verdict
 
 
-def test_bodies_are_checked_only_when_asked() -> None:
+def test_bodies_are_checked_only_on_request() -> None:
     damaged = KNOWN.encode().replace(b"hi", b"ho")
 
     assert _walk(damaged, check_body=False).records == 1
@@ -265,7 +265,7 @@ def test_a_walk_keeps_to_its_bytes() -> None:
     assert _entries(found.runs[_queue_of(KNOWN)][0])[0][0] == 1005
 
 
-def test_no_bytes_are_a_walk_of_no_records() -> None:
+def test_a_walk_over_no_bytes_finds_no_records() -> None:
     found = _walk(b"12345", 5)
 
     assert (found.position, found.records, found.runs) == (5, 0, {})
@@ -299,7 +299,7 @@ def test_a_walk_over_damage_finds_what_reading_one_by_one_finds(seed: int) -> No
         assert at == found.position <= len(buffer)
 
 
-# --- places and texts ---------------------------------------------------------------------------
+# --- offsets and texts --------------------------------------------------------------------------
 
 
 def _walk_in_places(buffer: bytes, *, check_texts: bool = False) -> Walk:
@@ -316,7 +316,7 @@ def _walk_in_places(buffer: bytes, *, check_texts: bool = False) -> Walk:
     )
 
 
-def test_a_walk_ends_at_a_record_that_was_written_for_another_place() -> None:
+def test_a_walk_ends_at_a_record_written_for_another_offset() -> None:
     second = replace(KNOWN, physical_offset=KNOWN.physical_offset + KNOWN.size)
 
     found = _walk_in_places(KNOWN.encode() + second.encode() + KNOWN.encode())
@@ -337,7 +337,7 @@ def test_a_walk_over_what_may_be_torn_ends_at_zero_bytes(changes: dict[str, Any]
     assert _walk_in_places(KNOWN.encode(), check_texts=True).records == 1
 
 
-def test_a_walk_tells_the_newest_store_time_beside_the_last() -> None:
+def test_a_walk_returns_the_newest_store_time_and_the_last() -> None:
     found = _walk(replace(KNOWN, store_ms=900).encode() + replace(KNOWN, store_ms=300).encode())
 
     assert (found.newest_store_ms, found.last_store_ms) == (900, 300)
@@ -346,7 +346,7 @@ def test_a_walk_tells_the_newest_store_time_beside_the_last() -> None:
 # --- one record ---------------------------------------------------------------------------------
 
 
-def test_a_record_is_sound_when_it_is_what_its_queue_entry_says() -> None:
+def test_a_record_is_sound_if_it_matches_its_queue_entry() -> None:
     record, offset = KNOWN.encode(), KNOWN.physical_offset
 
     assert is_sound(record, offset, b"T", 1)
@@ -381,7 +381,7 @@ def _found(
 
 
 def _queue(*changes: dict[str, int]) -> tuple[list[bytes], list[tuple[int, int, int]]]:
-    """Records back to back from BASE on, and their entries, with 0, 1, 2… as tag hashes."""
+    """Consecutive records from BASE on, and their entries, with 0, 1, 2… as tag hashes."""
     records, entries, offset = list[bytes](), list[tuple[int, int, int]](), BASE
     for number, changed in enumerate(changes):
         records.append(replace(KNOWN, physical_offset=offset, **changed).encode())  # type: ignore[arg-type]  # numbers only
@@ -401,7 +401,7 @@ def test_records_of_a_queue_are_copied_up_to_the_limits() -> None:
     assert _found(buffer, entries[1::2]) == (records[1::2], 2 * size, 2)
 
 
-def test_records_that_a_filter_passes_over_are_counted_only() -> None:
+def test_filtered_records_are_only_counted() -> None:
     records, entries = _queue({}, {}, {}, {})
 
     found = _found(b"".join(records), entries, count_max=1, tag_filter={1, 3}.__contains__)
@@ -410,7 +410,7 @@ def test_records_that_a_filter_passes_over_are_counted_only() -> None:
     assert _found(b"".join(records), entries, tag_filter=set[int]().__contains__) == ([], 0, 4)
 
 
-def test_records_end_before_what_a_reader_has_to_judge() -> None:
+def test_records_end_before_one_that_the_caller_must_judge() -> None:
     records, entries = _queue({}, {"flag": LOST_FLAG}, {"queue_id": 2}, {})
     buffer, size = b"".join(records), len(records[0])
 

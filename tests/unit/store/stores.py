@@ -29,7 +29,7 @@ def config_at(root: Path, **options: Any) -> StoreConfig:
         "index_entries": 20,
         "flush_interval_ms": 10,
         "queue_flush_interval_ms": 60_000,
-        # Nothing happens behind a test, even if it stands still for a while.
+        # Nothing happens in the background, even if a test pauses for a while.
         "flush_thorough_interval_ms": 3_600_000,
         "flush_timeout_ms": 60_000,
     }
@@ -43,7 +43,7 @@ def open_store(root: Path, **options: Any) -> MessageStore:
 
 
 def write(log: CommitLog, content: bytes | bytearray) -> PhysicalOffset:
-    """Add bytes to a log as the appender does; returns where they lie."""
+    """Add bytes to a log as the appender does; returns their offset."""
     file = log.room(len(content))
     offset = log.end
     at = offset - file.first_offset
@@ -74,7 +74,7 @@ def put_odd_messages(rng: random.Random, store: MessageStore) -> None:
 
 
 def _spoil(rng: random.Random, store: MessageStore) -> None:
-    """Damage, or put a stand-in in the place of, some records; delete some of them at times."""
+    """Damage some records or replace them by stand-ins; sometimes delete some of them."""
     log = store.parts.log
     for queue in store.parts.queues:
         for physical_offset, record_bytes, _ in ENTRY.iter_unpack(queue.entries(queue.start, 40)):

@@ -14,6 +14,6 @@ def test_levels_are_read_in_milliseconds() -> None:
 
 
 @pytest.mark.parametrize("text", ["5", "s", "-5s", "5w", "1.5s", "\u0665s"])
-def test_what_is_no_delay_is_refused(text: str) -> None:
+def test_an_invalid_delay_is_refused(text: str) -> None:
     with pytest.raises(SettingsError, match="is not a delay"):
         parse_delay_levels(f"1s {text}")

@@ -22,7 +22,7 @@ def show(shelf: str) -> str:
 
 
 @SHELVES
-def test_the_plain_form_is_used_when_it_is_asked_for(shelf: str) -> None:
+def test_the_plain_form_is_used_on_request(shelf: str) -> None:
     assert printed_by(show(shelf), ORBITMQ_PURE="1") == "False"
 
 
@@ -40,7 +40,7 @@ def test_the_compiled_form_is_used_when_the_extension_is_there(shelf: str) -> No
     assert printed_by(show(shelf)) == "True"
 
 
-def test_they_say_what_they_are() -> None:
+def test_the_forms_say_whether_they_are_compiled() -> None:
     assert log_forms.IS_COMPILED is (log_forms.Appender is not appender.Appender)
     assert index_forms.IS_COMPILED is (index_forms.put_keys is not key_table.put_keys)
     assert index_forms.IS_COMPILED is (index_forms.chain_entries is not key_table.chain_entries)

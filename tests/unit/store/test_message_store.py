@@ -21,7 +21,7 @@ from tests.unit.store.stores import LOG_FILE_BYTES, message, open_store
 TOPIC = "orders"
 
 
-def test_a_message_comes_back_with_everything_it_had(tmp_path: Path) -> None:
+def test_a_message_is_read_back_with_every_field(tmp_path: Path) -> None:
     draft = Draft(
         topic=TOPIC,
         queue_id=3,
@@ -85,7 +85,7 @@ def test_receipts_say_which_durability_was_reached(tmp_path: Path) -> None:
         assert store.put(message()).durability is StoreDurability.MEMORY
 
 
-def test_under_sync_flush_nothing_is_seen_before_it_is_on_disk(
+def test_under_sync_flush_nothing_is_visible_before_it_is_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_store(tmp_path) as store:
@@ -138,7 +138,7 @@ def test_queue_offsets_count_per_queue_and_half_messages_take_none(tmp_path: Pat
         assert store.put(message()).queue_offset == 3
 
 
-def test_a_batch_lies_together_with_one_store_time(tmp_path: Path) -> None:
+def test_a_batch_is_contiguous_with_one_store_time(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         store.put(message(bytes(40_000)))
         receipts = store.put_batch([message(bytes(6_000)) for _ in range(5)])
@@ -150,7 +150,7 @@ def test_a_batch_lies_together_with_one_store_time(tmp_path: Path) -> None:
         assert all(r.durability is StoreDurability.DISK for r in receipts)
 
 
-def test_a_batch_of_nothing_is_nothing(tmp_path: Path) -> None:
+def test_an_empty_batch_stores_nothing(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         assert store.put_batch([]) == []
         assert store.log_end == 0
@@ -198,7 +198,7 @@ def test_store_times_never_fall_whatever_the_clock_does(tmp_path: Path) -> None:
     assert times == [10_000, 10_000, 10_000, 20_000]
 
 
-def test_a_deleted_topic_begins_again_at_0_and_stays_deleted_after_a_crash(tmp_path: Path) -> None:
+def test_a_deleted_topic_restarts_at_0_and_stays_deleted_after_a_crash(tmp_path: Path) -> None:
     with open_store(tmp_path / "store") as store:
         for number in range(5):
             store.put(message(b"old %d" % number))
@@ -217,7 +217,7 @@ def test_a_deleted_topic_begins_again_at_0_and_stays_deleted_after_a_crash(tmp_p
         assert store.end_of(TOPIC, 0) == 1
 
 
-def test_many_threads_put_at_once_and_every_message_has_its_place(tmp_path: Path) -> None:
+def test_many_threads_put_concurrently_and_every_message_is_stored(tmp_path: Path) -> None:
     receipts: list[int] = []
     with open_store(tmp_path, queue_flush_interval_ms=1) as store:
 
@@ -234,7 +234,7 @@ def test_many_threads_put_at_once_and_every_message_has_its_place(tmp_path: Path
         assert store.end_of(TOPIC, 0) == 320
 
 
-def test_a_closed_store_takes_nothing_and_closing_twice_is_fine(tmp_path: Path) -> None:
+def test_a_closed_store_refuses_messages_and_closing_twice_is_fine(tmp_path: Path) -> None:
     before = threads()
     store = open_store(tmp_path)
     store.put(message())
@@ -246,7 +246,7 @@ def test_a_closed_store_takes_nothing_and_closing_twice_is_fine(tmp_path: Path) 
     no_threads_since(before)
 
 
-def test_closing_puts_what_was_only_appended_on_disk(tmp_path: Path) -> None:
+def test_closing_puts_appended_messages_on_disk(tmp_path: Path) -> None:
     for number, mode in enumerate(FlushMode):
         with open_store(tmp_path / str(number), flush_mode=mode) as store:
             for _ in range(10):

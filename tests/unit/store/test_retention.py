@@ -75,7 +75,7 @@ def names(decision: RetentionPlan) -> list[str]:
     return [deletion.path.name for deletion in decision.deletions]
 
 
-def test_old_files_go_at_the_hour_for_it_and_stay_at_others() -> None:
+def test_old_files_are_deleted_at_their_hour_and_kept_at_others() -> None:
     at_four = decided(files(100, 80, 71, 1, now_ms=FOUR_MS), now_ms=FOUR_MS)
     at_noon = decided(files(100, 80, 71, 1))
 
@@ -86,21 +86,21 @@ def test_old_files_go_at_the_hour_for_it_and_stay_at_others() -> None:
     assert at_four.refusal == at_noon.refusal == ""
 
 
-def test_a_file_kept_for_exactly_its_time_goes() -> None:
+def test_a_file_kept_for_exactly_its_time_is_deleted() -> None:
     assert names(decided(files(72, 71.99, 0, now_ms=FOUR_MS), now_ms=FOUR_MS)) == ["0"]
 
 
-def test_nothing_goes_behind_a_file_that_stays() -> None:
+def test_nothing_after_a_kept_file_is_deleted() -> None:
     assert names(decided(files(1, 100, 100, now_ms=FOUR_MS), now_ms=FOUR_MS)) == []
 
 
-def test_the_file_being_written_never_goes() -> None:
+def test_the_file_being_written_is_never_deleted() -> None:
     assert names(decided(files(100), 99, now_ms=FOUR_MS)) == []
     assert names(decided(files(100, 100), 99)) == ["0"]
     assert names(decided([], 99)) == []
 
 
-def test_at_most_so_many_files_go_in_one_pass() -> None:
+def test_one_pass_deletes_a_limited_number_of_files() -> None:
     many = files(*[100.0] * 30)
 
     assert len(decided(many, is_requested=True).deletions) == 10
@@ -108,7 +108,7 @@ def test_at_most_so_many_files_go_in_one_pass() -> None:
     assert len(decided(many, is_requested=True, config=few).deletions) == 3
 
 
-def test_a_filling_disk_lets_old_files_go_at_any_hour() -> None:
+def test_a_filling_disk_deletes_old_files_at_any_hour() -> None:
     decision = decided(files(100, 1, 0), 76)
 
     assert names(decision) == ["0"]
@@ -126,7 +126,7 @@ def test_a_nearly_full_disk_costs_young_files_but_no_more_than_needed() -> None:
     assert decision.refusal == ""
 
 
-def test_young_files_stay_when_that_is_not_allowed() -> None:
+def test_young_files_are_kept_if_forced_deletion_is_off() -> None:
     config = RetentionConfig(delete_forcibly=False)
 
     assert names(decided(files(100, 1, 0), 95, config=config)) == ["0"]
@@ -144,7 +144,7 @@ def test_a_full_disk_of_the_queues_counts_too() -> None:
     decision = decided(files(1, 1, 0), 10, queue_disk=disk(91, device=2))
 
     assert decision.refusal == "the disk of the queues is 91 % used, above 90"
-    # Files of the log on another disk do not help it, and go as in RocketMQ.
+    # Files of the log on another disk do not help, but are deleted as in RocketMQ.
     assert names(decision) == ["0", "1"]
 
 
@@ -175,14 +175,14 @@ def test_limits_are_bounded_as_in_rocketmq() -> None:
     assert names(decided(files(100, 0), 11, config=tight)) == ["0"]
 
 
-def test_an_operator_may_ask_for_deletion_at_any_hour() -> None:
+def test_an_operator_may_request_deletion_at_any_hour() -> None:
     decision = decided(files(100, 1, 0), is_requested=True)
 
     assert names(decision) == ["0"]
     assert "operator" in decision.deletions[0].reason
 
 
-def test_files_that_are_still_needed_stay() -> None:
+def test_files_that_are_still_needed_are_kept() -> None:
     found = files(100, 100, 100, 0)
 
     assert names(decided(found, 95, keep_from=PhysicalOffset(2 * GIB))) == ["0", "1"]
@@ -219,7 +219,7 @@ def test_the_hour_is_local_time() -> None:
     assert names(decision) == ["0"]
 
 
-def test_the_disk_of_a_folder_that_is_not_there_yet_is_measured(tmp_path: Path) -> None:
+def test_the_disk_of_a_missing_folder_is_measured(tmp_path: Path) -> None:
     found = measure_disk(tmp_path / "not" / "yet")
 
     assert found.device == tmp_path.stat().st_dev
@@ -298,6 +298,6 @@ def test_a_request_lasts_for_some_passes(tmp_path: Path) -> None:
     assert sum(passes) == 5  # all but the file being written
 
 
-def test_hours_that_cannot_be_read_stop_the_start() -> None:
+def test_invalid_hours_stop_the_start() -> None:
     with pytest.raises(SettingsError, match="'noon' is not an hour"):
         RetentionConfig(delete_when="noon")

@@ -59,7 +59,7 @@ def crashed(root: Path) -> Path:
 
 
 @pytest.mark.parametrize("mode", FlushMode)
-def test_a_message_in_memory_is_there_at_once(
+def test_a_message_in_memory_is_readable_immediately(
     tmp_path: Path, mode: FlushMode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_with_prices(tmp_path, flush_mode=mode) as store:
@@ -67,7 +67,7 @@ def test_a_message_in_memory_is_there_at_once(
         synced: list[int] = []
 
         def spy(descriptor: int) -> None:
-            # What upkeep does now and then is nobody's doing.
+            # Upkeep writes now and then; that does not count.
             if is_in(tmp_path, descriptor) and threading.current_thread().name != "store upkeep":
                 synced.append(descriptor)
 
@@ -109,7 +109,7 @@ def test_receipts_of_both_kinds_are_confirmed_together(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", FlushMode)
-def test_who_listens_is_told_of_queues_in_memory(tmp_path: Path, mode: FlushMode) -> None:
+def test_listeners_are_notified_of_queues_in_memory(tmp_path: Path, mode: FlushMode) -> None:
     with open_with_prices(tmp_path, flush_mode=mode) as store:
         heard: list[tuple[str, int, int, int]] = []
         store.on_visible(
@@ -181,7 +181,9 @@ def test_messages_are_found_by_key_newest_first(tmp_path: Path) -> None:
     "fields",
     [{"properties": {"DELAY": "1"}}, {"system_flag": int(SystemFlag.PREPARED)}, {"queue_id": -1}],
 )
-def test_what_memory_cannot_keep_is_refused(tmp_path: Path, fields: dict[str, Any]) -> None:
+def test_messages_that_memory_cannot_keep_are_refused(
+    tmp_path: Path, fields: dict[str, Any]
+) -> None:
     with open_with_prices(tmp_path) as store:
         with pytest.raises(MessageError):
             store.put(price(**fields))
@@ -200,7 +202,7 @@ def test_ipv6_hosts_are_kept(tmp_path: Path) -> None:
     assert found.store_host == ("2001:db8::2", 10911)
 
 
-def test_a_closed_store_takes_nothing(tmp_path: Path) -> None:
+def test_a_closed_store_refuses_messages(tmp_path: Path) -> None:
     store = open_with_prices(tmp_path)
     store.close()
 
@@ -215,7 +217,7 @@ def test_queues_of_both_kinds_are_listed(tmp_path: Path) -> None:
         assert sorted(store.queues()) == [(DISK, 0, 0, 2), (TOPIC, 0, 0, 1), (TOPIC, 1, 0, 1)]
 
 
-def test_putting_and_reading_at_once_loses_and_doubles_nothing(tmp_path: Path) -> None:
+def test_concurrent_puts_and_reads_lose_and_double_nothing(tmp_path: Path) -> None:
     each, writers = 1500, 2
     with open_with_prices(tmp_path, flush_mode=FlushMode.ASYNC) as store:
         read: list[int] = []
@@ -255,11 +257,11 @@ def test_putting_and_reading_at_once_loses_and_doubles_nothing(tmp_path: Path) -
 # --- restarts ---------------------------------------------------------------------------------
 
 
-def test_after_a_clean_stop_numbers_go_on_and_messages_are_gone(tmp_path: Path) -> None:
+def test_after_a_clean_stop_numbers_continue_and_messages_are_gone(tmp_path: Path) -> None:
     with open_with_prices(tmp_path) as store:
         receipts = [store.put(price()) for _ in range(3)]
 
-    # It is remembered which topics were in memory, so that nothing changes before it is told.
+    # The store remembers which topics were in memory, so that nothing changes on a restart.
     with open_store(tmp_path) as store:
         assert (store.start_of(TOPIC, 0), store.end_of(TOPIC, 0)) == (3, 3)
         assert store.memory_topics == {TOPIC}
@@ -271,7 +273,7 @@ def test_after_a_clean_stop_numbers_go_on_and_messages_are_gone(tmp_path: Path) 
         assert receipt.physical_offset == receipts[-1].end
 
 
-def test_after_a_crash_numbers_go_on_at_the_reserved_bound(tmp_path: Path) -> None:
+def test_after_a_crash_numbers_continue_at_the_reserved_bound(tmp_path: Path) -> None:
     with open_with_prices(tmp_path / "store") as store:
         before = [store.put(price()).queue_offset for _ in range(3)]
         copy = crashed(tmp_path / "store")
@@ -363,13 +365,13 @@ def test_a_topic_with_messages_on_disk_moves_to_memory(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         assert (store.start_of(TOPIC, 0), store.end_of(TOPIC, 0)) == (0, 3)
         assert bodies(store) == [b"0", b"1"]
-        # What was in memory is gone: a consumer is moved behind it.
+        # The messages in memory are gone: a consumer is moved past them.
         found = store.read(TOPIC, 0, 2)
         assert (found.status, found.next_offset) == (ReadStatus.OFFSET_TOO_SMALL, 3)
         assert store.put(price()).queue_offset == 3
 
 
-def test_what_is_left_begins_in_memory_once_retention_took_the_rest(tmp_path: Path) -> None:
+def test_a_queue_begins_in_memory_once_retention_deleted_the_rest(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         store.put(price(b"0"))
         while store.log_end < 2 * 64 * 1024:
@@ -443,7 +445,7 @@ def test_a_topic_that_got_no_message_in_memory_moves_back_with_all_it_had(tmp_pa
         assert bodies(store) == [b"0", b"1"]
 
 
-def test_telling_a_topic_where_it_is_already_changes_nothing(tmp_path: Path) -> None:
+def test_moving_a_topic_where_it_is_already_changes_nothing(tmp_path: Path) -> None:
     with open_with_prices(tmp_path) as store:
         numbers(store, [price(), message()])
 
@@ -460,7 +462,7 @@ def test_a_topic_of_no_name_cannot_be_kept(tmp_path: Path) -> None:
         store.keep_in_memory("a/b")
 
 
-def test_moving_while_messages_come_gives_no_number_twice(tmp_path: Path) -> None:
+def test_moving_while_messages_arrive_gives_no_number_twice(tmp_path: Path) -> None:
     with open_store(tmp_path, flush_mode=FlushMode.ASYNC) as store:
         got: list[int] = []
         done = threading.Event()

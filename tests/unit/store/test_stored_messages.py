@@ -1,4 +1,4 @@
-"""Getting out of an open store: by key and by place."""
+"""Reading an open store: by key and by physical offset."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_messages_are_found_by_each_key_and_by_unique_key_newest_first(tmp_path:
         assert found("all", count_max=0) == []
 
 
-def test_a_key_is_told_from_another_with_the_same_hash(tmp_path: Path) -> None:
+def test_keys_with_the_same_hash_are_distinguished(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         store.put(message(b"one", properties={"KEYS": "Aa"}))
         store.put(message(b"two", properties={"KEYS": "BB"}))
@@ -44,7 +44,7 @@ def test_a_key_is_told_from_another_with_the_same_hash(tmp_path: Path) -> None:
         assert [m.body for m in store.find(TOPIC, "BB", count_max=1)] == [b"two"]
 
 
-def test_places_where_no_message_begins_have_none(tmp_path: Path) -> None:
+def test_offsets_where_no_message_begins_have_none(tmp_path: Path) -> None:
     with open_store(tmp_path, index_enable=False) as store:
         receipt = store.put(message())
 

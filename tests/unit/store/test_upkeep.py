@@ -1,4 +1,4 @@
-"""What happens behind those who append."""
+"""Background work on the store's files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _full(*_: object) -> int:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_the_next_log_file_is_made_while_nobody_waits(
+def test_the_next_log_file_is_created_while_nobody_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made_by: list[str] = []
@@ -47,7 +47,7 @@ def test_the_next_log_file_is_made_while_nobody_waits(
         assert made_by == ["store upkeep"]
 
 
-def test_queues_without_room_stop_appending_until_there_is(
+def test_queues_without_room_stop_appending_until_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pwrite = os.pwrite
@@ -87,7 +87,7 @@ def test_a_failed_sync_in_upkeep_fences(tmp_path: Path, monkeypatch: pytest.Monk
     assert (tmp_path / "abort").exists()
 
 
-def test_a_bug_in_upkeep_fences_rather_than_being_passed_over(tmp_path: Path) -> None:
+def test_a_bug_in_upkeep_fences_the_store(tmp_path: Path) -> None:
     fenced: list[str] = []
 
     def bug() -> None:
@@ -136,7 +136,7 @@ def test_many_queues_are_synced_only_after_the_thorough_interval(tmp_path: Path)
     assert len(saved) == 1
 
 
-def test_a_log_file_that_cannot_be_made_ready_is_no_trouble_yet(
+def test_a_log_file_that_cannot_be_prepared_is_no_trouble_yet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = CommitLog([tmp_path / "log"], LOG_FILE_BYTES)
@@ -161,7 +161,7 @@ def test_a_log_file_that_cannot_be_made_ready_is_no_trouble_yet(
     assert len([r for r in caplog.records if "cannot prepare the next log file" in r.message]) == 1
 
 
-def test_one_that_never_started_can_be_stopped(tmp_path: Path) -> None:
+def test_it_can_be_stopped_without_having_started(tmp_path: Path) -> None:
     def refuse() -> None:
         raise StoreError("never called")
 

@@ -14,7 +14,7 @@ from orbitmq.store.index.watermark import read_watermark
 from tests.unit.store.stores import message, open_store
 
 
-def test_listeners_hear_once_a_round_which_queues_grew(tmp_path: Path) -> None:
+def test_listeners_are_notified_once_per_round_which_queues_grew(tmp_path: Path) -> None:
     heard: list[set[int]] = []
     with open_store(tmp_path) as store:
         store.on_visible(lambda queues: heard.append({queue.queue_id for queue in queues}))
@@ -41,7 +41,9 @@ def test_a_listener_that_fails_harms_nobody(tmp_path: Path) -> None:
     assert heard == [1, 1]
 
 
-def test_what_is_published_under_async_flush_is_seen_before_it_is_on_disk(tmp_path: Path) -> None:
+def test_published_messages_are_visible_before_they_are_on_disk_under_async_flush(
+    tmp_path: Path,
+) -> None:
     with open_store(tmp_path, flush_mode=FlushMode.ASYNC, flush_interval_ms=60_000) as store:
         store.append(message())
         assert store.end_of("orders", 0) == 0

@@ -1,4 +1,4 @@
-"""Small stores written by the real writer, and small damages done to them."""
+"""Small stores written by the real writer, and ways to damage them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def config(root: Path, **options: Any) -> StoreConfig:
 
 
 def open_store(root: Path, **options: Any) -> MessageStore:
-    # Nothing is deleted behind a test, even if it stands still for a while.
+    # Nothing is deleted in the background, even if a test pauses for a while.
     return MessageStore(config(root, **options), retention=RetentionConfig(interval_ms=86_400_000))
 
 
@@ -91,7 +91,7 @@ def change(path: Path, at: int, content: bytes) -> None:
 
 
 def snapshot(root: Path) -> dict[str, tuple[int, int, bytes]]:
-    """Everything that a reader might have changed."""
+    """Everything that a reader could change."""
     return {
         path.relative_to(root).as_posix(): (
             path.stat().st_mtime_ns,
@@ -104,7 +104,7 @@ def snapshot(root: Path) -> dict[str, tuple[int, int, bytes]]:
 
 
 class WriterProcess:
-    """A child that writes a store, one command a line; each answers when it is done."""
+    """A child that writes a store, one command per line; it answers each when done."""
 
     def __init__(self, root: Path, **options: Any) -> None:
         self._process = subprocess.Popen(
@@ -146,7 +146,7 @@ def answer(store: MessageStore) -> None:
 
 
 def serve(root: Path) -> None:
-    """The child's side: ends, cleanly, when its input does."""
+    """The child's side: stops cleanly when its input ends."""
     options = json.loads(sys.stdin.readline())["open"]
     if "flush_mode" in options:
         options["flush_mode"] = FlushMode(options["flush_mode"])

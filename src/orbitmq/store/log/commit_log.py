@@ -5,7 +5,7 @@ record fills the unused end of a file. Only files in use are open and mapped, so
 length needs few descriptors and mappings.
 
 Threads: one at a time calls `room`, writes there and moves `end` (`Appender`, under its lock);
-readers read below `end` at any time; `sync` from one thread; `make_ready`, `touch_ahead` and
+readers read below `end` at any time; `sync` from one thread; `prepare_next_file`, `touch_ahead` and
 `delete_first` from any.
 Crash: recovery finds the true end; everything after it is zero bytes once the log is open.
 """
@@ -58,7 +58,7 @@ class CommitLog:
         # The open files, least recently used first.
         self._recent: OrderedDict[MappedFile, None] = OrderedDict()
         self._recent_lock = threading.Lock()
-        self._ready: MappedFile | None = None
+        self._next_file: MappedFile | None = None
         # Held while the list of files changes, or a file is being created.
         self._files_lock = threading.Lock()
         self._touched = 0
@@ -82,7 +82,7 @@ class CommitLog:
     def close(self) -> None:
         """Close the files; a file created ahead is deleted."""
         self._closed = True
-        self.drop_ready()
+        self.drop_next_file()
         for file in self._files:
             file.close()
         self._files = ()
@@ -121,20 +121,20 @@ class CommitLog:
             return False
         file = self._files[-1]
         at = self.end - file.first_offset
-        return (self._ready is None and at * 2 >= self.file_bytes) or (
+        return (self._next_file is None and at * 2 >= self.file_bytes) or (
             self._touched < min(self.end + TOUCH_AHEAD_BYTES // 2, file.end_offset)
         )
 
-    def make_ready(self) -> None:
+    def prepare_next_file(self) -> None:
         """Create the next file before it is needed; for a thread that may wait for the disk."""
         with self._files_lock:
-            if self._closed or not self._files or self._ready is not None:
+            if self._closed or not self._files or self._next_file is not None:
                 return
             file = self._files[-1]
             if (self.end - file.first_offset) * 2 >= self.file_bytes:
-                ready = self._create(file.end_offset)
-                ready.touch(0, TOUCH_AHEAD_BYTES)
-                self._ready = ready
+                next_file = self._create(file.end_offset)
+                next_file.touch(0, TOUCH_AHEAD_BYTES)
+                self._next_file = next_file
 
     def touch_ahead(self) -> None:
         """Load the pages to be written next into memory; for a thread that may wait."""
@@ -147,12 +147,12 @@ class CommitLog:
             file.touch(start - file.first_offset, end - file.first_offset)
             self._touched = end
 
-    def drop_ready(self) -> None:
+    def drop_next_file(self) -> None:
         """Delete the file created ahead."""
         with self._files_lock:
-            ready, self._ready = self._ready, None
-            if ready is not None:
-                ready.delete()
+            next_file, self._next_file = self._next_file, None
+            if next_file is not None:
+                next_file.delete()
 
     def _file_with_room(self, size: int) -> MappedFile:
         if not self._files:
@@ -164,16 +164,16 @@ class CommitLog:
         if size + BLANK_BYTES_MIN <= left:
             return file
         with self._files_lock:
-            following, self._ready = self._ready, None
-            if following is None:
-                following = self._create(file.end_offset)
-            assert following.first_offset == file.end_offset
+            next_file, self._next_file = self._next_file, None
+            if next_file is None:
+                next_file = self._create(file.end_offset)
+            assert next_file.first_offset == file.end_offset
             if left >= BLANK_BYTES_MIN:
                 encode_blank(file.view, self.end - file.first_offset, left)
-            self._files = (*self._files, following)
+            self._files = (*self._files, next_file)
             self.end = PhysicalOffset(file.end_offset)
         self._keep_open(file)
-        return following
+        return next_file
 
     def _create(self, first_offset: int) -> MappedFile:
         # Compat: with several folders, Java places file i in folder i modulo their number.

@@ -1,4 +1,4 @@
-"""The compiled writer of batches does what the plain one does, byte for byte."""
+"""The compiled writer of batches writes the same bytes as the plain one."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _shorts = st.integers(-(2**31) - 1, 2**31)
 def _outcome(
     form: Any, room_bytes: int, at: int, named: dict[str, Any]
 ) -> tuple[bytes | None, bytes]:
-    """What is returned, None when it is refused; and what is left in the room."""
+    """The result, None if the batch is refused; and the buffer afterwards."""
     room = bytearray(room_bytes)
     try:
         returned = form.encode_batch_records(room, at, **named)
     except (MessageError, ValueError):
-        # Of several reasons each form may tell another.
+        # If there are several reasons, the forms may name different ones.
         returned = None
     return returned, bytes(room)
 
@@ -117,9 +117,9 @@ def test_positions_outside_are_refused_alike(changes: dict[str, Any]) -> None:
     assert _outcome(native, 4000, 0, named) == (None, bytes(4000))
 
 
-def test_properties_that_are_too_long_with_the_marks_are_refused_alike(
+def test_properties_too_long_with_the_broker_properties_are_refused_alike(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(plain_tests, "encode_batch_records", native.encode_batch_records)
 
-    plain_tests.test_properties_that_are_too_long_with_the_marks_leave_nothing()
+    plain_tests.test_properties_too_long_with_the_broker_properties_leave_nothing()

@@ -1,4 +1,4 @@
-"""The compiled form does what the plain form does, byte for byte."""
+"""The compiled forms give the same bytes and results as the plain ones."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def test_parts_of_a_buffer_are_walked_over_alike(seed: int, *, check_body: bool)
         start = rng.choice([len(before), len(before), rng.randrange(len(buffer))])
         end = rng.randrange(start, len(buffer) + 1)
         _assert_walks_alike(memoryview(buffer), start, end, 77, check_body=check_body)
-        # Whatever lies beyond the end is not looked at: it may as well not be there.
+        # Bytes beyond the end are ignored: the result is the same without them.
         assert native.walk(
             bytes(buffer[:end]),
             start,
@@ -246,7 +246,7 @@ def test_parts_of_a_buffer_are_walked_over_alike(seed: int, *, check_body: bool)
 
 @pytest.mark.parametrize("check_texts", [True, False])
 @pytest.mark.parametrize("seed", range(4))
-def test_records_in_their_places_are_walked_over_alike(seed: int, *, check_texts: bool) -> None:
+def test_records_at_their_offsets_are_walked_over_alike(seed: int, *, check_texts: bool) -> None:
     rng = random.Random(seed)
     passed = 0
     for _ in range(1000):

@@ -1,4 +1,4 @@
-"""Open files that close by themselves."""
+"""Open files that close when their last user drops them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _is_open(number: int) -> bool:
     return True
 
 
-def test_a_file_is_closed_when_the_last_user_lets_go(tmp_path: Path) -> None:
+def test_a_file_is_closed_when_its_last_user_drops_it(tmp_path: Path) -> None:
     descriptor = Descriptor(tmp_path / "file", os.O_RDWR | os.O_CREAT)
     number = descriptor.number
     reader = descriptor
@@ -33,12 +33,12 @@ def test_a_file_is_closed_when_the_last_user_lets_go(tmp_path: Path) -> None:
     assert not _is_open(number)
 
 
-def test_a_file_that_is_not_there_leaves_nothing_open(tmp_path: Path) -> None:
+def test_a_missing_file_leaves_nothing_open(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         Descriptor(tmp_path / "file", os.O_RDWR)
 
 
-def test_writes_and_reads_go_on_until_all_is_done(
+def test_writes_and_reads_repeat_until_complete(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pwrite, pread = os.pwrite, os.pread
@@ -51,9 +51,7 @@ def test_writes_and_reads_go_on_until_all_is_done(
     assert descriptor.pread(100, 5) == b"0123456789"
 
 
-def test_clearing_writes_only_where_something_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_clearing_writes_only_where_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     descriptor = Descriptor(tmp_path / "file", os.O_RDWR | os.O_CREAT)
     os.ftruncate(descriptor.number, 10 << 20)
     descriptor.pwrite(b"keep", 4096)
@@ -74,7 +72,7 @@ def test_clearing_writes_only_where_something_is(
 
 
 @pytest.mark.parametrize("read_before", [0, 16], ids=["untouched", "read ahead before"])
-def test_clearing_reads_nothing_of_what_was_allocated_and_never_written(
+def test_clearing_does_not_read_pages_never_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read_before: int
 ) -> None:
     descriptor = Descriptor(tmp_path / "file", os.O_RDWR | os.O_CREAT)
@@ -96,7 +94,7 @@ def test_clearing_reads_nothing_of_what_was_allocated_and_never_written(
     assert sum(read) <= 64 * 1024
 
 
-def test_a_full_disk_and_a_refusal_are_told_apart(tmp_path: Path) -> None:
+def test_a_full_disk_and_a_refusal_are_different_errors(tmp_path: Path) -> None:
     full = write_failure(tmp_path, OSError(errno.ENOSPC, "No space left"), what="8 bytes")
     refused = write_failure(tmp_path, OSError(errno.EACCES, "Permission denied"), what="8 bytes")
 
@@ -133,7 +131,7 @@ def _failing(error: int) -> Callable[..., int]:
 
 
 @pytest.mark.parametrize("error", [errno.EAGAIN, errno.EOPNOTSUPP, errno.EIO])
-def test_what_cannot_be_read_at_once_is_left_to_who_can_wait(
+def test_a_read_that_would_wait_raises(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
 ) -> None:
     descriptor = Descriptor(tmp_path / "file", os.O_RDWR | os.O_CREAT)
@@ -145,7 +143,7 @@ def test_what_cannot_be_read_at_once_is_left_to_who_can_wait(
     assert descriptor.pread(7, 0) == b"content"
 
 
-def test_what_is_in_memory_is_read_at_once_and_whole(
+def test_bytes_in_memory_are_read_without_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     descriptor = Descriptor(tmp_path / "file", os.O_RDWR | os.O_CREAT)
@@ -166,7 +164,7 @@ def test_what_is_in_memory_is_read_at_once_and_whole(
         descriptor.pread_nowait(7, 0)  # a system that cannot tell
 
 
-def test_reads_into_memory_go_on_until_all_is_done(
+def test_reads_into_a_buffer_repeat_until_complete(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_bytes(b"0123456789")

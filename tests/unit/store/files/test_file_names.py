@@ -23,7 +23,7 @@ def test_a_name_has_20_digits() -> None:
 
 
 @pytest.mark.parametrize("name", ["1073741824", "0000000000107374182x", "\u0660" * 20, "notes.txt"])
-def test_another_name_is_none(name: str) -> None:
+def test_another_name_has_no_offset(name: str) -> None:
     assert offset_of(Path(name)) is None
 
 

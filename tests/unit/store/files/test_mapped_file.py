@@ -47,7 +47,7 @@ def test_a_sparse_file_is_allocated_before_it_is_written(tmp_path: Path) -> None
     assert path.stat().st_blocks * 512 >= 1 << 20
 
 
-def test_a_file_that_is_there_already_is_not_taken(tmp_path: Path) -> None:
+def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "0").write_bytes(b"")
 
     with pytest.raises(StoreError, match="exists already"):
@@ -59,14 +59,14 @@ def test_a_folder_that_is_missing_is_an_error(tmp_path: Path) -> None:
         MappedFile.create(tmp_path / "missing" / "0", 0, 4096)
 
 
-def test_what_the_mapping_holds_is_read_past_it_too(tmp_path: Path) -> None:
+def test_bytes_written_to_the_mapping_are_read_without_it_too(tmp_path: Path) -> None:
     file = MappedFile.create(tmp_path / "0", 0, 8192)
     file.view[4000:4005] = b"bytes"
 
     assert file.pread(4000, 5) == b"bytes"
 
 
-def test_a_resting_file_holds_no_descriptor_and_wakes_when_it_is_needed(tmp_path: Path) -> None:
+def test_a_released_file_has_no_descriptor_and_reopens_when_needed(tmp_path: Path) -> None:
     file = MappedFile.create(tmp_path / "0", 0, 4096)
     file.view[0:3] = b"abc"
     assert file.is_mapped
@@ -79,7 +79,7 @@ def test_a_resting_file_holds_no_descriptor_and_wakes_when_it_is_needed(tmp_path
     assert bytes(file.view[0:3]) == b"abc"
 
 
-def test_bytes_of_a_deleted_file_stay_readable_for_who_holds_them(tmp_path: Path) -> None:
+def test_bytes_of_a_deleted_file_stay_readable_for_their_holder(tmp_path: Path) -> None:
     file = MappedFile.create(tmp_path / "0", 0, 4096)
     file.view[0:3] = b"abc"
     held = file.view[0:3]
@@ -93,7 +93,7 @@ def test_bytes_of_a_deleted_file_stay_readable_for_who_holds_them(tmp_path: Path
         _ = file.view
 
 
-def test_clearing_leaves_what_comes_before(tmp_path: Path) -> None:
+def test_clearing_leaves_earlier_bytes(tmp_path: Path) -> None:
     file = MappedFile.create(tmp_path / "0", 0, 8192)
     file.view[:] = b"x" * 8192
 
@@ -114,7 +114,7 @@ def test_rewriting_changes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_mapped", [False, True])
-def test_a_byte_written_among_pages_apart_does_not_take_its_neighbours_to_disk(
+def test_a_byte_in_a_single_page_does_not_take_its_neighbours_to_disk(
     tmp_path: Path, *, is_mapped: bool
 ) -> None:
     file = MappedFile.create(tmp_path / "0", 0, 64 << 20)
@@ -144,7 +144,7 @@ def test_a_full_file_has_no_pages_to_load_singly(tmp_path: Path) -> None:
 
 
 def _bytes_to_disk() -> int:
-    """What this thread has given the disk to write so far."""
+    """Bytes that this thread has sent to the disk so far."""
     for line in Path("/proc/thread-self/io").read_text().splitlines():
         name, _, number = line.partition(": ")
         if name == "write_bytes":
@@ -201,7 +201,7 @@ def test_a_file_that_may_only_be_read_is_read(
         file.allocate()
 
 
-def test_a_file_at_rest_is_not_opened_to_be_read_at_once(tmp_path: Path) -> None:
+def test_a_released_file_is_not_opened_by_a_read_that_may_not_wait(tmp_path: Path) -> None:
     file = MappedFile.create(tmp_path / "0", 0, 4096)
     file.release()
 

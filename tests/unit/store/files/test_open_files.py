@@ -45,7 +45,7 @@ def test_a_missing_file_reads_as_nothing_and_needs_no_sync(tmp_path: Path) -> No
     files.sync(tmp_path / "missing")
 
 
-def test_a_forgotten_file_is_opened_anew(tmp_path: Path) -> None:
+def test_a_forgotten_file_is_reopened(tmp_path: Path) -> None:
     files = OpenFiles(8, writable=True)
     files.pwrite(tmp_path / "file", b"old", 0, file_bytes=3)
     files.forget(tmp_path / "file")
@@ -72,7 +72,7 @@ def test_a_full_disk_is_an_error_that_can_be_retried(
         files.pwrite(tmp_path / "file", b"entry", 0, file_bytes=100)
 
 
-def test_a_read_fills_memory_that_is_there(tmp_path: Path) -> None:
+def test_a_read_fills_a_buffer(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"0123456789")
     files = OpenFiles(8, writable=False)
     room = bytearray(8)

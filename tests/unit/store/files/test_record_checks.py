@@ -1,4 +1,4 @@
-"""What can be told of a record beyond its body's checksum."""
+"""Checks of a record beyond its body's checksum."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_whole_record_is_located() -> None:
     assert _verdict(locate_whole(record, 0, len(record), 500)) is None
 
 
-def test_a_record_in_another_place_is_broken() -> None:
+def test_a_record_at_another_offset_is_broken() -> None:
     record = _record()
 
     assert _verdict(locate_whole(record, 0, len(record), 501)) is Verdict.BROKEN

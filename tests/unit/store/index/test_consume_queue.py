@@ -24,7 +24,7 @@ def _queue(folder: Path, file_bytes: int = FILE_BYTES) -> ConsumeQueue:
 
 
 def _entries(first: int, count: int) -> bytes:
-    """Entries of records of 100 bytes; record n lies at n * 100."""
+    """Entries of records of 100 bytes; record n is at n * 100."""
     return b"".join(ENTRY.pack(n * 100, 100, n) for n in range(first, first + count))
 
 
@@ -69,7 +69,7 @@ def test_files_are_named_by_their_first_byte_and_sparse_at_full_size(tmp_path: P
     ]
 
 
-def test_entries_that_are_there_already_are_skipped(tmp_path: Path) -> None:
+def test_known_entries_are_skipped(tmp_path: Path) -> None:
     queue = _filled(tmp_path, 5)
 
     assert queue.append(QueueOffset(0), _entries(0, 5)) == 0
@@ -133,7 +133,7 @@ def test_loading_reads_little_of_large_files(
 
 
 @pytest.mark.parametrize("good", [0, 1, 9, 10, 11, 20, 25])
-def test_entries_of_records_that_are_not_known_are_cleared(tmp_path: Path, good: int) -> None:
+def test_entries_of_unknown_records_are_cleared(tmp_path: Path, good: int) -> None:
     _filled(tmp_path, 25)
     again = _queue(tmp_path)
 
@@ -151,7 +151,7 @@ def test_entries_of_records_that_are_not_known_are_cleared(tmp_path: Path, good:
     assert reloaded.end == 30
 
 
-def test_a_page_lost_behind_the_known_entries_does_not_matter(tmp_path: Path) -> None:
+def test_a_page_lost_after_the_known_entries_does_not_matter(tmp_path: Path) -> None:
     _filled(tmp_path, 10)
     path = tmp_path / "0" / f"{0:020d}"
     content = bytearray(path.read_bytes())
@@ -201,7 +201,7 @@ def test_files_of_another_size_or_name_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("log_start", "start", "files"), [(0, 0, 3), (950, 10, 2), (1000, 10, 2), (1450, 15, 2)]
 )
-def test_the_start_moves_past_deleted_records_and_emptied_files_go(
+def test_the_start_moves_past_deleted_records_and_emptied_files_are_deleted(
     tmp_path: Path, log_start: int, start: int, files: int
 ) -> None:
     queue = _filled(tmp_path, 25)

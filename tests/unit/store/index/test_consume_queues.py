@@ -94,7 +94,7 @@ def test_what_cannot_be_written_stays_in_memory_and_is_written_later(
     assert again.count == 5
 
 
-def test_a_queue_in_doubt_is_dropped(tmp_path: Path) -> None:
+def test_a_doubtful_queue_is_dropped(tmp_path: Path) -> None:
     queues = _queues(tmp_path)
     for number in range(25):
         _put(queues, "orders", 0, number, number * 100)
@@ -159,7 +159,7 @@ def test_starts_of_all_queues_move_together(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["file", "orders/x", "orders/-1"])
-def test_what_is_no_queue_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_foreign_file_is_refused(tmp_path: Path, name: str) -> None:
     path = tmp_path / "consumequeue" / name
     path.parent.mkdir(parents=True)
     path.write_text("x")

@@ -25,7 +25,7 @@ def test_entries_below_the_deletion_are_counted(tmp_path: Path) -> None:
         assert known.count_deleted(b"others", ENTRIES) == 0
 
 
-def test_a_topic_deleted_twice_ends_at_the_later_place(tmp_path: Path) -> None:
+def test_a_topic_deleted_twice_ends_at_the_later_offset(tmp_path: Path) -> None:
     deleted = DeletedTopics(tmp_path)
     _note(deleted, "orders", 100)
     _note(deleted, "orders", 400)
@@ -33,7 +33,7 @@ def test_a_topic_deleted_twice_ends_at_the_later_place(tmp_path: Path) -> None:
     assert DeletedTopics(tmp_path).count_deleted(b"orders", ENTRIES) == 4
 
 
-def test_what_the_log_no_longer_holds_is_forgotten(tmp_path: Path) -> None:
+def test_topics_that_the_log_no_longer_has_are_forgotten(tmp_path: Path) -> None:
     deleted = DeletedTopics(tmp_path)
     _note(deleted, "old one", 100)
     _note(deleted, "new one", 400, log_start=200)

@@ -78,7 +78,7 @@ def test_records_reach_their_queues_and_the_index(tmp_path: Path) -> None:
     assert bench.dispatcher.last_store_ms == 50_000
 
 
-def test_nothing_beyond_the_end_is_fed_and_nothing_twice(tmp_path: Path) -> None:
+def test_nothing_beyond_the_end_is_dispatched_and_nothing_twice(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.append(b"orders", 0)
     end = bench.log.end
@@ -93,7 +93,7 @@ def test_nothing_beyond_the_end_is_fed_and_nothing_twice(tmp_path: Path) -> None
     assert bench.entry("orders", 2) is None
 
 
-def test_blanks_are_passed_over(tmp_path: Path) -> None:
+def test_blanks_are_skipped(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     for number in range(5):
         bench.append(b"orders", number, body_bytes=20_000)
@@ -150,7 +150,7 @@ def test_records_of_deleted_topics_stay_out(tmp_path: Path) -> None:
     assert bench.entry("orders", 1) is None
 
 
-def test_files_that_retention_took_are_skipped(tmp_path: Path) -> None:
+def test_files_that_retention_deleted_are_skipped(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     for number in range(8):
         bench.append(b"orders", number, body_bytes=30_000)
@@ -163,7 +163,7 @@ def test_files_that_retention_took_are_skipped(tmp_path: Path) -> None:
     assert (queue.start, queue.end) == (2, 8)
 
 
-def test_damage_stops_it_with_a_place(tmp_path: Path) -> None:
+def test_damage_stops_it_with_an_offset(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.append(b"orders", 0)
     second = bench.append(b"orders", 1)
@@ -176,7 +176,7 @@ def test_damage_stops_it_with_a_place(tmp_path: Path) -> None:
     assert bench.dispatcher.position == second
 
 
-def test_a_snapshot_tells_how_far_everything_is(tmp_path: Path) -> None:
+def test_a_snapshot_has_every_position(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     assert bench.dispatcher.snapshot().index_name == 0
     bench.append(b"orders", 0, properties=b"KEYS\x01k\x02")

@@ -30,7 +30,7 @@ def test_the_hash_is_javas_over_utf16_units_and_never_negative() -> None:
     pair = "\U0001f600"
     high, low = 0xD83D, 0xDE00
     assert key_hash("T", pair) == (((84 * 31 + 35) * 31 + high) * 31 + low) % 2**32
-    # Java's hash of this text is the lowest number there is, which has no positive one beside it.
+    # Java's hash of this text is the lowest number, which has no positive counterpart.
     assert java_hash("T#jirdjyuxr") == -(2**31)
     assert key_hash("T", "jirdjyuxr") == 0
     assert java_hash("topic#key1") < 0
@@ -83,7 +83,7 @@ def test_a_file_that_follows_begins_where_the_other_ended(tmp_path: Path) -> Non
     assert (second.begin_ms, second.end_offset) == (5_000, 100)
     _put(second, 1, 200, 65_000)
 
-    # Compat: the first entry's seconds count from the end of the file before.
+    # Compat: the first entry's seconds count from the end of the previous file.
     content = second.path.read_bytes()
     assert struct.unpack_from(">iqii", content, HEADER_BYTES + 4 * SLOTS + 20)[2] == 60
     assert second.begin_ms == 65_000
@@ -108,7 +108,7 @@ def test_a_chain_that_points_at_itself_ends(tmp_path: Path) -> None:
     assert list(index.find(1, *EVER)) == [100]
 
 
-def test_header_and_slots_are_made_again_from_entries(tmp_path: Path) -> None:
+def test_header_and_slots_are_rebuilt_from_entries(tmp_path: Path) -> None:
     index = _index(tmp_path)
     times = {offset: 1000 + offset * 10 for offset in range(0, 900, 100)}
     for number in range(5):
@@ -127,7 +127,7 @@ def test_header_and_slots_are_made_again_from_entries(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("next_entry", [0, 1, 8, 99])
-def test_entries_that_are_not_there_are_not_believed(tmp_path: Path, next_entry: int) -> None:
+def test_missing_entries_are_not_trusted(tmp_path: Path, next_entry: int) -> None:
     index = _index(tmp_path)
     for number in range(5):
         _put(index, 1, number * 100)
@@ -156,7 +156,7 @@ def test_a_file_of_another_size_is_refused(tmp_path: Path) -> None:
     assert KeyIndex.open(index.path, SLOTS, ENTRIES).is_empty
 
 
-def test_who_reads_a_file_reads_on_when_it_is_deleted(tmp_path: Path) -> None:
+def test_readers_of_a_file_can_finish_when_it_is_deleted(tmp_path: Path) -> None:
     index = _index(tmp_path)
     for number in range(3):
         _put(index, 1, number * 100)

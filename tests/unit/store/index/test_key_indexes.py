@@ -1,4 +1,4 @@
-"""All index files: filled one after the other, asked newest first."""
+"""All index files: filled one after the other, searched newest first."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _at(now_ms: int) -> Callable[[], int]:
 
 
 def _keys(*numbers: int, keys: int = 1) -> bytes:
-    """Message n lies at n * 100, was stored at second n and has so many keys."""
+    """Message n is at n * 100, was stored at second n and has the given number of keys."""
     return b"".join(
         KEY.pack(key_hash("T", f"k{n}-{k}"), n * 100, n * 1000)
         for n in numbers
@@ -64,7 +64,7 @@ def test_names_are_local_time_and_rise_whatever_the_clock_does(tmp_path: Path) -
     assert [_found(again, f"k{n}-0") for n in range(16)] == [[n * 100] for n in range(16)]
 
 
-def test_messages_that_are_known_are_not_put_again(tmp_path: Path) -> None:
+def test_known_messages_are_not_added_again(tmp_path: Path) -> None:
     indexes = _indexes(tmp_path)
     indexes.put(_keys(1, 2, 3), now_ms=_at(NOW_MS))
 
@@ -74,7 +74,7 @@ def test_messages_that_are_known_are_not_put_again(tmp_path: Path) -> None:
     assert _found(indexes, "k1-0") == [100]
 
 
-def test_a_range_of_times_limits_the_files_that_are_asked(
+def test_a_time_range_limits_the_files_searched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     indexes = _indexes(tmp_path)
@@ -97,7 +97,7 @@ def test_a_full_file_counts_for_the_checkpoint_once_it_is_synced(tmp_path: Path)
     assert indexes.full_until_ms == 4000
 
 
-def test_the_index_goes_back_to_what_the_marks_say(tmp_path: Path) -> None:
+def test_the_index_goes_back_to_the_saved_progress(tmp_path: Path) -> None:
     indexes = _indexes(tmp_path)
     indexes.put(_keys(*range(6)), now_ms=_at(NOW_MS))
     newest = indexes.newest
@@ -114,7 +114,7 @@ def test_the_index_goes_back_to_what_the_marks_say(tmp_path: Path) -> None:
     assert all(_found(again, f"k{n}-0") for n in range(20))
 
 
-def test_marks_of_files_that_are_gone_are_not_believed(tmp_path: Path) -> None:
+def test_progress_for_missing_files_is_not_trusted(tmp_path: Path) -> None:
     indexes = _indexes(tmp_path)
     indexes.put(_keys(1), now_ms=_at(NOW_MS))
     newest = indexes.newest
@@ -137,7 +137,7 @@ def test_only_full_files_that_a_checkpoint_knows_are_kept(tmp_path: Path) -> Non
     ]
 
 
-def test_files_of_deleted_messages_go_but_never_the_newest(tmp_path: Path) -> None:
+def test_files_of_deleted_messages_are_deleted_but_never_the_newest(tmp_path: Path) -> None:
     indexes = _indexes(tmp_path)
     indexes.put(_keys(*range(10)), now_ms=_at(NOW_MS))
 

@@ -59,7 +59,7 @@ def test_keys_get_entries_slots_and_a_header(form: ModuleType) -> None:
     assert struct.unpack_from(">iqii", table, ENTRIES_AT + 60) == (3, 200, 3, 0)
 
 
-def test_keys_below_the_end_offset_are_passed_over(form: ModuleType) -> None:
+def test_keys_below_the_end_offset_are_skipped(form: ModuleType) -> None:
     table = _table()
     _put(form, table, (1, 100, 1), (1, 200, 1))
     before = bytes(table)
@@ -116,7 +116,7 @@ def test_seconds_count_from_the_begin_and_stay_within_their_field(
     assert struct.unpack_from(">i", table, ENTRIES_AT + 40 + 12) == (seconds,)
 
 
-def test_slots_are_chained_again_as_they_were(form: ModuleType) -> None:
+def test_slots_are_rebuilt_as_they_were(form: ModuleType) -> None:
     table = _table()
     _put(form, table, *((hashed, 0, 1) for hashed in (1, 5, 1, 2, 9)))
     expected = bytes(table)
@@ -131,7 +131,7 @@ def test_slots_are_chained_again_as_they_were(form: ModuleType) -> None:
 @pytest.mark.parametrize(
     ("field", "value"), [(">i", (-7, 0)), (">q", (50, 4)), (">i", (-1, 12)), (">i", (2, 16))]
 )
-def test_entries_that_were_never_put_change_nothing(
+def test_invalid_entries_change_nothing(
     form: ModuleType, field: str, value: tuple[int, int]
 ) -> None:
     table = _table()
@@ -144,7 +144,7 @@ def test_entries_that_were_never_put_change_nothing(
 
 
 @pytest.mark.parametrize("end", [-1, 0, 1, ENTRIES + 1])
-def test_a_number_that_no_entry_has_is_not_believed(form: ModuleType, end: int) -> None:
+def test_a_number_without_an_entry_is_refused(form: ModuleType, end: int) -> None:
     assert form.chain_entries(_table(), SLOTS, ENTRIES, end) is None
 
 
@@ -160,7 +160,7 @@ def test_a_table_of_another_size_is_refused(form: ModuleType, slots: int, entrie
 
 
 @pytest.mark.parametrize(("size", "at"), [(19, 0), (20, 1), (20, -20), (20, 40)])
-def test_what_is_not_whole_keys_is_refused(form: ModuleType, size: int, at: int) -> None:
+def test_incomplete_keys_are_refused(form: ModuleType, size: int, at: int) -> None:
     with pytest.raises(ValueError, match="not keys"):
         form.put_keys(_table(), SLOTS, ENTRIES, bytes(size), at)
 

@@ -12,7 +12,7 @@ from orbitmq.model.queues import PhysicalOffset
 from orbitmq.store.index.watermark import Watermark, read_watermark
 
 
-def test_it_starts_where_it_is_told_and_never_falls(tmp_path: Path) -> None:
+def test_it_starts_at_the_given_offset_and_never_falls(tmp_path: Path) -> None:
     watermark = Watermark(tmp_path / "orbitmq", PhysicalOffset(10))
     seen = [read_watermark(tmp_path / "orbitmq")]
     for offset in (30, 20, 40):
@@ -28,7 +28,7 @@ def test_a_store_without_one_has_none(tmp_path: Path) -> None:
     assert read_watermark(tmp_path) is None
 
 
-def test_copies_that_do_not_agree_are_not_believed(tmp_path: Path) -> None:
+def test_copies_that_disagree_are_not_trusted(tmp_path: Path) -> None:
     (tmp_path / "watermark").write_bytes(bytes(8) + b"\1" * 8)
 
     assert read_watermark(tmp_path) is None

@@ -123,7 +123,7 @@ def bench(form: str, tmp_path: Path) -> Bench:
 # --- offsets and times --------------------------------------------------------------------------
 
 
-def test_messages_lie_one_behind_the_other_and_count_per_queue(bench: Bench) -> None:
+def test_messages_follow_one_another_and_count_per_queue(bench: Bench) -> None:
     places = [bench.append(queue_id=queue_id) for queue_id in (1, 2, 1, 5)]
 
     size = places[0][1]
@@ -162,7 +162,7 @@ def test_store_times_never_fall(form: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("store_host", [HOST_V4, HOST_V6])
 @pytest.mark.parametrize("born_host", [HOST_V4, HOST_V6])
-def test_the_flag_tells_how_long_the_hosts_are_whatever_the_producer_says(
+def test_the_flag_has_the_host_lengths_whatever_the_producer_says(
     form: str, tmp_path: Path, store_host: bytes, born_host: bytes
 ) -> None:
     bench = _bench(form, tmp_path, store_host=store_host)
@@ -178,7 +178,7 @@ def test_the_flag_tells_how_long_the_hosts_are_whatever_the_producer_says(
             assert (found.born_host_bytes, found.store_host_bytes) == (born_host, store_host)
 
 
-def test_what_does_not_fit_a_file_begins_the_next(bench: Bench) -> None:
+def test_a_message_that_does_not_fit_a_file_begins_the_next(bench: Bench) -> None:
     offsets = [bench.append(body=bytes(4000))[0] for _ in range(40)]
     batch = bench.appender.append_batch(b"orders", 1, [_entry(body=bytes(4000))] * 14, NOW_MS)
 
@@ -188,7 +188,7 @@ def test_what_does_not_fit_a_file_begins_the_next(bench: Bench) -> None:
     assert all(bench.message(place).body == bytes(4000) for place in batch)
 
 
-def test_growth_is_told_at_first_and_then_now_and_then(bench: Bench) -> None:
+def test_growth_is_reported_first_and_then_at_intervals(bench: Bench) -> None:
     for _ in range(100):
         bench.append()
     bench.appender.append_batch(b"orders", 1, [_entry()] * 20, NOW_MS)
@@ -198,7 +198,7 @@ def test_growth_is_told_at_first_and_then_now_and_then(bench: Bench) -> None:
     assert bench.growths[-1] == bench.log.end
 
 
-def test_a_forgotten_topic_begins_again(bench: Bench) -> None:
+def test_a_forgotten_topic_restarts(bench: Bench) -> None:
     bench.append()
     bench.append(topic=b"others")
 
@@ -209,7 +209,7 @@ def test_a_forgotten_topic_begins_again(bench: Bench) -> None:
     assert bench.append(topic=b"others")[2] == 1
 
 
-def test_many_threads_append_at_once(bench: Bench) -> None:
+def test_many_threads_append_concurrently(bench: Bench) -> None:
     places: list[Appended] = []
 
     def run() -> None:
@@ -238,7 +238,7 @@ def test_a_batch_is_written_from_its_end_to_its_beginning(
     encode = encode_record
 
     def spy(view: memoryview, at: int, *arguments: Any) -> int:
-        # Nothing of the batch begins to exist before its first record does.
+        # Nothing of the batch exists before its first record does.
         assert int.from_bytes(view[bench.log.end : bench.log.end + 8]) == 0
         written.append(at)
         return encode(view, at, *arguments)
@@ -249,7 +249,7 @@ def test_a_batch_is_written_from_its_end_to_its_beginning(
     assert written == [place[0] for place in reversed(places)]
 
 
-# --- batches as they came -----------------------------------------------------------------------
+# --- packed batches -----------------------------------------------------------------------------
 
 BROKER_PROPERTIES = b"CLUSTER\x01c\x02"
 PACKED = [
@@ -280,7 +280,7 @@ def _packed(bench: Bench, messages: list[BatchedMessage], **changes: Any) -> App
 
 
 @pytest.mark.parametrize("born_host", [HOST_V4, HOST_V6])
-def test_a_batch_as_it_came_is_stored_like_its_messages(
+def test_a_packed_batch_is_stored_like_its_messages(
     form: str, tmp_path: Path, born_host: bytes
 ) -> None:
     bench, other = _bench(form, tmp_path / "one"), _bench(form, tmp_path / "other")
@@ -322,7 +322,7 @@ def test_a_batch_that_does_not_fit_a_file_begins_the_next(bench: Bench) -> None:
     assert len(bench.growths) == 2
 
 
-def test_a_batch_as_it_came_may_be_the_first_of_its_queue(bench: Bench) -> None:
+def test_a_packed_batch_may_be_the_first_of_its_queue(bench: Bench) -> None:
     place = _packed(bench, PACKED, queue_id=6)
 
     assert place is not None
@@ -339,7 +339,7 @@ class _Elsewhere:
         return True
 
 
-def test_a_batch_that_is_not_for_the_log_is_left(form: str, tmp_path: Path) -> None:
+def test_a_packed_batch_for_a_topic_in_memory_is_declined(form: str, tmp_path: Path) -> None:
     bench = _bench(form, tmp_path, memory=_Elsewhere())
 
     assert _packed(bench, PACKED, queue_id=6) is None
@@ -347,7 +347,7 @@ def test_a_batch_that_is_not_for_the_log_is_left(form: str, tmp_path: Path) -> N
     assert bench.appender.next_offset(b"orders", 6) is None
 
 
-def test_a_batch_that_cannot_be_stored_as_it_came_leaves_nothing(bench: Bench) -> None:
+def test_a_packed_batch_that_cannot_be_stored_leaves_nothing(bench: Bench) -> None:
     with pytest.raises(MessageError, match="do not fit a log file"):
         _packed(bench, [BatchedMessage(0, bytes(4000), b"a\x01b\x02")] * 17)
     with pytest.raises(ValueError, match="do not fill"):
@@ -387,7 +387,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("changes", "reason"), REFUSED)
-def test_what_cannot_be_stored_is_refused_and_leaves_nothing(
+def test_a_refused_message_leaves_nothing(
     bench: Bench, changes: dict[str, Any], reason: str
 ) -> None:
     bench.append()
@@ -413,12 +413,12 @@ def test_a_batch_larger_than_a_file_is_refused_as_a_whole(bench: Bench) -> None:
     assert bench.append()[2] == 0
 
 
-def test_a_batch_of_nothing_is_nothing(bench: Bench) -> None:
+def test_an_empty_batch_stores_nothing(bench: Bench) -> None:
     assert bench.appender.append_batch(b"orders", 1, [], NOW_MS) == []
     assert bench.log.end == 0
 
 
-def test_nothing_is_appended_while_an_obstacle_is_there(bench: Bench) -> None:
+def test_nothing_is_appended_while_there_is_an_obstacle(bench: Bench) -> None:
     bench.obstacles.errors[UPKEEP] = unwritable(StateError("no room"))  # type: ignore[arg-type]  # any error
     with pytest.raises(StateError, match="no room"):
         bench.append()
@@ -430,7 +430,7 @@ def test_nothing_is_appended_while_an_obstacle_is_there(bench: Bench) -> None:
     assert bench.append()[2] == 0
 
 
-def test_a_closed_one_asks_the_log_which_says_no(bench: Bench) -> None:
+def test_a_closed_appender_gets_the_refusal_of_the_log(bench: Bench) -> None:
     bench.append()
     bench.appender.close()
     bench.log.close()
@@ -486,7 +486,7 @@ def test_both_forms_leave_the_same_bytes_results_and_errors(tmp_path: Path, seed
         assert bytes(one.view) == bytes(other.view)
 
 
-def test_a_forgotten_topic_tells_its_next_numbers_and_may_go_on_anywhere(bench: Bench) -> None:
+def test_a_forgotten_topic_returns_its_next_numbers_and_may_resume_anywhere(bench: Bench) -> None:
     bench.append()
     bench.append()
 

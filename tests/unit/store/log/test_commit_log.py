@@ -25,7 +25,7 @@ def _log(folder: Path) -> CommitLog:
     return log
 
 
-def test_bytes_lie_one_behind_the_other(tmp_path: Path) -> None:
+def test_bytes_follow_one_another(tmp_path: Path) -> None:
     log = _log(tmp_path)
 
     first, second = write(log, b"a" * 100), write(log, b"b" * 50)
@@ -37,7 +37,9 @@ def test_bytes_lie_one_behind_the_other(tmp_path: Path) -> None:
     assert (tmp_path / "00000000000000000000").stat().st_size == FILE_BYTES
 
 
-def test_bytes_in_memory_are_read_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_in_memory_are_read_without_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = _log(tmp_path)
     write(log, b"a" * 100)
 
@@ -54,7 +56,7 @@ def test_bytes_in_memory_are_read_at_once(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("left", [8, 9, 107])
-def test_what_does_not_fit_leaves_a_blank_and_begins_the_next_file(
+def test_a_record_that_does_not_fit_leaves_a_blank_and_begins_the_next_file(
     tmp_path: Path, left: int
 ) -> None:
     log = _log(tmp_path)
@@ -76,7 +78,7 @@ def test_a_file_keeps_eight_bytes_for_its_blank(tmp_path: Path) -> None:
         write(log, b"a" * (FILE_BYTES - 7))
 
 
-def test_a_log_that_ends_where_a_file_ends_goes_on_in_the_next(tmp_path: Path) -> None:
+def test_a_log_that_ends_with_its_file_continues_in_the_next(tmp_path: Path) -> None:
     log = _log(tmp_path)
     write(log, b"a" * (FILE_BYTES - 50))
     write(log, b"b" * 100)
@@ -87,7 +89,7 @@ def test_a_log_that_ends_where_a_file_ends_goes_on_in_the_next(tmp_path: Path) -
     assert len(log.files) == 2
 
 
-def test_bytes_are_there_once_the_end_has_moved(tmp_path: Path) -> None:
+def test_bytes_are_readable_once_the_end_has_moved(tmp_path: Path) -> None:
     log = _log(tmp_path)
     write(log, b"a" * 100)
 
@@ -119,18 +121,18 @@ def test_a_full_disk_leaves_the_log_as_it_was(
     assert write(log, b"b" * 100) == FILE_BYTES
 
 
-def test_the_next_file_is_made_ready_once_half_of_one_is_full_and_is_used(tmp_path: Path) -> None:
+def test_the_next_file_is_prepared_once_half_of_one_is_full_and_is_used(tmp_path: Path) -> None:
     log = _log(tmp_path)
-    log.make_ready()
+    log.prepare_next_file()
     write(log, b"a" * 100)
-    log.make_ready()
+    log.prepare_next_file()
     assert len(list(tmp_path.iterdir())) == 1
     write(log, b"a" * (FILE_BYTES // 2))
     assert log.needs_upkeep
 
-    log.make_ready()
+    log.prepare_next_file()
     log.touch_ahead()
-    log.make_ready()
+    log.prepare_next_file()
 
     assert len(list(tmp_path.iterdir())) == 2
     assert not log.needs_upkeep
@@ -139,10 +141,10 @@ def test_the_next_file_is_made_ready_once_half_of_one_is_full_and_is_used(tmp_pa
     assert (tmp_path / f"{FILE_BYTES:020d}").stat().st_ino == inode
 
 
-def test_a_file_made_ready_is_dropped_on_closing(tmp_path: Path) -> None:
+def test_a_prepared_file_is_dropped_on_closing(tmp_path: Path) -> None:
     log = _log(tmp_path)
     write(log, b"a" * (FILE_BYTES - 100))
-    log.make_ready()
+    log.prepare_next_file()
 
     log.close()
 
@@ -151,20 +153,20 @@ def test_a_file_made_ready_is_dropped_on_closing(tmp_path: Path) -> None:
         write(log, b"a" * 10)
 
 
-def test_making_files_ready_and_appending_at_once_never_collide(tmp_path: Path) -> None:
+def test_preparing_files_and_appending_never_collide(tmp_path: Path) -> None:
     log = _log(tmp_path)
     done = threading.Event()
     failures: list[BaseException] = []
 
-    def make_ready() -> None:
+    def prepare_next_file() -> None:
         try:
             while not done.is_set():
-                log.make_ready()
+                log.prepare_next_file()
                 log.touch_ahead()
         except BaseException as error:  # noqa: BLE001  # shown by the assertion
             failures.append(error)
 
-    maker = threading.Thread(target=make_ready)
+    maker = threading.Thread(target=prepare_next_file)
     maker.start()
     offsets = [write(log, b"a" * 5000) for _ in range(400)]
     done.set()
@@ -209,7 +211,7 @@ def test_a_sync_covers_every_file_since_the_last_one(
     assert synced == []
 
 
-def test_a_cut_zeroes_its_file_drops_the_ones_behind_and_syncs_all_that_was_not(
+def test_a_cut_zeroes_its_file_deletes_later_ones_and_syncs_the_unsynced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = _log(tmp_path)
@@ -231,7 +233,7 @@ def test_a_cut_zeroes_its_file_drops_the_ones_behind_and_syncs_all_that_was_not(
     assert synced == ["00000000000000000000", f"{FILE_BYTES:020d}"]
 
 
-def test_the_oldest_file_is_deleted_while_others_are_read_and_the_last_one_never(
+def test_the_oldest_file_is_deleted_while_others_are_read_but_never_the_last(
     tmp_path: Path,
 ) -> None:
     log = _log(tmp_path)
@@ -268,7 +270,7 @@ def _folders_of_new_files(log: CommitLog, count: int) -> list[str]:
     return [file.path.parent.name for file in log.files]
 
 
-def test_new_files_pass_by_folders_that_are_full_or_only_read(tmp_path: Path) -> None:
+def test_new_files_avoid_folders_that_are_full_or_read_only(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in "abc"]
     log = CommitLog(folders, FILE_BYTES, read_only_folders=[tmp_path / "b", tmp_path / "old"])
     assert _folders_of_new_files(log, 3) == ["a", "c", "a"]
@@ -276,12 +278,12 @@ def test_new_files_pass_by_folders_that_are_full_or_only_read(tmp_path: Path) ->
     log.full_folders = frozenset({tmp_path / "a"})
     assert _folders_of_new_files(log, 2)[3:] == ["c", "c"]
 
-    # When all are full there is no choice left.
+    # If all are full, there is no other choice.
     log.full_folders = frozenset(folders)
     assert _folders_of_new_files(log, 2)[5:] == ["c", "a"]
 
 
-def test_files_in_folders_that_are_only_read_belong_to_the_log(tmp_path: Path) -> None:
+def test_files_in_read_only_folders_belong_to_the_log(tmp_path: Path) -> None:
     old = CommitLog([tmp_path / "old"], FILE_BYTES)
     _folders_of_new_files(old, 2)
     old.close()

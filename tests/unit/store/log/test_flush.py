@@ -72,7 +72,7 @@ def _flusher(log: FakeLog, **options: int) -> Iterator[Flusher]:
         flusher.stop()
 
 
-def test_a_waiter_is_released_by_the_round_it_asked_for() -> None:
+def test_a_waiter_is_released_by_the_round_it_requested() -> None:
     log = FakeLog()
     with _flusher(log) as flusher:
         log.end = 10
@@ -82,7 +82,7 @@ def test_a_waiter_is_released_by_the_round_it_asked_for() -> None:
         assert log.rounds == [10]
 
 
-def test_all_who_wait_share_one_sync() -> None:
+def test_all_waiters_share_one_sync() -> None:
     log = FakeLog()
     results: list[bool] = []
     with _flusher(log) as flusher:
@@ -110,11 +110,11 @@ def test_all_who_wait_share_one_sync() -> None:
             waiter.join()
 
     assert results == [True] * 50
-    # The one that was held up, one for all who asked meanwhile, and the last.
+    # The one that was held up, one for all later requests, and the last.
     assert log.syncs <= 3
 
 
-def test_what_is_seen_moves_before_those_who_wait_are_told() -> None:
+def test_records_become_visible_before_waiters_are_notified() -> None:
     log = FakeLog()
     with _flusher(log) as flusher:
         log.end = 5
@@ -124,7 +124,7 @@ def test_what_is_seen_moves_before_those_who_wait_are_told() -> None:
         assert log.rounds == [5]
 
 
-def test_time_that_is_over_is_no_success() -> None:
+def test_a_timeout_is_not_a_success() -> None:
     log = FakeLog()
     log.gate.clear()
     with _flusher(log) as flusher:
@@ -183,7 +183,7 @@ def test_stopping_does_a_last_round() -> None:
     assert flusher.flushed == 5
 
 
-def test_a_failed_sync_fences_for_good(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_sync_fences_permanently(caplog: pytest.LogCaptureFixture) -> None:
     log = FakeLog()
     with _flusher(log) as flusher, caplog.at_level(logging.ERROR):
         log.end = 5
@@ -225,7 +225,7 @@ def test_a_fence_from_elsewhere_holds_back_a_round_under_way() -> None:
     assert log.rounds == []
 
 
-def test_a_failure_behind_the_sync_releases_who_waited_and_then_fences() -> None:
+def test_a_failure_after_the_sync_releases_the_waiters_and_then_fences() -> None:
     log = FakeLog()
     log.round_failure = RuntimeError("a bug")
     with _flusher(log) as flusher:
@@ -236,7 +236,7 @@ def test_a_failure_behind_the_sync_releases_who_waited_and_then_fences() -> None
     assert flusher.is_fenced
 
 
-def test_one_that_never_started_can_be_stopped() -> None:
+def test_it_can_be_stopped_without_having_started() -> None:
     log = FakeLog()
     Flusher(
         sync=log.sync,

@@ -8,7 +8,7 @@ from orbitmq.errors import DiskFullError, StateError, StoreError
 from orbitmq.store.log.obstacles import CLOSED, UPKEEP, VISIBILITY, Obstacles, unwritable
 
 
-def test_nothing_stands_in_the_way_at_first() -> None:
+def test_there_are_no_obstacles_at_first() -> None:
     obstacles = Obstacles()
 
     obstacles.check()
@@ -16,7 +16,7 @@ def test_nothing_stands_in_the_way_at_first() -> None:
     assert not obstacles.errors
 
 
-def test_the_obstacle_that_weighs_most_is_raised() -> None:
+def test_the_most_serious_obstacle_is_raised() -> None:
     obstacles = Obstacles()
     obstacles.errors[VISIBILITY] = unwritable(StoreError("index"))
     obstacles.errors[UPKEEP] = unwritable(DiskFullError("queue", hint="make room"))
@@ -29,7 +29,7 @@ def test_the_obstacle_that_weighs_most_is_raised() -> None:
         obstacles.check()
 
 
-def test_every_raising_makes_a_new_error() -> None:
+def test_every_check_raises_a_new_error() -> None:
     obstacles = Obstacles()
     obstacles.errors[UPKEEP] = unwritable(StoreError("full"))
 

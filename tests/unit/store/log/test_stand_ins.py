@@ -1,4 +1,4 @@
-"""Records in the place of lost ones: whole, of an exact size, and told from all others."""
+"""Stand-ins for lost records: whole, of an exact size, and unlike all others."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _walk(record: bytes) -> dict[tuple[bytes, int], int]:
 
 
 @pytest.mark.parametrize("size", [STAND_IN_BYTES_MIN, 95, 102, 103, 104, 5000])
-def test_bytes_give_way_to_a_whole_record_of_no_queue(size: int) -> None:
+def test_bytes_are_replaced_by_a_whole_record_of_no_queue(size: int) -> None:
     record = stand_in_for_bytes(size, physical_offset=7, store_ms=5)
 
     assert len(record) == size
@@ -40,7 +40,9 @@ def test_bytes_give_way_to_a_whole_record_of_no_queue(size: int) -> None:
 
 @pytest.mark.parametrize("topic", [b"t", b"orders", b"t" * 127, b"%RETRY%" + b"g" * 200])
 @pytest.mark.parametrize("more_bytes", [0, 1, 1000])
-def test_a_message_gives_way_to_one_of_its_queue_and_number(topic: bytes, more_bytes: int) -> None:
+def test_a_message_is_replaced_by_one_of_its_queue_and_number(
+    topic: bytes, more_bytes: int
+) -> None:
     size = message_bytes_min(topic) + more_bytes
     record = stand_in_for_message(
         size, topic=topic, queue_id=3, queue_offset=12, physical_offset=7, store_ms=5
@@ -53,7 +55,7 @@ def test_a_message_gives_way_to_one_of_its_queue_and_number(topic: bytes, more_b
 
 
 @pytest.mark.parametrize("topic", [b"SCHEDULE_TOPIC_XXXX", b"rmq_sys_wheel_timer"])
-def test_services_of_a_broker_are_told_where_to_deliver_it(topic: bytes) -> None:
+def test_services_of_a_broker_find_a_destination_in_it(topic: bytes) -> None:
     def properties(size: int) -> dict[str, str]:
         record = stand_in_for_message(
             size, topic=topic, queue_id=0, queue_offset=0, physical_offset=7, store_ms=5

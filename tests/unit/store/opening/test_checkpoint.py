@@ -25,9 +25,7 @@ def test_the_file_is_one_page_in_javas_layout(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"", bytes(39)])
-def test_a_missing_or_short_file_counts_from_the_beginning_of_time(
-    tmp_path: Path, content: bytes | None
-) -> None:
+def test_a_missing_or_short_file_has_zero_times(tmp_path: Path, content: bytes | None) -> None:
     if content is not None:
         (tmp_path / "checkpoint").write_bytes(content)
 

@@ -30,7 +30,7 @@ def test_the_lock_is_the_one_java_takes(tmp_path: Path) -> None:
     lock = DirectoryLock(tmp_path / "new" / "store")
     path = tmp_path / "new" / "store" / "lock"
 
-    # Reading the file closes it again, which must not loosen the lock.
+    # Reading the file also closes it, which must not release the lock.
     assert path.read_bytes() == b"lock"
     assert not _other_process_gets(path)
     lock.release()
@@ -71,7 +71,7 @@ def test_the_same_process_is_kept_out_too_and_does_not_loosen_the_lock(tmp_path:
     DirectoryLock(tmp_path).release()
 
 
-def test_a_directory_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
 
     with pytest.raises(StoreError, match="as a store"):

@@ -51,7 +51,7 @@ def _as_if_java_wrote(root: Path, stop: str) -> None:
         (root / "abort").write_text("1")
 
 
-def test_a_new_store_is_empty_and_leaves_a_sign_while_it_is_open(tmp_path: Path) -> None:
+def test_a_new_store_is_empty_and_has_an_abort_file_while_open(tmp_path: Path) -> None:
     with open_store(tmp_path / "new" / "store"):
         assert (tmp_path / "new" / "store" / "abort").read_text().isdigit()
 
@@ -74,7 +74,7 @@ def test_a_clean_store_is_opened_without_walking_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("gone", ["consumequeue", "consumequeue/orders/1", "index", OWN])
 @both_ways_to_stop
-def test_what_is_gone_is_built_again_from_the_log(tmp_path: Path, gone: str, stop: str) -> None:
+def test_missing_folders_are_rebuilt_from_the_log(tmp_path: Path, gone: str, stop: str) -> None:
     _write(tmp_path, 0, 100)
     shutil.rmtree(tmp_path / gone)
     if stop == "killed":
@@ -94,7 +94,7 @@ def test_an_index_switched_off_and_on_again_has_every_key(tmp_path: Path, stop: 
 
 
 @both_ways_to_stop
-def test_a_queue_that_lies_is_built_again(tmp_path: Path, stop: str) -> None:
+def test_an_inconsistent_queue_is_rebuilt(tmp_path: Path, stop: str) -> None:
     _write(tmp_path, 0, 10)
     path = tmp_path / "consumequeue" / "orders" / "0" / f"{0:020d}"
     content = bytearray(path.read_bytes())
@@ -109,7 +109,7 @@ def test_a_queue_that_lies_is_built_again(tmp_path: Path, stop: str) -> None:
 
 
 @both_ways_to_stop
-def test_a_store_without_marks_opens(tmp_path: Path, stop: str) -> None:
+def test_a_store_without_saved_progress_opens(tmp_path: Path, stop: str) -> None:
     _write(tmp_path, 0, 100)
     shutil.rmtree(tmp_path / OWN)
     _as_if_java_wrote(tmp_path, stop)
@@ -121,7 +121,7 @@ def test_a_store_without_marks_opens(tmp_path: Path, stop: str) -> None:
 
 
 @both_ways_to_stop
-def test_a_log_longer_than_our_marks_say_is_taken(tmp_path: Path, stop: str) -> None:
+def test_a_log_longer_than_our_progress_is_accepted(tmp_path: Path, stop: str) -> None:
     _write(tmp_path, 0, 50)
     marks = (tmp_path / OWN / "marks").read_bytes()
     _write(tmp_path, 50, 50)
@@ -134,7 +134,7 @@ def test_a_log_longer_than_our_marks_say_is_taken(tmp_path: Path, stop: str) -> 
 
 
 @both_ways_to_stop
-def test_a_log_shorter_than_our_marks_say_is_taken_when_java_wrote_it(
+def test_a_log_shorter_than_our_progress_is_accepted_if_java_wrote_it(
     tmp_path: Path, stop: str
 ) -> None:
     _write(tmp_path, 0, 5)
@@ -207,18 +207,18 @@ def test_removing_the_checkpoint_forces_a_rebuild_but_hides_no_damage(tmp_path: 
         open_store(tmp_path)
 
 
-def test_stale_entries_that_java_left_behind_a_cut_are_not_believed(tmp_path: Path) -> None:
+def test_stale_entries_that_java_left_after_a_cut_are_not_trusted(tmp_path: Path) -> None:
     _write(tmp_path, 0, 10)
     path = tmp_path / "consumequeue" / "orders" / "0" / f"{0:020d}"
     content = bytearray(path.read_bytes())
-    content[100:120] = content[80:100]  # a sixth entry, leading to the fifth message
+    content[100:120] = content[80:100]  # a sixth entry, pointing to the fifth message
     path.write_bytes(content)
     _as_if_java_wrote(tmp_path, "clean")
 
     assert _bodies(tmp_path) == list(range(10))
 
 
-def test_a_log_that_is_gone_is_damage_unless_the_marks_are_gone_too(tmp_path: Path) -> None:
+def test_a_missing_log_is_damage_unless_the_progress_is_missing_too(tmp_path: Path) -> None:
     _write(tmp_path, 0, 10)
     shutil.rmtree(tmp_path / "commitlog")
 
@@ -250,7 +250,7 @@ def test_a_log_in_several_folders_is_read_and_written(tmp_path: Path) -> None:
     assert log_folders(root, "") == [root / "commitlog"]
 
 
-def test_a_store_of_another_kind_is_refused_and_let_go(tmp_path: Path) -> None:
+def test_a_store_of_another_kind_is_refused_and_released(tmp_path: Path) -> None:
     (tmp_path / "consumequeue").mkdir()
     (tmp_path / "consumequeue" / "CURRENT").write_text("x")
 
@@ -283,7 +283,7 @@ def test_a_clean_store_that_is_refused_for_its_sizes_stays_clean(tmp_path: Path)
     assert _bodies(tmp_path) == list(range(5))
 
 
-def test_marks_that_know_less_than_the_queues_are_enough(tmp_path: Path) -> None:
+def test_progress_that_lags_behind_the_queues_is_enough(tmp_path: Path) -> None:
     _write(tmp_path, 0, 100)
     progress_file = ProgressFile(tmp_path / OWN)
     progress_file.write(
@@ -298,7 +298,7 @@ def test_marks_that_know_less_than_the_queues_are_enough(tmp_path: Path) -> None
     assert _bodies(tmp_path) == list(range(100))
 
 
-def test_folders_that_are_only_read_get_no_new_files(tmp_path: Path) -> None:
+def test_read_only_folders_get_no_new_files(tmp_path: Path) -> None:
     _write(tmp_path, 0, 100)
     files = sorted((tmp_path / "commitlog").iterdir())
     options = {
@@ -320,7 +320,9 @@ def test_folders_that_are_only_read_get_no_new_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("check", [True, False])
-def test_a_broken_body_is_met_in_recovery_or_by_its_readers(tmp_path: Path, *, check: bool) -> None:
+def test_a_broken_body_is_found_by_recovery_or_by_its_readers(
+    tmp_path: Path, *, check: bool
+) -> None:
     _write(tmp_path, 0, 3)
     path = tmp_path / "commitlog" / f"{0:020d}"
     content = bytearray(path.read_bytes())

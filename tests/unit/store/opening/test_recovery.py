@@ -1,4 +1,4 @@
-"""Where the log ends, and what below that must not be believed."""
+"""Where the log ends, and what below that is damage."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _reload(log: CommitLog, folder: Path) -> CommitLog:
     return again
 
 
-def test_the_end_is_behind_the_last_record(tmp_path: Path) -> None:
+def test_the_end_is_after_the_last_record(tmp_path: Path) -> None:
     log = _log(tmp_path, 20)
 
     found = find_end(_reload(log, tmp_path), Known(walk_from=START))
@@ -73,7 +73,7 @@ def _reload_any(folder: Path) -> CommitLog:
     return log
 
 
-def test_a_walk_from_the_end_finds_it_at_once(tmp_path: Path) -> None:
+def test_a_walk_from_the_end_finds_it_immediately(tmp_path: Path) -> None:
     log = _log(tmp_path, 3)
 
     found = find_end(_reload(log, tmp_path), Known(walk_from=log.end, flushed=log.end))
@@ -108,7 +108,7 @@ def test_a_broken_record_below_what_was_flushed_is_damage(
 
 
 def test_a_file_that_ends_without_room_for_a_blank_leads_to_the_next(tmp_path: Path) -> None:
-    # No broker leaves fewer than eight bytes behind a record; a foreign tool might.
+    # No broker leaves fewer than eight bytes after a record; a foreign tool might.
     log = _log(tmp_path, 1, body_bytes=FILE_BYTES - 101 - 8)
     write(log, bytes(50))
     view = log.files[0].view
@@ -146,7 +146,7 @@ def test_a_first_record_that_is_broken_does_not_cut_everything(tmp_path: Path) -
 # --- what is known ------------------------------------------------------------------------------
 
 
-def test_our_mark_says_where_to_begin(tmp_path: Path) -> None:
+def test_our_progress_says_where_to_begin(tmp_path: Path) -> None:
     log = _log(tmp_path, 20)
     progress = SavedProgress(flushed=log.end, dispatched=PhysicalOffset(FILE_BYTES + 8101))
 
@@ -158,7 +158,7 @@ def test_our_mark_says_where_to_begin(tmp_path: Path) -> None:
     assert unclean.queued_until == FILE_BYTES + 8101
 
 
-def test_a_mark_beyond_the_files_names_what_is_missing(tmp_path: Path) -> None:
+def test_progress_beyond_the_files_names_the_missing_one(tmp_path: Path) -> None:
     log = _log(tmp_path, 5)
     progress = SavedProgress(flushed=PhysicalOffset(5 * FILE_BYTES + 1))
 
@@ -192,7 +192,7 @@ def test_a_file_whose_first_record_is_broken_is_no_beginning(tmp_path: Path) -> 
     assert known.flushed_until_ms == 10**12 - 3000
 
 
-def test_bodies_below_the_flushed_mark_are_checked_unless_told_not_to(tmp_path: Path) -> None:
+def test_bodies_below_the_flushed_offset_are_checked_unless_switched_off(tmp_path: Path) -> None:
     log = _log(tmp_path, 20)
     broken = log.files[0].view
     broken[200] ^= 1

@@ -1,4 +1,4 @@
-"""Stores of kinds that are not opened here."""
+"""Stores of kinds that OrbitMQ refuses."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_feature_is_named(tmp_path: Path, name: str, content: str, feature: 
         refuse_foreign_kinds(tmp_path)
 
 
-def test_an_ordinary_store_with_empty_folders_of_other_kinds_is_taken(tmp_path: Path) -> None:
+def test_an_ordinary_store_with_empty_folders_of_other_kinds_is_accepted(tmp_path: Path) -> None:
     for name in ("batchconsumequeue", "compaction/compactionLog", "consumequeue/t/0"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "compaction" / "position-checkpoint").write_text("{}")

@@ -30,7 +30,7 @@ def store(tmp_path: Path):  # type: ignore[no-untyped-def]  # a generator fixtur
         yield opened
 
 
-def test_as_much_is_read_as_is_asked_for(tmp_path: Path) -> None:
+def test_as_much_is_read_as_requested(tmp_path: Path) -> None:
     with open_store(tmp_path, queue_file_bytes=400 * 20) as store:
         for number in range(300):
             store.put(message(b"%d" % number + bytes(500)))
@@ -48,7 +48,7 @@ def test_as_much_is_read_as_is_asked_for(tmp_path: Path) -> None:
         assert len(store.read_bulk(TOPIC, 0, 5, 0, 0).records) == 1
 
 
-def test_an_offset_outside_a_queue_is_told_as_by_any_other_read(store: MessageStore) -> None:
+def test_an_offset_outside_a_queue_has_the_status_of_an_ordinary_read(store: MessageStore) -> None:
     store.put_batch([message()] * 5)
 
     for offset in (-1, 5, 6, 99):
@@ -56,7 +56,7 @@ def test_an_offset_outside_a_queue_is_told_as_by_any_other_read(store: MessageSt
     assert store.read_bulk("nobody", 0, 7, 100, 10_000) == store.read("nobody", 0, 7)
 
 
-def test_entries_that_are_not_there_lead_to_the_next_file(
+def test_missing_entries_lead_to_the_next_file(
     store: MessageStore,
 ) -> None:
     store.put_batch([message()] * 50)
@@ -73,7 +73,7 @@ def test_entries_that_are_not_there_lead_to_the_next_file(
 def _drain(
     read: Callable[..., Read], queue: ConsumeQueue, limits: tuple[int, int], **filters: object
 ) -> list[object]:
-    """Read a queue to its end, and tell what came and what was damaged."""
+    """Read a queue to its end; return its records and the damaged offsets."""
     count_max, bytes_max = limits
     came: list[object] = []
     offset = queue.start
@@ -95,7 +95,7 @@ def _drain(
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_what_is_read_in_bulk_is_what_other_reads_give(
+def test_bulk_reads_return_what_ordinary_reads_return(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     rng = random.Random(seed)

@@ -37,7 +37,7 @@ def records(log: MemoryLog, queue: MemoryQueue) -> list[bytes]:
     return [(log.pread(offset, size) or b"gone").rstrip() for offset, size, _ in entries]
 
 
-def test_records_come_back_by_entry_and_by_offset() -> None:
+def test_records_are_read_by_entry_and_by_offset() -> None:
     log = MemoryLog(10 * KEPT_BYTES)
     queue = queue_of(log, first=7)
 
@@ -52,11 +52,11 @@ def test_records_come_back_by_entry_and_by_offset() -> None:
     assert log.pread(FIRST_OFFSET + 100, 1) == log.pread_nowait(FIRST_OFFSET + 100, 1) == b"b"
 
 
-def test_offsets_lie_above_every_commit_log() -> None:
+def test_offsets_are_above_those_of_every_commit_log() -> None:
     assert MemoryLog(1).end == 2**62
 
 
-def test_the_oldest_go_first_whatever_their_queue() -> None:
+def test_the_oldest_are_dropped_first_whatever_their_queue() -> None:
     log = MemoryLog(3 * KEPT_BYTES)
     orders, prices = queue_of(log), queue_of(log, "prices")
 
@@ -73,7 +73,7 @@ def test_the_oldest_go_first_whatever_their_queue() -> None:
     assert log.used_bytes == 3 * KEPT_BYTES
 
 
-def test_what_is_larger_than_the_log_is_refused_and_nothing_goes_for_it() -> None:
+def test_messages_larger_than_the_log_are_refused_and_nothing_is_dropped() -> None:
     log = MemoryLog(3 * KEPT_BYTES)
     queue = queue_of(log)
     put(log, queue, b"1", b"2", b"3")
@@ -84,7 +84,7 @@ def test_what_is_larger_than_the_log_is_refused_and_nothing_goes_for_it() -> Non
     assert records(log, queue) == [b"1", b"2", b"3"]
 
 
-def test_a_cleared_queue_keeps_its_end_and_gives_its_bytes_back() -> None:
+def test_a_cleared_queue_keeps_its_end_and_frees_its_bytes() -> None:
     log = MemoryLog(100 * KEPT_BYTES)
     orders, prices = queue_of(log), queue_of(log, "prices")
     put(log, orders, b"1", b"2")
@@ -114,7 +114,7 @@ def test_memory_is_bounded_whatever_the_size_of_messages(body_bytes: int) -> Non
         kept = tracemalloc.take_snapshot()
     finally:
         tracemalloc.stop()
-    # Only what was made here and in the log: other threads of the process take memory too.
+    # Only allocations of this file and the log: other threads of the process allocate too.
     ours = [tracemalloc.Filter(inclusive=True, filename_pattern=each) for each in _MAKERS]
     taken = sum(trace.size for trace in kept.filter_traces(ours).traces)
 
@@ -122,7 +122,7 @@ def test_memory_is_bounded_whatever_the_size_of_messages(body_bytes: int) -> Non
     assert bytes_max / 2 < taken <= bytes_max
 
 
-def test_readers_see_whole_entries_while_the_oldest_go() -> None:
+def test_readers_see_whole_entries_while_the_oldest_are_dropped() -> None:
     log = MemoryLog(50 * KEPT_BYTES)
     queue = queue_of(log)
     done = threading.Event()

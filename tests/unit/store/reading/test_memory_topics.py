@@ -1,4 +1,4 @@
-"""Topics in memory: what they take, what they refuse, where their numbers go on."""
+"""Topics in memory: what they accept and refuse, and where their numbers continue."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_a_transaction_is_refused(tmp_path: Path, flag: SystemFlag, properties: 
         put(open_topics(tmp_path), b"x", system_flag=int(flag), properties=properties)
 
 
-def test_a_delay_of_level_0_is_none(tmp_path: Path) -> None:
+def test_a_delay_of_level_0_is_accepted(tmp_path: Path) -> None:
     assert put(open_topics(tmp_path), b"x", properties=b"DELAY\x010\x02TRAN_MSG\x01false\x02")
 
 
@@ -143,7 +143,7 @@ def test_one_write_reserves_for_all_queues(tmp_path: Path) -> None:
     assert ReservedOffsets(tmp_path).bounds[TOPIC, 0] >= STEP + 1
 
 
-def test_after_a_stop_numbers_go_on_exactly(tmp_path: Path) -> None:
+def test_after_a_stop_numbers_continue_exactly(tmp_path: Path) -> None:
     topics = open_topics(tmp_path)
     put(topics, b"x", b"y")
     (last,) = put(topics, b"z", queue_id=1)
@@ -157,7 +157,7 @@ def test_after_a_stop_numbers_go_on_exactly(tmp_path: Path) -> None:
     assert (offset, number) == (last[0] + last[1], 2)
 
 
-def test_after_a_crash_numbers_go_on_at_the_bound(tmp_path: Path) -> None:
+def test_after_a_crash_numbers_continue_at_the_bound(tmp_path: Path) -> None:
     places = put(open_topics(tmp_path), b"x", b"y")
 
     again = open_topics(tmp_path)
@@ -197,7 +197,7 @@ def test_a_message_whose_number_cannot_be_reserved_is_refused(
     assert [place[2] for place in put(topics, b"kept")] == [0]
 
 
-def test_a_topic_goes_on_behind_its_messages_on_disk(tmp_path: Path) -> None:
+def test_a_topic_continues_after_its_messages_on_disk(tmp_path: Path) -> None:
     topics = open_topics(tmp_path)
 
     topics.keep(TOPIC, {0: QueueOffset(40)})
@@ -208,7 +208,7 @@ def test_a_topic_goes_on_behind_its_messages_on_disk(tmp_path: Path) -> None:
     assert bounds_of(topics) == (40, 41)
 
 
-def test_a_queue_that_another_broker_filled_on_disk_goes_on_behind_both(tmp_path: Path) -> None:
+def test_a_queue_that_another_broker_filled_on_disk_continues_after_both(tmp_path: Path) -> None:
     topics = open_topics(tmp_path)
     put(topics, b"x", b"y")
     topics.close()
@@ -235,7 +235,7 @@ def test_a_topic_moved_to_disk_keeps_its_numbers_until_it_has_messages_there(
     assert (later.topics, later.queues()) == (set(), [])
 
 
-def test_a_queue_that_another_broker_began_again_counts_as_it_is(
+def test_a_queue_that_another_broker_restarted_counts_as_it_is(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     topics = open_topics(tmp_path)
@@ -260,7 +260,7 @@ def test_a_moved_topic_may_come_back(tmp_path: Path) -> None:
     assert open_topics(tmp_path).topics == {TOPIC}
 
 
-def test_queues_that_grew_are_told_once(tmp_path: Path) -> None:
+def test_queues_that_grew_are_reported_once(tmp_path: Path) -> None:
     topics = open_topics(tmp_path)
     put(topics, b"x")
     put(topics, b"x", b"y", queue_id=1)
@@ -270,7 +270,7 @@ def test_queues_that_grew_are_told_once(tmp_path: Path) -> None:
     assert topics.take_grown() == set()
 
 
-def test_only_names_that_were_told_are_in_memory(tmp_path: Path) -> None:
+def test_only_the_named_topics_are_in_memory(tmp_path: Path) -> None:
     topics = open_topics(tmp_path)
     topics.keep("\N{REPLACEMENT CHARACTER}", {})
 
@@ -291,7 +291,7 @@ def test_a_deleted_topic_leaves_nothing(tmp_path: Path) -> None:
     assert put(topics, b"x")[0][2] == 0
 
 
-def test_messages_are_found_by_what_they_hold_newest_first(tmp_path: Path) -> None:
+def test_messages_are_found_by_content_newest_first(tmp_path: Path) -> None:
     topics = open_topics(tmp_path)
     put(topics, b"1", properties=b"KEYS\x01red\x02")
     put(topics, b"2", properties=b"KEYS\x01red blue\x02", queue_id=1)
@@ -311,7 +311,7 @@ def test_a_read_never_sends_a_consumer_to_a_slave(tmp_path: Path) -> None:
     assert not topics.reader.read(queue, queue.start, 1).far_behind
 
 
-def test_store_times_are_told_by_offset(tmp_path: Path) -> None:
+def test_store_times_are_found_by_offset(tmp_path: Path) -> None:
     topics = open_topics(tmp_path)
     ((offset, *_),) = put(topics, b"x", now_ms=5000)
 

@@ -51,7 +51,7 @@ def _fill(store: MessageStore, count: int, **fields: object) -> None:
         (99, ReadStatus.OFFSET_OVERFLOW_BADLY, 5),
     ],
 )
-def test_an_offset_outside_says_where_to_go_on(
+def test_an_offset_outside_gets_the_next_offset(
     store: MessageStore, offset: int, status: ReadStatus, next_offset: int
 ) -> None:
     _fill(store, 5)
@@ -62,7 +62,7 @@ def test_an_offset_outside_says_where_to_go_on(
     assert (found.start, found.end) == (0, 5)
 
 
-def test_a_queue_that_nobody_knows_is_empty(store: MessageStore) -> None:
+def test_an_unknown_queue_is_empty(store: MessageStore) -> None:
     found = store.read("nobody", 0, 7)
 
     assert (found.status, found.next_offset) == (ReadStatus.NO_MESSAGE_IN_QUEUE, 0)
@@ -86,7 +86,7 @@ def test_one_read_ends_with_the_file_of_the_queue(store: MessageStore) -> None:
     assert len(store.read(TOPIC, 0, 40).records) == 10
 
 
-def test_the_first_message_comes_however_large_it_is(tmp_path: Path) -> None:
+def test_the_first_message_is_returned_however_large_it_is(tmp_path: Path) -> None:
     with open_store(tmp_path, memory_bytes_max=500) as store:
         store.put(message(bytes(5000)))
         store.put_batch([message(bytes(100))] * 4)
@@ -95,7 +95,9 @@ def test_the_first_message_comes_however_large_it_is(tmp_path: Path) -> None:
         assert len(store.read(TOPIC, 0, 1).records) == 2
 
 
-def test_messages_far_behind_come_in_smaller_portions_and_past_the_mapping(tmp_path: Path) -> None:
+def test_messages_far_from_the_end_come_in_smaller_portions_without_the_mapping(
+    tmp_path: Path,
+) -> None:
     with open_store(tmp_path) as store:
         _fill(store, 50)
         log, config = store.parts.log, config_at(tmp_path)
@@ -116,7 +118,7 @@ def test_messages_far_behind_come_in_smaller_portions_and_past_the_mapping(tmp_p
         assert reads == [(0, found.record_bytes)], "records side by side are read together"
 
 
-def test_records_far_behind_and_far_apart_are_read_one_by_one(
+def test_scattered_records_far_from_the_end_are_read_singly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queue_reader, "SPAN_BYTES_MAX", 500)
@@ -140,7 +142,7 @@ def test_records_far_behind_and_far_apart_are_read_one_by_one(
 
 
 @pytest.mark.parametrize("span_bytes_max", [0, 512 * 1024])
-def test_a_read_that_may_not_wait_says_when_it_would(
+def test_a_read_that_may_not_wait_raises_if_it_would(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch, span_bytes_max: int
 ) -> None:
     _fill(store, 50)
@@ -161,13 +163,13 @@ def test_a_read_that_may_not_wait_says_when_it_would(
 
 
 def _in_memory(descriptor: int, buffers: list[bytearray], at: int, _flags: int) -> int:
-    """Read as if every page were in memory, and every file system could tell."""
+    """Read as with every page in memory, and on a file system that supports RWF_NOWAIT."""
     (buffer,) = buffers
     buffer[:] = os.pread(descriptor, len(buffer), at)
     return len(buffer)
 
 
-# --- the usual way and the one that knows every rule ----------------------------------------------
+# --- the common case and every rule ---------------------------------------------------------------
 
 
 def _outcome(reader: QueueReader, *arguments: object, **named: object) -> object:
@@ -179,7 +181,7 @@ def _outcome(reader: QueueReader, *arguments: object, **named: object) -> object
 
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("find", [codec.sound_records, scan.sound_records])
-def test_what_is_usual_is_read_as_by_every_rule(
+def test_the_common_case_reads_as_every_rule_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, find: Callable[..., object], seed: int
 ) -> None:
     rng = random.Random(seed)
@@ -216,7 +218,7 @@ def test_what_is_usual_is_read_as_by_every_rule(
     assert passed_usual > 150
 
 
-def test_bytes_asked_for_are_a_limit_from_the_second_message_on(store: MessageStore) -> None:
+def test_the_byte_limit_counts_from_the_second_message_on(store: MessageStore) -> None:
     _fill(store, 5)
     (queue,) = store.parts.queues
     size = len(store.read(TOPIC, 0, 0, 1).records[0])
@@ -242,7 +244,7 @@ def test_tags_are_compared_before_the_record_is_read(store: MessageStore) -> Non
     assert (nothing.status, nothing.next_offset) == (ReadStatus.NO_MATCHED_MESSAGE, 10)
 
 
-def test_a_filter_looks_at_so_many_entries_and_no_more(tmp_path: Path) -> None:
+def test_a_filter_examines_a_limited_number_of_entries(tmp_path: Path) -> None:
     with open_store(tmp_path, scan_bytes_max=10 * 20) as store:
         _fill(store, 30)
 
@@ -252,7 +254,7 @@ def test_a_filter_looks_at_so_many_entries_and_no_more(tmp_path: Path) -> None:
         assert wide.next_offset == 20
 
 
-def test_records_that_are_deleted_are_said_to_be_removing(store: MessageStore) -> None:
+def test_deleted_records_have_the_status_removing(store: MessageStore) -> None:
     for number in range(30):
         store.put(message(b"%d" % number + bytes(8000)))
     store.parts.log.delete_first()
@@ -269,7 +271,7 @@ def test_records_that_are_deleted_are_said_to_be_removing(store: MessageStore) -
     assert (found.status, found.next_offset) == (ReadStatus.MESSAGE_WAS_REMOVING, 1)
 
 
-def test_entries_that_cannot_be_read_lead_to_the_next_file(store: MessageStore) -> None:
+def test_unreadable_entries_lead_to_the_next_file(store: MessageStore) -> None:
     _fill(store, 50)
     (queue,) = store.parts.queues
     queue.write()

@@ -1,4 +1,4 @@
-"""Which message a store time means."""
+"""The message for a store time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOPIC = "orders"
     ("time_ms", "lower", "upper"),
     [(0, 0, 0), (1000, 0, 2), (1500, 3, 2), (2000, 3, 3), (3000, 4, 5), (3001, 6, 5), (9999, 6, 5)],
 )
-def test_a_time_means_the_first_after_or_the_last_before(
+def test_a_time_gives_the_first_after_or_the_last_before(
     tmp_path: Path, time_ms: int, lower: int, upper: int
 ) -> None:
     clock = ManualClock(0)
@@ -38,7 +38,7 @@ def test_times_of_queues_without_messages(tmp_path: Path) -> None:
         assert store.earliest_ms("nobody", 0) == -1
 
 
-def test_a_result_stays_within_what_the_queue_has_left(tmp_path: Path) -> None:
+def test_a_result_stays_within_the_queue(tmp_path: Path) -> None:
     clock = ManualClock(1000)
     with open_store(tmp_path, clock=clock) as store:
         for _ in range(30):

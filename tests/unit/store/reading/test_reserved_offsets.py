@@ -15,7 +15,7 @@ from orbitmq.store.reading.reserved_offsets import FILE_NAME, ReservedOffsets
 BOUNDS = {("orders", 0): QueueOffset(100), ('odd "name"\n', 3): QueueOffset(2**62)}
 
 
-def test_nothing_is_reserved_where_there_is_no_file(tmp_path: Path) -> None:
+def test_nothing_is_reserved_without_a_file(tmp_path: Path) -> None:
     reserved = ReservedOffsets(tmp_path)
 
     assert (reserved.bounds, reserved.on_disk) == ({}, frozenset())
@@ -23,7 +23,7 @@ def test_nothing_is_reserved_where_there_is_no_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_was_written_is_read_again(tmp_path: Path) -> None:
+def test_bounds_are_read_back(tmp_path: Path) -> None:
     ReservedOffsets(tmp_path / "own").write(BOUNDS, PhysicalOffset(2**62 + 5), on_disk={"orders"})
 
     reserved = ReservedOffsets(tmp_path / "own")
@@ -62,14 +62,14 @@ def test_a_changed_byte_is_noticed(tmp_path: Path, at: int) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{}\n", b"\xff\n\xff\n", b"{}\n%08x" % crc32(b"{}")])
-def test_what_is_no_such_file_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_a_foreign_file_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / FILE_NAME).write_bytes(content)
 
     with pytest.raises(StoreDamagedError):
         ReservedOffsets(tmp_path)
 
 
-def test_the_same_is_not_written_again(tmp_path: Path) -> None:
+def test_unchanged_bounds_are_not_written_again(tmp_path: Path) -> None:
     ReservedOffsets(tmp_path).write(BOUNDS, FIRST_OFFSET)
     written = (tmp_path / FILE_NAME).stat().st_ino
     reserved = ReservedOffsets(tmp_path)
