@@ -39,7 +39,7 @@ def check_agreement(store: MessageStore, config: StoreConfig) -> Queues:
 
 
 def messages_in_log(store: MessageStore, config: StoreConfig) -> list[StoredMessage]:
-    """Read the log's files by themselves; what lies behind its end must be zero."""
+    """Read the log's files alone; everything after the log's end must be zero."""
     messages: list[StoredMessage] = []
     for path in _log_files(config):
         content = path.read_bytes()

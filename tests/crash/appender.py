@@ -47,7 +47,7 @@ def run(root: Path, mode: FlushMode) -> None:
             thread.start()
         for thread in threads:
             thread.join()
-        # Whoever kills it may be late, and nothing is closed before.
+        # The kill may come late, and nothing is closed before it.
         threading.Event().wait(KILL_SECONDS_MAX)
     _say("closed")
 

@@ -64,7 +64,7 @@ def field_names(record: bytes) -> list[str]:
 
 
 def served(root: Path) -> list[bytes] | None:
-    """What a consumer gets of all topics and queues; None when damage is reported."""
+    """What a consumer gets of all topics and queues; None if damage is reported."""
     records: list[bytes] = []
     try:
         with MessageStore(small_config(root)) as store:
@@ -108,7 +108,7 @@ def run_flips(folder: Path, seed: int, mode: FlushMode, *, rounds: int) -> Count
 def _flip_one(
     root: Path, place: int, bit: int, by_place: dict[int, bytes], prepared: Prepared
 ) -> str:
-    """Flip a bit and read everything; says what became of it."""
+    """Flip a bit and read everything; returns the outcome."""
     what = f"bit {bit} of byte {place}, {prepared.value}"
     _flip(root, place, bit)
     starts = sorted(by_place)
@@ -130,7 +130,7 @@ def _flip_one(
     if changed:
         assert changed == Counter([flipped]), f"{what}: in {field}, others are changed too"
         return "served, in a field that nothing else tells of"
-    # Queues that are built again believe a record which says it is half a transaction.
+    # Rebuilt queues trust a record that claims to be half a transaction.
     assert prepared is Prepared.QUEUES_LOST, f"{what}: in {field}, a message is hidden"
     assert expected - Counter(got) == Counter([stored]), f"{what}: in {field}, others are hidden"
     return "hidden, in a field that nothing else tells of"

@@ -19,7 +19,7 @@ BALLAST_BYTES = 300 * 1024
 
 
 def main() -> None:
-    """Fill the disk, make room, go on, and count."""
+    """Fill the disk, make room, continue, and count."""
     root, kind = Path(sys.argv[1]), sys.argv[2]
     ballast = root / "ballast"
     if kind == "tmpfs":
@@ -45,8 +45,8 @@ def main() -> None:
             ballast.unlink()
         else:
             resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-        # Queues that found no room are written in the next round; one that is under way in the
-        # other thread, and failed, would be told of after it.
+        # Queues that found no room are written in the next round; a failed round that is still
+        # running in the other thread would be reported after it.
         store._upkeep.stop()
         store._upkeep.round()
         for _ in range(20):

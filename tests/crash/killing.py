@@ -18,7 +18,7 @@ from tests.crash.agreement import check_agreement
 from tests.crash.scenario import TOPIC, number_of, small_config
 
 REPOSITORY = Path(__file__).parents[2]
-# A store that has grown beyond it is thrown away, and the next child begins with an empty one.
+# A store larger than this is thrown away, and the next child begins with an empty one.
 LOG_BYTES_MAX = 1 << 20
 
 # Starts a child that appends to a store and writes to a descriptor; returns its process id.
@@ -44,7 +44,7 @@ def fork(root: Path, mode: FlushMode, output: int) -> int:
         os.dup2(output, 1)
         appender.run(root, mode)
     finally:
-        # A child that comes here failed, or was not killed in time, which is a failure as well.
+        # A child that gets here failed, or was not killed in time, which is a failure too.
         traceback.print_exc()
         os._exit(1)
 
@@ -92,7 +92,7 @@ def _kill_one(
     reader, writer = os.pipe()
     pid = start_child(root, mode, writer)
     os.close(writer)
-    # Some die while they open the store, some with hundreds of messages behind them.
+    # Some die while they open the store, some after hundreds of messages.
     lines_wanted = rng.choice((1, 2, rng.randrange(3, 30), rng.randrange(3, 300)))
     lines: list[bytes] = []
     with os.fdopen(reader, "rb") as output:

@@ -1,4 +1,4 @@
-"""A disk that can lose power: what was synced is there, of the rest any page may be or not.
+"""A disk that can lose power: synced bytes survive, any other page may or may not.
 
 A killed process keeps its page cache, so killing shows nothing of what a crash of the machine
 does. Here `os.fdatasync` and `os.fsync` note what they make durable:
@@ -32,13 +32,13 @@ class PowerLossDisk:
     def __init__(self, root: Path, rng: random.Random, *, honest: bool = True) -> None:
         self._root = root
         self.rng = rng
-        # A disk that is not honest forgets whatever it is asked to sync.
+        # A dishonest disk forgets what it was asked to sync.
         self._honest = honest
         self._lock = threading.RLock()
         self._contents: dict[int, bytes] = {}
         self._names: dict[int, dict[str, int]] = {}
         self._between: dict[int, list[bytes]] = {}
-        # Inodes are given to new files; holding them open keeps the numbers apart.
+        # The system reuses inode numbers; open files keep theirs.
         self._held: dict[int, int] = {}
         self._syncs = 0
         self._trap: tuple[int, Path, Callable[[], None]] | None = None
@@ -48,7 +48,7 @@ class PowerLossDisk:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Have every sync of this process noted; nothing is really synced, which saves time."""
+        """Record every sync of this process; nothing is really synced, which saves time."""
         with mock.patch("os.fdatasync", self._sync), mock.patch("os.fsync", self._sync):
             yield
 
@@ -62,7 +62,7 @@ class PowerLossDisk:
         return self._trap is not None
 
     def observe(self) -> None:
-        """Note the present content of files as one that the system may have written."""
+        """Record the current content of files as one that the system may have written."""
         with self._lock:
             for path in self._root.rglob("*"):
                 if path.is_file():
@@ -71,7 +71,7 @@ class PowerLossDisk:
                     del versions[:-3]
 
     def close(self) -> None:
-        """Let go of the files held."""
+        """Close the files held."""
         for descriptor in self._held.values():
             os.close(descriptor)
         self._held.clear()
@@ -121,7 +121,7 @@ class PowerLossDisk:
             self._held[inode] = os.dup(descriptor)
 
     def _adopt(self, folder: Path) -> None:
-        """Take what is there at the beginning as durable."""
+        """Count what exists at the beginning as durable."""
         self._names[folder.stat().st_ino] = self._list(folder)
         for path in folder.iterdir():
             if path.is_dir():
@@ -155,7 +155,7 @@ class PowerLossDisk:
     def capture(self, target: Path) -> None:
         """Build one state that the disk may be in after power loss."""
         with self._lock:
-            # Sometimes all is lost that can be, sometimes nothing.
+            # Sometimes everything that can be lost is lost, sometimes nothing.
             lost_share = self.rng.choice((0.0, 0.2, 0.5, 0.8, 1.0))
             self._build(self._root, target, lost_share)
 

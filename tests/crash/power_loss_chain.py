@@ -40,7 +40,7 @@ def run_chain(folder: Path, seed: int, mode: FlushMode, *, rounds: int) -> None:
 
 
 def _open(root: Path, ledger: Ledger, mode: FlushMode) -> MessageStore:
-    """Recover; what is there is on disk from then on, whether it was acknowledged or not."""
+    """Recover; all that is left counts as on disk from then on, acknowledged or not."""
     store = MessageStore(small_config(root, mode))
     ledger.acked = len(ledger.tried)
     return store
@@ -63,10 +63,10 @@ def _lose_power(
 ) -> Ledger:
     """Run a store in `root`, lose power somewhere; what is left is in `target`."""
     rng = disk.rng
-    # Appending goes on while the state is captured, so more may be there than was tried then.
+    # Appending continues during the capture, so it may hold more than had been tried by then.
     acked_at_loss: list[int] = []
     with disk.installed():
-        # Some points lie in the opening, most in the work, some in the closing.
+        # Some points are during opening, most during work, some during closing.
         disk.lose_power_at(rng.randrange(1, 60), target, lambda: acked_at_loss.append(ledger.acked))
         store = _open(root, ledger, mode)
         for _ in range(rng.randrange(1, 6)):

@@ -87,7 +87,7 @@ def append_some(store: MessageStore, ledger: Ledger, rng: random.Random, count: 
 
 
 def check_after_crash(root: Path, ledger: Ledger, flush_mode: FlushMode) -> Ledger:
-    """Recover, and hold what is there against what was tried; returns what is left."""
+    """Recover, and compare what is left with what was tried; returns what is left."""
     config = small_config(root, flush_mode)
     with MessageStore(config) as store:
         queues = check_agreement(store, config)

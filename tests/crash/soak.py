@@ -71,7 +71,7 @@ KINDS = (
 
 @dataclass
 class Campaign:
-    """One run and what came of it."""
+    """One run and its outcome."""
 
     folder: Path
     first_seed: int
@@ -142,7 +142,7 @@ def _say(text: str) -> None:
 
 
 def main() -> int:
-    """Go on until the time is over."""
+    """Run until the time is up."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, help="where stores are made; best in memory")
     parser.add_argument("seconds", type=float)

@@ -22,7 +22,7 @@ from tests.crash.killing import REPOSITORY
 from tests.crash.scenario import TOPIC, draft, number_of, small_config
 from tests.leftovers import descriptors, no_descriptors_since, no_threads_since, threads
 
-# A mount of one's own needs a user namespace, unless one is root.
+# A private mount needs a user namespace, except for root.
 NAMESPACE = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-Urm"]
 
 
@@ -132,7 +132,7 @@ def test_a_foreign_file_is_named(tmp_path: Path, name: str) -> None:
     assert _numbers(tmp_path) == [0]
 
 
-def test_a_second_process_is_kept_out_and_the_first_goes_on(tmp_path: Path) -> None:
+def test_a_second_process_is_kept_out_and_the_first_continues(tmp_path: Path) -> None:
     with MessageStore(small_config(tmp_path)) as store:
         store.put(draft(0))
         result = _run([sys.executable, "-m", "tests.crash.appender", str(tmp_path), "SYNC_FLUSH"])
@@ -145,7 +145,7 @@ def test_a_second_process_is_kept_out_and_the_first_goes_on(tmp_path: Path) -> N
 
 
 class FailingSync:
-    """`os.fdatasync` that fails for the files of one folder, when told to."""
+    """`os.fdatasync` that fails on demand for the files of one folder."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -213,7 +213,7 @@ def test_a_failed_sync_of_a_queue_fences_the_store_too(
     assert 0 in _numbers(tmp_path)
 
 
-def test_recovery_writes_again_what_the_system_may_take_for_written(
+def test_recovery_rewrites_what_the_system_may_count_as_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sync = FailingSync("/commitlog/")
@@ -263,7 +263,7 @@ def test_a_put_whose_flush_takes_too_long_says_so(
         assert store.end_of(TOPIC, 0) == 1
 
 
-def test_an_opening_that_fails_half_way_holds_nothing(tmp_path: Path) -> None:
+def test_an_opening_that_fails_half_way_releases_everything(tmp_path: Path) -> None:
     with MessageStore(small_config(tmp_path)) as store:
         for number in range(100):
             store.put(draft(number, body_bytes=1000))

@@ -66,7 +66,7 @@ def _unnoticed_fields(
         bodies = {decode_record(record).stored_body for record in got}
         assert bodies <= {b"body 0", b"body 1", b"body 2"}, f"bit {bit} of {names[bit // 8]}"
         if prepared is not Prepared.QUEUES_LOST:
-            # Queues that are built again believe a record which says it is half a transaction.
+            # Rebuilt queues trust a record that claims to be half a transaction.
             assert len(got) == 3, f"bit {bit} of {names[bit // 8]}: a message is hidden"
         if set(records) <= set(got):
             pytest.fail(f"bit {bit} changed nothing")
@@ -98,9 +98,7 @@ def test_a_flipped_bit_is_noticed_after_a_clean_stop_when_it_is_read(
     assert unnoticed <= set(UNCHECKED_FIELDS)
 
 
-def test_queues_built_again_from_a_damaged_log_believe_more_of_it(
-    stopped: Path, tmp_path: Path
-) -> None:
+def test_queues_rebuilt_from_a_damaged_log_trust_more_of_it(stopped: Path, tmp_path: Path) -> None:
     bits = _all_bits(stopped)[96:512] + _all_bits(stopped)[-300:]
 
     unnoticed = _unnoticed_fields(stopped, tmp_path / "copy", bits, prepared=Prepared.QUEUES_LOST)

@@ -27,7 +27,7 @@ QUEUES = 3
 
 
 class StoreAndList(RuleBasedStateMachine):
-    """What the store holds, told by lists of numbers."""
+    """What the store should hold, as lists of numbers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ class StoreAndList(RuleBasedStateMachine):
     @precondition(lambda self: self.expected)
     @rule(cut=st.integers(1, 4), into=st.integers(0, 90))
     def tear(self, cut: int, into: int) -> None:
-        """Lose everything from a place inside one of the last records on."""
+        """Lose everything from a position inside one of the last records on."""
         position = max(0, len(self.expected) - cut)
         _, receipt = self.expected[position]
         torn_at = receipt.physical_offset + into
@@ -122,7 +122,7 @@ class StoreAndList(RuleBasedStateMachine):
         self.store = MessageStore(small_config(self.root, self.mode))
 
     def _leave(self) -> None:
-        """Copy what a killed process leaves, and go on with the copy."""
+        """Copy what a killed process leaves, and continue with the copy."""
         copy_as_killed(self.store, self.root, self.folder / str(self.generation + 1))
         self.store.close()
         shutil.rmtree(self.root)

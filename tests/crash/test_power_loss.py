@@ -1,4 +1,4 @@
-"""Power loss: synced bytes stay, of all others any may be gone."""
+"""Power loss: synced bytes survive, any others may be lost."""
 
 from __future__ import annotations
 

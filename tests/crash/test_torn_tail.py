@@ -84,7 +84,7 @@ def test_a_tear_at_any_byte_of_the_last_two_records_is_cut_off(
         assert _numbers(root) == list(range(kept)), f"torn at {torn_at}"
 
 
-def test_garbage_behind_a_tear_is_zeroed(killed: Killed, tmp_path: Path) -> None:
+def test_garbage_after_a_tear_is_zeroed(killed: Killed, tmp_path: Path) -> None:
     rng = random.Random(3)
     last, before = killed.receipts[-1], killed.receipts[-2]
 
@@ -118,7 +118,7 @@ def test_damage_below_the_flushed_offset_is_refused_with_its_position(
     assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == files
 
 
-def test_a_flushed_tail_that_is_gone_is_refused(killed: Killed, tmp_path: Path) -> None:
+def test_a_missing_flushed_tail_is_refused(killed: Killed, tmp_path: Path) -> None:
     last = killed.receipts[-1]
     torn = killed.log[: last.physical_offset].ljust(len(killed.log), b"\0")
     root = killed.copy(tmp_path / "torn", torn, flushed=last.end)
@@ -130,7 +130,7 @@ def test_a_flushed_tail_that_is_gone_is_refused(killed: Killed, tmp_path: Path) 
 def test_a_stale_record_does_not_come_back_when_sizes_line_up(
     killed: Killed, tmp_path: Path
 ) -> None:
-    # Record 5 was torn, 6 and 7 made it to disk: equal sizes, so 8 takes the place of 5.
+    # Record 5 was torn, 6 and 7 made it to disk: equal sizes, so 8 replaces 5.
     torn_at = killed.receipts[5].physical_offset
     torn = bytearray(killed.log)
     torn[torn_at : killed.receipts[5].end] = bytes(killed.receipts[5].record_bytes)
@@ -142,7 +142,7 @@ def test_a_stale_record_does_not_come_back_when_sizes_line_up(
     assert _numbers(tmp_path / "killed again") == [0, 1, 2, 3, 4, 8]
 
 
-def test_a_killed_process_leaves_the_file_it_made_ready_and_it_is_cleared_away(
+def test_a_prepared_file_of_a_killed_process_is_deleted(
     tmp_path: Path,
 ) -> None:
     root, config = tmp_path / "running", small_config(tmp_path / "running")
@@ -160,7 +160,7 @@ def test_a_killed_process_leaves_the_file_it_made_ready_and_it_is_cleared_away(
 
 
 @pytest.mark.parametrize("size", [0, 4096])
-def test_a_file_whose_creation_was_cut_short_is_made_again(tmp_path: Path, size: int) -> None:
+def test_a_file_whose_creation_was_cut_short_is_recreated(tmp_path: Path, size: int) -> None:
     root = tmp_path / "running"
     config = small_config(root)
     with MessageStore(config) as store:
