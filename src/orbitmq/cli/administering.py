@@ -1,4 +1,4 @@
-"""Asking a cluster from the command line: which one, and what when it fails."""
+"""What all commands that talk to a cluster share: finding it, errors, confirmation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from orbitmq.protocol.codes import ResponseCode
 
 T = TypeVar("T")
 
-USUAL_NAME_SERVER: Final = "127.0.0.1:9876"
+LOCAL_NAME_SERVER: Final = "127.0.0.1:9876"
 _CONFIG_KEYS: Final = ("namesrv", "access_key", "secret_key", "security_token", "tls")
 
 NameServers = Annotated[
@@ -36,20 +36,20 @@ NameServers = Annotated[
         "--namesrv",
         metavar="HOST:PORT;…",
         help="Name servers. Without it: NAMESRV_ADDR, then namesrv in ~/.config/orbitmq.toml, "
-        f"then {USUAL_NAME_SERVER}.",
+        f"then {LOCAL_NAME_SERVER}.",
     ),
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 def client_keywords(namesrv: str | None) -> ClientKeywords:
-    """Gather what a client needs from flag, environment and config file."""
+    """The settings of a client, from flag, environment and config file."""
     keywords: ClientKeywords = {**_from_config(config_path())}
     if namesrv:
         keywords["namesrv"] = namesrv
     elif found := os.environ.get("NAMESRV_ADDR") or os.environ.get("ORBITMQ_NAMESRV_ADDR"):
         keywords["namesrv"] = found
-    keywords.setdefault("namesrv", USUAL_NAME_SERVER)
+    keywords.setdefault("namesrv", LOCAL_NAME_SERVER)
     return keywords
 
 
@@ -65,9 +65,7 @@ def _from_config(path: Path) -> ClientKeywords:
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise SettingsError(
-            f"{path} cannot be read: {error}", hint="correct or delete it"
-        ) from error
+        raise SettingsError(f"cannot read {path}: {error}", hint="correct or delete it") from error
     for name in content:
         if name not in _CONFIG_KEYS:
             nearest = difflib.get_close_matches(name, _CONFIG_KEYS, n=1)
@@ -75,11 +73,11 @@ def _from_config(path: Path) -> ClientKeywords:
                 f"{path}: unknown key {name!r}",
                 hint=f"did you mean {nearest[0]}?"
                 if nearest
-                else f"there are {', '.join(_CONFIG_KEYS)}",
+                else f"known keys: {', '.join(_CONFIG_KEYS)}",
             )
     if isinstance(content.get("namesrv"), list):
         content["namesrv"] = ";".join(map(str, content["namesrv"]))
-    # Their types are checked where a client takes them.
+    # The client checks their types.
     return cast("ClientKeywords", content)
 
 
@@ -89,7 +87,7 @@ def administer(
     *,
     topic: str | None = None,
 ) -> T:
-    """Do something with an admin client; where it is about a topic, a typo in it is explained."""
+    """Run `work` with an admin client; suggests the right name if `topic` is misspelt."""
     return asyncio.run(_administer(client_keywords(namesrv), work, topic))
 
 
@@ -108,7 +106,7 @@ async def _administer(
 
 
 async def group_config(admin: Admin, group: str) -> GroupConfig:
-    """Find out how a group is set; a typo in its name is explained."""
+    """The settings of a group; suggests the right name if it is misspelt."""
     configs = await admin.groups.configs()
     if group not in configs:
         own = [name for name in configs if not is_system_group(name)]
@@ -116,7 +114,7 @@ async def group_config(admin: Admin, group: str) -> GroupConfig:
         if nearest:
             hint = f"did you mean {nearest[0]}?"
         else:
-            hint = f"there are {', '.join(own[:20])}" if own else "there is none at all"
+            hint = f"existing groups: {', '.join(own[:20])}" if own else "there are no groups"
         raise GroupMissingError(f"there is no group {group!r}", hint=hint)
     return configs[group]
 
@@ -128,7 +126,7 @@ async def _missing(admin: Admin, topic: str) -> TopicMissingError:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask before something that cannot be taken back; leaves with code 5 on a no."""
+    """Ask before something that cannot be undone; exits with code 5 if the user says no."""
     if yes or typer.confirm(question):
         return
     typer.secho("nothing was done", dim=True)

@@ -1,4 +1,4 @@
-"""`orbitmq broker`: administer running brokers, or run one."""
+"""`orbitmq broker`: run a broker, or administer running ones."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from orbitmq.model.versions import version_name
 
 BrokerArgument = Annotated[str, typer.Argument(metavar="BROKER", help="Its name, or its address.")]
 BrokersArgument = Annotated[
-    str, typer.Argument(metavar="BROKER", help="Its name, its address, or a cluster: all in it.")
+    str, typer.Argument(metavar="BROKER", help="Its name or address, or a cluster for all in it.")
 ]
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the command, and below it those that administer brokers."""
+    """Add the command and its subcommands."""
     group = typer.Typer(
-        help="Run a broker, or administer those that run.", invoke_without_command=True
+        help="Run a broker, or administer running ones.", invoke_without_command=True
     )
     app.add_typer(group, name="broker")
     group.callback()(run_broker)
@@ -59,11 +59,11 @@ def run_broker(  # noqa: PLR0913  # a parameter a flag
     *,
     config: Annotated[
         Path | None,
-        typer.Option("-c", "--config", help="Properties file, as RocketMQ's broker.conf."),
+        typer.Option("-c", "--config", help="Properties file, like RocketMQ's broker.conf."),
     ] = None,
     name_servers: Annotated[
         str | None,
-        typer.Option("-n", "--namesrv", help="Name servers, as host:port;host:port."),
+        typer.Option("-n", "--namesrv", help="Name servers: host:port;host:port."),
     ] = None,
     print_options: PrintOptions = False,
     host: Host = None,
@@ -72,15 +72,15 @@ def run_broker(  # noqa: PLR0913  # a parameter a flag
         typer.Option(help="Port to listen on; 0 finds a free one.", show_default="10911"),
     ] = None,
     store: Annotated[
-        Path | None, typer.Option(help="Folder of the store.", show_default="~/store")
+        Path | None, typer.Option(help="Store directory.", show_default="~/store")
     ] = None,
     options: OtherOptions = None,
     log_level: LogLevelFlag = LogLevel.INFO,
     until_input_ends: Annotated[
-        bool, typer.Option("--until-input-ends", hidden=True, help="End with who started it.")
+        bool, typer.Option("--until-input-ends", hidden=True, help="Stop when stdin closes.")
     ] = False,
 ) -> None:
-    """Run a broker until it is told to stop by SIGTERM, SIGINT or SIGHUP."""
+    """Run a broker until SIGTERM, SIGINT or SIGHUP."""
     if context.invoked_subcommand is not None:
         return
     flags = flags_of(
@@ -105,7 +105,7 @@ def run_broker(  # noqa: PLR0913  # a parameter a flag
 def status(
     broker: BrokersArgument, *, namesrv: NameServers = None, as_json: AsJson = False
 ) -> None:
-    """Show the state of a broker, or of all in a cluster."""
+    """Show the state of a broker, or of all brokers in a cluster."""
 
     async def ask(admin: Admin) -> dict[str, dict[str, str]]:
         return {one: await admin.brokers.runtime(one) for one in await targets(admin, broker)}
@@ -120,7 +120,7 @@ def config(
     namesrv: NameServers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the options of a broker, or some of them."""
+    """Show all options of a broker, or the named ones."""
 
     async def ask(admin: Admin) -> dict[str, dict[str, str]]:
         return {
@@ -154,7 +154,7 @@ def set_options(
 
 
 async def targets(admin: Admin, named: str) -> list[str]:
-    """The broker that is named; where a cluster is, all its masters."""
+    """The named broker; for a cluster, all its masters."""
     view = await admin.brokers.clusters()
     if named in view.brokers or named not in view.clusters:
         return [named]
@@ -162,17 +162,17 @@ async def targets(admin: Admin, named: str) -> list[str]:
 
 
 def some_options(found: dict[str, str], names: list[str] | None) -> dict[str, str]:
-    """The options asked for; all without names. A typo in a name is explained."""
+    """The named options, or all; suggests the right name for a misspelt one."""
     for name in names or []:
         if name not in found:
             nearest = difflib.get_close_matches(name, found, n=1)
-            hint = f"did you mean {nearest[0]}?" if nearest else "without a name, all are shown"
+            hint = f"did you mean {nearest[0]}?" if nearest else "name none to see all options"
             raise SettingsError(f"there is no option {name!r}", hint=hint)
     return {name: found[name] for name in names or sorted(found)}
 
 
 def show_each(found: dict[str, dict[str, str]], *, as_json: bool) -> None:
-    """Print what each server says; one alone without its name."""
+    """Print the values of each server; a single server without its name."""
     if len(found) == 1:
         show_one(dict(sorted(next(iter(found.values())).items())), as_json=as_json)
     elif as_json:
@@ -184,7 +184,7 @@ def show_each(found: dict[str, dict[str, str]], *, as_json: bool) -> None:
 
 
 def topics(broker: BrokerArgument, *, namesrv: NameServers = None, as_json: AsJson = False) -> None:
-    """List the topics that a broker holds."""
+    """List the topics of a broker."""
     found = administer(namesrv, lambda admin: admin.topics.configs(broker))
     rows = [
         {"topic": name, "read_queues": one.read_queues, "write_queues": one.write_queues}
@@ -196,7 +196,7 @@ def topics(broker: BrokerArgument, *, namesrv: NameServers = None, as_json: AsJs
 def producers(
     broker: BrokerArgument, *, namesrv: NameServers = None, as_json: AsJson = False
 ) -> None:
-    """List the producers that are connected to a broker."""
+    """List the producers connected to a broker."""
     found = administer(namesrv, lambda admin: admin.brokers.producers(broker))
     rows = [
         {
@@ -216,13 +216,13 @@ def producers(
 def lag(
     broker: BrokerArgument,
     *,
-    level: Annotated[int, typer.Option(min=0, help="Only queues further behind.")] = 0,
+    level: Annotated[int, typer.Option(min=0, help="Only queues with at least this lag.")] = 0,
     namesrv: NameServers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how far behind every group is at a broker, queue by queue."""
+    """Show the lag of every group on a broker, queue by queue."""
     found = administer(namesrv, lambda admin: admin.brokers.progress(broker))
-    places = [
+    lags = [
         (queue, group, one)
         for groups in found.groups
         for group, topics in groups.items()
@@ -230,7 +230,7 @@ def lag(
         for queue, one in stats.queues.items()
         if lag_of(one) >= level
     ]
-    places.sort(key=lambda place: (place[0].topic, place[1], place[0]))
+    lags.sort(key=lambda each: (each[0].topic, each[1], each[0]))
     rows = [
         {
             "topic": queue.topic,
@@ -242,13 +242,13 @@ def lag(
             "lag": lag_of(one),
             "last_consumed_stored": time_text(one.last_timestamp_ms),
         }
-        for queue, group, one in places
+        for queue, group, one in lags
     ]
-    show_rows(rows, as_json=as_json, empty="no group is so far behind")
+    show_rows(rows, as_json=as_json, empty="no queue with such a lag")
 
 
 class Leftover(StrEnum):
-    """What a broker deletes when it is told to clean up."""
+    """What a broker can clean up."""
 
     LOGS = "logs"
     QUEUES = "queues"
@@ -258,11 +258,11 @@ class Leftover(StrEnum):
 def clean(
     broker: BrokersArgument,
     *,
-    only: Annotated[Leftover | None, typer.Option(help="Only one kind of these.")] = None,
+    only: Annotated[Leftover | None, typer.Option(help="Delete only this kind.")] = None,
     namesrv: NameServers = None,
     yes: Yes = False,
 ) -> None:
-    """Delete now what has expired: log files, files of queues, queues of deleted topics."""
+    """Delete expired log files and queue files, and queues of deleted topics, now."""
     confirm(f"delete expired {only or 'files'} of {broker} now?", yes=yes)
 
     async def ask(admin: Admin) -> list[str]:
@@ -283,13 +283,13 @@ def clean(
 def forbid_writing(
     broker: BrokerArgument, *, yes: Yes = False, namesrv: NameServers = None
 ) -> None:
-    """Have clients send nothing more to a broker, before it is taken out of service."""
-    confirm(f"have no client send to {broker} any more?", yes=yes)
+    """Make a broker's topics read-only, before it is taken out of service."""
+    confirm(f"stop all sends to {broker}?", yes=yes)
     count = administer(namesrv, lambda admin: admin.brokers.forbid_writing(broker))
     typer.echo(f"{count} topics of {broker} are read-only")
 
 
 def allow_writing(broker: BrokerArgument, *, namesrv: NameServers = None) -> None:
-    """Have clients send to a broker again."""
+    """Make a broker's topics writable again."""
     count = administer(namesrv, lambda admin: admin.brokers.allow_writing(broker))
-    typer.echo(f"{count} topics of {broker} can be sent to")
+    typer.echo(f"{count} topics of {broker} are writable")

@@ -1,4 +1,4 @@
-"""`orbitmq cluster`: which brokers there are."""
+"""`orbitmq cluster`: lists clusters and their brokers."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from orbitmq.client.aio.admin import Admin
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands."""
-    group = typer.Typer(help="Which clusters and brokers there are.", no_args_is_help=True)
+    group = typer.Typer(help="List clusters and their brokers.", no_args_is_help=True)
     group.command("list")(list_brokers)
     app.add_typer(group, name="cluster")
 
 
 def list_brokers(*, namesrv: NameServers = None, as_json: AsJson = False) -> None:
-    """List the brokers of every cluster, with what they do at present."""
+    """List the brokers of every cluster, with their current load."""
     show_rows(administer(namesrv, broker_rows), as_json=as_json, empty="no broker is registered")
 
 
 async def broker_rows(admin: Admin) -> list[dict[str, object]]:
-    """One row a broker: where it is, its version, and how busy it is."""
+    """One row per broker: its address, version and load."""
     view = await admin.brokers.clusters()
     rows: list[dict[str, object]] = []
     for cluster, names in sorted(view.clusters.items()):
@@ -49,7 +49,7 @@ async def broker_rows(admin: Admin) -> list[dict[str, object]]:
 
 
 def _first(figures: str) -> float:
-    """Figures come as averages over 10 s, 1 min and 10 min; the first tells of now."""
+    """The current rate: the first of the averages over 10 s, 1 min and 10 min."""
     words = figures.split()
     return float(words[0]) if words else 0.0
 

@@ -1,4 +1,4 @@
-"""Topics and groups as arguments, which shells complete by asking the cluster."""
+"""Topic and group arguments, with shell completion that queries the cluster."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from orbitmq.client.aio.admin import Admin
 from orbitmq.clock import SystemClock, time_limit
 from orbitmq.errors import OrbitError
 
-# Whoever presses Tab waits for it.
+# The user waits after pressing Tab.
 _TIMEOUT_MS: Final = 1500
 
 _Ask = Callable[[Admin], Coroutine[Any, Any, Iterable[str]]]
 
 
 def complete_topic(context: typer.Context, incomplete: str) -> list[str]:
-    """Give the topics that begin so; none where no cluster answers."""
+    """The topics with this prefix; none if no cluster answers."""
     return _names(context, incomplete, lambda admin: admin.topics.names())
 
 
 def complete_group(context: typer.Context, incomplete: str) -> list[str]:
-    """Give the groups that begin so; none where no cluster answers."""
+    """The groups with this prefix; none if no cluster answers."""
     return _names(context, incomplete, lambda admin: admin.groups.configs())
 
 
@@ -38,7 +38,7 @@ def _names(context: typer.Context, incomplete: str, ask: _Ask) -> list[str]:
     try:
         found = asyncio.run(find())
     except (OrbitError, OSError, TimeoutError):
-        # A shell has no place for it.
+        # Completion cannot show errors.
         return []
     return [name for name in found if name.startswith(incomplete)]
 

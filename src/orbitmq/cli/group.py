@@ -1,4 +1,4 @@
-"""`orbitmq group`: consumer groups, their members and how far behind they are."""
+"""`orbitmq group`: consumer groups, their members and their lag."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from orbitmq.clock import SystemClock
 from orbitmq.model.names import is_system_group
 
 Cluster = Annotated[str | None, typer.Option("-c", "--cluster", help="Only this cluster.")]
-_NOTHING_YET: Final = "it has consumed nothing yet"
+_NOTHING_YET: Final = "the group has not consumed anything yet"
 Broker = Annotated[
     str | None, typer.Option("-b", "--broker", help="Only on this broker, by name or address.")
 ]
@@ -36,7 +36,7 @@ Broker = Annotated[
 def add_to(app: typer.Typer) -> None:
     """Add the commands."""
     group = typer.Typer(
-        help="Consumer groups, their members and how far behind they are.", no_args_is_help=True
+        help="Manage consumer groups; show their members and lag.", no_args_is_help=True
     )
     group.command("list")(list_groups)
     group.command("show")(show)
@@ -50,10 +50,10 @@ def add_to(app: typer.Typer) -> None:
 def list_groups(
     *,
     namesrv: NameServers = None,
-    everything: Annotated[bool, typer.Option("--all", help="Also groups of the system.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Include system groups.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List the groups, with members and lag."""
+    """List the groups with their members and lag."""
 
     async def ask(admin: Admin) -> list[dict[str, object]]:
         rows: list[dict[str, object]] = []
@@ -72,11 +72,11 @@ def list_groups(
             )
         return rows
 
-    show_rows(administer(namesrv, ask), as_json=as_json, empty="there is no group")
+    show_rows(administer(namesrv, ask), as_json=as_json, empty="there are no groups")
 
 
 def show(group: Group, *, namesrv: NameServers = None, as_json: AsJson = False) -> None:
-    """Show how a group is set."""
+    """Show the settings of a group."""
     config = administer(namesrv, lambda admin: group_config(admin, group))
     show_one(
         {
@@ -99,15 +99,15 @@ def lag(
     topic: Annotated[str | None, typer.Option("-t", "--topic", help="Only this topic.")] = None,
     watch: Annotated[
         bool,
-        typer.Option("--watch", help="Look again until Ctrl-C; --json prints one line each time."),
+        typer.Option("--watch", help="Refresh until Ctrl-C; --json prints one line each time."),
     ] = False,
     interval_seconds: Annotated[
-        float, typer.Option("--interval", min=0.2, help="Seconds between two looks.")
+        float, typer.Option("--interval", min=0.2, help="Seconds between refreshes.")
     ] = 2.0,
     namesrv: NameServers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how far behind a group is, queue by queue and in total."""
+    """Show the lag of a group, queue by queue and in total."""
 
     async def ask(admin: Admin) -> None:
         await group_config(admin, group)
@@ -120,7 +120,7 @@ def lag(
                     shown = layout_for(rows, live.console.width) if rows else _NOTHING_YET
                     live.update(shown, refresh=True)
                 else:
-                    _print_lag(rows, as_json=as_json, again=watch)
+                    _print_lag(rows, as_json=as_json, repeats=watch)
                 if not watch:
                     return
                 await clock.sleep_ms(interval_seconds * 1000)
@@ -132,7 +132,7 @@ def lag(
 
 
 def _live() -> Live:
-    # Of what is higher than the terminal, the end with the total is seen.
+    # If the table is taller than the terminal, its end with the total stays visible.
     return Live(
         auto_refresh=False,
         vertical_overflow="visible",
@@ -161,10 +161,10 @@ async def _lag_rows(admin: Admin, group: str, topic: str | None) -> list[dict[st
     return rows
 
 
-def _print_lag(rows: list[dict[str, object]], *, as_json: bool, again: bool) -> None:
+def _print_lag(rows: list[dict[str, object]], *, as_json: bool, repeats: bool) -> None:
     if as_json:
         total = rows.pop()["lag"] if rows else 0
-        show = show_json_line if again else show_json
+        show = show_json_line if repeats else show_json
         show({"lag": total, "queues": rows})
     else:
         show_rows(rows, as_json=False, empty=_NOTHING_YET)
@@ -174,7 +174,8 @@ def create(  # noqa: PLR0913  # a parameter a flag
     group: Group,
     *,
     retries_max: Annotated[
-        int | None, typer.Option(min=-1, help="Tries before the dead letters; 16 for a new group.")
+        int | None,
+        typer.Option(min=-1, help="Retries before the dead-letter queue; 16 for a new group."),
     ] = None,
     retry_queues: Annotated[
         int | None, typer.Option(min=0, help="Queues of its retry topic; 1 for a new group.")
@@ -185,13 +186,13 @@ def create(  # noqa: PLR0913  # a parameter a flag
         bool | None, typer.Option(help="Whether it consumes queues in order.")
     ] = None,
     tell_of_changes: Annotated[
-        bool | None, typer.Option(help="Whether members are told when others come and go.")
+        bool | None, typer.Option(help="Whether members are notified when others join or leave.")
     ] = None,
     cluster: Cluster = None,
     broker: Broker = None,
     namesrv: NameServers = None,
 ) -> None:
-    """Create a group on all masters; of one that is there, change what is given."""
+    """Create a group on all masters, or change the given settings of an existing one."""
     options = {
         "retries_max": retries_max,
         "retry_queues": retry_queues,
@@ -201,10 +202,10 @@ def create(  # noqa: PLR0913  # a parameter a flag
         "notifies_changes": tell_of_changes,
     }
     given = {name: value for name, value in options.items() if value is not None}
-    made = administer(
+    brokers = administer(
         namesrv, lambda admin: admin.groups.change(group, given, cluster=cluster, broker=broker)
     )
-    typer.echo(f"group {group} is known to {', '.join(made)}")
+    typer.echo(f"group {group} is set up on {', '.join(brokers)}")
 
 
 def delete(
@@ -212,17 +213,17 @@ def delete(
     *,
     cluster: Cluster = None,
     broker: Broker = None,
-    keep_offsets: Annotated[bool, typer.Option(help="Keep what it committed.")] = False,
+    keep_offsets: Annotated[bool, typer.Option(help="Keep its committed offsets.")] = False,
     yes: Yes = False,
     namesrv: NameServers = None,
 ) -> None:
     """Delete a group with its offsets, retries and dead letters."""
     administer(namesrv, lambda admin: group_config(admin, group))
     confirm(f"delete group {group} with its offsets, retries and dead letters?", yes=yes)
-    left = administer(
+    brokers = administer(
         namesrv,
         lambda admin: admin.groups.delete(
             group, cluster=cluster, broker=broker, clean_offsets=not keep_offsets
         ),
     )
-    typer.echo(f"group {group} is deleted on {', '.join(left)}")
+    typer.echo(f"group {group} is deleted on {', '.join(brokers)}")

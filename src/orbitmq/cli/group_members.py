@@ -1,4 +1,4 @@
-"""`orbitmq group members | running | …`: who is in a group, and what they may do."""
+"""`orbitmq group members | running | …`: members of a group, and what they may read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def add_to(group: typer.Typer) -> None:
 
 
 def members(group: Group, *, namesrv: NameServers = None, as_json: AsJson = False) -> None:
-    """List who consumes for a group, and what."""
+    """List the consumers of a group and their subscriptions."""
 
     async def ask(admin: Admin) -> list[Row]:
         await group_config(admin, group)
@@ -44,13 +44,13 @@ def members(group: Group, *, namesrv: NameServers = None, as_json: AsJson = Fals
             for client in found.connections
         ]
 
-    show_rows(administer(namesrv, ask), as_json=as_json, empty="nobody consumes for it at present")
+    show_rows(administer(namesrv, ask), as_json=as_json, empty="the group has no members now")
 
 
 def producers(
     group: Group, topic: Topic, *, namesrv: NameServers = None, as_json: AsJson = False
 ) -> None:
-    """List who sends to a topic under the name of a producer group."""
+    """List the producers of a group that send to a topic."""
     found = administer(namesrv, lambda admin: admin.groups.producers(group, topic), topic=topic)
     rows = [
         {
@@ -72,11 +72,11 @@ def running(
     group: Group,
     client_id: Annotated[str | None, typer.Argument(metavar="[CLIENT-ID]")] = None,
     *,
-    stacks: Annotated[bool, typer.Option(help="Show where its threads stand.")] = False,
+    stacks: Annotated[bool, typer.Option(help="Show the stacks of its threads.")] = False,
     namesrv: NameServers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask a consumer, or all of the group, what it is doing."""
+    """Show what a consumer is doing, or all consumers of the group."""
 
     async def ask(admin: Admin) -> dict[str, RunningConsumer]:
         await group_config(admin, group)
@@ -90,12 +90,12 @@ def running(
         show_json(shown[0] if client_id else shown)
         return
     if not found:
-        typer.secho("nobody consumes for it at present", dim=True)
+        typer.secho("the group has no members now", dim=True)
     for name, one in found.items():
         typer.secho(name, bold=True)
         show_one(one.properties, as_json=False)
         show_rows(_queue_rows(one), as_json=False, empty="it has no queues")
-        show_rows(_speed_rows(one), as_json=False, empty="it has consumed nothing yet")
+        show_rows(_speed_rows(one), as_json=False, empty="it has not consumed anything yet")
         if one.stacks:
             typer.echo(one.stacks)
 
@@ -142,24 +142,24 @@ def _speed_rows(running: RunningConsumer) -> list[Row]:
 
 
 def forbid(group: Group, topic: Topic, *, yes: Yes = False, namesrv: NameServers = None) -> None:
-    """Have brokers refuse a topic to a group, until it is allowed again."""
+    """Stop a group from reading a topic, until it is allowed again."""
     administer(namesrv, lambda admin: group_config(admin, group))
-    confirm(f"refuse {topic} to {group}?", yes=yes)
+    confirm(f"stop {group} from reading {topic}?", yes=yes)
     brokers = administer(
         namesrv, lambda admin: admin.groups.forbid_reading(group, topic), topic=topic
     )
-    typer.echo(f"{', '.join(brokers)} refuse {topic} to {group}")
+    typer.echo(f"{group} may not read {topic} on {', '.join(brokers)}")
 
 
 def allow(group: Group, topic: Topic, *, namesrv: NameServers = None) -> None:
-    """Have brokers give a group a topic again."""
+    """Allow a group to read a topic again."""
 
     async def ask(admin: Admin) -> list[str]:
         await group_config(admin, group)
         return await admin.groups.allow_reading(group, topic)
 
     brokers = administer(namesrv, ask, topic=topic)
-    typer.echo(f"{', '.join(brokers)} give {topic} to {group}")
+    typer.echo(f"{group} may read {topic} on {', '.join(brokers)}")
 
 
 def mode(
@@ -172,7 +172,7 @@ def mode(
     ] = 0,
     namesrv: NameServers = None,
 ) -> None:
-    """Let the members of a group pull a topic, or pop it; only brokers of RocketMQ 5 pop."""
+    """Set whether a group pulls or pops a topic; only brokers of RocketMQ 5 support pop."""
     if wanted.upper() not in {"PULL", "POP"}:
         raise typer.BadParameter(f"{wanted!r} is neither pull nor pop")
 
@@ -183,4 +183,4 @@ def mode(
         )
 
     brokers = administer(namesrv, ask, topic=topic)
-    typer.echo(f"{group} is to {wanted.lower()} {topic} from {', '.join(brokers)}")
+    typer.echo(f"{group} will {wanted.lower()} {topic} from {', '.join(brokers)}")

@@ -15,7 +15,9 @@ Key = Annotated[str, typer.Argument(metavar="KEY")]
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands."""
-    group = typer.Typer(help="Key values of the name servers.", no_args_is_help=True)
+    group = typer.Typer(
+        help="Read and change key values of the name servers.", no_args_is_help=True
+    )
     group.command("list")(list_values)
     group.command("get")(get)
     group.command("put")(put)
@@ -43,13 +45,13 @@ def put(
     *,
     namesrv: NameServers = None,
 ) -> None:
-    """Set a key, at every name server."""
+    """Set a key on every name server."""
     administer(namesrv, lambda admin: admin.key_values.put(namespace, key, value))
 
 
 def delete(
     namespace: Namespace, key: Key, *, yes: Yes = False, namesrv: NameServers = None
 ) -> None:
-    """Delete a key, at every name server."""
+    """Delete a key on every name server."""
     confirm(f"delete key {key} of {namespace}?", yes=yes)
     administer(namesrv, lambda admin: admin.key_values.delete(namespace, key))

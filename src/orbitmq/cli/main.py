@@ -63,11 +63,11 @@ def _root(
         ),
     ] = False,
 ) -> None:
-    """See the commands below; each has a --help of its own."""
+    """Each command below has its own --help."""
 
 
 def command_for(words: list[str]) -> typer.Typer:
-    """Make the command with the noun that a command line is about, or with all."""
+    """Build the command with only the noun that the command line uses, or with all."""
     app = typer.Typer(
         name="orbitmq",
         help="A RocketMQ-compatible message queue whose topics are Spark tables.",
@@ -75,26 +75,26 @@ def command_for(words: list[str]) -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback()(_root)
-    # Perf: servers and clients take a second of processor time to import; a command needs one.
+    # Perf: importing all servers and clients takes a second; a command needs only one noun.
     for noun in [words[0]] if words and words[0] in NOUNS else NOUNS:
         importlib.import_module(f"orbitmq.cli.{noun}").add_to(app)
     return app
 
 
 def check_command(words: list[str]) -> None:
-    """Raise where the first word is no command; the nearest may be one of mqadmin's."""
+    """Raise if the first word is no command; suggests the nearest one, ours or mqadmin's."""
     if not words or words[0].startswith("-") or words[0] in NOUNS:
         return
     nearest = nearest_command(words[0], NOUNS)
-    hint = f"did you mean {nearest}?" if nearest else f"there are {', '.join(NOUNS)}"
+    hint = f"did you mean {nearest}?" if nearest else f"commands: {', '.join(NOUNS)}"
     raise CommandError(f"there is no command {words[0]!r}", hint=hint)
 
 
 def run() -> None:
-    """Run the command line; an error is shown with its hint, without a trace.
+    """Run the command line; errors are shown with their hint, without a traceback.
 
-    Exit codes: 0 done, 1 refused or failed, 2 a wrong command, 3 no server can be reached,
-    4 what was named is not there, 5 the user said no, 130 interrupted.
+    Exit codes: 0 done, 1 refused or failed, 2 wrong command, 3 no server can be reached,
+    4 the named thing does not exist, 5 the user said no, 130 interrupted.
     """
     try:
         words = as_our_command(sys.argv[1:])
@@ -108,7 +108,7 @@ def run() -> None:
             )
         sys.exit(exit_code_of(error))
     except OSError as error:
-        # The system's own words, for example of a disk that is full.
+        # The system's own message, for example that the disk is full.
         typer.secho(f"orbitmq: {error}", fg=typer.colors.RED, err=True)
         sys.exit(EXIT_FAILED)
     except KeyboardInterrupt:
@@ -116,7 +116,7 @@ def run() -> None:
 
 
 def exit_code_of(error: OrbitError) -> int:
-    """What a script learns of an error."""
+    """The exit code that tells scripts what went wrong."""
     if isinstance(error, TransportError):
         return EXIT_UNREACHABLE
     if isinstance(error, CommandError):

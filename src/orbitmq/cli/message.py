@@ -1,4 +1,4 @@
-"""`orbitmq message`: send messages, follow topics, find what was sent."""
+"""`orbitmq message`: send messages, follow topics, find messages."""
 
 from __future__ import annotations
 
@@ -26,16 +26,14 @@ from orbitmq.model.names import TOOLS_GROUP
 from orbitmq.model.queues import MessageQueue
 
 _SHOWN_BYTES_MAX = 4096
-_GATHER_MS = 1000
-# How long nothing may come of what is there before it is not waited for any longer.
+_COLLECT_MS = 1000
+# Gives up on existing messages that do not arrive for this long.
 _GIVE_UP_MS = 30_000
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands."""
-    group = typer.Typer(
-        help="Send messages, follow topics, find what was sent.", no_args_is_help=True
-    )
+    group = typer.Typer(help="Send messages, follow topics, find messages.", no_args_is_help=True)
     group.command("send")(send)
     group.command("tail")(tail)
     group.command("find")(find)
@@ -48,23 +46,27 @@ def add_to(app: typer.Typer) -> None:
 def send(  # noqa: PLR0913  # a parameter a flag
     topic: Topic,
     body: Annotated[
-        str, typer.Argument(metavar="BODY", help="The text; - takes one message a line from stdin.")
+        str,
+        typer.Argument(metavar="BODY", help="The text; - reads one message per line from stdin."),
     ],
     *,
     tags: Annotated[str, typer.Option(help="The tag.")] = "",
     keys: Annotated[str, typer.Option(help="Keys to find it by, separated by commas.")] = "",
     properties: Annotated[
-        list[str] | None, typer.Option("--property", "-p", metavar="NAME=VALUE")
+        list[str] | None,
+        typer.Option("--property", "-p", metavar="NAME=VALUE", help="A property; may be repeated."),
     ] = None,
-    delay_level: Annotated[int, typer.Option(min=0, help="A level of delay: 1 is 1 s.")] = 0,
+    delay_level: Annotated[
+        int, typer.Option(min=0, help="The delay level; by default, level 1 is 1 s.")
+    ] = 0,
     broker: Annotated[str | None, typer.Option(help="The broker of --queue.")] = None,
     queue: Annotated[int | None, typer.Option(min=0, help="The queue to send to.")] = None,
     namesrv: NameServers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Send a message; returns once the broker has it."""
+    """Send a message; returns once the broker has stored it."""
     if (broker is None) != (queue is None):
-        raise SettingsError("--broker and --queue go together", hint="give both or none")
+        raise SettingsError("--broker and --queue go together", hint="give both or neither")
     bodies = [line.rstrip("\n") for line in sys.stdin] if body == "-" else [body]
     pairs = [text.partition("=") for text in properties or []]
     messages = [
@@ -85,7 +87,7 @@ def send(  # noqa: PLR0913  # a parameter a flag
     async def send_all() -> None:
         async with Producer("orbitmq-cli", **client_keywords(namesrv)) as producer:
             for number, message in enumerate(messages, 1):
-                with _telling_the_line(number if body == "-" else None):
+                with _reporting_line(number if body == "-" else None):
                     result = await producer.send(message, queue=target)
                 row = {
                     "status": result.status.name,
@@ -103,13 +105,13 @@ def send(  # noqa: PLR0913  # a parameter a flag
 
 
 @contextmanager
-def _telling_the_line(number: int | None) -> Iterator[None]:
-    """Say at which line of the input a send failed."""
+def _reporting_line(number: int | None) -> Iterator[None]:
+    """Report the line of the input at which a send failed."""
     try:
         yield
     except OrbitError:
         if number is not None:
-            typer.secho(f"stopped at line {number}; those before it are sent", err=True)
+            typer.secho(f"stopped at line {number}; the lines before it were sent", err=True)
         raise
 
 
@@ -120,35 +122,35 @@ def tail(
         bool, typer.Option("-f", "--follow", help="Wait for more, until Ctrl-C.")
     ] = False,
     count: Annotated[int, typer.Option("-c", "--count", min=0, help="How many per queue.")] = 10,
-    tags: Annotated[str, typer.Option(help="Only these tags, as a || b.")] = "*",
+    tags: Annotated[str, typer.Option(help="Only these tags: a || b.")] = "*",
     namesrv: NameServers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the last messages of a topic, and with --follow those that come."""
+    """Show the last messages of a topic; with --follow, also new ones as they arrive."""
 
     async def run(admin: Admin) -> None:
         queues = await admin.offsets.queues(topic)
         keywords = client_keywords(namesrv)
         async with LitePullConsumer(TOOLS_GROUP, auto_commit=False, **keywords) as consumer:
             consumer.assign(queues, tags)
-            left: dict[MessageQueue, int] = {}
+            unread: dict[MessageQueue, int] = {}
             for queue in queues:
                 end = await admin.offsets.end(queue)
                 start = max(await admin.offsets.first(queue), end - count)
                 await consumer.seek(queue, start)
                 if end > start:
-                    left[queue] = end
+                    unread[queue] = end
             quiet_ms = 0
-            while follow or (left and quiet_ms < _GIVE_UP_MS):
-                messages = await _next_messages(consumer, left)
-                quiet_ms = 0 if messages else quiet_ms + _GATHER_MS
-                # Polls bring queue after queue.
+            while follow or (unread and quiet_ms < _GIVE_UP_MS):
+                messages = await _next_messages(consumer, unread)
+                quiet_ms = 0 if messages else quiet_ms + _COLLECT_MS
+                # Polls return one queue after the other.
                 for message in sorted(messages, key=lambda each: each.store_ms):
                     _print_message(message, as_json=as_json)
-                for queue, end in tuple(left.items()):
-                    # What the filter left out never comes.
+                for queue, end in tuple(unread.items()):
+                    # Messages that the filter rejects never arrive.
                     if (consumer.position(queue) or 0) >= end:
-                        del left[queue]
+                        del unread[queue]
 
     try:
         administer(namesrv, run, topic=topic)
@@ -157,21 +159,21 @@ def tail(
 
 
 async def _next_messages(
-    consumer: LitePullConsumer, left: dict[MessageQueue, int]
+    consumer: LitePullConsumer, unread: dict[MessageQueue, int]
 ) -> list[ReceivedMessage]:
-    """Gather the messages that were there from the beginning, or those that come next.
+    """Collect the messages that existed at the start; after those, new arrivals.
 
-    `left` holds where queues ended that are not read so far yet.
+    `unread` holds the end at the start of each queue that was not read to there yet.
     """
     clock = SystemClock()
-    end_ms = clock.monotonic_ms() + _GATHER_MS
+    end_ms = clock.monotonic_ms() + _COLLECT_MS
     found: list[ReceivedMessage] = []
-    while messages := await consumer.poll(timeout_ms=_GATHER_MS):
+    while messages := await consumer.poll(timeout_ms=_COLLECT_MS):
         found += messages
         for message in messages:
-            if message.queue_offset + 1 >= left.get(message.queue, 0):
-                left.pop(message.queue, None)
-        if not left or clock.monotonic_ms() >= end_ms:
+            if message.queue_offset + 1 >= unread.get(message.queue, 0):
+                unread.pop(message.queue, None)
+        if not unread or clock.monotonic_ms() >= end_ms:
             break
     return found
 
@@ -180,18 +182,20 @@ def find(  # noqa: PLR0913  # a parameter a flag
     topic: Topic,
     *,
     key: Annotated[str, typer.Option(help="One of its keys.")] = "",
-    begin: Annotated[str, typer.Option("--from", help="A time, or 15m, 2h, 3d ago.")] = "",
-    end: Annotated[str, typer.Option("--to", help="A time.")] = "now",
-    tags: Annotated[str, typer.Option(help="Only these tags, as a || b.")] = "*",
-    broker: Annotated[str | None, typer.Option(help="Only of this broker.")] = None,
-    queue: Annotated[int | None, typer.Option(min=0, help="Only of this queue.")] = None,
-    count: Annotated[int, typer.Option("-c", "--count", min=1, help="At most so many.")] = 64,
+    begin: Annotated[
+        str, typer.Option("--from", help="A time: 2026-01-31T12:30; or 15m, 2h, 3d ago.")
+    ] = "",
+    end: Annotated[str, typer.Option("--to", help="A time, like --from.")] = "now",
+    tags: Annotated[str, typer.Option(help="Only these tags: a || b.")] = "*",
+    broker: Annotated[str | None, typer.Option(help="Only from this broker.")] = None,
+    queue: Annotated[int | None, typer.Option(min=0, help="Only from this queue.")] = None,
+    count: Annotated[int, typer.Option("-c", "--count", min=1, help="At most this many.")] = 64,
     namesrv: NameServers = None,
     as_json: AsJson = False,
 ) -> None:
     """Find messages of a topic by key, by time, or both."""
     if not key and not begin:
-        raise SettingsError("nothing to find by", hint="give --key, or --from and --to")
+        raise SettingsError("no key and no time given", hint="give --key, or --from and --to")
     now_ms = SystemClock().now_ms()
     begin_ms = parse_moment(begin, now_ms=now_ms) if begin else 0
     end_ms = parse_moment(end, now_ms=now_ms)
@@ -230,7 +234,10 @@ def find(  # noqa: PLR0913  # a parameter a flag
 def show(
     message_ids: Annotated[list[str], typer.Argument(metavar="ID…")],
     *,
-    topic: Annotated[str, typer.Option("-t", "--topic", help="Needed for a producer's id.")] = "",
+    topic: Annotated[
+        str,
+        typer.Option("-t", "--topic", help="Its topic; required for an id that a producer made."),
+    ] = "",
     namesrv: NameServers = None,
     as_json: AsJson = False,
 ) -> None:
@@ -248,17 +255,17 @@ def at(
     queue: Annotated[int, typer.Argument(metavar="QUEUE", min=0)],
     offset: Annotated[int, typer.Argument(metavar="OFFSET", min=0)],
     *,
-    count: Annotated[int, typer.Option("-c", "--count", min=1, help="So many from there.")] = 1,
+    count: Annotated[int, typer.Option("-c", "--count", min=1, help="How many messages.")] = 1,
     namesrv: NameServers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the message at an offset of a queue, or some from there on."""
-    place = MessageQueue(topic=topic, broker_name=broker, queue_id=queue)
+    """Show the message at an offset of a queue; with --count, also those after it."""
+    target = MessageQueue(topic=topic, broker_name=broker, queue_id=queue)
 
     async def ask(admin: Admin) -> list[ReceivedMessage]:
-        first = await admin.messages.at(place, offset)
-        following = range(offset + 1, min(offset + count, await admin.offsets.end(place)))
-        return [first, *[await admin.messages.at(place, one) for one in following]]
+        first = await admin.messages.at(target, offset)
+        following = range(offset + 1, min(offset + count, await admin.offsets.end(target)))
+        return [first, *[await admin.messages.at(target, one) for one in following]]
 
     _show_messages(administer(namesrv, ask, topic=topic), as_json=as_json)
 
@@ -311,10 +318,10 @@ def _print_message(message: ReceivedMessage, *, as_json: bool) -> None:
 
 
 def _body_text(body: bytes) -> str:
-    """The body as text where it is one, else as hexadecimal digits; long ones are cut."""
+    """The body as text if it is UTF-8, else in hexadecimal; long ones are truncated."""
     shown = body[:_SHOWN_BYTES_MAX]
     try:
-        # A letter that the cut goes through is left out.
+        # Leaves out a character that the cut splits.
         decoder = codecs.getincrementaldecoder("utf-8")()
         text = decoder.decode(shown, final=len(body) <= _SHOWN_BYTES_MAX)
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""`orbitmq message consume | probe`: hand a message to a consumer, time sends."""
+"""`orbitmq message consume | probe`: deliver a message to a consumer, time sends."""
 
 from __future__ import annotations
 
@@ -29,22 +29,25 @@ def consume(
     group: Group,
     client_id: Annotated[str | None, typer.Argument(metavar="[CLIENT-ID]")] = None,
     *,
-    topic: Annotated[str, typer.Option("-t", "--topic", help="Needed for a producer's id.")] = "",
+    topic: Annotated[
+        str,
+        typer.Option("-t", "--topic", help="Its topic; required for an id that a producer made."),
+    ] = "",
     namesrv: NameServers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let a consumer take one message now, whatever its offsets say; shows how that ended."""
+    """Have a consumer process one message now, whatever its offsets; shows the result."""
 
     async def ask(admin: Admin) -> tuple[str, DirectResult]:
         await group_config(admin, group)
         message = await admin.messages.by_id(message_id, topic=topic)
-        taker = client_id or await _any_member(admin, group)
-        return taker, await admin.groups.consume_directly(group, taker, message)
+        member = client_id or await _any_member(admin, group)
+        return member, await admin.groups.consume_directly(group, member, message)
 
-    taker, result = administer(namesrv, ask, topic=topic or None)
+    member, result = administer(namesrv, ask, topic=topic or None)
     show_one(
         {
-            "client_id": taker,
+            "client_id": member,
             "result": str(result.outcome),
             "took_ms": result.spent_ms,
             "remark": result.remark,
@@ -57,7 +60,7 @@ async def _any_member(admin: Admin, group: str) -> str:
     members = (await admin.groups.connections(group)).connections
     if not members:
         raise GroupMissingError(
-            f"nobody consumes for group {group!r} at present", hint="start one of its consumers"
+            f"group {group!r} has no members now", hint="start one of its consumers"
         )
     return min(one.client_id for one in members)
 
@@ -66,34 +69,34 @@ def probe(
     topic: Topic,
     *,
     count: Annotated[int, typer.Option("-c", "--count", min=1, help="How many messages.")] = 20,
-    body_bytes: Annotated[int, typer.Option("--bytes", min=1, help="How large each is.")] = 128,
+    body_bytes: Annotated[int, typer.Option("--bytes", min=1, help="Size of each body.")] = 128,
     namesrv: NameServers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Send messages to a topic, and show how long each took; a broker has a topic of its name."""
+    """Send test messages to a topic and time them; every broker has a topic of its own name."""
     clock = SystemClock()
 
     async def send_all() -> list[dict[str, object]]:
         rows: list[dict[str, object]] = []
         async with Producer("orbitmq-cli", **client_keywords(namesrv)) as producer:
             for number in range(count):
-                begun_ms = clock.monotonic_ms()
-                broker, queue, ended = "", -1, "OK"
+                started_ms = clock.monotonic_ms()
+                broker, queue, outcome = "", -1, "OK"
                 try:
                     result = await producer.send(Message(topic, b"x" * body_bytes))
                     broker, queue = result.queue.broker_name, result.queue.queue_id
                 except OrbitError as error:
                     if not rows:
                         raise
-                    ended = str(error)
-                took_ms = round(clock.monotonic_ms() - begun_ms, 2)
+                    outcome = str(error)
+                took_ms = round(clock.monotonic_ms() - started_ms, 2)
                 rows.append(
                     {
                         "number": number,
                         "broker": broker,
                         "queue": queue,
                         "took_ms": took_ms,
-                        "result": ended,
+                        "result": outcome,
                     }
                 )
         return rows

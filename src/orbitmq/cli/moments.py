@@ -1,4 +1,4 @@
-"""Moments that people name on the command line."""
+"""Times as users write them on the command line."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ _UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def parse_moment(text: str, *, now_ms: int) -> int:
-    """Read a time as milliseconds since the epoch: ISO, milliseconds, or "15m" for 15 minutes ago."""
+    """A time in milliseconds since the epoch, from ISO, milliseconds, or "15m" (15 minutes ago)."""
     try:
         moment_ms = _parsed(text, now_ms)
     except (ValueError, OverflowError, OSError):
         raise SettingsError(
-            f"{text!r} is no time",
-            hint="write 2026-01-31T12:30, 15m, 2h or 3d for so long ago, now, or milliseconds",
+            f"{text!r} is not a time",
+            hint="write 2026-01-31T12:30, now, milliseconds, or how long ago: 15m, 2h, 3d",
         ) from None
-    # Behind it the wire has no room; below 0, numbers mean something else to brokers.
+    # Larger numbers do not fit the wire; negative ones have other meanings to brokers.
     if not 0 <= moment_ms <= _LAST_MS:
-        raise SettingsError(f"{text!r} is no time since 1970", hint="messages are younger")
+        raise SettingsError(
+            f"{text!r} is not a time that brokers accept",
+            hint=f"it must be 0 to {_LAST_MS} milliseconds after 1970",
+        )
     return moment_ms
 
 

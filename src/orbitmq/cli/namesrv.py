@@ -1,4 +1,4 @@
-"""`orbitmq namesrv`: administer running name servers, or run one."""
+"""`orbitmq namesrv`: run a name server, or administer running ones."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from orbitmq.nameserver.app import NameServer, load_settings
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the command, and below it those that administer name servers."""
+    """Add the command and its subcommands."""
     group = typer.Typer(
-        help="Run a name server, or administer those that run.", invoke_without_command=True
+        help="Run a name server, or administer running ones.", invoke_without_command=True
     )
     app.add_typer(group, name="namesrv")
     group.callback()(run_name_server)
@@ -40,7 +40,7 @@ def run_name_server(
     *,
     config: Annotated[
         Path | None,
-        typer.Option("-c", "--config", help="Properties file, as RocketMQ's namesrv.conf."),
+        typer.Option("-c", "--config", help="Properties file, like RocketMQ's namesrv.conf."),
     ] = None,
     print_options: PrintOptions = False,
     host: Host = None,
@@ -50,7 +50,7 @@ def run_name_server(
     options: OtherOptions = None,
     log_level: LogLevelFlag = LogLevel.INFO,
 ) -> None:
-    """Run a name server until it is told to stop by SIGTERM, SIGINT or SIGHUP."""
+    """Run a name server until SIGTERM, SIGINT or SIGHUP."""
     if context.invoked_subcommand is not None:
         return
     flags = flags_of(options, bindAddress=host, listenPort=port)
@@ -67,7 +67,7 @@ def config(
     namesrv: NameServers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the options of the name servers, or some of them."""
+    """Show all options of the name servers, or the named ones."""
     found = administer(namesrv, lambda admin: admin.name_servers.options())
     show_each(
         {address: some_options(options, names) for address, options in found.items()},
@@ -81,7 +81,7 @@ def set_options(
     yes: Yes = False,
     namesrv: NameServers = None,
 ) -> None:
-    """Change options of all name servers that --namesrv lists."""
+    """Change options of all name servers listed in --namesrv."""
     wanted = flags_of(options)
     listed = ", ".join(f"{name}={value}" for name, value in wanted.items())
     confirm(f"set {listed} on the name servers?", yes=yes)

@@ -1,4 +1,4 @@
-"""`orbitmq offset`: what groups committed, moved with a look ahead."""
+"""`orbitmq offset`: committed offsets of groups; resets show a preview first."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from orbitmq.model.queues import MessageQueue
 def add_to(app: typer.Typer) -> None:
     """Add the commands."""
     group = typer.Typer(
-        help="What groups committed; resets with a look ahead.", no_args_is_help=True
+        help="Show and change the committed offsets of groups.", no_args_is_help=True
     )
     group.command("show")(show)
     group.command("reset")(reset)
@@ -32,7 +32,7 @@ def add_to(app: typer.Typer) -> None:
 def show(
     group: Group, topic: Topic, *, namesrv: NameServers = None, as_json: AsJson = False
 ) -> None:
-    """Show what a group committed in a topic, beside the bounds of its queues."""
+    """Show a group's committed offsets in a topic, with the bounds of the queues."""
 
     async def ask(admin: Admin) -> list[Row]:
         await group_config(admin, group)
@@ -58,18 +58,18 @@ def reset(
     to: Annotated[
         str,
         typer.Option(
-            help="earliest, latest, or a time: 2026-01-31T12:30, or 15m, 2h, 3d for so long ago."
+            help="earliest, latest, or a time: 2026-01-31T12:30; or how long ago: 15m, 2h, 3d."
         ),
     ],
     only_back: Annotated[
-        bool, typer.Option(help="Leave queues alone where messages would be skipped.")
+        bool, typer.Option(help="Do not move queues where messages would be skipped.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option(help="Only show what would happen.")] = False,
+    dry_run: Annotated[bool, typer.Option(help="Only show the preview.")] = False,
     yes: Yes = False,
     namesrv: NameServers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let a group go on from another place; shows first what that means."""
+    """Move a group to another position in a topic, after a preview."""
     timestamp_ms = _target(to)
 
     async def preview(admin: Admin) -> list[OffsetMove]:
@@ -84,7 +84,7 @@ def reset(
         return
     again, skipped = sum(one.consumed_again for one in moves), sum(one.skipped for one in moves)
     confirm(
-        f"move {group} so that it consumes {again} messages again and never gets {skipped}?",
+        f"move {group} so that it consumes {again} messages again and skips {skipped}?",
         yes=yes,
     )
     moved = administer(
@@ -104,24 +104,24 @@ def set_offset(
     yes: Yes = False,
     namesrv: NameServers = None,
 ) -> None:
-    """Let a group that nobody consumes for go on from an offset of one queue."""
+    """Set the offset of one queue, for a group without running members."""
 
     async def ask(admin: Admin) -> tuple[MessageQueue, int | None]:
         await group_config(admin, group)
         name = await admin.brokers.name(broker)
-        place = MessageQueue(topic=topic, broker_name=name, queue_id=queue)
+        target = MessageQueue(topic=topic, broker_name=name, queue_id=queue)
         if members := (await admin.groups.connections(group)).connections:
             raise GroupRefusedError(
-                f"group {group!r} has {len(members)} members, which would commit over it",
-                hint="stop them first, or use orbitmq offset reset, which they follow",
+                f"group {group!r} has {len(members)} members, which would overwrite the offset",
+                hint="stop them first, or use orbitmq offset reset, which members follow",
             )
-        await _check_place(admin, place, offset)
-        return place, await admin.offsets.committed(group, place)
+        await _check_offset(admin, target, offset)
+        return target, await admin.offsets.committed(group, target)
 
-    place, committed = administer(namesrv, ask, topic=topic)
+    target, committed = administer(namesrv, ask, topic=topic)
     confirm(f"move {group} in queue {queue} from {committed} to {offset}?", yes=yes)
-    administer(namesrv, lambda admin: admin.offsets.set(group, {place: offset}), topic=topic)
-    typer.echo(f"{group} goes on at {offset} in queue {queue} of {topic} on {broker}")
+    administer(namesrv, lambda admin: admin.offsets.set(group, {target: offset}), topic=topic)
+    typer.echo(f"{group} resumes at {offset} in queue {queue} of {topic} on {broker}")
 
 
 def clone(
@@ -132,7 +132,7 @@ def clone(
     yes: Yes = False,
     namesrv: NameServers = None,
 ) -> None:
-    """Set a group to where another one is in a topic."""
+    """Copy a group's committed offsets in a topic to another group."""
 
     async def check(admin: Admin) -> None:
         for group in (source, target):
@@ -141,22 +141,24 @@ def clone(
     administer(namesrv, check)
     confirm(f"set the offsets of {target} in {topic} to those of {source}?", yes=yes)
     administer(namesrv, lambda admin: admin.offsets.clone(source, target, topic), topic=topic)
-    typer.echo(f"{target} goes on where {source} is")
+    typer.echo(f"{target} resumes where {source} is")
 
 
-async def _check_place(admin: Admin, place: MessageQueue, offset: int) -> None:
-    bounds = await admin.topics.bounds(place.topic)
-    if place not in bounds:
-        there = [one.queue_id for one in bounds if one.broker_name == place.broker_name]
+async def _check_offset(admin: Admin, queue: MessageQueue, offset: int) -> None:
+    bounds = await admin.topics.bounds(queue.topic)
+    if queue not in bounds:
+        known = [one.queue_id for one in bounds if one.broker_name == queue.broker_name]
         raise OffsetRefusedError(
-            f"topic {place.topic!r} has no queue {place.queue_id} on {place.broker_name}",
-            hint=f"there are {', '.join(map(str, there))}" if there else "name another broker",
+            f"topic {queue.topic!r} has no queue {queue.queue_id} on {queue.broker_name}",
+            hint=f"its queues there: {', '.join(map(str, known))}"
+            if known
+            else "name another broker",
         )
-    first, end = bounds[place].min_offset, bounds[place].max_offset
+    first, end = bounds[queue].min_offset, bounds[queue].max_offset
     if not first <= offset <= end:
         raise OffsetRefusedError(
-            f"offset {offset} is outside queue {place.queue_id} of {place.topic!r}",
-            hint=f"it begins at {first} and ends at {end}",
+            f"offset {offset} is outside queue {queue.queue_id} of {queue.topic!r}",
+            hint=f"the queue starts at {first} and ends at {end}",
         )
 
 

@@ -23,7 +23,7 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def show_rows(rows: Sequence[Row], *, as_json: bool, empty: str = "nothing found") -> None:
-    """Print rows with the same names: a table, or a JSON list of objects."""
+    """Print rows with the same fields: a table, or a JSON list of objects."""
     if as_json:
         show_json(list(rows))
     elif not rows:
@@ -31,13 +31,13 @@ def show_rows(rows: Sequence[Row], *, as_json: bool, empty: str = "nothing found
     else:
         console = Console(soft_wrap=True)
         if not console.is_terminal:
-            # A pipe or a file has no width: a row stays on one line, for grep and awk.
+            # A pipe or a file has no width: keep each row on one line, for grep and awk.
             console.width = PIPE_COLUMNS
         console.print(layout_for(rows, console.width))
 
 
 def show_one(row: Row, *, as_json: bool) -> None:
-    """Print one thing: a line per name, or a JSON object."""
+    """Print one row: a line per field, or a JSON object."""
     if as_json:
         show_json(dict(row))
         return
@@ -50,19 +50,19 @@ def show_json(content: object) -> None:
 
 
 def show_json_line(content: object) -> None:
-    """Print JSON on one line, for what goes on and on."""
+    """Print JSON on one line, for continuous output."""
     typer.echo(json.dumps(content, ensure_ascii=False, separators=(",", ":"), default=str))
 
 
 def escaped(text: str) -> str:
-    """A text on one line that does nothing to a terminal: control characters as in Python."""
+    """Escape control characters as Python does: one line that is safe for a terminal."""
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def layout_for(rows: Sequence[Row], width: int) -> Table | Text:
-    """Lay rows out for a terminal: as a table where it fits, else a line per value.
+    """Lay rows out for a terminal: as a table if it fits, else a line per value.
 
-    Names and ids are copied from it, so that they are never cut or broken over lines.
+    Names and ids are never cut or wrapped, since users copy them.
     """
     columns = [[_title(name), *(_text(row[name]) for row in rows)] for name in rows[0]]
     needed = sum(max(map(cell_len, cells)) + _COLUMN_GAP for cells in columns) - _COLUMN_GAP
@@ -81,25 +81,25 @@ def _title(name: str) -> str:
 
 
 def as_table(rows: Sequence[Row]) -> Table:
-    """Make a table of rows; numbers stand to the right."""
+    """Make a table of rows; numbers are right-aligned."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name, value in rows[0].items():
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         table.add_column(_title(name), justify="right" if is_number else "left", overflow="fold")
     for row in rows:
-        # As `Text`, since rich takes what is in brackets for markup.
+        # As `Text`, since rich reads brackets as markup.
         table.add_row(*(Text(_text(value)) for value in row.values()))
     return table
 
 
 def time_text(timestamp_ms: int) -> str:
-    """A time of day in the zone of this machine; empty for none, the number if no calendar has it."""
+    """A time in the local zone; empty if there is none, the number if it is out of range."""
     if timestamp_ms <= 0:
         return ""
     try:
         moment = datetime.datetime.fromtimestamp(timestamp_ms / 1000).astimezone()
     except (ValueError, OverflowError, OSError):
-        # Clients send it, and may send anything.
+        # Clients set it, possibly to nonsense.
         return str(timestamp_ms)
     return moment.isoformat(sep=" ", timespec="milliseconds")
 

@@ -1,4 +1,4 @@
-"""How the user calls this command, for lines that can be copied."""
+"""How the user invoked this command, for hints that can be copied."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _NAME: Final = "orbitmq"
 
 
 def own_command() -> str:
-    """The command as it was started: a path, unless the shell finds it by its name."""
+    """The command as it was started: its name if the shell finds it, else its path."""
     started = Path(sys.argv[0])
     if started.name != _NAME or not started.parent.name:
         return _NAME
     found = shutil.which(_NAME)
-    # Shells start scripts by their whole path, however they were called.
+    # Shells start scripts by their full path, whatever the user typed.
     if found is not None and Path(found).resolve() == started.resolve():
         return _NAME
     return shlex.quote(sys.argv[0])

@@ -1,6 +1,6 @@
-"""`orbitmq store`: look at a store, verify it, make queues again, accept a loss.
+"""`orbitmq store`: inspect a store, verify it, rebuild its queues, accept a loss.
 
-Exit codes: 0 all is fine, 1 problems were found, 2 it could not run.
+Exit codes: 0 no problems, 1 problems found, 2 could not run.
 """
 
 from __future__ import annotations
@@ -42,36 +42,37 @@ from orbitmq.store.tools.verification import verify as verify_store
 
 EXIT_PROBLEMS = 1
 EXIT_COULD_NOT_RUN = 2
-# Problems shown to people; --json has more.
+# Problems shown in text; --json has more.
 _SHOWN_MAX = 50
 
 OnProgress = Callable[[int, int], None]
 
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The store, a storePathRootDir.")]
+Folder = Annotated[
+    Path, typer.Argument(metavar="DIR", help="The store directory (storePathRootDir).")
+]
 LogPath = Annotated[
     str,
     typer.Option(
-        help="Folders of the log, separated by commas, where they are not DIR/commitlog; as "
-        "storePathCommitLog."
+        help="Folders of the log, separated by commas, if not DIR/commitlog (storePathCommitLog)."
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document, for programs.")]
 IndexSlots = Annotated[
     int | None,
-    typer.Option(help="Slots of an index file, where they are not one for each four entries."),
+    typer.Option(help="Slots of an index file (maxHashSlotNum), if not a quarter of its entries."),
 ]
 DelayLevels = Annotated[
     str | None,
-    typer.Option(help="The messageDelayLevel of the broker, where it is not the default."),
+    typer.Option(help="The messageDelayLevel of the broker, if not the default."),
 ]
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands."""
     store = typer.Typer(
-        help="Look at a store directory, verify it, make its queues and index again, or accept "
+        help="Inspect a store directory, verify it, rebuild its queues and index, or accept "
         "the loss of damaged messages. "
-        "Exit codes: 0 all is fine, 1 problems were found, 2 it could not run.",
+        "Exit codes: 0 no problems, 1 problems found, 2 could not run.",
         no_args_is_help=True,
     )
     store.command("inspect")(inspect)
@@ -85,12 +86,12 @@ def inspect(
     folder: Folder,
     *,
     count: Annotated[
-        bool, typer.Option("--count", help="Count records by topic, which reads the whole log.")
+        bool, typer.Option("--count", help="Count records by topic; reads the whole log.")
     ] = False,
     log_path: LogPath = "",
     as_json: AsJson = False,
 ) -> None:
-    """Show files, topics, queues and state; also while a broker writes, without changing it."""
+    """Show files, topics, queues and state; read-only, also while a broker runs."""
     with (
         _running(),
         _open(folder, log_path) as store,
@@ -104,13 +105,13 @@ def inspect(
 
 
 def _open(folder: Path, log_path: str) -> ReadOnlyStore:
-    """Open a store to look at; a folder without one was meant to be another."""
+    """Open a store read-only; raises if the folder does not hold one."""
     if folder.is_dir() and not any(
         path.exists() for path in (*log_folders(folder, log_path), folder / CHECKPOINT_NAME)
     ):
         raise StoreError(
-            f"{folder} holds no store: there is neither a commit log nor a checkpoint",
-            hint="name the storePathRootDir of a broker, and its storePathCommitLog if it has one",
+            f"{folder} holds no store: it has neither a commit log nor a checkpoint",
+            hint="give a broker's storePathRootDir, and --log-path if it sets storePathCommitLog",
         )
     return ReadOnlyStore(folder, log_path=log_path)
 
@@ -123,7 +124,7 @@ def verify(
     delay_levels: DelayLevels = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check every record, and whether queues and index agree with the log; changes nothing."""
+    """Check every record, and that queues and index agree with the log; read-only."""
     with (
         _running(),
         _open(folder, log_path) as store,
@@ -163,22 +164,22 @@ def rebuild(
     log_path: LogPath = "",
     queue_file_bytes: Annotated[
         int | None,
-        typer.Option(help="Size of queue files, where none is there; mappedFileSizeConsumeQueue."),
+        typer.Option(help="Size of queue files (mappedFileSizeConsumeQueue), if none exists."),
     ] = None,
     index: Annotated[
         bool | None,
         typer.Option(
-            "--index/--no-index", help="Whether to make a key index; as it was by default."
+            "--index/--no-index", help="Whether to build a key index; by default, if there was one."
         ),
     ] = None,
     index_slots: IndexSlots = None,
     index_entries: Annotated[
-        int | None, typer.Option(help="Entries of an index file, where none is there; maxIndexNum.")
+        int | None, typer.Option(help="Entries of an index file (maxIndexNum), if none exists.")
     ] = None,
     delay_levels: DelayLevels = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make consume queues and key index again from the log; the broker must be stopped."""
+    """Rebuild consume queues and key index from the log; stop the broker first."""
     options = RebuildOptions(
         log_path=log_path,
         queue_file_bytes=queue_file_bytes,
@@ -188,24 +189,24 @@ def rebuild(
         delay_levels=delay_levels,
     )
     with _running(), _progress("rebuilding") as on_progress:
-        made = rebuild_store(folder, options, on_progress=on_progress)
+        rebuilt = rebuild_store(folder, options, on_progress=on_progress)
     if as_json:
-        _print_json(made)
+        _print_json(rebuilt)
     else:
-        _show_rebuilt(made)
+        _show_rebuilt(rebuilt)
 
 
 def accept_loss(
     folder: Folder,
     *,
-    at: Annotated[int, typer.Option("--at", help="The offset in the log where the damage begins.")],
+    at: Annotated[int, typer.Option("--at", help="The offset in the log where the damage starts.")],
     yes: Annotated[
-        bool, typer.Option("--yes", help="Accept it; without this, only tell what is lost.")
+        bool, typer.Option("--yes", help="Accept the loss; without this, only show it.")
     ] = False,
     log_path: LogPath = "",
     as_json: AsJson = False,
 ) -> None:
-    """Give up damaged messages, so that the store opens again; the broker must be stopped."""
+    """Give up damaged messages so that the store opens again; stop the broker first."""
     with _running():
         loss = accept_store_loss(folder, at, log_path=log_path, confirmed=False)
     if not as_json:
@@ -216,7 +217,7 @@ def accept_loss(
     if as_json:
         _print_json({"accepted": yes, "loss": loss})
     elif yes:
-        typer.echo(f"accepted; the bytes are kept in {', '.join(loss.kept_in) or 'no file'}")
+        typer.echo(f"accepted; the old bytes are kept in {', '.join(loss.kept_in) or 'no file'}")
     else:
         typer.echo("nothing was changed; to accept the loss, add --yes")
     if not yes:
@@ -228,7 +229,7 @@ def accept_loss(
 
 @contextmanager
 def _running() -> Iterator[None]:
-    """End with the code for what could not run when something fails."""
+    """Exit with the code for "could not run" on an error."""
     try:
         yield
     except OrbitError as error:
@@ -245,7 +246,7 @@ def _could_not_run(reason: str) -> NoReturn:
 
 @contextmanager
 def _progress(what: str) -> Iterator[OnProgress]:
-    """A bar with rate and time left, on a terminal only."""
+    """A progress bar with rate and time left, on a terminal only."""
     if not sys.stderr.isatty():
         yield lambda _done, _total: None
         return
@@ -292,7 +293,7 @@ def _table(*columns: str, numbers: tuple[str, ...] = ()) -> Table:
 
 
 def _print(*tables: Table) -> None:
-    # A pipe has no width; lines of any length are easier to read by programs than folded ones.
+    # A pipe has no width, and programs read long lines more easily than wrapped ones.
     console = Console(width=None if sys.stdout.isatty() else 400, highlight=False)
     for table in tables:
         console.print(table)
@@ -303,13 +304,13 @@ def _show_inspection(found: Inspection) -> None:
     state = found.state
     facts = _table("store", found.root)
     for name, value in (
-        ("written last by", state.written_by),
+        ("last written by", state.written_by),
         ("state", _state_in_words(found)),
         ("log", f"{found.log_start} to {found.log_end} in files of {found.log_file_bytes} bytes"),
         ("messages stored", f"{_time(found.first_store_ms)} to {_time(found.last_store_ms)}"),
         ("watermark", _number(state.watermark)),
-        ("mark: flushed", _number(state.flushed_mark)),
-        ("mark: dispatched", _number(state.dispatched_mark)),
+        ("progress: flushed", _number(state.flushed_mark)),
+        ("progress: dispatched", _number(state.dispatched_mark)),
         ("checkpoint: log", _time(state.checkpoint_log_ms)),
         ("checkpoint: queues", _time(state.checkpoint_queues_ms)),
         ("checkpoint: index", _time(state.checkpoint_index_ms)),
@@ -338,7 +339,7 @@ def _state_in_words(found: Inspection) -> str:
     if state.is_clean:
         return "stopped cleanly"
     if state.locked_by is not None:
-        return f"open, by process {state.locked_by}"
+        return f"open in process {state.locked_by}"
     return f"open, or not stopped cleanly (abort says process {state.abort_pid or 'unknown'})"
 
 
@@ -349,12 +350,12 @@ def _number(value: int | None) -> str:
 def _log_table(found: Inspection) -> Table:
     table = _table(
         "log file",
-        "begins",
+        "start",
         "bytes used",
         "on disk",
         "first stored",
         "modified",
-        numbers=("begins", "bytes used", "on disk"),
+        numbers=("start", "bytes used", "on disk"),
     )
     for file in found.log_files:
         table.add_row(
@@ -385,7 +386,7 @@ def _queue_table(queues: tuple[QueueFacts, ...]) -> Table:
 
 
 def _memory_table(found: Inspection) -> Table:
-    numbers = ("queue", "goes on at or below")
+    numbers = ("queue", "resumes at or below")
     table = _table("topic in memory", *numbers, numbers=numbers)
     for queue in found.memory_queues:
         table.add_row(queue.topic, str(queue.queue_id), str(queue.reserved_end))
@@ -396,11 +397,11 @@ def _index_table(found: Inspection) -> Table:
     table = _table(
         "index file",
         "keys",
-        "begins",
-        "ends",
+        "start",
+        "end",
         "first stored",
         "last stored",
-        numbers=("keys", "begins", "ends"),
+        numbers=("keys", "start", "end"),
     )
     for file in found.index_files:
         table.add_row(
@@ -425,15 +426,15 @@ def _show_verification(found: Verification, advice: list[str]) -> None:
     for note in findings.notes:
         typer.echo(f"note: {note}")
     if found.is_fine:
-        typer.secho("fine: no problems found", fg=typer.colors.GREEN)
+        typer.secho("no problems found", fg=typer.colors.GREEN)
         return
     kinds = ", ".join(
         f"{count} {kind.value}"
         for kind, count in sorted(findings.counts.items(), key=lambda item: item[0].value)
     )
-    typer.echo(f"in all: {kinds}")
+    typer.echo(f"total: {kinds}")
     for line in advice:
-        typer.echo(f"what can be done: {line}")
+        typer.echo(f"what to do: {line}")
 
 
 def _problem_in_words(problem: Finding) -> str:
@@ -451,13 +452,13 @@ def _problem_in_words(problem: Finding) -> str:
     return ", ".join(words)
 
 
-def _show_rebuilt(made: Rebuilt) -> None:
-    index = f"{made.keys} keys" if made.has_index else "no index"
+def _show_rebuilt(rebuilt: Rebuilt) -> None:
+    index = f"{rebuilt.keys} keys" if rebuilt.has_index else "no index"
     typer.echo(
-        f"made from {made.records} records from {made.start} to {made.end}: {made.entries} entries "
-        f"of {made.queues} queues, {index}"
+        f"rebuilt from {rebuilt.records} records from {rebuilt.start} to {rebuilt.end}: "
+        f"{rebuilt.entries} entries of {rebuilt.queues} queues, {index}"
     )
-    for note in made.notes:
+    for note in rebuilt.notes:
         typer.echo(f"note: {note}")
 
 
@@ -473,6 +474,6 @@ def _show_loss(loss: Loss) -> None:
     if loss.other_bytes > 0:
         typer.echo(f"lost: {loss.other_bytes} bytes that no queue knows of")
     if loss.new_end is not None:
-        typer.echo(f"nothing good lies behind it: the log will end at {loss.new_end}")
+        typer.echo(f"no good record follows: the log will end at {loss.new_end}")
     for note in loss.notes:
         typer.echo(f"note: {note}")

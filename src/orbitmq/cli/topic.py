@@ -45,7 +45,7 @@ def list_topics(
     namesrv: NameServers = None,
     cluster: Cluster = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Also topics of the system, and retries of groups.")
+        bool, typer.Option("--all", help="Include system topics and retry topics of groups.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -56,7 +56,7 @@ def list_topics(
         if everything:
             return names
         view = await admin.brokers.clusters()
-        # Brokers make topics that are called as they are, and as their cluster.
+        # Brokers create topics with their own name and that of their cluster.
         own = {
             *view.brokers,
             *view.clusters,
@@ -69,11 +69,11 @@ def list_topics(
         ]
 
     rows = [{"topic": name} for name in administer(namesrv, ask)]
-    show_rows(rows, as_json=as_json, empty="there is no topic; orbitmq topic create makes one")
+    show_rows(rows, as_json=as_json, empty="no topics; create one with: orbitmq topic create TOPIC")
 
 
 def show(topic: Topic, *, namesrv: NameServers = None, as_json: AsJson = False) -> None:
-    """Show where a topic is, and how it is set on each broker."""
+    """Show the brokers of a topic, and its settings on each."""
 
     async def ask(admin: Admin) -> list[dict[str, object]]:
         route = await admin.topics.route(topic)
@@ -98,7 +98,7 @@ def show(topic: Topic, *, namesrv: NameServers = None, as_json: AsJson = False) 
 
 
 def stats(topic: Topic, *, namesrv: NameServers = None, as_json: AsJson = False) -> None:
-    """Show where each queue of a topic begins and ends."""
+    """Show the min and max offset of each queue of a topic."""
     bounds = administer(namesrv, lambda admin: admin.topics.bounds(topic), topic=topic)
     rows = [
         {
@@ -128,16 +128,16 @@ def create(  # noqa: PLR0913  # a parameter a flag
         typer.Option("-q", "--queues", min=1, help="Queues on each broker; 8 for a new topic."),
     ] = None,
     write_queues: Annotated[
-        int | None, typer.Option(min=1, help="Queues that are sent to, where not all are.")
+        int | None, typer.Option(min=1, help="Queues to send to, if not all.")
     ] = None,
     permission: Annotated[
         str | None, typer.Option(help="rw, r, w or none; rw for a new topic.")
     ] = None,
     ordered: Annotated[
-        bool | None, typer.Option(help="Keep the order over changes of brokers.")
+        bool | None, typer.Option(help="Keep the order when brokers are added or removed.")
     ] = None,
     attributes: Annotated[
-        str, typer.Option(help="Changes of attributes, as +message.type=FIFO,-cleanup.policy.")
+        str, typer.Option(help="Attribute changes: +message.type=FIFO,-cleanup.policy.")
     ] = "",
     cluster: Cluster = None,
     broker: Annotated[
@@ -146,21 +146,21 @@ def create(  # noqa: PLR0913  # a parameter a flag
     yes: Yes = False,
     namesrv: NameServers = None,
 ) -> None:
-    """Create a topic on all masters; of one that is there, change what is given."""
+    """Create a topic on all masters, or change the given settings of an existing one."""
     bits = None if permission is None else _permission_of(permission)
-    held = administer(namesrv, lambda admin: _held(admin, topic, cluster, broker))
+    existing = administer(namesrv, lambda admin: _existing(admin, topic, cluster, broker))
     fewer = [
         f"{config.read_queues}/{config.write_queues} on {name}"
-        for name, config in held.items()
+        for name, config in existing.items()
         if (queues or config.read_queues) < config.read_queues
         or (write_queues or queues or config.write_queues) < config.write_queues
     ]
     if fewer:
         confirm(
-            f"leave topic {topic} fewer queues than its {', '.join(fewer)} (read/written)?",
+            f"reduce the queues of topic {topic}, now {', '.join(fewer)} (read/write)?",
             yes=yes,
         )
-    made = administer(
+    brokers = administer(
         namesrv,
         lambda admin: admin.topics.create(
             topic,
@@ -173,16 +173,16 @@ def create(  # noqa: PLR0913  # a parameter a flag
             broker=broker,
         ),
     )
-    if held and queues is None:
-        typer.echo(f"topic {topic} is changed on {', '.join(made)}")
+    if existing and queues is None:
+        typer.echo(f"topic {topic} is changed on {', '.join(brokers)}")
     else:
-        typer.echo(f"topic {topic} has {queues or NEW_TOPIC_QUEUES} queues on {', '.join(made)}")
+        typer.echo(f"topic {topic} has {queues or NEW_TOPIC_QUEUES} queues on {', '.join(brokers)}")
 
 
-async def _held(
+async def _existing(
     admin: Admin, topic: str, cluster: str | None, broker: str | None
 ) -> dict[str, TopicConfig]:
-    """How the topic is set on those of the brokers that have it."""
+    """The topic's settings on the chosen brokers that have it."""
     try:
         configs = await admin.topics.config(topic)
     except RouteNotFoundError:
@@ -201,8 +201,8 @@ def delete(
     bounds = administer(namesrv, lambda admin: admin.topics.bounds(topic), topic=topic)
     count = sum(one.max_offset - one.min_offset for one in bounds.values())
     confirm(f"delete topic {topic} with its {count} messages?", yes=yes)
-    left = administer(namesrv, lambda admin: admin.topics.delete(topic, cluster=cluster))
-    typer.echo(f"topic {topic} is deleted on {', '.join(left)}")
+    brokers = administer(namesrv, lambda admin: admin.topics.delete(topic, cluster=cluster))
+    typer.echo(f"topic {topic} is deleted on {', '.join(brokers)}")
 
 
 def permit(
@@ -210,10 +210,12 @@ def permit(
     permission: Annotated[str, typer.Argument(metavar="rw|r|w|none")],
     *,
     cluster: Cluster = None,
-    broker: Annotated[str | None, typer.Option("-b", "--broker", help="Only there.")] = None,
+    broker: Annotated[
+        str | None, typer.Option("-b", "--broker", help="Only on this broker, by name or address.")
+    ] = None,
     namesrv: NameServers = None,
 ) -> None:
-    """Let a topic be read, written, both or none, and leave the rest of it as it is."""
+    """Set whether a topic may be read, written, both or neither."""
     bits = _permission_of(permission)
     changed = administer(
         namesrv,
@@ -228,12 +230,12 @@ def _permission_of(text: str) -> int:
     if text in {"2", "4", "6"}:
         return int(text)
     if text not in _PERMISSIONS:
-        raise typer.BadParameter(f"{text!r} is none of {', '.join(_PERMISSIONS)}")
+        raise typer.BadParameter(f"{text!r} is not one of {', '.join(_PERMISSIONS)}")
     return int(_PERMISSIONS[text])
 
 
 def permission_text(permission: int) -> str:
-    """How people write a permission."""
+    """A permission as users write it."""
     text = "r" if permission & Permission.READ else ""
     text += "w" if permission & Permission.WRITE else ""
     return text or "none"

@@ -1,4 +1,4 @@
-"""`orbitmq topic traffic | allocation | entries`: closer looks at a topic."""
+"""`orbitmq topic traffic | allocation | entries`: details of a topic."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def add_to(group: typer.Typer) -> None:
 def traffic(
     topic: Annotated[str | None, typer.Argument(metavar="[TOPIC]")] = None,
     *,
-    active: Annotated[bool, typer.Option(help="Only topics with messages of today.")] = False,
+    active: Annotated[bool, typer.Option(help="Only topics with messages today.")] = False,
     namesrv: NameServers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how much goes into topics, and what each group takes out."""
+    """Show how much is sent to topics, and how much each group consumes."""
 
     async def ask(admin: Admin) -> list[dict[str, object]]:
         names = [topic] if topic else await admin.topics.names()
@@ -52,7 +52,7 @@ def allocation(
     namesrv: NameServers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show which queues each client would get, as members of a group share them by default."""
+    """Show which queues each client would get, by the default strategy of consumer groups."""
 
     async def ask(admin: Admin) -> list[dict[str, object]]:
         queues = sorted_queues(await admin.offsets.queues(topic))
@@ -74,16 +74,17 @@ def entries(
     *,
     count: Annotated[int, typer.Option("-c", "--count", min=1, help="How many.")] = 10,
     group: Annotated[
-        str | None, typer.Option("-g", "--group", help="Say whether this group's filter takes it.")
+        str | None,
+        typer.Option("-g", "--group", help="Show whether this group's filter matches each."),
     ] = None,
     namesrv: NameServers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show entries of a queue: where its messages lie in the log, and the hashes of their tags."""
-    place = MessageQueue(topic=topic, broker_name=broker, queue_id=queue)
+    """Show entries of a queue: where its messages are in the log, and their tag hashes."""
+    target = MessageQueue(topic=topic, broker_name=broker, queue_id=queue)
     found = administer(
         namesrv,
-        lambda admin: admin.messages.entries(place, offset, count=count, group=group),
+        lambda admin: admin.messages.entries(target, offset, count=count, group=group),
         topic=topic,
     )
     rows: list[dict[str, object]] = [
@@ -99,5 +100,5 @@ def entries(
     show_rows(
         rows,
         as_json=as_json,
-        empty=f"the queue has messages {found.min_offset} to {found.max_offset}",
+        empty=f"no entries there; the queue has offsets {found.min_offset} to {found.max_offset}",
     )

@@ -1,4 +1,4 @@
-"""`orbitmq up`: a name server and brokers in one folder, nothing to configure."""
+"""`orbitmq up`: runs a name server and brokers in one folder, without configuration."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BROKERS_MAX: Final = 26
 _PORT_MAX: Final = 65535
 _METRICS_PORT: Final = 5557
 _START_TIMEOUT_MS: Final = 60_000
-_LOOK_INTERVAL_MS: Final = 50
+_POLL_INTERVAL_MS: Final = 50
 
 
 def add_to(app: typer.Typer) -> None:
@@ -46,15 +46,18 @@ def add_to(app: typer.Typer) -> None:
 def up(
     *,
     folder: Annotated[
-        Path, typer.Option("--dir", help="Folder for everything that is kept.")
+        Path, typer.Option("--dir", help="Folder for messages and all other files.")
     ] = Path("orbitmq-data"),
     host: Annotated[
-        str, typer.Option(help="Address to listen on, and to tell clients of.")
+        str, typer.Option(help="Address to listen on and to announce to clients.")
     ] = "127.0.0.1",
     name_server_port: Annotated[
         int,
         typer.Option(
-            "--namesrv-port", min=0, max=_PORT_MAX, help="Port of the name server; 0 finds one."
+            "--namesrv-port",
+            min=0,
+            max=_PORT_MAX,
+            help="Port of the name server; 0 finds a free one.",
         ),
     ] = 9876,
     broker_port: Annotated[
@@ -68,7 +71,7 @@ def up(
     brokers: Annotated[
         int,
         typer.Option(
-            min=1, max=BROKERS_MAX, help="Brokers; several run as processes of their own."
+            min=1, max=BROKERS_MAX, help="Number of brokers; several run in separate processes."
         ),
     ] = 1,
     metrics_port: Annotated[
@@ -95,13 +98,13 @@ def up(
         options=flags_of(options),
     )
     if not folder.exists():
-        # Nobody runs in it, and nothing is made for a start that cannot be.
+        # Check before the folder is created, so that a failed start leaves nothing.
         check_ports(host, name_server_port, plan)
     try:
         lock = DirectoryLock(folder)
     except StoreLockedError as error:
         raise SettingsError(
-            f"another orbitmq up runs in {folder}", hint="stop it, or name another --dir"
+            f"another orbitmq up is running in {folder}", hint="stop it, or choose another --dir"
         ) from error
     try:
         check_ports(host, name_server_port, plan)
@@ -112,7 +115,7 @@ def up(
 
 
 class _Site:
-    """The name server in this process, and the brokers here or in processes of their own."""
+    """The name server in this process, and the brokers here or in separate processes."""
 
     def __init__(
         self,
@@ -130,7 +133,7 @@ class _Site:
         self._opened = AsyncExitStack()
 
     async def start(self) -> None:
-        """Start everything; returns once clients can be served."""
+        """Start everything; returns once clients can connect."""
         flags = {
             "bindAddress": self._host,
             "listenPort": str(self._port),
@@ -187,15 +190,15 @@ class _Site:
             async with time_limit(clock, _START_TIMEOUT_MS):
                 while not wanted <= set(name_server.routes.cluster_view().brokers):
                     for process in processes:
-                        if process.ends:
+                        if process.exits:
                             raise SettingsError(
-                                f"{process.name} did not start", hint="its lines above say why"
+                                f"{process.name} did not start", hint="see its log lines above"
                             )
-                    await clock.sleep_ms(_LOOK_INTERVAL_MS)
+                    await clock.sleep_ms(_POLL_INTERVAL_MS)
         except TimeoutError as error:
             raise SettingsError(
-                f"not all brokers came up within {_START_TIMEOUT_MS // 1000} s",
-                hint="their lines above may say why",
+                f"not all brokers started within {_START_TIMEOUT_MS // 1000} s",
+                hint="see their log lines above",
             ) from error
 
     def _greet(self, address: str) -> None:
@@ -212,10 +215,10 @@ class _Site:
         command = own_command()
         _say(f"  {command} message send hello 'my first message' --namesrv {address}")
         _say(f"  {command} message tail hello --namesrv {address}")
-        _say("end with Ctrl-C")
+        _say("stop with Ctrl-C")
 
 
 def _say(line: str, *, err: bool = False) -> None:
-    # The terminal may be closed: that ends nothing by itself, its signal does.
+    # The terminal may be closed; SIGHUP handles that, not a failed write.
     with suppress(OSError):
         typer.echo(line, err=err)

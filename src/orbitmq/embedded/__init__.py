@@ -1,4 +1,4 @@
-"""Whole clusters inside a process: for tests, notebooks and trying things out."""
+"""Whole clusters inside one process, for tests, notebooks and experiments."""
 
 from orbitmq.embedded.cluster import Cluster
 

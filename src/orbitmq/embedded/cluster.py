@@ -4,8 +4,8 @@
         mq.create_topic("orders")
         ...  # any client, with mq.namesrv as its name server
 
-Threads: the servers run on one event loop in a thread of their own; call from any other thread.
-Fork: a cluster stays in the process that started it; a child leaves it alone.
+Threads: the servers run on one event loop in their own thread; call from any other thread.
+Fork: a cluster belongs to the process that started it; children do not touch it.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from orbitmq.transport.rpc_client import RpcClient
 
 HOST: Final = "127.0.0.1"
 BROKERS_MAX: Final = 26
-_SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108  # a folder of our own is made in it
-# Enough for tests, and quick to make.
+_SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108  # we create our own folder in it
+# Enough for tests, and quick to create.
 _SMALL_FILES: Final = {
     "mappedFileSizeCommitLog": str(16 << 20),
     "mappedFileSizeConsumeQueue": "20000",
@@ -56,18 +56,19 @@ class Cluster:
     ) -> None:
         """Prepare a cluster.
 
-        `directory` keeps the messages, and is opened again by the next cluster; without it they
-        are gone with this one. `in_memory` puts them where the system keeps files in memory, if it
-        does. `network_faults` puts a relay in front of each broker, which `faults` needs to drop
-        and delay connections. `options` are options of the brokers, by RocketMQ's names.
+        `directory` stores the messages, and a later cluster can open it again; without it, they
+        are deleted with this cluster. `in_memory` stores them in shared memory if the system has
+        it. `network_faults` puts a relay in front of each broker, which `faults` needs to drop and
+        delay connections. `options` are options of the brokers, by RocketMQ's names.
         """
         if not 1 <= brokers <= BROKERS_MAX:
             raise SettingsError(
-                f"a cluster cannot have {brokers} brokers", hint=f"1 to {BROKERS_MAX} are possible"
+                f"a cluster cannot have {brokers} brokers", hint=f"choose 1 to {BROKERS_MAX}"
             )
         if directory is not None and in_memory:
             raise SettingsError(
-                f"messages cannot be in {directory} and in memory", hint="leave one of both out"
+                f"messages cannot be both in {directory} and in memory",
+                hint="give either directory or in_memory",
             )
         self.clock = ForwardClock()
         self._names = [f"broker-{chr(ord('a') + number)}" for number in range(brokers)]
@@ -76,9 +77,9 @@ class Cluster:
         self._network_faults = network_faults
         self._options = {**_SMALL_FILES, **(options or {})}
         self._loop = BackgroundLoop("orbitmq-cluster", owner="cluster")
-        # One thread starts or stops it at a time; a start that fails stops it.
+        # One thread at a time starts or stops it; a failed start stops it.
         self._guard = threading.RLock()
-        # On the loop too: a start that was interrupted ends before the stop begins.
+        # On the loop too: an interrupted start ends before the stop begins.
         self._changing = asyncio.Lock()
         self._opened = contextlib.AsyncExitStack()
         self._folder: Path | None = None
@@ -93,7 +94,7 @@ class Cluster:
         try:
             self.start()
         except KeyboardInterrupt:
-            # It may come when all is started, and before anybody could stop it.
+            # It may arrive after the start, before anyone else could stop the cluster.
             self.stop()
             raise
         return self
@@ -105,7 +106,7 @@ class Cluster:
         try:
             await asyncio.to_thread(self.start)
         except asyncio.CancelledError:
-            # The thread goes on regardless: what it starts is stopped.
+            # The thread keeps running regardless: stop what it starts.
             await asyncio.to_thread(self.stop)
             raise
         return self
@@ -114,14 +115,14 @@ class Cluster:
         await asyncio.to_thread(self.stop)
 
     def start(self) -> None:
-        """Start everything; returns once clients can be served."""
+        """Start everything; returns once clients can connect."""
         with self._guard:
             if self._is_started:
-                raise StateError("the cluster was started before", hint="make a new one")
+                raise StateError("the cluster was already started", hint="create a new one")
             try:
                 self._loop.start()
                 self._is_started = True
-                # Whoever never stops it leaves nothing behind all the same.
+                # Cleans up even if the caller never stops it.
                 self._loop.stop_at_exit(self._stop_at_exit)
                 self._folder = self._make_folder()
                 self._loop.call(self._start_servers(self._folder))
@@ -130,7 +131,7 @@ class Cluster:
                 raise
 
     def stop(self) -> None:
-        """Stop everything and leave nothing behind but a directory that was given."""
+        """Stop everything; deletes all files, except in a directory that was given."""
         if self._loop.belongs_to_parent:
             return
         with self._guard:
@@ -140,7 +141,7 @@ class Cluster:
             try:
                 self._loop.call(self._stop_servers())
             finally:
-                # Threads of servers whose start was interrupted may write until then.
+                # Servers whose start was interrupted have threads that may write until then.
                 self._loop.end()
                 self._remove_folder()
 
@@ -210,7 +211,7 @@ class Cluster:
         if self._directory is None and self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    # --- what it is for -------------------------------------------------------------------------
+    # --- using it -------------------------------------------------------------------------------
 
     @property
     def namesrv(self) -> str:
@@ -225,7 +226,7 @@ class Cluster:
         return list(self._names)
 
     def create_topic(self, name: str, *, queues: int = 4, attributes: str = "") -> None:
-        """Make a topic, with so many queues on each broker that runs."""
+        """Create a topic with this many queues on each running broker."""
 
         async def create() -> None:
             for broker in self._brokers.values():
@@ -235,7 +236,7 @@ class Cluster:
         self._loop.call(create())
 
     def ensure_topic(self, name: str, *, queues: int = 1) -> None:
-        """Make a topic unless there is one of that name."""
+        """Create a topic unless it exists."""
 
         async def is_known() -> bool:
             assert self._name_server is not None
@@ -245,7 +246,7 @@ class Cluster:
             self.create_topic(name, queues=queues)
 
     def message_count(self, topic: str) -> int:
-        """How many messages of a topic consumers can see, on all brokers that run."""
+        """How many messages of a topic consumers can see, on all running brokers."""
 
         async def count() -> int:
             return sum(
@@ -257,9 +258,9 @@ class Cluster:
         return self._loop.call(count())
 
     def advance(self, *, seconds: float) -> None:
-        """Let time pass quickly for the servers, and for clients that were given `clock`."""
+        """Move the time forward, for the servers and for clients that use `clock`."""
         self.clock.advance(seconds * 1000)
 
     def broker(self, name: str | None = None) -> LocalBroker:
-        """Find a broker by name; without one, the first."""
+        """Find a broker by name; by default, the first one."""
         return find_broker(self._brokers, name or self._names[0])

@@ -1,4 +1,4 @@
-"""Faults of an embedded cluster, chosen by seed where they are a matter of chance."""
+"""Fault injection for an embedded cluster; random choices come from a seed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Faults:
-    """What can be made to go wrong; a broker that is not named is drawn by the seed."""
+    """Injects faults; without a name, picks a running broker at random, by the seed."""
 
     def __init__(
         self, brokers: Mapping[str, LocalBroker], loop: BackgroundLoop, *, seed: int
@@ -27,19 +27,19 @@ class Faults:
         self.chance = random.Random(seed)  # noqa: S311  # the same faults for the same seed
 
     def kill_broker(self, name: str | None = None) -> str:
-        """End a broker as if its process were killed; returns its name."""
-        broker = self._drawn(name)
+        """Stop a broker as if its process were killed; returns its name."""
+        broker = self._pick(name)
         self._loop.call(broker.kill())
         return broker.name
 
     def stop_broker(self, name: str | None = None) -> str:
-        """End a broker in good order; returns its name."""
-        broker = self._drawn(name)
+        """Stop a broker cleanly; returns its name."""
+        broker = self._pick(name)
         self._loop.call(broker.stop())
         return broker.name
 
     def restart_broker(self, name: str) -> None:
-        """Start a broker again, after ending it if it runs."""
+        """Start a broker again; stops it first if it is running."""
         broker = find_broker(self._brokers, name)
 
         async def restart() -> None:
@@ -49,8 +49,8 @@ class Faults:
         self._loop.call(restart())
 
     def fail_disk(self, name: str | None = None) -> str:
-        """Let a broker find that its disk failed; it takes nothing until it is restarted."""
-        broker = self._drawn(name)
+        """Make a broker's disk fail; it accepts no messages until it is restarted."""
+        broker = self._pick(name)
 
         async def fail() -> None:
             broker.fail_disk()
@@ -59,8 +59,8 @@ class Faults:
         return broker.name
 
     def drop_connections(self, name: str | None = None, *, share: float = 1.0) -> int:
-        """Cut connections to a broker, each with this chance; how many were cut."""
-        relay = self._relay(self._drawn(name))
+        """Cut connections to a broker, each with this probability; returns how many."""
+        relay = self._relay(self._pick(name))
 
         async def drop() -> int:
             return relay.drop(share)
@@ -68,21 +68,21 @@ class Faults:
         return self._loop.call(drop())
 
     def refuse_connections(self, name: str, *, refuse: bool = True) -> None:
-        """Take no new connections to a broker, or take them again."""
+        """Refuse new connections to a broker, or accept them again."""
         self._relay(find_broker(self._brokers, name)).refuses = refuse
 
     def delay_connections(self, name: str, *, delay_ms: float, jitter_ms: float = 0) -> None:
-        """Let everything sent to and by a broker arrive late; 0 ends it."""
+        """Delay everything sent to and by a broker; 0 ends the delay."""
         relay = self._relay(find_broker(self._brokers, name))
         relay.delay_ms, relay.jitter_ms = delay_ms, jitter_ms
 
     def hold_requests(self, name: str, code: int) -> None:
-        """Let requests of one kind to a broker wait on their way, as long as nothing is encrypted."""
+        """Hold requests with this code on their way to a broker; has no effect on TLS."""
         self._change_relay(name, lambda relay: relay.hold(code))
 
     def let_requests_go(self, name: str, code: int) -> None:
-        """Let requests arrive that were held, and those that come from now on."""
-        self._change_relay(name, lambda relay: relay.let_go(code))
+        """Release held requests, and stop holding new ones."""
+        self._change_relay(name, lambda relay: relay.release(code))
 
     def _change_relay(self, name: str, change: Callable[[Relay], None]) -> None:
         relay = self._relay(find_broker(self._brokers, name))
@@ -92,18 +92,18 @@ class Faults:
 
         self._loop.call(on_loop())
 
-    def _drawn(self, name: str | None) -> LocalBroker:
+    def _pick(self, name: str | None) -> LocalBroker:
         if name is not None:
             return find_broker(self._brokers, name)
         running = [broker for broker in self._brokers.values() if broker.is_running]
         if not running:
-            raise StateError("no broker runs", hint="start the cluster, or restart a broker")
+            raise StateError("no broker is running", hint="start the cluster, or restart a broker")
         return self.chance.choice(running)
 
     def _relay(self, broker: LocalBroker) -> Relay:
         if broker.relay is None:
             raise StateError(
-                f"nothing stands between clients and {broker.name}",
-                hint="make the cluster with network_faults=True",
+                f"{broker.name} has no relay to inject network faults",
+                hint="create the cluster with network_faults=True",
             )
         return broker.relay

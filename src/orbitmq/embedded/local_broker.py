@@ -1,6 +1,6 @@
-"""One broker of an embedded cluster: started, stopped, killed, and started again.
+"""One broker of an embedded cluster: started, stopped, killed, restarted.
 
-Crash: a kill keeps the files as they are at that moment, as the end of a process would.
+Crash: a kill keeps the files as they are at that moment, like the death of a process.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class LocalBroker:
-    """A broker that keeps its port and its folder over restarts."""
+    """A broker that keeps its port and folder across restarts."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class LocalBroker:
 
     @property
     def is_running(self) -> bool:
-        """Whether it serves at present."""
+        """Whether it is running."""
         return self._running is not None
 
     @property
@@ -60,11 +60,11 @@ class LocalBroker:
     @property
     def _broker(self) -> Broker:
         if self._running is None:
-            raise StateError(f"broker {self.name} does not run", hint="restart it first")
+            raise StateError(f"broker {self.name} is not running", hint="restart it first")
         return self._running
 
     async def start(self) -> None:
-        """Serve what the folder holds, on the port it had before."""
+        """Start with the messages in its folder, on its earlier port."""
         if self._running is not None:
             raise StateError(f"broker {self.name} is already running")
         settings = load_settings(flags={**self._options, "listenPort": str(self._port)})
@@ -74,19 +74,19 @@ class LocalBroker:
             advertised_port=self.relay.port if self.relay else None,
         )
         if self.relay is not None:
-            self.relay.lead_to(broker.address, broker.port)
+            self.relay.set_target(broker.address, broker.port)
         await broker.start()
         self._port = broker.port
         self._running = broker
 
     async def stop(self) -> None:
-        """End as a broker that is asked to."""
+        """Stop cleanly."""
         broker, self._running = self._running, None
         if broker is not None:
             await broker.stop()
 
     async def kill(self) -> None:
-        """End as a broker whose process is killed."""
+        """Stop as if the process were killed."""
         broker = self._broker
         self._running = None
         image = self._folder.with_name(f"{self.name}.killed")
@@ -104,13 +104,13 @@ class LocalBroker:
         return sum(queue.end - queue.start for queue in queues if queue.topic == topic)
 
     def fail_disk(self) -> None:
-        """Let it find that its disk failed: it acknowledges nothing until it is restarted."""
+        """Make its disk fail: it acknowledges nothing until it is restarted."""
         self._broker.store.fence("the disk failed (injected)")
 
     async def create_topic(
         self, rpc: RpcClient, name: str, *, queues: int, attributes: str
     ) -> None:
-        """Make a topic, or change it."""
+        """Create or change a topic."""
         await rpc.call(
             f"{self._broker.address}:{self._broker.port}",
             UpdateTopic(
@@ -126,7 +126,7 @@ class LocalBroker:
 
 
 def _copy(source: str, target: str) -> None:
-    # The broker still runs, and may put a file in the place of another meanwhile.
+    # The broker is still running, and may replace a file meanwhile.
     with suppress(FileNotFoundError):
         shutil.copy2(source, target)
 
@@ -136,5 +136,5 @@ def find_broker(brokers: Mapping[str, LocalBroker], name: str) -> LocalBroker:
     if not brokers:
         raise StateError("the cluster is not started", hint="use it in a with block")
     if name not in brokers:
-        raise SettingsError(f"there is no broker {name!r}", hint=f"there are {', '.join(brokers)}")
+        raise SettingsError(f"there is no broker {name!r}", hint=f"brokers: {', '.join(brokers)}")
     return brokers[name]

@@ -1,4 +1,4 @@
-"""The pytest plug-in: a cluster of its own for each test that asks for one.
+"""The pytest plug-in: fixtures for a cluster per test, its producer and consumers.
 
 def test_an_order_is_billed(orbitmq_cluster, producer, consumer):
     bills = consumer("bills")
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 
 class MakeConsumer(Protocol):
-    """Makes consumers that end with the test."""
+    """Creates consumers that are closed after the test."""
 
     def __call__(
         self, topic: str, expression: str = "*", *, group: str = "tests"
     ) -> LitePullConsumer:
-        """Make a consumer that gets every message of a topic, from the first on."""
+        """Create a consumer that gets every message of a topic, from the first on."""
 
 
-# Perf: imports stand in the fixtures, so that test sessions without a cluster do not pay for them.
+# Perf: the fixtures import what they need, so that test sessions without a cluster do not pay.
 
 
 @pytest.fixture
 def orbitmq_cluster() -> Iterator[Cluster]:
-    """A cluster of one broker, in memory where the system can; gone after the test."""
+    """A cluster of one broker, in memory if possible; deleted after the test."""
     from orbitmq.embedded import Cluster
 
     with Cluster(in_memory=True, network_faults=True) as cluster:
@@ -43,7 +43,7 @@ def orbitmq_cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def producer(orbitmq_cluster: Cluster) -> Iterator[Producer]:
-    """A producer of the cluster."""
+    """A producer for the cluster."""
     from orbitmq.client import Producer
 
     with Producer(
@@ -54,13 +54,13 @@ def producer(orbitmq_cluster: Cluster) -> Iterator[Producer]:
 
 @pytest.fixture
 def consumer(orbitmq_cluster: Cluster) -> Iterator[MakeConsumer]:
-    """Makes consumers of the cluster."""
+    """Creates consumers for the cluster."""
     from orbitmq.client import LitePullConsumer
 
     with ExitStack() as opened:
 
         def make(topic: str, expression: str = "*", *, group: str = "tests") -> LitePullConsumer:
-            # Where nobody made the topic before, it has one queue, and so an order.
+            # A topic created here has one queue, so its messages stay in order.
             orbitmq_cluster.ensure_topic(topic)
             consumer = LitePullConsumer(
                 group,

@@ -1,4 +1,4 @@
-"""A relay before a broker: drops, delays, refuses connections, holds requests.
+"""A relay in front of a broker: drops, delays and refuses connections, holds requests.
 
 Threads: one event loop.
 """
@@ -20,21 +20,21 @@ _CHUNK_BYTES: Final = 64 * 1024
 
 
 class Relay:
-    """Passes bytes on between clients and one broker."""
+    """Forwards bytes between clients and one broker."""
 
     def __init__(self, *, chance: random.Random) -> None:
         self._chance = chance
         self._target: tuple[str, int] | None = None
         self._server: asyncio.Server | None = None
-        self._ways = OwnedTasks()
+        self._connections = OwnedTasks()
         self._writers: set[asyncio.StreamWriter] = set()
         self._clock = SystemClock()
         self.port = 0
-        # Every chunk waits this long, and up to so much longer by chance.
+        # Every chunk is delayed by this, plus a random part of the jitter.
         self.delay_ms = 0.0
         self.jitter_ms = 0.0
         self.refuses = False
-        # What requests wait for, by their codes.
+        # The event that releases held requests, by code.
         self._held: dict[int, asyncio.Event] = {}
 
     async def start(self, host: str) -> None:
@@ -42,33 +42,33 @@ class Relay:
         self._server = await asyncio.start_server(self._accepted, host, 0)
         self.port = self._server.sockets[0].getsockname()[1]
 
-    def lead_to(self, host: str, port: int) -> None:
-        """Pass what comes from now on to this address."""
+    def set_target(self, host: str, port: int) -> None:
+        """Forward new connections to this address."""
         self._target = (host, port)
 
     async def stop(self) -> None:
-        """Cut everything and listen no more."""
+        """Cut all connections and stop listening."""
         if self._server is not None:
             self._server.close()
         self.drop()
-        await self._ways.cancel()
+        await self._connections.cancel()
 
     def drop(self, share: float = 1.0) -> int:
-        """Cut connections, each with this chance; how many were cut."""
+        """Cut connections, each with this probability; returns how many."""
         chosen = [writer for writer in self._writers if self._chance.random() < share]
         for writer in chosen:
             writer.transport.abort()
         return len(chosen)
 
     def hold(self, code: int) -> None:
-        """Let requests of a kind wait from now on, and what comes behind them on their connections.
+        """Hold requests with this code, and everything after them on their connections.
 
-        What is encrypted passes: nobody sees what it is.
+        TLS connections are not affected: their requests cannot be read.
         """
         self._held.setdefault(code, asyncio.Event())
 
-    def let_go(self, code: int) -> None:
-        """Pass on what was held; it arrives also if whoever sent it has gone."""
+    def release(self, code: int) -> None:
+        """Forward held requests, even if their sender has disconnected."""
         held = self._held.pop(code, None)
         if held is not None:
             held.set()
@@ -77,9 +77,9 @@ class Relay:
         if self.refuses or self._target is None:
             writer.transport.abort()
             return
-        self._ways.start(self._join(reader, writer), name="relayed connection")
+        self._connections.start(self._connect(reader, writer), name="relayed connection")
 
-    async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         assert self._target is not None
         try:
             far_reader, far_writer = await asyncio.open_connection(*self._target)
@@ -88,45 +88,45 @@ class Relay:
             return
         self._writers.add(writer)
         try:
-            there = asyncio.ensure_future(self._pass_requests_on(reader, far_writer))
-            back = asyncio.ensure_future(self._pass_on(far_reader, writer))
+            requests = asyncio.ensure_future(self._forward_requests(reader, far_writer))
+            replies = asyncio.ensure_future(self._forward(far_reader, writer))
             try:
-                await asyncio.wait((there, back), return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait((requests, replies), return_when=asyncio.FIRST_COMPLETED)
             finally:
-                there.cancel()
-                back.cancel()
-                await asyncio.wait((there, back))
+                requests.cancel()
+                replies.cancel()
+                await asyncio.wait((requests, replies))
         finally:
             self._writers.discard(writer)
             writer.transport.abort()
             far_writer.transport.abort()
 
-    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
             while chunk := await reader.read(_CHUNK_BYTES):
                 await self._write(chunk, writer)
 
-    async def _pass_requests_on(
+    async def _forward_requests(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Pass on frame by frame, as long as it is frames that come."""
-        begun = bytearray()
+        """Forward frame by frame; anything else unseen."""
+        pending = bytearray()
         with contextlib.suppress(OSError):
             while chunk := await reader.read(_CHUNK_BYTES):
-                begun += chunk
+                pending += chunk
                 try:
-                    while 0 < (end := frame_end(begun, 0)) <= len(begun):
-                        frame = bytes(begun[:end])
-                        await self._let_go_of(frame)
+                    while 0 < (end := frame_end(pending, 0)) <= len(pending):
+                        frame = bytes(pending[:end])
+                        await self._wait_for_release(frame)
                         await self._write(frame, writer)
-                        del begun[:end]
+                        del pending[:end]
                 except ProtocolError:
                     break
-            await self._write(bytes(begun), writer)
-            await self._pass_on(reader, writer)
+            await self._write(bytes(pending), writer)
+            await self._forward(reader, writer)
 
-    async def _let_go_of(self, frame: bytes) -> None:
-        """Return when a frame may go on."""
+    async def _wait_for_release(self, frame: bytes) -> None:
+        """Return once a frame may be forwarded."""
         if self._held:
             command = decode_frame(frame)
             if not command.is_response and command.code in self._held:

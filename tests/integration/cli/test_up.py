@@ -57,7 +57,7 @@ async def up(tmp_path: Path, ports: list[int]) -> AsyncIterator[Up]:
         assert process.stdout is not None
         async with asyncio.timeout(WAIT_SECONDS):
             lines = [(await process.stdout.readline()).decode()]
-            while lines[-1] and not lines[-1].startswith("end with"):
+            while lines[-1] and not lines[-1].startswith("stop with"):
                 lines.append((await process.stdout.readline()).decode())
         assert lines[0].startswith("name server"), lines
         return process, lines[0].split()[-1]
@@ -116,7 +116,7 @@ async def test_a_folder_in_use_is_refused(up: Up, tmp_path: Path) -> None:
     second = await asyncio.to_thread(run, "up", f"--dir={tmp_path / 'kept'}", "--namesrv-port=0")
 
     assert second.returncode == 1
-    assert "another orbitmq up runs in" in second.stderr
+    assert "another orbitmq up is running in" in second.stderr
     assert "--dir" in second.stderr
 
 
@@ -150,7 +150,7 @@ async def test_a_broker_that_dies_is_started_again_and_all_end_together(up: Up) 
     async with asyncio.timeout(WAIT_SECONDS):
         _, log = await process.communicate()
     assert process.returncode == 0
-    assert "process ended by itself process=broker-b exit=-9" in log.decode()
+    assert "process exited process=broker-b exit=-9" in log.decode()
     assert len(left) == 2
     assert not any(child.is_running() for child in left)
 
@@ -185,7 +185,7 @@ async def test_it_ends_in_good_order_when_its_terminal_is_closed(tmp_path: Path)
     )
     os.close(own_side)
     shown = ""
-    while "end with Ctrl-C" not in shown:
+    while "stop with Ctrl-C" not in shown:
         shown += (await asyncio.to_thread(os.read, terminal, 4096)).decode()
     assert "127.0.0.1:0" not in shown
 
@@ -203,7 +203,7 @@ def test_a_port_that_is_taken_is_told_with_the_flag_to_change_it(tmp_path: Path)
 
     assert shown.returncode == 1
     assert f"port {port} of 127.0.0.1, for broker-a, is taken" in shown.stderr
-    assert "choose another by --broker-port" in shown.stderr
+    assert "choose another port with --broker-port" in shown.stderr
     assert not (tmp_path / "kept").exists()
 
 
@@ -217,4 +217,4 @@ def test_a_broker_process_that_cannot_start_ends_the_whole_start(tmp_path: Path)
 
     assert shown.returncode == 1
     assert "| orbitmq: cannot use /dev/null/store" in shown.stderr
-    assert "did not start (its lines above say why)" in shown.stderr
+    assert "did not start (see its log lines above)" in shown.stderr

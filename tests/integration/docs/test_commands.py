@@ -97,7 +97,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     try:
         assert up.stdout is not None
         lines = [up.stdout.readline()]
-        while lines[-1] and not lines[-1].startswith("end with"):
+        while lines[-1] and not lines[-1].startswith("stop with"):
             lines.append(up.stdout.readline())
         site = Site(folder, lines)
         received = threading.Event()

@@ -37,5 +37,5 @@ def test_a_time_without_a_zone_is_of_this_machine_as_mqadmin_writes_it_too() -> 
 
 @pytest.mark.parametrize("text", ["soon", "0001-01-01", "1969-12-30", "99999d", str(2**63)])
 def test_what_is_no_time_is_explained(text: str) -> None:
-    with pytest.raises(SettingsError, match=f"'{text}' is no time"):
+    with pytest.raises(SettingsError, match=f"'{text}' is not a time"):
         parse_moment(text, now_ms=NOW_MS)

@@ -235,7 +235,7 @@ def test_a_child_process_leaves_the_cluster_to_its_parent() -> None:
 def test_wrong_use_is_explained(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="1 to 26"):
         Cluster(brokers=0)
-    with pytest.raises(SettingsError, match="leave one of both out"):
+    with pytest.raises(SettingsError, match="either directory or in_memory"):
         Cluster(directory=tmp_path, in_memory=True)
     cluster = Cluster()
     cluster.stop()
@@ -246,9 +246,9 @@ def test_wrong_use_is_explained(tmp_path: Path) -> None:
     with pytest.raises(StateError, match="not started"):
         cluster.broker()
     with cluster:
-        with pytest.raises(StateError, match="started before"):
+        with pytest.raises(StateError, match="already started"):
             cluster.start()
-        with pytest.raises(SettingsError, match="there are broker-a"):
+        with pytest.raises(SettingsError, match="brokers: broker-a"):
             cluster.broker("broker-z")
     with pytest.raises(StateError, match="the cluster is stopped"):
         cluster.create_topic("orders")

@@ -29,7 +29,7 @@ async def relay() -> AsyncIterator[Relay]:
     server = await asyncio.start_server(_echo, HOST, 0)
     relay = Relay(chance=random.Random(1))
     await relay.start(HOST)
-    relay.lead_to(HOST, server.sockets[0].getsockname()[1])
+    relay.set_target(HOST, server.sockets[0].getsockname()[1])
     yield relay
     await relay.stop()
     server.close()
@@ -90,7 +90,7 @@ async def test_refused_connections_are_cut_at_once(relay: Relay, connect: Connec
 
 
 async def test_a_server_that_is_gone_ends_the_connection(relay: Relay, connect: Connect) -> None:
-    relay.lead_to(HOST, 1)
+    relay.set_target(HOST, 1)
     await _over(await connect())
 
 
@@ -116,7 +116,7 @@ async def _answered(connection: Connection) -> int:
     return decode_frame(length + rest).code
 
 
-async def test_requests_that_are_held_arrive_when_they_are_let_go(
+async def test_requests_that_are_held_arrive_when_they_are_released(
     relay: Relay, connect: Connect
 ) -> None:
     held, other = await connect(), await connect()
@@ -131,7 +131,7 @@ async def test_requests_that_are_held_arrive_when_they_are_let_go(
         await _send(other, RequestCode.STAGE_ROWS)
         await _answered(other)
     assert not answer.done()
-    relay.let_go(RequestCode.MOVE_ROWS)
+    relay.release(RequestCode.MOVE_ROWS)
 
     assert await answer == RequestCode.MOVE_ROWS
     await _send(held, RequestCode.MOVE_ROWS)
@@ -150,7 +150,7 @@ async def test_a_frame_that_comes_in_pieces_is_passed_on_whole(
     writer.write(frame[100:])
 
     assert await reader.readexactly(len(frame)) == frame
-    relay.let_go(RequestCode.STAGE_ROWS)  # nothing of the kind was held
+    relay.release(RequestCode.STAGE_ROWS)  # nothing of the kind was held
 
 
 async def test_what_is_no_frame_passes_while_requests_are_held(

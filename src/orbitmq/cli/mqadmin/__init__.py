@@ -1,1 +1,1 @@
-"""The names of mqadmin's commands, as aliases of ours."""
+"""mqadmin's command names, as aliases of ours."""

@@ -1,4 +1,4 @@
-"""One form of a command of mqadmin, and the command of ours that it becomes."""
+"""One form of an mqadmin command, and its translation into ours."""
 
 from __future__ import annotations
 
@@ -7,47 +7,47 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alias:
-    """Which command of ours does the work of one of mqadmin's."""
+    """Translates one form of an mqadmin command into a command of ours."""
 
     ours: str
     # Flags whose values become our arguments, in this order; "-k=-v" makes one argument of two.
     arguments: tuple[str, ...] = ()
-    # Whether the last of them holds several, separated by commas.
+    # Whether the last of them is a list, separated by commas.
     lists: bool = False
-    # Flags with a value, by the name of our option; empty where it changes nothing here.
+    # Flags with a value, and our option for each; empty if it has no effect here.
     options: dict[str, str] = field(default_factory=dict)
-    # Flags with true or false: our options for each.
+    # Flags with true or false, and our options for both.
     choices: dict[str, tuple[str, str]] = field(default_factory=dict)
-    # Flags without a value, by the name of our option; empty where it changes nothing here.
+    # Flags without a value, and our option for each; empty if it has no effect here.
     switches: dict[str, str] = field(default_factory=dict)
-    # Flags that must have this value for the form to be meant.
+    # Flags that must have this value for the form to match.
     when: dict[str, str] = field(default_factory=dict)
-    # Arguments of ours that stand before the others.
+    # Fixed arguments of ours, before the others.
     first: tuple[str, ...] = ()
-    # Options of ours that go with it, unless a flag says otherwise.
+    # Options of ours that are always added; flags come after them and override them.
     always: tuple[str, ...] = ()
 
     @property
-    def needed(self) -> list[str]:
-        """The flags without which it does not work."""
+    def required(self) -> list[str]:
+        """The required flags."""
         arguments = [flag for argument in self.arguments for flag in argument.split("=")]
         return [*arguments, *self.when]
 
     @property
     def valued(self) -> set[str]:
-        """The flags that have a value."""
-        return {*self.needed, *self.options, *self.choices}
+        """The flags that take a value."""
+        return {*self.required, *self.options, *self.choices}
 
-    def is_meant(self, given: dict[str, str]) -> bool:
-        """Whether these flags are all known to it, and all that it needs."""
+    def matches(self, given: dict[str, str]) -> bool:
+        """Whether it knows all these flags, and they include all required ones."""
         return (
             given.keys() <= self.valued | self.switches.keys()
-            and all(flag in given for flag in self.needed)
+            and all(flag in given for flag in self.required)
             and all(given[flag] == value for flag, value in self.when.items())
         )
 
-    def translated(self, given: dict[str, str], others: list[str]) -> list[str]:
-        """The command line of ours."""
+    def translate(self, given: dict[str, str], others: list[str]) -> list[str]:
+        """Our command line."""
         options = list(self.always)
         for flag, value in given.items():
             if option := self.options.get(flag):
@@ -62,6 +62,6 @@ class Alias:
         ]
         if self.lists:
             arguments[-1:] = arguments[-1].split(",")
-        # Behind -- nothing is an option, whatever a value begins with.
+        # After -- nothing is an option, whatever it starts with.
         rest = ["--", *self.first, *arguments] if self.first or arguments else []
         return [*self.ours.split(), *filter(None, options), *others, *rest]

@@ -1,8 +1,8 @@
-"""Names of `mqadmin` commands, each with ours that does the same.
+"""Names of `mqadmin` commands, each with our command that does the same.
 
-`orbitmq updateTopic -t orders -c DefaultCluster` works as `orbitmq topic create orders -c …` does:
-mqadmin's short flags become our arguments and options. The first form of a command whose flags are
-all given, and which knows all that are given, is the one that is meant.
+`orbitmq updateTopic -t orders -c DefaultCluster` runs `orbitmq topic create orders -c …`: mqadmin's
+short flags become our arguments and options. Of several forms of a command, the first one counts
+that knows all given flags and whose required flags are all given.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MESSAGE: Final = {"-t": "--topic", "-f": "", "-u": "", "-c": ""}
 
 
 def _of_brokers(ours: str, *more: str, always: tuple[str, ...] = ()) -> tuple[Alias, ...]:
-    """Commands that mqadmin lets be about one broker or a cluster; ours take either as an argument."""
+    """Commands that take a broker or a cluster: two flags in mqadmin, one argument in ours."""
     return tuple(Alias(ours=ours, arguments=(flag, *more), always=always) for flag in ("-b", "-c"))
 
 
@@ -258,18 +258,18 @@ ALIASES: Final[dict[str, tuple[Alias, ...]]] = {
     "updateNamesrvConfig": (Alias(ours="namesrv set", arguments=("-k=-v",), always=_YES),),
 }
 
-_ACCESS: Final = "access control is not built: keep strangers out by TLS and firewalls"
-_REPLICATION: Final = "replication is not built: a broker is a master without slaves"
-_CONTROLLER: Final = "replication is not built, so there is no controller"
-_CONTAINER: Final = "brokers run in processes of their own: orbitmq up --brokers N runs several"
-_COLD: Final = "cold reads are not held back; there is nothing to set"
-_ROCKS: Final = "there is no RocksDB here: topics, groups and offsets are JSON files"
-_LITE: Final = "lite topics of RocketMQ 5.5 are not built"
-_STATIC: Final = "static topics are not built; use: orbitmq topic create"
+_ACCESS: Final = "access control is not supported: restrict access with TLS and firewalls"
+_REPLICATION: Final = "replication is not supported: a broker is a master without slaves"
+_CONTROLLER: Final = "replication is not supported, so there is no controller"
+_CONTAINER: Final = "each broker is a process of its own: orbitmq up --brokers N runs several"
+_COLD: Final = "cold reads are not throttled; there is nothing to set"
+_ROCKS: Final = "OrbitMQ does not use RocksDB: topics, groups and offsets are JSON files"
+_LITE: Final = "lite topics of RocketMQ 5.5 are not supported"
+_STATIC: Final = "static topics are not supported; use: orbitmq topic create"
 
-# Commands of mqadmin that nothing here does, each with what to do instead.
+# mqadmin commands without a counterpart, each with what to do instead.
 MISSING: Final[dict[str, str]] = {
-    "clusterRT": "use: orbitmq message probe BROKER; every broker has a topic of its name",
+    "clusterRT": "use: orbitmq message probe BROKER; every broker has a topic of its own name",
     "startMonitoring": "use: orbitmq group lag GROUP --watch, or the metrics of the brokers",
     "queryMsgTraceById": "use: orbitmq message find RMQ_SYS_TRACE_TOPIC --key ID",
     "QueryMsgTraceById": "use: orbitmq message find RMQ_SYS_TRACE_TOPIC --key ID",
@@ -281,10 +281,10 @@ MISSING: Final[dict[str, str]] = {
     "exportConfigs": "use: orbitmq broker config CLUSTER --json",
     "exportMetrics": "use: orbitmq broker status CLUSTER --json, or the metrics of the brokers",
     "exportMetadataInRocksDB": _ROCKS,
-    "exportPopRecord": "consumers do not pop here; use: orbitmq group lag GROUP",
+    "exportPopRecord": "pop is not supported; use: orbitmq group lag GROUP",
     "rocksDBConfigToJson": _ROCKS,
     "checkRocksdbCqWriteProgress": _ROCKS,
-    "dumpCompactionLog": "compaction is not built; use: orbitmq store inspect DIR",
+    "dumpCompactionLog": "compaction is not supported; use: orbitmq store inspect DIR",
     "haStatus": _REPLICATION,
     "getSyncStateSet": _REPLICATION,
     "resetMasterFlushOffset": _REPLICATION,
@@ -300,7 +300,7 @@ MISSING: Final[dict[str, str]] = {
     "updateColdDataFlowCtrGroupConfig": _COLD,
     "removeColdDataFlowCtrGroupConfig": _COLD,
     "setCommitLogReadAheadMode": _COLD,
-    "switchTimerEngine": "there is one way to delay messages, and nothing to switch",
+    "switchTimerEngine": "there is only one timer engine, so nothing to switch",
     **dict.fromkeys(
         (
             "getBrokerLiteInfo",
@@ -325,27 +325,27 @@ MISSING: Final[dict[str, str]] = {
 
 
 def as_our_command(words: list[str]) -> list[str]:
-    """Turn a command line of mqadmin into one of ours; ours stay as they are."""
+    """Turn an mqadmin command line into ours; returns our own unchanged."""
     if not words or (words[0] not in ALIASES and words[0] not in MISSING):
         return words
     name, *rest = words
     if name in MISSING:
-        raise CommandError(f"mqadmin's {name} does not exist here", hint=MISSING[name])
+        raise CommandError(f"mqadmin's {name} is not supported", hint=MISSING[name])
     forms = ALIASES[name]
     if "-h" in rest or "--help" in rest:
         return [*forms[-1].ours.split(), "--help"]
     given, others = _flags(name, rest, forms)
     for form in forms:
-        if form.is_meant(given):
-            return form.translated(given, others)
+        if form.matches(given):
+            return form.translate(given, others)
     raise CommandError(
-        f"{name} needs {', or '.join(map(_needs, forms))}",
-        hint=f"it does what orbitmq {forms[-1].ours} does",
+        f"{name} requires {', or '.join(map(_required_flags, forms))}",
+        hint=f"it runs orbitmq {forms[-1].ours}",
     )
 
 
 def nearest_command(word: str, ours: tuple[str, ...]) -> str | None:
-    """The command that was most likely meant, ours or mqadmin's."""
+    """The most similar command, ours or mqadmin's."""
     found = difflib.get_close_matches(word, [*ours, *ALIASES, *MISSING], n=1)
     return found[0] if found else None
 
@@ -353,7 +353,7 @@ def nearest_command(word: str, ours: tuple[str, ...]) -> str | None:
 def _flags(
     name: str, words: list[str], forms: tuple[Alias, ...]
 ) -> tuple[dict[str, str], list[str]]:
-    """Sort words into mqadmin's flags with their values, and what is left: our options."""
+    """Split words into mqadmin's flags with their values, and the rest: our options."""
     given: dict[str, str] = {}
     others: list[str] = []
     left = iter(words)
@@ -366,14 +366,14 @@ def _flags(
             others += [word, next(left, "")]
         elif len(word) == 2 and word.startswith("-") and word != "-y":
             raise CommandError(
-                f"{name} does not take {word} here",
-                hint=f"see orbitmq {forms[-1].ours} --help for what there is",
+                f"{name} does not support {word}",
+                hint=f"see orbitmq {forms[-1].ours} --help for the options",
             )
         else:
             others.append(word)
     return given, others
 
 
-def _needs(form: Alias) -> str:
-    words = [f"{flag} {form.when[flag]}" if flag in form.when else flag for flag in form.needed]
-    return " and ".join(words) or "nothing"
+def _required_flags(form: Alias) -> str:
+    words = [f"{flag} {form.when[flag]}" if flag in form.when else flag for flag in form.required]
+    return " and ".join(words) or "no flags"

@@ -1,1 +1,1 @@
-"""Running servers from the command line: one, or a whole site."""
+"""Running servers from the command line: one, or a whole cluster."""

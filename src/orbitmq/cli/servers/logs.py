@@ -1,4 +1,4 @@
-"""Logging of the processes that the command line starts."""
+"""Logging for servers that the command line starts."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
-# Names from outside are logged: none of them may end a line and begin one of its own.
+# Logged names come from clients, and must not be able to start a log line of their own.
 _VISIBLE: Final = {code: f"\\x{code:02x}" for code in (*range(0x20), 0x7F, 0x85, 0x2028, 0x2029)}
 
 
 class OneLine(logging.Formatter):
-    """Writes each event on one line; only the trace of an error follows below it."""
+    """Writes each event on one line; only a traceback may follow it."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # logging's own name
         """Write the line, with control characters made visible."""

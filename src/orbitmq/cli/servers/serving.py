@@ -19,7 +19,7 @@ from orbitmq.transport.config import ServerConfig
 
 log = logging.getLogger(__name__)
 
-# Flags that every server has.
+# Flags of every server.
 PrintOptions = Annotated[
     bool, typer.Option("-p", "--print", help="Print every option with its value and exit.")
 ]
@@ -35,17 +35,17 @@ LogLevelFlag = Annotated[LogLevel, typer.Option(help="How much is logged.")]
 
 
 class Server(Protocol):
-    """What is started and stopped."""
+    """Something to start and stop."""
 
     async def start(self) -> None:
-        """Begin to serve."""
+        """Start to serve."""
 
     async def stop(self) -> None:
-        """Finish what is under way, then end."""
+        """Finish requests in flight, then stop."""
 
 
 def flags_of(options: list[str] | None, **named: object) -> dict[str, str]:
-    """Gather options given as NAME=VALUE, and those with a flag of their own."""
+    """Merge options given as NAME=VALUE with those that have a flag of their own."""
     flags: dict[str, str] = {}
     for text in options or []:
         name, equals, value = text.partition("=")
@@ -69,7 +69,7 @@ def run(
     *,
     until_input_ends: bool = False,
 ) -> None:
-    """Serve until SIGTERM, SIGINT or SIGHUP; the server is made on its event loop."""
+    """Serve until SIGTERM, SIGINT or SIGHUP; creates the server on its event loop."""
     serve(
         make_server,
         log_level,
@@ -99,30 +99,30 @@ async def _serve(make_server: Callable[[], Server], *, until_input_ends: bool) -
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        # What the parent ignores stays ignored: `nohup` guards against SIGHUP, and a script's
-        # background job against the SIGINT that is meant for the script.
+        # Signals that the parent ignores stay ignored: `nohup` ignores SIGHUP, and a script's
+        # background job the SIGINT that is meant for the script.
         if number == signal.SIGTERM or signal.getsignal(number) is not signal.SIG_IGN:
             loop.add_signal_handler(number, stopping.set)
     if until_input_ends:
-        loop.add_reader(0, _note_end_of_input, stopping)
+        loop.add_reader(0, _stop_at_end_of_input, stopping)
     server = make_server()
     starting = asyncio.ensure_future(server.start())
-    told = asyncio.ensure_future(stopping.wait())
-    await asyncio.wait({starting, told}, return_when=asyncio.FIRST_COMPLETED)
+    stop_requested = asyncio.ensure_future(stopping.wait())
+    await asyncio.wait({starting, stop_requested}, return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():
-        # A start may take long, or hang.
+        # A start may be slow, or hang.
         starting.cancel()
         await asyncio.wait({starting})
         return
     try:
         await starting
-        await told
+        await stop_requested
     finally:
-        told.cancel()
+        stop_requested.cancel()
     await server.stop()
 
 
-def _note_end_of_input(stopping: asyncio.Event) -> None:
+def _stop_at_end_of_input(stopping: asyncio.Event) -> None:
     if not os.read(0, 4096):
         asyncio.get_running_loop().remove_reader(0)
         stopping.set()

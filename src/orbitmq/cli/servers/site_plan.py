@@ -1,4 +1,4 @@
-"""What `orbitmq up` is about to run: which brokers, where, on which ports."""
+"""The plan of `orbitmq up`: its brokers, their folders and ports."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from orbitmq.broker.ports import FAST_LANE, check_port, find_port
 from orbitmq.errors import SettingsError
 from orbitmq.transport.local_machine import free_port, is_free, local_address
 
-# Brokers use their port, the one two below and the one above.
+# A broker with port p also uses p - 2 and p + 1.
 _PORT_STEP: Final = 10
-# Enough for a laptop, and made at once; a broker of its own has RocketMQ's sizes.
+# Enough for a laptop, and quick to create; `orbitmq broker` uses RocketMQ's sizes.
 _FILE_SIZES: Final = {
     "mappedFileSizeCommitLog": str(128 << 20),
     "maxHashSlotNum": "500000",
     "maxIndexNum": "2000000",
 }
-# What listens everywhere is told of by an address that clients can reach.
+# Addresses that mean all interfaces, each with one at which processes here can connect.
 _EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # not bound to here
 
 
 def shown_host(host: str) -> str:
-    """The address to tell users and clients of."""
+    """The address to show to users and announce to clients."""
     return local_address() if host in _EVERYWHERE else host
 
 
 def near_host(host: str) -> str:
-    """The address at which processes of this machine find it."""
+    """The address for processes on this machine."""
     return _EVERYWHERE.get(host, host)
 
 
 def shows_metrics(flags: Mapping[str, str]) -> bool:
-    """Whether a broker of these options has metrics to look at."""
+    """Whether a broker with these options serves metrics."""
     return flags["metricsExporterType"] == "PROM"
 
 
@@ -48,7 +48,7 @@ def plan_brokers(
     metrics_port: int,
     options: Mapping[str, str],
 ) -> list[dict[str, str]]:
-    """Give the options of each broker; a mistake in them shows here. Port 0 finds free ones."""
+    """The options of each broker; raises if one is wrong. Port 0 finds free ones."""
     plan = []
     found: set[int] = set()
     for number in range(count):
@@ -58,13 +58,13 @@ def plan_brokers(
             "brokerIP1": shown_host(host),
             "brokerName": name,
             "listenPort": str(
-                port + number * _PORT_STEP if port else _another(find_port, host, found)
+                port + number * _PORT_STEP if port else _free_port(find_port, host, found)
             ),
             "storePathRootDir": str(folder.absolute() / name),
             "metricsExporterType": "PROM",
             "metricsPromExporterHost": host,
             "metricsPromExporterPort": str(
-                metrics_port + number if metrics_port else _another(free_port, host, found)
+                metrics_port + number if metrics_port else _free_port(free_port, host, found)
             ),
             **_FILE_SIZES,
             **options,
@@ -74,8 +74,8 @@ def plan_brokers(
     return plan
 
 
-def _another(find: Callable[[str], int], host: str, found: set[int]) -> int:
-    """Find a port that is not beside one found before."""
+def _free_port(find: Callable[[str], int], host: str, found: set[int]) -> int:
+    """Find a port that is not close to one found before."""
     while (port := find(host)) in found:
         pass
     found.update(range(port - _PORT_STEP, port + _PORT_STEP + 1))
@@ -83,7 +83,7 @@ def _another(find: Callable[[str], int], host: str, found: set[int]) -> int:
 
 
 class _Port(NamedTuple):
-    """A port that is needed, by whom, and by which flag it can be changed."""
+    """A port, its user, and the flag that changes it."""
 
     number: int
     owner: str
@@ -91,20 +91,20 @@ class _Port(NamedTuple):
 
 
 def check_ports(host: str, name_server_port: int, plan: Sequence[Mapping[str, str]]) -> None:
-    """Raise when the host cannot be listened on, or a port is needed twice or taken."""
+    """Raise if the host cannot be bound to, or a port is needed twice or taken."""
     free_port(host)
     owners: dict[int, str] = {}
     for port in _ports(name_server_port, plan):
         if port.number in owners:
             raise SettingsError(
                 f"{owners[port.number]} and {port.owner} both need port {port.number}",
-                hint=f"choose another by {port.flag}",
+                hint=f"choose another with {port.flag}",
             )
         owners[port.number] = port.owner
         if not is_free(host, port.number):
             raise SettingsError(
                 f"port {port.number} of {host}, for {port.owner}, is taken or not allowed",
-                hint=f"another orbitmq up may run on this machine; choose another by {port.flag}",
+                hint=f"another orbitmq up may be running; choose another port with {port.flag}",
             )
 
 

@@ -1,4 +1,4 @@
-"""Brokers as processes of their own: started, watched, started again, stopped.
+"""Broker processes: started, watched, restarted if they exit, stopped.
 
 Threads: one event loop.
 """
@@ -20,19 +20,19 @@ log = logging.getLogger(__name__)
 
 _FIRST_PAUSE_MS: Final = 500
 _LONGEST_PAUSE_MS: Final = 30_000
-# One that ran this long was well: the next pause is the first again.
-_WELL_MS: Final = 60_000
+# A process that ran this long was healthy: the pause starts over.
+_HEALTHY_MS: Final = 60_000
 _STOP_GRACE_MS: Final = 30_000
 _LINE_BYTES_MAX: Final = 1024 * 1024
 
 
 class WatchedProcess:
-    """A command that is run again when it ends by itself."""
+    """A command that is restarted when it exits by itself."""
 
     def __init__(self, name: str, command: Sequence[str], *, clock: Clock | None = None) -> None:
         self.name = name
-        # How often it ended by itself.
-        self.ends = 0
+        # How often it exited by itself.
+        self.exits = 0
         self._command = command
         self._clock = clock or SystemClock()
         self._process: asyncio.subprocess.Process | None = None
@@ -41,15 +41,15 @@ class WatchedProcess:
 
     @property
     def process_id(self) -> int | None:
-        """The id of the process that runs at present."""
+        """The id of the current process."""
         return self._process.pid if self._process is not None else None
 
     def start(self) -> None:
-        """Run the command, again and again."""
+        """Run the command, and restart it whenever it exits."""
         self._watch.start(self._run(), name=f"watching {self.name}")
 
     async def stop(self) -> None:
-        """Ask the process to end, and end it when it takes too long."""
+        """Ask the process to exit, and kill it if that takes too long."""
         self._stopping = True
         if self._process is None:
             await self._watch.cancel()
@@ -60,7 +60,7 @@ class WatchedProcess:
             async with time_limit(self._clock, _STOP_GRACE_MS):
                 await self._watch.all_done()
         except TimeoutError:
-            log.warning("killed, since it does not end process=%s", self.name)
+            log.warning("process killed, it did not stop process=%s", self.name)
             if self._process is not None:
                 self._process.kill()
             await self._watch.all_done()
@@ -68,15 +68,15 @@ class WatchedProcess:
     async def _run(self) -> None:
         pause_ms = _FIRST_PAUSE_MS
         while not self._stopping:
-            begun_ms = self._clock.monotonic_ms()
+            started_ms = self._clock.monotonic_ms()
             code = await self._run_once()
             if self._stopping:
                 return
-            self.ends += 1
-            if self._clock.monotonic_ms() - begun_ms >= _WELL_MS:
+            self.exits += 1
+            if self._clock.monotonic_ms() - started_ms >= _HEALTHY_MS:
                 pause_ms = _FIRST_PAUSE_MS
             log.error(
-                "process ended by itself process=%s exit=%d next start in %d ms",
+                "process exited process=%s exit=%d restart in %d ms",
                 self.name,
                 code,
                 pause_ms,
@@ -87,12 +87,12 @@ class WatchedProcess:
     async def _run_once(self) -> int:
         self._process = await asyncio.create_subprocess_exec(
             *self._command,
-            # Nothing is ever sent: it ends with us, and tells the process of our death.
+            # Nothing is ever written: the pipe closes when we die, and the process stops then.
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             limit=_LINE_BYTES_MAX,
-            # A key pressed to end us all reaches us alone, and we tell it in our own time.
+            # Ctrl-C reaches only us; we stop the process in our own order.
             start_new_session=True,
         )
         try:
@@ -110,6 +110,6 @@ class WatchedProcess:
                 line = b"(a line too long to show)\n"
             if not line:
                 return
-            # The terminal may be closed meanwhile; the process is watched on.
+            # The terminal may be closed by now; keep watching the process.
             with contextlib.suppress(OSError):
                 sys.stderr.write(f"{self.name} | {line.decode(errors='replace')}")
