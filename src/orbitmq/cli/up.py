@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -114,55 +115,48 @@ def up(
         lock.release()
 
 
+@dataclass(slots=True, eq=False)
 class _Site:
     """The name server in this process, and the brokers here or in separate processes."""
 
-    def __init__(
-        self,
-        folder: Path,
-        host: str,
-        port: int,
-        plan: list[dict[str, str]],
-        log_level: LogLevel,
-    ) -> None:
-        self._folder = folder
-        self._host = host
-        self._port = port
-        self._plan = plan
-        self._log_level = log_level
-        self._opened = AsyncExitStack()
+    folder: Path
+    host: str
+    port: int
+    plan: list[dict[str, str]]
+    log_level: LogLevel
+    opened: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     async def start(self) -> None:
         """Start everything; returns once clients can connect."""
         flags = {
-            "bindAddress": self._host,
-            "listenPort": str(self._port),
-            "kvConfigPath": str(self._folder.absolute() / "kvConfig.json"),
+            "bindAddress": self.host,
+            "listenPort": str(self.port),
+            "kvConfigPath": str(self.folder.absolute() / "kvConfig.json"),
         }
         name_server = NameServer(load_name_server_settings(environment=os.environ, flags=flags))
         try:
             await name_server.start()
-            self._opened.push_async_callback(name_server.stop)
-            near = format_address((near_host(self._host), name_server.port))
-            if len(self._plan) == 1:
+            self.opened.push_async_callback(name_server.stop)
+            near = format_address((near_host(self.host), name_server.port))
+            if len(self.plan) == 1:
                 await self._start_here(near)
             else:
                 await self._start_processes(near, name_server)
         except BaseException:
-            await self._opened.aclose()
+            await self.opened.aclose()
             raise
-        self._greet(format_address((shown_host(self._host), name_server.port)))
+        self._greet(format_address((shown_host(self.host), name_server.port)))
 
     async def stop(self) -> None:
         """Stop everything, brokers first."""
         _say("stopping…", err=True)
-        await self._opened.aclose()
+        await self.opened.aclose()
 
     async def _start_here(self, name_server: str) -> None:
-        flags = {**self._plan[0], "namesrvAddr": name_server}
+        flags = {**self.plan[0], "namesrvAddr": name_server}
         broker = Broker(load_broker_settings(environment=os.environ, flags=flags))
         await broker.start()
-        self._opened.push_async_callback(broker.stop)
+        self.opened.push_async_callback(broker.stop)
 
     async def _start_processes(self, address: str, name_server: NameServer) -> None:
         processes: list[WatchedProcess] = []
@@ -170,10 +164,10 @@ class _Site:
         async def stop_all() -> None:
             await asyncio.gather(*(process.stop() for process in processes))
 
-        self._opened.push_async_callback(stop_all)
-        for flags in self._plan:
+        self.opened.push_async_callback(stop_all)
+        for flags in self.plan:
             command = [sys.executable, "-m", "orbitmq.cli.main", "broker"]
-            command += [f"--namesrv={address}", f"--log-level={self._log_level}"]
+            command += [f"--namesrv={address}", f"--log-level={self.log_level}"]
             command += ["--until-input-ends"]
             command += [f"--set={name}={value}" for name, value in flags.items()]
             process = WatchedProcess(flags["brokerName"], command)
@@ -185,7 +179,7 @@ class _Site:
         self, name_server: NameServer, processes: list[WatchedProcess]
     ) -> None:
         clock = SystemClock()
-        wanted = {flags["brokerName"] for flags in self._plan}
+        wanted = {flags["brokerName"] for flags in self.plan}
         try:
             async with time_limit(clock, _START_TIMEOUT_MS):
                 while not wanted <= set(name_server.routes.cluster_view().brokers):
@@ -202,14 +196,14 @@ class _Site:
             ) from error
 
     def _greet(self, address: str) -> None:
-        host = shown_host(self._host)
+        host = shown_host(self.host)
         _say(f"name server  {address}")
-        for flags in self._plan:
+        for flags in self.plan:
             broker = format_address((host, int(flags["listenPort"])))
             metrics = format_address((host, int(flags["metricsPromExporterPort"])))
             shown = f"   metrics http://{metrics}/metrics" if shows_metrics(flags) else ""
             _say(f"{flags['brokerName']}     {broker}{shown}")
-        _say(f"messages in  {self._folder}")
+        _say(f"messages in  {self.folder}")
         _say("")
         _say("try, in another terminal:")
         command = own_command()
