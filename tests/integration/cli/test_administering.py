@@ -95,7 +95,7 @@ def test_bodies_are_shown_safely(run: Run) -> None:
     assert "é" * 2000 + "x" + "é" * 47 + "… (4201 bytes)" in long
 
 
-def test_what_is_there_is_changed_only_as_told(run: Run) -> None:
+def test_create_changes_only_the_given_settings_of_what_exists(run: Run) -> None:
     run("topic", "create", "wide", "-q", "16")
     run("group", "create", "patient", "--retries-max", "99")
 

@@ -196,17 +196,17 @@ def test_a_typo_in_a_name_gets_the_nearest(stocked: Run, line: str, meant: str) 
 
 
 def test_groups_of_the_system_are_not_offered(run: Run) -> None:
-    told = str(run("group", "lag", "nosuch", code=4).exception)
+    shown = str(run("group", "lag", "nosuch", code=4).exception)
 
-    assert "TOOLS_CONSUMER" not in told
-    assert "CID_" not in told
+    assert "TOOLS_CONSUMER" not in shown
+    assert "CID_" not in shown
 
 
 def test_a_typo_in_an_option_of_a_server_gets_the_nearest(run: Run) -> None:
     for noun in ("broker", "namesrv"):
         target = ["broker-a"] if noun == "broker" else []
-        told = str(run(noun, "config", *target, "listenPrt", code=1).exception)
-        assert "did you mean listenPort?" in told
+        shown = str(run(noun, "config", *target, "listenPrt", code=1).exception)
+        assert "did you mean listenPort?" in shown
 
 
 def test_name_servers_may_be_a_list_in_the_config_file(

@@ -39,7 +39,7 @@ async def start(folder: Path, *arguments: str) -> tuple[Process, int]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_it_serves_until_told_to_stop_and_ends_cleanly(
+async def test_it_serves_until_a_signal_and_ends_cleanly(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     process, port = await start(tmp_path)
@@ -70,14 +70,14 @@ def test_every_option_is_printed_from_flags_file_and_default(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "expected"),
     [
         ("brokerPort=1", ["brokerPort", "broker.conf:1"]),
         ("brokerPermission=9", ["brokerPermission", "9"]),
     ],
 )
 def test_a_file_with_a_mistake_stops_the_start_and_says_what_to_do(
-    tmp_path: Path, content: str, told: list[str]
+    tmp_path: Path, content: str, expected: list[str]
 ) -> None:
     file = tmp_path / "broker.conf"
     file.write_text(content)
@@ -86,7 +86,7 @@ def test_a_file_with_a_mistake_stops_the_start_and_says_what_to_do(
 
     assert refused.returncode == 1
     assert "Traceback" not in refused.stderr
-    for part in told:
+    for part in expected:
         assert part in refused.stderr
 
 

@@ -56,7 +56,7 @@ async def start(folder: Path, *arguments: str, parent: Sequence[str] = ()) -> tu
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-async def test_it_serves_until_told_to_stop_and_ends_cleanly(
+async def test_it_serves_until_a_signal_and_ends_cleanly(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     process, port = await start(tmp_path)
@@ -135,7 +135,7 @@ def test_every_option_is_printed_from_flags_environment_file_and_default(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "expected"),
     [
         ("listenPrt=9876", ["listenPrt", "listenPort", "namesrv.conf:1"]),
         ("\nlistenPort=abc", ["'abc'", "namesrv.conf:2"]),
@@ -144,7 +144,7 @@ def test_every_option_is_printed_from_flags_environment_file_and_default(tmp_pat
     ],
 )
 def test_a_file_with_a_mistake_stops_the_start_and_says_what_to_do(
-    tmp_path: Path, content: str, told: list[str]
+    tmp_path: Path, content: str, expected: list[str]
 ) -> None:
     file = tmp_path / "namesrv.conf"
     file.write_text(content)
@@ -154,11 +154,11 @@ def test_a_file_with_a_mistake_stops_the_start_and_says_what_to_do(
     assert refused.returncode == 1
     assert refused.stderr.startswith("orbitmq: ")
     assert "Traceback" not in refused.stderr
-    for part in told:
+    for part in expected:
         assert part in refused.stderr
 
 
-def test_a_port_in_use_and_a_flag_without_value_are_told() -> None:
+def test_a_port_in_use_and_a_flag_without_value_are_reported() -> None:
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -171,12 +171,12 @@ def test_a_port_in_use_and_a_flag_without_value_are_told() -> None:
     assert "write --set NAME=VALUE" in bad.stderr
 
 
-def test_a_name_without_an_address_is_told_apart_from_a_port_in_use() -> None:
+def test_a_name_without_an_address_is_distinguished_from_a_port_in_use() -> None:
     refused = run("namesrv", "--host=no-such-host.invalid", "--port=0")
 
     assert refused.returncode == 1
     assert "the name has no address" in refused.stderr
 
 
-def test_the_version_is_told() -> None:
+def test_the_version_is_printed() -> None:
     assert run("--version").stdout == f"orbitmq {__version__}\n"

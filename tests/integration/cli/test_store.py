@@ -169,7 +169,7 @@ def test_rebuild_refuses_a_store_in_use_and_a_damaged_log(tmp_path: Path) -> Non
     assert "orbitmq store verify" in damaged.stderr
 
 
-def test_logs_in_several_folders_are_told_by_an_option(tmp_path: Path) -> None:
+def test_logs_in_several_folders_are_given_by_an_option(tmp_path: Path) -> None:
     log_path = f"{tmp_path / 'a'},{tmp_path / 'b'}"
     fill(tmp_path / "root", log_path=log_path)
 
@@ -185,7 +185,7 @@ def test_every_command_explains_itself(command: str) -> None:
     assert "DIR" in run(command, "--help").stdout
 
 
-def test_a_file_that_cannot_be_read_is_told_without_a_trace(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_reported_without_a_traceback(tmp_path: Path) -> None:
     fill(tmp_path, 10)
     (tmp_path / "commitlog" / f"{0:020d}").unlink()
     (tmp_path / "commitlog").rmdir()
@@ -226,7 +226,7 @@ def test_progress_is_shown_on_a_terminal_only(tmp_path: Path) -> None:
     assert run("verify", tmp_path).stderr == ""
 
 
-def test_a_loss_is_told_first_and_accepted_only_when_confirmed(tmp_path: Path) -> None:
+def test_a_loss_is_shown_first_and_accepted_only_when_confirmed(tmp_path: Path) -> None:
     fill(tmp_path)
     change(tmp_path / "commitlog" / f"{LOG_FILE_BYTES:020d}", 90, b"!!")
 
@@ -235,11 +235,11 @@ def test_a_loss_is_told_first_and_accepted_only_when_confirmed(tmp_path: Path) -
     assert verified.returncode == 1
     assert command in verified.stdout
 
-    told = run("accept-loss", tmp_path, "--at", str(LOG_FILE_BYTES))
-    assert told.returncode == 1, told.stderr
-    assert "lost: 1 messages that queues know of" in told.stdout
-    assert "lost: topic topic" in told.stdout
-    assert "nothing was changed; to accept the loss, add --yes" in told.stdout
+    shown = run("accept-loss", tmp_path, "--at", str(LOG_FILE_BYTES))
+    assert shown.returncode == 1, shown.stderr
+    assert "lost: 1 messages that queues know of" in shown.stdout
+    assert "lost: topic topic" in shown.stdout
+    assert "nothing was changed; to accept the loss, add --yes" in shown.stdout
     assert run("verify", tmp_path).returncode == 1
 
     done = run("accept-loss", tmp_path, "--at", str(LOG_FILE_BYTES), "--yes")

@@ -40,6 +40,6 @@ def test_the_tour_sends_delays_filters_finds_and_consumes_messages(tmp_path: Pat
         "fails, a tagged one is done the second time",
         "the queues of orders: queue 0 from 0 to 2, queue 1 from 0 to 1",
     ):
-        # A line that is too long for the screen goes on in the next.
+        # A line that is too long for the screen wraps.
         assert expected in " ".join(lines)
     assert list(tmp_path.iterdir()) == []

@@ -120,7 +120,7 @@ async def test_a_folder_in_use_is_refused(up: Up, tmp_path: Path) -> None:
     assert "--dir" in second.stderr
 
 
-def test_a_wrong_option_is_told_before_anything_starts(tmp_path: Path) -> None:
+def test_a_wrong_option_is_reported_before_anything_starts(tmp_path: Path) -> None:
     shown = run("up", f"--dir={tmp_path / 'kept'}", "--set=flushDiskTyp=SYNC_FLUSH")
 
     assert shown.returncode == 1
@@ -196,7 +196,7 @@ async def test_it_ends_in_good_order_when_its_terminal_is_closed(tmp_path: Path)
     assert not list(tmp_path.rglob("abort"))
 
 
-def test_a_port_that_is_taken_is_told_with_the_flag_to_change_it(tmp_path: Path) -> None:
+def test_a_taken_port_is_reported_with_the_flag_to_change_it(tmp_path: Path) -> None:
     with socket.create_server((HOST, 0)) as other:
         port = other.getsockname()[1]
         shown = run("up", f"--dir={tmp_path / 'kept'}", "--namesrv-port=0", f"--broker-port={port}")

@@ -338,7 +338,7 @@ async def test_options_are_shown_and_changed_live_and_the_change_is_kept(
 
 
 @pytest.mark.parametrize(
-    ("change", "code", "told"),
+    ("change", "code", "expected"),
     [
         (b"kvConfigPath=/elsewhere", ResponseCode.NO_PERMISSION, "kvConfigPath"),
         (b"listenPort=1234", ResponseCode.SYSTEM_ERROR, "only at start"),
@@ -347,14 +347,14 @@ async def test_options_are_shown_and_changed_live_and_the_change_is_kept(
     ],
 )
 async def test_a_change_that_cannot_be_made_is_refused_with_a_reason(
-    peer: Peer, change: bytes, code: ResponseCode, told: str
+    peer: Peer, change: bytes, code: ResponseCode, expected: str
 ) -> None:
     before = (await peer.ask(GetNameServerConfig())).body
 
     answer = await peer.ask(UpdateNameServerConfig(), change)
 
     assert answer.code == code
-    assert told in answer.remark
+    assert expected in answer.remark
     assert (await peer.ask(GetNameServerConfig())).body == before
 
 
@@ -363,7 +363,7 @@ class TestWaitingForBrokers:
     def options(self) -> dict[str, str]:
         return {"needWaitForService": "true", "waitSecondsForService": "45"}
 
-    async def test_no_route_is_told_until_brokers_had_time_to_report(
+    async def test_route_requests_are_refused_until_brokers_had_time_to_report(
         self, peer: Peer, site: Site
     ) -> None:
         await peer.report("T", "U")

@@ -83,7 +83,7 @@ def test_programs_get_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(line) == ROWS[0]
 
 
-def test_nothing_is_told_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_rows_are_reported_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     show_rows([], as_json=False, empty="there is no group")
 
     assert capsys.readouterr().out == "there is no group\n"

@@ -91,7 +91,7 @@ async def test_a_cluster_is_used_from_a_loop_as_well() -> None:
         assert cluster.message_count("orders") == 1
 
 
-async def test_whoever_gives_up_starting_it_leaves_nothing_behind() -> None:
+async def test_a_cancelled_start_leaves_nothing_behind() -> None:
     before = threads()
     cluster = Cluster()
 
@@ -165,7 +165,7 @@ def test_an_interrupt_when_all_is_started_ends_a_cluster() -> None:
     cluster = Cluster(in_memory=True)
 
     class Interrupting:
-        """A lock that is let go of when the interrupt comes."""
+        """A lock that is released when the interrupt comes."""
 
         def __enter__(self) -> None:
             cluster._guard = guard

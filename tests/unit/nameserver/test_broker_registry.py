@@ -67,7 +67,7 @@ def test_a_topic_missed_while_it_was_reported_alone_is_taken_from_the_next_full_
     registry: BrokerRegistry,
 ) -> None:
     register(registry, report(topics("T", "U"), version=1))
-    # The broker made A, told another name server of it, then made B and told this one.
+    # The broker created A and reported it elsewhere, then created B and reported it here.
     register(registry, report(topics("B"), version=3))
 
     register(registry, report(topics("T", "U", "A", "B"), version=3))

@@ -79,7 +79,7 @@ def test_ports_of_metrics_count_only_where_there_are_metrics() -> None:
     check_ports(HOST, 0, [flags])
 
 
-def test_a_port_that_is_taken_is_told_with_its_flag() -> None:
+def test_a_taken_port_is_reported_with_its_flag() -> None:
     with socket.create_server((HOST, 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(SettingsError, match=r"for the name server.*--namesrv-port"):

@@ -29,7 +29,7 @@ def test_header_and_entries_are_read(tmp_path: Path) -> None:
     assert len(file.slot_table(INDEX_SLOTS)) == 4 * INDEX_SLOTS
 
 
-def test_slots_are_one_to_four_entries_unless_told(tmp_path: Path) -> None:
+def test_four_entries_per_slot_are_assumed_by_default(tmp_path: Path) -> None:
     fill(tmp_path, 10)
     file = first_file(tmp_path)
 
@@ -40,7 +40,7 @@ def test_slots_are_one_to_four_entries_unless_told(tmp_path: Path) -> None:
             file.slot_count(wrong)
 
 
-def test_other_ratios_must_be_told(tmp_path: Path) -> None:
+def test_other_ratios_must_be_configured(tmp_path: Path) -> None:
     fill(tmp_path, 10, index_slots=37, index_entries=500)
     file = first_file(tmp_path)
 
@@ -65,7 +65,7 @@ def test_a_file_too_short_for_a_header_is_an_error(tmp_path: Path) -> None:
         ReadOnlyIndexFile.open(tmp_path / "20260101000000000")
 
 
-def test_other_files_in_the_folder_are_told_apart(tmp_path: Path) -> None:
+def test_other_files_in_the_folder_are_listed_separately(tmp_path: Path) -> None:
     (tmp_path / "20260101000000000").write_bytes(b"")
     (tmp_path / "notes").write_bytes(b"")
 

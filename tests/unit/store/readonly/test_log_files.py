@@ -87,7 +87,7 @@ def test_a_record_larger_than_a_read_is_read_whole(tmp_path: Path) -> None:
     assert second.found.records == 1
 
 
-def test_bytes_that_are_no_record_are_told_with_file_and_position(tmp_path: Path) -> None:
+def test_bytes_that_are_no_record_are_reported_with_file_and_position(tmp_path: Path) -> None:
     fill(tmp_path)
     log = opened(tmp_path)
     place = offsets(log, 0, end_of(tmp_path))[200]
@@ -97,7 +97,7 @@ def test_bytes_that_are_no_record_are_told_with_file_and_position(tmp_path: Path
         offsets(log, 0, end_of(tmp_path))
 
 
-def test_a_file_that_was_deleted_is_told_with_the_new_start(tmp_path: Path) -> None:
+def test_a_deleted_file_is_reported_with_the_new_start(tmp_path: Path) -> None:
     fill(tmp_path)
     log = opened(tmp_path)
     (tmp_path / "commitlog" / NAMES[0]).unlink()
@@ -170,7 +170,7 @@ def test_files_of_several_sizes_are_refused(tmp_path: Path) -> None:
         opened(tmp_path)
 
 
-def test_names_that_are_no_offsets_are_told_apart(tmp_path: Path) -> None:
+def test_names_that_are_no_offsets_are_listed_separately(tmp_path: Path) -> None:
     fill(tmp_path, 10)
     stranger = tmp_path / "commitlog" / "notes.txt"
     stranger.write_text("mine")
@@ -181,7 +181,7 @@ def test_names_that_are_no_offsets_are_told_apart(tmp_path: Path) -> None:
     assert len(log.files) == 1
 
 
-def test_the_record_behind_a_blank_end_is_found_in_the_next_file(tmp_path: Path) -> None:
+def test_the_record_after_a_blank_end_is_found_in_the_next_file(tmp_path: Path) -> None:
     fill(tmp_path)
     log = opened(tmp_path)
     last = [offset for offset in offsets(log, 0, end_of(tmp_path)) if offset < LOG_FILE_BYTES][-1]
@@ -217,7 +217,7 @@ def test_bytes_beyond_a_file_are_not_read_into_memory(tmp_path: Path) -> None:
         log.read_into(0, memoryview(bytearray(20)))
 
 
-def test_files_missing_among_others_are_told(tmp_path: Path) -> None:
+def test_files_missing_among_others_are_reported(tmp_path: Path) -> None:
     fill(tmp_path, 1000)
     log = ReadOnlyLog([tmp_path / "commitlog"])
     assert log.missing() == []

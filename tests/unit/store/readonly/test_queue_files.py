@@ -67,7 +67,7 @@ def test_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         opened(folder)
 
 
-def test_a_missing_file_is_told_where_it_is_needed(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_when_it_is_needed(tmp_path: Path) -> None:
     fill(tmp_path, 1000)
     folder = tmp_path / "consumequeue" / "topic0" / "0"
     (folder / f"{1000:020d}").unlink()
@@ -80,7 +80,7 @@ def test_a_missing_file_is_told_where_it_is_needed(tmp_path: Path) -> None:
         queue.entry(60)
 
 
-def test_other_names_are_told_apart(tmp_path: Path) -> None:
+def test_other_names_are_listed_separately(tmp_path: Path) -> None:
     (tmp_path / "notes").write_text("mine")
 
     assert opened(tmp_path).strange_files == [tmp_path / "notes"]

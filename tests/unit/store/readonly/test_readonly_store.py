@@ -254,7 +254,7 @@ def test_entries_that_rocketmq_has_not_written_yet_are_found_in_the_log(tmp_path
         assert bodies(store, "topic1", 1) == expected(0, 995, 1, 1)
 
 
-def test_entries_that_rocketmq_left_behind_the_end_of_a_queue_are_left_out(tmp_path: Path) -> None:
+def test_entries_that_rocketmq_left_after_the_end_of_a_queue_are_ignored(tmp_path: Path) -> None:
     fill(tmp_path, 400)
     as_rocketmq(tmp_path)
     folder = tmp_path / "consumequeue" / "topic0" / "0"
@@ -300,7 +300,7 @@ def test_half_messages_are_in_the_log_and_in_no_queue(tmp_path: Path) -> None:
         assert len(list(reader.records())) == 2
 
 
-def test_an_entry_that_leads_nowhere_is_told(tmp_path: Path) -> None:
+def test_an_entry_that_points_nowhere_is_reported(tmp_path: Path) -> None:
     fill(tmp_path, 100)
     change(tmp_path / "consumequeue" / "topic0" / "0" / f"{0:020d}", 5 * 20, (7).to_bytes(8))
 

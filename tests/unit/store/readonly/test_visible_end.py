@@ -104,7 +104,7 @@ def test_an_open_rocketmq_store_without_a_checkpoint_shows_nothing(tmp_path: Pat
     assert visible_end(tmp_path) == 0
 
 
-def test_records_that_rocketmq_left_behind_its_end_are_not_taken_for_new(tmp_path: Path) -> None:
+def test_records_that_rocketmq_left_after_its_end_are_not_taken_for_new(tmp_path: Path) -> None:
     # Given three records of one size, of which the first was written again after a crash.
     fill(tmp_path, 10)
     as_rocketmq(tmp_path)

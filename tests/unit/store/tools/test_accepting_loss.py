@@ -33,7 +33,7 @@ Place = tuple[str, int, int]
 
 
 def places(root: Path) -> dict[Place, tuple[int, int]]:
-    """Where every message lies."""
+    """Where every message is."""
     with ReadOnlyStore(root) as store:
         return {
             (found.topic, found.queue_id, found.queue_offset): (offset, len(record))
@@ -52,7 +52,7 @@ def damage(root: Path, offset: int, content: bytes) -> None:
 
 
 def read_all(store: MessageStore) -> dict[Place, bytes]:
-    """Everything that consumers get who begin at the start of each queue."""
+    """Everything that a consumer gets from the start of each queue."""
     found: dict[Place, bytes] = {}
     for queue in store.queues():
         offset = int(queue.start)
@@ -104,7 +104,7 @@ def check_whole(root: Path, gone: set[Place]) -> None:
             assert read_all(store) == expected(gone)
             ends = {(q.topic, q.queue_id): int(q.end) for q in store.queues()}
             receipt = store.put(draft(0))
-            assert receipt.queue_offset == ends["topic0", 0], "numbers go on"
+            assert receipt.queue_offset == ends["topic0", 0], "numbers continue"
         check_fine(folder)
     with ReadOnlyStore(root) as reader:
         shown = {
@@ -132,17 +132,17 @@ def test_a_flipped_body_costs_one_message(tmp_path: Path) -> None:
         open_store(root)
     before = snapshot(root)
 
-    told = accept_loss(root, offset, confirmed=False)
+    shown = accept_loss(root, offset, confirmed=False)
     assert {n: c for n, c in snapshot(root).items() if n != "lock"} == {
         n: c for n, c in before.items() if n != "lock"
     }
     done = accept_loss(root, offset, confirmed=True)
 
-    assert lost_places(told) == lost_places(done) == {lost}
-    assert (told.start, told.end, told.messages) == (offset, offset + size, 1)
-    assert (told.other_bytes, told.new_end, told.kept_in) == (0, None, [])
+    assert lost_places(shown) == lost_places(done) == {lost}
+    assert (shown.start, shown.end, shown.messages) == (offset, offset + size, 1)
+    assert (shown.other_bytes, shown.new_end, shown.kept_in) == (0, None, [])
     path = root / "commitlog" / f"{offset // LOG_FILE_BYTES * LOG_FILE_BYTES:020d}"
-    assert told.files == [str(path)]
+    assert shown.files == [str(path)]
     (kept,) = done.kept_in
     original = before[path.relative_to(root).as_posix()][2]
     at = offset % LOG_FILE_BYTES
@@ -153,7 +153,7 @@ def test_a_flipped_body_costs_one_message(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("files", [1, 2])
-def test_a_hole_with_records_behind_it_costs_what_lay_in_it(tmp_path: Path, files: int) -> None:
+def test_a_hole_with_records_after_it_costs_only_its_contents(tmp_path: Path, files: int) -> None:
     root = tmp_path / "store"
     fill(root)
     known = places(root)

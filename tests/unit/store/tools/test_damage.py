@@ -1,4 +1,4 @@
-"""Where damage begins, where it ends, and what lies around it."""
+"""Where damage starts and ends, and what is around it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_the_first_record_of_a_log_takes_its_time_from_the_next(tmp_path: Path) 
     assert found.store_ms == T0 + 10
 
 
-def test_damage_with_nothing_behind_it_is_the_tail(tmp_path: Path) -> None:
+def test_damage_with_nothing_after_it_is_the_tail(tmp_path: Path) -> None:
     fill(tmp_path, 500)
     records = _records(tmp_path)
     offset = records[-3][0]

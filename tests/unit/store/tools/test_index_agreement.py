@@ -152,7 +152,7 @@ def test_an_index_that_should_be_there_is_missed(tmp_path: Path) -> None:
     assert unexpected.notes == ["there is no key index"]
 
 
-def test_files_that_cannot_be_read_and_strange_ones_are_told(tmp_path: Path) -> None:
+def test_unreadable_and_strange_files_are_reported(tmp_path: Path) -> None:
     write(tmp_path, 100)
     (tmp_path / "00000000000000001").write_bytes(b"short")
     (tmp_path / "notes").write_bytes(b"")

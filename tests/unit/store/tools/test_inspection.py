@@ -25,7 +25,7 @@ def inspected(root: Path, *, with_counts: bool = False) -> Inspection:
         return inspect(store, with_counts=with_counts)
 
 
-def test_files_queues_times_and_state_are_told_without_a_scan(tmp_path: Path) -> None:
+def test_files_queues_times_and_state_are_shown_without_a_scan(tmp_path: Path) -> None:
     fill(tmp_path)
 
     found = inspected(tmp_path)
@@ -76,7 +76,7 @@ def test_records_are_counted_when_asked(tmp_path: Path) -> None:
     assert counts.unqueued == 1
 
 
-def test_a_rocketmq_store_is_told_as_such(tmp_path: Path) -> None:
+def test_a_rocketmq_store_is_recognised(tmp_path: Path) -> None:
     fill(tmp_path, 100)
     as_rocketmq(tmp_path)
 
@@ -114,7 +114,7 @@ def test_a_queue_whose_messages_were_all_deleted_is_shown_empty(tmp_path: Path) 
     assert (old.start, old.end, old.first_store_ms, old.last_store_ms) == (1, 1, -1, -1)
 
 
-def test_topics_in_memory_are_told_with_a_warning(tmp_path: Path) -> None:
+def test_topics_in_memory_are_listed_with_a_warning(tmp_path: Path) -> None:
     fill(tmp_path, 100)
     assert (inspected(tmp_path).memory_queues, inspected(tmp_path).warnings) == ((), ())
     ends = {("prices", 1): 100, ("prices", 0): 7, ("topic0", 0): 5, ("moved", 0): 9}

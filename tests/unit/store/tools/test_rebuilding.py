@@ -135,7 +135,7 @@ def test_a_topic_made_again_gets_its_newer_records(tmp_path: Path) -> None:
         assert [m.body for m in store_again.messages("one", 0, 0, 10)] == [b"new"] * 3
 
 
-def test_numbers_that_jump_are_told(tmp_path: Path) -> None:
+def test_numbers_that_jump_are_reported(tmp_path: Path) -> None:
     fill(tmp_path, 20)
     with ReadOnlyStore(tmp_path) as store:
         offsets = [offset for offset, _ in store.records()]
@@ -176,7 +176,7 @@ def test_what_is_no_store_or_not_built_here_is_refused(tmp_path: Path) -> None:
         rebuild(tmp_path)
 
 
-def test_sizes_and_index_are_as_told_where_nothing_is_there(tmp_path: Path) -> None:
+def test_sizes_and_index_follow_the_options_if_nothing_exists(tmp_path: Path) -> None:
     fill(tmp_path, 100)
     shutil.rmtree(tmp_path / "consumequeue")
     shutil.rmtree(tmp_path / "index")

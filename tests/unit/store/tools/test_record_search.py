@@ -1,4 +1,4 @@
-"""The next record behind damage: one that says of itself that it lies there."""
+"""Finding the next record after damage: one that contains its own offset."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def _second(log: ReadOnlyLog) -> int:
     return int.from_bytes(log.read(0, 4))
 
 
-def test_the_next_record_is_found_behind_any_byte_of_the_one_before(tmp_path: Path) -> None:
+def test_the_next_record_is_found_after_any_byte_of_the_previous_one(tmp_path: Path) -> None:
     fill(tmp_path, 300)
     log = ReadOnlyLog([tmp_path / "commitlog"])
     second = _second(log)
@@ -33,7 +33,7 @@ def test_a_record_of_another_place_is_not_believed(tmp_path: Path) -> None:
     assert next_record(log, log.files[0], 1) == second
 
 
-def test_a_blank_end_counts_and_else_the_end_of_the_file_is_told(tmp_path: Path) -> None:
+def test_a_blank_end_counts_and_else_the_end_of_the_file_is_returned(tmp_path: Path) -> None:
     fill(tmp_path, 300)
     log = ReadOnlyLog([tmp_path / "commitlog"])
     blank = max(stop.offset + stop.found.position for stop in log.walk(0, LOG_FILE_BYTES))

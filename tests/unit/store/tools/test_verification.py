@@ -84,7 +84,7 @@ def test_a_rocketmq_store_is_fine(tmp_path: Path) -> None:
     assert verified(tmp_path).is_fine
 
 
-def test_a_changed_body_is_told_with_file_position_and_topic(tmp_path: Path) -> None:
+def test_a_changed_body_is_reported_with_file_position_and_topic(tmp_path: Path) -> None:
     fill(tmp_path)
     offset = record_offsets(tmp_path)[401]
     damage(tmp_path, offset, 100, b"X")
@@ -101,7 +101,7 @@ def test_a_changed_body_is_told_with_file_position_and_topic(tmp_path: Path) -> 
     assert any("replica" in line for line in found.findings.advice("x"))
 
 
-def test_a_record_that_says_it_lies_elsewhere_is_told(tmp_path: Path) -> None:
+def test_a_record_that_contains_another_offset_is_reported(tmp_path: Path) -> None:
     fill(tmp_path)
     damage(tmp_path, record_offsets(tmp_path)[10], 28, (5).to_bytes(8))
 
@@ -111,7 +111,7 @@ def test_a_record_that_says_it_lies_elsewhere_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"\0" * 8, b"\xff" * 8, b"\0\0\0\7", b"\x7f\0\0\0"])
-def test_damage_is_passed_by_and_what_it_cost_is_told(tmp_path: Path, content: bytes) -> None:
+def test_damage_is_skipped_and_its_cost_is_reported(tmp_path: Path, content: bytes) -> None:
     fill(tmp_path)
     offsets = record_offsets(tmp_path)
     damage(tmp_path, offsets[500], 0, content)
@@ -143,7 +143,7 @@ def test_damage_of_many_records_up_to_the_end_of_a_file_is_one_problem(tmp_path:
     assert found.records == 980
 
 
-def test_a_missing_file_of_the_log_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_of_the_log_is_reported(tmp_path: Path) -> None:
     fill(tmp_path)
     log_file(tmp_path, 2).unlink()
 
@@ -154,7 +154,7 @@ def test_a_missing_file_of_the_log_is_told(tmp_path: Path) -> None:
     assert found.records + kinds(found)[FindingKind.LOST_RECORDS] == 1000
 
 
-def test_entries_that_are_missing_wrong_or_too_many_are_told(tmp_path: Path) -> None:
+def test_entries_that_are_missing_wrong_or_too_many_are_reported(tmp_path: Path) -> None:
     fill(tmp_path)
     queue = tmp_path / "consumequeue" / "topic0" / "0"
     change(queue / f"{1000:020d}", 7 * 20 + 12, b"\1")
@@ -172,7 +172,7 @@ def test_entries_that_are_missing_wrong_or_too_many_are_told(tmp_path: Path) -> 
     assert any("orbitmq store rebuild" in line for line in found.findings.advice("x"))
 
 
-def test_an_index_that_lost_keys_is_told(tmp_path: Path) -> None:
+def test_an_index_that_lost_keys_is_reported(tmp_path: Path) -> None:
     fill(tmp_path)
     first = min((tmp_path / "index").iterdir())
     first.unlink()
@@ -185,7 +185,7 @@ def test_an_index_that_lost_keys_is_told(tmp_path: Path) -> None:
     assert kinds(verified(tmp_path)) == {FindingKind.BAD_INDEX_FILE: 1}
 
 
-def test_strange_files_are_told(tmp_path: Path) -> None:
+def test_strange_files_are_reported(tmp_path: Path) -> None:
     fill(tmp_path, 10)
     (tmp_path / "commitlog" / "notes").write_text("mine")
 
@@ -207,7 +207,7 @@ def test_a_deleted_topic_is_a_note_where_the_brokers_topics_are_known(tmp_path: 
     assert len(found.findings.notes) == 2
 
 
-def test_due_times_of_delayed_messages_are_checked_by_the_levels_told(tmp_path: Path) -> None:
+def test_due_times_of_delayed_messages_are_checked_by_the_given_levels(tmp_path: Path) -> None:
     levels = "5s 7s"
     with open_store(tmp_path, delay_levels=levels) as store:
         properties = encode_properties({"DELAY": "2"})
