@@ -1,4 +1,4 @@
-"""What all commands that talk to a cluster share: finding it, errors, confirmation."""
+"""What commands that talk to a cluster share: finding it, errors, confirmation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`orbitmq group members | running | …`: members of a group, and what they may read."""
+"""`orbitmq group members | running | …`: a group's members, what they may read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`orbitmq up`: runs a name server and brokers in one folder, without configuration."""
+"""`orbitmq up`: runs a name server and brokers, without configuration."""
 
 from __future__ import annotations
 
