@@ -1,4 +1,4 @@
-"""A relay in front of a broker: drops, delays, refuses connections, holds requests.
+"""A relay to a broker: drops, delays and refuses connections, holds requests.
 
 Threads: one event loop.
 """
