@@ -84,10 +84,11 @@ The file is a Java properties file. An unknown name in it is an error that sugge
 The environment sets an option with `ORBITMQ_listenPort` or `ORBITMQ_LISTEN_PORT` \
 (`ORBITMQ_TLS_SERVER_MODE` for `tls.server.mode`). An empty variable counts as unset.
 
-Names that end in Millis, Ms, Interval or Time are in milliseconds unless their row says otherwise. \
+Times are in milliseconds, as names in Millis, Mills, Ms, Interval, Timeout, Period or Time mean, unless their row says otherwise. \
 Seconds and Minutes are what they say. Sizes are in bytes. A name server reads `NameServerConfig`, \
 `ServerConfig` and `TlsServerConfig`. A broker reads the latter two, and `BrokerConfig`, \
-`MetricsConfig`, `StoreConfig` and `RetentionConfig`. Options of producers and consumers are at the \
+`MetricsConfig`, `StoreConfig` and `RetentionConfig`. `ClientConfig` and `TlsClientConfig` are about \
+outgoing connections; only programs with an `RpcClient` of their own set them. Options of producers and consumers are at the \
 [end](#options-of-producers-and-consumers).
 
 A live option can be changed while the server runs. The others take effect at the next start.
@@ -287,7 +288,7 @@ def _table_lines(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iter
     yield f"| {' | '.join(head)} |"
     yield "|" + "---|" * len(head)
     for cells in rows:
-        yield f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
+        yield "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
 
 
 def _code(text: str) -> str:

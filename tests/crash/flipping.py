@@ -129,11 +129,11 @@ def _flip_one(
     assert field in unchecked, f"{what}: in {field}, not noticed"
     if changed:
         assert changed == Counter([flipped]), f"{what}: in {field}, others are changed too"
-        return "served, in a field that nothing else tells of"
+        return "served, in a field nothing else can verify"
     # Rebuilt queues trust a record that claims to be half a transaction.
     assert prepared is Prepared.QUEUES_LOST, f"{what}: in {field}, a message is hidden"
     assert expected - Counter(got) == Counter([stored]), f"{what}: in {field}, others are hidden"
-    return "hidden, in a field that nothing else tells of"
+    return "hidden, in a field nothing else can verify"
 
 
 def _flip(root: Path, place: int, bit: int) -> None:

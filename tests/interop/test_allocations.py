@@ -25,7 +25,7 @@ def peer(request: pytest.FixtureRequest) -> Peer:
     return value
 
 
-@pytest.mark.scenario("peer", "takes the queues that we leave to it")
+@pytest.mark.scenario("peer", "takes over the queues that we release")
 def test_groups_made_by_chance_share_queues_as_in_java(
     peer: Peer, drivers: Callable[[str], JavaDriver]
 ) -> None:

@@ -54,7 +54,7 @@ def test_consumer_receives_each_message_once(exchange: Exchange, kind: str) -> N
         assert offsets == list(range(2 * MESSAGES // 4))
 
 
-@pytest.mark.scenario("client", "our broker: goes on where its group stopped")
+@pytest.mark.scenario("client", "our broker: resumes where its group stopped")
 def test_consumer_goes_on_where_its_group_stopped(exchange: Exchange) -> None:
     exchange.post(*bodies(MESSAGES))
     exchange.subscribe("a")

@@ -114,7 +114,7 @@ def _page(verdict: dict[str, Any]) -> str:
         f"{ACKED_BETWEEN_KILLS} acknowledged messages and is started again.\n\n"
         "| | messages |\n|---|---|\n"
         f"| acknowledged | {verdict['acked']:,} |\n"
-        f"| sends that failed, as they met a kill | {verdict['failed']:,} |\n"
+        f"| sends that failed, because of a kill | {verdict['failed']:,} |\n"
         f"| received, repeats included | {verdict['received']:,} |\n"
         f"| acknowledged and never received | {verdict['missing']:,} |\n"
         f"| faults in order or content | {len(verdict['faults'])} |\n"

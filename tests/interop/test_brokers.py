@@ -54,7 +54,7 @@ def test_route_is_gone_at_once_when_the_broker_is_killed(
         assert broker.name not in wire.broker_names(address)
 
 
-@pytest.mark.scenario("peer", "expires when it stops talking")
+@pytest.mark.scenario("peer", "is removed when it falls silent")
 @pytest.mark.parametrize("peer", BROKERS, ids=str)
 async def test_broker_expires_when_it_is_stopped_for_two_minutes(
     peer: Peer, start_broker: StartBroker, new_topic: str, tmp_path: Path

@@ -40,7 +40,7 @@ def test_client_receives_what_it_sent(
     assert {(message.tags, message.reconsume_times) for message in received} == {("interop", 0)}
 
 
-@pytest.mark.scenario("client", "goes on when one of two name servers is killed")
+@pytest.mark.scenario("client", "keeps working when one of two name servers is killed")
 def test_client_goes_on_through_the_other_name_server_when_one_is_killed(
     client: Driver, start_name_server: StartNameServer, start_broker: StartBroker, new_topic: str
 ) -> None:

@@ -317,7 +317,7 @@ def test_a_message_that_was_sent_back_is_read_from_the_retry_topic(
     assert_is(message, next(iter(recovered.sent.values())))
 
 
-@pytest.mark.scenario("peer", "goes on with a store of its own that we recovered")
+@pytest.mark.scenario("peer", "continues with a store of its own that we recovered")
 def test_an_official_broker_serves_what_we_recovered_and_appended(
     handed_back: Served, chain: Chain
 ) -> None:
@@ -334,7 +334,7 @@ def test_we_read_everything_that_a_stopped_broker_stored(chain: Chain, stopped: 
     assert_found_all(stopped, chain, delivered=True)
 
 
-@pytest.mark.scenario("peer", "goes on with queues and index that we made")
+@pytest.mark.scenario("peer", "continues with queues and index that we made")
 def test_an_official_broker_serves_a_store_with_rebuilt_queues_and_index(
     rebuilt: Rebuilt,
 ) -> None:
@@ -347,7 +347,7 @@ def test_an_official_broker_serves_a_store_with_rebuilt_queues_and_index(
             assert_shown(served.by_key[key][0], listed)
 
 
-@pytest.mark.scenario("peer", "has queues that we make again byte for byte")
+@pytest.mark.scenario("peer", "its queues, rebuilt by us, are the same byte for byte")
 def test_rebuilt_queues_are_what_the_official_broker_had_written(rebuilt: Rebuilt) -> None:
     assert rebuilt.after.keys() == rebuilt.before.keys()
     assert [file for file in rebuilt.after if rebuilt.after[file] != rebuilt.before[file]] == []

@@ -86,7 +86,7 @@ def test_blocking_producer_and_push_consumer(site: Site, new_topic: str) -> None
     assert threading.get_ident() not in inbox.threads
 
 
-@pytest.mark.scenario("site", "blocking: lite pull and pull; goes on where its group stopped")
+@pytest.mark.scenario("site", "blocking: lite pull and pull; resumes where its group stopped")
 def test_blocking_pull_consumers(site: Site, new_topic: str) -> None:
     site.broker.create_topic(new_topic)
     bodies = numbered(MESSAGES)

@@ -236,7 +236,7 @@ def page(verdict: Verdict) -> str:
         "| | |\n|---|---|\n"
         f"| connections made | {verdict.reconnects:,} |\n"
         f"| acknowledged | {verdict.acked:,} |\n"
-        f"| sends that failed, as they met a cut | {verdict.failed_sends:,} |\n"
+        f"| sends that failed, because of a cut | {verdict.failed_sends:,} |\n"
         f"| acknowledged and never pushed, never polled | "
         f"{verdict.missing_pushed}, {verdict.missing_polled} |\n\n"
         "| connections so far | tasks | sockets | threads | objects | memory, MiB |\n"

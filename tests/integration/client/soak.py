@@ -286,19 +286,19 @@ def page(campaign: Campaign, faults: list[str], warned: Warned) -> str:
         for kind, count in warned.counts.items()
     )
     return (
-        "# Clients at work for long\n\n"
+        "# Clients under sustained load\n\n"
         f"{'FAILED: ' + '; '.join(faults) if faults else 'Passed'}. "
         f"{campaign.seconds / 60:.0f} minutes, {now.date().isoformat()}, OrbitMQ {__version__}, "
         f"Python {platform.python_version()}. Written by `tests/integration/client/soak.py` "
         "(`make soak`, an hour there).\n\n"
         f"Up to {campaign.rate:.0f} messages a second of {BODY_BYTES} bytes, "
         f"{sum(campaign.acked) / campaign.seconds:.0f} on average, sent one by one, at once, "
-        "in batches and with the blocking face, received by four groups of one process; asyncio's "
+        "in batches and with the blocking API, received by four groups of one process; asyncio's "
         "debug mode is on. Broker and name server are ours, as processes; the memory of the broker "
         "includes the pages of its log, which it maps.\n\n"
         f"Acknowledged: {sum(campaign.acked):,}; sends that failed: "
         f"{sum(campaign.failed.values())}. Warnings: {sum(warned.counts.values())}. Callbacks that "
-        f"took longer than 100 ms, which asyncio's debug mode tells of: {warned.slow_callbacks}, the "
+        f"took longer than 100 ms, as reported by asyncio's debug mode: {warned.slow_callbacks}, the "
         f"longest {warned.slowest_ms:.0f} ms; the load of the machine, which has "
         f"{os.cpu_count()} processors and did other work meanwhile, was "
         f"{', '.join(f'{load:.1f}' for load in os.getloadavg())} at the end.\n\n"

@@ -34,7 +34,7 @@ def test_each_config_class_has_a_section_with_a_row_for_each_option() -> None:
     page = configuration_page([SampleConfig])
 
     assert "## SampleConfig\n\nHow the sample works.\n" in page
-    assert "| `listenPort` | `9876` | 0 to 65535 | yes | Port &#124; socket. |" in page
+    assert "| `listenPort` | `9876` | 0 to 65535 | yes | Port \\| socket. |" in page
     assert "| `folder` | `~/store` | path | no | Where files lie. |" in page
     assert (
         "| `password` | (empty) | text | no | Password. Also set by `SAMPLE_PASSWORD`. "
