@@ -53,9 +53,8 @@ class TopicOptions:
     push_filters: bool = spark_option(
         False,
         doc="Use a query's conditions on `topic`, `brokerName`, `queueId`, `queueOffset`, "
-        "`storeTimestamp` and "
-        "`tags` to read less. Needs Spark's setting `spark.sql.python.filterPushdown.enabled`, "
-        "and a `load()` for each query: Spark 4.2 and 4.3 keep the result of a pushed condition, "
+        "`storeTimestamp` and `tags` to read less. Needs Spark's setting "
+        "`spark.sql.python.filterPushdown.enabled`, and a `load()` for each query: Spark 4.2 and 4.3 keep the result of a pushed condition, "
         "and reuse it for the next query of the same DataFrame, and for the other side of a join "
         "with itself.",
     )
