@@ -310,8 +310,8 @@ async def test_a_topic_is_refused_to_a_group_and_given_again(
     forbidden = await both.ours("group", "forbid", group, trial.topic, "--yes")
     allowed = await both.ours("group", "allow", group, trial.topic)
 
-    assert forbidden == f"{broker.name} refuse {trial.topic} to {group}\n"
-    assert allowed == f"{broker.name} give {trial.topic} to {group}\n"
+    assert forbidden == f"{group} may not read {trial.topic} on {broker.name}\n"
+    assert allowed == f"{group} may read {trial.topic} on {broker.name}\n"
 
 
 @pytest.mark.scenario("site", "commands: setConsumeMode")
@@ -323,7 +323,7 @@ async def test_a_group_is_told_to_pop(trial: Trial, both: CommandLines) -> None:
     told = await both.ours("setConsumeMode", "-c", CLUSTER, *mode)
     by_mqadmin = await both.theirs("setConsumeMode", "-b", trial.site.broker.address, *mode)
 
-    assert told == f"{trial.group} is to pop {trial.topic} from {trial.site.broker.name}\n"
+    assert told == f"{trial.group} will pop {trial.topic} from {trial.site.broker.name}\n"
     assert "consume mode[POP]" in by_mqadmin
 
 

@@ -229,5 +229,5 @@ def test_we_refuse_to_write_a_store_that_an_official_broker_has_open(heir: Inher
 
     assert str(refused.value) == (
         f"{heir.folder / 'store'} is in use by another process "
-        "(stop the broker that writes it, or give this one a folder of its own)"
+        "(stop the broker that uses it, or give this one a folder of its own)"
     )

@@ -283,13 +283,13 @@ def clean(
 def forbid_writing(
     broker: BrokerArgument, *, yes: Yes = False, namesrv: NameServers = None
 ) -> None:
-    """Make a broker's topics read-only, before it is taken out of service."""
-    confirm(f"stop all sends to {broker}?", yes=yes)
+    """Stop routing sends to a broker, before it is taken out of service."""
+    confirm(f"stop routing sends to {broker}?", yes=yes)
     count = administer(namesrv, lambda admin: admin.brokers.forbid_writing(broker))
     typer.echo(f"{count} topics of {broker} are read-only")
 
 
 def allow_writing(broker: BrokerArgument, *, namesrv: NameServers = None) -> None:
-    """Make a broker's topics writable again."""
+    """Route sends to a broker again."""
     count = administer(namesrv, lambda admin: admin.brokers.allow_writing(broker))
     typer.echo(f"{count} topics of {broker} are writable")

@@ -87,7 +87,7 @@ def show(group: Group, *, namesrv: NameServers = None, as_json: AsJson = False) 
             "retries_max": config.retries_max,
             "retry_queues": config.retry_queues,
             "consume_timeout_minutes": config.consume_timeout_minutes,
-            "tells_members_of_changes": config.notifies_changes,
+            "tells_members_of_changes": config.tells_of_changes,
         },
         as_json=as_json,
     )
@@ -199,7 +199,7 @@ def create(  # noqa: PLR0913  # a parameter a flag
         "allows_consuming": consuming,
         "allows_broadcast": broadcasting,
         "consumes_in_order": in_order,
-        "notifies_changes": tell_of_changes,
+        "tells_of_changes": tell_of_changes,
     }
     given = {name: value for name, value in options.items() if value is not None}
     brokers = administer(

@@ -66,7 +66,7 @@ class GroupConfig(msgspec.Struct, frozen=True, kw_only=True):
     name: str = msgspec.field(default="", name="groupName")
     retry_policy: RetryPolicy = msgspec.field(default_factory=RetryPolicy, name="groupRetryPolicy")
     unit_flag: JavaInt = msgspec.field(default=0, name="groupSysFlag")
-    notifies_changes: bool = msgspec.field(default=True, name="notifyConsumerIdsChangedEnable")
+    tells_of_changes: bool = msgspec.field(default=True, name="notifyConsumerIdsChangedEnable")
     retries_max: JavaInt = msgspec.field(default=16, name="retryMaxTimes")
     retry_queues: JavaInt = msgspec.field(default=1, name="retryQueueNums")
     subscriptions: list[FixedSubscription] | None = msgspec.field(

@@ -344,7 +344,7 @@ class Retention:
         return DiskFullError(
             f"messages are refused: {self.refusal}",
             hint="free space, or lower fileReservedTime; sending works again within "
-            f"{self.config.interval_ms / 1000:g} seconds",
+            f"{self.config.interval_ms / 1000:g} seconds after that",
         )
 
     def run(self, *, keep_from: PhysicalOffset | None = None) -> RetentionPlan:

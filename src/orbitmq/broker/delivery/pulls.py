@@ -101,7 +101,7 @@ class Pulls:
     tasks: OwnedTasks
     clock: Clock
     # Set once, after construction: long polls call back `answer_held`.
-    long_polls: LongPolls[Pull] = field(init=False)
+    long_polls: LongPolls[Pull] = field(init=False, repr=False)
 
     def answer(
         self,

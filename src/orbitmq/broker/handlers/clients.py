@@ -138,7 +138,7 @@ class ClientRequests:
             return
         for change in changes:
             group = self.groups.get(change.group)
-            if group is not None and not group.notifies_changes:
+            if group is not None and not group.tells_of_changes:
                 continue
             for connection in change.notify:
                 notice = make_request(NotifyMembersChanged(consumer_group=change.group))

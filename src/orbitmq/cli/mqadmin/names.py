@@ -300,7 +300,7 @@ MISSING: Final[dict[str, str]] = {
     "updateColdDataFlowCtrGroupConfig": _COLD,
     "removeColdDataFlowCtrGroupConfig": _COLD,
     "setCommitLogReadAheadMode": _COLD,
-    "switchTimerEngine": "there is only one timer engine, so nothing to switch",
+    "switchTimerEngine": "timers are not supported; there is nothing to switch",
     **dict.fromkeys(
         (
             "getBrokerLiteInfo",

@@ -10,6 +10,7 @@ Threads: any number may use one client.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 import os
@@ -60,18 +61,22 @@ def iterating(
     def call(self: BlockingCalls[A], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
         self._running()
         items = method(self._client, *args, **kwargs)
+        # An interrupted call may still be ending on the loop.
+        turn = asyncio.Lock()
         try:
-            while item := self._running().call(_next(items)):
+            while item := self._running().call(_next(items, turn)):
                 yield item[0]
         finally:
             # A stopped client has ended the generator already.
             with suppress(StateError):
-                self._running().call(_end(items))
+                self._running().call(_end(items, turn))
 
     shown = inspect.signature(method)
-    returns = str(shown.return_annotation).removeprefix("Async")
-    shown = shown.replace(return_annotation=returns)
-    call.__signature__ = shown  # type: ignore[attr-defined]  # read by inspect and help()
+    of_items = str(shown.return_annotation).partition("[")[2].removesuffix("]")
+    returns = f"Iterator[{of_items.removesuffix(', None')}]"
+    # Read by inspect and help().
+    call.__signature__ = shown.replace(return_annotation=returns)  # type: ignore[attr-defined]
+    call.__annotations__ = {**method.__annotations__, "return": returns}
     return call
 
 
@@ -87,16 +92,18 @@ def on_loop(
     return call
 
 
-async def _next(items: AsyncIterator[T]) -> list[T]:
+async def _next(items: AsyncIterator[T], turn: asyncio.Lock) -> list[T]:
     """Return a list of the next item; an empty one at the end."""
-    async for item in items:
-        return [item]
-    return []
+    async with turn:
+        async for item in items:
+            return [item]
+        return []
 
 
-async def _end(items: AsyncIterator[object]) -> None:
+async def _end(items: AsyncIterator[object], turn: asyncio.Lock) -> None:
     if isinstance(items, AsyncGenerator):
-        await items.aclose()
+        async with turn:
+            await items.aclose()
 
 
 class AsyncClient(Protocol):

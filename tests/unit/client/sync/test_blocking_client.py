@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import signal
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 
 import pytest
 
@@ -13,6 +14,9 @@ from orbitmq.client.sync.blocking_client import BlockingClient, iterating, on_lo
 from orbitmq.errors import StateError
 from tests.leftovers import no_threads_since, threads
 from tests.unit.client.scripts import run_script
+
+WAIT_SECONDS = 60
+SIGNAL_SECONDS = 10
 
 
 class Echo:
@@ -78,6 +82,19 @@ class Counter(Echo):
         finally:
             self.steps.append("counted")
 
+    async def stall(
+        self, waits: threading.Event, ends: threading.Event
+    ) -> AsyncGenerator[int, None]:
+        """Wait forever, and take a while to end."""
+        try:
+            waits.set()
+            await asyncio.Event().wait()
+            yield 0
+        finally:
+            ends.set()
+            await self.echo(0)
+            self.steps.append("ended")
+
 
 class BlockingCounter(BlockingClient[Counter]):
     """Its blocking form."""
@@ -87,6 +104,7 @@ class BlockingCounter(BlockingClient[Counter]):
 
     double = waiting(Counter.double)
     count = iterating(Counter.count)
+    stall = iterating(Counter.stall)
     thread = on_loop(Counter.thread)
 
     @property
@@ -125,6 +143,8 @@ def test_derived_methods_have_signatures_and_descriptions_of_their_own_kind() ->
         "(self, value: 'int', *, offset: 'int' = 1) -> 'int'"
     )
     assert str(inspect.signature(BlockingCounter.count)) == "(self, end: 'int') -> 'Iterator[int]'"
+    assert str(inspect.signature(BlockingCounter.stall)).endswith("-> 'Iterator[int]'")
+    assert BlockingCounter.stall.__annotations__["return"] == "Iterator[int]"
     assert BlockingCounter.double.__doc__ == "Double it."
     assert not inspect.iscoroutinefunction(BlockingCounter.double)
 
@@ -136,6 +156,31 @@ def test_an_iteration_that_is_abandoned_ends_on_the_loop() -> None:
                 break
 
         assert counter.steps == ["start", "counted"]
+
+
+def test_an_interrupted_iteration_ends_before_the_interrupt_is_raised() -> None:
+    waits, ends = threading.Event(), threading.Event()
+    main_thread = threading.get_ident()
+
+    def interrupt() -> None:
+        waits.wait(WAIT_SECONDS)
+        signal.pthread_kill(main_thread, signal.SIGINT)
+        # Python may notice a signal that comes just before it waits for a lock only with the next.
+        while not ends.wait(SIGNAL_SECONDS):
+            signal.pthread_kill(main_thread, signal.SIGINT)
+
+    # A shell starts background processes with this signal ignored.
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        with BlockingCounter() as counter, pytest.raises(KeyboardInterrupt):
+            next(counter.stall(waits, ends))
+    finally:
+        signal.signal(signal.SIGINT, former)
+
+    thread.join()
+    assert counter.steps == ["start", "ended", "stop"]
 
 
 def test_an_iteration_ends_when_its_client_is_stopped() -> None:

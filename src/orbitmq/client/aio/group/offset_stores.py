@@ -136,6 +136,9 @@ class BrokerOffsets(_LedgerStore):
         # Compat: official brokers process commits in many threads, where a later commit can
         # overtake an earlier one. So only one commit per queue is in flight.
         self._commit_locks: dict[MessageQueue, asyncio.Lock] = {}
+        # Compat: they also lose one of two commits that are the first of a group for a topic, if
+        # both are processed at once. So the others of a topic wait for the reply to the first.
+        self._first_commits: dict[tuple[str, str], asyncio.Event] = {}
         # For the same reason a reset can overtake a pull, which carries an offset too.
         self._resets: dict[MessageQueue, tuple[int, float]] = {}
 
@@ -199,8 +202,25 @@ class BrokerOffsets(_LedgerStore):
             if offset is None:
                 offset = self._ledger.dirty([queue]).get(queue)
             if offset is not None:
-                await self._calls.commit_offset(queue, self._group, offset, oneway=False)
+                await self._send_commit(queue, offset)
                 self._ledger.mark_stored(queue, offset)
+
+    async def _send_commit(self, queue: MessageQueue, offset: int) -> None:
+        topic = queue.broker_name, queue.topic
+        first = self._first_commits.get(topic)
+        if first is not None:
+            await first.wait()
+            await self._calls.commit_offset(queue, self._group, offset, oneway=False)
+            return
+        replied = self._first_commits[topic] = asyncio.Event()
+        try:
+            await self._calls.commit_offset(queue, self._group, offset, oneway=False)
+        except BaseException:
+            del self._first_commits[topic]
+            raise
+        finally:
+            # Also after a failure: waiting for one timeout after the other would take too long.
+            replied.set()
 
     async def _commit(self, queues: Collection[MessageQueue]) -> None:
         # A broker that does not answer must not delay the queues of others.

@@ -73,18 +73,24 @@ class QueueReads:
     ) -> PullResult:
         """Read from an offset; at the end of the queue the broker may wait up to `hold_ms`."""
         address = await self._address(queue)
+
+        async def pull(*, lite: bool) -> Pulled:
+            header = self._header(
+                queue, subscription, offset, messages_max=messages_max, hold_ms=hold_ms, lite=lite
+            )
+            return await self._instance.brokers.pull(address, header, timeout_ms=timeout_ms)
+
+        lite = self._lite and address not in self._older_brokers
         try:
-            pulled = await self._pull(
-                address, queue, subscription, offset, messages_max, hold_ms, timeout_ms
-            )
+            pulled = await pull(lite=lite)
         except NotSupportedError:
-            if not self._lite or address in self._older_brokers:
+            if not lite:
                 raise
-            log.info("broker does not know lite pulls address=%s", address)
-            self._older_brokers.add(address)
-            pulled = await self._pull(
-                address, queue, subscription, offset, messages_max, hold_ms, timeout_ms
-            )
+            # Pulls of several queues may meet this at once.
+            if address not in self._older_brokers:
+                log.info("broker does not know lite pulls address=%s", address)
+                self._older_brokers.add(address)
+            pulled = await pull(lite=False)
         self._suggested[queue] = pulled.suggested_broker_id
         return PullResult(
             pulled.status,
@@ -94,22 +100,22 @@ class QueueReads:
             pulled.max_offset,
         )
 
-    async def _pull(
+    def _header(
         self,
-        address: str,
         queue: MessageQueue,
         subscription: Subscription,
         offset: int,
+        *,
         messages_max: int,
         hold_ms: int,
-        timeout_ms: float,
-    ) -> Pulled:
+        lite: bool,
+    ) -> PullMessages:
         flag = PullFlag.SUBSCRIPTION
         if hold_ms:
             flag |= PullFlag.SUSPEND
         if self._lite:
             flag |= PullFlag.LITE_PULL
-        header = _CODES[self._lite and address not in self._older_brokers](
+        return _CODES[lite](
             consumer_group=self._group,
             topic=queue.topic,
             queue_id=queue.queue_id,
@@ -124,7 +130,6 @@ class QueueReads:
             expression_type=subscription.expression_type,
             broker_name=queue.broker_name,
         )
-        return await self._instance.brokers.pull(address, header, timeout_ms=timeout_ms)
 
     async def _address(self, queue: MessageQueue) -> str:
         broker_id = self._suggested.get(queue, MASTER_ID)

@@ -2,7 +2,7 @@
 
 Otherwise a listener that fails on every message would fill the log with tracebacks.
 
-Threads: any; a lock guards the counts, which only failing calls take.
+Threads: any; a lock, which only failing calls take, guards the counts.
 """
 
 from __future__ import annotations

@@ -132,6 +132,38 @@ async def test_a_commit_waits_for_the_answer_to_the_one_before(
     assert brokers.oneway_commits == []
 
 
+async def test_other_queues_of_a_topic_wait_for_the_reply_to_its_first_commit(
+    at_brokers: BrokerOffsets, brokers: SimulatedBrokers
+) -> None:
+    brokers.hold_commits()
+    committing = asyncio.create_task(at_brokers.commit({FIRST: 5, SECOND: 6, ELSEWHERE: 7}))
+    await settle()
+    assert brokers.begun_commits == [(FIRST, 5), (ELSEWHERE, 7)]
+
+    brokers.release_commits()
+    await committing
+    assert brokers.committed == {FIRST: 5, SECOND: 6, ELSEWHERE: 7}
+
+    brokers.hold_commits()
+    committing = asyncio.create_task(at_brokers.commit({FIRST: 8, SECOND: 9}))
+    await settle()
+    assert brokers.begun_commits[3:] == [(FIRST, 8), (SECOND, 9)]
+    brokers.release_commits()
+    await committing
+
+
+async def test_a_first_commit_that_fails_does_not_hold_the_others_up(
+    at_brokers: BrokerOffsets, brokers: SimulatedBrokers
+) -> None:
+    brokers.down.add("broker-a")
+    with pytest.raises(ConnectError):
+        await at_brokers.commit({FIRST: 5, SECOND: 6})
+
+    brokers.down.clear()
+    await at_brokers.commit({FIRST: 5, SECOND: 6})
+    assert brokers.committed == {FIRST: 5, SECOND: 6}
+
+
 async def test_unchanged_offsets_are_committed_again_only_after_a_while(
     at_brokers: BrokerOffsets, brokers: SimulatedBrokers, clock: ManualClock
 ) -> None:

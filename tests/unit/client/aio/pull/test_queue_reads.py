@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from orbitmq.client.aio.instance.broker_calls import PullStatus
@@ -78,6 +80,18 @@ async def test_a_broker_that_does_not_know_lite_pulls_gets_the_older_code() -> N
         second = await read(reads, offset=4)
 
     assert [message.queue_offset for message in (*first.messages, *second.messages)] == [3, 4]
+    assert [code for code, _ in broker.pulls] == [RequestCode.PULL_MESSAGE] * 2
+
+
+async def test_several_queues_may_learn_at_once_that_a_broker_does_not_know_lite_pulls() -> None:
+    async with scripted_broker(knows_lite_pulls=False) as (broker, instance):
+        broker.found(3)
+        broker.found(3)
+        reads = QueueReads(instance, "group", lite=True)
+
+        both = await asyncio.gather(read(reads), read(reads))
+
+    assert [result.status for result in both] == [PullStatus.FOUND] * 2
     assert [code for code, _ in broker.pulls] == [RequestCode.PULL_MESSAGE] * 2
 
 
