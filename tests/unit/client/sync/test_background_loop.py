@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future
@@ -18,9 +17,9 @@ from orbitmq.clock import settle
 from orbitmq.errors import StateError
 from tests.leftovers import no_threads_since, threads
 from tests.unit.client.scripts import refuse_to_start, run_script
+from tests.unit.client.sync.interrupts import interrupted_once
 
 WAIT_SECONDS = 60
-SIGNAL_SECONDS = 10
 
 
 @pytest.fixture
@@ -111,7 +110,6 @@ def test_a_running_loop_of_the_caller_does_not_matter(loop: BackgroundLoop) -> N
 
 def test_an_interrupt_cancels_the_work(loop: BackgroundLoop) -> None:
     started, cancelled = threading.Event(), threading.Event()
-    main_thread = threading.get_ident()
 
     async def wait() -> None:
         started.set()
@@ -120,24 +118,9 @@ def test_an_interrupt_cancels_the_work(loop: BackgroundLoop) -> None:
         finally:
             cancelled.set()
 
-    def interrupt() -> None:
-        started.wait(WAIT_SECONDS)
-        signal.pthread_kill(main_thread, signal.SIGINT)
-        # Python may notice a signal that comes just before it waits for a lock only with the next.
-        while not cancelled.wait(SIGNAL_SECONDS):
-            signal.pthread_kill(main_thread, signal.SIGINT)
+    with interrupted_once(started, cancelled), pytest.raises(KeyboardInterrupt):
+        loop.call(wait())
 
-    # A shell starts background processes with this signal ignored.
-    former = signal.signal(signal.SIGINT, signal.default_int_handler)
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            loop.call(wait())
-    finally:
-        signal.signal(signal.SIGINT, former)
-
-    thread.join()
     assert cancelled.wait(WAIT_SECONDS)
     assert loop.call(_answer(1)) == 1
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import signal
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator
 
@@ -14,9 +13,7 @@ from orbitmq.client.sync.blocking_client import BlockingClient, iterating, on_lo
 from orbitmq.errors import StateError
 from tests.leftovers import no_threads_since, threads
 from tests.unit.client.scripts import run_script
-
-WAIT_SECONDS = 60
-SIGNAL_SECONDS = 10
+from tests.unit.client.sync.interrupts import interrupted_once
 
 
 class Echo:
@@ -160,26 +157,14 @@ def test_an_iteration_that_is_abandoned_ends_on_the_loop() -> None:
 
 def test_an_interrupted_iteration_ends_before_the_interrupt_is_raised() -> None:
     waits, ends = threading.Event(), threading.Event()
-    main_thread = threading.get_ident()
 
-    def interrupt() -> None:
-        waits.wait(WAIT_SECONDS)
-        signal.pthread_kill(main_thread, signal.SIGINT)
-        # Python may notice a signal that comes just before it waits for a lock only with the next.
-        while not ends.wait(SIGNAL_SECONDS):
-            signal.pthread_kill(main_thread, signal.SIGINT)
+    with (
+        BlockingCounter() as counter,
+        interrupted_once(waits, ends),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        next(counter.stall(waits, ends))
 
-    # A shell starts background processes with this signal ignored.
-    former = signal.signal(signal.SIGINT, signal.default_int_handler)
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    try:
-        with BlockingCounter() as counter, pytest.raises(KeyboardInterrupt):
-            next(counter.stall(waits, ends))
-    finally:
-        signal.signal(signal.SIGINT, former)
-
-    thread.join()
     assert counter.steps == ["start", "ended", "stop"]
 
 
