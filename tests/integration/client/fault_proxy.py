@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Self, TypeVar
 
-from orbitmq.clock import SystemClock
+from orbitmq.clock import SystemClock, settle
 
 Result = TypeVar("Result")
 
@@ -170,7 +170,7 @@ class FaultProxy:
             assert len(old) == len(new), (old, new)
         self._chance = random.Random(seed)
         self._fault: Fault = PASS
-        self._listening: asyncio.Server | None = None
+        self._listening: socket.socket | None = None
         # Reserves the port while the proxy does not listen.
         self._holding: socket.socket | None = None
         self._open: dict[asyncio.StreamWriter, asyncio.StreamWriter] = {}
@@ -234,9 +234,18 @@ class FaultProxy:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(CONTROL_TIMEOUT_S)
 
     async def _listen(self) -> None:
-        self._listening = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
-        self.port = self._listening.sockets[0].getsockname()[1]
+        # Not a server of asyncio: that loses a connection which it accepts just before it is closed.
+        listening = self._listening = socket.create_server(("127.0.0.1", self.port))
+        listening.setblocking(False)
+        self.port = listening.getsockname()[1]
+        self._loop.add_reader(listening, self._accept, listening)
         self._release_port()
+
+    def _stop_listening(self) -> None:
+        if self._listening is not None:
+            self._loop.remove_reader(self._listening)
+            self._listening.close()
+            self._listening = None
 
     def _reserve_port(self) -> None:
         self._holding = socket.socket()
@@ -251,8 +260,9 @@ class FaultProxy:
     async def _end(self) -> None:
         await self._cut(reset=False)
         self._release_port()
-        if self._listening is not None:
-            self._listening.close()
+        self._stop_listening()
+        # What was accepted last starts to be served, and so closes its connection when cancelled.
+        await settle(1)
         for pump in self._pumps:
             pump.cancel()
         await asyncio.gather(*self._pumps, return_exceptions=True)
@@ -261,8 +271,7 @@ class FaultProxy:
         self._fault = fault
         if isinstance(fault, Refuse):
             if self._listening is not None:
-                self._listening.close()
-                self._listening = None
+                self._stop_listening()
                 self._reserve_port()
             await self._cut(reset=True)
         elif self._listening is None:
@@ -278,16 +287,23 @@ class FaultProxy:
         self._frozen |= self._open.keys()
         return len(self._open)
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._pumps.add(task)
+    def _accept(self, listening: socket.socket) -> None:
+        try:
+            connection, _ = listening.accept()
+        except (BlockingIOError, ConnectionError):
+            # It was closed before it was accepted.
+            return
         self.counts["connections"] += 1
+        task = self._loop.create_task(self._serve_connection(connection))
+        self._pumps.add(task)
+        task.add_done_callback(self._pumps.discard)
+
+    async def _serve_connection(self, connection: socket.socket) -> None:
+        reader, writer = await asyncio.open_connection(sock=connection)
         try:
             await self._serve(reader, writer)
         finally:
             writer.transport.abort()
-            self._pumps.discard(task)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         host, _, port = self.target.rpartition(":")

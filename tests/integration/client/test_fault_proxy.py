@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import socket
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -137,3 +139,17 @@ async def test_addresses_are_renamed_in_replies(rpc: RpcClient, target: str) -> 
         reply = await rpc.call(proxy.address, GetClusterView())
 
     assert b"brokerAddrGone!" in reply.body
+
+
+def test_a_connection_that_comes_as_the_proxy_begins_to_refuse_is_not_left_open() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as target:
+        host, port = target.getsockname()
+        with FaultProxy(f"{host}:{port}") as proxy:
+            for _ in range(100):
+                with socket.socket() as client:
+                    client.setblocking(False)
+                    client.connect_ex(("127.0.0.1", proxy.port))
+                    proxy.inflict(REFUSE)
+                proxy.heal()
+    # Warns of sockets that nobody closed, which fails the test.
+    gc.collect()
