@@ -91,7 +91,9 @@ Seconds and Minutes are what they say. Sizes are in bytes. A name server reads `
 outgoing connections; only programs with an `RpcClient` of their own set them. Options of producers and consumers are at the \
 [end](#options-of-producers-and-consumers).
 
-A live option can be changed while the server runs. The others take effect at the next start.
+A live option can be changed while the server runs. A guarded one can do harm, such as delete messages, \
+and anybody who can connect could change it: it is live only if the server was started with \
+`allowGuardedUpdates=true`. The others take effect at the next start.
 """
 
 CLIENT_HEAD = """\
@@ -276,7 +278,7 @@ def _option_cells(row: Option) -> tuple[str, ...]:
         meaning.append(f"Also set by {', '.join(map(_code, row.environment))}.")
     if row.secret:
         meaning.append("A secret: hidden wherever settings are shown.")
-    live = "yes" if row.live else "no"
+    live = "guarded" if row.guarded else "yes" if row.live else "no"
     return _code(row.name), _code(row.default_text), row.limits, live, " ".join(meaning)
 
 

@@ -9,6 +9,7 @@
     │   ├── UnsupportedOptionError    an option that OrbitMQ cannot honour
     │   ├── FixedOptionError          an option that takes effect only at start
     │   ├── ForbiddenOptionError      an option on the black list of live updates
+    │   ├── GuardedOptionError        an option too dangerous for updates by strangers
     │   └── SettingsProblemsError     several of these, found together
     ├── PackageMissingError       an optional package that is not installed
     ├── RequestRefusedError       a request that a server answers with a failure code
@@ -171,6 +172,20 @@ class ForbiddenOptionError(SettingsError):
             hint="it is on the server's black list; set it in the file and restart",
         )
         self.names = names
+
+
+class GuardedOptionError(SettingsError):
+    """Options whose change could do harm, sent to a server that does not allow it."""
+
+    def __init__(self, dangers: dict[str, str]) -> None:
+        """Name each option with what its change could do."""
+        several = "; ".join(f"{name} can {danger}" for name, danger in dangers.items())
+        super().__init__(
+            f"refused while the server runs, since anybody who connects could ask for it: {several}",
+            hint="set it in the server's file and restart, or start the server with "
+            "allowGuardedUpdates=true",
+        )
+        self.names = sorted(dangers)
 
 
 class SettingsProblemsError(SettingsError):

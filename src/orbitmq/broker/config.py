@@ -28,6 +28,7 @@ class BrokerConfig:
         java="namesrvAddr",
         environment=("NAMESRV_ADDR",),
         live=True,
+        guarded="send the broker to other name servers",
         doc="Name servers to register with, as host:port;host:port; with none the broker registers "
         "nowhere.",
     )
@@ -168,6 +169,7 @@ class BrokerConfig:
         low=1,
         high=10_000_000,
         live=True,
+        guarded="use up memory or end long polling",
         java="pullThreadPoolQueueCapacity",
         doc="Pulls held at the same time; further ones get an empty reply.",
     )
@@ -179,6 +181,7 @@ class BrokerConfig:
         low=0,
         high=2**62,
         live=True,
+        guarded="stop all sends",
         java="startAcceptSendRequestTimeStamp",
         doc="Refuse sends before this time, in milliseconds since 1970.",
     )
@@ -193,6 +196,7 @@ class BrokerConfig:
         low=1,
         high=10_000_000,
         live=True,
+        guarded="use up memory or stop sends",
         java="sendThreadPoolQueueCapacity",
         doc="Sends that may wait for the disk at the same time; further ones get a busy reply.",
     )

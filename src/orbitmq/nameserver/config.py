@@ -98,6 +98,7 @@ class NameServerConfig:
     delete_missing_topics: bool = option(
         False,
         live=True,
+        guarded="delete routes",
         java="deleteTopicWithBrokerRegistration",
         doc="Remove topics that are missing from a broker's full report.",
     )

@@ -49,6 +49,7 @@ from orbitmq.protocol.requests.routing import (
     WipeWritePermission,
     WipeWritePermissionReply,
 )
+from orbitmq.transport.config import ServerConfig
 from orbitmq.transport.option_requests import OptionRequests
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ class Handlers:
             settings,
             file=config_path,
             forbidden=lambda: _ALWAYS_FORBIDDEN.union(self._config.config_black_list),
+            allow_guarded=settings.of(ServerConfig).allow_guarded_updates,
         )
         self._registry = registry
         self._routes = routes

@@ -44,6 +44,7 @@ class _Declaration:
     java: str | None
     environment: tuple[str, ...]
     live: bool
+    guarded: str
     secret: bool
     default_shown: str | None
 
@@ -63,6 +64,7 @@ class Option:
     choices: tuple[object, ...]
     environment: tuple[str, ...]  # further variables that set it
     live: bool
+    guarded: str  # what a live update of it could do, if that is dangerous
     secret: bool
     default_shown: str | None
 
@@ -149,6 +151,7 @@ def option(  # noqa: PLR0913 - each argument is one column of the table
     java: str | None = None,
     environment: tuple[str, ...] = (),
     live: bool = False,
+    guarded: str = "",
     secret: bool = False,
     default_shown: str | None = None,
 ) -> T:
@@ -163,6 +166,8 @@ def option(  # noqa: PLR0913 - each argument is one column of the table
         java: RocketMQ's name; otherwise the field name in lowerCamelCase.
         environment: further variables that set it; the ORBITMQ_ ones take precedence.
         live: whether it may change while the server runs.
+        guarded: what a live update of it could do, as the end of "it can …"; such an option is
+            live only where the server's own file or flags allow it.
         secret: whether its value is hidden wherever settings are shown.
         default_shown: the default in words, if it differs from machine to machine.
     """
@@ -175,6 +180,7 @@ def option(  # noqa: PLR0913 - each argument is one column of the table
         java=java,
         environment=environment,
         live=live,
+        guarded=guarded,
         secret=secret,
         default_shown=default_shown,
     )
@@ -207,6 +213,8 @@ def _row(
         raise TypeError(f"{place} is not made by option()")
     if not declared.doc.strip():
         raise TypeError(f"{place} has no doc")
+    if declared.guarded and not declared.live:
+        raise TypeError(f"{place} is guarded against live updates, but not live")
     row = Option(
         owner=config_class,
         field=field.name,
@@ -219,6 +227,7 @@ def _row(
         choices=declared.choices,
         environment=declared.environment,
         live=declared.live,
+        guarded=declared.guarded,
         secret=declared.secret,
         default_shown=declared.default_shown,
     )

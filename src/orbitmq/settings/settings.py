@@ -22,6 +22,7 @@ from orbitmq.disk import replace_file
 from orbitmq.errors import (
     FixedOptionError,
     ForbiddenOptionError,
+    GuardedOptionError,
     PropertiesError,
     SettingsError,
     SettingsProblemsError,
@@ -167,13 +168,18 @@ class Settings:
         self._listeners.append(listener)
 
     def update(
-        self, changes: str | bytes | Mapping[str, str], *, forbidden: Collection[str] = ()
+        self,
+        changes: str | bytes | Mapping[str, str],
+        *,
+        forbidden: Collection[str] = (),
+        allow_guarded: bool = True,
     ) -> Changed:
         """Change live options: all of them, or none if there is any problem.
 
         Args:
             changes: properties text, or texts by option name.
             forbidden: the black list of the server; an update that names one of these is refused.
+            allow_guarded: whether options may change that could do harm, such as delete messages.
         """
         assignments, warnings, problems = _assignments(changes, None)
         blocked = sorted({found.name for found in assignments if found.name in forbidden})
@@ -182,6 +188,8 @@ class Settings:
         reading = self._table.read(a for a in assignments if not self._is_hidden_secret(a))
         settings, fixed = self._differing(reading)
         _raise_if_any([*problems, *reading.problems, *fixed])
+        if not allow_guarded:
+            self._refuse_guarded(settings)
         before = self._snapshot
         after = _with_settings(self._table, before, settings)
         options = tuple(
@@ -255,6 +263,15 @@ class Settings:
                     )
                 )
         return settings, fixed
+
+    def _refuse_guarded(self, settings: Mapping[str, Setting]) -> None:
+        guarded = {
+            name: option.guarded
+            for name in settings
+            if (option := self._table.options[name]).guarded
+        }
+        if guarded:
+            raise GuardedOptionError(guarded)
 
     def _is_hidden_secret(self, assignment: Assignment) -> bool:
         """Whether a secret has the hidden form, as in an edited copy of the shown text."""

@@ -44,12 +44,14 @@ class RetentionConfig:
         low=0,
         high=1_000_000,
         live=True,
+        guarded="delete messages",
         java="fileReservedTime",
         doc="Hours that a file of the log is kept after its last write.",
     )
     delete_when: str = option(
         "04",
         live=True,
+        guarded="delete messages",
         java="deleteWhen",
         doc="Hours of the day, local time, at which expired files are deleted; separated by "
         "semicolons.",
@@ -59,6 +61,7 @@ class RetentionConfig:
         low=0,
         high=100,
         live=True,
+        guarded="delete messages",
         java="diskMaxUsedSpaceRatio",
         doc="Above this percentage of the disk, expired files are deleted at any hour; values "
         "below 10 count as 10, above 95 as 95.",
@@ -68,6 +71,7 @@ class RetentionConfig:
         low=0,
         high=100,
         live=True,
+        guarded="delete messages",
         java="diskSpaceCleanForciblyRatio",
         doc="Above this percentage of the disk, the oldest files are deleted whatever their age; "
         "values below 30 count as 30, above 85 as 85.",
@@ -77,6 +81,7 @@ class RetentionConfig:
         low=0,
         high=100,
         live=True,
+        guarded="stop all sends",
         java="diskSpaceWarningLevelRatio",
         doc="Above this percentage of the disk, messages are refused; values below 35 count as "
         "35, above 90 as 90.",
@@ -84,6 +89,7 @@ class RetentionConfig:
     delete_forcibly: bool = option(
         True,
         live=True,
+        guarded="delete messages or fill the disk",
         java="cleanFileForciblyEnable",
         doc="Whether a nearly full disk may delete files before they expire.",
     )
@@ -92,6 +98,7 @@ class RetentionConfig:
         low=0,
         high=1 << 60,
         live=True,
+        guarded="delete messages",
         java="diskFreeBytesMin",
         doc="With fewer bytes free on the disk, the oldest files are deleted whatever their age; "
         "0 means no limit.",
@@ -101,6 +108,7 @@ class RetentionConfig:
         low=1,
         high=10_000,
         live=True,
+        guarded="delete messages",
         java="deleteFileBatchMax",
         doc="Most files that one pass deletes.",
     )

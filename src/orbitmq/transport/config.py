@@ -129,6 +129,12 @@ class ServerConfig:
         java="shutdownWaitTimeSeconds",
         doc="How long a stopping server waits for requests in flight.",
     )
+    allow_guarded_updates: bool = option(
+        False,
+        java="allowGuardedUpdates",
+        doc="Let clients change guarded options while the server runs: those that can delete "
+        "messages, use up memory, stop the service or send the broker to other name servers.",
+    )
     use_native_loop: bool = option(
         True,
         java="useEpollNativeSelector",

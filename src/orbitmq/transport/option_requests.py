@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orbitmq.disk import off_loop
-from orbitmq.errors import ForbiddenOptionError, RequestRefusedError
+from orbitmq.errors import ForbiddenOptionError, GuardedOptionError, RequestRefusedError
 from orbitmq.protocol.codes import ResponseCode
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ class OptionRequests:
     file: Path
     # Options that no update may change.
     forbidden: Callable[[], Collection[str]]
+    # Whether updates may change options that could do harm.
+    allow_guarded: bool = False
 
     async def update(self, connection: Connection, request: Command) -> Command:
         """Change options of the running server, and save the change to its file."""
@@ -40,8 +42,12 @@ class OptionRequests:
     async def apply(self, connection: Connection, request: Command) -> Changed:
         """Change the options in a request's body; returns what changed."""
         try:
-            changed = self.settings.update(request.body, forbidden=self.forbidden())
-        except ForbiddenOptionError as error:
+            changed = self.settings.update(
+                request.body,
+                forbidden=self.forbidden(),
+                allow_guarded=self.allow_guarded,
+            )
+        except (ForbiddenOptionError, GuardedOptionError) as error:
             raise RequestRefusedError(ResponseCode.NO_PERMISSION, str(error)) from error
         for warning in changed.warnings:
             log.warning("option %s peer=%s", warning, connection.address)

@@ -342,6 +342,11 @@ async def test_options_are_shown_and_changed_live_and_the_change_is_kept(
     [
         (b"kvConfigPath=/elsewhere", ResponseCode.NO_PERMISSION, "kvConfigPath"),
         (b"listenPort=1234", ResponseCode.SYSTEM_ERROR, "only at start"),
+        (
+            b"deleteTopicWithBrokerRegistration=true",
+            ResponseCode.NO_PERMISSION,
+            "allowGuardedUpdates=true",
+        ),
         (b"enableTopicLst=false", ResponseCode.SYSTEM_ERROR, "enableTopicList"),
         (b"enableTopicList=perhaps", ResponseCode.SYSTEM_ERROR, "perhaps"),
     ],

@@ -11,6 +11,7 @@ from orbitmq.java_json import Dialect
 from orbitmq.model.versions import DataVersion
 from orbitmq.protocol.codes import RequestCode
 from orbitmq.protocol.requests.configuration import BrokerConfigReply
+from orbitmq.transport.config import ServerConfig
 from orbitmq.transport.option_requests import OptionRequests
 
 if TYPE_CHECKING:
@@ -44,7 +45,12 @@ class BrokerOptionRequests:
         self._register = register
         self._clock = clock
         self._version = DataVersion()
-        self._options = OptionRequests(settings, file=file, forbidden=self._forbidden)
+        self._options = OptionRequests(
+            settings,
+            file=file,
+            forbidden=self._forbidden,
+            allow_guarded=settings.of(ServerConfig).allow_guarded_updates,
+        )
 
     def by_code(self) -> Mapping[int, Handler]:
         """The handlers by request code."""

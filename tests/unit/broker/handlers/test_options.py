@@ -20,6 +20,7 @@ from orbitmq.protocol.requests.configuration import (
     UpdateBrokerConfig,
 )
 from orbitmq.settings import ServerRole, Settings
+from orbitmq.transport.config import ServerConfig
 from tests.unit.broker.groups.clients import new_connection
 
 TOOL = new_connection()
@@ -45,7 +46,10 @@ def _options(settings: Settings, folder: Path, registered: Registered) -> Broker
 
 
 async def test_a_new_permission_is_reported_to_the_name_servers(tmp_path: Path) -> None:
-    settings, registered = Settings.load(BrokerConfig, role=ServerRole.BROKER), Registered()
+    settings, registered = (
+        Settings.load(BrokerConfig, ServerConfig, role=ServerRole.BROKER),
+        Registered(),
+    )
     options = _options(settings, tmp_path, registered)
 
     await options.update(TOOL, request(UpdateBrokerConfig(), b"longPollingEnable=false\n"))
@@ -58,7 +62,7 @@ async def test_a_new_permission_is_reported_to_the_name_servers(tmp_path: Path) 
 
 
 async def test_options_are_shown_with_their_version(tmp_path: Path) -> None:
-    settings = Settings.load(BrokerConfig, role=ServerRole.BROKER)
+    settings = Settings.load(BrokerConfig, ServerConfig, role=ServerRole.BROKER)
     options = _options(settings, tmp_path, Registered())
 
     def version() -> int:
@@ -76,7 +80,7 @@ async def test_options_are_shown_with_their_version(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["configBlackList", "brokerConfigPath", "rocketmqHome"])
 async def test_options_on_the_black_list_cannot_be_changed(tmp_path: Path, name: str) -> None:
-    settings = Settings.load(BrokerConfig, role=ServerRole.BROKER)
+    settings = Settings.load(BrokerConfig, ServerConfig, role=ServerRole.BROKER)
     options = _options(settings, tmp_path, Registered())
 
     with pytest.raises(RequestRefusedError, match=name) as refused:
