@@ -47,6 +47,7 @@ TIMER_DUE_MS: Final = "TIMER_OUT_MS"
 TIMER_ENQUEUED_MS: Final = "TIMER_ENQUEUE_MS"
 TIMER_DEQUEUED_MS: Final = "TIMER_DEQUEUE_MS"
 TIMER_ROLLS: Final = "TIMER_ROLL_TIMES"
+TIMER_ROLL_LABEL: Final = "TIMER_ROLL_LABEL"
 TIMER_DELAY_LEVEL: Final = "TIMER_DELAY_LEVEL"
 
 # --- retries ------------------------------------------------------------------------------------
@@ -159,3 +160,23 @@ RESERVED: Final = frozenset(
         "EXTEND_UNIQ_INFO",
     }
 )
+
+# What belongs to one copy of a message: its id, delay, transaction, retries and the like. A message
+# that is sent on leaves them out, or it would be delayed again, or wait for a commit.
+NOT_SENT_ON: Final = (
+    RESERVED
+    | {
+        TIMER_ROLL_LABEL,
+        TRANSACTION_ID,
+        CHECK_IMMUNITY_SECONDS,
+        CHECK_TIMES,
+        INNER_COUNT,
+        INNER_FIRST_OFFSET,
+        INNER_QUEUES,
+        INNER_QUEUE_OFFSETS,
+        STAGED_FOR,
+        ROW_NAME,
+    }
+) - {KEYS, TAGS, SHARDING_KEY}
+# And all with this prefix.
+BROKER_PREFIX: Final = "__RMQ"

@@ -53,6 +53,9 @@ async def test_a_delayed_message_arrives_after_its_delay_and_never_before(
     assert (message.body, message.born_ms) == (b"later", 1_600_000_000_123)
     assert message.properties["UNIQ_KEY"] == "0A0000010000"
     assert message.properties["KEYS"] == "k"
+    assert message.properties["DELAY"] == "2"
+    assert message.properties["REAL_TOPIC"] == "T"
+    assert message.properties["REAL_QID"] == "2"
 
 
 @pytest.mark.parametrize(("asked", "level"), [("18", 18), ("99", 18), ("1", 1)])
@@ -165,6 +168,7 @@ async def test_the_delay_grows_with_each_retry_and_the_origin_stays(site: Site, 
     await site.stored("%RETRY%g", 0, 2)
 
     second = (await peer.read("%RETRY%g"))[1]
+    assert (first.properties["DELAY"], second.properties["DELAY"]) == ("3", "4")
     assert second.store_ms >= handed_back_ms + 30_000
     assert second.reconsume_times == 2
     assert second.properties["RETRY_TOPIC"] == "T"
@@ -192,7 +196,26 @@ async def test_a_message_without_retries_left_becomes_a_dead_letter(
     (dead,) = await peer.read("%DLQ%g")
     assert (dead.body, dead.reconsume_times) == (b"hopeless", 1)
     assert dead.properties["RETRY_TOPIC"] == "T"
-    assert "DELAY" not in dead.properties
+    assert dead.properties["DELAY"] == "0"
+
+
+async def test_a_delayed_message_is_retried_with_the_delay_of_its_retry(
+    site: Site, peer: Peer
+) -> None:
+    await peer.make_topic("T")
+    await peer.heartbeat("c")
+    await peer.send("T", DELAY="2")
+    await site.stored("T", 0, 1)
+    (delivered,) = await peer.read("T")
+
+    await hand_back(peer, delivered.physical_offset, level=1)
+    await site.stored("%RETRY%g", 0, 1)
+    (again,) = await peer.read("%RETRY%g")
+    await hand_back(peer, again.physical_offset, level=-1)
+
+    (dead,) = await peer.read("%DLQ%g")
+    assert [m.properties["DELAY"] for m in (delivered, again, dead)] == ["2", "1", "0"]
+    assert site.broker.store.end_of(SCHEDULE, 1) == site.broker.store.end_of(SCHEDULE, 0) == 1
 
 
 async def test_the_group_decides_how_often_a_message_is_retried(site: Site, peer: Peer) -> None:
@@ -250,7 +273,9 @@ async def test_a_message_retried_too_often_becomes_a_dead_letter_at_once(peer: P
 
     await peer.send("%RETRY%g", b"dead", retries=4, retries_max=3, DELAY="5")
 
-    assert [message.body for message in await peer.read("%DLQ%g")] == [b"dead"]
+    (dead,) = await peer.read("%DLQ%g")
+    assert dead.body == b"dead"
+    assert dead.properties["DELAY"] == "-1"
 
 
 async def test_a_message_of_a_group_that_consumes_in_order_becomes_a_dead_letter(

@@ -8,7 +8,7 @@ from orbitmq.protocol.requests.topics import UpdateTopic
 from tests.integration.broker.conftest import Peer, Site
 
 
-async def test_a_delayed_message_arrives_in_a_memory_topic_without_its_delay_properties(
+async def test_a_delayed_message_arrives_in_a_memory_topic_with_its_delay_level(
     site: Site, peer: Peer
 ) -> None:
     await peer.ask(
@@ -30,7 +30,8 @@ async def test_a_delayed_message_arrives_in_a_memory_topic_without_its_delay_pro
     assert reply.code == ResponseCode.SUCCESS, reply.remark
     assert message.body == b"later"
     assert message.properties["own"] == "kept"
-    assert "DELAY" not in message.properties
+    assert message.properties["DELAY"] == "1"
+    assert message.properties["REAL_TOPIC"] == "ticks"
 
 
 async def test_pulls_of_a_group_that_may_not_read_a_topic_are_refused(peer: Peer) -> None:

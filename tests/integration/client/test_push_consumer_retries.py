@@ -332,3 +332,33 @@ async def test_nothing_is_lost_when_the_broker_dies_while_messages_fail(
         await seen.all_of(set(bodies))
 
     assert set(seen.bodies) == set(bodies)
+
+
+async def test_a_dead_letter_can_be_sent_again_and_arrives_without_a_delay(
+    cluster: Cluster, topic: str, group: str
+) -> None:
+    await cluster.make_topic(topic, queues=1)
+    seen = Seen()
+    fails = [RetryLater(delay_level=-1)]
+
+    def listener(message: ReceivedMessage) -> RetryLater | None:
+        if fails:
+            return fails.pop()
+        seen.add(message)
+        return None
+
+    consumer = consumer_of(cluster, group, on_message=listener)
+    consumer.subscribe(topic)
+    async with (
+        Producer(f"{group}-producers", namesrv=cluster.namesrv) as producer,
+        consumer,
+    ):
+        await producer.send(Message(topic, b"again", keys="k", properties={"own": "kept"}))
+        (dead,) = await dead_letters(cluster, group, 1)
+        await producer.send(dead.as_message())
+        await seen.count(1)
+
+    (again,) = seen.messages
+    assert (again.topic, again.body, again.keys) == (topic, b"again", ("k",))
+    assert (again.properties["own"], again.reconsume_times) == ("kept", 0)
+    assert "DELAY" not in again.properties

@@ -43,15 +43,6 @@ _QUEUE_ID_MAX: Final = 2**31 - 1
 _QUEUE_ID_DIGITS_MAX: Final = 10
 # An entry dated too far ahead may be late by 1/100 of its level's delay; this bounds the memory.
 _LATENESS_DIVISOR: Final = 100
-# Compat: properties that ask for a delay are removed, or a forwarded message would be delayed again.
-_DELAY_PROPERTIES: Final = frozenset(
-    {
-        property_names.DELAY_LEVEL,
-        property_names.TIMER_DELIVER_MS,
-        property_names.TIMER_DELAY_SECONDS,
-        property_names.TIMER_DELAY_MS,
-    }
-)
 
 
 class DueTimes:
@@ -244,7 +235,10 @@ class DelayDelivery:
 
 
 def _original_draft(message: StoredMessage) -> Draft:
-    """Make the draft for the real queue; raises MessageError if it names no valid queue."""
+    """Make the draft for the real queue; raises MessageError if it names no valid queue.
+
+    Compat: it keeps all properties, its delay level and real queue among them.
+    """
     properties = message.properties
     topic = properties.get(property_names.REAL_TOPIC, "")
     queue_id = properties.get(property_names.REAL_QUEUE_ID, "")
@@ -254,9 +248,7 @@ def _original_draft(message: StoredMessage) -> Draft:
         topic=topic,
         queue_id=int(queue_id),
         body=message.stored_body,
-        properties=encode_properties(
-            {name: value for name, value in properties.items() if name not in _DELAY_PROPERTIES}
-        ),
+        properties=encode_properties(properties),
         flag=message.flag,
         system_flag=message.system_flag,
         born_ms=message.born_ms,

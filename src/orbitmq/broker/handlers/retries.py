@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from orbitmq.broker.send_rules import Destination, delay
 from orbitmq.disk import off_loop
@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from orbitmq.transport.request_loop import Handler
 
 # Compat: the first retry uses the third delay level.
-_FIRST_LEVEL = 3
+_FIRST_LEVEL: Final = 3
+# Compat: what dead letters carry, instead of the level of their last retry.
+_NO_DELAY: Final = "0"
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -126,6 +128,6 @@ class RetryRequests:
         )
 
     async def _dead_letter_destination(self, group: str, properties: dict[str, str]) -> Destination:
-        properties.pop(property_names.DELAY_LEVEL, None)
+        properties[property_names.DELAY_LEVEL] = _NO_DELAY
         topic = await self.topics.ensure_dead_letter(group)
         return Destination(topic=topic.name, queue_id=0)

@@ -58,6 +58,8 @@ log = logging.getLogger(__name__)
 _BATCH_TURN: Final = 1000
 # What a batch adds to a body: its fields, and properties with a two-byte length.
 _ONE_MESSAGE_BYTES_MAX: Final = 22 + 0x7FFF
+# Compat: what RocketMQ 5 gives to such a dead letter, instead of the level of its last retry.
+_NO_DELAY: Final = "-1"
 _HEADERS: Final[dict[int, type[SendMessage]]] = {
     RequestCode.SEND_MESSAGE: SendMessage,
     RequestCode.SEND_MESSAGE_V2: SendMessageShort,
@@ -225,7 +227,7 @@ class SendRequests:
         # sends back becomes a dead letter.
         if (asked.retries or 0) <= retries_max and not self.locks.has_any(group_name):
             return destination
-        properties.pop(property_names.DELAY_LEVEL, None)
+        properties[property_names.DELAY_LEVEL] = _NO_DELAY
         topic = await self.topics.ensure_dead_letter(group_name)
         return Destination(topic=topic.name, queue_id=0)
 

@@ -29,25 +29,7 @@ _VALUE_END: Final = 2
 _NAME_END_TEXT: Final = pa.scalar(b"\x01", pa.binary())
 _VALUE_END_TEXT: Final = pa.scalar(b"\x02", pa.binary())
 _NOTHING: Final = pa.scalar(b"", pa.binary())
-_BROKER_PREFIX: Final = "__RMQ"
-
-# RocketMQ's own properties that a column of properties may set; the others are dropped.
-_ALLOWED: Final = frozenset({property_names.KEYS, property_names.TAGS, property_names.SHARDING_KEY})
-_LEFT_OUT: Final = (
-    property_names.RESERVED
-    | {
-        property_names.TRANSACTION_ID,
-        property_names.CHECK_IMMUNITY_SECONDS,
-        property_names.CHECK_TIMES,
-        property_names.INNER_COUNT,
-        property_names.INNER_FIRST_OFFSET,
-        property_names.INNER_QUEUES,
-        property_names.INNER_QUEUE_OFFSETS,
-        property_names.STAGED_FOR,
-        property_names.ROW_NAME,
-        MARK,
-    }
-) - _ALLOWED
+_LEFT_OUT: Final = property_names.NOT_SENT_ON | {MARK}
 
 
 def left_out(*columns: str) -> pa.Array:
@@ -172,7 +154,7 @@ def _rows(
 
 def _are_left_out(names: pa.Array, names_left_out: pa.Array) -> npt.NDArray[np.bool_]:
     listed = pc.is_in(names, value_set=names_left_out)
-    return _flags(pc.or_(listed, pc.starts_with(names, _BROKER_PREFIX)))
+    return _flags(pc.or_(listed, pc.starts_with(names, property_names.BROKER_PREFIX)))
 
 
 def _slices(content: pa.Buffer, bounds: npt.NDArray[Any]) -> pa.Array:

@@ -42,6 +42,7 @@ _DELAYS: Final = (
     property_names.TIMER_DELAY_SECONDS.encode(),
     property_names.TIMER_DELAY_MS.encode(),
 )
+_REAL_TOPIC: Final = property_names.REAL_TOPIC.encode()
 _HALF: Final = property_names.HALF_MESSAGE.encode()
 
 
@@ -259,6 +260,9 @@ def _refuse_waiting(topic: str, properties: bytes, system_flag: int) -> None:
             f"topic {topic!r} is kept in memory, which does not support transactions",
             hint="send it to a topic that is kept on disk, or without a transaction",
         )
+    if find_property(properties, _REAL_TOPIC) == topic.encode():
+        # Its delay is over: it names the topic that it was meant for.
+        return
     for name in _DELAYS:
         asked = find_property(properties, name)
         # Compat: level 0 means no delay.

@@ -103,6 +103,7 @@ async def test_a_message_moves_when_it_is_due_and_never_before(tmp_path: Path) -
             assert (first.topic, first.queue_id, first.flag) == ("orders", 2, 3)
             assert (first.born_ms, first.reconsume_times) == (77, 4)
             assert first.properties["REAL_TOPIC"] == "orders"
+            assert (first.properties["DELAY"], second.properties["DELAY"]) == ("1", "2")
             assert first.store_ms >= start_ms + 1000
             assert second.store_ms >= start_ms + 5000
 

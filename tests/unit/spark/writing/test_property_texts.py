@@ -74,6 +74,17 @@ def test_maps_keep_what_the_plain_form_keeps(rows: list[dict[str, str] | None]) 
     ]
 
 
+def test_nothing_that_would_delay_the_copy_or_make_it_wait_is_kept() -> None:
+    names = """
+        DELAY REAL_TOPIC REAL_QID TRAN_MSG PGROUP TIMER_DELAY_SEC TIMER_DELAY_MS TIMER_DELIVER_MS
+        TIMER_ENQUEUE_MS TIMER_DEQUEUE_MS TIMER_ROLL_TIMES TIMER_ROLL_LABEL TIMER_OUT_MS
+        TIMER_DEL_UNIQKEY TIMER_DELAY_LEVEL __transactionId__ own
+    """
+    stored = "".join(f"{name}\x011\x02" for name in names.split())
+
+    assert texts_of(pa.array([stored]), left_out()).to_pylist() == [b"own\x011\x02"]
+
+
 @pytest.mark.parametrize(
     "column",
     [

@@ -103,6 +103,16 @@ def test_a_delay_is_refused(tmp_path: Path, properties: bytes) -> None:
     assert topics.queues() == []
 
 
+def test_a_message_whose_delay_is_over_is_accepted(tmp_path: Path) -> None:
+    topics = open_topics(tmp_path)
+    over = b"DELAY\x013\x02REAL_TOPIC\x01" + TOPIC.encode() + b"\x02REAL_QID\x010\x02"
+
+    assert put(topics, b"x", properties=over)
+
+    with pytest.raises(MessageError, match="does not support delays"):
+        put(topics, b"x", properties=over.replace(TOPIC.encode(), b"another"))
+
+
 @pytest.mark.parametrize(
     ("flag", "properties"),
     [

@@ -17,6 +17,7 @@ import msgspec
 from orbitmq.client.core.namespaces import unwrap
 from orbitmq.errors import ProtocolError
 from orbitmq.model import property_names
+from orbitmq.model.messages import Message
 from orbitmq.model.names import is_retry_topic
 from orbitmq.model.queues import MessageQueue
 from orbitmq.record.codec import walk
@@ -41,6 +42,7 @@ _UNIQUE_ID: Final = property_names.UNIQUE_ID.encode()
 _KEYS: Final = property_names.KEYS.encode()
 _DELAY_LEVEL: Final = property_names.DELAY_LEVEL.encode()
 _RETRY_TOPIC: Final = property_names.RETRY_TOPIC.encode()
+_NOT_OWN: Final = property_names.NOT_SENT_ON | property_names.RESERVED
 
 _Head = tuple[int, int, int, int, int, int, int, bytes, int, bytes, int, int, int]
 
@@ -207,6 +209,29 @@ class ReceivedMessage:
     def prepared_offset(self) -> int:
         """The commit log offset of the half message of its transaction."""
         return (self._head or self._read_head())[11]
+
+    def as_message(self, topic: str = "") -> Message:
+        """Return a copy to send on, by default to the topic it was first sent to.
+
+        It has the body, tags, keys, flag and sharding key, and the user's own properties. RocketMQ's
+        own are left out: the copy gets an id of its own, and is not delayed or retried again.
+        """
+        properties = self.properties
+        if not topic:
+            topic = unwrap(self._namespace, properties.get(property_names.RETRY_TOPIC, self.topic))
+        return Message(
+            topic,
+            self.body,
+            tags=self.tags,
+            keys=self.keys,
+            flag=self.flag,
+            properties={
+                name: value
+                for name, value in properties.items()
+                if name not in _NOT_OWN and not name.startswith(property_names.BROKER_PREFIX)
+            },
+            sharding_key=properties.get(property_names.SHARDING_KEY, ""),
+        )
 
     def __repr__(self) -> str:
         return (

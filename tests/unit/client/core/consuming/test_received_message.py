@@ -48,6 +48,44 @@ def test_a_message_has_the_fields_of_its_producer() -> None:
     assert message.message_id == "ABC"
 
 
+OF_ONE_COPY = """
+    UNIQ_KEY WAIT DELAY REAL_TOPIC REAL_QID TRAN_MSG PGROUP TIMER_DELAY_SEC TIMER_DELAY_MS
+    TIMER_DELIVER_MS TIMER_ENQUEUE_MS TIMER_DEQUEUE_MS TIMER_ROLL_TIMES TIMER_ROLL_LABEL TIMER_OUT_MS
+    TIMER_DEL_UNIQKEY TIMER_DELAY_LEVEL ORIGIN_MESSAGE_ID RECONSUME_TIME MAX_RECONSUME_TIMES
+    __transactionId__ TRAN_PREPARED_QUEUE_OFFSET CLUSTER MSG_REGION TRACE_ON __RMQ.TRANSIENT.x
+    REPLY_TO_CLIENT INNER_NUM
+"""
+
+
+def test_a_message_that_is_sent_on_keeps_what_is_the_users() -> None:
+    own = {"TAGS": "paid", "KEYS": "one two", "__SHARDINGKEY": "s", "colour": "blå"}
+    properties = own | dict.fromkeys(OF_ONE_COPY.split(), "1")
+
+    copy = _one(replace(ORDER, properties=encode_properties(properties))).as_message("audit")
+
+    assert (copy.topic, copy.body, copy.flag) == ("audit", b"a body", 9)
+    assert (copy.tags, copy.keys, copy.sharding_key) == ("paid", ("one", "two"), "s")
+    assert copy.properties == {"colour": "blå"}
+    assert (copy.delay_level, copy.reserved_properties) == (0, {})
+
+
+@pytest.mark.parametrize("topic", [b"orders", b"%RETRY%group", b"%DLQ%group"])
+def test_a_message_is_sent_on_to_its_first_topic_unless_told_otherwise(topic: bytes) -> None:
+    origin = {} if topic == b"orders" else {"RETRY_TOPIC": "orders"}
+    message = _one(replace(ORDER, topic=topic, properties=encode_properties(origin)))
+
+    assert message.as_message().topic == "orders"
+
+
+def test_a_dead_letter_is_sent_on_within_its_namespace() -> None:
+    properties = encode_properties({"RETRY_TOPIC": "shop%orders"})
+    message = _one(
+        replace(ORDER, topic=b"%DLQ%shop%group", properties=properties), namespace="shop"
+    )
+
+    assert message.as_message().topic == "orders"
+
+
 def test_a_message_has_the_fields_of_its_broker() -> None:
     message = _one(ORDER)
 
