@@ -31,6 +31,19 @@ class BrokerGroup(msgspec.Struct, frozen=True, kw_only=True):
     zone: str | None = msgspec.field(default=None, name="zoneName")
 
 
+class MissingBroker(msgspec.Struct, frozen=True, kw_only=True):
+    """Brokers of one group that left without unregistering, as OrbitMQ's name servers tell."""
+
+    addresses: dict[JavaLong, str] = msgspec.field(name="brokerAddrs")
+    name: str = msgspec.field(name="brokerName")
+    cluster: str
+    since_ms: JavaLong = msgspec.field(name="missingSince")
+    # Whether the rest of its group still serves its queues.
+    is_served: bool = msgspec.field(default=False, name="served")
+    # If not, its topics did not fit in memory, and any topic may have queues there.
+    topics_known: bool = msgspec.field(default=True, name="topicsKnown")
+
+
 class QueueMapping(msgspec.Struct, frozen=True, kw_only=True):
     """Which queues of a static topic are on one broker: logical queue to physical queue."""
 
@@ -56,6 +69,12 @@ class TopicRoute(msgspec.Struct, frozen=True, kw_only=True):
     queue_mapping: dict[str, Any] | None = msgspec.field(
         default=None, name="topicQueueMappingByBroker"
     )
+    # Compat: these two are sent only to clients that ask for them; RocketMQ's name servers, which
+    # do not know them, leave them out.
+    missing_brokers: list[MissingBroker] | None = msgspec.field(
+        default=None, name="missingBrokerDatas"
+    )
+    missing_queues: list[QueueRoute] | None = msgspec.field(default=None, name="missingQueueDatas")
 
 
 class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,3 +82,7 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
 
     brokers: dict[str, BrokerGroup] = msgspec.field(name="brokerAddrTable")
     clusters: dict[str, list[str]] = msgspec.field(name="clusterAddrTable")
+    # Compat: as in a route.
+    missing_brokers: list[MissingBroker] | None = msgspec.field(
+        default=None, name="missingBrokerDatas"
+    )

@@ -12,6 +12,7 @@ from orbitmq.nameserver.config import NameServerConfig
 from orbitmq.nameserver.handlers import Handlers
 from orbitmq.nameserver.key_values import KeyValueStore
 from orbitmq.nameserver.liveness import Liveness
+from orbitmq.nameserver.missing_brokers import MissingBrokers
 from orbitmq.nameserver.route_view import RouteView
 from orbitmq.settings import ServerRole, Settings
 from orbitmq.transport.addresses import format_address
@@ -55,7 +56,16 @@ class NameServer:
     ) -> None:
         clock = clock or SystemClock()
         config = settings.of(NameServerConfig)
-        registry = BrokerRegistry(brokers_max=config.brokers_max, topics_max=config.topics_max)
+        registry = BrokerRegistry(
+            brokers_max=config.brokers_max,
+            topics_max=config.topics_max,
+            missing=MissingBrokers(
+                brokers_max=config.missing_brokers_max,
+                topic_bytes_max=config.missing_brokers_bytes_max,
+                missing_ms_max=config.missing_broker_hours_max * 3_600_000,
+                clock=clock,
+            ),
+        )
         self.routes = RouteView(registry)
         self.key_values = KeyValueStore(
             config.key_values_path.expanduser(),

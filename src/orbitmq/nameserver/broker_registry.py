@@ -6,6 +6,7 @@
     clusters           cluster → broker names
     filter servers     (cluster, address) → filter server addresses
     live brokers       (cluster, address) → last report, version, connection
+    missing            brokers that left without unregistering, and their queues
 
 Nothing here is persistent: brokers repeat their full report every 30 seconds.
 
@@ -25,6 +26,7 @@ from orbitmq.errors import RegistrationRefusedError
 from orbitmq.model.routes import MASTER_ID, BrokerGroup, QueueRoute
 from orbitmq.model.topics import Permission, TopicConfig
 from orbitmq.model.versions import DataVersion
+from orbitmq.nameserver.missing_brokers import MissingBrokers
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +98,13 @@ class MasterAddresses:
 class BrokerRegistry:
     """The tables; anyone may read them, only these methods change them."""
 
-    def __init__(self, *, brokers_max: int = 10_000, topics_max: int = 1_000_000) -> None:
+    def __init__(
+        self,
+        *,
+        brokers_max: int = 10_000,
+        topics_max: int = 1_000_000,
+        missing: MissingBrokers | None = None,
+    ) -> None:
         self._brokers_max = brokers_max
         self._topics_max = topics_max
         self._live: dict[BrokerKey, LiveBroker] = {}
@@ -105,6 +113,7 @@ class BrokerRegistry:
         self.groups: dict[str, BrokerGroup] = {}
         self.clusters: dict[str, set[str]] = {}
         self.filter_servers: dict[BrokerKey, list[str]] = {}
+        self.missing = missing or MissingBrokers()
         # Grows with every change that clients may see.
         self.changes = 0
 
@@ -167,6 +176,13 @@ class BrokerRegistry:
             ha_address=report.ha_address,
             topics_complete=defines_topics and is_same_version and not is_first,
         )
+        if self.missing.on_register(
+            report.broker_name,
+            report.broker_id,
+            report.key.address,
+            defines_topics=defines_topics,
+        ):
+            self.changes += 1
         if known is None:
             log.info(
                 "broker registered name=%s id=%d address=%s cluster=%s",
@@ -180,10 +196,29 @@ class BrokerRegistry:
         return self._master_of(report, group)
 
     def unregister(self, key: BrokerKey, broker_name: str) -> None:
-        """Remove a broker, and the topics that no other broker of its group holds."""
+        """Remove and forget a broker, and the topics that no other broker of its group holds."""
+        live = self._live.get(key)
+        name = live.broker_name if live is not None else broker_name
+        if self.missing.forget(name, key.address):
+            self.changes += 1
+            log.info("missing broker forgotten name=%s reason=unregistered", name)
+        self._remove(key, name)
+
+    def lose(self, live: LiveBroker) -> None:
+        """Remove a broker that left without unregistering, and remember that it is missing."""
+        group = self.groups.get(live.broker_name)
+        for broker_id, address in group.addresses.items() if group is not None else ():
+            if address == live.key.address:
+                self.missing.add(live.broker_name, live.key.cluster, broker_id, address)
+        self._remove(live.key, live.broker_name)
+
+    def forget_expired(self) -> None:
+        """Forget brokers that have been missing for too long."""
+        if self.missing.forget_expired():
+            self.changes += 1
+
+    def _remove(self, key: BrokerKey, broker_name: str) -> None:
         live = self._live.pop(key, None)
-        if live is not None:
-            broker_name = live.broker_name
         self.filter_servers.pop(key, None)
         group = self.groups.get(broker_name)
         if group is None or key.address not in group.addresses.values():
@@ -247,6 +282,7 @@ class BrokerRegistry:
         for live in self._live.values():
             if live.broker_name in names:
                 live.topics_complete = False
+        self.missing.forget_topic(topic, cluster)
         self.changes += 1
 
     def wipe_write_permission(self, broker_name: str) -> int:
@@ -411,6 +447,14 @@ class BrokerRegistry:
 
     def _remove_group(self, group: BrokerGroup) -> None:
         del self.groups[group.name]
+        self.missing.keep_topics(
+            group.name,
+            {
+                topic: queues[group.name]
+                for topic, queues in self.topic_queues.items()
+                if group.name in queues
+            },
+        )
         for topic in [topic for topic, queues in self.topic_queues.items() if group.name in queues]:
             self._drop_queues(topic, group.name)
         for topic in [

@@ -116,6 +116,29 @@ class NameServerConfig:
         java="topicsMax",
         doc="Limit on topics; a report that would exceed it is refused.",
     )
+    missing_broker_hours_max: int = option(
+        72,
+        low=0,
+        high=87_600,
+        java="missingBrokerHoursMax",
+        doc="A broker that left without unregistering is remembered as missing for this long; the "
+        "default is as long as brokers keep messages. 0 forgets it at once, as RocketMQ does.",
+    )
+    missing_brokers_max: int = option(
+        1_000,
+        low=1,
+        high=1_000_000,
+        java="missingBrokersMax",
+        doc="Limit on missing brokers that are remembered; the one missing longest is forgotten.",
+    )
+    missing_brokers_bytes_max: int = option(
+        64 * 1024 * 1024,
+        low=0,
+        high=16 * 1024 * 1024 * 1024,
+        java="missingBrokersBytesMax",
+        doc="Limit on the memory for topics of missing brokers. A broker whose topics do not fit "
+        "is reported as missing for every topic.",
+    )
     key_values_max: int = option(
         100_000,
         low=1,

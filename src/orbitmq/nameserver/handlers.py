@@ -43,8 +43,10 @@ from orbitmq.protocol.requests.routing import (
     BrokerMembers,
     DeleteTopicRoute,
     GetBrokerGroup,
+    GetClusterView,
     GetRoute,
     ListClusterTopics,
+    ListTopics,
     TopicList,
     WipeWritePermission,
     WipeWritePermissionReply,
@@ -238,7 +240,10 @@ class Handlers:
 
     def get_cluster_view(self, _: Connection, request: Command) -> Command:
         """Show every broker."""
-        return request.reply(body=self._routes.cluster_view_body())
+        asked = GetClusterView.decode(request.fields)
+        return request.reply(
+            body=self._routes.cluster_view_body(with_missing=bool(asked.with_missing_brokers))
+        )
 
     def get_broker_group(self, _: Connection, request: Command) -> Command:
         """Show the addresses of one broker group."""
@@ -290,10 +295,15 @@ class Handlers:
         # Compat: peers before 4.9.4, and Go, accept broker ids only as unquoted keys.
         wants_standard = request.version >= V4_9_4 or asked.accept_standard_json_only
         dialect = _STANDARD if wants_standard else _FASTJSON
+        # Compat: official clients do not ask for missing brokers, and get what RocketMQ replies.
+        with_missing = bool(asked.with_missing_brokers)
         zone = request.fields.get(ZONE_NAME)
         if zone and request.fields.get(ZONE_MODE, "").lower() == "true":
             route = self._routes.route(
-                asked.topic, order_config=order_config, acting_master=config.acting_master
+                asked.topic,
+                order_config=order_config,
+                acting_master=config.acting_master,
+                with_missing=with_missing,
             )
             body = java_json.encode(in_zone(route, zone), dialect) if route is not None else None
         else:
@@ -302,6 +312,7 @@ class Handlers:
                 dialect,
                 order_config=order_config,
                 acting_master=config.acting_master,
+                with_missing=with_missing,
             )
         if body is None:
             # Compat: producers fall back to the default topic on exactly this code.
@@ -330,7 +341,10 @@ class Handlers:
         """List every topic."""
         if not self._config.list_all_topics:
             return _disabled(request)
-        return request.reply(body=self._routes.topics_body())
+        asked = ListTopics.decode(request.fields)
+        return request.reply(
+            body=self._routes.topics_body(with_missing=bool(asked.with_missing_brokers))
+        )
 
     def list_cluster_topics(self, _: Connection, request: Command) -> Command:
         """List the topics of one cluster."""

@@ -34,7 +34,8 @@ class Liveness:
         await self._scan.stop()
 
     def remove_silent(self) -> None:
-        """Remove every broker that has been silent for too long, and close its connection."""
+        """Remove brokers that have been silent, and forget those missing, for too long."""
+        self._registry.forget_expired()
         now_ms = self._clock.monotonic_ms()
         late_ms = now_ms - self._last_scan_ms - self._scan_interval_ms
         self._last_scan_ms = now_ms
@@ -49,7 +50,7 @@ class Liveness:
                 live.key.address,
                 live.silence_ms_max,
             )
-            self._registry.unregister(live.key, live.broker_name)
+            self._registry.lose(live)
             live.connection.abort()
 
     def on_open(self, connection: Connection) -> None:
@@ -67,4 +68,4 @@ class Liveness:
                 live.key.address,
                 error,
             )
-            self._registry.unregister(live.key, live.broker_name)
+            self._registry.lose(live)

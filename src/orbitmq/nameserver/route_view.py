@@ -6,6 +6,7 @@ Threads: the event loop only; no call blocks.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -33,38 +34,69 @@ class RouteView:
     # --- routes -------------------------------------------------------------------------------
 
     def route_body(
-        self, topic: str, dialect: Dialect, *, order_config: str | None, acting_master: bool
+        self,
+        topic: str,
+        dialect: Dialect,
+        *,
+        order_config: str | None,
+        acting_master: bool,
+        with_missing: bool = False,
     ) -> bytes | None:
-        """The route of a topic as JSON; None if no live broker holds it."""
+        """The route of a topic as JSON; None if no broker holds it, live or asked for."""
+        show = partial(
+            self._encoded_route,
+            topic,
+            dialect,
+            order_config,
+            acting_master=acting_master,
+            with_missing=with_missing,
+        )
         if order_config:
             # Not cached: few topics have an order, and it changes independently of the registry.
-            return self._encoded_route(topic, dialect, order_config, acting_master=acting_master)
-        key = (topic, acting_master, dialect)
+            return show()
+        key = (topic, acting_master, dialect, with_missing)
         bodies = self._current_bodies()
         body = bodies.get(key)
         if body is None:
-            body = self._encoded_route(topic, dialect, None, acting_master=acting_master)
+            body = show()
             if body is not None:
                 # Only routes are cached: the number of names that do not exist is unbounded.
                 bodies[key] = body
         return body
 
     def _encoded_route(
-        self, topic: str, dialect: Dialect, order_config: str | None, *, acting_master: bool
+        self,
+        topic: str,
+        dialect: Dialect,
+        order_config: str | None,
+        *,
+        acting_master: bool,
+        with_missing: bool,
     ) -> bytes | None:
-        route = self.route(topic, order_config=order_config, acting_master=acting_master)
+        route = self.route(
+            topic,
+            order_config=order_config,
+            acting_master=acting_master,
+            with_missing=with_missing,
+        )
         return java_json.encode(route, dialect) if route is not None else None
 
     def route(
-        self, topic: str, *, order_config: str | None = None, acting_master: bool = False
+        self,
+        topic: str,
+        *,
+        order_config: str | None = None,
+        acting_master: bool = False,
+        with_missing: bool = False,
     ) -> TopicRoute | None:
-        """The route of a topic; None if no live broker holds it."""
-        queues = self._registry.topic_queues.get(topic)
-        if not queues:
-            return None
+        """The route of a topic; None if no live broker holds it, nor a missing one if asked for."""
+        queues = self._registry.topic_queues.get(topic, {})
         known = self._registry.groups
         groups = [known[name] for name in queues if name in known]
-        if not groups:
+        missing_brokers, missing_queues = None, None
+        if with_missing:
+            missing_brokers, missing_queues = self._registry.missing.of_topic(topic)
+        if not groups and not missing_queues:
             return None
         shown = groups
         if acting_master and not topic.startswith(_MEMBER_TOPIC_PREFIX):
@@ -75,20 +107,24 @@ class RouteView:
             order_config=order_config or None,
             queues=list(queues.values()),
             queue_mapping=self._registry.queue_mappings.get(topic),
+            missing_brokers=missing_brokers,
+            missing_queues=missing_queues,
         )
 
     # --- brokers ------------------------------------------------------------------------------
 
-    def cluster_view(self) -> ClusterView:
-        """Every broker group, by cluster."""
+    def cluster_view(self, *, with_missing: bool = False) -> ClusterView:
+        """Every broker group, by cluster, if wanted with the missing brokers."""
         return ClusterView(
             brokers=dict(self._registry.groups),
             clusters={cluster: sorted(names) for cluster, names in self._registry.clusters.items()},
+            missing_brokers=self._registry.missing.all() if with_missing else None,
         )
 
-    def cluster_view_body(self) -> bytes:
+    def cluster_view_body(self, *, with_missing: bool = False) -> bytes:
         """Every broker group, by cluster, as JSON."""
-        return self._cached_body("clusters", self.cluster_view)
+        key = "clusters with missing brokers" if with_missing else "clusters"
+        return self._cached_body(key, lambda: self.cluster_view(with_missing=with_missing))
 
     def addresses_of(self, broker_name: str) -> dict[int, str]:
         """The addresses of one broker group, by broker id."""
@@ -101,9 +137,18 @@ class RouteView:
         """List every topic."""
         return list(self._registry.topic_queues)
 
-    def topics_body(self) -> bytes:
-        """List every topic, as JSON."""
-        return self._cached_body("topics", lambda: {"topicList": self.topics()})
+    def topics_body(self, *, with_missing: bool = False) -> bytes:
+        """List every topic, as JSON; if wanted, beside those that only missing brokers have."""
+        if not with_missing:
+            return self._cached_body("topics", lambda: {"topicList": self.topics()})
+        return self._cached_body(
+            "topics with missing ones",
+            lambda: {"topicList": self.topics(), "missingTopicList": self.missing_topics()},
+        )
+
+    def missing_topics(self) -> list[str]:
+        """List the topics that only missing brokers have."""
+        return sorted(set(self._registry.missing.topics()) - self._registry.topic_queues.keys())
 
     def cluster_topics_body(self, cluster: str) -> bytes:
         """List the topics of a cluster, as JSON."""

@@ -5,13 +5,19 @@ from __future__ import annotations
 import asyncio
 import socket
 
+from orbitmq import java_json
 from orbitmq.clock import settle
+from orbitmq.model.routes import ClusterView, TopicRoute
 from orbitmq.model.versions import DataVersion
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.command import request
 from orbitmq.protocol.headers import Long
-from orbitmq.protocol.requests.registration import RegisterBroker, encode_register_body
-from orbitmq.protocol.requests.routing import GetClusterView, GetRoute
+from orbitmq.protocol.requests.registration import (
+    RegisterBroker,
+    UnregisterBroker,
+    encode_register_body,
+)
+from orbitmq.protocol.requests.routing import GetClusterView, GetRoute, ListTopics, TopicList
 from tests.integration.nameserver.conftest import Site
 
 
@@ -26,6 +32,47 @@ async def test_a_broker_is_gone_as_soon_as_its_connection_closes(site: Site) -> 
             await settle()
 
     assert (await client.ask(GetRoute(topic="T"))).code == ResponseCode.TOPIC_NOT_EXIST
+
+
+async def test_a_lost_broker_is_told_to_clients_that_ask_until_it_unregisters(site: Site) -> None:
+    lost, stays, client = [await site.connect() for _ in range(3)]
+    await stays.report("T", "U")
+    await lost.report("T", "V", name="broker-b", address="10.0.0.2:10911")
+    await lost.rpc.stop()
+    async with asyncio.timeout(60):
+        while not site.server.routes.missing_topics():
+            await settle()
+    asked = GetRoute(topic="T", with_missing_brokers=True)
+
+    plain = await client.ask(GetRoute(topic="T"))
+    full = java_json.decode((await client.ask(asked)).body, TopicRoute)
+    view = java_json.decode(
+        (await client.ask(GetClusterView(with_missing_brokers=True))).body, ClusterView
+    )
+    listed = java_json.decode(
+        (await client.ask(ListTopics(with_missing_brokers=True))).body, TopicList
+    )
+    only_there = await client.ask(GetRoute(topic="V", with_missing_brokers=True))
+
+    assert b"broker-b" not in plain.body
+    assert b"issing" not in plain.body
+    assert [part.broker_name for part in full.queues] == ["broker-a"]
+    assert [part.broker_name for part in full.missing_queues or []] == ["broker-b"]
+    assert full.missing_brokers == view.missing_brokers
+    assert [one.since_ms for one in view.missing_brokers or []] == [site.clock.now_ms()]
+    assert (sorted(listed.topics), listed.missing_topics) == (["T", "U"], ["V"])
+    assert only_there.code == ResponseCode.SUCCESS
+    assert (await client.ask(GetRoute(topic="V"))).code == ResponseCode.TOPIC_NOT_EXIST
+
+    await client.ask(
+        UnregisterBroker(
+            broker_name="broker-b",
+            broker_address="10.0.0.2:10911",
+            cluster_name="C",
+            broker_id=Long(0),
+        )
+    )
+    assert java_json.decode((await client.ask(asked)).body, TopicRoute).missing_brokers == []
 
 
 async def test_a_broker_that_reports_on_a_new_connection_survives_the_old_one(site: Site) -> None:

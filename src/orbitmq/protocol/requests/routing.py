@@ -23,6 +23,8 @@ class GetRoute(Header):
     CODE = RequestCode.GET_ROUTEINFO_BY_TOPIC
     topic: str
     accept_standard_json_only: bool | None = None
+    # OrbitMQ's own; RocketMQ's name servers ignore it.
+    with_missing_brokers: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +32,7 @@ class GetClusterView(Header):
     """Ask for every broker; the reply's body is a `ClusterView`."""
 
     CODE = RequestCode.GET_BROKER_CLUSTER_INFO
+    with_missing_brokers: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +63,7 @@ class ListTopics(Header):
     """Ask for every topic name; the reply's body is a `TopicList`."""
 
     CODE = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
+    with_missing_brokers: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +107,8 @@ class TopicList(msgspec.Struct, kw_only=True):
 
     broker_address: str | None = msgspec.field(default=None, name="brokerAddr")
     topics: list[str] = msgspec.field(default_factory=list, name="topicList")
+    # Topics that only missing brokers have; None if not asked for, or not known.
+    missing_topics: list[str] | None = msgspec.field(default=None, name="missingTopicList")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

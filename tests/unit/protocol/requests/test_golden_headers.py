@@ -515,6 +515,12 @@ ROUTES = [
         "topic=T acceptStandardJsonOnly=true",
         note="standard JSON",
     ),
+    row(
+        105,
+        routing.GetRoute(topic="T", with_missing_brokers=True),
+        "topic=T withMissingBrokers=true",
+        note="with missing brokers",
+    ),
     row(106, routing.GetClusterView()),
     row(
         901, routing.GetBrokerGroup(cluster_name="C", broker_name="b"), "clusterName=C brokerName=b"
