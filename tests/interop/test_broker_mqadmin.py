@@ -100,7 +100,8 @@ def test_message_is_sent_and_found(tool: Tool) -> None:
     broker, exchange = tool.cluster.broker, tool.exchange
     exchange.create_topic()
     sent = tool.run("sendMessage", "-t", tool.topic, "-p", "by hand", "-k", "hand-key")
-    (outcome,) = exchange.post({"body": "by client", "keys": "first-key second-key"})
+    (outcome,) = exchange.post({"body": "by client", "keys": "first-key second-key", "tags": "red"})
+    (later,) = exchange.post({"body": "later", "keys": "second-key", "tags": "red"})
 
     by_key = tool.run("queryMsgByKey", "-t", tool.topic, "-k", "second-key")
     # The tool of the 4.9 line asks for no topic here.
@@ -119,6 +120,10 @@ def test_message_is_sent_and_found(tool: Tool) -> None:
     assert "SEND_OK" in sent
     for printed in (by_key, by_offset_id, by_unique_id, by_offset):
         assert outcome.message_id in printed, printed
+    assert by_key.index(outcome.message_id) < by_key.index(later.message_id)
+    if tool.admin.line == "v5":
+        by_tag = tool.run("queryMsgByKey", "-t", tool.topic, "-k", "red", "-p", "T")
+        assert by_tag.index(outcome.message_id) < by_tag.index(later.message_id)
     assert [message.body for message in found["hand-key"]] == ["by hand"]
     assert [message.body for message in found["first-key"]] == ["by client"]
     assert seen[outcome.offset_message_id].body == "by client"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from orbitmq.model.property_names import KEYS, UNIQUE_ID
@@ -20,6 +21,7 @@ from orbitmq.store.reading.bulk_reading import read_bulk
 from orbitmq.store.reading.memory_log import FIRST_OFFSET
 from orbitmq.store.reading.queue_reader import QueueReader, Read, RecordFilter, TagFilter
 from orbitmq.store.reading.queue_times import Boundary, offset_at_time
+from orbitmq.store.reading.tag_search import TagSearch
 
 if TYPE_CHECKING:
     from orbitmq.store.config import StoreConfig
@@ -157,11 +159,15 @@ class StoredMessages:
 
         Each holds physical offset, record bytes, and tag hash or due time.
         """
+        return list(ENTRY.iter_unpack(self.encoded_entries(topic, queue_id, offset, count_max)))
+
+    def encoded_entries(self, topic: str, queue_id: int, offset: int, count_max: int) -> bytes:
+        """Read entries of a queue as their bytes, fewer at the end of a file."""
         for part in self._find(topic, queue_id):
             content = part.entries(QueueOffset(offset), count_max) if part is not None else b""
             if content:
-                return list(ENTRY.iter_unpack(content))
-        return []
+                return content
+        return b""
 
     def is_in_memory(self, topic: str, queue_id: int, offset: int) -> bool:
         """Whether a message counts as in memory, by `memory_percent`."""
@@ -220,7 +226,7 @@ class StoredMessages:
         end_ms: int = 2**63 - 1,
         count_max: int = 32,
     ) -> list[StoredMessage]:
-        """Find messages by key or unique id in a range of store times, newest first."""
+        """Find the newest messages by key or unique id in a range of store times, oldest first."""
         count_max = min(count_max, self._query_count_max)
         found: dict[int, StoredMessage] = {}
         for message in self._candidates(topic, key, begin_ms, end_ms):
@@ -232,7 +238,20 @@ class StoredMessages:
                 and _has_key(message, key)
             ):
                 found[message.physical_offset] = message
-        return list(found.values())
+        return list(reversed(found.values()))
+
+    def find_tagged(
+        self,
+        topic: str,
+        tag: str,
+        *,
+        begin_ms: int = 0,
+        end_ms: int = 2**63 - 1,
+        count_max: int = 32,
+    ) -> list[StoredMessage]:
+        """Find the newest messages by tag in a range of store times, oldest first."""
+        found = TagSearch(self, topic, tag).newest_first(begin_ms, end_ms)
+        return list(islice(found, min(count_max, self._query_count_max)))[::-1]
 
     def _candidates(
         self, topic: str, key: str, begin_ms: int, end_ms: int

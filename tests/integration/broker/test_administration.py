@@ -390,11 +390,69 @@ async def test_messages_are_found_by_key_and_by_unique_id(site: Site, peer: Peer
         assert "indexLastUpdateTimestamp" in reply.fields
         return [message.body for message in decode_records(reply.body)]
 
-    assert sorted(await found("all")) == [b"0", b"1", b"2"]
-    assert len(await found("all", count=2)) == 2
+    assert await found("all") == [b"0", b"1", b"2"]
+    assert await found("all", count=2) == [b"1", b"2"]
     assert await found("k1") == [b"1"]
     assert await found("ID2", unique=True, count=1) == [b"2"]
     assert await found("nobody") == []
+
+
+async def test_of_more_messages_than_fit_into_a_reply_the_newest_are_found(
+    site: Site, peer: Peer
+) -> None:
+    for number in range(4):
+        await peer.send("T", b"%d" % number * (3 << 20), unique_id=f"ID{number}", KEYS="all")
+    await until(lambda: site.broker.store.end_of("T", 0) == 4)
+
+    reply = await peer.ask(
+        FindMessages(topic="T", key="all", messages_max=10, begin_ms=Long(0), end_ms=Long(2**62))
+    )
+
+    assert [message.body[:1] for message in decode_records(reply.body)] == [b"2", b"3"]
+
+
+@pytest.mark.parametrize(
+    ("key_type", "key", "bodies"),
+    [
+        ("T", "red", [b"0", b"2"]),
+        ("T", "k", []),
+        ("K", "k", [b"0", b"1", b"2"]),
+        ("K", "red", []),
+        ("U", "ID1", [b"1"]),
+        ("K", "k" * 40_000, []),
+    ],
+)
+async def test_a_query_may_say_what_its_key_is(
+    site: Site, peer: Peer, key_type: str, key: str, bodies: list[bytes]
+) -> None:
+    for number, tag in enumerate(("red", "blue", "red")):
+        await peer.send("T", b"%d" % number, unique_id=f"ID{number}", KEYS="k", TAGS=tag)
+    await until(lambda: site.broker.store.end_of("T", 0) == 3)
+
+    reply = await peer.ask(
+        FindMessages(
+            topic="T",
+            key=key,
+            messages_max=9,
+            begin_ms=Long(0),
+            end_ms=Long(2**63 - 1),
+            key_type=key_type,
+        )
+    )
+
+    assert reply.code == (OK if bodies else ResponseCode.QUERY_NOT_FOUND)
+    assert [message.body for message in decode_records(reply.body)] == bodies
+
+
+async def test_a_query_by_an_unknown_kind_of_key_is_refused(peer: Peer) -> None:
+    reply = await peer.ask(
+        FindMessages(
+            topic="T", key="k", messages_max=9, begin_ms=Long(0), end_ms=Long(1), key_type="Z"
+        )
+    )
+
+    assert reply.code == ResponseCode.INVALID_PARAMETER
+    assert "no key type 'Z'" in reply.remark
 
 
 async def test_a_message_is_read_by_its_log_position(peer: Peer) -> None:

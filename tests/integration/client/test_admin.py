@@ -118,6 +118,18 @@ async def test_bounds_of_queues_grow_with_messages(
     assert await admin.offsets.at_time(queue_of(topic), 0) == 0
 
 
+async def test_of_copies_with_the_same_id_the_original_is_found(
+    cluster: Cluster, admin: Admin, topic: str
+) -> None:
+    await admin.topics.create(topic, queues=1)
+    for body in (b"original", b"copy"):
+        await send(cluster, topic, body, unique_id=f"0A{7:030X}")
+
+    found = await admin.messages.by_id(f"0A{7:030X}", topic=topic)
+
+    assert found.body == b"original"
+
+
 async def test_messages_are_found_by_id_key_offset_and_time(
     cluster: Cluster, admin: Admin, topic: str
 ) -> None:
@@ -140,7 +152,8 @@ async def test_messages_are_found_by_id_key_offset_and_time(
 
     assert {one.body for one in (message, by_place, by_unique_id, at_offset)} == {b"body 7"}
     assert [found.queue_offset for found in of_all_time] == list(range(40))
-    assert len(await admin.messages.by_key(topic, "all", count_max=5)) == 5
+    newest = await admin.messages.by_key(topic, "all", count_max=5)
+    assert [found.queue_offset for found in newest] == [35, 36, 37, 38, 39]
     assert await admin.messages.by_key(topic, "none") == []
     with pytest.raises(MessageNotFoundError, match="pass its topic, too"):
         await admin.messages.by_id("0" * 32)

@@ -164,15 +164,16 @@ def test_messages_are_found_by_time(tmp_path: Path) -> None:
         assert store.earliest_ms(TOPIC, 1) == -1
 
 
-def test_messages_are_found_by_key_newest_first(tmp_path: Path) -> None:
+def test_messages_are_found_by_key_and_tag_oldest_first(tmp_path: Path) -> None:
     with open_with_prices(tmp_path) as store:
         for number in range(5):
             store.put(price(b"%d" % number, properties={"KEYS": f"k{number % 2} all"}))
-        store.put(price(b"all", queue_id=1, properties={"UNIQ_KEY": "k0"}))
+        store.put(price(b"all", queue_id=1, properties={"UNIQ_KEY": "k0", "TAGS": "t"}))
         store.put(message(properties={"KEYS": "k0"}))
 
-        assert [found.body for found in store.find(TOPIC, "k0")] == [b"all", b"4", b"2", b"0"]
-        assert [found.body for found in store.find(TOPIC, "all", count_max=2)] == [b"4", b"3"]
+        assert [found.body for found in store.find(TOPIC, "k0")] == [b"0", b"2", b"4", b"all"]
+        assert [found.body for found in store.find(TOPIC, "all", count_max=2)] == [b"3", b"4"]
+        assert [found.body for found in store.find_tagged(TOPIC, "t")] == [b"all"]
         assert store.find(TOPIC, "al") == []
         assert store.find(TOPIC, "k1", end_ms=1) == []
 
@@ -344,19 +345,20 @@ def test_a_deleted_topic_leaves_nothing_and_begins_at_0(tmp_path: Path) -> None:
 def test_a_topic_with_messages_on_disk_moves_to_memory(tmp_path: Path) -> None:
     clock = ManualClock(1000)
     with open_store(tmp_path, clock=clock) as store:
-        store.put(price(b"0", properties={"KEYS": "k"}))
+        store.put(price(b"0", properties={"KEYS": "k", "TAGS": "t"}))
         store.append(price(b"1"))
         clock._now_ms = 1010
 
         store.keep_in_memory(TOPIC)
         assert (store.start_of(TOPIC, 0), store.end_of(TOPIC, 0)) == (0, 2)
-        assert store.put(price(b"2", properties={"KEYS": "k"})).queue_offset == 2
+        assert store.put(price(b"2", properties={"KEYS": "k", "TAGS": "t"})).queue_offset == 2
 
         assert (bodies(store), bodies(store, offset=2)) == ([b"0", b"1"], [b"2"])
         found = store.read(TOPIC, 0, 0)
         assert (found.next_offset, found.start, found.end) == (2, 0, 3)
         assert (store.start_of(TOPIC, 0), store.end_of(TOPIC, 0)) == (0, 3)
-        assert [found.body for found in store.find(TOPIC, "k")] == [b"2", b"0"]
+        assert [found.body for found in store.find(TOPIC, "k")] == [b"0", b"2"]
+        assert [found.body for found in store.find_tagged(TOPIC, "t")] == [b"0", b"2"]
         assert store.earliest_ms(TOPIC, 0) == 1000
         times = (999, 1005, 1010, 1011)
         assert [store.offset_at(TOPIC, 0, time) for time in times] == [0, 2, 2, 3]

@@ -1,16 +1,22 @@
-"""Reading an open store: by key and by physical offset."""
+"""Reading an open store: by key, by tag and by physical offset."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from orbitmq.clock import ManualClock
+from orbitmq.errors import StoreError
+from orbitmq.store.reading.tag_search import TagSearch
 from tests.unit.store.stores import message, open_store
 
 TOPIC = "orders"
 
 
-def test_messages_are_found_by_each_key_and_by_unique_key_newest_first(tmp_path: Path) -> None:
+def test_the_newest_messages_of_a_key_or_unique_key_are_found_oldest_first(
+    tmp_path: Path,
+) -> None:
     clock = ManualClock()
     start_ms = clock.now_ms()
     with open_store(tmp_path, clock=clock) as store:
@@ -27,12 +33,44 @@ def test_messages_are_found_by_each_key_and_by_unique_key_newest_first(tmp_path:
             return [int(m.body) for m in store.find(TOPIC, key, **limits)]
 
         assert found("U7") == [7]
-        assert found("k1") == list(range(28, 0, -3))
-        assert found("all", count_max=4) == [29, 28, 27, 26]
-        assert found("all", begin_ms=start_ms + 5_000, end_ms=start_ms + 8_999) == [8, 7, 6, 5]
+        assert found("k1") == list(range(1, 29, 3))
+        assert found("all", count_max=4) == [26, 27, 28, 29]
+        assert found("all", begin_ms=start_ms + 5_000, end_ms=start_ms + 8_999) == [5, 6, 7, 8]
         assert found("none") == []
         assert store.find("others", "k1") == []
         assert found("all", count_max=0) == []
+
+
+def test_the_newest_messages_of_a_tag_are_found_oldest_first(tmp_path: Path) -> None:
+    clock = ManualClock()
+    start_ms = clock.now_ms()
+    # Files of 300 entries: a search goes through several.
+    with open_store(tmp_path, clock=clock, queue_file_bytes=300 * 20) as store:
+        for number in range(1000):
+            clock._now_ms = start_ms + number
+            tag = ("Aa", "BB", "c")[number % 3]
+            store.append(message(b"%d" % number, queue_id=number % 4, properties={"TAGS": tag}))
+        store.put(message(b"x", topic="others", properties={"TAGS": "Aa"}))
+
+        def found(tag: str, **limits: int) -> list[int]:
+            return [int(m.body) for m in store.find_tagged(TOPIC, tag, **limits)]
+
+        assert found("Aa", count_max=3) == [993, 996, 999]
+        assert found("BB", count_max=3) == [991, 994, 997]
+        assert found("Aa", begin_ms=start_ms + 5, end_ms=start_ms + 12) == [6, 9, 12]
+        assert found("Aa", end_ms=start_ms) == [0]
+        assert found("none") == found("Aa", count_max=0) == []
+        assert store.find_tagged("missing", "Aa") == []
+
+
+def test_a_search_for_a_tag_that_takes_too_long_is_refused(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        for number in range(30):
+            store.put(message(queue_id=number % 3, properties={"TAGS": "a" if number else "b"}))
+
+        assert len(list(TagSearch(store, TOPIC, "b", entries_max=30).newest_first(0, 2**62))) == 1
+        with pytest.raises(StoreError, match=r"looked at 29 messages.*for a shorter time"):
+            list(TagSearch(store, TOPIC, "b", entries_max=29).newest_first(0, 2**62))
 
 
 def test_keys_with_the_same_hash_are_distinguished(tmp_path: Path) -> None:

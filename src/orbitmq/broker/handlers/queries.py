@@ -15,6 +15,7 @@ from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.queries import (
     FindMessages,
     FindMessagesReply,
+    KeyType,
     QueueEntries,
     QueueEntry,
     ReadMessage,
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 _UNIQUE_ID_COUNT: Final = 32
 _ENTRIES_MAX: Final = 1000
 _REPLY_BYTES_MAX: Final = 8 * 1024 * 1024
+# No message has a longer key or tag.
+_PROPERTIES_BYTES_MAX: Final = 0x7FFF
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -69,7 +72,11 @@ class QueryRequests:
         return request.reply(header, body=b"".join(records))
 
     def _find(self, asked: FindMessages) -> list[bytes]:
-        found = self.store.find(
+        """The records of the newest messages that fit into a reply, oldest first."""
+        if len(asked.key) > _PROPERTIES_BYTES_MAX:
+            return []
+        by_tag = _key_type(asked) is KeyType.TAG
+        found = (self.store.find_tagged if by_tag else self.store.find)(
             asked.topic,
             asked.key,
             begin_ms=asked.begin_ms,
@@ -78,7 +85,7 @@ class QueryRequests:
         )
         records: list[bytes] = []
         reply_bytes = 0
-        for message in found:
+        for message in reversed(found):
             record = self.store.record_at(message.physical_offset)
             if record is None:
                 continue
@@ -86,7 +93,7 @@ class QueryRequests:
             if records and reply_bytes > _REPLY_BYTES_MAX:
                 break
             records.append(record)
-        return records
+        return records[::-1]
 
     async def read_message(self, _: Connection, request: Command) -> Command:
         """Read one message by its position in the log."""
@@ -142,3 +149,14 @@ class QueryRequests:
             )
             for physical_offset, record_bytes, tag_hash in entries
         ]
+
+
+def _key_type(asked: FindMessages) -> KeyType:
+    try:
+        return KeyType(asked.key_type or KeyType.KEY)
+    except ValueError:
+        raise RequestRefusedError(
+            ResponseCode.INVALID_PARAMETER,
+            f"no key type {(asked.key_type or '')[:60]!r}",
+            hint="use K for keys, U for unique ids, or T for tags",
+        ) from None

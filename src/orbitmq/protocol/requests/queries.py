@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 import msgspec
 
@@ -10,6 +11,14 @@ from orbitmq.java_json import JavaInt, JavaLong
 from orbitmq.model.subscriptions import Subscription
 from orbitmq.protocol.codes import RequestCode
 from orbitmq.protocol.headers import Header, Long, wire
+
+
+class KeyType(StrEnum):
+    """What a query looks messages up by."""
+
+    KEY = "K"
+    UNIQUE_ID = "U"
+    TAG = "T"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +33,8 @@ class FindMessages(Header):
     end_ms: Long = wire("endTimestamp")
     # The key is a message's unique key, not one that its sender chose.
     by_unique_key: bool = wire("_UNIQUE_KEY_QUERY", default=False)
+    # What the key is, for RocketMQ 5.5 and later: see `KeyType`.
+    key_type: str | None = wire("indexType", default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

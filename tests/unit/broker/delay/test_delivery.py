@@ -99,7 +99,7 @@ async def test_a_message_moves_when_it_is_due_and_never_before(tmp_path: Path) -
 
             assert [draft.body for draft in delivered] == [b"first", b"second"]
             store.flush()
-            second, first = store.find("orders", "k")
+            first, second = store.find("orders", "k")
             assert (first.topic, first.queue_id, first.flag) == ("orders", 2, 3)
             assert (first.born_ms, first.reconsume_times) == (77, 4)
             assert first.properties["REAL_TOPIC"] == "orders"

@@ -384,8 +384,9 @@ MESSAGES = [
             begin_ms=Long(0),
             end_ms=Long(9),
             by_unique_key=True,
+            key_type="U",
         ),
-        "topic=T key=k maxNum=32 beginTimestamp=0 endTimestamp=9 _UNIQUE_KEY_QUERY=true",
+        "topic=T key=k maxNum=32 beginTimestamp=0 endTimestamp=9 _UNIQUE_KEY_QUERY=true indexType=U",
     ),
     row(
         REPLY,

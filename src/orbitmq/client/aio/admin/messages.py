@@ -63,7 +63,7 @@ class Messages:
         begin_ms: int = 0,
         end_ms: int = _END_OF_TIME_MS,
     ) -> list[ReceivedMessage]:
-        """Find messages of a topic by one of their keys, newest first."""
+        """Find the newest messages of a topic by one of their keys, oldest first."""
         return await self._find(topic, key, count_max, begin_ms, end_ms, is_unique=False)
 
     async def at(self, queue: MessageQueue, offset: int) -> ReceivedMessage:
@@ -161,7 +161,7 @@ class Messages:
             for message in received_messages(body, name)
             if (message.message_id == key if is_unique else key in message.keys)
         ]
-        return sorted(wanted, key=lambda message: -message.store_ms)[:count_max]
+        return sorted(wanted, key=lambda message: message.store_ms)[-count_max:]
 
     async def _pull(
         self, queue: MessageQueue, offset: int, count: int
