@@ -1,4 +1,4 @@
-"""Messages with a tag: the tag hashes of queue entries are searched from the newest on.
+"""Search for a tag: the tag hashes of queue entries, from the newest on.
 
 The key index has no tags. A search looks at a bounded number of entries and reads the records of
 those whose hash matches.
