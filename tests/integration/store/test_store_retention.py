@@ -219,7 +219,6 @@ def test_readers_get_bytes_or_learn_that_they_were_deleted(tmp_path: Path) -> No
             ReadStatus.FOUND,
             ReadStatus.OFFSET_TOO_SMALL,
             ReadStatus.MESSAGE_WAS_REMOVING,
-            ReadStatus.OFFSET_FOUND_NULL,
         }
         assert decode_record(held.records[0]).body == body(0)
 

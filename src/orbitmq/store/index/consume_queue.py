@@ -59,6 +59,7 @@ class ConsumeQueue:
         "_unsynced_names",
         "end",
         "max_physical_end",
+        "min_physical_offset",
         "queue_id",
         "start",
         "topic",
@@ -84,6 +85,8 @@ class ConsumeQueue:
         self.start = QueueOffset(0)
         self.end = QueueOffset(0)
         self.max_physical_end = PhysicalOffset(0)
+        # Invariant: a sound entry from `start` on leads here or further.
+        self.min_physical_offset = PhysicalOffset(0)
         # The newest entries, and the number of the first of them: replaced together, so that
         # readers in other threads always see a matching pair.
         self._tail = (0, bytearray())
@@ -216,8 +219,10 @@ class ConsumeQueue:
             )
             entries = entries[skipped * ENTRY_BYTES :]
             first = QueueOffset(first + skipped)
-        if self.end == 0 and first > 0:
-            self._begin_at(first)
+        if self.end == self.start:
+            self.min_physical_offset = PhysicalOffset(ENTRY.unpack_from(entries)[0])
+            if self.end == 0 and first > 0:
+                self._begin_at(first)
         self._tail[1].extend(entries)
         self.max_physical_end = PhysicalOffset(last_offset + last_bytes)
         count = len(entries) // ENTRY_BYTES
@@ -322,6 +327,7 @@ class ConsumeQueue:
             return found is None or found[0] < log_start
 
         self.start = QueueOffset(_first_not(is_deleted, self.start, self.end))
+        self.min_physical_offset = max(log_start, self.min_physical_offset)
         last_file = max(0, self.end * ENTRY_BYTES - 1) // self._file_bytes * self._file_bytes
         while (
             self._first_file + self._file_bytes <= self.start * ENTRY_BYTES
@@ -333,15 +339,16 @@ class ConsumeQueue:
 
     def delete(self) -> None:
         """Delete the queue's files and entries."""
+        # Invariant: readers that miss a file see that its entries are no longer in the queue.
+        self.start = self.end = QueueOffset(0)
+        self._tail = (0, bytearray())
+        self._filled_from = None
+        self.max_physical_end = self.min_physical_offset = PhysicalOffset(0)
+        self._first_file = 0
         for path in list(self._folder.iterdir()) if self._folder.is_dir() else ():
             offset = offset_of(path)
             if offset is not None:
                 self._delete_file(offset)
-        self.start = self.end = QueueOffset(0)
-        self._tail = (0, bytearray())
-        self._filled_from = None
-        self.max_physical_end = PhysicalOffset(0)
-        self._first_file = 0
 
     def _delete_file(self, first: int) -> None:
         path = self._path(first)

@@ -62,6 +62,8 @@ class CommitLog:
         # Held while the list of files changes, or a file is being created.
         self._files_lock = threading.Lock()
         self._touched = 0
+        # The end of the file that is being deleted, and still in the list.
+        self._deleting_until = 0
         self._closed = False
         # Invariant: flushed <= end, and both only grow once the log is recovered.
         self.end = PhysicalOffset(0)
@@ -92,6 +94,11 @@ class CommitLog:
         """The offset of the oldest byte."""
         files = self._files
         return PhysicalOffset(files[0].first_offset if files else self.end)
+
+    def deleted_until(self, offset: int, since: int) -> int:
+        """Up to where retention deleted a record at or after `since`; 0 if it did not."""
+        start = max(self.start, self._deleting_until)
+        return start if since <= offset < start else 0
 
     @property
     def files(self) -> list[MappedFile]:
@@ -223,7 +230,7 @@ class CommitLog:
         return file.pread_nowait(offset - file.first_offset, size) if file is not None else None
 
     def _file_holding(self, offset: int, size: int) -> MappedFile | None:
-        if offset + size > self.end:
+        if size <= 0 or offset + size > self.end:
             return None
         file = self.file_at(offset)
         return file if file is not None and offset + size <= file.end_offset else None
@@ -297,8 +304,13 @@ class CommitLog:
             file, *others = self._files
             # Invariant: files are deleted in order, on disk too, and none after one that cannot be
             # deleted: a gap would look like a lost file.
-            file.delete()
-            sync_folder(file.path.parent)
+            self._deleting_until = file.end_offset
+            try:
+                file.delete()
+                sync_folder(file.path.parent)
+            except OSError:
+                self._deleting_until = 0
+                raise
             self._files = tuple(others)
         with self._recent_lock:
             self._recent.pop(file, None)

@@ -19,6 +19,7 @@ from orbitmq.store.reading.queue_reader import (
     Limits,
     ReadStatus,
     expected_topic,
+    missing_entries,
     start_read,
 )
 
@@ -49,8 +50,7 @@ def read_bulk(
         return result
     entries = queue.entries(offset, max(count_max, 1))
     if not entries:
-        # The ordinary read knows the answer for a missing file of entries.
-        return reader.read(queue, offset, count_max)
+        return missing_entries(queue, offset)
     most = max(count_max, 1), min(bytes_max, READ_BYTES_MAX)
     if record_filter is None:
         passed = _collect_spans(reader.log, queue, entries, result, most, tag_filter)

@@ -29,8 +29,7 @@ class MemoryQueue:
 
     __slots__ = ("_entries", "_lock", "end", "queue_id", "start", "topic")
 
-    # A read that misses an entry, because it was just dropped, continues at the next one.
-    entries_per_file: Final = 1
+    min_physical_offset: Final = FIRST_OFFSET
 
     def __init__(self, topic: str, queue_id: int, first: QueueOffset, lock: threading.Lock) -> None:
         self.topic = topic
@@ -155,6 +154,10 @@ class MemoryLog:
     def newest_view(self) -> tuple[None, int]:
         """Records are separate objects, so there is no view of several."""
         return None, 0
+
+    def deleted_until(self, physical_offset: int, _since: int) -> int:
+        """Records are dropped one by one."""
+        return physical_offset + 1
 
     def file_at(self, _physical_offset: int) -> None:
         """No file holds a record."""

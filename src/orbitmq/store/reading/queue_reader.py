@@ -49,7 +49,6 @@ class ReadStatus(Enum):
     FOUND = "FOUND"
     NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
     MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
-    OFFSET_FOUND_NULL = "OFFSET_FOUND_NULL"
     OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
     OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
     OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
@@ -93,8 +92,8 @@ class ReadableQueue(Protocol):
         """The number after the newest message."""
 
     @property
-    def entries_per_file(self) -> int:
-        """How many entries are deleted together."""
+    def min_physical_offset(self) -> PhysicalOffset:
+        """A sound entry from `start` on leads here or further."""
 
     def entry(self, number: QueueOffset) -> tuple[int, int, int] | None:
         """Read one entry: physical offset, record bytes, tag hash; None if it does not exist."""
@@ -122,6 +121,9 @@ class ReadableLog(Protocol):
 
     def pread_nowait(self, offset: int, size: int, /) -> bytes | bytearray | None:
         """Read bytes as `pread` does; BlockingIOError if it would wait for the disk."""
+
+    def deleted_until(self, offset: int, since: int, /) -> int:
+        """Up to where retention deleted a record at or after `since`; 0 if it did not."""
 
     def file_at(self, offset: int, /) -> MappedFile | None:
         """The file that holds an offset; None if there is none."""
@@ -159,10 +161,7 @@ class QueueReader:
             scanned = max(scanned, self._config.scan_bytes_max // ENTRY_BYTES)
         entries = queue.entries(offset, scanned)
         if not entries:
-            result.status = ReadStatus.OFFSET_FOUND_NULL
-            per_file = queue.entries_per_file
-            result.next_offset = QueueOffset((offset // per_file + 1) * per_file)
-            return result
+            return missing_entries(queue, offset)
         limits = Limits(self._config, count_max, min(bytes_max, READ_BYTES_MAX))
         pread = self.log.pread if may_wait else self.log.pread_nowait
         if record_filter is None:
@@ -265,15 +264,17 @@ class QueueReader:
                 found: bytes | bytearray | memoryview | None = newest[at : at + record_bytes]
             else:
                 found = pread(physical_offset, record_bytes)
-            if found is None:
+            if found is None and (
+                skip_below := log.deleted_until(physical_offset, queue.min_physical_offset)
+            ):
                 missed = ReadStatus.MESSAGE_WAS_REMOVING
-                skip_below = (physical_offset // log.file_bytes + 1) * log.file_bytes
                 continue
-            record = bytes(found)
+            record = bytes(found or b"")
             if not is_sound(record, physical_offset, topic, queue_id):
                 number -= 1  # type: ignore[assignment]  # Perf: see above
                 if not records:
-                    raise self._damage(queue, number, physical_offset, record)
+                    number = self._next_start(queue, number, physical_offset, record)
+                    missed = ReadStatus.MESSAGE_WAS_REMOVING
                 break
             # The message of a stand-in is lost; the consumer skips it.
             if is_stand_in(record) or (record_filter is not None and not record_filter(record)):
@@ -287,10 +288,23 @@ class QueueReader:
         result.record_bytes = taken_bytes
         result.status = ReadStatus.FOUND if records else missed
 
+    def _next_start(
+        self, queue: ReadableQueue, number: QueueOffset, physical_offset: int, record: bytes
+    ) -> QueueOffset:
+        """Where to read on if retention has just deleted a record; raises if it is damaged."""
+        start = queue.start
+        if number >= start:
+            raise self._damage(queue, number, physical_offset, record)
+        return start
+
     def _damage(
         self, queue: ReadableQueue, number: QueueOffset, physical_offset: int, record: bytes
     ) -> StoreDamagedError:
-        """The error that says what is wrong with a record."""
+        """The error that says what is wrong with a record, or with the entry that leads to it."""
+        if not record:
+            return _entry_damage(
+                queue, number, f"leads to offset {physical_offset}, where the log has no record"
+            )
         damage = damage_of(
             record, physical_offset, topic=expected_topic(queue), queue_id=queue.queue_id
         )
@@ -301,6 +315,20 @@ class QueueReader:
             f"(offset {physical_offset}): {damage}",
             hint="run: orbitmq store verify; to skip the message, reset the consumer's offset",
         )
+
+
+def missing_entries(queue: ReadableQueue, offset: QueueOffset) -> Read:
+    """Read where entries cannot be read; raises StoreDamagedError unless they were deleted."""
+    if queue.start <= offset < queue.end:
+        raise _entry_damage(queue, offset, "cannot be read")
+    return start_read(queue, offset)
+
+
+def _entry_damage(queue: ReadableQueue, number: int, damage: str) -> StoreDamagedError:
+    return StoreDamagedError(
+        f"entry {number} of topic {queue.topic!r} queue {queue.queue_id} {damage}",
+        hint="stop the broker and run: orbitmq store rebuild, which makes queues from the log",
+    )
 
 
 def expected_topic(queue: ReadableQueue) -> bytes | None:

@@ -56,18 +56,15 @@ def test_an_offset_outside_a_queue_has_the_status_of_an_ordinary_read(store: Mes
     assert store.read_bulk("nobody", 0, 7, 100, 10_000) == store.read("nobody", 0, 7)
 
 
-def test_missing_entries_lead_to_the_next_file(
-    store: MessageStore,
-) -> None:
+def test_entries_that_cannot_be_read_are_damage_and_never_skipped(store: MessageStore) -> None:
     store.put_batch([message()] * 50)
     (queue,) = store.parts.queues
     queue.write()
     queue._files.forget(queue.folder / f"{0:020d}")
     (queue.folder / f"{0:020d}").unlink()
 
-    found = store.read_bulk(TOPIC, 0, 7, 100, 10_000)
-
-    assert (found.status, found.next_offset) == (ReadStatus.OFFSET_FOUND_NULL, 40)
+    with pytest.raises(StoreDamagedError, match="entry 7 of topic 'orders' queue 0 cannot be read"):
+        store.read_bulk(TOPIC, 0, 7, 100, 10_000)
 
 
 def _drain(

@@ -271,16 +271,47 @@ def test_deleted_records_have_the_status_removing(store: MessageStore) -> None:
     assert (found.status, found.next_offset) == (ReadStatus.MESSAGE_WAS_REMOVING, 1)
 
 
-def test_unreadable_entries_lead_to_the_next_file(store: MessageStore) -> None:
+def test_entries_that_cannot_be_read_are_damage_and_never_skipped(store: MessageStore) -> None:
     _fill(store, 50)
     (queue,) = store.parts.queues
     queue.write()
     queue._files.forget(queue.folder / f"{0:020d}")
     (queue.folder / f"{0:020d}").unlink()
 
-    found = store.read(TOPIC, 0, 7)
+    with pytest.raises(StoreDamagedError, match="entry 7 of topic 'orders' queue 0 cannot be read"):
+        store.read(TOPIC, 0, 7)
 
-    assert (found.status, found.next_offset) == (ReadStatus.OFFSET_FOUND_NULL, 40)
+
+@pytest.mark.parametrize("field_bit", range(12 * 8))
+def test_a_flipped_bit_in_an_entry_hides_no_message(store: MessageStore, field_bit: int) -> None:
+    for number in range(30):
+        store.put(message(b"%d" % number + bytes(8000)))
+    store.parts.log.delete_first()
+    (queue,) = store.parts.queues
+    queue.raise_start(store.parts.log.start)
+    queue.write()
+    damaged = queue.start + 5
+    _flip(queue.folder / f"{0:020d}", damaged * 160 + field_bit)
+
+    found, offset = set[int](), int(queue.start)
+    while offset < queue.end:
+        if offset == damaged:
+            with pytest.raises(StoreDamagedError, match=f"{damaged} of topic 'orders' queue 0"):
+                store.read(TOPIC, 0, offset)
+            offset += 1
+            continue
+        read = store.read(TOPIC, 0, offset)
+        found |= {decode_record(record).queue_offset for record in read.records}
+        assert read.next_offset > offset
+        offset = read.next_offset
+
+    assert found | {damaged} == set(range(queue.start, queue.end))
+
+
+def _flip(path: Path, bit: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[bit // 8] ^= 0x80 >> bit % 8
+    path.write_bytes(content)
 
 
 def test_a_damaged_record_is_never_returned_and_those_before_it_are(store: MessageStore) -> None:
