@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from pathlib import Path
 
 import pytest
 
 from orbitmq import java_json
+from orbitmq.broker.groups.committed_offsets import FILE_NAME
+from orbitmq.clock import ManualClock
 from orbitmq.model.groups import GroupConfig
 from orbitmq.model.topics import TopicConfig
 from orbitmq.protocol.codes import ResponseCode
@@ -47,7 +50,7 @@ from orbitmq.protocol.requests.topics import (
 )
 from orbitmq.record.decode import decode_records
 from orbitmq.record.message_id import decode_message_id
-from tests.integration.broker.conftest import WAIT_SECONDS, Peer, Site, content
+from tests.integration.broker.conftest import WAIT_SECONDS, Peer, Site, content, running
 from tests.waiting import until
 
 OK = ResponseCode.SUCCESS
@@ -155,7 +158,7 @@ async def test_bounds_and_consumers_of_a_topic_are_shown(site: Site, peer: Peer)
     await peer.make_topic("T", read=2, write=3)
     for _ in range(4):
         await peer.send("T", queue_id=1)
-    await commit(peer, 2, group="before")
+    await commit(peer, 2, group="before", queue_id=1)
     await peer.heartbeat("c", group="now")
 
     stats = await peer.ask(GetTopicStats(topic="T"))
@@ -245,8 +248,66 @@ async def test_a_negative_offset_of_a_go_client_commits_nothing(peer: Peer) -> N
 async def test_commits_to_unknown_topics_and_groups_are_refused(peer: Peer) -> None:
     assert await commit(peer, 1) == ResponseCode.TOPIC_NOT_EXIST
     await peer.make_topic("T")
-    assert await commit(peer, 1, queue_id=-1) == ResponseCode.INVALID_PARAMETER
+    assert await commit(peer, 0, queue_id=-1) == ResponseCode.INVALID_PARAMETER
+    assert await commit(peer, 0, queue_id=4) == ResponseCode.INVALID_PARAMETER
+    assert await commit(peer, 0, queue_id=3) == OK
     assert await commit(peer, 1, group="no way") == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+
+
+async def test_an_offset_above_the_end_is_not_committed_and_logged_once(
+    site: Site, peer: Peer, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(3):
+        await peer.send("T")
+    await commit(peer, 2)
+
+    refused = await peer.ask(
+        CommitOffset(consumer_group="g", topic="T", queue_id=0, commit_offset=Long(4))
+    )
+    again = await commit(peer, 2**62)
+    by_pull = await peer.pull("T", 0, commit=4)
+
+    assert refused.code == again == ResponseCode.INVALID_PARAMETER
+    assert "4 is outside of queue 0 of the topic 'T'" in refused.remark
+    assert "its offsets go from 0 to 3" in refused.remark
+    assert by_pull.code == OK
+    assert await committed(peer) == (OK, "2")
+    assert [line for line in caplog.messages if "4" in line and "above the end" in line] == [
+        "offset above the end refused group=g topic=T queue=0 offset=4 end=3 sender=None"
+    ]
+    assert len([line for line in caplog.messages if "above the end" in line]) == 1
+    assert await commit(peer, 3) == OK
+    assert site.broker.offsets.refused_commits == 3
+
+
+async def test_a_queue_that_the_topic_lost_can_still_be_committed(peer: Peer) -> None:
+    await peer.make_topic("T", read=4, write=4)
+    await peer.send("T", queue_id=3)
+    await peer.make_topic("T", read=2, write=2)
+
+    assert await commit(peer, 1, queue_id=3) == OK
+    assert await commit(peer, 0, queue_id=2) == ResponseCode.INVALID_PARAMETER
+
+
+async def test_offsets_above_the_end_that_a_crash_left_stay_until_the_next_commit(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path, ManualClock()) as site:
+        peer = await site.connect()
+        for _ in range(3):
+            await peer.send("T")
+    table = tmp_path / "store" / "config" / FILE_NAME
+    table.write_text('{"offsetTable":{"T@g":{0:9}}}')
+
+    async with running(tmp_path, ManualClock()) as site:
+        peer = await site.connect()
+        restored = await committed(peer)
+        moved = await peer.pull("T", 9)
+        after = await commit(peer, 3)
+
+        assert restored == (OK, "9")
+        assert moved.code == ResponseCode.PULL_OFFSET_MOVED
+        assert (after, await committed(peer)) == (OK, (OK, "3"))
 
 
 async def test_a_reset_moves_the_group_and_commits_are_ignored_until_it_is_reported(
@@ -278,7 +339,7 @@ async def test_a_reset_moves_the_group_and_commits_are_ignored_until_it_is_repor
 
 @pytest.mark.parametrize(
     ("timestamp", "offset", "queue_id", "target"),
-    [(-1, None, 0, "3"), (0, None, 0, "0"), (0, 2, 0, "2"), (0, 99, 0, "3"), (10**15, -1, -1, "3")],
+    [(-1, None, 0, "3"), (0, None, 0, "0"), (0, 2, 0, "2"), (0, 3, 0, "3"), (10**15, -1, -1, "3")],
 )
 async def test_a_reset_goes_to_a_time_or_an_offset_within_the_queue(
     peer: Peer, timestamp: int, offset: int | None, queue_id: int, target: str
@@ -299,6 +360,32 @@ async def test_a_reset_goes_to_a_time_or_an_offset_within_the_queue(
     )
 
     assert await committed(peer) == (OK, target)
+
+
+@pytest.mark.parametrize("queue_id", [0, -1])
+async def test_a_reset_to_an_offset_outside_of_the_queue_is_refused_with_its_range(
+    peer: Peer, queue_id: int
+) -> None:
+    for _ in range(3):
+        await peer.send("T")
+    await peer.heartbeat("c")
+    await commit(peer, 1)
+
+    refused = await peer.ask(
+        ResetOffsets(
+            topic="T",
+            group="g",
+            timestamp_ms=Long(0),
+            force=True,
+            queue_id=queue_id,
+            offset=Long(4),
+        )
+    )
+
+    assert refused.code == ResponseCode.INVALID_PARAMETER
+    assert "4 is outside of queue 0" in refused.remark
+    assert "from 0 to 3" in refused.remark
+    assert await committed(peer) == (OK, "1")
 
 
 async def test_a_reset_of_unknown_topics_and_groups_is_refused(peer: Peer) -> None:
@@ -334,7 +421,10 @@ async def test_offsets_are_cloned_and_listed(peer: Peer) -> None:
     reply = await peer.ask(CloneOffsets(source_group="g", target_group="copy", topic="T"))
     everything = content(await peer.ask(GetAllCommittedOffsets()))
 
+    no_group = await peer.ask(CloneOffsets(source_group="g", target_group="no way", topic="T"))
+
     assert reply.code == OK
+    assert no_group.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
     assert await committed(peer, "copy") == (OK, "1")
     assert everything["offsetTable"] == {"T@g": {"0": 1}, "T@copy": {"0": 1}}
 

@@ -221,7 +221,8 @@ async def test_a_lower_offset_of_a_member_that_lost_the_queue_is_refused(
     site: Site, peer: Peer
 ) -> None:
     before, owner = await site.connect(), await site.connect()
-    await peer.send("T")
+    for _ in range(9):
+        await peer.send("T")
     await before.heartbeat("before")
     await owner.heartbeat("owner")
     await before.pull("T", 0, commit=3)

@@ -121,6 +121,7 @@ class Pulls:
                 asked.topic,
                 asked.queue_id,
                 asked.commit_offset,
+                end=self.store.end_of(asked.topic, asked.queue_id),
                 sender=member,
             )
         if member is not None:

@@ -5,7 +5,9 @@ File layout of `consumerOffset.json`, as RocketMQ writes it:
 
 A member may not lower a committed offset if another member pulled the queue last: it is late, and
 is refused. A sender that is not a known member (an admin tool, or a connection without heartbeats)
-may always do so.
+may always do so. Nobody commits an offset above the end of a queue: it would skip the messages that
+are stored there next. A file may hold such offsets after a crash that lost the end of the log; they
+stay until the group commits again.
 
 A reset moves a group from outside. Its members learn of it once, from a held pull or the next one.
 Commits that arrive before that are from before the reset, and are ignored.
@@ -38,6 +40,8 @@ FILE_NAME: Final = "consumerOffset.json"
 _SEPARATOR: Final = "@"
 _OFFSET_MAX: Final = 2**63 - 1
 _QUEUE_ID_MAX: Final = 2**31 - 1
+# Queues of which a commit above the end was logged; further ones are refused without a word.
+_WARNED_QUEUES_MAX: Final = 1000
 
 
 class OffsetsDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +63,7 @@ class Commit(Enum):
     ACCEPTED = "accepted"
     RESET_PENDING = "ignored: the group has not seen a reset yet"
     LATE = "refused: another member has pulled the queue since"
+    ABOVE_END = "refused: above the end of the queue"
 
 
 _Queues = dict[int, int]
@@ -84,6 +89,8 @@ class CommittedOffsets:
         # The client id that pulled a queue last, and the offset it pulled from.
         self._last_pulls: dict[tuple[str, str, int], tuple[str, int]] = {}
         self._other_keys: dict[str, _Queues] = {}
+        # Queues whose last commit was above their end.
+        self._above_end: set[tuple[str, str, int]] = set()
         self._queue_count = 0
         self._data_version = DataVersion()
         self._commits = 0
@@ -162,10 +169,23 @@ class CommittedOffsets:
         self._last_pulls[group, topic, queue_id] = member, offset
 
     def commit(
-        self, group: str, topic: str, queue_id: int, offset: int, *, sender: str | None = None
+        self,
+        group: str,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        *,
+        end: int = _OFFSET_MAX,
+        sender: str | None = None,
     ) -> Commit:
-        """Commit an offset; `sender` is the member's client id, None if it is not a member."""
+        """Commit an offset; `sender` is the member's client id, None if it is not a member.
+
+        `end` is the current end of the queue, the highest offset that a consumer can have reached.
+        """
         _check(queue_id, offset)
+        if offset > end:
+            self._warn_above_end(group, topic, queue_id, offset, end, sender)
+            return Commit.ABOVE_END
         if self._resets and (group, topic, queue_id) in self._resets:
             return Commit.RESET_PENDING
         committed = self.get(group, topic, queue_id)
@@ -184,6 +204,8 @@ class CommittedOffsets:
                 group, topic, queue_id, offset, committed, sender,
             )  # fmt: skip
         self._set(group, topic, queue_id, offset)
+        if self._above_end:
+            self._above_end.discard((group, topic, queue_id))
         return Commit.ACCEPTED
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
@@ -218,6 +240,20 @@ class CommittedOffsets:
                 del self._offsets[group]
         self._forget(lambda key: key[1] == topic)
 
+    def _warn_above_end(
+        self, group: str, topic: str, queue_id: int, offset: int, end: int, sender: str | None
+    ) -> None:
+        # Once a queue: clients repeat a commit every few seconds.
+        self.refused_commits += 1
+        queue = group, topic, queue_id
+        if queue in self._above_end or len(self._above_end) >= _WARNED_QUEUES_MAX:
+            return
+        self._above_end.add(queue)
+        log.warning(
+            "offset above the end refused group=%s topic=%s queue=%d offset=%d end=%d sender=%s",
+            group, topic, queue_id, offset, end, sender,
+        )  # fmt: skip
+
     def _set(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         queues = self._offsets.get(group, {}).get(topic)
         if queues is None or queue_id not in queues:
@@ -243,6 +279,7 @@ class CommittedOffsets:
         for table in (self._resets, self._last_pulls):
             for key in [key for key in table if matches(key)]:
                 del table[key]
+        self._above_end = {key for key in self._above_end if not matches(key)}
 
 
 def _check(queue_id: int, offset: int) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from orbitmq import java_json
+from orbitmq.broker.groups.committed_offsets import Commit
 from orbitmq.disk import off_loop
 from orbitmq.errors import RequestRefusedError
 from orbitmq.java_json import ObjectKeyed
@@ -87,18 +88,38 @@ class CommittedOffsetRequests:
         asked = CommitOffset.decode(request.fields)
         if self.groups.find(asked.consumer_group) is None:
             self.groups.require(asked.consumer_group)
-        self.topics.require(asked.topic)
+        topic = self.topics.require(asked.topic)
+        end = self.store.end_of(asked.topic, asked.queue_id)
+        # A queue that was taken from the topic's consumers may still be committed: it can come back.
+        queues = max(topic.read_queues, topic.write_queues)
+        if not (0 <= asked.queue_id < queues or end):
+            raise RequestRefusedError(
+                ResponseCode.INVALID_PARAMETER,
+                f"the topic {asked.topic!r} has no queue {asked.queue_id}",
+                hint=f"its queues are 0 to {queues - 1}",
+            )
         if asked.commit_offset < 0:
             # Compat: Go clients send this for a queue in which they consumed nothing.
             return request.reply()
-        self.offsets.commit(
+        outcome = self.offsets.commit(
             asked.consumer_group,
             asked.topic,
             asked.queue_id,
             asked.commit_offset,
+            end=end,
             sender=self.members.client_id(connection, asked.consumer_group),
         )
+        if outcome is Commit.ABOVE_END:
+            raise self._out_of_range(asked.topic, asked.queue_id, asked.commit_offset)
         return request.reply()
+
+    def _out_of_range(self, topic: str, queue_id: int, offset: int) -> RequestRefusedError:
+        start, end = self.store.start_of(topic, queue_id), self.store.end_of(topic, queue_id)
+        return RequestRefusedError(
+            ResponseCode.INVALID_PARAMETER,
+            f"{offset} is outside of queue {queue_id} of the topic {topic!r}",
+            hint=f"its offsets go from {start} to {end}",
+        )
 
     def list_all(self, _: Connection, request: Command) -> Command:
         """Return all committed offsets, as slaves read them."""
@@ -111,7 +132,7 @@ class CommittedOffsetRequests:
         topic = self.topics.require(asked.topic)
         self.groups.require(asked.group)
         queue_ids = range(topic.read_queues) if asked.queue_id == _ALL_QUEUES else [asked.queue_id]
-        if asked.queue_id >= topic.read_queues:
+        if not _ALL_QUEUES <= asked.queue_id < topic.read_queues:
             raise RequestRefusedError(
                 ResponseCode.INVALID_PARAMETER,
                 f"the topic {asked.topic!r} has no read queue {asked.queue_id}",
@@ -143,11 +164,18 @@ class CommittedOffsetRequests:
             else:
                 target = self.store.offset_at(asked.topic, queue_id, asked.timestamp_ms)
             targets[queue_id] = max(start, min(target, end))
+        wanted = asked.offset
+        if wanted is not None and wanted >= 0 and wanted not in targets.values():
+            # In no queue: the operator had another topic or offset in mind.
+            nearest = min(targets, key=lambda queue_id: abs(targets[queue_id] - wanted))
+            raise self._out_of_range(asked.topic, nearest, wanted)
         return targets
 
     def clone(self, _: Connection, request: Command) -> Command:
         """Copy the offsets of one group to another, for one topic or all."""
         asked = CloneOffsets.decode(request.fields)
+        if self.groups.find(asked.target_group) is None:
+            self.groups.require(asked.target_group)
         topics = [asked.topic] if asked.topic else self.offsets.topics_of(asked.source_group)
         for topic in topics:
             self.topics.require(topic)
