@@ -1,4 +1,4 @@
-"""Blocking disk work: how an event loop calls it, and whole-file replacement.
+"""Blocking disk work: called from an event loop, new files, replaced files.
 
 Crash: a replaced file has its old content or its new one, never a mix. A leftover temporary file
 (`.name.` or `.name.bak.`, eight characters, `.tmp`) is deleted when the file is next loaded or
@@ -14,6 +14,7 @@ import re
 import stat
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, ParamSpec, TypeVar
 
@@ -29,32 +30,87 @@ _TEMPORARY_SUFFIX: Final = ".tmp"
 _PROCESS_START_MS: Final = SystemClock().now_ms()
 
 
+@dataclass(frozen=True, slots=True)
+class FileModes:
+    """The permissions of new files and folders."""
+
+    file: int
+    folder: int
+
+
+# Messages and settings may be secret.
+PRIVATE: Final = FileModes(0o600, 0o700)
+GROUP_READABLE: Final = FileModes(0o640, 0o750)
+
+
+def modes_like(folder: Path) -> FileModes:
+    """The permissions for new files that take the place of those in a folder."""
+    if not folder.is_dir():
+        return PRIVATE
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    return FileModes(PRIVATE.file | mode & 0o066, PRIVATE.folder | mode & 0o077)
+
+
 async def off_loop(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run blocking work in a thread; a cancelled caller does not wait for it."""
     return await asyncio.to_thread(work, *args, **kwargs)
 
 
-def replace_file(path: Path, content: bytes) -> None:
+def open_file(path: Path, flags: int, modes: FileModes = PRIVATE) -> int:
+    """Open a file; one that this creates has exactly these permissions, whatever the umask."""
+    flags |= os.O_CLOEXEC
+    if not flags & os.O_CREAT:
+        return os.open(path, flags)
+    if not flags & os.O_EXCL:
+        try:
+            return os.open(path, flags & ~os.O_CREAT)
+        except FileNotFoundError:
+            pass
+    number = os.open(path, flags, modes.file)
+    if stat.S_IMODE(os.fstat(number).st_mode) & modes.file != modes.file:
+        os.fchmod(number, modes.file)
+    return number
+
+
+def make_folder(folder: Path, modes: FileModes = PRIVATE) -> None:
+    """Create a folder and its parents if missing, and return once their names are on disk."""
+    if folder.is_dir():
+        return
+    make_folder(folder.parent, modes)
+    folder.mkdir(mode=modes.folder, exist_ok=True)
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    if mode & modes.folder != modes.folder:
+        # A group that the parent passes on stays set.
+        folder.chmod(mode | modes.folder)
+    sync_folder(folder.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Return once the names in a folder are on disk."""
+    number = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def replace_file(path: Path, content: bytes, modes: FileModes = PRIVATE) -> None:
     """Replace the content of a file, and keep the previous one in a file with `.bak` added.
 
     The new content goes to a temporary file in the same folder, which is synced and renamed over
-    the old one. Syncing the folder makes the rename durable.
+    the old one. Syncing the folder makes the rename durable. An existing file keeps its mode.
     """
     # A symbolic link, which is how container platforms mount settings, stays a link.
     path = path.resolve()
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent, modes)
     delete_leftovers(path)
     if path.exists():
         mode = stat.S_IMODE(path.stat().st_mode)
         _put(path.with_name(path.name + ".bak"), path.read_bytes(), mode)
     else:
-        mode = 0o600  # settings may hold secrets
+        mode = modes.file
     _put(path, content, mode)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    sync_folder(path.parent)
 
 
 def delete_leftovers(path: Path) -> None:

@@ -8,12 +8,24 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from orbitmq.clock import settle
-from orbitmq.disk import delete_leftovers, off_loop, replace_file
+from orbitmq.disk import (
+    GROUP_READABLE,
+    PRIVATE,
+    FileModes,
+    delete_leftovers,
+    make_folder,
+    modes_like,
+    off_loop,
+    open_file,
+    replace_file,
+    sync_folder,
+)
 
 # Replaces the first argument, a file, with the second, a text; optionally dies at the first sync.
 REPLACING = """
@@ -54,6 +66,7 @@ def test_a_new_file_is_created_with_its_folders_and_only_its_owner_can_read_it(
 
     assert path.read_bytes() == b"new"
     assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
     assert list(path.parent.iterdir()) == [path]
 
 
@@ -159,3 +172,59 @@ async def test_a_cancelled_caller_does_not_wait_for_its_work() -> None:
 
     assert work.cancelled()
     released.set()
+
+
+def test_a_folder_is_made_with_its_parents_and_every_name_is_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def spy(number: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{number}").readlink().name)
+        fsync(number)
+
+    monkeypatch.setattr("os.fsync", spy)
+    make_folder(tmp_path / "a" / "b")
+    make_folder(tmp_path / "a" / "b")
+    sync_folder(tmp_path / "a")
+
+    assert synced == [tmp_path.name, "a", "a"]
+
+
+@pytest.fixture(params=[0o000, 0o022, 0o077], ids="umask {:03o}".format)
+def umask(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = os.umask(request.param)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("umask")
+@pytest.mark.parametrize("modes", [PRIVATE, GROUP_READABLE], ids=["private", "group"])
+def test_new_files_and_folders_get_their_modes_whatever_the_umask(
+    tmp_path: Path, modes: FileModes
+) -> None:
+    folder = tmp_path / "a" / "b"
+
+    make_folder(folder, modes)
+    os.close(open_file(folder / "opened", os.O_RDWR | os.O_CREAT, modes))
+    replace_file(folder / "replaced", b"x", modes)
+
+    for path in (folder.parent, folder):
+        assert path.stat().st_mode & 0o777 == modes.folder
+    for path in folder.iterdir():
+        assert path.stat().st_mode & 0o777 == modes.file
+    assert modes_like(folder) == modes
+
+
+def test_existing_files_and_folders_keep_their_modes(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    folder.mkdir(mode=0o755)
+    (folder / "file").touch(mode=0o644)
+
+    make_folder(folder)
+    os.close(open_file(folder / "file", os.O_RDWR | os.O_CREAT))
+    replace_file(folder / "file", b"x")
+
+    assert folder.stat().st_mode & 0o777 == 0o755
+    assert (folder / "file").stat().st_mode & 0o777 == 0o644

@@ -148,6 +148,7 @@ class Broker:
         parse_addresses(config.name_servers)
         self.address = config.advertised_address or _advertised_host(server.bind_address)
         folder = settings.of(StoreConfig).root.expanduser() / "config"
+        modes = settings.of(StoreConfig).modes
         self._options_file = config_file or (
             config.config_path.expanduser() if config.config_path.name else folder / OPTIONS_FILE
         )
@@ -163,9 +164,12 @@ class Broker:
                 trace_topic=config.trace_topic_name if config.trace_topic else None,
             ),
             auto_create=config.create_topics,
+            modes=modes,
         )
-        self.groups = GroupTable(folder, clock=self._clock, auto_create=config.create_groups)
-        self.offsets = CommittedOffsets(folder, clock=self._clock)
+        self.groups = GroupTable(
+            folder, clock=self._clock, auto_create=config.create_groups, modes=modes
+        )
+        self.offsets = CommittedOffsets(folder, clock=self._clock, modes=modes)
         self.members = Members(
             clock=self._clock,
             reject_differing=config.reject_inconsistent,
@@ -173,7 +177,7 @@ class Broker:
         )
         self.locks = QueueLocks(clock=self._clock)
         self._lock_file = LockFile(
-            settings.of(StoreConfig).root.expanduser() / OWN_FOLDER, self.locks
+            settings.of(StoreConfig).root.expanduser() / OWN_FOLDER, self.locks, modes
         )
         self.counters = Counters()
         self.samples = Samples(
@@ -184,7 +188,7 @@ class Broker:
             clock=self._clock,
         )
         self.prometheus: Prometheus | None = None
-        self._delay_progress = DelayProgress(folder, clock=self._clock)
+        self._delay_progress = DelayProgress(folder, clock=self._clock, modes=modes)
         self._plain_topics = PlainTopics(
             self.topics, self.counters, permission=lambda: self._config().permission
         )

@@ -21,7 +21,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from orbitmq import java_json
-from orbitmq.disk import off_loop, replace_file
+from orbitmq.disk import PRIVATE, FileModes, off_loop, replace_file
 from orbitmq.errors import ConfigFileError, OrbitError, ProtocolError
 
 log = logging.getLogger(__name__)
@@ -33,8 +33,9 @@ _FILE_BYTES_MAX: Final = 256 * 1024 * 1024
 class ConfigFile(Generic[T]):
     """A document, and the file that it is kept in."""
 
-    def __init__(self, path: Path, fresh: T) -> None:
+    def __init__(self, path: Path, fresh: T, modes: FileModes = PRIVATE) -> None:
         self._path = path
+        self._modes = modes
         self._document = fresh
         self._unknown: _Tree = {}
         self._waiting: list[_PendingChange[T]] = []
@@ -54,7 +55,7 @@ class ConfigFile(Generic[T]):
         since starting without them would lose their content.
         """
         try:
-            loaded = await off_loop(_load, self._path, type(self._document))
+            loaded = await off_loop(_load, self._path, type(self._document), self._modes)
         except OSError as error:
             raise ConfigFileError(
                 f"cannot read {self._path}: {error.strerror}",
@@ -101,7 +102,7 @@ class ConfigFile(Generic[T]):
                 except OrbitError as error:
                     change.failure = error
             if document is not self._document:
-                await off_loop(_write, self._path, document, self._unknown)
+                await off_loop(_write, self._path, document, self._unknown, self._modes)
                 before, self._document = self._document, document
                 self.on_change(before, document)
         except OSError as error:
@@ -125,7 +126,7 @@ class _PendingChange(Generic[T]):
     failure: OrbitError | None = None
 
 
-def _load(path: Path, shape: type[T]) -> tuple[T, _Tree] | None:
+def _load(path: Path, shape: type[T], modes: FileModes) -> tuple[T, _Tree] | None:
     problems = []
     copy = path.with_name(path.name + ".bak")
     for candidate in (path, copy):
@@ -141,7 +142,7 @@ def _load(path: Path, shape: type[T]) -> tuple[T, _Tree] | None:
             problems.append(f"{candidate.name}: {error}")
             continue
         if candidate is copy:
-            _restore(path, content, problems)
+            _restore(path, content, problems, modes)
         return document, unknown
     if problems:
         raise ConfigFileError(
@@ -151,7 +152,7 @@ def _load(path: Path, shape: type[T]) -> tuple[T, _Tree] | None:
     return None
 
 
-def _restore(path: Path, content: bytes, problems: list[str]) -> None:
+def _restore(path: Path, content: bytes, problems: list[str], modes: FileModes) -> None:
     """Replace a damaged file with its copy, without touching the copy."""
     log.warning(
         "config file restored from its copy file=%s reason=%s",
@@ -161,7 +162,7 @@ def _restore(path: Path, content: bytes, problems: list[str]) -> None:
     # Overwriting the damaged file would first make it the copy, and lose the last intact one.
     if path.exists():
         path.replace(path.with_name(path.name + ".damaged"))
-    replace_file(path, content)
+    replace_file(path, content, modes)
 
 
 def _read(path: Path) -> bytes:
@@ -172,12 +173,12 @@ def _read(path: Path) -> bytes:
     return content
 
 
-def _write(path: Path, document: msgspec.Struct, unknown: _Tree) -> None:
+def _write(path: Path, document: msgspec.Struct, unknown: _Tree, modes: FileModes) -> None:
     content: Any = document
     if unknown:
         content = msgspec.to_builtins(document)
         _put_back(unknown, content)
-    replace_file(path, java_json.encode(content))
+    replace_file(path, java_json.encode(content), modes)
 
 
 @dataclass(frozen=True, slots=True)

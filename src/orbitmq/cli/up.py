@@ -29,6 +29,7 @@ from orbitmq.clock import SystemClock, time_limit
 from orbitmq.errors import SettingsError, StoreLockedError
 from orbitmq.nameserver.app import NameServer
 from orbitmq.nameserver.app import load_settings as load_name_server_settings
+from orbitmq.store.config import StoreConfig
 from orbitmq.store.opening.directory_lock import DirectoryLock
 from orbitmq.transport.addresses import format_address
 
@@ -102,7 +103,8 @@ def up(
         # Check before the folder is created, so that a failed start leaves nothing.
         check_ports(host, name_server_port, plan)
     try:
-        lock = DirectoryLock(folder)
+        settings = load_broker_settings(environment=os.environ, flags=plan[0])
+        lock = DirectoryLock(folder, settings.of(StoreConfig).modes)
     except StoreLockedError as error:
         raise SettingsError(
             f"another orbitmq up is running in {folder}", hint="stop it, or choose another --dir"

@@ -21,6 +21,7 @@ from typing import Final, Self
 
 from orbitmq.client.sync.background_loop import BackgroundLoop
 from orbitmq.clock import ForwardClock
+from orbitmq.disk import make_folder
 from orbitmq.embedded.faults import Faults
 from orbitmq.embedded.local_broker import LocalBroker, find_broker
 from orbitmq.embedded.relay import Relay
@@ -202,7 +203,7 @@ class Cluster:
 
     def _make_folder(self) -> Path:
         if self._directory is not None:
-            self._directory.mkdir(parents=True, exist_ok=True)
+            make_folder(self._directory)
             return self._directory
         parent = _SHARED_MEMORY if self._in_memory and _SHARED_MEMORY.is_dir() else None
         return Path(tempfile.mkdtemp(prefix="orbitmq-", dir=parent))

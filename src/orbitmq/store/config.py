@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from orbitmq.disk import GROUP_READABLE, PRIVATE, FileModes
 from orbitmq.settings import option
 
 _KIB = 1024
@@ -194,3 +195,14 @@ class StoreConfig:
         doc="Memory for the messages of all topics that are kept in memory; the oldest are dropped "
         "to make room.",
     )
+    group_readable: bool = option(
+        False,
+        java="storeGroupReadable",
+        doc="Let the group of the store's folder read it: new files get mode 0640 and new folders "
+        "0750, instead of 0600 and 0700. Existing ones keep theirs.",
+    )
+
+    @property
+    def modes(self) -> FileModes:
+        """The permissions of new files and folders."""
+        return GROUP_READABLE if self.group_readable else PRIVATE

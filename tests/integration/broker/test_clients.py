@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orbitmq import java_json
-from orbitmq.disk import replace_file
+from orbitmq.disk import FileModes, replace_file
 from orbitmq.model.queues import MessageQueue
 from orbitmq.model.subscriptions import BROADCASTING, Subscription
 from orbitmq.protocol.codes import ResponseCode
@@ -303,9 +303,9 @@ async def test_many_groups_of_a_heartbeat_are_created_in_few_writes(
 ) -> None:
     written: list[Path] = []
 
-    def count(path: Path, content: bytes) -> None:
+    def count(path: Path, content: bytes, modes: FileModes) -> None:
         written.append(path)
-        replace_file(path, content)
+        replace_file(path, content, modes)
 
     monkeypatch.setattr("orbitmq.broker.config_file.replace_file", count)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from orbitmq.broker.config_file import ConfigFile
+from orbitmq.disk import PRIVATE, FileModes
 from orbitmq.java_json import JavaInt, JavaLong
 from orbitmq.model.queues import QueueOffset
 from orbitmq.model.versions import DataVersion
@@ -37,8 +38,8 @@ class DelayDocument(msgspec.Struct, frozen=True, kw_only=True):
 class DelayProgress:
     """The next offset of each level."""
 
-    def __init__(self, folder: Path, *, clock: Clock) -> None:
-        self._file = ConfigFile(folder / FILE_NAME, DelayDocument())
+    def __init__(self, folder: Path, *, clock: Clock, modes: FileModes = PRIVATE) -> None:
+        self._file = ConfigFile(folder / FILE_NAME, DelayDocument(), modes)
         self._clock = clock
 
     async def load(self) -> None:

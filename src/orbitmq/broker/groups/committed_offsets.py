@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from orbitmq.broker.config_file import ConfigFile
+from orbitmq.disk import PRIVATE, FileModes
 from orbitmq.errors import OffsetRefusedError
 from orbitmq.java_json import JavaInt, JavaLong
 from orbitmq.model.versions import DataVersion
@@ -79,8 +80,9 @@ class CommittedOffsets:
         clock: Clock,
         version_step: int = 500,
         queues_max: int = 1_000_000,
+        modes: FileModes = PRIVATE,
     ) -> None:
-        self._file = ConfigFile(folder / FILE_NAME, OffsetsDocument())
+        self._file = ConfigFile(folder / FILE_NAME, OffsetsDocument(), modes)
         self._clock = clock
         self._version_step = version_step
         self._queues_max = queues_max

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 
 from orbitmq.broker.config_file import ConfigFile
+from orbitmq.disk import PRIVATE, FileModes
 from orbitmq.errors import GroupMissingError, GroupRefusedError, NameRuleError
 from orbitmq.java_json import JavaInt
 from orbitmq.model import names
@@ -57,8 +58,9 @@ class GroupTable:
         clock: Clock,
         auto_create: bool = True,
         groups_max: int = 100_000,
+        modes: FileModes = PRIVATE,
     ) -> None:
-        self._file = ConfigFile(folder / FILE_NAME, GroupsDocument())
+        self._file = ConfigFile(folder / FILE_NAME, GroupsDocument(), modes)
         self._clock = clock
         self._auto_create = auto_create
         self._groups_max = groups_max

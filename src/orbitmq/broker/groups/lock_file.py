@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from orbitmq.disk import off_loop
+from orbitmq.disk import PRIVATE, FileModes, make_folder, off_loop, open_file
 from orbitmq.model.queues import MessageQueue
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ _Row = tuple[str, str, str, int, str]
 class LockFile:
     """Saves and restores the owners of locks."""
 
-    def __init__(self, folder: Path, locks: QueueLocks) -> None:
+    def __init__(self, folder: Path, locks: QueueLocks, modes: FileModes = PRIVATE) -> None:
+        self._modes = modes
         self._path = folder / FILE_NAME
         self._locks = locks
         self._saved_changes = 0
@@ -68,14 +70,17 @@ class LockFile:
                 for group, queue, client_id in self._locks.owners()
             ]
             try:
-                await off_loop(_replace, self._path, msgspec.json.encode(rows))
+                await off_loop(_replace, self._path, msgspec.json.encode(rows), self._modes)
             except OSError as error:
                 log.warning("queue locks not saved file=%s reason=%s", self._path, error)
             self._saved_changes = changes
 
 
-def _replace(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+def _replace(path: Path, content: bytes, modes: FileModes) -> None:
+    make_folder(path.parent, modes)
     temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_bytes(content)
+    with os.fdopen(
+        open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, modes), "wb"
+    ) as file:
+        file.write(content)
     temporary.replace(path)

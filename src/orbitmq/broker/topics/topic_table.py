@@ -18,6 +18,7 @@ import msgspec
 
 from orbitmq.broker.config_file import ConfigFile
 from orbitmq.broker.topics.attributes import changed_attributes
+from orbitmq.disk import PRIVATE, FileModes
 from orbitmq.errors import TopicMissingError, TopicRefusedError
 from orbitmq.model import names
 from orbitmq.model.topics import Permission, TopicConfig
@@ -58,8 +59,9 @@ class TopicTable:
         system_topics: Iterable[TopicConfig] = (),
         auto_create: bool = True,
         topics_max: int = 100_000,
+        modes: FileModes = PRIVATE,
     ) -> None:
-        self._file = ConfigFile(folder / FILE_NAME, TopicsDocument())
+        self._file = ConfigFile(folder / FILE_NAME, TopicsDocument(), modes)
         self._clock = clock
         self._system_topics = {topic.name: topic for topic in system_topics}
         self._auto_create = auto_create

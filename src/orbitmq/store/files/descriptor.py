@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from orbitmq.disk import PRIVATE, FileModes, open_file
 from orbitmq.errors import DiskFullError, StoreError
 
 _CLEAR_BYTES: Final = 64 * 1024
@@ -29,12 +30,12 @@ class Descriptor:
 
     __slots__ = ("_close", "number", "writable")
 
-    def __init__(self, path: Path, flags: int) -> None:
+    def __init__(self, path: Path, flags: int, modes: FileModes = PRIVATE) -> None:
         self.number = -1
         # At interpreter shutdown `os` may be gone before the last object.
         self._close = os.close
         self.writable = bool(flags & (os.O_RDWR | os.O_WRONLY))
-        self.number = os.open(path, flags | os.O_CLOEXEC, 0o644)
+        self.number = open_file(path, flags, modes)
 
     def __del__(self) -> None:
         if self.number >= 0:
@@ -124,17 +125,3 @@ def write_failure(path: Path, error: OSError, *, what: str) -> StoreError:
         f"cannot write {what} of {path}: {error.strerror}",
         hint="check the folder's owner and permissions",
     )
-
-
-def make_folder(folder: Path) -> None:
-    """Create a folder if it is missing, and return once its name is on disk."""
-    if not folder.is_dir():
-        make_folder(folder.parent)
-        folder.mkdir(exist_ok=True)
-        sync_folder(folder.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Return once the names in a folder are on disk."""
-    descriptor = Descriptor(folder, os.O_RDONLY)
-    os.fsync(descriptor.number)

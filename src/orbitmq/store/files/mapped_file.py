@@ -19,8 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from orbitmq.disk import PRIVATE, FileModes, sync_folder
 from orbitmq.errors import StateError, StoreError
-from orbitmq.store.files.descriptor import Descriptor, sync_folder, write_failure
+from orbitmq.store.files.descriptor import Descriptor, write_failure
 
 _CHUNK_BYTES: Final = 1 << 20
 
@@ -40,10 +41,12 @@ class MappedFile:
     _closed: bool = field(default=False, init=False)
 
     @classmethod
-    def create(cls, path: Path, first_offset: int, file_bytes: int) -> MappedFile:
+    def create(
+        cls, path: Path, first_offset: int, file_bytes: int, modes: FileModes = PRIVATE
+    ) -> MappedFile:
         """Create a file of zero bytes, all allocated; its name is on disk when this returns."""
         try:
-            descriptor = Descriptor(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+            descriptor = Descriptor(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, modes)
         except FileExistsError as error:
             raise StoreError(
                 f"{path} exists already", hint="another process may be writing this store"

@@ -10,15 +10,17 @@ import threading
 from collections import OrderedDict
 from pathlib import Path
 
+from orbitmq.disk import PRIVATE, FileModes, make_folder
 from orbitmq.store.files.descriptor import Descriptor, write_failure
 
 
 class OpenFiles:
     """A bounded set of open files; the least recently used one is dropped first."""
 
-    def __init__(self, count_max: int, *, writable: bool) -> None:
+    def __init__(self, count_max: int, *, writable: bool, modes: FileModes = PRIVATE) -> None:
         self._count_max = count_max
         self._flags = os.O_RDWR if writable else os.O_RDONLY
+        self._modes = modes
         self._open: OrderedDict[Path, Descriptor] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -49,7 +51,7 @@ class OpenFiles:
             try:
                 descriptor = self._descriptor(path)
             except FileNotFoundError:
-                path.parent.mkdir(parents=True, exist_ok=True)
+                make_folder(path.parent, self._modes)
                 descriptor = self._descriptor(path, os.O_CREAT)
                 made = True
             if made:
@@ -85,7 +87,7 @@ class OpenFiles:
         with self._lock:
             descriptor = self._open.get(path)
             if descriptor is None:
-                descriptor = Descriptor(path, self._flags | more_flags)
+                descriptor = Descriptor(path, self._flags | more_flags, self._modes)
                 while len(self._open) >= self._count_max:
                     self._open.popitem(last=False)
                 self._open[path] = descriptor

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orbitmq.disk import PRIVATE, FileModes, sync_folder
 from orbitmq.errors import StoreFormatError
-from orbitmq.store.files.descriptor import sync_folder
 from orbitmq.store.files.open_files import OpenFiles
 from orbitmq.store.index.consume_queue import ENTRY_BYTES, ConsumeQueue
 
@@ -29,11 +29,17 @@ class ConsumeQueues:
     """The queues, created when first needed."""
 
     def __init__(
-        self, folder: Path, file_bytes: int, *, open_files_max: int = 512, writable: bool = True
+        self,
+        folder: Path,
+        file_bytes: int,
+        *,
+        open_files_max: int = 512,
+        writable: bool = True,
+        modes: FileModes = PRIVATE,
     ) -> None:
         self._folder = folder
         self._file_bytes = -(-file_bytes // ENTRY_BYTES) * ENTRY_BYTES
-        self._files = OpenFiles(open_files_max, writable=writable)
+        self._files = OpenFiles(open_files_max, writable=writable, modes=modes)
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
         self._unwritten: set[ConsumeQueue] = set()
         self._unsynced: set[ConsumeQueue] = set()

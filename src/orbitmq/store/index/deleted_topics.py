@@ -12,7 +12,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from orbitmq.disk import replace_file
+from orbitmq.disk import PRIVATE, FileModes, replace_file
 from orbitmq.store.index.consume_queue import ENTRY, ENTRY_BYTES
 
 if TYPE_CHECKING:
@@ -24,8 +24,9 @@ FILE_NAME: Final = "deleted_topics"
 class DeletedTopics:
     """Where in the log each deleted topic ends."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, modes: FileModes = PRIVATE) -> None:
         self._path = folder / FILE_NAME
+        self._modes = modes
         self._ends: dict[bytes, int] = {}
         lines = self._path.read_bytes().splitlines() if self._path.is_file() else []
         for line in lines:
@@ -38,7 +39,7 @@ class DeletedTopics:
         kept = {name: at for name, at in self._ends.items() if at > log_start}
         self._ends = kept | {topic.encode(): end}
         lines = [b"%d %b\n" % (at, name) for name, at in self._ends.items()]
-        replace_file(self._path, b"".join(lines))
+        replace_file(self._path, b"".join(lines), self._modes)
 
     def count_deleted(self, topic: bytes, entries: bytes | bytearray) -> int:
         """How many entries at the start of a run belong to deleted records."""

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from orbitmq.disk import PRIVATE, FileModes
 from orbitmq.errors import StoreFormatError
 from orbitmq.record.scan import hash_key
 from orbitmq.store.files.mapped_file import MappedFile
@@ -70,9 +71,11 @@ class KeyIndex:
         return HEADER_BYTES + slots * SLOT_BYTES + entries_max * ENTRY_BYTES
 
     @classmethod
-    def create(cls, path: Path, slots: int, entries_max: int) -> KeyIndex:
+    def create(
+        cls, path: Path, slots: int, entries_max: int, modes: FileModes = PRIVATE
+    ) -> KeyIndex:
         """Create an empty file."""
-        file = MappedFile.create(path, 0, cls.file_bytes(slots, entries_max))
+        file = MappedFile.create(path, 0, cls.file_bytes(slots, entries_max), modes)
         return cls(file, slots, entries_max)
 
     @classmethod

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from orbitmq.disk import PRIVATE, FileModes, make_folder, sync_folder
 from orbitmq.errors import StoreFormatError
 from orbitmq.model.queues import PhysicalOffset
-from orbitmq.store.files.descriptor import make_folder, sync_folder
 from orbitmq.store.files.file_names import is_unfinished
 from orbitmq.store.index.key_index import KeyIndex, key_hash
 
@@ -27,8 +27,11 @@ _NAME_DIGITS: Final = 17
 class KeyIndexes:
     """The files of the index, oldest first."""
 
-    def __init__(self, folder: Path, *, slots: int, entries_max: int) -> None:
+    def __init__(
+        self, folder: Path, *, slots: int, entries_max: int, modes: FileModes = PRIVATE
+    ) -> None:
         self._folder = folder
+        self._modes = modes
         self._slots = slots
         self._entries_max = entries_max
         # Replaced as a whole, since readers iterate over it while files come and go.
@@ -104,9 +107,9 @@ class KeyIndexes:
                 self._unsynced.add(file)
 
     def _next_file(self, previous: KeyIndex | None, now_ms: int) -> KeyIndex:
-        make_folder(self._folder)
+        make_folder(self._folder, self._modes)
         path = self._next_path(previous, now_ms)
-        file = KeyIndex.create(path, self._slots, self._entries_max)
+        file = KeyIndex.create(path, self._slots, self._entries_max, self._modes)
         if previous is not None:
             file.continue_from(previous)
         with self._lock:

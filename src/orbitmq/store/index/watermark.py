@@ -17,6 +17,7 @@ import struct
 from pathlib import Path
 from typing import Final
 
+from orbitmq.disk import PRIVATE, FileModes, make_folder, open_file
 from orbitmq.model.queues import PhysicalOffset
 from orbitmq.store.files.descriptor import write_failure
 
@@ -30,10 +31,10 @@ FILE_NAME: Final = "watermark"
 class Watermark:
     """The writer's side."""
 
-    def __init__(self, folder: Path, start: PhysicalOffset) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+    def __init__(self, folder: Path, start: PhysicalOffset, modes: FileModes = PRIVATE) -> None:
+        make_folder(folder, modes)
         path = folder / FILE_NAME
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = open_file(path, os.O_RDWR | os.O_CREAT, modes)
         try:
             # Writing to a mapped page without room on the disk would kill the process.
             os.posix_fallocate(descriptor, 0, _FILE_BYTES)

@@ -17,11 +17,11 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from orbitmq.disk import PRIVATE, FileModes, make_folder, sync_folder
 from orbitmq.errors import MessageError, StateError
 from orbitmq.model.queues import PhysicalOffset
 from orbitmq.record.encode import encode_blank
 from orbitmq.record.layout import BLANK_BYTES_MIN
-from orbitmq.store.files.descriptor import make_folder, sync_folder
 from orbitmq.store.files.file_names import file_name, list_files, unfinished_file
 from orbitmq.store.files.mapped_file import MappedFile
 
@@ -44,7 +44,9 @@ class CommitLog:
         *,
         read_only_folders: Sequence[Path] = (),
         synced_often: bool = False,
+        modes: FileModes = PRIVATE,
     ) -> None:
+        self._modes = modes
         self._writable_folders = [folder for folder in folders if folder not in read_only_folders]
         self._folders = sorted({*folders, *read_only_folders})
         # Writable folders that get new files only when all are full.
@@ -187,8 +189,10 @@ class CommitLog:
         folders = [f for f in self._writable_folders if f not in self.full_folders]
         folders = folders or self._writable_folders
         folder = folders[first_offset // self.file_bytes % len(folders)]
-        make_folder(folder)
-        file = MappedFile.create(folder / file_name(first_offset), first_offset, self.file_bytes)
+        make_folder(folder, self._modes)
+        file = MappedFile.create(
+            folder / file_name(first_offset), first_offset, self.file_bytes, self._modes
+        )
         if self._loads_single_pages:
             file.load_pages_singly(0)
         return file

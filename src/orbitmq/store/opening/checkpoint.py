@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from orbitmq.store.files.descriptor import Descriptor, sync_folder
+from orbitmq.disk import PRIVATE, FileModes, sync_folder
+from orbitmq.store.files.descriptor import Descriptor
 
 _LAYOUT: Final = struct.Struct(">qqqqq")
 _FILE_BYTES: Final = 4096
@@ -73,10 +74,10 @@ class Checkpoint:
             is_present=True,
         )
 
-    def write(self, path: Path) -> None:
+    def write(self, path: Path, modes: FileModes = PRIVATE) -> None:
         """Write the file and return once it is on disk."""
         made = not path.exists()
-        descriptor = Descriptor(path, os.O_RDWR | os.O_CREAT)
+        descriptor = Descriptor(path, os.O_RDWR | os.O_CREAT, modes)
         descriptor.pwrite(self._fields().ljust(_FILE_BYTES, b"\0"), 0)
         descriptor.sync()
         if made:

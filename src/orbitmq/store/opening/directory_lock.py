@@ -13,8 +13,8 @@ import threading
 from pathlib import Path
 from typing import Final
 
+from orbitmq.disk import PRIVATE, FileModes, make_folder, open_file
 from orbitmq.errors import StoreError, StoreLockedError
-from orbitmq.store.files.descriptor import make_folder
 
 # Compat: Java locks byte range [0, 1) for its process. We lock the same range for the open file: the
 # process would lose its lock as soon as any code in it opened and closed the file.
@@ -29,7 +29,7 @@ _held_lock: Final = threading.Lock()
 class DirectoryLock:
     """Locks the file `lock` in the store's root with the same record lock as Java."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, modes: FileModes = PRIVATE) -> None:
         path = root / "lock"
         with _held_lock:
             with contextlib.suppress(OSError):
@@ -37,8 +37,8 @@ class DirectoryLock:
                 if (status.st_dev, status.st_ino) in _held:
                     raise _locked(root, "this process")
             try:
-                make_folder(root)
-                self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                make_folder(root, modes)
+                self._descriptor = open_file(path, os.O_RDWR | os.O_CREAT, modes)
             except OSError as error:
                 raise StoreError(
                     f"cannot use {root} as a store: {error.filename or path}: {error.strerror}",

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from orbitmq.disk import sync_folder
 from orbitmq.errors import SettingsError, StoreFormatError
 from orbitmq.model.queues import PhysicalOffset
 from orbitmq.store.config import FlushMode
 from orbitmq.store.delay_levels import parse_delay_levels
-from orbitmq.store.files.descriptor import Descriptor, sync_folder, write_failure
+from orbitmq.store.files.descriptor import Descriptor, write_failure
 from orbitmq.store.files.record_checks import (
     HEAD_BYTES,
     damage_of,
@@ -82,6 +83,7 @@ def _commit_log(root: Path, config: StoreConfig) -> CommitLog:
         config.log_file_bytes,
         read_only_folders=read_only,
         synced_often=config.flush_mode is FlushMode.SYNC,
+        modes=config.modes,
     )
 
 
@@ -113,7 +115,7 @@ def open_parts(config: StoreConfig, clock: Clock) -> Parts:
     """Open a store; on failure everything is released again."""
     root = config.root.expanduser()
     with ExitStack() as resources:
-        resources.callback(DirectoryLock(root).release)
+        resources.callback(DirectoryLock(root, config.modes).release)
         refuse_foreign_kinds(root)
         parts = _Opening(root, config, clock, resources).run()
         parts.resources = resources.pop_all()
@@ -125,26 +127,33 @@ class _Opening:
 
     def __init__(self, root: Path, config: StoreConfig, clock: Clock, resources: ExitStack) -> None:
         self._root = root
+        self._modes = modes = config.modes
         self._resources = resources
         self._clean = not (root / ABORT_NAME).exists()
         self._checkpoint = Checkpoint.read(root / CHECKPOINT_NAME)
-        self._progress_file = ProgressFile(root / OWN_FOLDER)
+        self._progress_file = ProgressFile(root / OWN_FOLDER, modes)
         resources.callback(self._progress_file.close)
         self._check_bodies = config.check_bodies
         self._log = _commit_log(root, config)
         resources.callback(self._log.close)
         self._queues = ConsumeQueues(
-            root / "consumequeue", config.queue_file_bytes, open_files_max=config.open_files_max
+            root / "consumequeue",
+            config.queue_file_bytes,
+            open_files_max=config.open_files_max,
+            modes=modes,
         )
         resources.callback(self._queues.close)
         self._indexes: KeyIndexes | None = None
         if config.index_enable:
             self._indexes = KeyIndexes(
-                root / "index", slots=config.index_slots, entries_max=config.index_entries
+                root / "index",
+                slots=config.index_slots,
+                entries_max=config.index_entries,
+                modes=modes,
             )
             resources.callback(self._indexes.close)
-        self._deleted_topics = DeletedTopics(root / OWN_FOLDER)
-        self._reserved_offsets = ReservedOffsets(root / OWN_FOLDER)
+        self._deleted_topics = DeletedTopics(root / OWN_FOLDER, modes)
+        self._reserved_offsets = ReservedOffsets(root / OWN_FOLDER, modes)
         self._dispatcher = Dispatcher(
             self._log,
             self._queues,
@@ -190,9 +199,10 @@ class _Opening:
             file=self._progress_file,
             checkpoint=self._checkpoint,
             checkpoint_path=self._root / CHECKPOINT_NAME,
+            modes=self._modes,
         )
         saver.save(lambda _: recovered.end)
-        watermark = Watermark(self._root / OWN_FOLDER, recovered.end)
+        watermark = Watermark(self._root / OWN_FOLDER, recovered.end, self._modes)
         self._resources.callback(watermark.close)
         return Parts(
             root=self._root,
@@ -226,7 +236,7 @@ class _Opening:
     def _write_abort(self) -> None:
         path = self._root / ABORT_NAME
         try:
-            descriptor = Descriptor(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+            descriptor = Descriptor(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, self._modes)
             descriptor.pwrite(str(os.getpid()).encode(), 0)
             os.fsync(descriptor.number)
             sync_folder(self._root)

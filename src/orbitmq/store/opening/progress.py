@@ -27,8 +27,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from orbitmq.disk import PRIVATE, FileModes, make_folder, sync_folder
 from orbitmq.model.queues import PhysicalOffset
-from orbitmq.store.files.descriptor import Descriptor, make_folder, sync_folder
+from orbitmq.store.files.descriptor import Descriptor
 
 if TYPE_CHECKING:
     from orbitmq.store.index.consume_queues import ConsumeQueues
@@ -69,7 +70,8 @@ class SavedProgress:
 class ProgressFile:
     """The progress file of one store."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, modes: FileModes = PRIVATE) -> None:
+        self._modes = modes
         path = folder / FILE_NAME
         found = read_slots(path)
         self._sequence, self.saved = found or (0, SavedProgress())
@@ -115,8 +117,8 @@ class ProgressFile:
 
     def _open(self) -> Descriptor:
         folder = self._path.parent
-        make_folder(folder)
-        descriptor = Descriptor(self._path, os.O_RDWR | os.O_CREAT)
+        make_folder(folder, self._modes)
+        descriptor = Descriptor(self._path, os.O_RDWR | os.O_CREAT, self._modes)
         sync_folder(folder)
         return descriptor
 
@@ -131,6 +133,7 @@ class ProgressSaver:
     file: ProgressFile
     checkpoint: Checkpoint
     checkpoint_path: Path
+    modes: FileModes = PRIVATE
     _saved: Dispatched | None = field(default=None, init=False)
 
     def save(self, flush_log: Callable[[PhysicalOffset], PhysicalOffset]) -> None:
@@ -156,7 +159,7 @@ class ProgressSaver:
                 checkpoint_after=self.checkpoint.fingerprint,
             )
         )
-        self.checkpoint.write(self.checkpoint_path)
+        self.checkpoint.write(self.checkpoint_path, self.modes)
         self._saved = dispatched
 
     def _advance_checkpoint(self, dispatched: Dispatched) -> None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from orbitmq.disk import replace_file
+from orbitmq.disk import PRIVATE, FileModes, replace_file
 from orbitmq.errors import StoreDamagedError
 from orbitmq.model.queues import PhysicalOffset, QueueOffset
 from orbitmq.store.files.descriptor import write_failure
@@ -53,8 +53,9 @@ class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ReservedOffsets:
     """The bounds of one store."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, modes: FileModes = PRIVATE) -> None:
         self._path = folder / FILE_NAME
+        self._modes = modes
         found = _read(self._path)
         # Numbers below are used, or may be.
         self.bounds: Mapping[QueueKey, QueueOffset] = {
@@ -84,7 +85,7 @@ class ReservedOffsets:
         )
         content = msgspec.json.encode(document)
         try:
-            replace_file(self._path, b"%b\n%08x\n" % (content, zlib.crc32(content)))
+            replace_file(self._path, b"%b\n%08x\n" % (content, zlib.crc32(content)), self._modes)
         except OSError as error:
             raise write_failure(self._path, error, what="reserved offsets") from error
         self.bounds = dict(bounds)

@@ -19,11 +19,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from orbitmq.disk import make_folder, modes_like, sync_folder
 from orbitmq.errors import StoreError, StoreFormatError
 from orbitmq.model.queues import PhysicalOffset
 from orbitmq.record.encode import encode_blank
 from orbitmq.record.layout import BLANK_BYTES_MIN
-from orbitmq.store.files.descriptor import Descriptor, make_folder, sync_folder
+from orbitmq.store.files.descriptor import Descriptor
 from orbitmq.store.index.consume_queue import ENTRY, ENTRY_BYTES
 from orbitmq.store.index.dispatcher import NO_INDEX
 from orbitmq.store.index.watermark import FILE_NAME as WATERMARK_NAME
@@ -335,14 +336,15 @@ class _Acceptance:
     def _keep(self, loss: Loss) -> Loss:
         """Copy the damaged bytes aside, unchanged."""
         folder = self._store.root / OWN_FOLDER / LOST_FOLDER
-        make_folder(folder)
+        modes = modes_like(folder.parent)
+        make_folder(folder, modes)
         kept: list[str] = []
         for file in self._files():
             start = max(file.first_offset, loss.start)
             if start >= loss.end:
                 continue
             path = _free_path(folder, f"{start:020d}")
-            target = Descriptor(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+            target = Descriptor(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, modes)
             end = min(file.end_offset, loss.end)
             for at in range(start, end, _CHUNK_BYTES):
                 target.pwrite(self._log.read(at, min(_CHUNK_BYTES, end - at)), at - start)
@@ -350,8 +352,9 @@ class _Acceptance:
             kept.append(str(path))
         loss = replace(loss, kept_in=kept)
         report = _free_path(folder, f"{loss.start:020d}.json")
-        report.write_text(json.dumps(asdict(loss), indent=2))
-        Descriptor(report, os.O_RDWR).sync()
+        target = Descriptor(report, os.O_RDWR | os.O_CREAT | os.O_EXCL, modes)
+        target.pwrite(json.dumps(asdict(loss), indent=2).encode(), 0)
+        target.sync()
         sync_folder(folder)
         return loss
 
@@ -359,7 +362,8 @@ class _Acceptance:
         """Make the next opening expect the earlier end, and run recovery."""
         assert self._new_end is not None
         root, end = self._store.root, PhysicalOffset(self._new_end)
-        (root / ABORT_NAME).write_text(str(os.getpid()))
+        abort = Descriptor(root / ABORT_NAME, os.O_RDWR | os.O_CREAT | os.O_TRUNC, modes_like(root))
+        abort.pwrite(str(os.getpid()).encode(), 0)
         sync_folder(root)
         if self._progress is None:
             checkpoint = self._store.state.checkpoint

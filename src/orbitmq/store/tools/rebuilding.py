@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Final
 
 from orbitmq.clock import Clock, SystemClock
+from orbitmq.disk import make_folder, modes_like, sync_folder
 from orbitmq.errors import StoreError, StoreFormatError
 from orbitmq.model.queues import PhysicalOffset, QueueOffset
 from orbitmq.record.scan import KEY, EntryRun
 from orbitmq.store.config import StoreConfig
 from orbitmq.store.delay_levels import parse_delay_levels
-from orbitmq.store.files.descriptor import sync_folder
 from orbitmq.store.index.consume_queue import ENTRY, ENTRY_BYTES
 from orbitmq.store.index.consume_queues import ConsumeQueues
 from orbitmq.store.index.dispatcher import NO_INDEX
@@ -138,7 +138,7 @@ class _Rebuild:
                     f"queues of {topic!r} point to records of other topics",
                     hint="OrbitMQ cannot build such queues; keep the store on a RocketMQ broker",
                 )
-        self._folder.mkdir(parents=True)
+        make_folder(self._folder)
         try:
             self._build()
             self._swap()
@@ -155,7 +155,10 @@ class _Rebuild:
 
     def _build(self) -> None:
         queues = ConsumeQueues(
-            self._folder / _QUEUES, self._queue_file_bytes(), open_files_max=_OPEN_FILES_MAX
+            self._folder / _QUEUES,
+            self._queue_file_bytes(),
+            open_files_max=_OPEN_FILES_MAX,
+            modes=modes_like(self._store.root / _QUEUES),
         )
         indexes = self._new_indexes()
         try:
@@ -260,7 +263,12 @@ class _Rebuild:
             self._set_mark_index(NO_INDEX, 0)
             return None
         slots, entries = self._index_shape()
-        return KeyIndexes(self._folder / _INDEX, slots=slots, entries_max=entries)
+        return KeyIndexes(
+            self._folder / _INDEX,
+            slots=slots,
+            entries_max=entries,
+            modes=modes_like(self._store.root / _INDEX),
+        )
 
     def _index_shape(self) -> tuple[int, int]:
         """Slots and entries of an index file: from options, existing files or defaults."""
@@ -294,8 +302,8 @@ class _Rebuild:
         root = self._store.root
         for name in (_QUEUES, _INDEX):
             new = self._folder / name
-            if not new.is_dir() and (root / name).is_dir():
-                new.mkdir()
+            if (root / name).is_dir():
+                make_folder(new, modes_like(root / name))
             if new.is_dir():
                 _exchange(new, root / name, self._folder / (_OLD + name))
         sync_folder(self._folder)

@@ -11,7 +11,7 @@ import pytest
 
 from orbitmq.errors import DiskFullError, StoreError
 from orbitmq.store.files import descriptor as descriptor_module
-from orbitmq.store.files.descriptor import Descriptor, make_folder, sync_folder, write_failure
+from orbitmq.store.files.descriptor import Descriptor, write_failure
 
 
 def _is_open(number: int) -> bool:
@@ -103,24 +103,6 @@ def test_a_full_disk_and_a_refusal_are_different_errors(tmp_path: Path) -> None:
     assert not isinstance(refused, DiskFullError)
     assert isinstance(refused, StoreError)
     assert "permissions" in str(refused)
-
-
-def test_a_folder_is_made_with_its_parents_and_every_name_is_synced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    synced: list[str] = []
-    fsync = os.fsync
-
-    def spy(number: int) -> None:
-        synced.append(Path(f"/proc/self/fd/{number}").readlink().name)
-        fsync(number)
-
-    monkeypatch.setattr("os.fsync", spy)
-    make_folder(tmp_path / "a" / "b")
-    make_folder(tmp_path / "a" / "b")
-    sync_folder(tmp_path / "a")
-
-    assert synced == [tmp_path.name, "a", "a"]
 
 
 def _failing(error: int) -> Callable[..., int]:

@@ -186,7 +186,7 @@ def test_a_file_that_may_only_be_read_is_read(
     path.write_bytes(b"old" * 100)
     opened = os.open
 
-    def refuse_writers(path: Path, flags: int, mode: int) -> int:
+    def refuse_writers(path: Path, flags: int, mode: int = 0o777) -> int:
         if flags & os.O_RDWR:
             raise OSError(errno.EROFS, "Read-only file system")
         return opened(path, flags, mode)
