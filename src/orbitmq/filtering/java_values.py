@@ -18,12 +18,16 @@ LONG_MAX: Final = 2**63 - 1
 # What Java's `trim` removes at both ends: everything up to and including the space.
 TRIMMED: Final = "".join(map(chr, range(0x21)))
 
+# Longer text is no number. A filter may read a property thousands of times, and the property may
+# have 32 KB.
+NUMBER_CHARACTERS_MAX: Final = 256
+
 _DECIMAL: Final = re.compile(
-    r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?P<suffix>[fFdD])?"
+    r"[+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?(?P<suffix>[fFdD])?"
 )
 _NAMED: Final = re.compile(r"[+-]?(?:NaN|Infinity)")
 _HEXADECIMAL: Final = re.compile(
-    r"(?P<number>[+-]?0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?"
+    r"(?P<number>[+-]?0[xX](?:[0-9a-fA-F]++\.?|[0-9a-fA-F]*+\.[0-9a-fA-F]++)[pP][+-]?[0-9]++)[fFdD]?"
 )
 _DIGITS_MAX: Final = len(str(LONG_MAX))
 
@@ -40,6 +44,8 @@ def read_long(text: str) -> int:
 
 def read_double(text: str) -> float:
     """Read a number with or without a fraction, in any of Java's spellings."""
+    if len(text) > NUMBER_CHARACTERS_MAX:
+        raise _unreadable(text, NumberKind.DOUBLE)
     trimmed = text.strip(TRIMMED)
     if match := _DECIMAL.fullmatch(trimmed):
         return float(trimmed[:-1] if match["suffix"] else trimmed)
@@ -55,7 +61,7 @@ def read_double(text: str) -> float:
 
 def read_boolean(text: str) -> bool:
     """Read a truth value: anything but `true` is false."""
-    return text.lower() == "true"
+    return len(text) == len("true") and text.lower() == "true"
 
 
 def compare_doubles(left: float, right: float) -> int:
@@ -77,6 +83,8 @@ def _rank(number: float) -> int:
 
 
 def _whole(text: str, highest: int, kind: NumberKind) -> int:
+    if len(text) > NUMBER_CHARACTERS_MAX:
+        raise _unreadable(text, kind)
     digits = text[1:] if text[:1] in ("+", "-") else text
     # Compat: Java accepts decimal digits of all scripts, as long as each is one UTF-16 unit.
     if not digits.isdecimal() or not (digits.isascii() or max(digits) <= "\uffff"):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from orbitmq.errors import FilterSyntaxError
 
@@ -44,8 +43,7 @@ class TokenKind(Enum):
     END = "the end"
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """One token, as written, and the column of its first character, counted from 1."""
 
     kind: TokenKind
@@ -55,17 +53,20 @@ class Token:
 
 _BY_TEXT: Final = {kind.value: kind for kind in TokenKind}
 
-_TOKEN: Final = re.compile(
-    r"""
-      (?P<blank> [ \t\n\r\f]+ | --[^\n\r]*(?:\r\n|\n|\r) | /\*.*?\*/ )
-    | (?P<decimal> (?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)? | [0-9]+[eE][+-]?[0-9]+ )
-    | (?P<whole> 0 | [1-9][0-9]*[lL]? )
-    | (?P<text> '[^']*(?:''[^']*)*' )
-    | (?P<word> [A-Za-z_$][A-Za-z0-9_$]* )
+# Perf: no repetition backtracks (`++`, `*+`), so that a token takes time linear in its length.
+_COMMENT: Final = r"--[^\n\r]*+(?:\r\n|\n|\r) |"
+_TOKENS: Final = r"""
+      (?P<blank> [ \t\n\r\f]++ | {comment} /\*.*?\*/ )
+    | (?P<decimal> (?:[0-9]++\.[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)? | [0-9]++[eE][+-]?[0-9]++ )
+    | (?P<whole> 0 | [1-9][0-9]*+[lL]? )
+    | (?P<text> '[^']*+(?:''[^']*+)*' )
+    | (?P<word> [A-Za-z_$][A-Za-z0-9_$]*+ )
     | (?P<symbol> <> | <= | >= | [=<>(),+-] )
-    """,
-    re.VERBOSE | re.DOTALL,
-)
+"""
+_TOKEN: Final = re.compile(_TOKENS.format(comment=_COMMENT), re.VERBOSE | re.DOTALL)
+# For the last line. There `--` opens no comment, and the other pattern would search a line end to
+# the end of the expression each time.
+_LAST_LINE_TOKEN: Final = re.compile(_TOKENS.format(comment=""), re.VERBOSE | re.DOTALL)
 
 _KINDS: Final = {
     "decimal": TokenKind.DECIMAL,
@@ -79,9 +80,11 @@ def tokens(expression: str) -> Iterator[Token]:
 
     Compat: `--` opens a comment only if a line end follows it; else it is two minus signs.
     """
+    last_line_at = max(expression.rfind("\n"), expression.rfind("\r")) + 1
     at = 0
     while at < len(expression):
-        match = _TOKEN.match(expression, at)
+        pattern = _TOKEN if at < last_line_at else _LAST_LINE_TOKEN
+        match = pattern.match(expression, at)
         if match is None:
             raise FilterSyntaxError(expression, at + 1, _explain(expression[at:]))
         group, text = match.lastgroup, match[0]

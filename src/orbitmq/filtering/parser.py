@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
 from orbitmq.errors import FilterSyntaxError
 from orbitmq.filtering.expression import (
@@ -40,6 +40,8 @@ from orbitmq.filtering.lexer import Token, TokenKind, tokens
 EXPRESSION_CHARACTERS_MAX: Final = 65_536
 NESTING_MAX: Final = 100
 IN_TEXTS_MAX: Final = 10_000
+# Comparisons, and properties used as conditions: each is evaluated for every message.
+CONDITIONS_MAX: Final = 1_000
 
 _ORDERINGS: Final = {
     TokenKind.GREATER: Ordering.GREATER,
@@ -54,6 +56,8 @@ _PLACES: Final = {
 }
 _CONSTANTS: Final = {TokenKind.TRUE: True, TokenKind.FALSE: False, TokenKind.NULL: None}
 _NULL: Final = Literal(None)
+# Nodes that join or change others, and compare nothing themselves.
+_JOINED: Final = (Or, And, Not, Negation)
 
 
 class _Level(IntEnum):
@@ -87,8 +91,7 @@ class Parsed:
     properties: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class _Operand:
+class _Operand(NamedTuple):
     """A node, the column where it begins, and the height of its tree."""
 
     node: Node
@@ -115,6 +118,7 @@ class _Parser:
         self._tokens = tokens(expression)
         self._token = next(self._tokens)
         self._nesting = 0
+        self._conditions = 0
         self._properties: set[str] = set()
 
     def parse(self) -> Parsed:
@@ -346,7 +350,13 @@ class _Parser:
     # --- Height ----------------------------------------------------------------------------------
 
     def _node(self, node: Node, *parts: _Operand, column: int | None = None) -> _Operand:
-        """Put a new node above its parts, unless the tree gets too high."""
+        """Put a new node above its parts, unless the tree gets too high or too large."""
+        if not isinstance(node, _JOINED):
+            self._conditions += 1
+            if self._conditions > CONDITIONS_MAX:
+                self._refuse(
+                    self._token.column, f"a filter takes at most {CONDITIONS_MAX} conditions"
+                )
         height = 1 + max(part.height for part in parts)
         if height > NESTING_MAX:
             self._refuse_nesting()

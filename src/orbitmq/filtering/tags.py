@@ -7,7 +7,7 @@ expression do not matter; `normalised` is the same for all spellings of one filt
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from orbitmq.errors import FilterSyntaxError
@@ -15,6 +15,8 @@ from orbitmq.filtering.java_values import TRIMMED
 from orbitmq.java_hash import java_hash
 
 EVERY_TAG: Final = "*"
+TAGS_CHARACTERS_MAX: Final = 16_384
+TAGS_MAX: Final = 1_000
 
 _SEPARATOR: Final = "||"
 
@@ -24,15 +26,17 @@ class TagFilter:
     """The tags a consumer asked for; `None` means all."""
 
     tags: frozenset[str] | None
-    hashes: frozenset[int] = field(init=False)
-    matches: Callable[[int], bool] = field(init=False, repr=False, compare=False)
-    """Whether the hash in a queue entry is that of a wanted tag."""
 
-    def __post_init__(self) -> None:
-        hashes = frozenset(map(java_hash, self.tags or ()))
-        object.__setattr__(self, "hashes", hashes)
-        matches = _always if self.tags is None else hashes.__contains__
-        object.__setattr__(self, "matches", matches)
+    # Perf: hashes are computed for pulls only; a heartbeat compares texts.
+    @property
+    def hashes(self) -> frozenset[int]:
+        """The hashes of the tags."""
+        return frozenset(map(java_hash, self.tags or ()))
+
+    @property
+    def matches(self) -> Callable[[int], bool]:
+        """A function that says whether the hash in a queue entry is that of a wanted tag."""
+        return _always if self.tags is None else self.hashes.__contains__
 
     @property
     def normalised(self) -> str:
@@ -50,7 +54,17 @@ def parse_tags(expression: str | None) -> TagFilter:
     """
     if not expression or expression == EVERY_TAG:
         return TagFilter(None)
+    if len(expression) > TAGS_CHARACTERS_MAX:
+        raise FilterSyntaxError(
+            expression,
+            TAGS_CHARACTERS_MAX + 1,
+            f"{len(expression)} characters are above the limit of {TAGS_CHARACTERS_MAX}",
+        )
     parts = expression.split(_SEPARATOR)
+    if len(parts) > TAGS_MAX:
+        raise FilterSyntaxError(
+            expression, 1, f"{len(parts)} tags are above the limit of {TAGS_MAX}"
+        )
     if not any(parts):
         raise FilterSyntaxError(
             expression, 1, f"expected tags around {_SEPARATOR}, as in TagA || TagB"

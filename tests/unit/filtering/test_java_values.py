@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -41,9 +42,18 @@ def test_a_number_longer_than_python_parses_is_refused_with_the_same_text() -> N
         read_long("1" + "0" * 10_000)
 
 
+@pytest.mark.parametrize("read", [read_integer, read_long, read_double])
+@pytest.mark.parametrize("text", ["0" * 257, "9" * 32_000 + "x", "1" * 16_000 + "e" + "1" * 16_000])
+def test_text_of_more_than_256_characters_is_no_number(
+    read: Callable[[str], float], text: str
+) -> None:
+    with pytest.raises(FilterEvaluationError, match="is not"):
+        read(text)
+
+
 @pytest.mark.parametrize(
     ("text", "number"),
-    [("+5", 5), ("-0", 0), ("0" * 9_000 + "5", 5), ("-" + "0" * 30, 0), ("١٢", 12), ("\uff15", 5)],
+    [("+5", 5), ("-0", 0), ("0" * 255 + "5", 5), ("-" + "0" * 30, 0), ("١٢", 12), ("\uff15", 5)],
 )
 def test_unusual_spellings_of_whole_numbers_are_read(text: str, number: int) -> None:
     assert read_integer(text) == number

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -123,3 +125,12 @@ def test_the_column_of_a_token_is_its_position_in_the_text(expression: str) -> N
     except FilterSyntaxError as refusal:
         stop = refusal.column
     assert end < stop <= len(expression) + 1
+
+
+def test_minus_signs_without_a_line_end_take_linear_time() -> None:
+    began_s = time.process_time()
+
+    assert sum(1 for _ in tokens("--1 " * 16_384)) == 3 * 16_384 + 1
+
+    # Searching a line end from each of them would take several seconds.
+    assert time.process_time() - began_s < 2

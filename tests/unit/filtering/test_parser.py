@@ -26,6 +26,7 @@ from orbitmq.filtering.expression import (
     Truth,
 )
 from orbitmq.filtering.parser import (
+    CONDITIONS_MAX,
     EXPRESSION_CHARACTERS_MAX,
     IN_TEXTS_MAX,
     NESTING_MAX,
@@ -212,9 +213,18 @@ def test_nesting_up_to_the_bound_is_accepted() -> None:
 
 
 def test_a_long_chain_is_not_deep_nesting() -> None:
-    condition = parsed(" OR ".join(["(a = 5)"] * 5_000))
+    condition = parsed(" OR ".join(["(a = 5)"] * CONDITIONS_MAX))
 
-    assert condition == Or((A_IS_5,) * 5_000)
+    assert condition == Or((A_IS_5,) * CONDITIONS_MAX)
+
+
+@pytest.mark.parametrize("condition", ["a = 5", "a", "a < -5", "a CONTAINS 'x'"])
+def test_the_number_of_conditions_is_bounded(condition: str) -> None:
+    longest = " AND ".join([condition] * CONDITIONS_MAX)
+
+    parse_sql(longest)
+    with pytest.raises(FilterSyntaxError, match=f"takes at most {CONDITIONS_MAX} conditions"):
+        parse_sql(f"{longest} AND {condition}")
 
 
 def test_the_length_of_an_expression_is_bounded() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orbitmq.errors import FilterSyntaxError
-from orbitmq.filtering.tags import parse_tags
+from orbitmq.filtering.tags import TAGS_CHARACTERS_MAX, TAGS_MAX, parse_tags
 from orbitmq.java_hash import java_hash
 
 
@@ -51,6 +51,22 @@ def test_a_filter_matches_only_the_hashes_of_its_tags() -> None:
 
 def test_a_filter_without_any_tag_matches_nothing() -> None:
     assert not parse_tags(" || ").matches(0)
+
+
+def test_the_length_of_an_expression_is_bounded() -> None:
+    longest = "a" * TAGS_CHARACTERS_MAX
+
+    assert parse_tags(longest).tags == frozenset({longest})
+    with pytest.raises(FilterSyntaxError, match="16385 characters are above the limit of 16384"):
+        parse_tags(longest + "a")
+
+
+def test_the_number_of_tags_is_bounded() -> None:
+    most = "||".join(map(str, range(TAGS_MAX)))
+
+    assert len(parse_tags(most).tags or ()) == TAGS_MAX
+    with pytest.raises(FilterSyntaxError, match="1001 tags are above the limit of 1000"):
+        parse_tags(most + "||x")
 
 
 def test_order_repetition_and_spaces_do_not_change_a_filter() -> None:
