@@ -480,7 +480,14 @@ class Broker:
                 delay_levels=len(self._delay_levels_ms),
                 counters=self.counters,
             ),
-            LockRequests(self.locks, self._lock_file),
+            LockRequests(
+                broker_name=self._config().broker_name,
+                topics=self.topics,
+                groups=self.groups,
+                members=self.members,
+                locks=self.locks,
+                file=self._lock_file,
+            ),
             TopicRequests(
                 config=self._config,
                 store=self.store,

@@ -1,4 +1,4 @@
-"""Clients: heartbeats, members of groups, locks, subscriptions that differ."""
+"""Clients: heartbeats, members of groups, subscriptions that differ."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 
 from orbitmq import java_json
 from orbitmq.disk import FileModes, replace_file
-from orbitmq.model.queues import MessageQueue
 from orbitmq.model.subscriptions import BROADCASTING, Subscription
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.headers import Long
@@ -25,12 +24,9 @@ from orbitmq.protocol.requests.clients import (
     SubscriptionToCheck,
     UnregisterClient,
 )
-from orbitmq.protocol.requests.locking import LockQueues, QueuesToLock, UnlockQueues
 from orbitmq.protocol.requests.offsets import CommitOffset
 from tests.integration.broker.conftest import Peer, Site, content
 from tests.waiting import until
-
-QUEUES = [MessageQueue(topic="T", broker_name="broker-a", queue_id=n) for n in range(3)]
 
 
 async def members(peer: Peer, group: str = "g") -> list[str]:
@@ -244,45 +240,6 @@ async def test_a_lower_offset_of_a_member_that_lost_the_queue_is_refused(
     assert offset() == 6
     await commit(peer, 2)  # an operator's tool is no member
     assert offset() == 2
-
-
-# --- locks ------------------------------------------------------------------------------------
-
-
-async def lock(peer: Peer, client_id: str, queues: list[MessageQueue] = QUEUES) -> list[int]:
-    asked = QueuesToLock(client_id=client_id, consumer_group="g", queues=queues)
-    reply = await peer.ask(LockQueues(), java_json.encode(asked))
-    return sorted(queue["queueId"] for queue in content(reply)["lockOKMQSet"])
-
-
-async def test_a_queue_is_locked_by_one_client_at_a_time(site: Site, peer: Peer) -> None:
-    assert await lock(peer, "c1", QUEUES[:2]) == [0, 1]
-    assert await lock(peer, "c2") == [2]
-
-    unlock = QueuesToLock(client_id="c1", consumer_group="g", queues=QUEUES[:1])
-    await peer.ask(UnlockQueues(), java_json.encode(unlock))
-    assert await lock(peer, "c2") == [0, 2]
-
-    await site.clock.advance(59_000)
-    assert await lock(peer, "c2") == [0, 2]
-    await site.clock.advance(1_500)
-    assert await lock(peer, "c2") == [0, 1, 2]
-
-
-async def test_locks_end_with_leaving_and_35_seconds_after_a_lost_connection(site: Site) -> None:
-    first, second = await site.connect(), await site.connect()
-    await first.heartbeat("c1")
-    await second.heartbeat("c2")
-    await lock(first, "c1")
-    await first.ask(UnregisterClient(client_id="c1", consumer_group="g"))
-    assert await lock(second, "c2") == [0, 1, 2]
-
-    await second.rpc.stop()
-    await until(lambda: len(site.broker.members.clients) == 0)
-    third = await site.connect()
-    assert await lock(third, "c3") == []
-    await site.clock.advance(35_100)
-    assert await lock(third, "c3") == [0, 1, 2]
 
 
 def named_groups(count: int) -> bytes:

@@ -3,11 +3,15 @@
 A Java client trusts its lock for 30 s without contact with the broker. A broker that forgot the lock
 would give the queue to another client meanwhile, and both would consume it, out of order.
 
-File layout, JSON: [[group, broker name, topic, queue id, client id], …]
+File layout, JSON, one line per group and client: [group, client id, [[broker name, topic, queue id],
+…]]. The client id is null where locks were released; the last line of a queue counts. A change
+appends lines, so that a request costs about as much disk as it has bytes. The file is replaced when
+most of it is outdated. Files without line breaks are from older versions: [[group, broker name,
+topic, queue id, client id], …].
 
 Threads: the event loop's; the file is written off it, by one write at a time.
-Crash: the file is replaced whole. It is not synced: after a power failure a machine takes longer to
-come back than any client trusts its lock.
+Crash: a torn last line is ignored. The file is not synced: after a power failure a machine takes
+longer to come back than any client trusts its lock.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -24,12 +29,15 @@ from orbitmq.disk import PRIVATE, FileModes, make_folder, off_loop, open_file
 from orbitmq.model.queues import MessageQueue
 
 if TYPE_CHECKING:
-    from orbitmq.broker.groups.queue_locks import QueueLocks
+    from orbitmq.broker.groups.queue_locks import Owner, QueueLocks
 
 log = logging.getLogger(__name__)
 
 FILE_NAME: Final = "queue_locks"
-_Row = tuple[str, str, str, int, str]
+_OldRow = tuple[str, str, str, int, str]
+_Line = tuple[str, str | None, list[tuple[str, str, int]]]
+# Outdated entries that do not matter yet.
+_SPARE_ENTRIES: Final = 1000
 
 
 class LockFile:
@@ -40,47 +48,94 @@ class LockFile:
         self._path = folder / FILE_NAME
         self._locks = locks
         self._saved_changes = 0
+        # Queues in the file, repeated ones too; None if it has to be replaced.
+        self._entries: int | None = None
+        self._is_failing = False
         self._writing = asyncio.Lock()
 
     async def load(self) -> None:
         """Restore the locks; a file that cannot be read is ignored."""
         try:
-            rows = msgspec.json.decode(await off_loop(self._path.read_bytes), type=list[_Row])
+            changes = _decode(await off_loop(self._path.read_bytes))
         except FileNotFoundError:
             return
         except (OSError, msgspec.MsgspecError) as error:
             log.warning("queue locks not restored file=%s reason=%s", self._path, error)
             return
-        for group, broker_name, topic, queue_id, client_id in rows:
-            queue = MessageQueue(topic=topic, broker_name=broker_name, queue_id=queue_id)
-            self._locks.restore(group, queue, client_id)
-        self._saved_changes = self._locks.changes
+        owners: dict[tuple[str, MessageQueue], str | None] = {}
+        for group, queue, owner in changes:
+            owners[group, queue] = owner
+        for (group, queue), owner in owners.items():
+            if owner is not None:
+                self._locks.restore(group, queue, owner)
 
     async def save(self) -> None:
-        """Write the owners, if they changed; concurrent callers share a write."""
+        """Write the owners that changed; concurrent callers share a write."""
         wanted = self._locks.changes
         if wanted == self._saved_changes:
             return
         async with self._writing:
-            if self._saved_changes >= wanted:
-                return
-            changes = self._locks.changes
-            rows: list[_Row] = [
-                (group, queue.broker_name, queue.topic, queue.queue_id, client_id)
-                for group, queue, client_id in self._locks.owners()
-            ]
-            try:
-                await off_loop(_replace, self._path, msgspec.json.encode(rows), self._modes)
-            except OSError as error:
+            if self._saved_changes < wanted:
+                await self._write()
+
+    async def _write(self) -> None:
+        changes = self._locks.changes
+        owners = self._locks.take_changes()
+        entries = self._entries
+        replaces = entries is None or entries > 2 * len(self._locks) + _SPARE_ENTRIES
+        if replaces:
+            owners = list(self._locks.owners())
+        try:
+            await off_loop(_replace if replaces else _append, self._path, owners, self._modes)
+        except OSError as error:
+            self._entries = None
+            if not self._is_failing:
                 log.warning("queue locks not saved file=%s reason=%s", self._path, error)
-            self._saved_changes = changes
+            self._is_failing = True
+        else:
+            self._entries = len(owners) + (0 if replaces else entries or 0)
+            self._is_failing = False
+        self._saved_changes = changes
 
 
-def _replace(path: Path, content: bytes, modes: FileModes) -> None:
+def _decode(content: bytes) -> list[Owner]:
+    *lines, torn = content.split(b"\n")
+    if not lines:
+        return [
+            (group, MessageQueue(topic=topic, broker_name=broker_name, queue_id=queue_id), owner)
+            for group, broker_name, topic, queue_id, owner in msgspec.json.decode(
+                torn, type=list[_OldRow]
+            )
+        ]
+    decoder = msgspec.json.Decoder(_Line)
+    return [
+        (group, MessageQueue(topic=topic, broker_name=broker_name, queue_id=queue_id), owner)
+        for group, owner, queues in map(decoder.decode, lines)
+        for broker_name, topic, queue_id in queues
+    ]
+
+
+def _encode(owners: Iterable[Owner]) -> bytes:
+    lines: dict[tuple[str, str | None], list[tuple[str, str, int]]] = {}
+    for group, queue, owner in owners:
+        row = queue.broker_name, queue.topic, queue.queue_id
+        lines.setdefault((group, owner), []).append(row)
+    return b"".join(
+        msgspec.json.encode((group, owner, queues)) + b"\n"
+        for (group, owner), queues in lines.items()
+    )
+
+
+def _append(path: Path, owners: list[Owner], modes: FileModes) -> None:
+    with os.fdopen(open_file(path, os.O_WRONLY | os.O_APPEND, modes), "ab") as file:
+        file.write(_encode(owners))
+
+
+def _replace(path: Path, owners: list[Owner], modes: FileModes) -> None:
     make_folder(path.parent, modes)
     temporary = path.with_name(f".{path.name}.tmp")
     with os.fdopen(
         open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, modes), "wb"
     ) as file:
-        file.write(content)
+        file.write(_encode(owners))
     temporary.replace(path)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _NAME_LENGTH_MAX: Final = 255
-_CLIENT_ID_LENGTH_MAX: Final = 1000
+CLIENT_ID_LENGTH_MAX: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,10 +238,10 @@ class Members:
     def check(self, connection: Connection, body: HeartbeatBody) -> None:
         """Raise HeartbeatRefusedError for a heartbeat that exceeds a limit."""
         client = self._clients.get(connection)
-        if not body.client_id.strip() or len(body.client_id) > _CLIENT_ID_LENGTH_MAX:
+        if not body.client_id.strip() or len(body.client_id) > CLIENT_ID_LENGTH_MAX:
             raise HeartbeatRefusedError(
                 f"{body.client_id[:60]!r} is not a valid client id",
-                hint=f"it has 1 to {_CLIENT_ID_LENGTH_MAX} characters",
+                hint=f"it has 1 to {CLIENT_ID_LENGTH_MAX} characters",
             )
         produces = {named.group for named in body.producers}
         consumes = {named.group for named in body.consumers}

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 LEASE_MS: Final = 60_000
 LEASE_AFTER_LOSS_MS: Final = 35_000
+LOCKS_MAX: Final = 250_000
+
+# A lock: group, queue, and the client id of its owner; None if it was released.
+Owner = tuple[str, MessageQueue, str | None]
 
 
 @dataclass(slots=True)
@@ -39,7 +43,7 @@ class QueueLocks:
         clock: Clock,
         lease_ms: float = LEASE_MS,
         lease_after_loss_ms: float = LEASE_AFTER_LOSS_MS,
-        locks_max: int = 1_000_000,
+        locks_max: int = LOCKS_MAX,
     ) -> None:
         self._clock = clock
         self._lease_ms = lease_ms
@@ -49,9 +53,20 @@ class QueueLocks:
         self._count = 0
         # How often a queue was given to another owner, or released.
         self.changes = 0
+        self._changed: dict[tuple[str, MessageQueue], str | None] = {}
 
-    def owners(self) -> Iterator[tuple[str, MessageQueue, str]]:
-        """All locks: group, queue and client id."""
+    def __len__(self) -> int:
+        """How many queues are locked."""
+        return self._count
+
+    def take_changes(self) -> list[Owner]:
+        """The owners that changed since the last call."""
+        changed = [(group, queue, owner) for (group, queue), owner in self._changed.items()]
+        self._changed.clear()
+        return changed
+
+    def owners(self) -> Iterator[Owner]:
+        """All locks."""
         for group, locks in self._groups.items():
             for queue, lock in locks.items():
                 yield group, queue, lock.client_id
@@ -76,10 +91,11 @@ class QueueLocks:
             if lock is None:
                 self._check_room(group)
                 self._count += 1
-                self.changes += 1
+                self._note_change(group, queue, client_id)
                 locks[queue] = _Lock(client_id, now_ms + self._lease_ms)
             elif lock.client_id == client_id or lock.ends_ms <= now_ms:
-                self.changes += lock.client_id != client_id
+                if lock.client_id != client_id:
+                    self._note_change(group, queue, client_id)
                 lock.client_id = client_id
                 lock.ends_ms = now_ms + self._lease_ms
             else:
@@ -96,7 +112,7 @@ class QueueLocks:
             if lock is not None and lock.client_id == client_id:
                 del locks[queue]
                 self._count -= 1
-                self.changes += 1
+                self._note_change(group, queue, None)
         self._drop_if_empty(group)
 
     def unlock_all(self, group: str, client_id: str) -> None:
@@ -128,6 +144,10 @@ class QueueLocks:
                 del locks[queue]
                 self._count -= 1
             self._drop_if_empty(group)
+
+    def _note_change(self, group: str, queue: MessageQueue, owner: str | None) -> None:
+        self.changes += 1
+        self._changed[group, queue] = owner
 
     def _check_room(self, group: str) -> None:
         if self._count >= self._locks_max:

@@ -60,7 +60,58 @@ async def test_only_changes_of_owners_are_written(tmp_path: Path) -> None:
     assert not (tmp_path / FILE_NAME).exists()
 
 
-@pytest.mark.parametrize("content", [b"", b"[[1]]", b"\xff"])
+async def test_a_change_is_appended_and_the_last_owner_counts(tmp_path: Path) -> None:
+    locks = QueueLocks(clock=ManualClock())
+    file = LockFile(tmp_path, locks)
+    locks.lock("group", "first", [QUEUE, OTHER])
+    await file.save()
+    before = (tmp_path / FILE_NAME).read_bytes()
+    locks.unlock("group", "first", [QUEUE])
+    locks.lock("group", "second", [QUEUE])
+    locks.unlock("group", "first", [OTHER])
+    await file.save()
+
+    assert (tmp_path / FILE_NAME).read_bytes().startswith(before)
+    again = QueueLocks(clock=ManualClock())
+    await LockFile(tmp_path, again).load()
+    assert list(again.owners()) == [("group", QUEUE, "second")]
+
+
+async def test_the_file_stays_in_proportion_to_the_locks(tmp_path: Path) -> None:
+    locks = QueueLocks(clock=ManualClock())
+    file = LockFile(tmp_path, locks)
+    largest = 0
+    for number in range(3000):
+        locks.unlock("group", f"client-{number - 1}", [QUEUE])
+        locks.lock("group", f"client-{number}", [QUEUE])
+        await file.save()
+        largest = max(largest, (tmp_path / FILE_NAME).stat().st_size)
+
+    assert largest < 100_000
+    again = QueueLocks(clock=ManualClock())
+    await LockFile(tmp_path, again).load()
+    assert list(again.owners()) == [("group", QUEUE, "client-2999")]
+
+
+async def test_files_of_older_versions_and_torn_ones_are_read(tmp_path: Path) -> None:
+    locks = QueueLocks(clock=ManualClock())
+    (tmp_path / FILE_NAME).write_text('[["group","a","orders",0,"first"]]')
+    await LockFile(tmp_path, locks).load()
+    assert list(locks.owners()) == [("group", QUEUE, "first")]
+
+    locks = QueueLocks(clock=ManualClock())
+    (tmp_path / FILE_NAME).write_text(
+        '["group","first",[["a","orders",0],["a","orders",1]]]\n["group",null,[["a","ord'
+    )
+    file = LockFile(tmp_path, locks)
+    await file.load()
+    assert [found for _, found, _ in locks.owners()] == [QUEUE, OTHER]
+    locks.unlock("group", "first", [OTHER])
+    await file.save()
+    assert (tmp_path / FILE_NAME).read_text() == '["group","first",[["a","orders",0]]]\n'
+
+
+@pytest.mark.parametrize("content", [b"", b"[[1]]", b"\xff", b"[1]\n"])
 async def test_a_file_that_cannot_be_read_is_ignored(
     tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
