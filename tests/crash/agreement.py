@@ -94,7 +94,7 @@ def _check_queue(
 
 def _check_keys(store: MessageStore, messages: list[StoredMessage]) -> None:
     expected: dict[tuple[str, bytes], list[int]] = {}
-    for message in reversed(messages):
+    for message in messages:
         for key in dict.fromkeys(message_keys(message.properties_bytes)):
             expected.setdefault((message.topic, key), []).append(message.physical_offset)
     for (topic, key), offsets in expected.items():
