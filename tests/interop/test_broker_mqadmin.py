@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.interop import wire
 from tests.interop.drivers import NOTHING_CONSUMED, JavaDriver
 from tests.interop.exchanges import Exchange, bodies
+from tests.interop.official import CLUSTER
 from tests.interop.peers import OurCluster
 from tests.interop.timeouts import CLIENT_TIMEOUT_S
 from tests.waiting import wait_until
@@ -87,9 +90,18 @@ def test_group_is_made_and_watched(tool: Tool) -> None:
 
 
 @pytest.mark.scenario("admin", "our broker: brokerStatus")
-def test_broker_shows_its_status(tool: Tool) -> None:
-    status = tool.run("brokerStatus", "-b", tool.cluster.broker.address)
+def test_broker_shows_its_status(tool: Tool, tmp_path: Path) -> None:
+    broker = tool.cluster.broker
+    status = tool.run("brokerStatus", "-b", broker.address)
+    clusters = tool.run("clusterList")
+    for command in ("exportConfigs", "exportMetrics"):
+        assert "success" in tool.run(command, "-c", CLUSTER, "-f", str(tmp_path))
+    options = json.loads((tmp_path / "configs.json").read_text())["brokerConfigs"][broker.name]
 
+    assert broker.address in clusters
+    assert (options["brokerRole"], options["useTLS"]) == ("ASYNC_MASTER", "false")
+    if tool.admin.line == "v5":
+        assert "#SlaveNum\t0" in tool.run("haStatus", "-b", broker.address)
     shown = {line.partition(":")[0].strip() for line in status.splitlines()}
     assert {"brokerVersionDesc", "putTps", "getTotalTps", "msgPutTotalTodayNow"} <= shown
     assert {"bootTimestamp", "commitLogMaxOffset", "runtime"} <= shown

@@ -460,7 +460,7 @@ class Broker:
                 counters=self.counters,
             ),
             PullRequests(self._pulls),
-            QueryRequests(store=self.store, members=self.members),
+            QueryRequests(store=self.store, topics=self.topics, members=self.members),
             QueueOffsetRequests(self.store),
             CommittedOffsetRequests(
                 config=self._config,

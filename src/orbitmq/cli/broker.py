@@ -28,6 +28,7 @@ from orbitmq.client.aio.admin import Admin
 from orbitmq.client.aio.admin.groups import lag_of
 from orbitmq.errors import SettingsError
 from orbitmq.model.versions import version_name
+from orbitmq.protocol.requests.statistics import Replication
 
 BrokerArgument = Annotated[str, typer.Argument(metavar="BROKER", help="Its name, or its address.")]
 BrokersArgument = Annotated[
@@ -48,6 +49,7 @@ def add_to(app: typer.Typer) -> None:
     group.command("set")(set_options)
     group.command("topics")(topics)
     group.command("producers")(producers)
+    group.command("slaves")(slaves)
     group.command("lag")(lag)
     group.command("clean")(clean)
     group.command("forbid-writing")(forbid_writing)
@@ -202,7 +204,7 @@ def producers(
         {
             "group": group,
             "client_id": one.client_id,
-            "host": one.host,
+            "address": one.address.removeprefix("/"),
             "language": one.language,
             "version": version_name(one.version),
             "last_heard": time_text(one.last_heard_ms),
@@ -211,6 +213,29 @@ def producers(
         for one in clients
     ]
     show_rows(rows, as_json=as_json, empty="no producer is connected")
+
+
+def slaves(
+    broker: BrokersArgument, *, namesrv: NameServers = None, as_json: AsJson = False
+) -> None:
+    """List the slaves of a broker, or of all brokers in a cluster."""
+
+    async def ask(admin: Admin) -> dict[str, Replication]:
+        return {one: await admin.brokers.replication(one) for one in await targets(admin, broker)}
+
+    rows = [
+        {
+            "broker": name,
+            "slave": one.address,
+            "log_end": state.log_end,
+            "confirmed": one.confirmed_offset,
+            "lag_bytes": one.lag_bytes,
+            "in_sync": one.in_sync,
+        }
+        for name, state in administer(namesrv, ask).items()
+        for one in state.slaves
+    ]
+    show_rows(rows, as_json=as_json, empty="no slaves")
 
 
 def lag(

@@ -262,7 +262,7 @@ class RequestCode(IntEnum):
     BROKER_HEARTBEAT = 904, Role.NAME_SERVER, Role.NAME_SERVER, "a broker is alive"
     NOTIFY_MIN_BROKER_ID_CHANGE = 905, Role.BROKER, NOBODY, "another broker of the group took over"
     EXCHANGE_BROKER_HA_INFO = 906, Role.BROKER, NOBODY, "replication addresses"
-    GET_BROKER_HA_STATUS = 907, Role.BROKER, NOBODY, "state of replication"
+    GET_BROKER_HA_STATUS = 907, Role.BROKER, Role.BROKER, "slaves of a broker"
     RESET_MASTER_FLUSH_OFFSET = 908, Role.BROKER, NOBODY, "replication"
     CONTROLLER_ALTER_SYNC_STATE_SET = 1001, Role.CONTROLLER, NOBODY, "controller"
     CONTROLLER_ELECT_MASTER = 1002, Role.CONTROLLER, NOBODY, "controller"
@@ -296,6 +296,7 @@ class RequestCode(IntEnum):
     AUTH_DELETE_ACL = 3008, Role.BROKER, NOBODY, "users and rules of RocketMQ 5"
     AUTH_GET_ACL = 3009, Role.BROKER, NOBODY, "users and rules of RocketMQ 5"
     AUTH_LIST_ACL = 3010, Role.BROKER, NOBODY, "users and rules of RocketMQ 5"
+    SWITCH_TIMER_ENGINE = 5001, Role.BROKER, NOBODY, "timers"
     # OrbitMQ's own: rows of Spark that are written exactly once
     STAGE_ROWS = 21_001, Role.BROKER, Role.BROKER, "stage rows until their batch is committed"
     DECIDE_WRITES = 21_002, Role.BROKER, Role.BROKER, "decide which staged rows of a batch count"
@@ -308,6 +309,16 @@ class RequestCode(IntEnum):
     NOTIFICATION = 200054, Role.BROKER, NOBODY, "whether there are messages to pop"
     POLLING_INFO = 200055, Role.BROKER, NOBODY, "waiting pops"
     POP_ROLLBACK = 200056, Role.BROKER, NOBODY, "return popped messages"
+    POP_LITE_MESSAGE = 200070, Role.BROKER, NOBODY, "lite topics of RocketMQ 5.5"
+    LITE_SUBSCRIPTION_CTL = 200071, Role.BROKER, NOBODY, "lite topics of RocketMQ 5.5"
+    ACK_LITE_MESSAGE = 200072, Role.BROKER, NOBODY, "lite topics of RocketMQ 5.5"
+    NOTIFY_UNSUBSCRIBE_LITE = 200073, Role.CLIENT, NOBODY, "lite topics of RocketMQ 5.5"
+    GET_BROKER_LITE_INFO = 200074, Role.BROKER, NOBODY, "lite topics of RocketMQ 5.5"
+    GET_PARENT_TOPIC_INFO = 200075, Role.BROKER, NOBODY, "lite topics of RocketMQ 5.5"
+    GET_LITE_TOPIC_INFO = 200076, Role.BROKER, NOBODY, "lite topics of RocketMQ 5.5"
+    GET_LITE_CLIENT_INFO = 200077, Role.BROKER, NOBODY, "lite topics of RocketMQ 5.5"
+    GET_LITE_GROUP_INFO = 200078, Role.BROKER, NOBODY, "lite topics of RocketMQ 5.5"
+    TRIGGER_LITE_DISPATCH = 200079, Role.BROKER, NOBODY, "lite topics of RocketMQ 5.5"
     BATCH_ACK_MESSAGE = 200151, Role.BROKER, NOBODY, "acknowledge popped messages"
 
 
@@ -319,7 +330,6 @@ PLANNED: Final = frozenset(
         RequestCode.SEND_REPLY_MESSAGE,
         RequestCode.SEND_REPLY_MESSAGE_V2,
         RequestCode.GET_ALL_DELAY_OFFSET,
-        RequestCode.GET_BROKER_HA_STATUS,
         RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
         RequestCode.DELETE_ACL_CONFIG,
         RequestCode.GET_BROKER_CLUSTER_ACL_INFO,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orbitmq.disk import off_loop
 from orbitmq.errors import ForbiddenOptionError, GuardedOptionError, RequestRefusedError
 from orbitmq.protocol.codes import ResponseCode
+from orbitmq.settings.properties_file import write_property
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,6 +67,15 @@ class OptionRequests:
         """Show every option."""
         return self.reply_with_options(request)
 
-    def reply_with_options(self, request: Command, header: Header | None = None) -> Command:
-        """Answer with every option as properties text."""
-        return request.reply(header, body=self.settings.as_properties_text().encode())
+    def reply_with_options(
+        self,
+        request: Command,
+        header: Header | None = None,
+        *,
+        further: Mapping[str, str] | None = None,
+    ) -> Command:
+        """Answer with every option as properties text, and with further names and values."""
+        lines = [write_property(*one) + "\n" for one in (further or {}).items()]
+        return request.reply(
+            header, body=(self.settings.as_properties_text() + "".join(lines)).encode()
+        )

@@ -36,7 +36,6 @@ from orbitmq.protocol.requests.offsets import (
     ResetOffsets,
     SearchOffset,
 )
-from orbitmq.protocol.requests.queries import FindMessages, ReadMessage, ReadQueueEntries
 from orbitmq.protocol.requests.topics import (
     DeleteTopic,
     GetTopicConfig,
@@ -48,10 +47,7 @@ from orbitmq.protocol.requests.topics import (
     UpdateTopic,
     UpdateTopics,
 )
-from orbitmq.record.decode import decode_records
-from orbitmq.record.message_id import decode_message_id
 from tests.integration.broker.conftest import WAIT_SECONDS, Peer, Site, content, running
-from tests.waiting import until
 
 OK = ResponseCode.SUCCESS
 
@@ -455,132 +451,3 @@ async def test_bounds_of_a_queue_and_its_offset_at_a_time(site: Site, peer: Peer
     assert (none.fields["offset"], no_time.fields["timestamp"]) == ("0", "-1")
     assert [await at(start_ms + ms) for ms in (-5, 0, 500, 2000, 9000)] == ["0", "0", "1", "2", "3"]
     assert [await at(start_ms + ms, "UPPER") for ms in (0, 1500, 9000)] == ["0", "1", "2"]
-
-
-# --- messages ---------------------------------------------------------------------------------
-
-
-async def test_messages_are_found_by_key_and_by_unique_id(site: Site, peer: Peer) -> None:
-    for number in range(3):
-        await peer.send("T", b"%d" % number, unique_id=f"ID{number}", KEYS=f"all k{number}")
-    await until(lambda: site.broker.store.end_of("T", 0) == 3)
-
-    async def found(key: str, *, unique: bool = False, count: int = 10) -> list[bytes]:
-        reply = await peer.ask(
-            FindMessages(
-                topic="T",
-                key=key,
-                messages_max=count,
-                begin_ms=Long(0),
-                end_ms=Long(2**62),
-                by_unique_key=unique,
-            )
-        )
-        assert reply.code == (OK if reply.body else ResponseCode.QUERY_NOT_FOUND)
-        assert "indexLastUpdateTimestamp" in reply.fields
-        return [message.body for message in decode_records(reply.body)]
-
-    assert await found("all") == [b"0", b"1", b"2"]
-    assert await found("all", count=2) == [b"1", b"2"]
-    assert await found("k1") == [b"1"]
-    assert await found("ID2", unique=True, count=1) == [b"2"]
-    assert await found("nobody") == []
-
-
-async def test_of_more_messages_than_fit_into_a_reply_the_newest_are_found(
-    site: Site, peer: Peer
-) -> None:
-    for number in range(4):
-        await peer.send("T", b"%d" % number * (3 << 20), unique_id=f"ID{number}", KEYS="all")
-    await until(lambda: site.broker.store.end_of("T", 0) == 4)
-
-    reply = await peer.ask(
-        FindMessages(topic="T", key="all", messages_max=10, begin_ms=Long(0), end_ms=Long(2**62))
-    )
-
-    assert [message.body[:1] for message in decode_records(reply.body)] == [b"2", b"3"]
-
-
-@pytest.mark.parametrize(
-    ("key_type", "key", "bodies"),
-    [
-        ("T", "red", [b"0", b"2"]),
-        ("T", "k", []),
-        ("K", "k", [b"0", b"1", b"2"]),
-        ("K", "red", []),
-        ("U", "ID1", [b"1"]),
-        ("K", "k" * 40_000, []),
-    ],
-)
-async def test_a_query_may_say_what_its_key_is(
-    site: Site, peer: Peer, key_type: str, key: str, bodies: list[bytes]
-) -> None:
-    for number, tag in enumerate(("red", "blue", "red")):
-        await peer.send("T", b"%d" % number, unique_id=f"ID{number}", KEYS="k", TAGS=tag)
-    await until(lambda: site.broker.store.end_of("T", 0) == 3)
-
-    reply = await peer.ask(
-        FindMessages(
-            topic="T",
-            key=key,
-            messages_max=9,
-            begin_ms=Long(0),
-            end_ms=Long(2**63 - 1),
-            key_type=key_type,
-        )
-    )
-
-    assert reply.code == (OK if bodies else ResponseCode.QUERY_NOT_FOUND)
-    assert [message.body for message in decode_records(reply.body)] == bodies
-
-
-async def test_a_query_by_an_unknown_kind_of_key_is_refused(peer: Peer) -> None:
-    reply = await peer.ask(
-        FindMessages(
-            topic="T", key="k", messages_max=9, begin_ms=Long(0), end_ms=Long(1), key_type="Z"
-        )
-    )
-
-    assert reply.code == ResponseCode.INVALID_PARAMETER
-    assert "no key type 'Z'" in reply.remark
-
-
-async def test_a_message_is_read_by_its_log_position(peer: Peer) -> None:
-    reply = await peer.send("T", b"one")
-    place = decode_message_id(reply.fields["msgId"])[2]
-
-    found = await peer.ask(ReadMessage(physical_offset=Long(place)))
-    beside = await peer.ask(ReadMessage(physical_offset=Long(place + 1)))
-    beyond = await peer.ask(ReadMessage(physical_offset=Long(2**60)))
-    negative = await peer.ask(ReadMessage(physical_offset=Long(-1)))
-
-    assert [message.body for message in decode_records(found.body)] == [b"one"]
-    assert {beside.code, beyond.code, negative.code} == {ResponseCode.SYSTEM_ERROR}
-
-
-async def test_entries_of_a_queue_are_shown_with_the_result_of_the_groups_filter(
-    peer: Peer,
-) -> None:
-    await peer.send("T", TAGS="a")
-    await peer.send("T", TAGS="b")
-    await peer.heartbeat("c", expression="b")
-
-    plain = content(
-        await peer.ask(ReadQueueEntries(topic="T", queue_id=0, queue_offset=Long(1), count=10))
-    )
-    judged = content(
-        await peer.ask(
-            ReadQueueEntries(
-                topic="T", queue_id=0, queue_offset=Long(0), count=10**9, consumer_group="g"
-            )
-        )
-    )
-    beyond = await peer.ask(
-        ReadQueueEntries(topic="T", queue_id=0, queue_offset=Long(-7), count=-1)
-    )
-
-    assert (plain["minQueueIndex"], plain["maxQueueIndex"]) == (0, 2)
-    assert len(plain["queueData"]) == 1
-    assert [entry["eval"] for entry in judged["queueData"]] == [False, True]
-    assert judged["subscriptionData"]["subString"] == "b"
-    assert (beyond.code, content(beyond)["queueData"]) == (OK, [])

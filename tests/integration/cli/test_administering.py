@@ -263,9 +263,8 @@ def test_members_of_a_group_are_watched_and_given_a_message(run: Run, cluster: C
         assert {queue["queue"] for queue in one["queues"] if queue["topic"] == "parcels"} == {0, 1}
         assert "thread" in one["stacks"]
         assert all_of_them["client_id"] == client_id
-        assert sender["address"]
-        assert ("senders", sender["client_id"]) in {
-            (row["group"], row["client_id"]) for row in at_broker
+        assert ("senders", sender["client_id"], sender["address"]) in {
+            (row["group"], row["client_id"], row["address"]) for row in at_broker
         }
         assert isinstance(by_place, dict)
         assert by_place["client_id"] == client_id

@@ -55,7 +55,9 @@ def test_no_code_of_rocketmq_is_in_our_own_range() -> None:
         (RequestCode.QUERY_DATA_VERSION, 322),
         (RequestCode.LITE_PULL_MESSAGE, 361),
         (RequestCode.BROKER_HEARTBEAT, 904),
+        (RequestCode.SWITCH_TIMER_ENGINE, 5001),
         (RequestCode.POP_MESSAGE, 200_050),
+        (RequestCode.TRIGGER_LITE_DISPATCH, 200_079),
         (ResponseCode.SUCCESS, 0),
         (ResponseCode.TOPIC_NOT_EXIST, 17),
         (ResponseCode.QUERY_NOT_FOUND, 22),
@@ -69,5 +71,6 @@ def test_codes_that_every_client_depends_on_have_their_numbers(
 
 def test_a_request_is_named_whether_known_or_not() -> None:
     assert request_name(105) == "GET_ROUTEINFO_BY_TOPIC (105)"
+    assert request_name(200_074) == "GET_BROKER_LITE_INFO (200074)"
     assert request_name(99_999) == "request code 99999"
     assert request_name(-1) == "request code -1"

@@ -30,7 +30,6 @@ from orbitmq.protocol.requests.clients import (
     SubscriptionToCheck,
     UnregisterClient,
 )
-from orbitmq.transport.addresses import parse_address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -217,7 +216,8 @@ class ClientRequests:
                         client_id=client.client_id,
                         language=client.language,
                         version=client.version,
-                        host=parse_address(connection.address)[0],
+                        # Compat: Java's text of an address begins with a slash.
+                        address=f"/{connection.address}",
                         last_heard_ms=self._wall_ms(client.produces_ms[group]),
                     )
                     for connection, client in clients.items()

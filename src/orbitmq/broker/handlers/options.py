@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +28,14 @@ if TYPE_CHECKING:
 # Options that no live update may change, whatever configBlackList says.
 _ALWAYS_FORBIDDEN: Final = frozenset({"brokerConfigPath", "configBlackList", "rocketmqHome"})
 _PERMISSION: Final = "brokerPermission"
+# Compat: no options here, but exportConfigs and exportMetrics of RocketMQ's tools look for them:
+# a master without slaves, a client without TLS, the number of processors.
+_FOR_TOOLS: Final = {
+    "brokerRole": "ASYNC_MASTER",
+    "useTLS": "false",
+    "filterServerNums": "0",
+    "clientCallbackExecutorThreads": str(os.cpu_count() or 1),
+}
 
 
 class BrokerOptionRequests:
@@ -71,7 +80,8 @@ class BrokerOptionRequests:
     def show(self, _: Connection, request: Command) -> Command:
         """Return all options, and their version."""
         version = java_json.encode(self._version, Dialect.STANDARD).decode()
-        return self._options.reply_with_options(request, BrokerConfigReply(data_version=version))
+        header = BrokerConfigReply(data_version=version)
+        return self._options.reply_with_options(request, header, further=_FOR_TOOLS)
 
     def _forbidden(self) -> frozenset[str]:
         return _ALWAYS_FORBIDDEN.union(self._settings.of(BrokerConfig).config_black_list)

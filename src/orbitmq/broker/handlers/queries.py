@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from orbitmq.broker.groups.members import Members
+    from orbitmq.broker.topics.topic_table import TopicTable
     from orbitmq.model.subscriptions import Subscription
     from orbitmq.protocol.command import Command
     from orbitmq.store.message_store import MessageStore
@@ -45,6 +47,7 @@ class QueryRequests:
     """Looks messages up."""
 
     store: MessageStore
+    topics: TopicTable
     members: Members
 
     def by_code(self) -> Mapping[int, Handler]:
@@ -110,18 +113,33 @@ class QueryRequests:
     async def read_entries(self, _: Connection, request: Command) -> Command:
         """Return entries of a queue, and whether a group's filter accepts them."""
         asked = ReadQueueEntries.decode(request.fields)
+        self._require_queue(asked)
         subscription = None
         if asked.consumer_group:
             group = self.members.groups.get(asked.consumer_group)
             subscription = group.subscriptions.get(asked.topic) if group is not None else None
         entries = await off_loop(self._read_entries, asked, subscription)
         body = QueueEntries(
+            filter_text=_filter_text(asked, subscription),
             min_offset=self.store.start_of(asked.topic, asked.queue_id),
             max_offset=self.store.end_of(asked.topic, asked.queue_id),
             entries=entries,
             subscription=subscription,
         )
         return request.reply(body=java_json.encode(body))
+
+    def _require_queue(self, asked: ReadQueueEntries) -> None:
+        topic = self.topics.get(asked.topic)
+        queues = max(topic.read_queues, topic.write_queues) if topic is not None else 0
+        if 0 <= asked.queue_id < queues or self.store.end_of(asked.topic, asked.queue_id):
+            return
+        raise RequestRefusedError(
+            ResponseCode.SYSTEM_ERROR,
+            f"{asked.queue_id}@{asked.topic[:255]} is not exist!",
+            hint=f"the topic has the queues 0 to {queues - 1}"
+            if queues
+            else "the broker does not have the topic",
+        )
 
     def _read_entries(
         self, asked: ReadQueueEntries, subscription: Subscription | None
@@ -142,13 +160,32 @@ class QueryRequests:
         )
         return [
             QueueEntry(
-                matches=accepts is None or accepts(tag_hash),
+                matches=accepts is not None and accepts(tag_hash),
                 physical_offset=physical_offset,
                 record_bytes=record_bytes,
                 tag_hash=tag_hash,
             )
             for physical_offset, record_bytes, tag_hash in entries
         ]
+
+
+def _filter_text(asked: ReadQueueEntries, subscription: Subscription | None) -> str | None:
+    """Describe the filter of the group in RocketMQ's words; None if no group was asked for."""
+    if not asked.consumer_group:
+        return None
+    if subscription is None:
+        return f"{asked.consumer_group}@{asked.topic} is not online!"
+    if subscription.is_by_tag:
+        return "null"
+    described = {
+        "clientVersion": subscription.version,
+        "consumerGroup": asked.consumer_group,
+        "dead": False,
+        "expression": subscription.expression,
+        "expressionType": subscription.expression_type,
+        "topic": asked.topic,
+    }
+    return json.dumps(described, indent="\t", ensure_ascii=False)
 
 
 def _key_type(asked: FindMessages) -> KeyType:

@@ -27,6 +27,7 @@ from orbitmq.protocol.requests.statistics import (
     GetTimeSpans,
     ListConsumedTopics,
     QueueTimeSpans,
+    Replication,
     SubscriptionReply,
 )
 
@@ -102,6 +103,7 @@ class StatisticsRequests:
             RequestCode.QUERY_TOPICS_BY_CONSUMER: self.list_topics,
             RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: self.show_subscription,
             RequestCode.GET_BROKER_RUNTIME_INFO: self.show_runtime,
+            RequestCode.GET_BROKER_HA_STATUS: self.show_replication,
         }
 
     # --- progress of groups -------------------------------------------------------------------
@@ -216,3 +218,8 @@ class StatisticsRequests:
         """Return the broker's state, as `mqadmin brokerStatus` prints it."""
         table = self.runtime.from_memory() | await off_loop(self.runtime.from_disk)
         return request.reply(body=java_json.encode(KeyValueTable(table=table)))
+
+    def show_replication(self, _: Connection, request: Command) -> Command:
+        """Return that this is a master without slaves, and where its log ends."""
+        state = Replication(is_master=True, log_end=self.runtime.log_end)
+        return request.reply(body=java_json.encode(state))

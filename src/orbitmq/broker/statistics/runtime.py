@@ -75,6 +75,11 @@ class Runtime:
         self._clock = clock
         self._started_ms = clock.now_ms()
 
+    @property
+    def log_end(self) -> int:
+        """The offset after the newest record of the log."""
+        return self._store.log_end
+
     def from_memory(self) -> dict[str, str]:
         """What is in memory; call it on the event loop."""
         return _ABSENT | self._calls() | self._days() | self._waiting() | self._delays()
@@ -108,6 +113,7 @@ class Runtime:
             size += counter.bytes
         # Compat: RocketMQ reports at least one put, to divide by it.
         puts = max(puts, 1)
+        sent = rates(lambda calls: calls.reads)
         return {
             "bootTimestamp": str(self._started_ms),
             "runtime": _format_span(self._clock.now_ms() - self._started_ms),
@@ -124,7 +130,9 @@ class Runtime:
             "getFoundTps": rates(lambda calls: calls.found_pulls),
             "getMissTps": rates(lambda calls: calls.missed_pulls),
             "getTotalTps": rates(lambda calls: calls.pulls),
-            "getTransferredTps": rates(lambda calls: calls.reads),
+            "getTransferredTps": sent,
+            # Compat: its name before 5.0, without which clusterList of 4.9 fails.
+            "getTransferedTps": sent,
         }
 
     def _days(self) -> dict[str, str]:

@@ -130,6 +130,7 @@ ALIASES: Final[dict[str, tuple[Alias, ...]]] = {
     # brokers and clusters
     "clusterList": (Alias(ours="cluster list", switches={"-m": ""}, options={"-i": "", "-c": ""}),),
     "brokerStatus": _of_brokers("broker status"),
+    "haStatus": _of_brokers("broker slaves"),
     "getBrokerConfig": _of_brokers("broker config"),
     "updateBrokerConfig": _of_brokers("broker set", "-k=-v", always=_YES),
     "brokerConsumeStats": (
@@ -285,7 +286,6 @@ MISSING: Final[dict[str, str]] = {
     "rocksDBConfigToJson": _ROCKS,
     "checkRocksdbCqWriteProgress": _ROCKS,
     "dumpCompactionLog": "compaction is not supported; use: orbitmq store inspect DIR",
-    "haStatus": _REPLICATION,
     "getSyncStateSet": _REPLICATION,
     "resetMasterFlushOffset": _REPLICATION,
     "getBrokerEpoch": _REPLICATION,

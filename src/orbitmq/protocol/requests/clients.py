@@ -170,7 +170,7 @@ class ListedProducer(msgspec.Struct, frozen=True, kw_only=True):
     client_id: str = msgspec.field(default="", name="clientId")
     language: str = "OTHER"
     last_heard_ms: JavaLong = msgspec.field(default=0, name="lastUpdateTimestamp")
-    host: str = msgspec.field(default="", name="remoteIP")
+    address: str = msgspec.field(default="", name="remoteIP")
     version: JavaInt = 0
 
 

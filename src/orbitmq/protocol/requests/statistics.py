@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from orbitmq.java_json import JavaLong, ObjectKeyed
+from orbitmq.java_json import JavaInt, JavaLong, ObjectKeyed
 from orbitmq.model.queues import MessageQueue
 from orbitmq.model.subscriptions import Subscription
 from orbitmq.protocol.codes import RequestCode
@@ -148,3 +148,43 @@ class GetRuntime(Header):
     """Ask for a broker's state; the reply's body is a `KeyValueTable`."""
 
     CODE = RequestCode.GET_BROKER_RUNTIME_INFO
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetReplication(Header):
+    """Ask for the slaves of a broker; the reply's body is `Replication`."""
+
+    CODE = RequestCode.GET_BROKER_HA_STATUS
+
+
+class SlaveLink(msgspec.Struct, frozen=True, kw_only=True):
+    """One slave, as its master sees it."""
+
+    address: str = msgspec.field(default="", name="addr")
+    # By how many bytes it lags.
+    lag_bytes: JavaLong = msgspec.field(default=0, name="diff")
+    in_sync: bool = msgspec.field(default=False, name="inSync")
+    confirmed_offset: JavaLong = msgspec.field(default=0, name="slaveAckOffset")
+    sent_from_offset: JavaLong = msgspec.field(default=0, name="transferFromWhere")
+    bytes_per_second: JavaLong = msgspec.field(default=0, name="transferredByteInSecond")
+
+
+class MasterLink(msgspec.Struct, frozen=True, kw_only=True):
+    """The master of a slave, as the slave sees it; all 0 at a master."""
+
+    last_read_ms: JavaLong = msgspec.field(default=0, name="lastReadTimestamp")
+    last_write_ms: JavaLong = msgspec.field(default=0, name="lastWriteTimestamp")
+    address: str | None = msgspec.field(default=None, name="masterAddr")
+    flushed_offset: JavaLong = msgspec.field(default=0, name="masterFlushOffset")
+    end_offset: JavaLong = msgspec.field(default=0, name="maxOffset")
+    bytes_per_second: JavaLong = msgspec.field(default=0, name="transferredByteInSecond")
+
+
+class Replication(msgspec.Struct, kw_only=True):
+    """The state of replication at one broker."""
+
+    master_link: MasterLink = msgspec.field(default_factory=MasterLink, name="haClientRuntimeInfo")
+    slaves: list[SlaveLink] = msgspec.field(default_factory=list, name="haConnectionInfo")
+    in_sync_slaves: JavaInt = msgspec.field(default=0, name="inSyncSlaveNums")
+    is_master: bool = msgspec.field(default=False, name="master")
+    log_end: JavaLong = msgspec.field(default=0, name="masterCommitLogMaxOffset")

@@ -205,4 +205,4 @@ async def test_the_state_of_the_broker_is_one_table_of_strings(tmp_path: Path) -
 
 async def test_every_request_has_its_handler(tmp_path: Path) -> None:
     async with broker_parts(tmp_path) as parts:
-        assert set(_handlers(parts).by_code()) == {208, 317, 315, 303, 343, 345, 28}
+        assert set(_handlers(parts).by_code()) == {208, 317, 315, 303, 343, 345, 28, 907}

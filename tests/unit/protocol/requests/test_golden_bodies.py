@@ -68,8 +68,11 @@ from orbitmq.protocol.requests.statistics import (
     ConsumeStats,
     CounterReply,
     CounterWindow,
+    MasterLink,
     QueueTimeSpan,
     QueueTimeSpans,
+    Replication,
+    SlaveLink,
     SubscriptionReply,
 )
 from orbitmq.protocol.requests.topics import (
@@ -183,13 +186,44 @@ CLIENTS: list[Row] = [
             groups={
                 "p": [
                     ListedProducer(
-                        client_id="c", language="JAVA", last_heard_ms=7, host="1.2.3.4", version=479
+                        client_id="c",
+                        language="JAVA",
+                        last_heard_ms=7,
+                        address="/1.2.3.4:5",
+                        version=479,
                     )
                 ]
             }
         ),
         b'{"data":{"p":[{"clientId":"c","language":"JAVA","lastUpdateTimestamp":7,'
-        b'"remoteIP":"1.2.3.4","version":479}]}}',
+        b'"remoteIP":"/1.2.3.4:5","version":479}]}}',
+        "",
+    ),
+    (
+        # Sent by a master of RocketMQ 5.5.0 without slaves.
+        Replication(is_master=True, log_end=1738),
+        b'{"haClientRuntimeInfo":{"lastReadTimestamp":0,"lastWriteTimestamp":0,'
+        b'"masterFlushOffset":0,"maxOffset":0,"transferredByteInSecond":0},"haConnectionInfo":[],'
+        b'"inSyncSlaveNums":0,"master":true,"masterCommitLogMaxOffset":1738}',
+        "",
+    ),
+    (
+        MasterLink(address="1.2.3.4:5", end_offset=7, flushed_offset=6, bytes_per_second=3),
+        b'{"lastReadTimestamp":0,"lastWriteTimestamp":0,"masterAddr":"1.2.3.4:5",'
+        b'"masterFlushOffset":6,"maxOffset":7,"transferredByteInSecond":3}',
+        "",
+    ),
+    (
+        SlaveLink(
+            address="1.2.3.4:5",
+            lag_bytes=2,
+            in_sync=True,
+            confirmed_offset=5,
+            sent_from_offset=6,
+            bytes_per_second=3,
+        ),
+        b'{"addr":"1.2.3.4:5","diff":2,"inSync":true,"slaveAckOffset":5,"transferFromWhere":6,'
+        b'"transferredByteInSecond":3}',
         "",
     ),
     (

@@ -564,6 +564,7 @@ STATISTICS = [
     row(343, statistics.ListConsumedTopics(group="g"), "group=g"),
     row(345, statistics.GetSubscription(group="g", topic="T"), "group=g topic=T"),
     row(28, statistics.GetRuntime()),
+    row(907, statistics.GetReplication()),
 ]
 
 TOPICS = [

@@ -24,7 +24,9 @@ from orbitmq.protocol.requests.statistics import (
     CounterReply,
     GetBrokerConsumeStats,
     GetCounter,
+    GetReplication,
     GetRuntime,
+    Replication,
 )
 from orbitmq.settings.properties_file import PropertiesFile, write_property
 
@@ -64,6 +66,11 @@ class Brokers:
         """Return the runtime state of a broker, given by name or address."""
         address = await self._reach.broker(broker)
         return (await self._reach.ask_for(address, GetRuntime(), KeyValueTable)).table
+
+    async def replication(self, broker: str) -> Replication:
+        """Return the slaves of a broker and how far they are; RocketMQ has it from 5.0 on."""
+        address = await self._reach.broker(broker)
+        return await self._reach.ask_for(address, GetReplication(), Replication)
 
     async def options(self, broker: str) -> dict[str, str]:
         """Return the options of a broker."""
