@@ -10,9 +10,14 @@ import pytest
 
 from orbitmq.client import Message, by_sql
 from orbitmq.client.aio import LitePullConsumer, Producer
+from orbitmq.client.aio.group.offset_stores import BrokerOffsets
+from orbitmq.client.aio.group.start_offsets import StartOffsets
+from orbitmq.client.aio.instance.broker_calls import BrokerCalls
 from orbitmq.client.core.consuming.consume_results import RETRY_LATER, SUSPEND
 from orbitmq.client.core.consuming.received_message import ReceivedMessage
 from orbitmq.clock import SystemClock
+from orbitmq.model.queues import MessageQueue
+from orbitmq.model.subscriptions import FROM_LAST_OFFSET
 from tests.interop import wire
 from tests.interop.python_trials import Trial, numbered, sorted_bodies
 from tests.interop.timeouts import CLIENT_TIMEOUT_S
@@ -55,6 +60,41 @@ async def test_push_consumer_receives_each_message_once_and_goes_on_later(
         offsets = [m.queue_offset for m in received if m.queue_id == queue_id]
         assert (offsets if ordered else sorted(offsets)) == list(range(2 * MESSAGES // 4))
     assert sorted_bodies(rest) == sorted(numbered(4, first=2 * MESSAGES))
+
+
+class FirstMessageArrives:
+    """Calls to a broker that stores the first message just before it is asked for the end."""
+
+    def __init__(self, producer: Producer, topic: str, calls: BrokerCalls) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._calls = calls
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        return await self._calls.min_offset(queue)
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        await self._producer.send(Message(self._topic, b"first"), queue=queue)
+        return await self._calls.max_offset(queue)
+
+    async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        return await self._calls.offset_at(queue, timestamp_ms)
+
+
+@pytest.mark.scenario("site", "a new group skips no first message that arrives as it starts")
+async def test_new_group_does_not_skip_the_first_message_of_an_empty_queue(trial: Trial) -> None:
+    producer = await trial.producer()
+    assert producer._instance is not None
+    calls = producer._instance.brokers
+    queue, *_ = await producer.queues(trial.topic)
+    starts = StartOffsets(
+        BrokerOffsets(trial.group, calls, SystemClock()),
+        FirstMessageArrives(producer, trial.topic, calls),
+        consume_from=FROM_LAST_OFFSET,
+        timestamp_ms=0,
+    )
+
+    assert await starts.of(queue) == 0
 
 
 @pytest.mark.scenario("site", "broadcast: to all, from the last, from a time, on from its file")

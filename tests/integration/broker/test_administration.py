@@ -230,6 +230,23 @@ async def test_offsets_are_committed_by_pulls_and_by_themselves(peer: Peer) -> N
     assert (gone_back, await committed(peer)) == (OK, (OK, "0"))
 
 
+async def test_a_new_group_starts_at_the_first_message_of_an_empty_queue(
+    site: Site, peer: Peer
+) -> None:
+    """A client that gets no offset asks for the end next, and would skip what arrives meanwhile."""
+    no_topic = await committed(peer)
+    await peer.make_topic("T", read=1, write=1)
+
+    empty = await committed(peer)
+    await peer.send("T")
+    with_one = await committed(peer)
+
+    assert no_topic[0] == ResponseCode.QUERY_NOT_FOUND
+    assert empty == with_one == (OK, "0")
+    assert (await committed(peer, zero=False))[0] == ResponseCode.QUERY_NOT_FOUND
+    assert site.broker.offsets.get("g", "T", 0) is None
+
+
 async def test_a_negative_offset_of_a_go_client_commits_nothing(peer: Peer) -> None:
     await peer.send("T")
     await commit(peer, 1)

@@ -78,10 +78,18 @@ class CommittedOffsetRequests:
         return request.reply(OffsetReply(offset=Long(offset)))
 
     def _has_recent_start(self, asked: GetCommittedOffset) -> bool:
-        """Whether a queue still has its first message, and in memory."""
-        return self.store.start_of(asked.topic, asked.queue_id) == 0 and self.store.is_in_memory(
-            asked.topic, asked.queue_id, 0
-        )
+        """Whether a queue still has its first message, and in memory, or is still to get it.
+
+        Without an answer for an empty queue a client would ask for its end next, and skip a first
+        message that arrives in between.
+        """
+        topic, queue_id = asked.topic, asked.queue_id
+        if self.store.start_of(topic, queue_id):
+            return False
+        if self.store.end_of(topic, queue_id):
+            return self.store.is_in_memory(topic, queue_id, 0)
+        config = self.topics.get(topic)
+        return config is not None and 0 <= queue_id < config.read_queues
 
     def commit(self, connection: Connection, request: Command) -> Command:
         """Commit the offset of a group in a queue."""

@@ -63,11 +63,21 @@ class StartOffsets:
             case StartPoint.START:
                 return await self._calls.min_offset(queue)
             case StartPoint.END:
-                return await self._calls.max_offset(queue)
+                return await self._end(queue)
             case StartPoint.TIME:
                 return await self._calls.offset_at(queue, self._timestamp_ms)
             case _:
                 assert_never(point)
+
+    async def _end(self, queue: MessageQueue) -> int:
+        end = await self._calls.max_offset(queue)
+        if not end:
+            return end
+        # Compat: a broker of RocketMQ 5 knows no offset of a group in an empty queue. If the first
+        # message arrives between that answer and the end asked for here, it would be skipped. Now
+        # that the queue has a first message, and a recent one, the broker answers 0.
+        committed = await self._offsets.read(queue)
+        return end if committed is None else committed
 
 
 def start_offsets_of(

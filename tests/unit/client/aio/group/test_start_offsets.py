@@ -10,6 +10,7 @@ from orbitmq.client.aio.instance.client_instance import ClientInstance
 from orbitmq.client.options import ClientOptions, MemberOptions
 from orbitmq.clock import ManualClock
 from orbitmq.errors import ConnectError
+from orbitmq.model.queues import MessageQueue
 from orbitmq.model.subscriptions import (
     FROM_FIRST_OFFSET,
     FROM_LAST_OFFSET,
@@ -52,6 +53,52 @@ async def test_without_a_commit_the_broker_is_asked_for_the_start(
     offsets: BrokerOffsets, brokers: SimulatedBrokers, consume_from: ConsumeFrom, expected: int
 ) -> None:
     assert await starts(offsets, brokers, consume_from).of(queue(0)) == expected
+
+
+class QueueThatIsEmptyAtFirst(SimulatedBrokers):
+    """A queue as RocketMQ 5 has it: its first message arrives just before its end is asked for.
+
+    While it is empty the broker knows no offset of a new group; once it has a first message, which
+    is in memory, the broker answers 0.
+    """
+
+    def __init__(self, arriving: int) -> None:
+        super().__init__()
+        self._arriving = arriving
+        self._end = 0
+
+    async def committed_offset(self, queue: MessageQueue, _group: str) -> int | None:
+        committed = await super().committed_offset(queue, _group)
+        return 0 if committed is None and self._end else committed
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        await super().max_offset(queue)
+        self._end = self._arriving
+        return self._end
+
+
+@pytest.mark.parametrize("arriving", [0, 1, 7])
+async def test_a_new_group_skips_no_message_that_arrives_while_it_looks_for_its_start(
+    arriving: int,
+) -> None:
+    brokers = QueueThatIsEmptyAtFirst(arriving)
+    offsets = BrokerOffsets("shippers", brokers, ManualClock())
+
+    assert await starts(offsets, brokers).of(queue(0)) == 0
+    await offsets.persist_all()
+    assert brokers.committed == {queue(0): 0}
+
+
+async def test_a_start_that_another_member_committed_meanwhile_counts(
+    offsets: BrokerOffsets, brokers: SimulatedBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def commit_first(queue: MessageQueue) -> int:
+        brokers.committed[queue] = 88
+        return 90
+
+    monkeypatch.setattr(brokers, "max_offset", commit_first)
+
+    assert await starts(offsets, brokers).of(queue(0)) == 88
 
 
 async def test_the_start_is_committed_before_the_first_message(
