@@ -60,6 +60,7 @@
     │   └── AddressServerError        the address server returned no name servers
     ├── NoQueueError              a topic without a suitable queue           (retryable)
     ├── BrokerUnknownError        a broker that is in no route               (retryable)
+    ├── BrokersMissingError       brokers whose queues should be read        (retryable)
     ├── QueueReadError            a queue that could not be read to the end
     ├── DataLossError             messages that should be read but are gone
     ├── SendError                 a send without a result; lists its tries   (retryable)
@@ -71,6 +72,7 @@
         │   └── NeedsOrbitError           the request code is OrbitMQ's own
         ├── BusyError                 the peer is over one of its bounds (retryable)
         └── RouteNotFoundError        no name server knows the topic     (retryable)
+            └── TopicBrokersMissingError  every broker that had it is missing
 
 A message says what happened, with the values; the hint says what to do.
 """
@@ -513,6 +515,16 @@ class BrokerUnknownError(OrbitError):
         self.broker_name = broker_name
 
 
+class BrokersMissingError(OrbitError):
+    """Brokers are missing whose queues should be read."""
+
+    retryable = True
+
+    def __init__(self, missing: str, *, broker_names: Sequence[str], hint: str) -> None:
+        super().__init__(missing, hint=hint)
+        self.broker_names = tuple(broker_names)
+
+
 class QueueReadError(OrbitError):
     """A queue that could not be read to the end, after all retries."""
 
@@ -558,6 +570,10 @@ class RouteNotFoundError(RemoteError):
     """No name server knows the topic."""
 
     retryable = True
+
+
+class TopicBrokersMissingError(RouteNotFoundError):
+    """Every broker that had the topic left without unregistering, and is not back."""
 
 
 class FailedTry(NamedTuple):

@@ -282,7 +282,11 @@ class Broker:
             log.info("broker stopped name=%s", self._config().broker_name)
 
     async def abort(self) -> None:
-        """Drop all connections at once, as a crash would; `stop` is still needed."""
+        """Drop all connections at once, as a crash would; `stop` is still needed.
+
+        The broker does not unregister then.
+        """
+        self.registration.abandon()
         for server in self._servers:
             await server.abort()
 

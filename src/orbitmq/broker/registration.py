@@ -81,7 +81,7 @@ class Registration:
         self._registered: set[str] = set()
         self._missed: set[str] = set()
         # A report after unregistering would register the broker again.
-        self._is_leaving = False
+        self._is_leaving = self._is_abandoned = False
 
     async def start(self) -> None:
         """Report once, then at intervals; a name server that is down is no error.
@@ -108,12 +108,18 @@ class Registration:
         for periodic in self._periodics:
             periodic.start()
 
+    def abandon(self) -> None:
+        """Report nothing more, not even that this broker leaves: as if the process were killed."""
+        self._is_leaving = self._is_abandoned = True
+
     async def stop(self) -> None:
         """Unregister from all name servers; later changes are not reported."""
         self._is_leaving = True
         for periodic in self._periodics:
             await periodic.stop()
         await self._changes.cancel()
+        if self._is_abandoned:
+            return
         identity = self._identity()
         leave = UnregisterBroker(
             broker_name=identity.broker_name,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import datetime
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from orbitmq.errors import ProtocolError
@@ -19,6 +20,54 @@ class PublishRoute(NamedTuple):
     is_ordered: bool
     # The topic does not exist; the first send would create it with these queues.
     is_template: bool
+
+
+class MissingQueues(NamedTuple):
+    """Queues of a topic that cannot be read, since their broker is missing."""
+
+    broker_name: str
+    # Empty if it is not known which: the broker may have queues of any topic.
+    queues: tuple[MessageQueue, ...]
+    # None if no name server knows it.
+    since_ms: int | None
+
+    def __str__(self) -> str:
+        name = self.broker_name
+        if self.since_ms is None:
+            text = f"{name} is not registered"
+        else:
+            since = datetime.datetime.fromtimestamp(self.since_ms // 1000, tz=datetime.UTC)
+            text = f"{name} is missing since {since:%Y-%m-%d %H:%M:%S} UTC"
+        if not self.queues:
+            return f"{text} (its topics are not known)"
+        numbers = ", ".join(str(queue.queue_id) for queue in self.queues[:8])
+        more = f" and {len(self.queues) - 8} more" if len(self.queues) > 8 else ""
+        noun = "queue" if len(self.queues) == 1 else "queues"
+        return f"{text} ({noun} {numbers}{more} of topic {self.queues[0].topic!r})"
+
+
+def missing_queues(topic: str, routes: Iterable[TopicRoute]) -> list[MissingQueues]:
+    """List what the first route lacks of a topic, as far as it or the others know.
+
+    The others are those of further name servers, one of which may know a broker that another,
+    restarted one has not heard of yet.
+    """
+    first, *others = routes
+    present = {part.broker_name for part in first.queues}
+    found: dict[str, MissingQueues] = {}
+    for route in (first, *others):
+        since = {one.name: one.since_ms for one in route.missing_brokers or ()}
+        parts = [
+            (part.broker_name, part.read_queues)
+            for part in (*(route.missing_queues or ()), *route.queues)
+            if part.permission & Permission.READ
+        ]
+        unknown = [(one.name, 0) for one in route.missing_brokers or () if not one.topics_known]
+        ordered = _ordered_counts(topic, route.order_config or "")
+        for name, count in (*parts, *unknown, *ordered):
+            if name not in present and name not in found:
+                found[name] = MissingQueues(name, _queues(topic, name, count), since.get(name))
+    return [found[name] for name in sorted(found)]
 
 
 def publish_route(topic: str, route: TopicRoute) -> PublishRoute:
@@ -75,6 +124,11 @@ def _writable(route: TopicRoute) -> Iterator[QueueRoute]:
 
 
 def _ordered_queues(topic: str, order_config: str) -> Iterator[MessageQueue]:
+    for broker_name, count in _ordered_counts(topic, order_config):
+        yield from _queues(topic, broker_name, count)
+
+
+def _ordered_counts(topic: str, order_config: str) -> Iterator[tuple[str, int]]:
     """Parse `broker-a:4;broker-b:4`."""
     for part in order_config.split(";"):
         if not part:
@@ -85,5 +139,11 @@ def _ordered_queues(topic: str, order_config: str) -> Iterator[MessageQueue]:
                 f"the order config of topic {topic!r} is {order_config[:200]!r}",
                 hint="set it again, in the form broker:queues;broker:queues",
             )
-        for queue_id in range(int(count)):
-            yield MessageQueue(broker_name=broker_name, queue_id=queue_id, topic=topic)
+        yield broker_name, int(count)
+
+
+def _queues(topic: str, broker_name: str, count: int) -> tuple[MessageQueue, ...]:
+    return tuple(
+        MessageQueue(broker_name=broker_name, queue_id=queue_id, topic=topic)
+        for queue_id in range(count)
+    )

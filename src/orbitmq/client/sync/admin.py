@@ -82,6 +82,8 @@ class Brokers(Noun[AioBrokers]):
     """Describes brokers, changes their options, and has them clean up."""
 
     clusters = waiting(AioBrokers.clusters)
+    missing = waiting(AioBrokers.missing)
+    forget = waiting(AioBrokers.forget)
     name = waiting(AioBrokers.name)
     addresses = waiting(AioBrokers.addresses)
     producers = waiting(AioBrokers.producers)

@@ -14,6 +14,7 @@ class QueueLookups(BlockingClient[L_co]):
     """Lists queues and finds offsets; names of queues are without the namespace."""
 
     queues = waiting(AioQueueLookups.queues)
+    missing_queues = waiting(AioQueueLookups.missing_queues)
     min_offset = waiting(AioQueueLookups.min_offset)
     max_offset = waiting(AioQueueLookups.max_offset)
     offset_for_time = waiting(AioQueueLookups.offset_for_time)

@@ -19,6 +19,7 @@ from orbitmq.client.aio.pull.record_reader import (
     RETRIES,
     RETRY_PAUSE_MS,
     RecordRun,
+    TopicLook,
 )
 from orbitmq.client.aio.pull.record_reader import RecordReader as AioRecordReader
 from orbitmq.client.sync.blocking_client import iterating, waiting
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from orbitmq.client.keywords import ClientKeywords
     from orbitmq.clock import Clock
 
-__all__ = ["RecordReader", "RecordRun"]
+__all__ = ["RecordReader", "RecordRun", "TopicLook"]
 
 
 class RecordReader(QueueLookups[AioRecordReader]):
@@ -64,7 +65,9 @@ class RecordReader(QueueLookups[AioRecordReader]):
 
     topics = waiting(AioRecordReader.topics)
     server_names = waiting(AioRecordReader.server_names)
+    live_brokers = waiting(AioRecordReader.live_brokers)
     present_queues = waiting(AioRecordReader.present_queues)
+    look_up = waiting(AioRecordReader.look_up)
     min_offsets = waiting(AioRecordReader.min_offsets)
     max_offsets = waiting(AioRecordReader.max_offsets)
     offsets_for_times = waiting(AioRecordReader.offsets_for_times)

@@ -32,6 +32,10 @@ LATEST: Final = "latest"
 EARLIEST_NUMBER: Final = -2
 LATEST_NUMBER: Final = -1
 
+FAIL: Final = "fail"
+WAIT: Final = "wait"
+SKIP: Final = "skip"
+
 # Retries for servers that never answered: their address may be wrong.
 FIRST_RETRIES: Final = 5
 
@@ -149,6 +153,18 @@ class ReadOptions(TopicOptions, ConnectionOptions):
         kafka="fetchOffset.retryIntervalMs",
         doc="Pause before each retry.",
     )
+    missing_brokers: str = spark_option(
+        FAIL,
+        choices=(FAIL, WAIT, SKIP),
+        doc="What to do while a broker that has queues to read is missing: `fail` after `retries`, "
+        "`wait` for it up to `maxBrokerWait`, or `skip` its queues with a warning. A stream that "
+        "skips a queue keeps its position there, and resumes when the broker is back.",
+    )
+    max_broker_wait: str = spark_option(
+        "1h",
+        doc="Longest wait with `missingBrokers=wait`, as in `30s`, `15m` or `1h`; then the query "
+        "fails.",
+    )
     pull_timeout_ms: int = spark_option(
         30_000,
         low=1,
@@ -190,13 +206,16 @@ class ReadOptions(TopicOptions, ConnectionOptions):
         check_group(self.reading_group)
         if self.group:
             check_group(self.group)
-        try:
-            parse_duration_ms(self.max_trigger_delay)
-        except ValueError:
-            raise SettingsError(
-                f"maxTriggerDelay cannot be {self.max_trigger_delay!r}",
-                hint="write it as 500ms, 30s, 15m or 1h",
-            ) from None
+        for name, text in (
+            ("maxTriggerDelay", self.max_trigger_delay),
+            ("maxBrokerWait", self.max_broker_wait),
+        ):
+            try:
+                parse_duration_ms(text)
+            except ValueError:
+                raise SettingsError(
+                    f"{name} cannot be {text!r}", hint="write it as 500ms, 30s, 15m or 1h"
+                ) from None
 
     def _check_sql(self) -> None:
         from orbitmq.filtering.sql import compile_sql
@@ -272,6 +291,11 @@ class ReadOptions(TopicOptions, ConnectionOptions):
     def max_trigger_delay_ms(self) -> int:
         """Longest wait of a micro-batch for messages."""
         return parse_duration_ms(self.max_trigger_delay)
+
+    @property
+    def max_broker_wait_ms(self) -> int:
+        """Longest wait for missing brokers."""
+        return parse_duration_ms(self.max_broker_wait)
 
 
 def _check_offsets(name: str, text: str, words: tuple[str, ...], *, low: int) -> None:

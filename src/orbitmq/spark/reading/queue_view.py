@@ -10,10 +10,12 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
+from orbitmq.client.sync.record_reader import TopicLook
+from orbitmq.clock import SystemClock
 from orbitmq.errors import OrbitError, RouteNotFoundError, SettingsError, TopicMissingError
 from orbitmq.model.names import (
     DEAD_LETTER_PREFIX,
@@ -22,10 +24,18 @@ from orbitmq.model.names import (
     is_system_topic,
 )
 from orbitmq.spark.options.queue_texts import queue_text
-from orbitmq.spark.options.read_options import FIRST_RETRIES
+from orbitmq.spark.options.read_options import FIRST_RETRIES, SKIP
+from orbitmq.spark.reading.missing_brokers import (
+    Look,
+    MissingBrokers,
+    Patience,
+    known_but_missing,
+    missing_error,
+)
 from orbitmq.spark.sessions.reader_pool import pooled_reader
 
 if TYPE_CHECKING:
+    from orbitmq.client.core.topic_routes import MissingQueues
     from orbitmq.client.sync.record_reader import RecordReader
     from orbitmq.model.queues import MessageQueue
     from orbitmq.spark.options.read_options import ReadOptions
@@ -48,6 +58,11 @@ class QueueView:
         self._reader: RecordReader
         # Whether any request was answered: if not, the options may be wrong.
         self._was_answered = False
+        self._missing_brokers = MissingBrokers(options, pause=self._pause)
+        # Queues seen in this run: one that is missing later had a broker.
+        self._seen: set[MessageQueue] = set()
+        # Topics of which nothing was missing at the last look.
+        self._complete: set[str] = set()
 
     def __enter__(self) -> Self:
         self._reader = self._opened.enter_context(pooled_reader(self._options))
@@ -61,44 +76,126 @@ class QueueView:
     def queues(self, known: Collection[MessageQueue] = ()) -> list[MessageQueue]:
         """List the queues to read, as they are now.
 
+        Brokers that should be there and are not are waited for, by the option `missingBrokers`.
+
         Args:
-            known: queues seen before. One that is missing now is left out: it may be back soon,
-                when its broker has restarted. A known topic without any queue is waited for.
+            known: queues seen in earlier runs. One that is missing though its broker is not is left
+                out: its topic has fewer queues now.
         """
-        options = self._options
-        assigned = options.assigned_queues
-        topics = {queue.topic for queue in assigned} or self._topics()
-        known_topics = {queue.topic for queue in known}
-        present = [
-            queue
-            for topic in sorted(topics)
-            for queue in self._queues_of(topic, is_known=topic in known_topics)
-        ]
-        if not assigned:
-            return present
-        missing = set(assigned) - set(present) - set(known)
-        if missing:
-            raise SettingsError(
-                f"assign names {queue_text(min(missing))}, which does not exist",
-                hint="queues that exist: " + (", ".join(map(_short, present)) or "none"),
-            )
-        return sorted(set(assigned) & set(present))
+        expected = self._seen.union(known)
+        present = self._missing_brokers.complete(lambda: self._look(expected))
+        self._seen.update(present)
+        return present
 
     def wait_for(self, queues: Collection[MessageQueue]) -> set[MessageQueue]:
-        """Wait for missing queues, as long as retries last; return those that came back."""
-        left = self._options.retries
+        """Wait for queues of a planned batch; return those that came back.
+
+        Raises for missing brokers, unless they are to be skipped.
+        """
+        wanted = set(queues)
+        patience = Patience(self._options, SystemClock())
         while True:
-            present: set[MessageQueue] = set()
-            for topic in {queue.topic for queue in queues}:
-                with suppress(RouteNotFoundError):
-                    present.update(self._ask(partial(self._reader.present_queues, topic)))
-            found = present & set(queues)
-            if len(found) == len(set(queues)) or left == 0:
-                return found
-            missing = min(set(queues) - found)
-            log.warning("waiting for a missing queue: %s", queue_text(missing))
-            left -= 1
-            self._pause()
+            look = self._survey({queue.topic for queue in wanted}, wanted)
+            gone = wanted.difference(look.present)
+            if not gone or not patience.lasts(look):
+                break
+            self._pause(patience.pause_ms)
+        if gone and look.missing and self._options.missing_brokers != SKIP:
+            raise missing_error(look.missing, waited_ms=patience.waited_ms)
+        return wanted - gone
+
+    # --- one look at the cluster ----------------------------------------------------------------
+
+    def _look(self, expected: Collection[MessageQueue]) -> Look:
+        assigned = set(self._options.assigned_queues)
+        topics = {queue.topic for queue in assigned} or self._topics()
+        look = self._survey(topics, expected, named=assigned)
+        if not self._options.subscribe_pattern:
+            self._check_topics(topics, look, expected)
+        return self._only_assigned(look, assigned, expected) if assigned else look
+
+    def _survey(
+        self,
+        topics: Collection[str],
+        expected: Collection[MessageQueue],
+        *,
+        named: Collection[MessageQueue] = (),
+    ) -> Look:
+        """Find the queues of topics, and the brokers that are missing.
+
+        Args:
+            topics: where to look.
+            expected: queues that were there before.
+            named: queues that the options name.
+        """
+        present: list[MessageQueue] = []
+        missing: list[MissingQueues] = []
+        expected_topics = {queue.topic for queue in expected}
+        for topic in sorted(topics):
+            found = self._look_up(topic, is_expected=topic in expected_topics)
+            present += found.present
+            missing += [one for one in found.missing if one not in missing]
+        told = {(queue.topic, queue.broker_name) for one in missing for queue in one.queues}
+        missing += known_but_missing(
+            [one for one in {*expected, *named} if (one.topic, one.broker_name) not in told],
+            present=present,
+            live_brokers=lambda: self._ask(self._reader.live_brokers),
+        )
+        return Look(present, missing)
+
+    def _look_up(self, topic: str, *, is_expected: bool) -> TopicLook:
+        # A name server that was restarted may not know all brokers yet: until nothing is missing,
+        # all of them are asked.
+        everywhere = topic not in self._complete
+        try:
+            found = self._ask(partial(self._reader.look_up, topic, everywhere=everywhere))
+        except RouteNotFoundError as error:
+            if not is_expected and not self._options.subscribe_pattern:
+                raise self._topic_missing(topic) from error
+            # It was deleted, or all its brokers are away.
+            found = TopicLook([], [])
+        if found.missing:
+            self._complete.discard(topic)
+        else:
+            self._complete.add(topic)
+        return found
+
+    def _check_topics(
+        self, topics: Collection[str], look: Look, expected: Collection[MessageQueue]
+    ) -> None:
+        """Raise for topics without any queue; a topic that had some before is waited for."""
+        away = {queue.topic for one in look.missing for queue in one.queues}
+        for topic in sorted(set(topics) - {queue.topic for queue in look.present} - away):
+            found: list[MessageQueue] = []
+            if any(queue.topic == topic for queue in expected):
+                try:
+                    found = self._ask(partial(self._reader.present_queues, topic), may_appear=True)
+                except RouteNotFoundError as error:
+                    raise self._topic_missing(topic) from error
+            if not found:
+                raise SettingsError(
+                    f"topic {topic!r} has no readable queue",
+                    hint=f"allow reads with: orbitmq topic create {topic} --permission rw",
+                )
+            look.present.extend(found)
+
+    def _only_assigned(
+        self, look: Look, assigned: set[MessageQueue], expected: Collection[MessageQueue]
+    ) -> Look:
+        missing = [
+            one._replace(queues=queues)
+            for one in look.missing
+            if (queues := tuple(queue for queue in one.queues if queue in assigned))
+        ]
+        away = {queue for one in missing for queue in one.queues}
+        unknown = assigned.difference(look.present, expected, away)
+        if unknown:
+            raise SettingsError(
+                f"assign names {queue_text(min(unknown))}, which does not exist",
+                hint="queues that exist: " + (", ".join(map(_short, look.present)) or "none"),
+            )
+        is_guess = all(one.since_ms is None for one in missing) and away.isdisjoint(expected)
+        return Look(sorted(assigned.intersection(look.present)), missing, is_guess)
 
     def _topics(self) -> set[str]:
         if self._options.topics:
@@ -122,26 +219,7 @@ class QueueView:
                 return prefix in self._options.subscribe_pattern
         return not is_system_topic(topic)
 
-    def _queues_of(self, topic: str, *, is_known: bool) -> list[MessageQueue]:
-        may_be_gone = bool(self._options.subscribe_pattern)
-        try:
-            found = self._ask(
-                partial(self._reader.present_queues, topic),
-                may_appear=is_known and not may_be_gone,
-            )
-        except RouteNotFoundError as error:
-            if may_be_gone:
-                # It was deleted after the topics were listed.
-                return []
-            raise self._missing(topic) from error
-        if not found and not may_be_gone:
-            raise SettingsError(
-                f"topic {topic!r} has no readable queue",
-                hint=f"allow reads with: orbitmq topic create {topic} --permission rw",
-            )
-        return found
-
-    def _missing(self, topic: str) -> TopicMissingError:
+    def _topic_missing(self, topic: str) -> TopicMissingError:
         names = [name for name in self._ask(self._reader.topics) if not is_system_topic(name)]
         nearest = difflib.get_close_matches(topic, names, n=3)
         hint = f"did you mean {' or '.join(nearest)}?" if nearest else "create it first"
@@ -201,10 +279,11 @@ class QueueView:
                 self._was_answered = True
                 return answer
             left -= 1
-            self._pause()
+            self._pause(self._options.retry_interval_ms)
 
-    def _pause(self) -> None:
-        threading.Event().wait(self._options.retry_interval_ms / 1000)
+    @staticmethod
+    def _pause(pause_ms: float) -> None:
+        threading.Event().wait(pause_ms / 1000)
 
 
 def _short(queue: MessageQueue) -> str:

@@ -103,6 +103,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         position = read_stream_offset(start)
         # Spark asks for the next batch once the last one is done, so everything up to here is.
         self._mirror.publish(position.queues)
+        if self._target is not None and position.queues.keys() - self._target.keys():
+            self._target = self._with_returned(self._target, position.queues)
         self._heads = self._target
         if self._heads is None:
             self._heads = self._ends_of_queues(position.queues)
@@ -133,6 +135,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             log.warning("queue is back: %s", queue_text(queue))
         self._missing = missing
         return ends
+
+    def _with_returned(self, target: Offsets, known: Offsets) -> Offsets:
+        """Add known queues that were missing when the run began to what it reads."""
+        ends = self._ends_of_queues(known)
+        return {**{queue: ends[queue] for queue in known if queue in ends}, **target}
 
     def _batch_start(self, known: Offsets, heads: Offsets) -> Offsets:
         """Where the next batch starts; new queues start at their earliest message."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from orbitmq.client.core.topic_routes import (
+    MissingQueues,
+    missing_queues,
     publish_route,
     queue_order,
     reading_queues,
@@ -12,7 +14,7 @@ from orbitmq.client.core.topic_routes import (
 )
 from orbitmq.errors import ProtocolError
 from orbitmq.model.queues import MessageQueue
-from orbitmq.model.routes import BrokerGroup, QueueRoute, TopicRoute
+from orbitmq.model.routes import BrokerGroup, MissingBroker, QueueRoute, TopicRoute
 
 
 def part(name: str, *, read: int = 2, write: int = 2, permission: int = 6) -> QueueRoute:
@@ -93,3 +95,48 @@ def test_queues_are_ordered_as_java_orders_texts() -> None:
     )
 
     assert sorted([late, early], key=queue_order) == [early, late]
+
+
+def missing(name: str, *, topics_known: bool = True) -> MissingBroker:
+    return MissingBroker(
+        name=name, cluster="c", addresses={0: "x:1"}, since_ms=60_000, topics_known=topics_known
+    )
+
+
+def brief(found: list[MissingQueues]) -> list[tuple[str, int, int | None]]:
+    return [(one.broker_name, len(one.queues), one.since_ms) for one in found]
+
+
+def test_missing_queues_are_those_that_the_name_server_remembers() -> None:
+    route = TopicRoute(
+        brokers=[group("a")],
+        queues=[part("a")],
+        missing_brokers=[missing("b"), missing("c"), missing("d", topics_known=False)],
+        missing_queues=[part("b"), part("c", permission=2)],
+    )
+
+    found = missing_queues("T", [route])
+
+    assert brief(found) == [("b", 2, 60_000), ("d", 0, 60_000)]
+    assert list(map(str, found)) == [
+        "b is missing since 1970-01-01 00:01:00 UTC (queues 0, 1 of topic 'T')",
+        "d is missing since 1970-01-01 00:01:00 UTC (its topics are not known)",
+    ]
+
+
+def test_name_servers_without_a_memory_tell_of_brokers_that_another_lists() -> None:
+    chosen = TopicRoute(brokers=[group("a")], queues=[part("a")])
+    other = TopicRoute(brokers=[group("a"), group("b")], queues=[part("a"), part("b", read=1)])
+
+    assert brief(missing_queues("T", [chosen, other])) == [("b", 1, None)]
+    assert missing_queues("T", [other, chosen]) == []
+
+
+def test_brokers_of_an_order_config_are_expected() -> None:
+    route = TopicRoute(brokers=[group("a")], queues=[part("a")], order_config="b:9;a:2;")
+
+    (found,) = missing_queues("T", [route])
+
+    assert (
+        str(found) == "b is not registered (queues 0, 1, 2, 3, 4, 5, 6, 7 and 1 more of topic 'T')"
+    )

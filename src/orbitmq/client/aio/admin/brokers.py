@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from orbitmq import java_json
+from orbitmq.errors import ClusterMissingError
+from orbitmq.model.routes import MASTER_ID, ClusterView, MissingBroker
+from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.clients import ListedProducer, ListProducers, ProducerTable
 from orbitmq.protocol.requests.configuration import GetBrokerConfig, UpdateBrokerConfig
 from orbitmq.protocol.requests.key_values import KeyValueTable
@@ -13,9 +17,11 @@ from orbitmq.protocol.requests.maintenance import (
     CleanUnusedTopics,
     DeleteExpiredLogs,
 )
+from orbitmq.protocol.requests.registration import UnregisterBroker
 from orbitmq.protocol.requests.routing import (
     AddWritePermission,
     AddWritePermissionReply,
+    GetClusterView,
     WipeWritePermission,
     WipeWritePermissionReply,
 )
@@ -34,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from orbitmq.client.aio.admin.reach import Reach
-    from orbitmq.model.routes import ClusterView
     from orbitmq.protocol.headers import Header
 
 # Deleting files may take a while.
@@ -50,6 +55,52 @@ class Brokers:
     async def clusters(self) -> ClusterView:
         """Return all brokers and clusters."""
         return await self._reach.name_servers.cluster_view()
+
+    async def missing(self) -> list[MissingBroker]:
+        """List the brokers that left without unregistering, as all name servers know them.
+
+        RocketMQ's name servers do not remember any.
+        """
+        found: dict[str, MissingBroker] = {}
+        for one in await self._missing_everywhere():
+            before = found.get(one.name)
+            if before is None or one.since_ms < before.since_ms:
+                found[one.name] = one
+        return [found[name] for name in sorted(found)]
+
+    async def forget(self, broker_name: str) -> MissingBroker:
+        """Make the name servers forget a missing broker that never comes back."""
+        missing = await self._missing_everywhere()
+        wanted = [one for one in missing if one.name == broker_name]
+        if not wanted:
+            names = {one.name for one in missing}
+            raise ClusterMissingError("missing broker", broker_name, there=names)
+        for one in wanted:
+            # One without addresses has a slave that is back; any address forgets it.
+            for broker_id, address in (one.addresses or {MASTER_ID: ""}).items():
+                await self._reach.ask_name_servers(
+                    UnregisterBroker(
+                        broker_name=one.name,
+                        broker_address=address,
+                        cluster_name=one.cluster,
+                        broker_id=Long(broker_id),
+                    )
+                )
+        return wanted[0]
+
+    async def _missing_everywhere(self) -> list[MissingBroker]:
+        addresses = self._reach.name_servers.addresses
+        asked = GetClusterView(with_missing_brokers=True)
+        replies = await self._reach.ask_each(addresses, asked)
+        views = [java_json.decode(reply.body, ClusterView) for reply in replies.values()]
+        live = {name for view in views for name in view.brokers}
+        return [
+            one
+            for view in views
+            for one in view.missing_brokers or ()
+            # A name server that a broker does not reach takes it for missing.
+            if one.is_served or one.name not in live
+        ]
 
     async def name(self, broker: str) -> str:
         """Return the name of a broker, given by name or address; an unknown address stays."""

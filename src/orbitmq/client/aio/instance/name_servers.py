@@ -6,18 +6,23 @@ Staying with one saves connections.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING
 
 from orbitmq import java_json
+from orbitmq.client.core.topic_routes import missing_queues
 from orbitmq.clock import SystemClock
 from orbitmq.errors import (
     NameServersUnreachableError,
     ProtocolError,
+    RouteNotFoundError,
     SettingsError,
+    TopicBrokersMissingError,
     TransportError,
 )
 from orbitmq.model.routes import ClusterView, TopicRoute
+from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.requests.routing import GetClusterView, GetRoute
 from orbitmq.transport.rpc_client import CALL_TIMEOUT_MS
 
@@ -68,20 +73,58 @@ class NameServers:
         self._chosen = addresses.index(chosen) if chosen in addresses else 0
 
     async def route(self, topic: str, *, timeout_ms: float | None = None) -> TopicRoute:
-        """Look up the route of a topic; raises RouteNotFoundError if no broker has it."""
-        asked = GetRoute(topic=topic, accept_standard_json_only=True)
-        reply = await self.ask(asked, timeout_ms=timeout_ms)
+        """Look up the route of a topic; raises RouteNotFoundError if no broker has it.
+
+        OrbitMQ's name servers add the brokers that are missing.
+        """
+        reply = await self.ask(_route_request(topic), timeout_ms=timeout_ms)
+        route = _decoded_route(topic, reply, self.chosen)
+        if not route.brokers and route.missing_brokers:
+            raise TopicBrokersMissingError(
+                ResponseCode.TOPIC_NOT_EXIST,
+                "; ".join(map(str, missing_queues(topic, [route]))),
+                call=RequestCode.GET_ROUTEINFO_BY_TOPIC.name,
+                address=self.chosen,
+                hint="start its brokers again; orbitmq cluster forget forgets one that is lost",
+            )
+        return route
+
+    async def routes_everywhere(self, topic: str) -> list[TopicRoute]:
+        """Look up a topic at every name server that replies, the chosen one first.
+
+        One that has no broker of the topic, live or missing, returns a route without any. Raises
+        if none replies.
+        """
+        chosen = self.chosen
+        replies = await asyncio.gather(
+            *(self._route_at(address, topic) for address in self._addresses), return_exceptions=True
+        )
+        found: dict[str, TopicRoute] = {}
+        failures: list[TransportError] = []
+        for address, reply in zip(self._addresses, replies, strict=True):
+            if isinstance(reply, TransportError):
+                failures.append(reply)
+            elif isinstance(reply, BaseException):
+                raise reply
+            else:
+                found[address] = reply
+        if not found:
+            raise NameServersUnreachableError(failures) from failures[-1]
+        return [found[one] for one in sorted(found, key=lambda one: one != chosen)]
+
+    async def _route_at(self, address: str, topic: str) -> TopicRoute:
         try:
-            return java_json.decode(reply.body, TopicRoute)
-        except ProtocolError as error:
-            raise ProtocolError(
-                f"the route of {topic!r} from {self.chosen} cannot be decoded: {error}",
-                hint="check that a name server runs there",
-            ) from error
+            reply = await self._rpc.call(
+                address, _route_request(topic), timeout_ms=self._call_timeout_ms
+            )
+        except RouteNotFoundError:
+            return TopicRoute(brokers=[], queues=[])
+        return _decoded_route(topic, reply, address)
 
     async def cluster_view(self) -> ClusterView:
-        """Look up every broker and cluster."""
-        return java_json.decode((await self.ask(GetClusterView())).body, ClusterView)
+        """Look up every broker and cluster, and at OrbitMQ's name servers the missing brokers."""
+        asked = GetClusterView(with_missing_brokers=True)
+        return java_json.decode((await self.ask(asked)).body, ClusterView)
 
     async def ask(
         self, header: Header, body: bytes = b"", *, timeout_ms: float | None = None
@@ -111,3 +154,17 @@ class NameServers:
         """Choose the next one, unless another call did so or the list has changed."""
         if address == self.chosen:
             self._chosen = (self._chosen + 1) % len(self._addresses)
+
+
+def _route_request(topic: str) -> GetRoute:
+    return GetRoute(topic=topic, accept_standard_json_only=True, with_missing_brokers=True)
+
+
+def _decoded_route(topic: str, reply: Command, address: str) -> TopicRoute:
+    try:
+        return java_json.decode(reply.body, TopicRoute)
+    except ProtocolError as error:
+        raise ProtocolError(
+            f"the route of {topic!r} from {address} cannot be decoded: {error}",
+            hint="check that a name server runs there",
+        ) from error

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from orbitmq.client.core.topic_routes import (
+    MissingQueues,
     PublishRoute,
     java_text_order,
+    missing_queues,
     publish_route,
     reading_queues,
     template_route,
@@ -150,6 +152,11 @@ class Routes:
         """Return the cached queues that can be read."""
         known = self._known.get(topic)
         return None if known is None else list(known.reading)
+
+    def cached_missing(self, topic: str) -> list[MissingQueues]:
+        """Return what the cached route of a topic lacks, as brokers are missing."""
+        known = self._known.get(topic)
+        return [] if known is None else missing_queues(topic, [known.route])
 
     async def refresh(self, topic: str, *, timeout_ms: float | None = None) -> bool:
         """Look up the route of a topic; returns whether it changed.
@@ -293,6 +300,8 @@ class Routes:
             topic,
             ",".join(group.name for group in route.brokers),
         )
+        for missing in self.cached_missing(topic):
+            log.warning("route is incomplete topic=%s: %s", topic, missing)
         self._on_change(topic)
         return True
 

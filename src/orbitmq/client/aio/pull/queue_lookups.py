@@ -6,6 +6,7 @@ import msgspec
 
 from orbitmq.client.aio.instance.client_lifecycle import ClientLifecycle
 from orbitmq.client.core.namespaces import unwrap, wrap
+from orbitmq.client.core.topic_routes import MissingQueues, missing_queues
 from orbitmq.errors import MessageTypeError
 from orbitmq.model.queues import MessageQueue
 
@@ -23,6 +24,16 @@ class QueueLookups(ClientLifecycle):
             for queue in await self._running().routes.reading(wrapped)
         ]
 
+    async def missing_queues(self, topic: str) -> list[MissingQueues]:
+        """List the brokers whose queues of a topic `queues` leaves out, as they are missing.
+
+        All name servers are asked. RocketMQ's do not remember brokers: they tell only of those
+        that another name server lists, or that the topic's order config names.
+        """
+        wrapped = wrap(self._namespace, topic)
+        routes = await self._running().name_servers.routes_everywhere(wrapped)
+        return self._outer(missing_queues(wrapped, routes))
+
     async def min_offset(self, queue: MessageQueue) -> int:
         """Return the offset of the oldest message of a queue."""
         return await self._running().brokers.min_offset(self._with_namespace(queue))
@@ -38,6 +49,13 @@ class QueueLookups(ClientLifecycle):
     async def oldest_ms(self, queue: MessageQueue) -> int | None:
         """Return when the oldest message of a queue was stored; None if the queue is empty."""
         return await self._running().brokers.oldest_ms(self._with_namespace(queue))
+
+    def _outer(self, missing: list[MissingQueues]) -> list[MissingQueues]:
+        """Return missing queues as users name them."""
+        return [
+            found._replace(queues=tuple(map(self._without_namespace, found.queues)))
+            for found in missing
+        ]
 
     def _with_namespace(self, queue: MessageQueue) -> MessageQueue:
         """Return a queue as brokers name it."""

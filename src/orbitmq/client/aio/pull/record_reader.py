@@ -33,7 +33,13 @@ from orbitmq.client.core.subscriptions import Expression, subscription_of
 from orbitmq.client.keywords import ClientKeywords, options_of
 from orbitmq.client.options import ClientOptions
 from orbitmq.clock import SystemClock
-from orbitmq.errors import BrokerUnknownError, OrbitError, ProtocolError, QueueReadError
+from orbitmq.errors import (
+    BrokerUnknownError,
+    OrbitError,
+    ProtocolError,
+    QueueReadError,
+    TopicBrokersMissingError,
+)
 from orbitmq.model.names import TOOLS_GROUP, check_group
 from orbitmq.model.routes import MASTER_ID
 from orbitmq.model.subscriptions import EVERYTHING
@@ -47,6 +53,7 @@ if TYPE_CHECKING:
 
     from orbitmq.client.aio.instance.broker_calls import Pulled
     from orbitmq.client.aio.instance.client_instance import ClientInstance
+    from orbitmq.client.core.topic_routes import MissingQueues
     from orbitmq.clock import Clock
     from orbitmq.model.queues import MessageQueue
     from orbitmq.model.subscriptions import Subscription
@@ -78,6 +85,13 @@ class RecordRun(NamedTuple):
     records: bytes
     # Whether all of them were deleted, or are past the end of the queue.
     is_lost: bool = False
+
+
+class TopicLook(NamedTuple):
+    """The queues of a topic: those that can be read, and those whose broker is missing."""
+
+    present: list[MessageQueue]
+    missing: list[MissingQueues]
 
 
 @dataclass(slots=True)
@@ -144,11 +158,12 @@ class RecordReader(QueueLookups):
     # --- lookups ------------------------------------------------------------------------------
 
     async def topics(self) -> list[str]:
-        """List every topic of the cluster, system topics included."""
+        """List every topic of the cluster, system topics and those of missing brokers included."""
         reply = await self._running().name_servers.ask(
-            ListTopics(), timeout_ms=self._options.call_timeout_ms
+            ListTopics(with_missing_brokers=True), timeout_ms=self._options.call_timeout_ms
         )
-        found = java_json.decode(reply.body, TopicList).topics
+        listed = java_json.decode(reply.body, TopicList)
+        found = [*listed.topics, *(listed.missing_topics or ())]
         if self._namespace:
             # Unwrapping changes only the names in the namespace.
             outer = {name: unwrap(self._namespace, name) for name in found}
@@ -158,12 +173,36 @@ class RecordReader(QueueLookups):
     async def server_names(self) -> set[str]:
         """List the names of all clusters and brokers; topics named like these are the brokers'."""
         view = await self._running().name_servers.cluster_view()
-        return {*view.brokers, *view.clusters}
+        missing = view.missing_brokers or ()
+        return {
+            *view.brokers,
+            *view.clusters,
+            *(one.name for one in missing),
+            *(one.cluster for one in missing),
+        }
+
+    async def live_brokers(self) -> set[str]:
+        """List the names of the brokers that are registered now."""
+        return set((await self._running().name_servers.cluster_view()).brokers)
 
     async def present_queues(self, topic: str) -> list[MessageQueue]:
         """List the queues of a topic with a fresh route from the name server."""
         await self._running().routes.refresh(wrap(self._namespace, topic))
         return await self.queues(topic)
+
+    async def look_up(self, topic: str, *, everywhere: bool = False) -> TopicLook:
+        """List the queues of a topic with a fresh route, and those whose broker is missing.
+
+        The name server in use is asked, or if `everywhere` all of them.
+        """
+        wrapped = wrap(self._namespace, topic)
+        instance = self._running()
+        present: list[MessageQueue] = []
+        with suppress(TopicBrokersMissingError):
+            present = await self.present_queues(topic)
+            if not everywhere or len(instance.name_servers.addresses) == 1:
+                return TopicLook(present, self._outer(instance.routes.cached_missing(wrapped)))
+        return TopicLook(present, await self.missing_queues(topic))
 
     async def min_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
         """Return the offset of the oldest message of each queue."""
