@@ -67,6 +67,8 @@
     │   ├── SendTimeoutError          it ran out of time
     │   └── SendRefusedError          a retry would fail the same way
     ├── CommitError               staged rows whose batch is not complete    (retryable)
+    ├── BatchConflictError        a batch that was decided before, for other rows
+    ├── QueryMissingError         a query that no broker has a state of
     └── RemoteError               a peer answered with a failure code
         ├── NotSupportedError         the peer does not know the request code
         │   └── NeedsOrbitError           the request code is OrbitMQ's own
@@ -650,6 +652,14 @@ class CommitError(OrbitError):
     """Staged rows whose batch is not complete; a retry completes it."""
 
     retryable = True
+
+
+class BatchConflictError(OrbitError):
+    """A batch that was decided before, for other rows; a retry does not help."""
+
+
+class QueryMissingError(OrbitError):
+    """A query that no broker has a state of."""
 
 
 class SendTimeoutError(SendError):

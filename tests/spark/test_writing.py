@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
-from orbitmq.client import Message, ReceivedMessage
+from orbitmq.client import Admin, Message, ReceivedMessage
 from orbitmq.spark.writing.delivery_marks import MARK, DeliveryMark
 from tests.spark.conftest import StartCluster
 from tests.spark.streams import QUERY_TIMEOUT_S, started
@@ -170,22 +172,38 @@ def _add_lines(folder: Path, name: str, *rows: dict[str, str]) -> None:
     (folder / name).write_text("".join(f"{json.dumps(row)}\n" for row in rows))
 
 
-def _run(rows: DataFrame, topics: Topics, checkpoint: Path, **options: Any) -> str:
-    """Write everything available, and return the id of the query."""
-    query = started(
+def _run(rows: DataFrame, topics: Topics, checkpoint: Path | None, **options: Any) -> str:
+    """Write everything available, and return the id of the query.
+
+    Without a checkpoint, the query is named `named`, and has one in the session's folder.
+    """
+    writer = (
         rows.writeStream.format("rocketmq")
         .option("namesrvAddr", topics.cluster.namesrv)
-        .option("checkpointLocation", str(checkpoint))
         .option("sendTimeoutMs", PATIENCE_MS)
         .options(**options)
         .trigger(availableNow=True)
-        .start
     )
+    if checkpoint is None:
+        query = started(writer.queryName("named").start)
+    else:
+        query = started(writer.option("checkpointLocation", str(checkpoint)).start)
     try:
         assert query.awaitTermination(QUERY_TIMEOUT_S)
     finally:
         query.stop()
     return str(query.id)
+
+
+@contextmanager
+def _checkpoints_in(spark: SparkSession, folder: Path) -> Iterator[None]:
+    """Sets the session's folder for checkpoints."""
+    name = "spark.sql.streaming.checkpointLocation"
+    spark.conf.set(name, str(folder))
+    try:
+        yield
+    finally:
+        spark.conf.unset(name)
 
 
 def test_a_stream_writes_its_micro_batches(
@@ -327,6 +345,57 @@ def test_a_micro_batch_that_is_replayed_is_written_once(
     _run(_lines(spark, lines), topics, checkpoint, **once)
 
     assert _bodies(topics.messages(topic)) == sorted(b"%d" % number for number in range(101))
+
+
+def test_a_copied_or_restored_checkpoint_fails_and_loses_nothing(
+    spark: SparkSession, topics: Topics, tmp_path: Path
+) -> None:
+    topic, other = topics.create(), topics.create()
+    lines = tmp_path / "lines"
+    used, copied = tmp_path / "used", tmp_path / "copied"
+    once = {"topic": topic, "delivery": "exactlyOnce"}
+    _add_lines(lines, "0.json", {"body": "0"})
+    query = _run(_lines(spark, lines), topics, used, **once)
+    shutil.copytree(used, copied)
+    _add_lines(lines, "1.json", {"body": "1"})
+    _run(_lines(spark, lines), topics, used, **once)
+
+    # It is as good as a backup from before batch 1, whose rows come with others now.
+    _add_lines(lines, "2.json", {"body": "2"})
+    with pytest.raises(StreamingQueryException, match=f"orbitmq query forget {query}"):
+        _run(_lines(spark, lines), topics, copied, **once)
+    # A batch that is repeated does not go to another topic.
+    (used / "commits" / "1").unlink()
+    with pytest.raises(StreamingQueryException, match=f"to topic '{topic}', not topic '{other}'"):
+        _run(_lines(spark, lines), topics, used, topic=other, delivery="exactlyOnce")
+    assert _bodies(topics.messages(topic)) == [b"0", b"1"]
+    assert topics.messages(other) == []
+
+    with Admin(namesrv=topics.cluster.namesrv) as admin:
+        admin.queries.forget(query)
+    _run(_lines(spark, lines), topics, copied, **once)
+    assert _bodies(topics.messages(topic)) == [b"0", b"1", b"1", b"2"]
+
+
+def test_the_checkpoint_of_a_named_query_in_the_sessions_folder_is_found(
+    spark: SparkSession, topics: Topics, tmp_path: Path
+) -> None:
+    topic, lines, copied = topics.create(), tmp_path / "lines", tmp_path / "copied"
+    once = {"topic": topic, "delivery": "exactlyOnce"}
+    with _checkpoints_in(spark, tmp_path), Admin(namesrv=topics.cluster.namesrv) as admin:
+        _add_lines(lines, "0.json", {"body": "0"})
+        query = _run(_lines(spark, lines), topics, None, **once)
+        shutil.copytree(tmp_path / "named", copied)
+        # From now on the topic is another one; the next batch goes there.
+        admin.topics.delete(topic)
+        topics.cluster.create_topic(topic)
+        _add_lines(lines, "1.json", {"body": "1"})
+        _run(_lines(spark, lines), topics, None, **once)
+
+        assert admin.queries.find(query).target == topic
+    assert _bodies(topics.messages(topic)) == [b"1"]
+    with pytest.raises(StreamingQueryException, match="for other rows of the source"):
+        _run(_lines(spark, lines), topics, copied, **once)
 
 
 # --- refusals --------------------------------------------------------------------------------------

@@ -406,6 +406,7 @@ class Broker:
             store=self.store,
             storing=self._storing,
             rpc=self._rpc,
+            topics=self.topics,
             on_moved=self._count_delivered,
             clock=self._clock,
         )
@@ -461,6 +462,7 @@ class Broker:
                 storing=self._storing,
                 deciding=self._exactly_once.deciding,
                 moving=self._exactly_once.moving,
+                states=self._exactly_once.states,
                 counters=self.counters,
             ),
             PullRequests(self._pulls),

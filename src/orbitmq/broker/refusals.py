@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from orbitmq.errors import (
+    BatchConflictError,
     DiskFullError,
     FilterSyntaxError,
     GroupMissingError,
@@ -14,6 +15,7 @@ from orbitmq.errors import (
     NameRuleError,
     OffsetRefusedError,
     OrbitError,
+    QueryMissingError,
     StateError,
     StoreFencedError,
     SubscriptionConflictError,
@@ -37,6 +39,8 @@ _CODES: Final[tuple[tuple[type[OrbitError], ResponseCode], ...]] = (
     (SubscriptionConflictError, ResponseCode.SUBSCRIPTION_NOT_LATEST),
     (FilterSyntaxError, ResponseCode.SUBSCRIPTION_PARSE_FAILED),
     (MessageError, ResponseCode.MESSAGE_ILLEGAL),
+    (BatchConflictError, ResponseCode.ILLEGAL_OPERATION),
+    (QueryMissingError, ResponseCode.QUERY_NOT_FOUND),
     (DiskFullError, ResponseCode.SERVICE_NOT_AVAILABLE),
     (StoreFencedError, ResponseCode.SERVICE_NOT_AVAILABLE),
     (StateError, ResponseCode.SERVICE_NOT_AVAILABLE),

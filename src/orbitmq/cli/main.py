@@ -17,6 +17,7 @@ from orbitmq.errors import (
     GroupMissingError,
     MessageNotFoundError,
     OrbitError,
+    QueryMissingError,
     TopicMissingError,
     TransportError,
 )
@@ -31,6 +32,7 @@ NOUNS = (
     "cluster",
     "broker",
     "kv",
+    "query",
     "namesrv",
     "store",
 )
@@ -42,7 +44,13 @@ EXIT_UNREACHABLE = 3
 EXIT_MISSING = 4
 # What shells give to commands that Ctrl-C ended.
 EXIT_INTERRUPTED = 130
-_MISSING = (ClusterMissingError, GroupMissingError, MessageNotFoundError, TopicMissingError)
+_MISSING = (
+    ClusterMissingError,
+    GroupMissingError,
+    MessageNotFoundError,
+    QueryMissingError,
+    TopicMissingError,
+)
 
 
 def _print_version(*, asked: bool) -> None:

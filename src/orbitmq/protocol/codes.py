@@ -302,6 +302,8 @@ class RequestCode(IntEnum):
     DECIDE_WRITES = 21_002, Role.BROKER, Role.BROKER, "decide which staged rows of a batch count"
     APPOINT_COORDINATOR = 21_003, Role.BROKER, Role.BROKER, "which broker decides for a query"
     MOVE_ROWS = 21_004, Role.BROKER, Role.BROKER, "move decided rows to their queues"
+    LIST_QUERIES = 21_005, Role.BROKER, Role.BROKER, "queries that write exactly once"
+    FORGET_QUERY = 21_006, Role.BROKER, Role.BROKER, "forget a query that wrote exactly once"
     POP_MESSAGE = 200050, Role.BROKER, NOBODY, "pop messages, invisible to others for a while"
     ACK_MESSAGE = 200051, Role.BROKER, NOBODY, "acknowledge a popped message"
     PEEK_MESSAGE = 200052, Role.BROKER, NOBODY, "read messages without popping them"

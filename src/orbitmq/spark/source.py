@@ -111,4 +111,11 @@ class RocketMQSource(DataSource):
         from orbitmq.spark.writing.writers import StreamWriter
 
         options = WriteOptions.from_spark(options_of_stream_write(self.options))
-        return StreamWriter(options, schema, overwrite=overwrite)
+        return StreamWriter(
+            options,
+            schema,
+            overwrite=overwrite,
+            # Spark's own options; it lowercases names.
+            checkpoint=self.options.get("checkpointlocation", ""),
+            query_name=self.options.get("queryname", ""),
+        )

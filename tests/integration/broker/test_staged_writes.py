@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from orbitmq.broker.exactly_once import moving
 from orbitmq.clock import ManualClock, settle
-from orbitmq.model.names import STAGING_TOPIC
+from orbitmq.model.names import QUERIES_TOPIC, STAGING_TOPIC
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.staged_writes import (
@@ -20,13 +21,19 @@ from orbitmq.protocol.requests.staged_writes import (
     BatchStatus,
     CoordinatorReply,
     DecideWrites,
+    ForgetQuery,
+    ListQueries,
     MoveRows,
     Part,
+    QueryPage,
+    SourceRange,
     StagedReply,
     StageRows,
 )
+from orbitmq.protocol.requests.topics import DeleteTopic
 from orbitmq.record.batch import BatchedMessage, encode_batch
 from orbitmq.record.properties import encode_properties
+from orbitmq.store.log.draft import Draft
 from tests.integration.broker.conftest import Peer, Site, crash_image, running
 from tests.waiting import until
 
@@ -76,10 +83,19 @@ async def appoint(peer: Peer, candidate: str | None = "broker-a", query: str = Q
 
 
 async def decide(
-    peer: Peer, batch: int, writes: dict[str, int], *, end: int, start: int = 0
+    peer: Peer,
+    batch: int,
+    writes: dict[str, int],
+    *,
+    end: int,
+    start: int = 0,
+    source: SourceRange | None = None,
+    target: str = "",
 ) -> BatchStatus:
     part = Part(writes=writes, start=start, end=end)
-    decision = BatchDecision(query=QUERY, batch=batch, parts={"broker-a": part})
+    decision = BatchDecision(
+        query=QUERY, batch=batch, parts={"broker-a": part}, source=source, target=target
+    )
     reply = await peer.ask(DecideWrites(wait_ms=20_000), msgspec.json.encode(decision))
     assert reply.code == 0, reply.remark
     return msgspec.json.decode(reply.body, type=BatchStatus)
@@ -171,12 +187,188 @@ async def test_the_first_decision_of_a_batch_is_final(peer: Peer) -> None:
 
     asked_again = await decide(peer, 7, {WINNER: 1}, end=staged.end)
     repeated = await decide(peer, 7, {LOSER: 1}, end=again.end)
-    earlier = await decide(peer, 6, {LOSER: 1}, end=again.end)
+    with pytest.raises(AssertionError, match="batches up to 7 are decided"):
+        await decide(peer, 6, {LOSER: 1}, end=again.end)
 
     assert first == asked_again == BatchStatus(counts=True, complete=True)
     assert repeated == BatchStatus(counts=False, complete=True)
-    assert earlier == BatchStatus(counts=None, complete=True)
     assert await bodies_of(peer) == once(1)
+
+
+# --- the same number, other rows --------------------------------------------------------------
+
+
+def between(start: str, end: str) -> SourceRange:
+    return SourceRange(start=start, end=end)
+
+
+@pytest.mark.usefixtures("topic")
+async def test_a_repeated_batch_from_the_same_source_range_is_dropped_and_known_as_such(
+    peer: Peer,
+) -> None:
+    await appoint(peer)
+    staged = await stage(peer, [b"0"])
+    again = await stage(peer, [b"again"], write_id=LOSER)
+    await decide(peer, 7, {WINNER: 1}, end=staged.end, source=between("six", "seven"))
+
+    repeated = await decide(peer, 7, {LOSER: 1}, end=again.end, source=between("six", "seven"))
+
+    assert repeated == BatchStatus(counts=False, complete=True, same_source=True)
+    assert await bodies_of(peer) == once(1)
+
+
+@pytest.mark.usefixtures("topic")
+@pytest.mark.parametrize(
+    ("batch", "source", "reason"),
+    [
+        (7, between("six", "another seven"), "for other rows of the source"),
+        (8, between("another seven", "eight"), "does not start where batch 7"),
+        (3, between("two", "three"), "batches up to 7 are decided at 2023-11-14"),
+        (3, None, "batches up to 7 are decided"),
+    ],
+)
+async def test_a_batch_from_another_source_range_is_refused_with_advice(
+    peer: Peer, batch: int, source: SourceRange | None, reason: str
+) -> None:
+    await appoint(peer)
+    staged = await stage(peer, [b"0"])
+    other = await stage(peer, [b"other"], write_id=LOSER)
+    await decide(peer, 7, {WINNER: 1}, end=staged.end, source=between("six", "seven"))
+
+    with pytest.raises(AssertionError, match=reason) as refused:
+        await decide(peer, batch, {LOSER: 1}, end=other.end, source=source)
+
+    assert "restored from a backup" in str(refused.value)
+    assert f"orbitmq query forget {QUERY}" in str(refused.value)
+    assert await bodies_of(peer) == once(1)
+
+
+@pytest.mark.usefixtures("topic")
+async def test_the_target_may_change_between_batches_but_not_within_one(peer: Peer) -> None:
+    await appoint(peer)
+    staged = await stage(peer, [b"0"])
+    await decide(peer, 7, {WINNER: 1}, end=staged.end, source=between("6", "7"), target="T")
+    other = await stage(peer, [b"1"], write_id=LOSER)
+
+    with pytest.raises(AssertionError, match=r"was written at .* to topic 'T', not topic 'U'"):
+        await decide(peer, 7, {LOSER: 1}, end=other.end, source=between("6", "7"), target="U")
+    await decide(peer, 8, {LOSER: 1}, end=other.end, source=between("7", "8"), target="U")
+
+    assert await bodies_of(peer) == once(2)
+
+
+@pytest.mark.usefixtures("topic")
+async def test_a_state_of_version_1_is_honoured(site: Site, peer: Peer, tmp_path: Path) -> None:
+    body = (
+        b'{"v":1,"query":"0f0e","coordinator":"broker-a","batch":7,"part":{"writes":{},"start":0,'
+        b'"end":0},"moved":null,"decided":7,"decision":null,"digest":"d"}'
+    )
+    await site.broker._storing.put_durably([Draft(topic=QUERIES_TOPIC, body=body)])
+    crash_image(site, tmp_path / "image")
+
+    async with running(tmp_path / "image", ManualClock()) as after:
+        peer = await after.connect()
+        staged = await stage(peer, [b"0"])
+        repeated = await decide(peer, 7, {WINNER: 1}, end=staged.end, source=between("6", "7"))
+        await decide(peer, 8, {WINNER: 1}, end=staged.end, source=between("7", "8"))
+
+        # Nothing is known about the source of batch 7.
+        assert repeated == BatchStatus(counts=False, complete=True, same_source=None)
+        assert await bodies_of(peer) == once(1)
+        with pytest.raises(AssertionError, match="for other rows of the source"):
+            await decide(peer, 8, {WINNER: 1}, end=staged.end, source=between("7", "other"))
+
+
+@pytest.mark.usefixtures("topic")
+async def test_a_broker_does_not_take_another_decision_for_one_that_it_moved(peer: Peer) -> None:
+    await stage(peer, [b"0"])
+    other = await stage(peer, [b"other"], write_id=LOSER)
+    moved = MoveRows(query=QUERY, batch=Long(4), coordinator="broker-b", digest="one")
+    part = Part(writes={WINNER: 1}, start=0, end=1)
+    assert (await peer.ask(moved, msgspec.json.encode(part))).code == 0
+    assert (await peer.ask(moved, msgspec.json.encode(part))).code == 0
+
+    for batch, digest in ((4, "two"), (3, "one")):
+        asked = MoveRows(query=QUERY, batch=Long(batch), coordinator="broker-b", digest=digest)
+        reply = await peer.ask(
+            asked, msgspec.json.encode(Part(writes={LOSER: 1}, start=0, end=other.end))
+        )
+        assert reply.code == ResponseCode.ILLEGAL_OPERATION
+        assert "has moved other rows for batch 4" in (reply.remark or "")
+
+    assert await bodies_of(peer) == once(1)
+
+
+@pytest.mark.usefixtures("topic")
+async def test_rows_for_a_deleted_topic_wait_until_it_is_made_again(site: Site, peer: Peer) -> None:
+    await appoint(peer)
+    staged = await stage(peer, [b"0"])
+    assert (await peer.ask(DeleteTopic(topic="T"))).code == 0
+    part = Part(writes={WINNER: 1}, start=0, end=staged.end)
+    decision = BatchDecision(query=QUERY, batch=0, parts={"broker-a": part})
+    reply = await peer.ask(DecideWrites(wait_ms=0), msgspec.json.encode(decision))
+    status = msgspec.json.decode(reply.body, type=BatchStatus)
+    assert not status.complete
+
+    await peer.make_topic("T")
+
+    await site.stored("T", 0, 1)
+    assert await bodies_of(peer) == once(1)
+
+
+async def test_a_forgotten_query_is_decided_like_a_new_one(
+    site: Site, peer: Peer, tmp_path: Path
+) -> None:
+    await peer.make_topic("T")
+    await appoint(peer)
+    staged = await stage(peer, [b"0"])
+    await decide(peer, 7, {WINNER: 1}, end=staged.end, source=between("6", "7"))
+
+    assert (await peer.ask(ForgetQuery(query=QUERY))).code == 0
+    assert (await peer.ask(ForgetQuery(query=QUERY))).code == ResponseCode.QUERY_NOT_FOUND
+    crash_image(site, tmp_path / "image")
+
+    async with running(tmp_path / "image", ManualClock()) as after:
+        peer = await after.connect()
+        assert await appoint(peer, None) is None
+        await appoint(peer)
+        other = await stage(peer, [b"1"], write_id=LOSER)
+        await decide(peer, 3, {LOSER: 1}, end=other.end, source=between("2", "3"))
+        assert await bodies_of(peer) == once(2)
+
+
+@pytest.mark.usefixtures("topic")
+async def test_a_query_with_rows_to_move_is_forgotten_by_force_only(site: Site, peer: Peer) -> None:
+    await appoint(peer)
+    staged = await stage(peer, [b"0"])
+    absent = Part(writes={WINNER: 1}, start=0, end=staged.end)
+    decision = BatchDecision(query=QUERY, batch=0, parts={"broker-z": absent})
+    await peer.ask(DecideWrites(wait_ms=0), msgspec.json.encode(decision))
+
+    refused = await peer.ask(ForgetQuery(query=QUERY))
+    forced = await peer.ask(ForgetQuery(query=QUERY, force=True))
+
+    assert refused.code == ResponseCode.SYSTEM_BUSY
+    assert "batch 0" in (refused.remark or "")
+    assert forced.code == 0
+    # It is not tried again.
+    completion = site.broker._exactly_once.deciding._completions[QUERY]
+    await site.advance_until(lambda: completion.is_over)
+
+
+async def test_queries_are_listed_in_pages(peer: Peer) -> None:
+    for query in ("c", "a", "b"):
+        await appoint(peer, query=query)
+
+    async def listed(**asked: Any) -> list[str]:
+        reply = await peer.ask(ListQueries(**asked))
+        return [one.query for one in msgspec.json.decode(reply.body, type=QueryPage).queries]
+
+    assert await listed(limit=2) == ["a", "b"]
+    assert await listed(limit=2, after="b") == ["c"]
+    assert await listed(limit=2, after="c") == []
+    assert await listed(limit=1, query="b") == ["b"]
+    assert await listed(limit=1, query="d") == []
 
 
 async def test_the_first_coordinator_that_a_broker_hears_of_stays(peer: Peer) -> None:

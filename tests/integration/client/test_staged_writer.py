@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
-from orbitmq.client.aio import PullConsumer
+from orbitmq.client.aio import Admin, PullConsumer
 from orbitmq.client.aio.sending.staged_writer import StagedWriter, new_write_id
 from orbitmq.embedded import Cluster
-from orbitmq.errors import CommitError
+from orbitmq.errors import BatchConflictError, CommitError
 from orbitmq.model.queues import MessageQueue
-from orbitmq.protocol.requests.staged_writes import BatchDecision, Part
+from orbitmq.protocol.requests.staged_writes import BatchDecision, ForgetQuery, Part
 from orbitmq.record.batch import BatchedMessage, encode_batch
 from tests.integration.conftest import PATIENCE_MS
 
@@ -138,3 +138,20 @@ async def test_a_replay_while_other_brokers_are_up_waits_for_the_coordinator(
     )
     assert status.complete
     assert await bodies(cluster) == once(1, 1)
+
+
+async def test_a_query_forgotten_at_its_coordinator_only_fails_with_advice(
+    cluster: Cluster, writer: StagedWriter
+) -> None:
+    await writer.commit(await staged_at_both(writer, 4, 10))
+    async with Admin(namesrv=cluster.namesrv) as admin:
+        coordinator = (await admin.brokers.addresses())["broker-a"]
+        await admin._running().rpc.call(coordinator, ForgetQuery(query="q"), timeout_ms=3_000)
+
+        with pytest.raises(BatchConflictError, match=r"broker-b: .*query forget q --force"):
+            await writer.commit(await staged_at_both(writer, 2, 10))
+
+        assert await admin.queries.forget("q", force=True) == ["broker-a", "broker-b"]
+    await writer.commit(await staged_at_both(writer, 2, 10))
+    # The part of broker-a was moved before broker-b refused its own.
+    assert (await bodies(cluster))[b"2/1"] == 1

@@ -22,7 +22,9 @@ from orbitmq.protocol.requests.routing import GetClusterView
 from orbitmq.protocol.requests.staged_writes import MoveRows
 
 if TYPE_CHECKING:
+    from orbitmq.broker.exactly_once.query_states import QueryState
     from orbitmq.broker.storing import Storing
+    from orbitmq.broker.topics.topic_table import TopicTable
     from orbitmq.clock import Clock
     from orbitmq.protocol.requests.staged_writes import Part
     from orbitmq.store.log.draft import Draft
@@ -46,6 +48,7 @@ class ExactlyOnce:
         store: MessageStore,
         storing: Storing,
         rpc: RpcClient,
+        topics: TopicTable,
         on_moved: Callable[[Draft], None],
         clock: Clock,
     ) -> None:
@@ -54,7 +57,8 @@ class ExactlyOnce:
         self._addresses = _BrokerAddresses(rpc, name_servers)
         self.states = QueryStates(store, storing, clock=clock)
         store.protect_log_from(self.states.needed_from)
-        self.moving = Moving(store, self.states, on_moved=on_moved)
+        self._topics = topics
+        self.moving = Moving(store, self.states, has_queue=self._has_queue, on_moved=on_moved)
         self.deciding = Deciding(broker_name, self.states, self._request_move, clock=clock)
         self.carrying = Periodic(
             "query states", _CARRY_INTERVAL_MS, self.states.carry_forward, clock
@@ -64,15 +68,25 @@ class ExactlyOnce:
         """Read the states of queries."""
         await off_loop(self.states.load)
 
-    async def _request_move(self, name: str, query: str, batch: int, part: Part) -> None:
+    def _has_queue(self, name: str, queue_id: int) -> bool:
+        topic = self._topics.get(name)
+        return topic is not None and queue_id < max(topic.read_queues, topic.write_queues)
+
+    async def _request_move(self, name: str, decided: QueryState, part: Part) -> None:
         """Have a broker, perhaps this one, move its part of a batch."""
         own = self._broker_name()
+        asked = MoveRows(
+            query=decided.query,
+            batch=Long(decided.decided),
+            coordinator=own,
+            digest=decided.digest,
+        )
         if name == own:
-            await self.moving.move(query, batch, own, part)
+            await self.moving.move(asked, part)
             return
         await self._rpc.call(
             await self._addresses.master_of(name),
-            MoveRows(query=query, batch=Long(batch), coordinator=own),
+            asked,
             msgspec.json.encode(part),
             timeout_ms=_MOVE_TIMEOUT_MS,
         )

@@ -1,7 +1,8 @@
 """Deciding: the coordinator stores one decision per batch, and completes it.
 
-The first decision that arrives for a batch is final; later callers get that one. It is sent to every
-broker that has rows of the batch, and retried across restarts of both, until all have confirmed.
+The first decision that arrives for a batch is final; later callers get that one, if theirs is about
+the same rows of the source (`conflicts.py`). It is sent to every broker that has rows of the batch,
+and retried across restarts of both, until all have confirmed.
 
 Threads: the event loop's.
 Crash: a decision is on disk before any broker hears of it; incomplete ones resume at the next start.
@@ -14,13 +15,15 @@ import hashlib
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
+from orbitmq.broker.exactly_once.conflicts import check_decision, is_same_source
 from orbitmq.broker.exactly_once.query_states import QueryState, check_name
 from orbitmq.clock import time_limit
-from orbitmq.errors import OrbitError, RequestRefusedError
+from orbitmq.errors import BatchConflictError, OrbitError, RemoteError, RequestRefusedError
 from orbitmq.lifecycle import OwnedTasks
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.requests.staged_writes import BatchDecision, BatchStatus, Part
@@ -34,7 +37,26 @@ log = logging.getLogger(__name__)
 RETRY_INTERVAL_MS: Final = 1_000
 _DIGEST_LENGTH: Final = 32
 # Asks a broker to move its part of a batch; returns once it has confirmed.
-RequestMove = Callable[[str, str, int, Part], Awaitable[None]]
+RequestMove = Callable[[str, QueryState, Part], Awaitable[None]]
+
+
+class _Problem(NamedTuple):
+    """Why a broker has not confirmed, and whether it never will."""
+
+    text: str
+    is_final: bool
+
+
+@dataclass(slots=True, eq=False)
+class _Completion:
+    """The work on the decision with this digest."""
+
+    digest: str
+    # By broker name: why the broker has not confirmed yet.
+    problems: dict[str, _Problem] = field(default_factory=dict)
+    is_over: bool = False
+    # Set when it is over, or a broker refuses for good.
+    has_news: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Deciding:
@@ -53,9 +75,8 @@ class Deciding:
         self._request_move = request_move
         self._clock = clock
         self._tasks = OwnedTasks()
-        self._completed: dict[str, asyncio.Event] = {}
-        # By query and broker name: why the broker has not confirmed yet.
-        self._problems: dict[str, dict[str, str]] = {}
+        # The newest of each query.
+        self._completions: dict[str, _Completion] = {}
 
     def start(self) -> None:
         """Resume incomplete decisions."""
@@ -86,18 +107,24 @@ class Deciding:
         query, batch = decision.query, decision.batch
         state = await self._states.change(query, lambda state: self._decided(state, decision))
         assert state is not None
-        counts = state.digest == _digest(decision) if batch == state.decided else None
-        if batch < state.decided or state.decision is None:
-            return BatchStatus(counts=counts, complete=True)
-        self._complete_soon(query)
+        status = BatchStatus(
+            counts=state.digest == _digest(decision),
+            complete=state.decision is None,
+            same_source=is_same_source(state, decision),
+        )
+        if status.complete:
+            return status
+        completion = self._complete_soon(query)
         with suppress(TimeoutError):
             async with time_limit(self._clock, wait_ms):
-                await self._completed[query].wait()
-        current = self._state_of(query)
-        return BatchStatus(
-            counts=counts,
-            complete=current.decided > batch or current.decision is None,
-            problems=dict(self._problems.get(query, {})),
+                await completion.has_news.wait()
+        kept = self._states.find(query)
+        problems = completion.problems
+        return msgspec.structs.replace(
+            status,
+            complete=kept is None or kept.state.decided > batch or kept.state.decision is None,
+            problems={name: problem.text for name, problem in problems.items()},
+            refused=any(problem.is_final for problem in problems.values()),
         )
 
     def _decided(self, state: QueryState | None, decision: BatchDecision) -> QueryState | None:
@@ -109,7 +136,8 @@ class Deciding:
                 f"{coordinator!r} does",
                 hint="ask for the coordinator first",
             )
-        if decision.batch <= state.decided:
+        check_decision(state, decision)
+        if decision.batch == state.decided:
             return None
         if state.decision is not None:
             self._complete_soon(decision.query)
@@ -119,79 +147,90 @@ class Deciding:
                 hint=f"batch {decision.batch} has to wait for it; retry",
             )
         decided = msgspec.structs.replace(
-            state, decided=decision.batch, decision=decision.parts, digest=_digest(decision)
+            state,
+            decided=decision.batch,
+            decision=decision.parts,
+            digest=_digest(decision),
+            source=decision.source.end if decision.source is not None else "",
+            target=decision.target,
+            decided_ms=int(self._clock.now_ms()),
         )
         # The state while this broker moves its own part must fit in a record, too.
         part = decision.parts.get(self._name())
         self._states.check_room(msgspec.structs.replace(decided, part=part, moved=0))
         return decided
 
-    def _state_of(self, query: str) -> QueryState:
+    def _complete_soon(self, query: str) -> _Completion:
+        """Start completing the decision of a query, unless that is under way."""
         kept = self._states.find(query)
         assert kept is not None
-        return kept.state
+        completion = self._completions.get(query)
+        if completion is None or completion.is_over or completion.digest != kept.state.digest:
+            completion = self._completions[query] = _Completion(kept.state.digest)
+            self._tasks.start(self._complete(kept.state, completion), name=f"complete {query}")
+        return completion
 
-    def _complete_soon(self, query: str) -> None:
-        """Start completing a decision, unless that is under way."""
-        completed = self._completed.get(query)
-        if completed is None or completed.is_set():
-            self._completed[query] = asyncio.Event()
-            self._tasks.start(self._complete(query), name=f"complete {query}")
-
-    async def _complete(self, query: str) -> None:
-        state = self._state_of(query)
+    async def _complete(self, state: QueryState, completion: _Completion) -> None:
+        query = state.query
         assert state.decision is not None
         left = dict(state.decision)
-        problems = self._problems[query] = {}
         try:
-            while True:
+            # Until it is complete, or the query is forgotten.
+            while (kept := self._states.find(query)) and kept.state.digest == state.digest:
                 outcomes = await asyncio.gather(
-                    *(
-                        self._is_confirmed(query, state.decided, *one, problems)
-                        for one in left.items()
-                    )
+                    *(self._is_confirmed(state, *one, completion) for one in left.items())
                 )
                 left = {
                     name: part
                     for (name, part), is_confirmed in zip(left.items(), outcomes, strict=True)
                     if not is_confirmed
                 }
-                if not left and await self._mark_complete(query):
+                if not left and await self._mark_complete(state):
                     return
                 await self._clock.sleep_ms(RETRY_INTERVAL_MS)
         finally:
-            del self._problems[query]
-            self._completed[query].set()
+            completion.is_over = True
+            completion.has_news.set()
 
-    async def _mark_complete(self, query: str) -> bool:
+    async def _mark_complete(self, done: QueryState) -> bool:
+        def completed(state: QueryState | None) -> QueryState | None:
+            # The query may have been forgotten meanwhile.
+            if state is None or state.digest != done.digest:
+                return None
+            return msgspec.structs.replace(state, decision=None)
+
         try:
-            await self._states.change(
-                query,
-                lambda state: (
-                    msgspec.structs.replace(state, decision=None) if state is not None else None
-                ),
-            )
+            await self._states.change(done.query, completed)
         except OrbitError as error:
-            log.warning("decision not marked complete query=%s reason=%s", query, error)
+            log.warning("decision not marked complete query=%s reason=%s", done.query, error)
             return False
         return True
 
     async def _is_confirmed(
-        self, query: str, batch: int, name: str, part: Part, problems: dict[str, str]
+        self, state: QueryState, name: str, part: Part, completion: _Completion
     ) -> bool:
         try:
-            await self._request_move(name, query, batch, part)
+            await self._request_move(name, state, part)
         except Exception as error:  # noqa: BLE001  # the border: it is retried, whatever it was
             # Retried every second: each reason is logged once.
-            if problems.get(name) != str(error):
+            problem = _problem(error)
+            if completion.problems.get(name) != problem:
                 log.warning(
                     "rows not moved yet query=%s batch=%d broker=%s reason=%s",
-                    query, batch, name, error,
+                    state.query, state.decided, name, problem.text,
                 )  # fmt: skip
-            problems[name] = str(error)
+            completion.problems[name] = problem
+            if problem.is_final:
+                completion.has_news.set()
             return False
-        problems.pop(name, None)
+        completion.problems.pop(name, None)
         return True
+
+
+def _problem(error: Exception) -> _Problem:
+    if isinstance(error, RemoteError):
+        return _Problem(error.remark, error.code == ResponseCode.ILLEGAL_OPERATION)
+    return _Problem(str(error), isinstance(error, BatchConflictError))
 
 
 def _digest(decision: BatchDecision) -> str:

@@ -21,13 +21,18 @@ from orbitmq.broker.exactly_once.query_states import QueryLocks, QueryState, che
 from orbitmq.broker.exactly_once.staged_rows import RowName, name_of, restored
 from orbitmq.clock import settle
 from orbitmq.disk import off_loop
-from orbitmq.errors import RequestRefusedError, StoreDamagedError
+from orbitmq.errors import (
+    BatchConflictError,
+    RequestRefusedError,
+    StoreDamagedError,
+    TopicMissingError,
+)
 from orbitmq.model.names import STAGING_TOPIC
 from orbitmq.protocol.codes import ResponseCode
 
 if TYPE_CHECKING:
     from orbitmq.broker.exactly_once.query_states import QueryStates
-    from orbitmq.protocol.requests.staged_writes import Part
+    from orbitmq.protocol.requests.staged_writes import MoveRows, Part
     from orbitmq.store.log.draft import Draft
     from orbitmq.store.message_store import MessageStore
 
@@ -41,11 +46,12 @@ _ENTRIES_PER_READ: Final = 1000
 
 
 class _Row(NamedTuple):
-    """A staged row: its position in the order of its part, and in the log."""
+    """A staged row: its position in the order of its part, and in the log, and its size there."""
 
     write_index: int
     sequence: int
     physical_offset: int
+    record_bytes: int
 
 
 class Moving:
@@ -56,35 +62,38 @@ class Moving:
         store: MessageStore,
         states: QueryStates,
         *,
+        has_queue: Callable[[str, int], bool],
         on_moved: Callable[[Draft], None],
     ) -> None:
         self._store = store
         self._states = states
+        self._has_queue = has_queue
         self._on_moved = on_moved
         self._locks = QueryLocks()
 
-    async def move(self, query: str, batch: int, coordinator: str, part: Part) -> None:
+    async def move(self, asked: MoveRows, part: Part) -> None:
         """Move the rows of a part that are not moved yet; returns once all are on disk."""
-        check_name("query", query)
-        check_name("coordinator", coordinator)
-        async with self._locks.of(query):
-            await self._move(query, batch, coordinator, part)
+        check_name("query", asked.query)
+        check_name("coordinator", asked.coordinator)
+        async with self._locks.of(asked.query):
+            await self._move(asked, part)
 
-    async def _move(self, query: str, batch: int, coordinator: str, part: Part) -> None:
-        kept = self._states.find(query)
+    async def _move(self, asked: MoveRows, part: Part) -> None:
+        kept = self._states.find(asked.query)
         state = kept.state if kept is not None else None
-        moving = _start_part(state, query, batch, coordinator, part)
+        moving = _start_part(state, asked, part)
         if moving is None:
             moving = state
         assert moving is not None
-        if moving.batch != batch or not moving.is_moving:
+        if not moving.is_moving:
             return
         assert moving.part is not None
         # Finds damage before anything is stored.
-        rows = await off_loop(self._staged, query, moving.part)
+        rows = await off_loop(self._staged, asked.query, moving.part)
         if moving is not state:
+            staged_bytes = sum(row.record_bytes for row in rows)
             await self._states.change(
-                query, lambda state: _start_part(state, query, batch, coordinator, part)
+                asked.query, lambda state: _start_part(state, asked, part, staged_bytes)
             )
         await self._finish(moving, rows)
 
@@ -127,6 +136,14 @@ class Moving:
         by_queue: dict[tuple[str, int], list[Draft]] = {}
         for draft in drafts:
             by_queue.setdefault((draft.topic, draft.queue_id), []).append(draft)
+        for topic, queue_id in by_queue:
+            # Consumers would never see the rows, and the next topic of that name would not have them.
+            if not self._has_queue(topic, queue_id):
+                raise TopicMissingError(
+                    f"rows are decided for queue {queue_id} of topic {topic!r}, which does not exist",
+                    hint=f"create it again (orbitmq topic create {topic} -q {queue_id + 1}): the "
+                    "rows are moved then",
+                )
         for queued in by_queue.values():
             self._store.append_batch(queued)
             for draft in queued:
@@ -160,11 +177,11 @@ class Moving:
             )
             if not entries:
                 break
-            for physical_offset, _, _ in entries:
+            for physical_offset, record_bytes, _ in entries:
                 message = self._store.message_at(physical_offset)
                 name = name_of(message.properties_bytes) if message is not None else None
                 if name is not None and name.write_id in indexes:
-                    row = _Row(indexes[name.write_id], name.sequence, physical_offset)
+                    row = _Row(indexes[name.write_id], name.sequence, physical_offset, record_bytes)
                     found.setdefault(name, row)
             offset += len(entries)
         rows = sorted(found.values())
@@ -207,25 +224,38 @@ class Moving:
 
 
 def _start_part(
-    state: QueryState | None, query: str, batch: int, coordinator: str, part: Part
+    state: QueryState | None, asked: MoveRows, part: Part, staged_bytes: int = 0
 ) -> QueryState | None:
-    """The state with a part being moved; None if the batch is known already."""
+    """The state with a part being moved; None if that decision is known already."""
+    query, batch, digest = asked.query, asked.batch, asked.digest or ""
     if state is None:
-        state = QueryState(query=query, coordinator=coordinator)
-    if state.coordinator != coordinator:
+        state = QueryState(query=query, coordinator=asked.coordinator)
+    if state.coordinator != asked.coordinator:
         raise RequestRefusedError(
             ResponseCode.INVALID_PARAMETER,
-            f"query {query!r} is coordinated by broker {state.coordinator!r}, not {coordinator!r}",
+            f"query {query!r} is coordinated by broker {state.coordinator!r}, "
+            f"not {asked.coordinator!r}",
             hint="use one checkpoint per query",
         )
-    if batch <= state.batch:
+    if batch < state.batch or (
+        batch == state.batch and digest and state.part_digest and digest != state.part_digest
+    ):
+        raise BatchConflictError(
+            f"batch {batch} of query {query!r} is not moved: this broker has moved other rows for "
+            f"batch {state.batch}",
+            hint="the query was forgotten at its coordinator only; forget it everywhere: orbitmq "
+            f"query forget {query} --force",
+        )
+    if batch == state.batch:
         return None
     if state.is_moving:
         raise RequestRefusedError(
             ResponseCode.SYSTEM_BUSY,
             f"batch {state.batch} of query {query!r} is not moved yet; {batch} has to wait",
         )
-    return msgspec.structs.replace(state, batch=batch, part=part, moved=0)
+    return msgspec.structs.replace(
+        state, batch=batch, part=part, moved=0, part_digest=digest, part_bytes=staged_bytes
+    )
 
 
 def _check_complete(query: str, part: Part, rows: Sequence[_Row]) -> None:

@@ -1,8 +1,8 @@
 """States of the queries that write exactly once: one record per change.
 
 Record: topic `rmq_sys_orbitmq_queries`, queue 0; the body is a `QueryState` as JSON. The newest
-record of a query is valid. Records in older files of the log are stored again in the newest, so that
-retention never has to wait for them.
+record of a query is valid; a forgotten query has a last record that says so. Records in older files
+of the log are stored again in the newest, so that retention never has to wait for them.
 
 Threads: the event loop's; records are read off it.
 Crash: a change is visible only after it is on disk.
@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from orbitmq.errors import RequestRefusedError, StoreFormatError
+from orbitmq.errors import QueryMissingError, RequestRefusedError, StoreFormatError
 from orbitmq.model.names import QUERIES_TOPIC, STAGING_TOPIC
 from orbitmq.model.queues import PhysicalOffset
 from orbitmq.protocol.codes import ResponseCode
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from orbitmq.clock import Clock
     from orbitmq.store.message_store import MessageStore
 
-VERSION: Final = 1
+VERSION: Final = 2
+# Version 1 lacks the fields with defaults that version 2 added.
+_VERSIONS_READ: Final = frozenset({1, VERSION})
 QUERIES_MAX: Final = 100_000
 NAME_LENGTH_MAX: Final = 255
 # How long undecided rows are kept; and how long all rows are kept after a start, since the broker
@@ -53,16 +55,31 @@ class QueryState(msgspec.Struct, frozen=True, kw_only=True):
     batch: int = -1
     part: Part | None = None
     moved: int | None = None
+    # The digest of the decision that the part belongs to, and the bytes of its rows as staged.
+    part_digest: str = ""
+    part_bytes: int = 0
     # At the coordinator: the newest decided batch, its decision until that is complete, and the
     # decision's digest.
     decided: int = -1
     decision: dict[str, Part] | None = None
     digest: str = ""
+    # Of the newest decision: the digest of where its batch ends in the source, the topic of its
+    # rows, and when it was made; empty or 0 if that is not known.
+    source: str = ""
+    target: str = ""
+    decided_ms: int = 0
+    # The last record of a query that was forgotten.
+    forgotten: bool = False
 
     @property
     def is_moving(self) -> bool:
         """Whether rows of the part remain to be moved."""
         return self.part is not None and self.moved is not None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the broker has nothing left to do for the query."""
+        return self.decision is None and not self.is_moving
 
 
 class StoredState(NamedTuple):
@@ -105,7 +122,7 @@ class QueryStates:
                 message = self._store.message_at(physical_offset)
                 if message is not None:
                     state = _decoded(message.body, physical_offset)
-                    self._kept[state.query] = StoredState(state, PhysicalOffset(physical_offset))
+                    self._keep(state, PhysicalOffset(physical_offset))
             offset += len(entries)
 
     @property
@@ -130,6 +147,22 @@ class QueryStates:
                 return kept.state if kept is not None else None
             await self._put(changed)
             return changed
+
+    async def forget(self, query: str, *, force: bool) -> None:
+        """Forget a query; raises if it has work left, unless `force` gives that up."""
+        async with self._locks.of(query):
+            kept = self._kept.get(query)
+            if kept is None:
+                raise QueryMissingError(f"there is no query {query[:NAME_LENGTH_MAX]!r}")
+            state = kept.state
+            if not state.is_complete and not force:
+                batch = state.batch if state.is_moving else state.decided
+                raise RequestRefusedError(
+                    ResponseCode.SYSTEM_BUSY,
+                    f"batch {batch} of query {query!r} is not complete: its rows are being moved",
+                    hint="wait until it is; --force gives up rows that are not moved yet",
+                )
+            await self._put(QueryState(query=query, coordinator=state.coordinator, forgotten=True))
 
     async def carry_forward(self) -> None:
         """Store states again whose records are not in the newest file of the log."""
@@ -175,13 +208,19 @@ class QueryStates:
             raise RequestRefusedError(
                 ResponseCode.SERVICE_NOT_AVAILABLE,
                 f"the broker has {len(self._kept)} queries that write exactly once, its limit",
-                hint="write to another broker",
+                hint="forget old ones: orbitmq query list, orbitmq query forget",
             )
 
     async def _put(self, state: QueryState) -> None:
         draft = Draft(topic=QUERIES_TOPIC, body=msgspec.json.encode(state))
         (receipt,) = await self._storing.put_durably([draft])
-        self._kept[state.query] = StoredState(state, receipt.physical_offset)
+        self._keep(state, receipt.physical_offset)
+
+    def _keep(self, state: QueryState, physical_offset: PhysicalOffset) -> None:
+        if state.forgotten:
+            self._kept.pop(state.query, None)
+        else:
+            self._kept[state.query] = StoredState(state, physical_offset)
 
 
 def check_name(what: str, name: str) -> None:
@@ -202,10 +241,10 @@ def _decoded(body: bytes, physical_offset: int) -> QueryState:
             f"the state of a query at {physical_offset} cannot be read: {error}",
             hint="run: orbitmq store verify",
         ) from error
-    if state.version != VERSION:
+    if state.version not in _VERSIONS_READ:
         raise StoreFormatError(
             f"the state of query {state.query!r} has version {state.version}; this broker reads "
-            f"version {VERSION}",
+            f"versions up to {VERSION}",
             hint="run the version of OrbitMQ that wrote it, or a newer one",
         )
-    return state
+    return msgspec.structs.replace(state, version=VERSION)

@@ -1,7 +1,9 @@
-"""Requests of exactly-once writers: stage, appoint, decide, move."""
+"""Requests of exactly-once writers, and about their queries."""
 
 from __future__ import annotations
 
+import heapq
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -17,8 +19,12 @@ from orbitmq.protocol.requests.staged_writes import (
     BatchDecision,
     CoordinatorReply,
     DecideWrites,
+    ForgetQuery,
+    ListQueries,
     MoveRows,
     Part,
+    QueryPage,
+    QuerySummary,
     StagedReply,
     StageRows,
 )
@@ -28,6 +34,7 @@ if TYPE_CHECKING:
 
     from orbitmq.broker.exactly_once.deciding import Deciding
     from orbitmq.broker.exactly_once.moving import Moving
+    from orbitmq.broker.exactly_once.query_states import QueryState, QueryStates
     from orbitmq.broker.handlers.sending import SendRequests
     from orbitmq.broker.statistics.counters import Counters
     from orbitmq.broker.storing import Storing
@@ -37,10 +44,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+log = logging.getLogger(__name__)
+
 _WAIT_MS_MAX: Final = 30_000
 _PARTS_MAX: Final = 1_000
 _WRITES_MAX: Final = 20_000
 _LONG_MAX: Final = 2**63 - 1
+# Queries in one reply: a few megabytes.
+_PAGE_MAX: Final = 5_000
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -53,6 +64,7 @@ class StagedWriteRequests:
     storing: Storing
     deciding: Deciding
     moving: Moving
+    states: QueryStates
     counters: Counters
 
     def by_code(self) -> Mapping[int, Handler]:
@@ -62,6 +74,8 @@ class StagedWriteRequests:
             RequestCode.APPOINT_COORDINATOR: self.appoint,
             RequestCode.DECIDE_WRITES: self.decide,
             RequestCode.MOVE_ROWS: self.move,
+            RequestCode.LIST_QUERIES: self.list_queries,
+            RequestCode.FORGET_QUERY: self.forget,
         }
 
     async def stage(self, connection: Connection, request: Command) -> Command:
@@ -126,7 +140,28 @@ class StagedWriteRequests:
         asked = MoveRows.decode(request.fields)
         part = _body(request, Part)
         _check_part(part)
-        await self.moving.move(asked.query, asked.batch, asked.coordinator, part)
+        await self.moving.move(asked, part)
+        return request.reply()
+
+    def list_queries(self, _: Connection, request: Command) -> Command:
+        """List one query, or a page of all in the order of their ids."""
+        asked = ListQueries.decode(request.fields)
+        limit = max(1, min(asked.limit, _PAGE_MAX))
+        states = self.states.states
+        if asked.query is not None:
+            page = [asked.query] if asked.query in states else []
+        else:
+            after = asked.after or ""
+            page = heapq.nsmallest(limit, (query for query in states if query > after))
+        queries = [_summary(states[query]) for query in page]
+        return request.reply(body=msgspec.json.encode(QueryPage(queries=queries)))
+
+    async def forget(self, _: Connection, request: Command) -> Command:
+        """Forget a query: its next batch is decided like that of a new one."""
+        self._check_accepting()
+        asked = ForgetQuery.decode(request.fields)
+        await self.states.forget(asked.query, force=asked.force)
+        log.warning("query forgotten query=%s", asked.query)
         return request.reply()
 
     def _check_accepting(self) -> None:
@@ -134,6 +169,20 @@ class StagedWriteRequests:
         if refusal is not None:
             code, reason = refusal
             raise RequestRefusedError(code, reason)
+
+
+def _summary(state: QueryState) -> QuerySummary:
+    return QuerySummary(
+        query=state.query,
+        coordinator=state.coordinator,
+        batch=state.batch,
+        rows=sum(state.part.writes.values()) if state.part is not None else 0,
+        staged_bytes=state.part_bytes,
+        decided=state.decided,
+        decided_ms=state.decided_ms,
+        target=state.target,
+        complete=state.is_complete,
+    )
 
 
 def _check_part(part: Part) -> None:

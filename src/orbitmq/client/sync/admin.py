@@ -19,6 +19,7 @@ from orbitmq.client.aio.admin.key_values import KeyValues as AioKeyValues
 from orbitmq.client.aio.admin.messages import Messages as AioMessages
 from orbitmq.client.aio.admin.name_servers import NameServerOptions as AioNameServerOptions
 from orbitmq.client.aio.admin.offsets import Offsets as AioOffsets
+from orbitmq.client.aio.admin.queries import Queries as AioQueries
 from orbitmq.client.aio.admin.topics import Topics as AioTopics
 from orbitmq.client.aio.admin.traffic import Traffic as AioTraffic
 from orbitmq.client.sync.blocking_client import BlockingCalls, BlockingClient, iterating, waiting
@@ -132,6 +133,14 @@ class KeyValues(Noun[AioKeyValues]):
     all = waiting(AioKeyValues.all)
 
 
+class Queries(Noun[AioQueries]):
+    """Lists and forgets queries that write exactly once."""
+
+    all = waiting(AioQueries.all)
+    find = waiting(AioQueries.find)
+    forget = waiting(AioQueries.forget)
+
+
 class NameServerOptions(Noun[AioNameServerOptions]):
     """Reads and changes the options of every name server."""
 
@@ -170,5 +179,6 @@ class Admin(BlockingClient[AioAdmin]):
         self.offsets = Offsets(self, client.offsets)
         self.messages = Messages(self, client.messages)
         self.key_values = KeyValues(self, client.key_values)
+        self.queries = Queries(self, client.queries)
         self.name_servers = NameServerOptions(self, client.name_servers)
         self.traffic = Traffic(self, client.traffic)

@@ -40,12 +40,24 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     end: int
 
 
+class SourceRange(msgspec.Struct, frozen=True, kw_only=True):
+    """Digests of where a batch of a stream starts and ends, as its checkpoint has it."""
+
+    # Empty if it is not known.
+    start: str = ""
+    end: str
+
+
 class BatchDecision(msgspec.Struct, frozen=True, kw_only=True):
     """The writes that count for one batch of a query, by broker name."""
 
     query: str
     batch: int
     parts: dict[str, Part]
+    # What the rows were made from; None if it is not known.
+    source: SourceRange | None = None
+    # The topic of all rows; empty if each row names its own.
+    target: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,12 +74,17 @@ class DecideWrites(Header):
 class BatchStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a batch, and of the decision that was sent."""
 
-    # Whether the decision that was sent is the one in effect, by this or an earlier request; None
-    # if that is no longer known, since later batches are decided.
+    # Whether the decision that was sent is the one in effect, by this or an earlier request. Older
+    # brokers say None for a batch below the newest that is decided.
     counts: bool | None
     complete: bool
     # Why brokers have not confirmed yet, by name.
     problems: dict[str, str] = {}
+    # Whether one of them never will: it has moved rows of another decision for this batch.
+    refused: bool = False
+    # Whether both decisions are known to be about the same rows of the source; None if the source
+    # of either is not known.
+    same_source: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,3 +111,48 @@ class MoveRows(Header):
     query: str
     batch: Long
     coordinator: str
+    # Identifies the decision among those of its batch.
+    digest: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListQueries(Header):
+    """List one query, or those after a given one in order of their ids; the body is a `QueryPage`."""
+
+    CODE = RequestCode.LIST_QUERIES
+    query: str | None = None
+    after: str | None = None
+    limit: int
+
+
+class QuerySummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What one broker knows of a query that writes exactly once."""
+
+    query: str
+    # The broker that decides for the query.
+    coordinator: str
+    # The newest batch that the broker has rows of, -1 if none; how many, and their bytes as staged.
+    batch: int = -1
+    rows: int = 0
+    staged_bytes: int = 0
+    # At the coordinator: the newest decided batch, when that was, and its target.
+    decided: int = -1
+    decided_ms: int = 0
+    target: str = ""
+    # Whether the broker has nothing left to do for the newest batch.
+    complete: bool = True
+
+
+class QueryPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Some queries of a broker."""
+
+    queries: list[QuerySummary]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetQuery(Header):
+    """Forget a query; without `force`, only one whose newest batch is complete."""
+
+    CODE = RequestCode.FORGET_QUERY
+    query: str
+    force: bool = False

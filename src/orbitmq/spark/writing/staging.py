@@ -22,7 +22,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from orbitmq.client.core import namespaces
 from orbitmq.model.queues import MessageQueue
-from orbitmq.protocol.requests.staged_writes import BatchDecision, Part
+from orbitmq.protocol.requests.staged_writes import BatchDecision, Part, SourceRange
 
 if TYPE_CHECKING:
     from orbitmq.client.sync.staged_writer import StagedWriter
@@ -46,6 +46,8 @@ class Staged(WriterCommitMessage):
     query: str
     write_id: str
     at: dict[str, StagedAt]
+    # The session's folder for checkpoints, for a stream that does not name its own.
+    checkpoints: str | None = None
 
     @property
     def rows(self) -> int:
@@ -103,10 +105,10 @@ class Staging:
         future.add_done_callback(note)
         return future
 
-    def staged(self, query: str) -> Staged:
+    def staged(self, query: str, checkpoints: str | None = None) -> Staged:
         """The report, once everything is staged."""
         with self._guard:
-            return Staged(query, self._write_id, dict(self._at))
+            return Staged(query, self._write_id, dict(self._at), checkpoints)
 
     def _next_queue(self, topic: str) -> MessageQueue:
         queues = self._queues.get(topic)
@@ -126,7 +128,14 @@ class Staging:
                 )
 
 
-def decision_of(writes: Sequence[Staged], batch: int) -> BatchDecision:
+def decision_of(
+    writes: Sequence[Staged],
+    *,
+    query: str,
+    batch: int,
+    source: SourceRange | None = None,
+    target: str = "",
+) -> BatchDecision:
     """Decide that these writes count for a batch; rows are moved in their order."""
     parts: dict[str, Part] = {}
     for write in writes:
@@ -137,4 +146,4 @@ def decision_of(writes: Sequence[Staged], batch: int) -> BatchDecision:
                 start=min(part.start, start) if part else start,
                 end=max(part.end, end) if part else end,
             )
-    return BatchDecision(query=writes[0].query, batch=batch, parts=parts)
+    return BatchDecision(query=query, batch=batch, parts=parts, source=source, target=target)

@@ -44,6 +44,7 @@ from orbitmq.spark.writing.row_errors import RowRefused, not_sent, refused
 from orbitmq.spark.writing.row_targets import RowRouter
 from orbitmq.spark.writing.send_window import ParcelError, SendWindow
 from orbitmq.spark.writing.staging import Staged, Staging, decision_of
+from orbitmq.spark.writing.stream_checkpoint import StreamCheckpoint, checkpoint_location
 from orbitmq.spark.writing.write_columns import WriteColumns, write_columns
 from orbitmq.transport.local_machine import local_address
 
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from orbitmq.protocol.requests.staged_writes import BatchStatus
+    from orbitmq.protocol.requests.staged_writes import BatchDecision, BatchStatus
     from orbitmq.spark.options.write_options import WriteOptions
     from orbitmq.spark.writing.row_targets import QueuesOf
 
@@ -62,6 +63,7 @@ _CHUNK_ROWS_MAX: Final = 20_000
 _CHUNK_BYTES_MAX: Final = 64 * 1024 * 1024
 _BATCH_PROPERTY: Final = "streaming.sql.batchId"
 _QUERY_PROPERTY: Final = "sql.streaming.queryId"
+_CHECKPOINTS_PROPERTY: Final = "spark.sql.streaming.checkpointLocation"
 # Connections that stay open between tasks; more clusters, or writes with other options, are rare.
 _IDLE_MAX: Final = 4
 
@@ -104,20 +106,42 @@ class BatchWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Move staged rows to their queues."""
-        status = commit_staged(messages, 0, self._options)
-        if status is not None and not status.counts:
+        writes = _staged(messages)
+        if not writes:
+            return
+        query = f"{BATCH_PREFIX}{self._options.write_id}"
+        decision = decision_of(writes, query=query, batch=0, target=_target(self._options))
+        status = commit_staged(decision, self._options)
+        if not status.counts:
             log.warning(
                 "nothing was written: an earlier batch has this writeId, and its rows stay "
                 "writeId=%s rows_dropped=%d; new rows need a new writeId",
                 self._options.write_id,
-                sum(each.rows for each in _staged(messages)),
+                _rows(writes),
             )
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
     """Writes the rows of a stream's micro-batches."""
 
-    def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
+    def __init__(
+        self,
+        options: WriteOptions,
+        schema: StructType,
+        *,
+        overwrite: bool,
+        checkpoint: str = "",
+        query_name: str = "",
+    ) -> None:
+        """Make a writer; Spark makes another for each commit.
+
+        Args:
+            options: where rows go, and how.
+            schema: of the rows.
+            overwrite: refused.
+            checkpoint: the query's option checkpointLocation.
+            query_name: the query's name, if it has one.
+        """
         if overwrite:
             raise SettingsError(
                 "a topic cannot be overwritten, so output mode complete is not available",
@@ -129,6 +153,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 hint="leave it out: the checkpoint identifies a stream",
             )
         self._options = options
+        self._checkpoint = checkpoint
+        self._query_name = query_name
         self._columns = write_columns(schema, options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -143,12 +169,52 @@ class StreamWriter(DataSourceStreamArrowWriter):
         assert batch is not None
         task = _task_mark(query.replace("-", ""), int(batch))
         if self._options.is_exactly_once:
-            return stage_rows(iterator, self._options, self._columns, task, query)
+            checkpoints = context.getLocalProperty(_CHECKPOINTS_PROPERTY)
+            return stage_rows(iterator, self._options, self._columns, task, query, checkpoints)
         return write_rows(iterator, self._options, self._columns, task)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's
         """Move the staged rows of a micro-batch to their queues."""
-        commit_staged(messages, batchId, self._options)
+        if not self._options.is_exactly_once:
+            return
+        writes = _staged(messages)
+        decision = self._decision(writes, batchId)
+        if decision is None:
+            return
+        status = commit_staged(decision, self._options)
+        if status.counts or not writes:
+            return
+        if status.same_source:
+            log.info(
+                "batch was committed before, by a run that ended query=%s batch=%d; its rows stay",
+                decision.query,
+                batchId,
+            )
+        else:
+            log.warning(
+                "nothing was written: this batch was committed before, and its rows stay "
+                "query=%s batch=%d rows_dropped=%d; that is right after a crash, but not if the "
+                "checkpoint was copied or restored",
+                decision.query,
+                batchId,
+                _rows(writes),
+            )
+
+    def _decision(self, writes: Sequence[Staged], batch: int) -> BatchDecision | None:
+        """What to decide for a batch; None if it has no rows, and its query is not known."""
+        folder = writes[0].checkpoints if writes else None
+        location = checkpoint_location(self._checkpoint, folder, self._query_name)
+        checkpoint = StreamCheckpoint(location) if location else None
+        noted = checkpoint.query() if checkpoint is not None else None
+        query = writes[0].query if writes else noted
+        if query is None:
+            return None
+        source = None
+        if checkpoint is not None and noted == query:
+            source = checkpoint.source_range(batch)
+        return decision_of(
+            writes, query=query, batch=batch, source=source, target=_target(self._options)
+        )
 
 
 def pooled_producer(options: WriteOptions) -> AbstractContextManager[Producer]:
@@ -186,6 +252,7 @@ def stage_rows(
     columns: WriteColumns,
     task: TaskMark,
     query: str,
+    checkpoints: str | None = None,
 ) -> Staged:
     """Stage all rows of a task, and return where they are once all are stored."""
     with pooled_producer(options) as producer, pooled_staged_writer(options) as writer:
@@ -204,24 +271,28 @@ def stage_rows(
             in_order=False,
         )
         rows = _fill(window, batches, options, columns, task, producer.queues)
-    staged = staging.staged(query)
+    staged = staging.staged(query, checkpoints)
     assert staged.rows == rows
     return staged
 
 
-def commit_staged(
-    messages: Sequence[WriterCommitMessage | None], batch: int, options: WriteOptions
-) -> BatchStatus | None:
-    """Commit what tasks staged, and return the outcome; None if nothing was staged."""
-    writes = _staged(messages)
-    if not writes:
-        return None
+def commit_staged(decision: BatchDecision, options: WriteOptions) -> BatchStatus:
+    """Commit what tasks staged, and return the outcome."""
     with pooled_staged_writer(options) as writer:
-        return writer.commit(decision_of(writes, batch), timeout_ms=options.commit_timeout_ms)
+        return writer.commit(decision, timeout_ms=options.commit_timeout_ms)
 
 
 def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
     return [message for message in messages if isinstance(message, Staged)]
+
+
+def _target(options: WriteOptions) -> str:
+    """The topic of all rows, as brokers name it; empty if each row names its own."""
+    return namespaces.wrap(options.namespace, options.topic) if options.topic else ""
+
+
+def _rows(writes: Sequence[Staged]) -> int:
+    return sum(write.rows for write in writes)
 
 
 def _fill(

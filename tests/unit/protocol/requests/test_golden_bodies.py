@@ -61,7 +61,14 @@ from orbitmq.protocol.requests.relays import (
     RunningConsumer,
 )
 from orbitmq.protocol.requests.routing import BrokerGroupReply, BrokerMembers, TopicList
-from orbitmq.protocol.requests.staged_writes import BatchDecision, BatchStatus, Part
+from orbitmq.protocol.requests.staged_writes import (
+    BatchDecision,
+    BatchStatus,
+    Part,
+    QueryPage,
+    QuerySummary,
+    SourceRange,
+)
 from orbitmq.protocol.requests.statistics import (
     BrokerConsumeStats,
     ConsumeProgress,
@@ -441,14 +448,23 @@ OWN: list[Row] = [
             query="q",
             batch=3,
             parts={"broker-a": Part(writes={"a" * 32: 5}, start=1, end=2**40)},
+            source=SourceRange(start="0a", end="0b"),
+            target="orders",
         ),
         b'{"query":"q","batch":3,"parts":{"broker-a":{"writes":{"' + b"a" * 32 + b'":5},'
-        b'"start":1,"end":1099511627776}}}',
+        b'"start":1,"end":1099511627776}},"source":{"start":"0a","end":"0b"},"target":"orders"}',
         "",
     ),
     (
-        BatchStatus(counts=None, complete=False, problems={"broker-a": "down"}),
-        b'{"counts":null,"complete":false,"problems":{"broker-a":"down"}}',
+        BatchStatus(counts=False, complete=False, problems={"broker-a": "down"}, same_source=True),
+        b'{"counts":false,"complete":false,"problems":{"broker-a":"down"},"refused":false,'
+        b'"same_source":true}',
+        "",
+    ),
+    (
+        QueryPage(queries=[QuerySummary(query="q", coordinator="broker-a", batch=3, rows=5)]),
+        b'{"queries":[{"query":"q","coordinator":"broker-a","batch":3,"rows":5,"staged_bytes":0,'
+        b'"decided":-1,"decided_ms":0,"target":"","complete":true}]}',
         "",
     ),
 ]

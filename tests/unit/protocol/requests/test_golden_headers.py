@@ -436,6 +436,15 @@ STAGED_WRITES = [
         staged_writes.MoveRows(query="q", batch=Long(1099511627776), coordinator="broker-a"),
         "query=q batch=1099511627776 coordinator=broker-a",
     ),
+    row(
+        21_004,
+        staged_writes.MoveRows(query="q", batch=Long(7), coordinator="broker-a", digest="0a"),
+        "query=q batch=7 coordinator=broker-a digest=0a",
+        note="with the decision's digest",
+    ),
+    row(21_005, staged_writes.ListQueries(query="q", limit=1), "query=q limit=1", note="one"),
+    row(21_005, staged_writes.ListQueries(after="q", limit=9), "after=q limit=9", note="a page"),
+    row(21_006, staged_writes.ForgetQuery(query="q", force=True), "query=q force=true"),
 ]
 
 BROKERS = [

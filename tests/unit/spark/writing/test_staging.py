@@ -124,7 +124,7 @@ def test_a_decision_names_the_writes_of_every_broker() -> None:
         Staged("q", "three", {"a": StagedAt(2, 30, 50)}),
     ]
 
-    assert decision_of(writes, 7) == BatchDecision(
+    assert decision_of(writes, query="q", batch=7) == BatchDecision(
         query="q",
         batch=7,
         parts={

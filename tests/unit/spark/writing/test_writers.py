@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -13,10 +13,11 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from orbitmq.embedded import Cluster
 from orbitmq.errors import RowError, SettingsError
+from orbitmq.protocol.requests.staged_writes import BatchStatus
 from orbitmq.spark.options.write_options import WriteOptions
 from orbitmq.spark.writing import writers
 from orbitmq.spark.writing.delivery_marks import MARK, TaskMark
-from orbitmq.spark.writing.staging import Staged
+from orbitmq.spark.writing.staging import Staged, decision_of
 from orbitmq.spark.writing.write_columns import WriteColumns
 from orbitmq.spark.writing.writers import (
     BatchWriter,
@@ -239,6 +240,14 @@ def _stage(options: WriteOptions, *batches: dict[str, Any], query: str = "q") ->
     return stage_rows(map(pa.RecordBatch.from_pydict, batches), options, columns, TASK, query)
 
 
+def _commit(
+    messages: Sequence[Staged | None], batch: int, options: WriteOptions, **decided: Any
+) -> BatchStatus:
+    writes = [message for message in messages if message is not None]
+    decision = decision_of(writes, query=writes[0].query, batch=batch, **decided)
+    return commit_staged(decision, options)
+
+
 def _once(topics: Topics, **options: Any) -> WriteOptions:
     return _options(topics, delivery="exactlyOnce", **options)
 
@@ -252,7 +261,7 @@ def test_staged_rows_are_visible_once_their_batch_is_committed(topics: Topics) -
     ]
     assert topics.messages(topic) == []
 
-    commit_staged(writes, 0, options)
+    _commit(writes, 0, options)
 
     assert [write.rows for write in writes] == [3000, 3000]
     assert sorted(message.body for message in topics.messages(topic)) == sorted(
@@ -264,7 +273,7 @@ def test_the_first_staged_rows_create_a_topic(topics: Topics) -> None:
     options = _once(topics, topic="made-by-staging", send_timeout_ms=10_000)
 
     staged = _stage(options, {"body": [b"a", b"b"]}, query="maker")
-    commit_staged([staged], 0, options)
+    _commit([staged], 0, options)
 
     bodies = [message.body for message in topics.messages("made-by-staging")]
     assert sorted(bodies) == [b"a", b"b"]
@@ -276,8 +285,8 @@ def test_of_two_writes_of_one_batch_the_first_that_is_committed_counts(topics: T
 
     for attempt in range(2):
         write = _stage(options, {"body": [b"attempt %d" % attempt]}, query="q2")
-        commit_staged([write], 0, options)
-    commit_staged([_stage(options, {"body": [b"next"]}, query="q2")], 1, options)
+        _commit([write], 0, options)
+    _commit([_stage(options, {"body": [b"next"]}, query="q2")], 1, options)
 
     assert sorted(message.body for message in topics.messages(topic)) == [b"attempt 0", b"next"]
 
@@ -314,7 +323,7 @@ def test_an_uncommitted_write_is_never_visible(topics: Topics) -> None:
     options = _once(topics, topic=topic)
     _stage(options, {"body": [b"a failed task"]}, query="q3")
 
-    commit_staged([None, _stage(options, {"body": [b"its retry"]}, query="q3")], 0, options)
+    _commit([None, _stage(options, {"body": [b"its retry"]}, query="q3")], 0, options)
 
     assert [message.body for message in topics.messages(topic)] == [b"its retry"]
 
@@ -330,7 +339,7 @@ def test_moved_rows_keep_their_order_and_content(topics: Topics) -> None:
         {"body": bodies, "shardingKey": keys, "tags": ["paid"] * 5000, "flag": [3] * 5000},
         query="q4",
     )
-    commit_staged([write], 0, options)
+    _commit([write], 0, options)
 
     messages = topics.messages(topic)
     assert {(each.tags, each.flag) for each in messages} == {("paid", 3)}
@@ -345,7 +354,7 @@ def test_a_large_row_is_staged_as_well(topics: Topics) -> None:
     options = _once(topics, topic=topic)
     body = os.urandom(1_000_000)
 
-    commit_staged([_stage(options, {"body": [body]}, query="q5")], 0, options)
+    _commit([_stage(options, {"body": [body]}, query="q5")], 0, options)
 
     assert [message.body for message in topics.messages(topic)] == [body]
 
@@ -369,13 +378,15 @@ def test_a_task_without_rows_stages_nothing_and_can_be_committed(topics: Topics)
     options = _once(topics, topic=topics.create())
     write = stage_rows(iter([]), options, WriteColumns(frozenset({"body"})), TASK, "q6")
 
-    commit_staged([write], 0, options)
+    _commit([write], 0, options)
 
     assert write.rows == 0
 
 
 def test_rows_that_were_sent_need_no_commit() -> None:
-    commit_staged([Written(3), None], 0, WriteOptions(namesrv="127.0.0.1:1"))
+    StreamWriter(WriteOptions(namesrv="127.0.0.1:1", topic="t"), BODIES, overwrite=False).commit(
+        [Written(3), None], 0
+    )
 
 
 def test_exactly_once_needs_a_write_id_for_a_batch_but_not_for_a_stream() -> None:

@@ -17,6 +17,7 @@ from orbitmq.client.aio.admin.key_values import KeyValues
 from orbitmq.client.aio.admin.messages import Messages
 from orbitmq.client.aio.admin.name_servers import NameServerOptions
 from orbitmq.client.aio.admin.offsets import Offsets
+from orbitmq.client.aio.admin.queries import Queries
 from orbitmq.client.aio.admin.reach import Reach
 from orbitmq.client.aio.admin.topics import Topics
 from orbitmq.client.aio.admin.traffic import Traffic
@@ -53,6 +54,7 @@ class Admin(ClientLifecycle):
         self.offsets = Offsets(reach)
         self.messages = Messages(reach, self.offsets)
         self.key_values = KeyValues(reach)
+        self.queries = Queries(reach)
         self.name_servers = NameServerOptions(reach)
         self.traffic = Traffic(reach, self.topics, self.groups)
 

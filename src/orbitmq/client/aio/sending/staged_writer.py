@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 
 from orbitmq.client.aio.admin.key_values import KeyValues
+from orbitmq.client.aio.admin.queries import COORDINATORS
 from orbitmq.client.aio.admin.reach import Reach
 from orbitmq.client.aio.instance.client_lifecycle import ClientLifecycle
 from orbitmq.client.aio.instance.instances import acquire, with_own_instance
@@ -27,6 +28,7 @@ from orbitmq.client.keywords import ClientKeywords, options_of
 from orbitmq.client.options import ClientOptions
 from orbitmq.clock import SystemClock
 from orbitmq.errors import (
+    BatchConflictError,
     BrokerUnknownError,
     ClusterMissingError,
     CommitError,
@@ -65,8 +67,6 @@ _PAUSE_MS: Final = 200
 # A broker that waits for others replies this long before the request times out.
 _ANSWER_MS: Final = 500
 _TEMPLATE_QUEUES: Final = 4
-# The namespace of name servers that records the coordinator of each query.
-COORDINATORS: Final = "ORBITMQ_COORDINATORS"
 _GROUP: Final = "ORBITMQ_STAGED_WRITES"
 _RETRIED_CODES: Final = frozenset(
     {
@@ -163,19 +163,33 @@ class StagedWriter(ClientLifecycle):
         """Move the rows of a batch to their queues; returns when all are there.
 
         Of several commits of one batch the first counts; the others wait for it, and their rows
-        are dropped. A failed commit undoes nothing: repeating it, or its batch, completes it.
+        are dropped. If theirs are known to be other rows of the source, or a later batch is decided,
+        this raises BatchConflictError instead. A failed commit undoes nothing: repeating it, or its
+        batch, completes it.
         """
         end_ms = self._clock.monotonic_ms() + timeout_ms
         what = f"batch {decision.batch} of query {decision.query!r}"
         try:
             status = await self._complete(decision, end_ms)
         except OrbitError as error:
+            if isinstance(error, RemoteError) and error.code == ResponseCode.ILLEGAL_OPERATION:
+                raise BatchConflictError(error.remark) from error
             if not _is_temporary(error):
                 raise
             raise CommitError(
                 f"{what} cannot be committed: {error}",
                 hint="nothing is lost; restart the query when the brokers are back",
             ) from error
+        if status.counts is None:
+            raise BatchConflictError(
+                f"{what} is not written: later batches are decided. Its checkpoint was copied, or "
+                "restored from a backup, or another run uses it",
+                hint="use one checkpoint per query, and its newest state",
+            )
+        if status.refused and not status.complete:
+            raise BatchConflictError(
+                "; ".join(f"broker {name}: {why}" for name, why in status.problems.items())
+            )
         if not status.complete:
             waiting = "; ".join(f"{name}: {why}" for name, why in status.problems.items())
             raise CommitError(
@@ -199,7 +213,11 @@ class StagedWriter(ClientLifecycle):
 
         while True:
             status = await self._retry(ask, end_ms)
-            if status.complete or self._clock.monotonic_ms() >= end_ms - _ANSWER_MS:
+            if (
+                status.complete
+                or status.refused
+                or self._clock.monotonic_ms() >= end_ms - _ANSWER_MS
+            ):
                 return status
             await self._clock.sleep_ms(_PAUSE_MS)
 
