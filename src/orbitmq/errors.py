@@ -15,7 +15,8 @@
     ├── RequestRefusedError       a request that a server answers with a failure code
     ├── StateError                a call on an object in the wrong state
     ├── ProtocolError             bytes from outside that break the protocol
-    │   └── FrameTooLargeError        a frame above the limit
+    │   ├── FrameTooLargeError        a frame above the limit
+    │   └── BodyTooLargeError         a body above the limit of its request
     ├── SignatureError            a request whose signature is missing or wrong
     ├── RegistrationRefusedError  a broker registration that a name server refuses
     ├── KeyValueError             a key value that cannot be changed or stored
@@ -240,6 +241,16 @@ class FrameTooLargeError(ProtocolError):
             hint="send smaller messages or smaller batches",
         )
         self.frame_bytes = frame_bytes
+
+
+class BodyTooLargeError(ProtocolError):
+    """The body of a request is above the limit of its kind."""
+
+    def __init__(self, request: str, body_bytes: int, body_bytes_max: int) -> None:
+        super().__init__(
+            f"the body of {request} has {body_bytes} bytes, above the limit of {body_bytes_max}",
+            hint="name fewer things in one request",
+        )
 
 
 class SignatureError(OrbitError):

@@ -42,7 +42,7 @@ DEPTH_MAX: Final = 64
 # Text that strict parsing refuses takes slower code, at worst 0.2 and 1 µs a byte. No peer writes
 # such text of these lengths; the bounds keep a hostile one from stalling everybody else.
 TOLERATED_BYTES_MAX: Final = 4 * 1024 * 1024
-TRANSLATED_BYTES_MAX: Final = 256 * 1024
+TRANSLATED_BYTES_MAX: Final = 64 * 1024
 
 
 class Dialect(Enum):

@@ -3,7 +3,7 @@
 Layout, big-endian:
     4  frame bytes    how many bytes follow this field
     4  header mark    top byte: header encoding (0 JSON, 1 binary); low 24 bits: header bytes
-    n  header         in that encoding
+    n  header         in that encoding, at most 512 KiB here
     m  body           the rest, opaque
 """
 
@@ -18,6 +18,11 @@ from orbitmq.errors import FrameTooLargeError, ProtocolError
 Buffer = bytes | bytearray | memoryview
 
 FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
+# Reading a header costs time for each field, so that 16 MiB, which fit the mark, would stall a server.
+# The largest real ones have 32 KB of properties, or 64 KB of a filter, each character escaped.
+HEADER_BYTES_MAX: Final = 512 * 1024
+# Requests of real clients have at most about 40.
+FIELDS_MAX: Final = 1000
 PREFIX: Final = struct.Struct(">iI")
 PREFIX_BYTES: Final = PREFIX.size
 _HEADER_BYTES_MASK: Final = 0xFFFFFF
@@ -47,11 +52,8 @@ BINARY: Final = Encoding.BINARY
 
 def encode_frame(header: bytes, body: bytes, encoding: Encoding) -> bytes:
     """Put a header and a body into one frame."""
-    if len(header) > _HEADER_BYTES_MASK:
-        raise ProtocolError(
-            f"a header of {len(header)} bytes does not fit a frame",
-            hint=f"headers have {_HEADER_BYTES_MASK} bytes at most; move large values to the body",
-        )
+    if len(header) > HEADER_BYTES_MAX:
+        raise _header_too_large(len(header))
     mark = len(header) | (1 << 24 if encoding is BINARY else 0)
     try:
         prefix = PREFIX.pack(4 + len(header) + len(body), mark)
@@ -84,12 +86,29 @@ def header_span(chunk: Buffer, start: int, end: int) -> tuple[int, Encoding]:
         _, mark = PREFIX.unpack_from(chunk, start)
     except struct.error as error:
         raise ProtocolError(f"a frame is cut off after {len(chunk) - start} bytes") from error
-    header_end = start + PREFIX_BYTES + (mark & _HEADER_BYTES_MASK)
+    header_bytes = mark & _HEADER_BYTES_MASK
+    header_end = start + PREFIX_BYTES + header_bytes
     if header_end > end:
-        raise ProtocolError(
-            f"a header claims {mark & _HEADER_BYTES_MASK} bytes in a frame of {end - start}"
-        )
+        raise ProtocolError(f"a header claims {header_bytes} bytes in a frame of {end - start}")
+    if header_bytes > HEADER_BYTES_MAX:
+        raise _header_too_large(header_bytes)
     encoding = mark >> 24
     if encoding > 1:
         raise ProtocolError(f"header encoding {encoding} is unknown; 0 is JSON, 1 is binary")
     return header_end, BINARY if encoding else JSON
+
+
+def check_field_count(count: int) -> None:
+    """Raise ProtocolError for a header with more fields than anybody sends."""
+    if count > FIELDS_MAX:
+        raise ProtocolError(
+            f"a header has {count} fields, above the limit of {FIELDS_MAX}",
+            hint="move lists of values to the body",
+        )
+
+
+def _header_too_large(header_bytes: int) -> ProtocolError:
+    return ProtocolError(
+        f"a header of {header_bytes} bytes is above the limit of {HEADER_BYTES_MAX}",
+        hint="move large values to the body",
+    )

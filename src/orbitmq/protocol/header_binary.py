@@ -12,6 +12,7 @@ import struct
 from typing import Final
 
 from orbitmq.errors import ProtocolError
+from orbitmq.protocol.frame import check_field_count
 from orbitmq.protocol.header_json import HeaderParts
 from orbitmq.protocol.languages import Language, language_numbered
 
@@ -79,8 +80,11 @@ def decode_header(header: bytes) -> HeaderParts:
 
 def _decode_fields(header: bytes, position: int, end: int) -> dict[str, str]:
     fields: dict[str, str] = {}
+    count = 0
     try:
         while position < end:
+            count += 1
+            check_field_count(count)
             (key_bytes,) = _SHORT.unpack_from(header, position)
             key, position = _text(header, position + _SHORT.size, key_bytes)
             (value_bytes,) = _INT.unpack_from(header, position)

@@ -12,8 +12,14 @@ from typing import Final
 import msgspec
 
 from orbitmq import java_json
+from orbitmq.errors import ProtocolError
 from orbitmq.java_json import JavaInt
+from orbitmq.protocol.frame import check_field_count
 from orbitmq.protocol.languages import Language, language_named, language_numbered
+
+# An unusual header takes slower code, at worst 1 µs a byte. It may be as large as one with properties
+# of 32 KB, whose separators are escaped.
+LOOSE_BYTES_MAX: Final = 200_000
 
 HeaderParts = tuple[int, Language, int, int, int, str, dict[str, str]]
 
@@ -96,6 +102,8 @@ def decode_header(text: bytes) -> HeaderParts:
         header = _strict_decoder.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return _decode_loosely(text)
+    if header.fields is not None:
+        check_field_count(len(header.fields))
     return (
         header.code,
         language_named(header.language),
@@ -108,7 +116,13 @@ def decode_header(text: bytes) -> HeaderParts:
 
 
 def _decode_loosely(text: bytes) -> HeaderParts:
+    if len(text) > LOOSE_BYTES_MAX:
+        raise ProtocolError(
+            f"a header of {len(text)} bytes is not as clients write it; it starts {text[:60]!r}",
+            hint=f"such a header is read up to {LOOSE_BYTES_MAX} bytes",
+        )
     header = java_json.decode(text, _LooseHeader)
+    check_field_count(len(header.fields or ()))
     language = header.language
     return (
         header.code,

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from orbitmq.clock import Clock
     from orbitmq.transport.limits import ByteBudget, CallBudgets, ConnectionLimits
+    from orbitmq.transport.turns import SlowTurns
     from orbitmq.transport.warning_limit import WarningLimit
 
 log = logging.getLogger(__name__)
@@ -73,13 +74,16 @@ class Connection(asyncio.Protocol):
         warnings: WarningLimit,
         on_open: Callable[[Connection], None],
         on_close: Callable[[Connection, Exception | None], None],
+        slow_turns: SlowTurns | None = None,
         address: str = "",
     ) -> None:
         self._processor = processor
         self._limits = limits
         self._kept_bytes = kept_bytes
         self._oneway_budget = calls.oneway
-        self._clock = clock
+        self.clock: Final = clock
+        # Servers only: a client waits for nobody but itself.
+        self._slow_turns = slow_turns
         self._warnings = warnings
         self._on_open = on_open
         self._on_close = on_close
@@ -118,7 +122,7 @@ class Connection(asyncio.Protocol):
         if not self.address:
             self.address = format_address(transport.get_extra_info("peername"))
         self._calls.address = self.address
-        self._last_active_ms = self._last_received_ms = self._clock.monotonic_ms()
+        self._last_active_ms = self._last_received_ms = self.clock.monotonic_ms()
         self.closed = False
         self._on_open(self)
 
@@ -126,7 +130,7 @@ class Connection(asyncio.Protocol):
         """Process the bytes received, and keep an incomplete frame."""
         if self.closed:
             return
-        self._last_active_ms = self._last_received_ms = self._clock.monotonic_ms()
+        self._last_active_ms = self._last_received_ms = self.clock.monotonic_ms()
         if self._incomplete.skip_bytes:
             data = self._incomplete.skip(data)
         if self._incomplete.kept_bytes:
@@ -154,7 +158,7 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Resume what waited for the peer to read."""
         self._writing_paused = False
-        self._last_active_ms = self._clock.monotonic_ms()
+        self._last_active_ms = self.clock.monotonic_ms()
         self._return_unsent()
         self._return_oneway_calls()
         if self._drained is not None:
@@ -358,11 +362,15 @@ class Connection(asyncio.Protocol):
 
     def _process(self, chunk: bytes) -> None:
         position = 0
+        wait_ms = 0.0
         try:
             if not self._writing_paused:
+                began_ms = self.clock.monotonic_ms()
                 position, replies = self._processor.process(self, chunk)
                 if replies:
                     self.write(replies)
+                if self._slow_turns is not None:
+                    wait_ms = self._slow_turns.wait_ms(began_ms, self.clock.monotonic_ms())
             # Bytes written before the chunk arrived, or in answer to it, are no later activity.
             self._written_bytes_seen = self._written_bytes
             if position < len(chunk) and not self.closed:
@@ -370,9 +378,11 @@ class Connection(asyncio.Protocol):
                 if self._incomplete.is_complete and not self._writing_paused:
                     # Not counted: these frames are processed next, so that an exhausted budget
                     # must not refuse them; nothing is read until then.
-                    self._wait_for_turn()
+                    self._wait_for_turn(wait_ms)
                 else:
                     self._count_kept()
+            if wait_ms and not (self._turn_is_due or self.closed):
+                self._wait_for_turn(wait_ms)
         except ProtocolError as error:
             self._close_for(error)
         except Exception:
@@ -380,11 +390,14 @@ class Connection(asyncio.Protocol):
             log.exception("connection closed after an internal error peer=%s", self.address)
             self.close("an internal error")
 
-    def _wait_for_turn(self) -> None:
+    def _wait_for_turn(self, wait_ms: float) -> None:
         """Give other connections a turn before the next frames of this one."""
         self._turn_is_due = True
         self._transport.pause_reading()
-        asyncio.get_running_loop().call_soon(self._take_turn)
+        if wait_ms:
+            self.clock.call_later(wait_ms, self._take_turn)
+        else:
+            asyncio.get_running_loop().call_soon(self._take_turn)
 
     def _take_turn(self) -> None:
         self._turn_is_due = False
@@ -425,7 +438,7 @@ class Connection(asyncio.Protocol):
             return
         if self._silent_since_ms < self._last_received_ms:
             self._silent_since_ms = called_ms
-        silent_ms = self._clock.monotonic_ms() - self._silent_since_ms
+        silent_ms = self.clock.monotonic_ms() - self._silent_since_ms
         if silent_ms >= self._limits.silence_ms_max:
             self.abort(f"nothing received for {silent_ms:.0f} ms while calls waited")
 

@@ -19,10 +19,12 @@ from orbitmq.errors import (
     SignatureError,
 )
 from orbitmq.lifecycle import OwnedTasks
+from orbitmq.protocol.body_limits import check_body
 from orbitmq.protocol.codes import ResponseCode, request_name
 from orbitmq.protocol.command import Command, decode_command
 from orbitmq.protocol.frame import frame_end
 from orbitmq.transport.connection import Connection, busy_reply
+from orbitmq.transport.turns import TURN_MS
 
 if TYPE_CHECKING:
     from orbitmq.transport.hooks import RpcHook
@@ -80,6 +82,8 @@ class RequestLoop:
         chunk_bytes = len(chunk)
         frame_bytes_max = connection.frame_bytes_max
         frames_left = FRAMES_PER_TURN
+        clock = connection.clock
+        turn_ends_ms = clock.monotonic_ms() + TURN_MS
         while position < chunk_bytes and frames_left:
             try:
                 end = frame_end(chunk, position, frame_bytes_max)
@@ -96,7 +100,7 @@ class RequestLoop:
                 replies_bytes += len(frame)
             position = end
             frames_left -= 1
-            if replies_bytes > connection.replies_bytes_max:
+            if replies_bytes > connection.replies_bytes_max or clock.monotonic_ms() > turn_ends_ms:
                 break
         return position, b"".join(replies)
 
@@ -112,6 +116,7 @@ class RequestLoop:
     def _answer(self, connection: Connection, request: Command, frame_bytes: int) -> Answer:
         """Handle one request; None if it needs no answer or gets it later."""
         try:
+            check_body(request.code, len(request.body))
             for hook in self._hooks:
                 hook.before_request(connection.address, request)
             handler = self._handlers.get(request.code)

@@ -18,6 +18,7 @@ from orbitmq.transport.connections import ConnectionListener, Connections
 from orbitmq.transport.limits import ByteBudget, CallBudgets, ConnectionLimits
 from orbitmq.transport.request_loop import RequestLoop, stopping
 from orbitmq.transport.tls import TlsServer
+from orbitmq.transport.turns import SlowTurns
 from orbitmq.transport.warning_limit import WarningLimit
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class RpcServer:
             write_high_water_bytes=self._config.write_high_water_bytes,
             write_bytes_max=self._config.write_bytes_max,
         )
+        self._slow_turns = SlowTurns()
         self.kept_bytes = ByteBudget(self._config.total_work_bytes_max)
         self.calls = CallBudgets(
             oneway_max=self._config.oneway_calls_max, unanswered_max=self._config.async_calls_max
@@ -153,4 +155,5 @@ class RpcServer:
             warnings=self._connections.warnings,
             on_open=self._connections.opened,
             on_close=self._connections.closed,
+            slow_turns=self._slow_turns,
         )

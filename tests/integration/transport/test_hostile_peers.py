@@ -57,6 +57,10 @@ BAD_FRAMES = {
     "a number above all bits": _frame(b'{"code":1,"opaque":' + b"9" * 5000 + b"}"),
     "a binary header cut off": _frame(b"\0\1\0", encoding=1),
     "a binary header that lies": _frame(b"\0\1\0\1\1" + b"\x7f" * 16, encoding=1),
+    "JSON with 1001 fields": _frame(
+        b'{"code":1,"extFields":{%b}}' % b",".join(b'"%d":""' % field for field in range(1001))
+    ),
+    "a header above 512 KiB": _frame(b'{"code":1}' + b" " * 512 * 1024),
     "a request in HTTP": b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
     "a request of Redis": b"*1\r\n$4\r\nPING\r\n" + bytes(20),
 }

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from orbitmq.errors import FrameTooLargeError, ProtocolError
 from orbitmq.protocol.frame import (
     FRAME_BYTES_MAX,
+    HEADER_BYTES_MAX,
     PREFIX_BYTES,
     Encoding,
     encode_frame,
@@ -102,12 +103,15 @@ def test_a_prefix_that_is_cut_off_is_refused(kept: int) -> None:
         header_span(chunk, 0, 12)
 
 
-def test_a_header_may_fill_its_24_bits_and_no_more() -> None:
-    frame = encode_frame(bytes(2**24 - 1), b"", Encoding.BINARY)
+def test_a_header_may_have_512_kib_and_no_more() -> None:
+    frame = encode_frame(bytes(HEADER_BYTES_MAX), b"", Encoding.BINARY)
+    too_large = frame[:5] + b"\x08\x00\x01" + frame[8:] + b"x"
 
-    assert frame[4:8] == b"\x01\xff\xff\xff"
-    with pytest.raises(ProtocolError, match="does not fit a frame"):
-        encode_frame(bytes(2**24), b"", Encoding.JSON)
+    assert header_span(frame, 0, len(frame)) == (len(frame), Encoding.BINARY)
+    with pytest.raises(ProtocolError, match="524289 bytes is above the limit of 524288"):
+        header_span(too_large, 0, len(too_large))
+    with pytest.raises(ProtocolError, match="524289 bytes is above the limit of 524288"):
+        encode_frame(bytes(HEADER_BYTES_MAX + 1), b"", Encoding.JSON)
 
 
 def test_a_frame_too_large_for_its_length_field_is_refused() -> None:

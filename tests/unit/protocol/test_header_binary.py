@@ -143,3 +143,13 @@ def test_a_header_that_is_cut_off_anywhere_is_refused() -> None:
 def test_sizes_that_do_not_fit_are_refused(header: bytes, why: str) -> None:
     with pytest.raises(ProtocolError, match=why):
         decode_header(header)
+
+
+@pytest.mark.parametrize("value", [b"x", b""])
+def test_the_number_of_fields_is_bounded(value: bytes) -> None:
+    def header(count: int) -> bytes:
+        return header_of(fields=sized(b"".join(entry(b"%d" % n, value) for n in range(count))))
+
+    assert len(decode_header(header(1000))[6]) == (1000 if value else 0)
+    with pytest.raises(ProtocolError, match="1001 fields, above the limit of 1000"):
+        decode_header(header(1001))

@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from orbitmq.errors import ProtocolError
-from orbitmq.protocol.header_json import HeaderParts, decode_header, encode_header
+from orbitmq.protocol.header_json import (
+    LOOSE_BYTES_MAX,
+    HeaderParts,
+    decode_header,
+    encode_header,
+)
 from orbitmq.protocol.languages import Language
 
 
@@ -219,3 +224,20 @@ def test_half_a_character_is_replaced() -> None:
 def test_text_that_is_not_a_header_is_refused(header: bytes) -> None:
     with pytest.raises(ProtocolError):
         decode_header(header)
+
+
+@pytest.mark.parametrize("value", [b'"x"', b"1"], ids=["strict", "loose"])
+def test_the_number_of_fields_is_bounded(value: bytes) -> None:
+    def header(count: int) -> bytes:
+        fields = b",".join(b'"%d":%b' % (number, value) for number in range(count))
+        return b'{"code":1,"extFields":{%b}}' % fields
+
+    assert len(decode_header(header(1000))[6]) == 1000
+    with pytest.raises(ProtocolError, match="1001 fields, above the limit of 1000"):
+        decode_header(header(1001))
+
+
+def test_a_header_that_no_client_writes_is_read_up_to_a_length() -> None:
+    assert decode_header(b"{'code':1}" + b" " * 1000)[0] == 1
+    with pytest.raises(ProtocolError, match="such a header is read up to 200000 bytes"):
+        decode_header(b"{'code':1}" + b" " * LOOSE_BYTES_MAX)

@@ -11,6 +11,7 @@ from orbitmq.clock import ManualClock
 from orbitmq.transport.connection import Connection, Processor
 from orbitmq.transport.limits import ByteBudget, CallBudgets, ConnectionLimits
 from orbitmq.transport.request_loop import RequestLoop
+from orbitmq.transport.turns import SlowTurns
 from orbitmq.transport.warning_limit import WarningLimit
 from tests.integration.transport.raw_peer import RawPeer, raw_serving
 from tests.integration.transport.serving import ECHO, LARGE, echo, large
@@ -33,6 +34,7 @@ class Parts:
     clock: ManualClock = field(default_factory=ManualClock)
     kept_bytes: ByteBudget = field(default_factory=lambda: ByteBudget(2 * MIB))
     calls: CallBudgets = field(default_factory=lambda: CallBudgets(oneway_max=8, unanswered_max=8))
+    slow_turns: SlowTurns | None = None
     seen: list[str] = field(default_factory=list)
 
     def new_connection(self) -> Connection:
@@ -45,6 +47,7 @@ class Parts:
             warnings=WarningLimit(self.clock, "connections closed for bad input or refused"),
             on_open=lambda _: self.seen.append("open"),
             on_close=lambda _, error: self.seen.append(f"close {type(error).__name__}"),
+            slow_turns=self.slow_turns,
         )
 
     @property

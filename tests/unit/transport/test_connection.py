@@ -24,6 +24,7 @@ from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.command import Command
 from orbitmq.transport.connection import Connection
 from orbitmq.transport.limits import ByteBudget
+from orbitmq.transport.turns import SlowTurns
 from tests.integration.transport.serving import ECHO, LARGE
 from tests.unit.transport.pairs import LIMITS, MIB, Parts, connected
 from tests.waiting import until
@@ -49,6 +50,39 @@ async def test_unprocessed_frames_are_processed_after_other_connections_had_a_tu
         connection.close()
         assert await peer.rest() == b"reply 1 reply 2 reply 3 "
     assert parts.seen == ["open", "close NoneType"]
+
+
+class BusyClock(ManualClock):
+    """A clock that also moves while the loop is busy."""
+
+    def pass_ms(self, ms: float) -> None:
+        self._now_ms += ms
+
+
+@pytest.mark.parametrize("frames", [1, 2])
+async def test_after_a_slow_frame_a_connection_waits_for_its_next_turn(frames: int) -> None:
+    frame = Command(code=ECHO).encode()
+    clock = BusyClock()
+    seen: list[bytes] = []
+
+    class Slow:
+        """Takes 50 ms for a frame."""
+
+        def process(self, _: Connection, chunk: bytes) -> tuple[int, bytes]:
+            clock.pass_ms(50)
+            seen.append(chunk)
+            return len(frame), b""
+
+    parts = Parts(processor=Slow(), clock=clock, slow_turns=SlowTurns())
+    async with connected(parts) as (_, peer):
+        await peer.send(frame * frames)
+        await until(lambda: len(seen) == 1)
+        await peer.send(frame)
+        await clock.advance(49)
+        assert len(seen) == 1
+
+        await clock.advance(1)
+        await until(lambda: len(seen) == 2)
 
 
 async def test_a_frame_in_pieces_is_kept_and_answered_once_complete() -> None:

@@ -30,13 +30,14 @@ from cython.cimports.orbitmq.protocol.compiled.plain_properties import (
 from cython.cimports.orbitmq.record.compiled.big_endian import get_32
 from cython.cimports.orbitmq.record.compiled.utf8 import is_plain_text, is_utf8
 
-from orbitmq.protocol.frame import BINARY, JSON
+from orbitmq.protocol.frame import BINARY, HEADER_BYTES_MAX, JSON
 from orbitmq.protocol.plain_sends import BATCH_MESSAGES_MAX, PlainBatch, PlainSend
 
 _JSON = cython.declare(object, JSON)
 _BINARY = cython.declare(object, BINARY)
 # Perf: the constructor of a named tuple is a Python function: 0.3 us more (benchmarks/read_send.py).
 _new_tuple = cython.declare(object, tuple.__new__)
+_HEADER_BYTES_MAX = cython.declare(cython.Py_ssize_t, HEADER_BYTES_MAX)
 _VALUE_END = cython.declare(cython.uchar, 2)
 _MESSAGES_MAX = cython.declare(cython.Py_ssize_t, BATCH_MESSAGES_MAX)
 # The size of a message in a batch without its body and its properties.
@@ -524,7 +525,7 @@ class _Reader:
         self.text = text
         self.at = start + 8
         self.end = self.at + (get_32(text + start + 4) & 0xFFFFFF)
-        if self.end >= end:
+        if self.end >= end or self.end - self.at > _HEADER_BYTES_MAX:
             return False
         self.code = self.opaque = self.flag = 0
         field: cython.int

@@ -1,0 +1,35 @@
+"""Turns of connections: slow ones are spaced, others never wait."""
+
+from __future__ import annotations
+
+from orbitmq.transport.turns import SlowTurns
+
+
+def test_a_short_turn_is_followed_by_the_next_at_once() -> None:
+    turns = SlowTurns()
+
+    assert [turns.wait_ms(began, began + 9) for began in range(0, 100, 10)] == [0] * 10
+
+
+def test_after_a_slow_turn_its_connection_waits_as_long_as_the_turn_took() -> None:
+    turns = SlowTurns()
+
+    assert turns.wait_ms(1000, 1050) == 50
+    # An hour later nothing is owed any more.
+    assert turns.wait_ms(3_600_000, 3_600_020) == 20
+
+
+def test_slow_turns_of_many_connections_leave_half_of_the_time_to_others() -> None:
+    turns = SlowTurns()
+    now_ms, resume_ms = 0.0, [0.0] * 20
+    busy_ms = 0.0
+
+    for _ in range(200):
+        connection = min(range(20), key=resume_ms.__getitem__)
+        began_ms = max(now_ms, resume_ms[connection])
+        now_ms = began_ms + 50
+        busy_ms += 50
+        resume_ms[connection] = now_ms + turns.wait_ms(began_ms, now_ms)
+
+    # All of them had their first turn at once; from then on every second half is free.
+    assert 0.45 < busy_ms / now_ms < 0.6
