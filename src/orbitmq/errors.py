@@ -93,6 +93,8 @@ class OrbitError(Exception):
     """Root of the tree; carries a hint besides its message."""
 
     retryable = False
+    # Whether it occurs in normal operation, so that servers refuse a request without a warning.
+    routine = False
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
@@ -308,9 +310,10 @@ class SubscriptionMissingError(SubscriptionError):
 
 
 class SubscriptionOutdatedError(SubscriptionError):
-    """A newer subscription has not been reported yet."""
+    """A newer subscription has not been reported yet: the pull was faster than the heartbeat."""
 
     retryable = True
+    routine = True
 
 
 class SubscriptionConflictError(SubscriptionError):

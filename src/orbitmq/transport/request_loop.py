@@ -207,7 +207,8 @@ class RequestLoop:
                 code, remark = ResponseCode.SYSTEM_ERROR, str(error)
             case OrbitError():
                 name = request_name(request.code)
-                self._warn("refused call=%s peer=%s reason=%s", name, connection.address, error)
+                note = log.debug if error.routine else self._warn
+                note("refused call=%s peer=%s reason=%s", name, connection.address, error)
                 code, remark = self._code_of(error), str(error)
             case _:
                 name = request_name(request.code)

@@ -19,12 +19,20 @@ from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.command import Command, request
 from orbitmq.protocol.frame import Encoding, encode_frame
 from orbitmq.protocol.headers import Long
+from orbitmq.protocol.requests.clients import Heartbeat
 from orbitmq.protocol.requests.offsets import ResetOffsets
 from orbitmq.protocol.requests.pulling import PullFlag, PullMessages, PullReply
 from orbitmq.protocol.requests.sending import SendBatch
 from orbitmq.record.batch import BatchedMessage, encode_batch
 from orbitmq.record.decode import decode_records
-from tests.integration.broker.conftest import Peer, Site, pull_header, running, send_header
+from tests.integration.broker.conftest import (
+    Peer,
+    Site,
+    heartbeat_body,
+    pull_header,
+    running,
+    send_header,
+)
 from tests.integration.transport.raw_peer import RawPeer
 from tests.waiting import until
 
@@ -395,6 +403,37 @@ async def test_without_an_expression_that_of_the_heartbeat_is_used(peer: Peer) -
     assert [message.body for message in found] == [b"b"]
     assert newer.code == ResponseCode.SUBSCRIPTION_NOT_LATEST
     assert other_topic.code == ResponseCode.SUBSCRIPTION_NOT_EXIST
+
+
+async def test_a_pull_sees_the_subscription_of_the_heartbeat_right_before_it(
+    site: Site, peer: Peer
+) -> None:
+    await peer.send("T", b"a")
+    # As Java's clients do after a rebalance: a new version, and pulls at once.
+    await peer.heartbeat("c", version=5)
+    heartbeat = request(Heartbeat(), body=heartbeat_body("c", version=6))
+    pull = request(pull_header("T", 0, expression=None, version=6))
+    heartbeat.opaque, pull.opaque = 101, 102
+
+    async with await RawPeer.connect(site.broker.port) as raw:
+        await raw.send(heartbeat, pull)
+        # The broker also notifies the member that joined.
+        received = [await raw.read() for _ in range(3)]
+        codes = {reply.opaque: reply.code for reply in received if reply.is_response}
+
+    assert codes == {101: ResponseCode.SUCCESS, 102: ResponseCode.SUCCESS}
+
+
+async def test_a_pull_that_was_faster_than_its_heartbeat_is_refused_without_a_warning(
+    peer: Peer, caplog: pytest.LogCaptureFixture
+) -> None:
+    await peer.send("T", b"a")
+    await peer.heartbeat("c", version=5)
+
+    early = await peer.pull("T", expression=None, version=6)
+
+    assert early.code == ResponseCode.SUBSCRIPTION_NOT_LATEST
+    assert [record for record in caplog.records if "refused" in record.message] == []
 
 
 # --- waiting ----------------------------------------------------------------------------------

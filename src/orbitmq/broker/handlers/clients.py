@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from orbitmq import java_json
 from orbitmq.broker.delivery.filters import make_filter
 from orbitmq.errors import OrbitError, RequestRefusedError, TransportError
+from orbitmq.model.names import retry_topic
 from orbitmq.model.topics import UnitFlag
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.command import request as make_request
@@ -74,12 +75,28 @@ class ClientRequests:
 
     # --- joining and leaving ------------------------------------------------------------------
 
-    async def heartbeat(self, connection: Connection, request: Command) -> Command:
-        """Record a client's groups and subscriptions."""
+    def heartbeat(
+        self, connection: Connection, request: Command
+    ) -> Command | Coroutine[Any, Any, Command]:
+        """Record a client's groups and subscriptions.
+
+        It is recorded at once if nothing has to be created. The pulls that follow it in the same
+        chunk rely on its subscriptions.
+        """
         body = java_json.decode(request.body, HeartbeatBody)
         self.members.check(connection, body)
+        if all(map(self._is_prepared, body.consumers)):
+            return self._record(connection, request, body)
+        return self._prepare_and_record(connection, request, body)
+
+    async def _prepare_and_record(
+        self, connection: Connection, request: Command, body: HeartbeatBody
+    ) -> Command:
         # Concurrently, so that their table changes share one write.
         await asyncio.gather(*map(self._prepare, body.consumers))
+        return self._record(connection, request, body)
+
+    def _record(self, connection: Connection, request: Command, body: HeartbeatBody) -> Command:
         outcome = self.members.heartbeat(
             connection, body, language=request.language.name, version=request.version
         )
@@ -91,6 +108,12 @@ class ClientRequests:
                 takes_fingerprints=True, subscriptions_changed=outcome.subscriptions_changed
             )
         )
+
+    def _is_prepared(self, consumer: ConsumerGroup) -> bool:
+        """Whether the group and its retry topic are as `_prepare` makes them."""
+        group = self.groups.get(consumer.group)
+        topic = self.topics.get(retry_topic(consumer.group))
+        return group is not None and topic is not None and topic.order == group.consumes_in_order
 
     async def _prepare(self, consumer: ConsumerGroup) -> None:
         """Create the group and its retry topic; tools find groups by these topics."""
