@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING, Final
 from orbitmq.errors import StoreFormatError
 from orbitmq.model.queues import PhysicalOffset, QueueOffset
 from orbitmq.store.files.file_names import file_name, is_unfinished, offset_of
+from orbitmq.store.index.entry_search import end_where, first_not, start_where
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from threading import RLock
 
     from orbitmq.store.files.open_files import OpenFiles
+    from orbitmq.store.index.entry_search import Entry
 
 ENTRY: Final = struct.Struct(">qiq")
 ENTRY_BYTES: Final = ENTRY.size
@@ -103,11 +104,11 @@ class ConsumeQueue:
 
     # --- loading ------------------------------------------------------------------------------
 
-    def load(self, good_until: PhysicalOffset | None = None) -> str:
+    def load(self, good_until: PhysicalOffset | None = None, *, all_written: bool = False) -> str:
         """Find the last entry on disk; returns why the files are doubtful, or an empty text.
 
         With `good_until`, only entries of records below it count as written, and everything
-        after them is cleared.
+        after them is cleared. With `all_written`, every entry that is not zero bytes counts.
         """
         firsts, doubt = self._file_offsets()
         if doubt or not firsts:
@@ -115,8 +116,10 @@ class ConsumeQueue:
         self._first_file = firsts[0]
         low = firsts[0] // ENTRY_BYTES
 
-        def is_good(number: int) -> bool:
-            physical_offset, record_bytes, _ = self._raw(number)
+        def is_good(entry: Entry) -> bool:
+            physical_offset, record_bytes, _ = entry
+            if all_written:
+                return any(entry)
             if record_bytes <= 0 or physical_offset < 0:
                 return False
             return (
@@ -126,9 +129,10 @@ class ConsumeQueue:
             )
 
         # Invariant: entries are written in order, and all that were synced are there, so the good
-        # ones come first.
-        end = _first_not(is_good, low, (firsts[-1] + self._file_bytes) // ENTRY_BYTES)
-        first = _first_not(lambda number: self._raw(number)[1] == _FILLER_BYTES, low, end)
+        # ones come first, and fillers before those.
+        high = (firsts[-1] + self._file_bytes) // ENTRY_BYTES
+        end = end_where(self._on_disk, is_good, low, high)
+        first = end_where(self._on_disk, lambda entry: entry[1] == _FILLER_BYTES, low, end)
         self._set_range(first, end)
         if good_until is not None:
             self._clear_after(end, firsts)
@@ -137,8 +141,8 @@ class ConsumeQueue:
     def _set_range(self, start: int, end: int) -> None:
         self.start, self.end = QueueOffset(start), QueueOffset(end)
         self._tail = (end, bytearray())
-        last = self._raw(end - 1) if end > start else (0, 0, 0)
-        self.max_physical_end = PhysicalOffset(last[0] + last[1])
+        last = decode_entry(self._on_disk(end - 1, 1)) if end > start else None
+        self.max_physical_end = PhysicalOffset(last[0] + last[1] if last else 0)
 
     def _file_offsets(self) -> tuple[list[int], str]:
         """List the first bytes of the files, and say what is wrong with them."""
@@ -177,15 +181,12 @@ class ConsumeQueue:
             self._last_path = first, path
         return path
 
-    def _raw(self, number: int) -> tuple[int, int, int]:
-        """Read an entry from disk, even beyond the end of the queue."""
+    def _on_disk(self, number: int, count: int) -> bytes:
+        """Read entries of one file from disk, even beyond the end of the queue."""
         at = number * ENTRY_BYTES
         first = at // self._file_bytes * self._file_bytes
-        content = self._files.pread(self._path(first), ENTRY_BYTES, at - first)
-        if len(content) < ENTRY_BYTES:
-            return 0, 0, 0
-        physical_offset, record_bytes, tag_hash = ENTRY.unpack(content)
-        return physical_offset, record_bytes, tag_hash
+        count_bytes = min(count * ENTRY_BYTES, first + self._file_bytes - at)
+        return self._files.pread(self._path(first), count_bytes, at - first)
 
     def _clear_after(self, end: int, firsts: list[int]) -> None:
         for first in firsts:
@@ -212,7 +213,7 @@ class ConsumeQueue:
         if last_offset < known:
             return 0
         if ENTRY.unpack_from(entries)[0] < known:
-            skipped = _first_not(
+            skipped = first_not(
                 lambda number: ENTRY.unpack_from(entries, number * ENTRY_BYTES)[0] < known,
                 0,
                 len(entries) // ENTRY_BYTES,
@@ -322,11 +323,12 @@ class ConsumeQueue:
         The queue keeps its end, even if no entry is left.
         """
 
-        def is_deleted(number: int) -> bool:
-            found = self.entry(QueueOffset(number))
-            return found is None or found[0] < log_start
+        def read(number: int, count: int) -> bytes:
+            return self.entries(QueueOffset(number), count)
 
-        self.start = QueueOffset(_first_not(is_deleted, self.start, self.end))
+        self.start = QueueOffset(
+            start_where(read, lambda entry: entry[0] >= log_start, self.start, self.end)
+        )
         self.min_physical_offset = max(log_start, self.min_physical_offset)
         last_file = max(0, self.end * ENTRY_BYTES - 1) // self._file_bytes * self._file_bytes
         while (
@@ -356,14 +358,3 @@ class ConsumeQueue:
         self._unsynced.discard(first)
         self._unsynced_names = True
         path.unlink(missing_ok=True)
-
-
-def _first_not(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """Find, by bisection, the first number for which the condition no longer holds."""
-    while low < high:
-        middle = (low + high) // 2
-        if holds(middle):
-            low = middle + 1
-        else:
-            high = middle
-    return low

@@ -11,18 +11,38 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orbitmq.disk import PRIVATE, FileModes, sync_folder
 from orbitmq.errors import StoreFormatError
+from orbitmq.model.queues import QueueOffset
 from orbitmq.store.files.open_files import OpenFiles
-from orbitmq.store.index.consume_queue import ENTRY_BYTES, ConsumeQueue
+from orbitmq.store.index.consume_queue import ENTRY, ENTRY_BYTES, ConsumeQueue
 
 if TYPE_CHECKING:
-    from orbitmq.model.queues import PhysicalOffset, QueueOffset
+    from orbitmq.model.queues import PhysicalOffset
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueTotals:
+    """Sums over all queues: saved with the progress, they tell whether entries were lost since."""
+
+    starts: int
+    ends: int
+    # The start of the log that the queues' starts account for; -1 while they are being raised.
+    log_start: int
+
+    def doubt(self, found: QueueTotals) -> str:
+        """Why queues that were found with other totals are doubtful; empty if they are not."""
+        if found.ends != self.ends:
+            return f"they end at {found.ends} in total and not at {self.ends}"
+        if found.starts != self.starts and found.log_start == self.log_start:
+            return f"they begin at {found.starts} in total and not at {self.starts}"
+        return ""
 
 
 class ConsumeQueues:
@@ -44,6 +64,9 @@ class ConsumeQueues:
         self._unwritten: set[ConsumeQueue] = set()
         self._unsynced: set[ConsumeQueue] = set()
         self._unsynced_folders: set[Path] = set()
+        self._log_start = -1
+        # The ends that queues had when they were deleted to be rebuilt.
+        self._ends_before: dict[ConsumeQueue, QueueOffset] = {}
         self._disk_lock = threading.RLock()
         self.lock = threading.RLock()
 
@@ -53,11 +76,18 @@ class ConsumeQueues:
     def __len__(self) -> int:
         return len(self._queues)
 
-    def load(self, good_until: PhysicalOffset | None = None, *, names_synced: bool = True) -> int:
+    def load(
+        self,
+        good_until: PhysicalOffset | None = None,
+        *,
+        all_written: bool = False,
+        names_synced: bool = True,
+    ) -> int:
         """Open the queues that are on disk; returns how many were doubtful and deleted.
 
-        With `good_until`, entries of records above it are cut off, to be rebuilt. Without
-        `names_synced`, file names are synced too: a killed process may not have done so.
+        With `good_until`, entries of records above it are cut off, to be rebuilt; `all_written`
+        is for `ConsumeQueue.load`. Without `names_synced`, file names are synced too: a killed
+        process may not have done so.
         """
         doubtful = 0
         for topic_folder in sorted(self._folder.iterdir()) if self._folder.is_dir() else ():
@@ -73,7 +103,7 @@ class ConsumeQueues:
                         f"{queue_folder} does not have a queue id as its name", hint="move it away"
                     )
                 queue = self.queue(topic_folder.name, int(name))
-                doubt = queue.load(good_until)
+                doubt = queue.load(good_until, all_written=all_written)
                 if not names_synced:
                     queue.request_name_sync()
                 if doubt:
@@ -90,10 +120,28 @@ class ConsumeQueues:
             self._drop(queue, "its newest entry points to no record of it")
         return len(dropped)
 
-    def _drop(self, queue: ConsumeQueue, doubt: str) -> None:
-        log.warning(
-            "rebuilding queue topic=%s queue=%d reason=%s", queue.topic, queue.queue_id, doubt
-        )
+    def drop_all(self) -> None:
+        """Delete every queue, to rebuild it; it stays known, with the end it had."""
+        for queue in self:
+            self._drop(queue)
+
+    def keep_ends(self, log_start: PhysicalOffset) -> None:
+        """Let queues that were rebuilt, and have no record left in the log, go on at their end."""
+        for queue, end in self._ends_before.items():
+            if queue.end == 0 and end > 0 and log_start > 0:
+                with self.lock:
+                    queue.append(QueueOffset(end - 1), ENTRY.pack(log_start - 1, 1, 0))
+                    self._unwritten.add(queue)
+                with self._disk_lock:
+                    queue.raise_start(log_start)
+        self._ends_before.clear()
+
+    def _drop(self, queue: ConsumeQueue, doubt: str = "") -> None:
+        if doubt:
+            log.warning(
+                "rebuilding queue topic=%s queue=%d reason=%s", queue.topic, queue.queue_id, doubt
+            )
+        self._ends_before[queue] = queue.end
         queue.delete()
         self._unsynced.add(queue)
 
@@ -128,6 +176,16 @@ class ConsumeQueues:
     def count(self) -> int:
         """How many queues have or had entries."""
         return sum(1 for queue in self if queue.end > 0)
+
+    def totals(self) -> QueueTotals:
+        """Sum up the queues; the caller keeps them from growing."""
+        starts = ends = 0
+        log_start = self._log_start
+        for queue in self:
+            starts += queue.start
+            ends += queue.end
+        is_raised = log_start == self._log_start
+        return QueueTotals(starts=starts, ends=ends, log_start=log_start if is_raised else -1)
 
     @property
     def unsynced_count(self) -> int:
@@ -166,11 +224,13 @@ class ConsumeQueues:
 
     def raise_starts(self, log_start: PhysicalOffset) -> None:
         """Move the start of every queue past records that were deleted."""
+        self._log_start = -1
         for queue in self:
             with self._disk_lock:
                 queue.raise_start(log_start)
                 if queue.needs_sync:
                     self._unsynced.add(queue)
+        self._log_start = log_start
 
     def delete_topic(self, topic: str) -> None:
         """Delete every queue of a topic; its records age out with the log."""

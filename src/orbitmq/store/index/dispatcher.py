@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from orbitmq.clock import Clock
     from orbitmq.record.scan import EntryRun
     from orbitmq.store.index.consume_queue import ConsumeQueue
-    from orbitmq.store.index.consume_queues import ConsumeQueues
+    from orbitmq.store.index.consume_queues import ConsumeQueues, QueueTotals
     from orbitmq.store.index.deleted_topics import DeletedTopics
     from orbitmq.store.index.key_indexes import KeyIndexes
     from orbitmq.store.log.commit_log import CommitLog
@@ -39,6 +39,7 @@ class Dispatched:
     index_name: int
     index_next: int
     queue_count: int
+    queue_totals: QueueTotals
 
 
 @dataclass(slots=True, eq=False)
@@ -78,6 +79,7 @@ class Dispatcher:
                 index_name=newest.name if newest else 0 if self.indexes is not None else NO_INDEX,
                 index_next=newest.next if newest else 0,
                 queue_count=self.queues.count,
+                queue_totals=self.queues.totals(),
             )
 
     def _advance_in_file(self, end: PhysicalOffset, grown: set[ConsumeQueue]) -> None:

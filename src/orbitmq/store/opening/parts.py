@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from orbitmq.clock import Clock
     from orbitmq.store.config import StoreConfig
     from orbitmq.store.index.consume_queue import ConsumeQueue
+    from orbitmq.store.index.consume_queues import QueueTotals
 
 log = logging.getLogger(__name__)
 
@@ -251,27 +252,44 @@ class _Opening:
         Dispatching a record twice does no harm, so in doubt it restarts at the beginning.
         """
         start, end = self._log.start, self._log.end
+        saved = self._progress_file.saved
         good_until = end if known.queued_until is None else min(known.queued_until, end)
-        doubtful = self._queues.load(good_until, names_synced=self._ours and self._clean)
+        is_our_stop = self._ours and self._clean
+        doubtful = self._queues.load(
+            good_until,
+            # Whoever stopped cleanly left zero bytes after the newest entry.
+            all_written=self._clean and (not self._ours or saved.dispatched == end),
+            names_synced=is_our_stop,
+        )
         doubtful += self._queues.drop_inconsistent(self._is_consistent)
-        if (
-            self._ours
-            and not doubtful
-            and self._queues.count < self._progress_file.saved.queue_count
-        ):
+        if self._ours and not doubtful and self._queues.count < saved.queue_count:
             log.warning(
                 "rebuilding missing queues found=%d expected=%d",
                 self._queues.count,
-                self._progress_file.saved.queue_count,
+                saved.queue_count,
             )
             doubtful += 1
         if known.queued_until is None:
             # Another broker stopped cleanly: its queues follow the log up to their newest entry.
             good_until = max((queue.max_physical_end for queue in self._queues), default=start)
+        self._queues.raise_starts(start)
+        if self._ours and not doubtful and saved.queue_totals is not None:
+            doubtful += self._compare_totals(saved.queue_totals)
         if doubtful or not self._queues.count:
             good_until = start
-        self._queues.raise_starts(start)
         return max(start, min(good_until, self._index_until()))
+
+    def _compare_totals(self, saved: QueueTotals) -> bool:
+        """Whether queues lost entries since they were saved, so that the log must fill them."""
+        found = self._queues.totals()
+        doubt = saved.doubt(found)
+        if not doubt:
+            return False
+        log.warning("rebuilding queues reason=%s", doubt)
+        if found.ends >= saved.ends:
+            # Only missing ends are filled up; a wrong start is not seen again.
+            self._queues.drop_all()
+        return True
 
     def _index_until(self) -> PhysicalOffset:
         """Open the index and drop doubtful files; returns how far it follows the log."""
@@ -305,6 +323,7 @@ class _Opening:
             file_end = (position // self._log.file_bytes + 1) * self._log.file_bytes
             self._dispatcher.advance(PhysicalOffset(min(file_end, end)))
             self._queues.write()
+        self._queues.keep_ends(self._log.start)
 
     def _is_consistent(self, queue: ConsumeQueue) -> bool:
         """Whether the newest entry of a queue points to a record that agrees."""
@@ -312,7 +331,11 @@ class _Opening:
         if entry is None:
             return False
         physical_offset, record_bytes, _ = entry
-        if physical_offset < self._log.start or queue.topic.startswith(_SHARED_RECORDS):
+        if physical_offset < self._log.start:
+            older = queue.entry(type(queue.end)(queue.end - 2))
+            is_behind = older is None or older[0] < physical_offset
+            return is_behind and 0 < record_bytes <= self._log.start - physical_offset
+        if queue.topic.startswith(_SHARED_RECORDS):
             return True
         record = self._log.pread(physical_offset, record_bytes)
         if record is None or self._damage(queue, physical_offset, record, named=False):

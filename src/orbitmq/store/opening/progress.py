@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Final
 from orbitmq.disk import PRIVATE, FileModes, make_folder, sync_folder
 from orbitmq.model.queues import PhysicalOffset
 from orbitmq.store.files.descriptor import Descriptor
+from orbitmq.store.index.consume_queues import QueueTotals
 
 if TYPE_CHECKING:
     from orbitmq.store.index.consume_queues import ConsumeQueues
@@ -40,9 +41,13 @@ if TYPE_CHECKING:
 FILE_NAME: Final = "marks"
 _FIELDS: Final = struct.Struct(">qqqqqqII")
 _CRC: Final = struct.Struct(">I")
+# After these, with a checksum of their own: versions that do not know them leave them as they are,
+# and the sequence tells.
+_TOTALS: Final = struct.Struct(">qqqq")
 _SLOT_BYTES: Final = 512
 _SLOTS: Final = 2
 _ZERO: Final = PhysicalOffset(0)
+_UNKNOWN: Final = QueueTotals(starts=-1, ends=-1, log_start=-1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +63,8 @@ class SavedProgress:
     queue_count: int = 0
     checkpoint_before: int = 0
     checkpoint_after: int = 0
+    # None if an older version saved it.
+    queue_totals: QueueTotals | None = None
 
     def knows(self, checkpoint: Checkpoint) -> bool:
         """Whether no other broker wrote the checkpoint since; a missing one proves nothing."""
@@ -111,7 +118,9 @@ class ProgressFile:
             progress.checkpoint_after,
         )
         at = self._sequence % _SLOTS * _SLOT_BYTES
-        self._descriptor.pwrite(fields + _CRC.pack(zlib.crc32(fields)), at)
+        totals = progress.queue_totals or _UNKNOWN
+        more = _TOTALS.pack(self._sequence, totals.starts, totals.ends, totals.log_start)
+        self._descriptor.pwrite(_with_crc(fields) + _with_crc(more), at)
         self.saved = progress
         return self._descriptor
 
@@ -157,6 +166,7 @@ class ProgressSaver:
                 queue_count=dispatched.queue_count,
                 checkpoint_before=before,
                 checkpoint_after=self.checkpoint.fingerprint,
+                queue_totals=dispatched.queue_totals,
             )
         )
         self.checkpoint.write(self.checkpoint_path, self.modes)
@@ -182,16 +192,13 @@ def read_slots(path: Path) -> tuple[int, SavedProgress] | None:
         content = path.read_bytes()
     except FileNotFoundError:
         return None
-    best: tuple[int, ...] | None = None
+    best: tuple[int, ...] = (0,)
+    best_at = 0
     for at in range(0, _SLOT_BYTES * _SLOTS, _SLOT_BYTES):
-        slot = content[at : at + _FIELDS.size + _CRC.size]
-        if len(slot) < _FIELDS.size + _CRC.size:
-            continue
-        fields = slot[: _FIELDS.size]
-        values = _FIELDS.unpack(fields)
-        if zlib.crc32(fields) == _CRC.unpack(slot[_FIELDS.size :])[0] and values[0] > 0:
-            best = max(best, values) if best else values
-    if best is None:
+        values = _checked(_FIELDS, content, at)
+        if values is not None and values > best:
+            best, best_at = values, at
+    if not best[0]:
         return None
     return best[0], SavedProgress(
         flushed=PhysicalOffset(best[1]),
@@ -201,4 +208,25 @@ def read_slots(path: Path) -> tuple[int, SavedProgress] | None:
         queue_count=best[5],
         checkpoint_before=best[6],
         checkpoint_after=best[7],
+        queue_totals=_read_totals(content, best_at, best[0]),
     )
+
+
+def _read_totals(content: bytes, slot_at: int, sequence: int) -> QueueTotals | None:
+    """Read the totals of a slot; None if an older version wrote it, or they are not known."""
+    values = _checked(_TOTALS, content, slot_at + _FIELDS.size + _CRC.size)
+    if values is None or values[0] != sequence or values[2] < 0:
+        return None
+    return QueueTotals(starts=values[1], ends=values[2], log_start=values[3])
+
+
+def _with_crc(fields: bytes) -> bytes:
+    return fields + _CRC.pack(zlib.crc32(fields))
+
+
+def _checked(layout: struct.Struct, content: bytes, at: int) -> tuple[int, ...] | None:
+    """Unpack fields; None unless their checksum is right."""
+    fields = content[at : at + layout.size]
+    if content[at : at + layout.size + _CRC.size] != _with_crc(fields) or not fields:
+        return None
+    return layout.unpack(fields)

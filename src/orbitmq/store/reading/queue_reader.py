@@ -249,7 +249,7 @@ class QueueReader:
                 break
             number += 1  # type: ignore[assignment]  # Perf: see above
             result.far_behind = not near
-            if physical_offset < skip_below:
+            if 0 <= physical_offset < skip_below:
                 continue
             if tag_filter is not None and not tag_filter(tag_hash):
                 result.filtered_count += 1

@@ -315,6 +315,7 @@ class _Rebuild:
                     self._progress,
                     dispatched=PhysicalOffset(min(self._result.end, self._progress.flushed)),
                     queue_count=self._result.queues,
+                    queue_totals=None,
                 )
             )
             progress_file.close()
