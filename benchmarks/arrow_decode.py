@@ -24,8 +24,9 @@ from orbitmq.record.compression import Compression, compress
 from orbitmq.record.decode import decode_record
 from orbitmq.record.hosts import encode_host
 from orbitmq.record.layout import BORN_HOST_V6, COMPRESSED, STORE_HOST_V6
+from orbitmq.spark.options.column_names import COLUMN_NAMES
 from orbitmq.spark.rows.row_decoder import RowDecoder, record_positions
-from orbitmq.spark.rows.schema import Projection, default_projection, projection_of
+from orbitmq.spark.rows.schema import Projection, projection_of, table_projection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +70,11 @@ PLAIN: Final = "plain loop, properties as text"
 COPY: Final = "copying the bytes"
 BODY_ONLY: Final = projection_of(StructType([StructField("body", BinaryType())]))
 PROJECTIONS: Final = {
-    "text": default_projection(),
-    "map": default_projection(properties="map"),
-    "none": default_projection(properties="none"),
+    "properties text": table_projection(COLUMN_NAMES),
+    "properties map": table_projection(COLUMN_NAMES, properties="map"),
+    "properties none": table_projection(name for name in COLUMN_NAMES if name != "properties"),
+    "usual columns": table_projection(),
+    "topic and body": table_projection(["topic", "body"]),
     "body only": BODY_ONLY,
 }
 
@@ -107,10 +110,7 @@ def decode_forms(records: bytes, count: int, repeats: int) -> dict[str, Form]:
         PLAIN: partial(plain, as_map=False),
         "plain loop, properties as map": partial(plain, as_map=True),
         **{
-            f"Arrow, properties {name}" if name != "body only" else "Arrow, body only": partial(
-                arrow, projection
-            )
-            for name, projection in PROJECTIONS.items()
+            f"Arrow, {name}": partial(arrow, projection) for name, projection in PROJECTIONS.items()
         },
         "Arrow, body only, CRC checked": partial(arrow, BODY_ONLY, check_bodies=True),
     }

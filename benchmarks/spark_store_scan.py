@@ -65,18 +65,20 @@ def fill_distinct(root: Path, rows: int, body_bytes: int) -> None:
 
 
 def scan(spark: SparkSession, root: Path, **options: str) -> DataFrame:
-    """All rows of a store."""
-    return spark.read.format("rocketmq-store").options(**options).load(str(root))
+    """All rows and columns of a store."""
+    reading = spark.read.format("rocketmq-store").option("columns", "all")
+    return reading.options(**options).load(str(root))
 
 
 def decode(root: Path, kind: Literal["string", "map"]) -> int:
     """Do what the tasks of a scan do, without Spark; returns the rows."""
+    from orbitmq.spark.options.column_names import COLUMN_NAMES
     from orbitmq.spark.options.store_options import StoreOptions
-    from orbitmq.spark.rows.schema import default_projection
+    from orbitmq.spark.rows.schema import table_projection
     from orbitmq.spark.scan.store_reader import StoreReader
 
     options = StoreOptions.from_spark({"path": str(root)})
-    reader = StoreReader(options, default_projection(properties=kind))
+    reader = StoreReader(options, table_projection(COLUMN_NAMES, properties=kind))
     return sum(batch.num_rows for part in reader.partitions() for batch in reader.read(part))
 
 

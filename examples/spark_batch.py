@@ -26,6 +26,7 @@ def main() -> None:
             spark.read.format("rocketmq")
             .option("namesrvAddr", address)
             .option("subscribe", "table-orders")
+            .option("columns", "body, tags, flag")
             .load()
         )
         for row in table.where("tags = 'paid'").orderBy("flag").collect():

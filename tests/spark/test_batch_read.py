@@ -13,8 +13,8 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from orbitmq.client import Message, MessageQueue
+from orbitmq.spark.options.column_names import COLUMN_NAMES, USUAL_COLUMNS
 from orbitmq.spark.reading.offsets import Offsets, nested
-from orbitmq.spark.rows.schema import COLUMN_NAMES
 from tests.spark.conftest import StartCluster
 from tests.spark.topics import Topics
 
@@ -89,7 +89,7 @@ def numbers(offsets: Offsets) -> str:
 def test_a_topic_is_a_table(read: Read, topic: str, topics: Topics) -> None:
     frame = read(topic)
 
-    assert frame.columns == list(COLUMN_NAMES)
+    assert frame.columns == list(USUAL_COLUMNS)
     assert bodies(frame) == sorted(f"{q}/{n}" for q in range(QUEUES) for n in range(PER_QUEUE))
     row = frame.filter("body = CAST('3/7' AS BINARY)").collect()[0]
     queue = topics.queues(topic)[3]
@@ -127,10 +127,18 @@ def test_an_empty_topic_has_no_rows(read: Read, topics: Topics) -> None:
 
 
 def test_a_schema_chooses_columns_and_their_order(read: Read, topic: str) -> None:
-    frame = read(topic, schema="queueOffset BIGINT, topic STRING")
+    frame = read(topic, schema="queueoffset BIGINT, topic STRING")
 
-    assert frame.columns == ["queueOffset", "topic"]
+    assert frame.columns == ["queueoffset", "topic"], "as the user spells them"
     assert frame.distinct().count() == PER_QUEUE
+
+
+def test_columns_are_named_without_types(read: Read, topic: str) -> None:
+    frame = read(topic, columns="queueOffset, Tags", tags="red")
+
+    assert frame.dtypes == [("queueOffset", "bigint"), ("tags", "string")]
+    assert sorted(frame.distinct().collect()) == [(n, "red") for n in range(0, PER_QUEUE, 2)]
+    assert read(topic, columns="all").columns == list(COLUMN_NAMES)
 
 
 def test_properties_are_text_or_a_map_or_left_out(read: Read, topic: str) -> None:
@@ -138,14 +146,14 @@ def test_properties_are_text_or_a_map_or_left_out(read: Read, topic: str) -> Non
     without = read(topic, properties="none", includeBody=False)
 
     assert {row.properties["price"] for row in as_map.collect()} == {"7"}
-    assert set(COLUMN_NAMES) - set(without.columns) == {"properties", "body"}
+    assert set(USUAL_COLUMNS) - set(without.columns) == {"properties", "body"}
     assert without.count() == QUEUES * PER_QUEUE
 
 
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
-        ("queueoffset BIGINT, colour STRING", "did you mean queueOffset"),
+        ("offset BIGINT, colour STRING", "did you mean queueOffset"),
         ("topic STRING, queueId STRING", "column 'queueId' cannot be STRING"),
     ],
 )

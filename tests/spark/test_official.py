@@ -145,6 +145,8 @@ def test_a_topic_of_an_official_broker_is_a_table(
     last_ms = max(int(row.storeTimestamp.timestamp() * 1000) for row in rows)
     assert read(spark, official, topic, endingTimestamp=last_ms + 1).count() == len(rows)
     assert read(spark, official, topic, startingTimestamp=0).count() == len(rows)
+    slim = read(spark, official, topic, columns="tags, queueOffset").collect()
+    assert sorted(row.queueOffset for row in slim) == sorted(row.queueOffset for row in rows)
 
 
 # --- write ----------------------------------------------------------------------------------------
@@ -174,7 +176,8 @@ def test_rows_are_written_to_an_official_broker(
     official.wait_for(topic, 4_999)
 
     written = sorted(
-        read(spark, official, topic, properties="map").collect(), key=lambda row: int(row.body)
+        read(spark, official, topic, columns="all", properties="map").collect(),
+        key=lambda row: int(row.body),
     )
     assert [int(row.body) for row in written] == list(range(4_999))
     for number, row in enumerate(written):

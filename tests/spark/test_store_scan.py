@@ -60,7 +60,7 @@ def numbers_where(holds: Callable[[int], bool]) -> list[int]:
 
 
 def test_a_stopped_brokers_messages_are_rows(spark: SparkSession, stopped: Path) -> None:
-    frame = scan(spark, stopped, minPartitions="3")
+    frame = scan(spark, stopped, minPartitions="3", columns="all")
 
     rows = frame.collect()
 
@@ -277,9 +277,10 @@ def test_rows_equal_those_from_brokers(
         spark.read.format("rocketmq")
         .option("namesrvAddr", topics.cluster.namesrv)
         .option("subscribe", topic)
+        .option("columns", "all")
         .load()
     )
-    from_files = scan(spark, tmp_path / "*", subscribe=topic)
+    from_files = scan(spark, tmp_path / "*", subscribe=topic, columns="all")
 
     order = ["brokerName", "queueId", "queueOffset"]
     assert from_files.schema == from_brokers.schema

@@ -144,6 +144,28 @@ def test_rows_are_inserted_into_a_topic_by_sql(spark: SparkSession, topics: Topi
     ]
 
 
+def test_a_sql_table_has_the_columns_that_it_names(spark: SparkSession, topics: Topics) -> None:
+    topic, namesrv = topics.filled(3), topics.cluster.namesrv
+    for name, columns in (("slim", "body, tags"), ("bodies", "body")):
+        spark.sql(
+            f"CREATE TABLE {name} USING rocketmq OPTIONS (namesrvAddr '{namesrv}', "
+            f"subscribe '{topic}', topic '{topic}', columns '{columns}')"
+        )
+
+    try:
+        spark.sql("INSERT INTO slim VALUES (CAST('one' AS BINARY), 'paid')")
+        rows = spark.sql("SELECT * FROM slim WHERE tags = 'paid'").collect()
+        count = spark.table("bodies").count()
+        with pytest.raises(AnalysisException, match="only into a table with a column of text"):
+            spark.sql("INSERT INTO bodies SELECT body FROM slim")
+    finally:
+        spark.sql("DROP TABLE slim")
+        spark.sql("DROP TABLE bodies")
+
+    assert [(bytes(row.body), row.tags) for row in rows] == [(b"one", "paid")]
+    assert (count, topics.cluster.message_count(topic)) == (4, 4)
+
+
 # --- From table to table -------------------------------------------------------------------------
 
 

@@ -277,7 +277,7 @@ def test_rows_that_were_read_are_written_unchanged(
     rows = (
         spark.read.format("rocketmq")
         .option("namesrvAddr", topics.cluster.namesrv)
-        .options(subscribe=source, properties=properties)
+        .options(subscribe=source, columns="all", properties=properties)
         .load()
     )
 
@@ -302,6 +302,7 @@ def test_a_stream_goes_straight_from_topic_to_topic(
         spark.readStream.format("rocketmq")
         .option("namesrvAddr", topics.cluster.namesrv)
         .options(subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger=40)
+        .option("columns", "all")
         .load()
     )
 

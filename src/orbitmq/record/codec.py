@@ -9,18 +9,19 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from orbitmq.record import encode, scan
+from orbitmq.record import bodiless, encode, scan
 
 try:
     if os.environ.get("ORBITMQ_PURE") == "1":
         raise ImportError("ORBITMQ_PURE asks for plain forms")  # noqa: TRY301  # one way to the plain
-    from orbitmq.record.compiled import batch_records_cython, codec_cython
+    from orbitmq.record.compiled import batch_records_cython, bodiless_cython, codec_cython
 except ImportError:
     encode_record = encode.encode_record
     encode_batch_records = encode.encode_batch_records
     is_sound = scan.is_sound
     sound_records = scan.sound_records
     walk = scan.walk
+    without_bodies = bodiless.without_bodies
     is_compiled = False
 else:
     encode_record = codec_cython.encode_record
@@ -28,6 +29,7 @@ else:
     is_sound = codec_cython.is_sound
     sound_records = codec_cython.sound_records
     walk = codec_cython.walk
+    without_bodies = bodiless_cython.without_bodies
     is_compiled = True
 
 IS_COMPILED: Final = is_compiled

@@ -54,13 +54,15 @@ class RocketMQSource(DataSource):
         check_table_has_no_secrets(given, ReadOptions, WriteOptions)
 
     def _columns(self, given: Mapping[str, str]) -> StructType:
-        from orbitmq.spark.rows.schema import default_projection
+        from orbitmq.spark.options.column_names import parse_columns
+        from orbitmq.spark.rows.schema import table_projection
 
-        if _READS.isdisjoint(name.lower() for name in given):
-            return default_projection().spark_schema
+        lowered = {name.lower(): text for name, text in given.items()}
+        if _READS.isdisjoint(lowered):
+            return table_projection(parse_columns(lowered.get("columns", ""))).spark_schema
         options = self._read_options(given, streaming=None)
-        return default_projection(
-            properties=options.properties_form, include_body=options.include_body
+        return table_projection(
+            options.column_names, properties=options.properties_form
         ).spark_schema
 
     def reader(self, schema: StructType) -> DataSourceReader:

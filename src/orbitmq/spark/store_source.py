@@ -41,11 +41,11 @@ class RocketMQStoreSource(DataSource):
 
     def _columns(self, given: Mapping[str, str]) -> StructType:
         from orbitmq.spark.options.store_options import StoreOptions
-        from orbitmq.spark.rows.schema import default_projection
+        from orbitmq.spark.rows.schema import table_projection
 
         options = StoreOptions.from_spark(given)
-        return default_projection(
-            properties=options.properties_form, include_body=options.include_body
+        return table_projection(
+            options.column_names, properties=options.properties_form
         ).spark_schema
 
     def reader(self, schema: StructType) -> DataSourceReader:

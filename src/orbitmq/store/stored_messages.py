@@ -17,6 +17,7 @@ from orbitmq.record.message_id import decode_message_id
 from orbitmq.store.files.record_checks import HEAD_BYTES, physical_offset_of, store_ms_of
 from orbitmq.store.index.consume_queue import ENTRY
 from orbitmq.store.log.stand_ins import is_stand_in
+from orbitmq.store.reading.bodiless_reading import read_without_bodies
 from orbitmq.store.reading.bulk_reading import read_bulk
 from orbitmq.store.reading.memory_log import FIRST_OFFSET
 from orbitmq.store.reading.queue_reader import QueueReader, Read, RecordFilter, TagFilter
@@ -85,19 +86,27 @@ class StoredMessages:
         *,
         tag_filter: TagFilter | None = None,
         record_filter: RecordFilter | None = None,
+        with_bodies: bool = True,
     ) -> Read:
         """Read many records of a queue from an offset on; see `bulk_reading`."""
         on_disk, in_memory = self._find(topic, queue_id)
         reader, queue = self._part_at(offset, on_disk, in_memory)
-        found = read_bulk(
-            reader,
-            queue,
-            QueueOffset(offset),
-            count_max,
-            bytes_max,
-            tag_filter=tag_filter,
-            record_filter=record_filter,
-        )
+
+        def read(first: int, count_max: int) -> Read:
+            return read_bulk(
+                reader,
+                queue,
+                QueueOffset(first),
+                count_max,
+                bytes_max,
+                tag_filter=tag_filter,
+                record_filter=record_filter,
+            )
+
+        if with_bodies:
+            found = read(offset, count_max)
+        else:
+            found = read_without_bodies(read, offset, count_max, bytes_max)
         if in_memory is not None:
             found.start, found.end = _bounds(on_disk, in_memory)
         return found

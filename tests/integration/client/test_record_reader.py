@@ -67,6 +67,34 @@ def check_cover(runs: list[RecordRun], start: int, end: int) -> None:
     assert position == end
 
 
+@pytest.mark.parametrize(("bulk", "is_bodiless"), [(BULK[0], True), (BULK[1], False)])
+async def test_bodies_that_nobody_wants_are_not_sent_by_brokers_that_can_leave_them_out(
+    cluster: Cluster,
+    topic: str,
+    bulk: dict[str, str],
+    is_bodiless: bool,  # noqa: FBT001  # a parameter
+) -> None:
+    await cluster.stop_broker()
+    await cluster.start_broker(**bulk)
+    await cluster.make_topic(topic, queues=1)
+    await fill(cluster, topic, 900, size=2_000)
+    async with reader(cluster, pull_bytes_max=300_000) as reading:
+        (queue,) = await reading.queues(topic)
+        whole = await collected(reading, [(queue, 0, 900)])
+
+        runs = [run async for run in reading.read([(queue, 0, 900)], with_bodies=False)]
+
+    check_cover(runs, 0, 900)
+    assert offsets(runs) == list(range(900))
+    found = [record for run in runs for record in decode_records(run.records)]
+    assert {bool(record.stored_body) for record in found} == {not is_bodiless}
+    assert [record.properties_bytes for record in found] == [
+        record.properties_bytes for run in whole for record in decode_records(run.records)
+    ]
+    if is_bodiless:
+        assert len(runs) < len(whole), "a reply holds more messages"
+
+
 @pytest.mark.parametrize("bulk", BULK)
 async def test_a_range_comes_whole_and_in_order(
     cluster: Cluster, topic: str, bulk: dict[str, str]

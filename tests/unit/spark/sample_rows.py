@@ -15,12 +15,21 @@ from orbitmq.record.compression import Compression, compress
 from orbitmq.record.decode import decode_record
 from orbitmq.record.hosts import encode_host
 from orbitmq.record.layout import COMPRESSED
+from orbitmq.spark.options.column_names import COLUMN_NAMES
 from orbitmq.spark.rows.plain_rows import Positions
-from orbitmq.spark.rows.schema import Projection
+from orbitmq.spark.rows.schema import Projection, PropertiesForm, table_projection
 from tests.unit.record.sample_records import INT_32, INT_64, KNOWN, Sample, samples
 
 BROKER: Final = "broker-a"
 TIMESTAMP_MAX_MS: Final = (2**63 - 1) // 1000
+
+
+def all_columns(
+    *, properties: PropertiesForm = "string", without: Sequence[str] = ()
+) -> Projection:
+    """A projection of every column but some."""
+    names = [name for name in COLUMN_NAMES if name not in without]
+    return table_projection(names, properties=properties)
 
 
 def joined(records: Sequence[bytes], *, gaps: Sequence[bytes] = ()) -> tuple[bytes, Positions]:

@@ -6,8 +6,9 @@ import pytest
 
 import pyspark_rocketmq
 from orbitmq.errors import SettingsError, UnknownOptionError
+from orbitmq.spark.options.column_names import COLUMN_NAMES, USUAL_COLUMNS
 from orbitmq.spark.reading.batch_reader import BatchReader
-from orbitmq.spark.rows.schema import COLUMN_NAMES, default_projection
+from orbitmq.spark.rows.schema import table_projection
 from orbitmq.spark.source import RocketMQSource
 from tests.unit.fresh_process import printed_by
 
@@ -21,14 +22,16 @@ def test_spark_finds_the_format_by_the_name_of_the_module() -> None:
     assert RocketMQSource.name() == "rocketmq"
 
 
-def test_the_columns_are_those_of_messages() -> None:
-    assert source(subscribe="t").schema().names == list(COLUMN_NAMES)
+def test_the_columns_are_those_that_people_use_unless_others_are_named() -> None:
+    assert source(subscribe="t").schema().names == list(USUAL_COLUMNS)
+    assert source(subscribe="t", columns="all").schema().names == list(COLUMN_NAMES)
+    assert source(subscribe="t", columns="body, TOPIC").schema().names == ["body", "topic"]
 
 
 def test_options_change_the_columns() -> None:
     names = source(subscribe="t", properties="none", includebody="false").schema().names
 
-    assert set(COLUMN_NAMES) - set(names) == {"properties", "body"}
+    assert set(USUAL_COLUMNS) - set(names) == {"properties", "body"}
     schema = source(subscribe="t", properties="map").schema()
     assert schema["properties"].dataType.simpleString() == "map<string,string>"
 
@@ -39,11 +42,12 @@ def test_a_wrong_option_is_an_error_when_the_source_is_loaded() -> None:
 
 
 def test_a_table_that_is_only_written_to_has_columns_too() -> None:
-    assert source(topic="t").schema().names == list(COLUMN_NAMES)
+    assert source(topic="t").schema().names == list(USUAL_COLUMNS)
+    assert source(topic="t", columns="topic,body").schema().names == ["topic", "body"]
 
 
 def test_a_reader_takes_the_columns_of_the_user() -> None:
-    wanted = default_projection(properties="none").spark_schema
+    wanted = table_projection(["topic", "body"]).spark_schema
 
     reading = source(subscribe="t", topic="u").reader(wanted)
 
@@ -56,7 +60,7 @@ def test_a_batch_cannot_start_at_the_end() -> None:
 
     assert given.schema()
     with pytest.raises(SettingsError, match="cannot be latest in a batch"):
-        given.reader(default_projection().spark_schema)
+        given.reader(table_projection().spark_schema)
 
 
 def test_a_stream_does_not_import_what_only_tasks_and_writers_need() -> None:

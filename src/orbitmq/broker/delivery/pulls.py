@@ -322,6 +322,7 @@ class Pulls:
             self._bulk_bytes(pull),
             tag_filter=pull.filter.accepts_tag,
             record_filter=pull.filter.accepts_record,
+            with_bodies=asked.bulk_bodies != 0,
         )
 
     # --- replies ------------------------------------------------------------------------------

@@ -54,9 +54,11 @@ class PullMessages(Header):
     proxied_client_id: str | None = wire("proxyFrowardClientId", None)
     broker_name: str | None = wire("bname", None)
     # OrbitMQ's own, which RocketMQ's brokers ignore: the most messages and bytes of a reply, for
-    # bulk readers of a queue. Such a pull is never held.
+    # bulk readers of a queue; 0 as the last asks for records without bodies. Such a pull is never
+    # held.
     bulk_count: int | None = None
     bulk_bytes: int | None = None
+    bulk_bodies: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -186,7 +186,8 @@ class ConnectionOptions:
                 "the option namesrvAddr is missing",
                 hint='.option("namesrvAddr", "127.0.0.1:9876") says where the cluster is; for a '
                 "SQL table, leave the columns out of CREATE TABLE: Spark drops the options of a "
-                "table that names its columns, or that is created AS SELECT",
+                "table that names its columns, or that is created AS SELECT; and rows can be "
+                "inserted only into a table with a column of text, such as topic or keys",
             )
         # The client's own options check addresses, and that keys are complete.
         ClientOptions(**self.client_keywords())

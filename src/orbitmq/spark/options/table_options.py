@@ -1,8 +1,8 @@
 """Options of a SQL table, which Spark hands over only while the table is created.
 
 For `CREATE TABLE … USING rocketmq OPTIONS (…)` Spark asks for the columns with these options; when
-the table is read or written, it asks without them. So they are noted on the first column, whose
-metadata the catalog keeps.
+the table is read or written, it asks without them. So they are noted on the first column of text,
+whose metadata the catalog keeps. A table without one can only be read.
 
 Invariant: rows follow a note only if it is that of the table they are written to. A column carries
 its metadata into every DataFrame, and into Parquet files, so a note alone proves nothing. Beside it
@@ -21,16 +21,18 @@ itself was created with the columns of another, metadata included (docs/spark.md
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 from urllib.parse import unquote, urlsplit
 from zlib import crc32
 
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from orbitmq.errors import SettingsError
 
 NOTE: Final = "rocketmq.options"
+# The note of a table without a column that can be sealed; it never says where rows go.
+READ_NOTE: Final = "rocketmq.readOptions"
 # Spark's own name for the metadata with the length of a VARCHAR.
 SEAL: Final = "__CHAR_VARCHAR_TYPE_STRING"
 # Longer than any topic name: the length is only there to be compared.
@@ -64,8 +66,17 @@ def with_note(schema: StructType, options: Mapping[str, str]) -> StructType:
     """The columns of a new table, with its options noted."""
     # Every column may be null, since an INSERT may leave it out.
     fields = [StructField(field.name, field.dataType) for field in schema.fields]
-    fields[0].metadata = {NOTE: dict(options), SEAL: f"varchar({_length_for(options)})"}
+    noted = first_text(fields)
+    if noted is None:
+        fields[0].metadata = {READ_NOTE: dict(options)}
+    else:
+        noted.metadata = {NOTE: dict(options), SEAL: f"varchar({_length_for(options)})"}
     return StructType(fields)
+
+
+def first_text(fields: Iterable[StructField]) -> StructField | None:
+    """The column that the options of a table are noted on: only a text can have the seal."""
+    return next((field for field in fields if isinstance(field.dataType, StringType)), None)
 
 
 def _length_for(options: Mapping[str, str]) -> int:
@@ -87,7 +98,7 @@ def options_of_read(
     noted: dict[str, str] = {}
     if own.keys().isdisjoint(locators):
         for field in schema.fields:
-            noted |= field.metadata.get(NOTE, {})
+            noted |= field.metadata.get(NOTE, field.metadata.get(READ_NOTE, {}))
     return noted | own
 
 
@@ -100,13 +111,20 @@ def options_of_write(given: Mapping[str, str], schema: StructType) -> dict[str, 
     """
     own = _lowercase(given)
     noted = [field for field in schema.fields if NOTE in field.metadata]
-    if noted and noted == schema.fields[:1] and SEAL not in noted[0].metadata:
+    if len(noted) == 1 and noted[0] is first_text(schema) and SEAL not in noted[0].metadata:
         if _NAMESRV in own:
             raise SettingsError(
                 f"namesrvAddr={own[_NAMESRV]} is given for a table that has its own",
                 hint='leave it out, or write with .format("rocketmq") and without a table',
             )
         return {**noted[0].metadata[NOTE], **own}
+    if _NAMESRV not in own and any(READ_NOTE in field.metadata for field in schema.fields):
+        raise SettingsError(
+            "rows cannot be inserted into a table without a column of text, nor sent from one "
+            "without a target",
+            hint="create the table with columns 'topic, body', or give the options namesrvAddr and "
+            'topic to .write.format("rocketmq")',
+        )
     if noted and _NAMESRV not in own:
         raise SettingsError(
             "the rows come from a SQL table, and nothing says where they go",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, cast
+from typing import TYPE_CHECKING, Final, Literal
 
 from orbitmq.errors import SettingsError
 from orbitmq.model.names import check_topic
+from orbitmq.spark.options.column_names import ALL, USUAL_COLUMNS, parse_columns
 from orbitmq.spark.options.queue_texts import parse_queues
 from orbitmq.spark.options.spark_options import check_one_given, spark_option
 
@@ -58,17 +59,24 @@ class TopicOptions:
         "and reuse it for the next query of the same DataFrame, and for the other side of a join "
         "with itself.",
     )
+    columns: str = spark_option(
+        "",
+        default_shown=", ".join(USUAL_COLUMNS),
+        doc="The columns of the table, separated by ',', as in `topic, body`; `all` for every "
+        "column. What is not named is not decoded, and without `body` OrbitMQ's brokers send no "
+        "bodies. A schema given with `.schema(…)` overrides this.",
+    )
     properties: str = spark_option(
         "string",
         choices=("string", "map", "none"),
         kafka="includeHeaders",
         doc="What the column `properties` holds: the stored text, or a map; `none` drops it. A "
-        "map takes twice the time with small bodies.",
+        "map takes twice the time with small bodies. A schema given with `.schema(…)` overrides "
+        "this.",
     )
     include_body: bool = spark_option(
         True,
-        doc="Whether there is a column `body`. A schema given with `.schema(…)` overrides this and "
-        "`properties`.",
+        doc="Whether there is a column `body`, if `columns` does not name it.",
     )
     fail_on_data_loss: bool = spark_option(
         True,
@@ -110,6 +118,20 @@ class TopicOptions:
             ) from None
         if self.assign:
             parse_queues(self.assign, name="assign")
+        self._check_columns()
+
+    def _check_columns(self) -> None:
+        named = parse_columns(self.columns)
+        if self.columns.strip().lower() in {"", ALL}:
+            return
+        for name, is_dropped, option in (
+            ("properties", self.properties == "none", "properties=none"),
+            ("body", not self.include_body, "includeBody=false"),
+        ):
+            if is_dropped and name in named:
+                raise SettingsError(
+                    f"columns names {name!r}, and {option} drops it", hint="give one of the two"
+                )
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -122,7 +144,16 @@ class TopicOptions:
         return tuple(parse_queues(self.assign, name="assign")) if self.assign else ()
 
     @property
-    def properties_form(self) -> Literal["string", "map", "none"]:
-        """What the column `properties` holds."""
-        # The choices of the option are these.
-        return cast('Literal["string", "map", "none"]', self.properties)
+    def column_names(self) -> tuple[str, ...]:
+        """The columns of the table, unless the user gives a schema."""
+        dropped = set()
+        if self.properties == "none":
+            dropped.add("properties")
+        if not self.include_body:
+            dropped.add("body")
+        return tuple(name for name in parse_columns(self.columns) if name not in dropped)
+
+    @property
+    def properties_form(self) -> Literal["string", "map"]:
+        """What the column `properties` holds, if there is one."""
+        return "map" if self.properties == "map" else "string"

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyspark.sql.types import StructField, StructType
 
 from orbitmq.filtering.tags import parse_tags
 from orbitmq.model.subscriptions import EVERYTHING
@@ -22,7 +20,8 @@ from orbitmq.record.layout import QUEUE_OFFSET_AT
 from orbitmq.spark.reading.positions import lost_text, report_loss
 from orbitmq.spark.rows.row_batches import row_batches
 from orbitmq.spark.rows.row_decoder import RowDecoder, record_positions
-from orbitmq.spark.rows.schema import Projection, default_projection
+from orbitmq.spark.rows.schema import Projection
+from orbitmq.spark.rows.wanted_rows import WantedRows
 from orbitmq.spark.sessions.reader_pool import pooled_reader
 from orbitmq.spark.sessions.worker_process import freeze_loaded_modules, keep_freed_memory
 
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
 BATCH_ROWS: Final = 5_000
 BATCH_BYTES: Final = 1024 * 1024
 
-_TAGS: Final = "tags"
-
 
 def read_partition(
     partition: QueuePartition, options: ReadOptions, projection: Projection
@@ -45,10 +42,11 @@ def read_partition(
     freeze_loaded_modules()
     keep_freed_memory()
     tags = parse_tags(options.tags).tags if options.tags else None
-    decoder = RowDecoder(_with_tags(projection) if tags is not None else projection)
+    wanted = WantedRows(projection, tags)
+    decoder = RowDecoder(wanted.decoded)
     ranges = [(part.queue, part.start, part.end) for part in partition.ranges]
     with pooled_reader(options) as reader:
-        runs = reader.read(ranges, options.expression)
+        runs = reader.read(ranges, options.expression, with_bodies=projection.has_bodies)
         for piece in _pieces(_checked(runs, options)):
             for rows in row_batches(
                 decoder,
@@ -57,7 +55,7 @@ def read_partition(
                 piece.broker_name,
                 fail_on_data_loss=options.fail_on_data_loss,
             ):
-                yield rows if tags is None else _with_one_of(rows, tags, projection)
+                yield wanted.of(rows)
 
 
 @dataclass(slots=True)
@@ -129,22 +127,3 @@ def _joined(parts: list[_Piece]) -> _Piece:
             [part.positions + start for part, start in zip(parts, starts, strict=True)]
         ),
     )
-
-
-# --- tags -----------------------------------------------------------------------------------------
-
-
-def _with_tags(projection: Projection) -> Projection:
-    """Add the column of tags, if it is not among the columns."""
-    if _TAGS in projection.names:
-        return projection
-    tags: StructField = default_projection().spark_schema[_TAGS]
-    return Projection(StructType([*projection.spark_schema.fields, tags]))
-
-
-def _with_one_of(
-    rows: pa.RecordBatch, tags: frozenset[str], projection: Projection
-) -> pa.RecordBatch:
-    """Keep rows with a wanted tag: the broker filters by hash, which two tags may share."""
-    is_wanted = pc.is_in(rows.column(_TAGS), value_set=pa.array(sorted(tags), pa.string()))
-    return rows.filter(is_wanted).select(list(projection.names))

@@ -37,7 +37,7 @@ class CompiledRows:
         """Decode to the columns of the projection; with `check_bodies`, check their CRC."""
         self._schema = projection.arrow_schema
         names = set(projection.names)
-        self._has_bodies = "body" in names
+        self._has_bodies = projection.has_bodies
         self._has_maps = projection.has_maps
         self._finds_entries = projection.has_entries
         self._checks_texts = projection.has_entries or not names.isdisjoint({"topic", "properties"})

@@ -1,6 +1,7 @@
 """The columns of topics as tables, and the selection of them that a read returns.
 
-The content of a column never depends on which other columns are read.
+The content of a column never depends on which other columns are read. Names are in any letter case;
+rows have those of the user.
 
 | column | what it holds |
 |---|---|
@@ -22,6 +23,7 @@ Bytes in texts that are not UTF-8 are replaced by U+FFFD, as in Java.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal
@@ -40,14 +42,13 @@ from pyspark.sql.types import (
 )
 
 from orbitmq.errors import SettingsError
-from orbitmq.spark.options.column_names import nearest_column
+from orbitmq.spark.options.column_names import USUAL_COLUMNS, check_named_once, column_named
 
 PropertiesForm = Literal["string", "map"]
 
 _TEXT: Final = StringType()
 _MAP: Final = MapType(StringType(), StringType())
 
-# In the order of a read without a schema from the user.
 _COLUMNS: Final[dict[str, DataType]] = {
     "topic": _TEXT,
     "brokerName": _TEXT,
@@ -67,7 +68,6 @@ _COLUMNS: Final[dict[str, DataType]] = {
     "sysFlag": IntegerType(),
     "reconsumeTimes": IntegerType(),
 }
-COLUMN_NAMES: Final = tuple(_COLUMNS)
 # Columns that may be null.
 _OPTIONAL: Final = frozenset({"keys", "tags"})
 # Columns that are taken from properties.
@@ -90,13 +90,13 @@ class Projection:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The names of the columns, in order."""
-        return tuple(self.spark_schema.names)
+        """Our names of the columns, in order."""
+        return tuple(column_named(name, where="the schema") for name in self.spark_schema.names)
 
     @cached_property
     def properties(self) -> PropertiesForm:
         """The form of the column `properties`, if there is one."""
-        types = {field.name: field.dataType for field in self.spark_schema}
+        types = dict(zip(self.names, (field.dataType for field in self.spark_schema), strict=True))
         return "map" if isinstance(types.get("properties"), MapType) else "string"
 
     @cached_property
@@ -110,56 +110,56 @@ class Projection:
         return self.has_maps or not _FROM_PROPERTIES.isdisjoint(self.names)
 
     @cached_property
+    def has_bodies(self) -> bool:
+        """Whether there is a column of bodies."""
+        return "body" in self.names
+
+    @cached_property
     def arrow_schema(self) -> pa.Schema:
-        """The schema that every batch must have; Spark checks only the first batch."""
+        """The schema of decoded batches, with our names."""
+        return self._arrow_schema(self.names)
+
+    @cached_property
+    def asked_schema(self) -> pa.Schema:
+        """The schema that every batch for Spark must have; Spark checks only the first batch."""
+        return self._arrow_schema(tuple(self.spark_schema.names))
+
+    def _arrow_schema(self, names: tuple[str, ...]) -> pa.Schema:
         return pa.schema(
             [
-                pa.field(field.name, _arrow_type(field.dataType), nullable=field.nullable)
-                for field in self.spark_schema
+                pa.field(name, _arrow_type(field.dataType), nullable=field.nullable)
+                for name, field in zip(names, self.spark_schema, strict=True)
             ]
         )
 
 
-def default_projection(
-    *, properties: Literal["string", "map", "none"] = "string", include_body: bool = True
+def table_projection(
+    names: Iterable[str] = USUAL_COLUMNS, *, properties: PropertiesForm = "string"
 ) -> Projection:
-    """The columns of a read without a schema from the user."""
-    types = dict(_COLUMNS)
-    if properties == "map":
-        types["properties"] = _MAP
-    elif properties == "none":
-        del types["properties"]
-    if not include_body:
-        del types["body"]
+    """The columns of these names, of the types that they have unless the user gives a schema."""
+    types = {**_COLUMNS, "properties": _MAP if properties == "map" else _TEXT}
     return Projection(
-        StructType(
-            [StructField(name, kind, nullable=name in _OPTIONAL) for name, kind in types.items()]
-        )
+        StructType([StructField(name, types[name], nullable=name in _OPTIONAL) for name in names])
     )
 
 
 def projection_of(schema: StructType) -> Projection:
     """The columns of a user's schema: any of ours, each once, in any order."""
     if not schema.names:
-        raise SettingsError("the schema has no columns", hint=_known_columns())
-    for field in schema:
-        _check(field)
-    repeated = {name for name in schema.names if schema.names.count(name) > 1}
-    if repeated:
-        raise SettingsError(f"the schema has column {min(repeated)!r} more than once")
-    return Projection(schema)
-
-
-def _check(field: StructField) -> None:
-    """Refuse an unknown column, or one of a wrong type."""
-    expected = _COLUMNS.get(field.name)
-    if expected is None:
-        nearest = nearest_column(field.name, _COLUMNS)
         raise SettingsError(
-            f"the schema has a column {field.name!r}, which messages do not have",
-            hint=f"did you mean {nearest}?" if nearest else _known_columns(),
+            "the schema has no columns", hint=f"the columns are {', '.join(_COLUMNS)}"
         )
-    if field.name == "properties" and isinstance(field.dataType, MapType):
+    projection = Projection(schema)
+    for name, field in zip(projection.names, schema, strict=True):
+        _check(name, field)
+    check_named_once(projection.names, where="the schema")
+    return projection
+
+
+def _check(name: str, field: StructField) -> None:
+    """Refuse a column of a wrong type."""
+    expected = _COLUMNS[name]
+    if name == "properties" and isinstance(field.dataType, MapType):
         fits = isinstance(field.dataType.keyType, StringType) and isinstance(
             field.dataType.valueType, StringType
         )
@@ -167,21 +167,17 @@ def _check(field: StructField) -> None:
         fits = isinstance(field.dataType, type(expected))
     if not fits:
         takes = expected.simpleString().upper()
-        if field.name == "properties":
+        if name == "properties":
             takes += " or MAP<STRING, STRING>"
         raise SettingsError(
             f"column {field.name!r} cannot be {field.dataType.simpleString().upper()}",
             hint=f"use {takes}, and cast it after the read",
         )
-    if field.name in _OPTIONAL and not field.nullable:
+    if name in _OPTIONAL and not field.nullable:
         raise SettingsError(
             f"column {field.name!r} cannot be NOT NULL: it is optional in messages",
             hint="leave NOT NULL out",
         )
-
-
-def _known_columns() -> str:
-    return f"the columns are {', '.join(_COLUMNS)}"
 
 
 def _arrow_type(spark_type: DataType) -> pa.DataType:

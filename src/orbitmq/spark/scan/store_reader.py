@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
-from pyspark.sql.types import StringType, StructField, StructType
 
 from orbitmq.errors import SettingsError, TopicMissingError
 from orbitmq.java_hash import java_hash
@@ -19,6 +17,7 @@ from orbitmq.spark.reading.filters import Pruning, is_pushing_worker, pruning_of
 from orbitmq.spark.rows.row_batches import row_batches
 from orbitmq.spark.rows.row_decoder import RowDecoder
 from orbitmq.spark.rows.schema import Projection
+from orbitmq.spark.rows.wanted_rows import WantedRows
 from orbitmq.spark.scan.file_fetch import RecordFetch
 from orbitmq.spark.scan.store_partitions import StorePartition
 from orbitmq.spark.scan.store_paths import find_stores, topics_of_broker
@@ -70,9 +69,8 @@ class StoreReader(DataSourceReader):
             return
         freeze_loaded_modules()
         keep_freed_memory()
-        tags = self._options.tag_filter.tags
-        projection = self._projection if tags is None else with_tags(self._projection)
-        decoder = RowDecoder(projection, check_bodies=self._options.check_crc)
+        wanted = WantedRows(self._projection, self._options.tag_filter.tags)
+        decoder = RowDecoder(wanted.decoded, check_bodies=self._options.check_crc)
         location = partition.location
         with RecordFetch(location, fail_on_data_loss=self._options.fail_on_data_loss) as fetch:
             for records in fetch.batches(partition.slices, tag_hashes=self._tag_hashes()):
@@ -83,17 +81,10 @@ class StoreReader(DataSourceReader):
                     location.broker_name,
                     fail_on_data_loss=self._options.fail_on_data_loss,
                 )
-                yield from self._rows(batches, tags)
-
-    def _rows(
-        self, batches: Iterator[pa.RecordBatch], tags: frozenset[str] | None
-    ) -> Iterator[pa.RecordBatch]:
-        for decoded in batches:
-            batch = decoded
-            if tags is not None:
-                batch = tagged(decoded, tags).select(list(self._projection.names))
-            if batch.num_rows:
-                yield batch
+                for decoded in batches:
+                    batch = wanted.of(decoded)
+                    if batch.num_rows:
+                        yield batch
 
     def _tag_hashes(self) -> list[int] | None:
         """The tag hashes that entries of wanted messages may have."""
@@ -154,16 +145,3 @@ def _root(survey: StoreSurvey) -> Path:
 def _listed(topics: set[str]) -> str:
     shown = sorted(topics)[:10]
     return f"topics found: {', '.join(shown)}{' …' if len(topics) > 10 else ''}" if shown else ""
-
-
-def with_tags(projection: Projection) -> Projection:
-    """Add the column of tags, if it is not among the columns."""
-    if "tags" in projection.names:
-        return projection
-    return Projection(StructType([*projection.spark_schema, StructField("tags", StringType())]))
-
-
-def tagged(batch: pa.RecordBatch, tags: frozenset[str]) -> pa.RecordBatch:
-    """Keep rows with a wanted tag: queue entries have only the hash."""
-    wanted = pc.is_in(batch.column("tags"), value_set=pa.array(sorted(tags), pa.string()))
-    return batch if pc.all(wanted).as_py() else batch.filter(wanted)

@@ -36,8 +36,7 @@ from pyspark.sql.types import (
 )
 
 from orbitmq.errors import SettingsError
-from orbitmq.spark.options.column_names import nearest_column
-from orbitmq.spark.rows.schema import COLUMN_NAMES
+from orbitmq.spark.options.column_names import COLUMN_NAMES, nearest_column
 
 if TYPE_CHECKING:
     from orbitmq.spark.options.write_options import WriteOptions

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from pyspark.sql.types import IntegerType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
 from orbitmq.errors import SettingsError
 from orbitmq.spark.options.table_options import (
@@ -123,12 +123,31 @@ def test_rows_of_a_table_do_not_go_where_it_says() -> None:
 
 
 def test_a_note_on_another_column_names_no_target() -> None:
-    first, second = fitted(with_note(COLUMNS, GIVEN)).fields[0], COLUMNS.fields[1]
+    first, second = fitted(with_note(COLUMNS, GIVEN)).fields[0], StructField("tags", StringType())
     also = StructField("queueId", IntegerType(), metadata={NOTE: {"namesrvaddr": "127.0.0.1:1"}})
 
     for fields in ([second, first], [first, also]):
         with pytest.raises(SettingsError, match="nothing says where they go"):
             options_of_write({}, StructType(fields))
+
+
+def test_a_table_may_begin_with_another_column_than_a_text() -> None:
+    columns = StructType([StructField("body", BinaryType()), StructField("keys", StringType())])
+    body, keys = with_note(columns, GIVEN).fields
+    sent = StructType([body, StructField("keys", StringType(), metadata={NOTE: GIVEN})])
+
+    assert (body.metadata, SEAL in keys.metadata) == ({}, True)
+    assert options_of_read({}, StructType([body, keys]), locators=LOCATORS) == GIVEN
+    assert options_of_write({}, sent) == GIVEN
+
+
+def test_a_table_without_texts_can_only_be_read() -> None:
+    noted = with_note(StructType([StructField("body", BinaryType())]), GIVEN)
+
+    assert options_of_read({}, noted, locators=LOCATORS) == GIVEN
+    assert options_of_write({"namesrvaddr": "127.0.0.1:1"}, noted) == {"namesrvaddr": "127.0.0.1:1"}
+    with pytest.raises(SettingsError, match="cannot be inserted into a table without a column of"):
+        options_of_write({}, noted)
 
 
 def test_a_table_and_another_cluster_are_not_both_the_target() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from orbitmq.errors import OrbitError
 from orbitmq.model.queues import MessageQueue
+from orbitmq.spark.options.column_names import COLUMN_NAMES, USUAL_COLUMNS
 from orbitmq.spark.options.read_options import ReadOptions
 from orbitmq.spark.options.store_options import StoreOptions
 from orbitmq.spark.options.topic_options import TopicOptions
@@ -48,6 +49,14 @@ def test_queues_are_assigned_by_broker(made: Made) -> None:
 
 
 @both
+def test_columns_are_named_without_types(made: Made) -> None:
+    assert made(subscribe="orders", columns=" Topic ,BODY").column_names == ("topic", "body")
+    assert made(subscribe="orders").column_names == USUAL_COLUMNS
+    assert made(subscribe="orders", columns="All").column_names == COLUMN_NAMES
+    assert "body" not in made(subscribe="orders", columns="all", includeBody="false").column_names
+
+
+@both
 def test_the_form_of_properties_is_an_option(made: Made) -> None:
     assert made(subscribe="orders").properties_form == "string"
     assert made(subscribe="orders", properties="map").properties_form == "map"
@@ -74,6 +83,15 @@ def test_options_can_be_pickled(made: Made) -> None:
         ({"subscribe": "a", "tags": "||"}, "expected tags"),
         ({"subscribe": "a", "properties": "json"}, "properties cannot be 'json'"),
         ({"subscribe": "a", "minPartitions": "0"}, "minPartitions"),
+        ({"subscribe": "a", "columns": "value"}, "did you mean body"),
+        ({"subscribe": "a", "columns": "topic STRING"}, "did you mean topic"),
+        ({"subscribe": "a", "columns": "topic,,body"}, "has an empty name"),
+        ({"subscribe": "a", "columns": "topic,Topic"}, "'topic' more than once"),
+        ({"subscribe": "a", "columns": "all,body"}, "'all', which messages do not have"),
+        (
+            {"subscribe": "a", "columns": "body", "includeBody": "false"},
+            "names 'body', and includeBody=false drops it",
+        ),
     ],
 )
 def test_what_cannot_be_used_is_refused(made: Made, given: dict[str, str], message: str) -> None:

@@ -16,7 +16,7 @@ from orbitmq.spark.options.read_options import ReadOptions
 from orbitmq.spark.reading.batch_reader import BatchReader, PushingReader, reader_for
 from orbitmq.spark.reading.filters import is_pushing_worker
 from orbitmq.spark.reading.partitions import QueuePartition
-from orbitmq.spark.rows.schema import default_projection
+from orbitmq.spark.rows.schema import table_projection
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def reader(cluster: Cluster, kind: type[BatchReader] = BatchReader, **given: str
     options = ReadOptions.from_spark(
         {"namesrvAddr": cluster.namesrv, "subscribe": "orders", **given}
     )
-    return kind(options, default_projection())
+    return kind(options, table_projection())
 
 
 def rows(reading: BatchReader) -> list[tuple[int, int]]:

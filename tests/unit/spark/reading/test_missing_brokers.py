@@ -19,7 +19,7 @@ from orbitmq.spark.reading.batch_reader import BatchReader
 from orbitmq.spark.reading.offsets import read_stream_offset
 from orbitmq.spark.reading.partitions import QueuePartition
 from orbitmq.spark.reading.stream_reader import StreamReader
-from orbitmq.spark.rows.schema import default_projection
+from orbitmq.spark.rows.schema import table_projection
 
 ALL = ReadAllAvailable()
 QUICK = {"retries": "2", "retryIntervalMs": "1"}
@@ -57,12 +57,12 @@ class Site:
     def batch(self, **given: str) -> Rows:
         """What the tasks of a batch read: topic, broker and queue."""
         options = ReadOptions.from_spark(self.options(**given))
-        return rows_of(BatchReader(options, default_projection()).partitions())
+        return rows_of(BatchReader(options, table_projection()).partitions())
 
     def stream(self, **given: str) -> StreamReader:
         given = {"startingOffsets": "earliest", **given}
         options = ReadOptions.from_spark(self.options(**given), streaming=True)
-        return StreamReader(options, default_projection())
+        return StreamReader(options, table_projection())
 
 
 def rows_of(partitions: Any) -> Rows:

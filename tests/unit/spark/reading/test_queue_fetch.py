@@ -16,7 +16,7 @@ from orbitmq.spark.reading import queue_fetch
 from orbitmq.spark.reading.partitions import QueuePartition, QueueRange
 from orbitmq.spark.reading.queue_fetch import first_gap, queue_offsets, read_partition
 from orbitmq.spark.rows.row_decoder import record_positions
-from orbitmq.spark.rows.schema import Projection, default_projection
+from orbitmq.spark.rows.schema import Projection, table_projection
 from orbitmq.spark.sessions.reader_pool import pooled_reader
 
 
@@ -56,7 +56,7 @@ def options(cluster: Cluster, **given: str) -> ReadOptions:
 
 
 def columns(*names: str) -> Projection:
-    schema = default_projection().spark_schema
+    schema = table_projection().spark_schema
     return Projection(type(schema)([schema[name] for name in names]))
 
 

@@ -27,7 +27,7 @@ from orbitmq.spark.options.read_options import ReadOptions
 from orbitmq.spark.reading.offsets import StreamOffset, read_stream_offset
 from orbitmq.spark.reading.partitions import QueuePartition, QueueRange
 from orbitmq.spark.reading.stream_reader import StreamReader
-from orbitmq.spark.rows.schema import default_projection
+from orbitmq.spark.rows.schema import table_projection
 
 ALL = ReadAllAvailable()
 pickler: Any = cloudpickle
@@ -61,7 +61,7 @@ class Site:
             subscribed = {}
         given = {"namesrvAddr": self.cluster.namesrv, **subscribed, **options}
         read_options = ReadOptions.from_spark(given, streaming=True)
-        made = StreamReader(read_options, default_projection(), clock=clock)
+        made = StreamReader(read_options, table_projection(), clock=clock)
         self._readers.append(made)
         return made
 

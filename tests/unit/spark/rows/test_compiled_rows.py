@@ -17,13 +17,15 @@ from pyspark.sql.types import StructType
 from orbitmq.errors import BatchTooLargeError, ProtocolError
 from orbitmq.record.compression import Compression, compress
 from orbitmq.record.layout import COMPRESSED
+from orbitmq.spark.options.column_names import COLUMN_NAMES
 from orbitmq.spark.rows import fast_forms, plain_rows, row_decoder
 from orbitmq.spark.rows.plain_rows import PlainRows, Positions
 from orbitmq.spark.rows.row_decoder import RowDecoder
-from orbitmq.spark.rows.schema import COLUMN_NAMES, Projection, default_projection, projection_of
+from orbitmq.spark.rows.schema import Projection, projection_of
 from tests.unit.record.sample_records import HOST_V6, KNOWN, Sample, damage, random_sample
 from tests.unit.spark.sample_rows import (
     BROKER,
+    all_columns,
     any_row_samples,
     joined,
     plain_row,
@@ -38,9 +40,9 @@ compiled_rows: Any = pytest.importorskip(
     exc_type=ImportError,
 )
 
-TEXT = default_projection()
-MAP = default_projection(properties="map")
-BRIEF = default_projection(include_body=False)
+TEXT = all_columns()
+MAP = all_columns(properties="map")
+BRIEF = all_columns(without=["body"])
 ORDER = replace(KNOWN, properties=b"UNIQ_KEY\x01ID\x02KEYS\x01a b\x02TAGS\x01TagA\x02W\x01true\x02")
 
 

@@ -14,12 +14,19 @@ from orbitmq.record.hosts import encode_host
 from orbitmq.record.layout import COMPRESSED
 from orbitmq.spark.rows import plain_rows
 from orbitmq.spark.rows.plain_rows import PlainRows, host_text, unreadable
-from orbitmq.spark.rows.schema import Projection, default_projection
+from orbitmq.spark.rows.schema import Projection
 from tests.unit.record.sample_records import KNOWN, KNOWN_BYTES, Sample
-from tests.unit.spark.sample_rows import BROKER, joined, plain_row, row_samples, rows_of
+from tests.unit.spark.sample_rows import (
+    BROKER,
+    all_columns,
+    joined,
+    plain_row,
+    row_samples,
+    rows_of,
+)
 
-TEXT = default_projection()
-MAP = default_projection(properties="map")
+TEXT = all_columns()
+MAP = all_columns(properties="map")
 
 
 @pytest.mark.parametrize("projection", [TEXT, MAP], ids=["text", "map"])
@@ -53,7 +60,7 @@ def test_several_bodies_that_decompress_to_too_much_are_refused(
     assert read(1) == 1
     with pytest.raises(BatchTooLargeError, match="2 rows take more than the 1000 bytes"):
         read(2)
-    assert read(2, default_projection(include_body=False)) == 2
+    assert read(2, all_columns(without=["body"])) == 2
 
 
 def test_a_bad_checksum_is_found_only_if_checked() -> None:

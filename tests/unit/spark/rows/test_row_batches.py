@@ -13,11 +13,10 @@ from orbitmq.record.layout import COMPRESSED
 from orbitmq.spark.rows import plain_rows, row_decoder
 from orbitmq.spark.rows.row_batches import row_batches
 from orbitmq.spark.rows.row_decoder import RowDecoder
-from orbitmq.spark.rows.schema import default_projection
 from tests.unit.record.sample_records import KNOWN
-from tests.unit.spark.sample_rows import BROKER, joined, plain_row, rows_of
+from tests.unit.spark.sample_rows import BROKER, all_columns, joined, plain_row, rows_of
 
-PROJECTION = default_projection()
+PROJECTION = all_columns()
 MIB = 1024 * 1024
 
 

@@ -22,7 +22,7 @@ from orbitmq.record.hosts import encode_host
 from orbitmq.record.layout import COMPRESSED
 from orbitmq.spark.rows import fast_forms, plain_rows, row_decoder
 from orbitmq.spark.rows.row_decoder import RowDecoder, record_positions
-from orbitmq.spark.rows.schema import Projection, default_projection, projection_of
+from orbitmq.spark.rows.schema import Projection, projection_of
 from tests.unit.record.sample_records import (
     HOST_V6,
     KNOWN,
@@ -31,13 +31,21 @@ from tests.unit.record.sample_records import (
     damage,
     random_sample,
 )
-from tests.unit.spark.sample_rows import BROKER, joined, plain_row, record_at, row_samples, rows_of
+from tests.unit.spark.sample_rows import (
+    BROKER,
+    all_columns,
+    joined,
+    plain_row,
+    record_at,
+    row_samples,
+    rows_of,
+)
 
-TEXT = default_projection()
-MAP = default_projection(properties="map")
-NONE = default_projection(properties="none")
+TEXT = all_columns()
+MAP = all_columns(properties="map")
+NONE = all_columns(without=["properties"])
 BODY = projection_of(StructType([StructField("body", BinaryType())]))
-BRIEF = default_projection(properties="none", include_body=False)
+BRIEF = all_columns(without=["properties", "body"])
 SOME = projection_of(
     StructType(
         [

@@ -18,7 +18,8 @@ from pyspark.sql.types import (
 )
 
 from orbitmq.errors import SettingsError
-from orbitmq.spark.rows.schema import COLUMN_NAMES, Projection, default_projection, projection_of
+from orbitmq.spark.options.column_names import COLUMN_NAMES, USUAL_COLUMNS
+from orbitmq.spark.rows.schema import Projection, projection_of, table_projection
 
 PROPERTIES_MAP = MapType(StringType(), StringType())
 
@@ -27,30 +28,37 @@ def _schema(**types: object) -> StructType:
     return StructType([StructField(name, kind) for name, kind in types.items()])  # type: ignore[arg-type]  # by name
 
 
-def test_the_default_is_all_columns_with_properties_as_text() -> None:
-    projection = default_projection()
+def test_the_default_is_the_usual_columns_with_properties_as_text() -> None:
+    projection = table_projection()
 
-    assert projection.names == COLUMN_NAMES
+    assert projection.names == USUAL_COLUMNS
     assert projection.properties == "string"
     assert projection.arrow_schema.field("properties").type == pa.string()
     assert projection.arrow_schema.field("storeTimestamp").type == pa.timestamp("us", tz="UTC")
 
 
 def test_properties_may_be_a_map() -> None:
-    projection = default_projection(properties="map")
+    projection = table_projection(properties="map")
 
     assert projection.properties == "map"
     assert projection.arrow_schema.field("properties").type == pa.map_(pa.string(), pa.string())
 
 
-def test_properties_and_body_can_be_left_out() -> None:
-    projection = default_projection(properties="none", include_body=False)
+def test_every_column_has_a_type() -> None:
+    assert table_projection(COLUMN_NAMES).names == COLUMN_NAMES
 
-    assert set(COLUMN_NAMES) - set(projection.names) == {"properties", "body"}
+
+def test_a_schema_minds_no_case_and_rows_have_its_names() -> None:
+    projection = projection_of(_schema(QUEUEOFFSET=LongType(), Properties=PROPERTIES_MAP))
+
+    assert projection.names == ("queueOffset", "properties")
+    assert projection.properties == "map"
+    assert projection.arrow_schema.names == ["queueOffset", "properties"]
+    assert projection.asked_schema.names == ["QUEUEOFFSET", "Properties"]
 
 
 def test_columns_from_properties_need_their_entries() -> None:
-    text, maps = default_projection(), default_projection(properties="map")
+    text, maps = table_projection(), table_projection(properties="map")
 
     assert (text.has_maps, text.has_entries) == (False, True)
     assert (maps.has_maps, maps.has_entries) == (True, True)
@@ -60,7 +68,7 @@ def test_columns_from_properties_need_their_entries() -> None:
 
 
 def test_only_optional_columns_are_nullable() -> None:
-    schema = default_projection().spark_schema
+    schema = table_projection().spark_schema
 
     assert [field.name for field in schema if field.nullable] == ["keys", "tags"]
 
@@ -68,8 +76,8 @@ def test_only_optional_columns_are_nullable() -> None:
 @pytest.mark.parametrize(
     "projection",
     [
-        default_projection(),
-        default_projection(properties="map"),
+        table_projection(),
+        table_projection(properties="map"),
         projection_of(StructType([StructField("body", BinaryType(), nullable=False)])),
         projection_of(
             StructType(
@@ -84,11 +92,11 @@ def test_only_optional_columns_are_nullable() -> None:
 def test_batches_have_the_schema_that_spark_expects(projection: Projection) -> None:
     expected = to_arrow_schema(projection.spark_schema, timezone="UTC")
 
-    assert expected.equals(projection.arrow_schema)
+    assert expected.equals(projection.asked_schema)
 
 
 def test_a_projection_can_be_pickled() -> None:
-    projection = default_projection(properties="map")
+    projection = table_projection(properties="map")
     assert projection.arrow_schema is not None
 
     pickles = CloudPickleSerializer()
@@ -111,7 +119,7 @@ def test_a_users_schema_may_name_any_columns_in_any_order() -> None:
 @pytest.mark.parametrize(
     ("name", "advice"),
     [
-        ("queueid", "did you mean queueId?"),
+        ("queue", "did you mean queueId?"),
         ("bodyBytes", "did you mean body?"),
         ("storetime", "did you mean storeTimestamp?"),
         ("zzz", "the columns are topic, brokerName, queueId"),
@@ -159,7 +167,5 @@ def test_a_schema_without_columns_is_refused() -> None:
 
 
 def test_a_column_named_twice_is_refused() -> None:
-    field = StructField("topic", StringType())
-
     with pytest.raises(SettingsError, match="'topic' more than once"):
-        projection_of(StructType([field, field]))
+        projection_of(_schema(topic=StringType(), Topic=StringType()))

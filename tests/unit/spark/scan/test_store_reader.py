@@ -12,8 +12,9 @@ from pyspark.sql.datasource import EqualTo, Filter, In, InputPartition, LessThan
 
 from orbitmq.errors import ProtocolError, SettingsError, TopicMissingError
 from orbitmq.record.layout import SystemFlag
+from orbitmq.spark.options.column_names import COLUMN_NAMES
 from orbitmq.spark.options.store_options import StoreOptions
-from orbitmq.spark.rows.schema import default_projection, projection_of
+from orbitmq.spark.rows.schema import projection_of, table_projection
 from orbitmq.spark.scan.store_reader import PushingStoreReader, StoreReader, reader_for
 from orbitmq.store.files.file_names import file_name
 from orbitmq.store.log.draft import Draft
@@ -26,7 +27,7 @@ def moment(since_start_ms: int) -> datetime.datetime:
 
 
 def reader(root: Path, *columns: str, **options: str) -> StoreReader:
-    projection = default_projection()
+    projection = table_projection(COLUMN_NAMES)
     if columns:
         schema = projection.spark_schema
         projection = projection_of(type(schema)([schema[name] for name in columns]))
@@ -50,7 +51,7 @@ def rows(root: Path, *columns: str, **options: str) -> list[dict[str, Any]]:
 def pruned(root: Path, *conditions: Filter, **options: str) -> list[int]:
     """The messages read if Spark pushes conditions down."""
     made = PushingStoreReader(
-        StoreOptions.from_spark({"path": str(root), **options}), default_projection()
+        StoreOptions.from_spark({"path": str(root), **options}), table_projection(COLUMN_NAMES)
     )
     assert made.pushFilters(list(conditions)) == list(conditions)
     batches = [batch for part in made.partitions() for batch in made.read(part)]
@@ -145,12 +146,12 @@ def test_a_reader_takes_conditions_only_where_spark_asks_it_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = StoreOptions(path=str(tmp_path), push_filters=True)
-    assert type(reader_for(options, default_projection())) is StoreReader
+    assert type(reader_for(options, table_projection(COLUMN_NAMES))) is StoreReader
 
     monkeypatch.setitem(sys.modules, "pyspark.sql.worker.data_source_pushdown_filters", sys)
-    assert type(reader_for(options, default_projection())) is PushingStoreReader
+    assert type(reader_for(options, table_projection(COLUMN_NAMES))) is PushingStoreReader
     asked_by_nobody = StoreOptions(path=str(tmp_path))
-    assert type(reader_for(asked_by_nobody, default_projection())) is StoreReader
+    assert type(reader_for(asked_by_nobody, table_projection(COLUMN_NAMES))) is StoreReader
 
 
 def test_tags_with_the_same_hash_are_distinguished(tmp_path: Path) -> None:

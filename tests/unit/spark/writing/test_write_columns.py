@@ -19,8 +19,9 @@ from pyspark.sql.types import (
 )
 
 from orbitmq.errors import SettingsError
+from orbitmq.spark.options.column_names import COLUMN_NAMES
 from orbitmq.spark.options.write_options import WriteOptions
-from orbitmq.spark.rows.schema import default_projection
+from orbitmq.spark.rows.schema import PropertiesForm, table_projection
 from orbitmq.spark.writing.write_columns import write_columns
 
 ANYWHERE = WriteOptions(namesrv="127.0.0.1:9876")
@@ -63,8 +64,8 @@ def test_columns_of_messages_are_taken(text: str) -> None:
 
 
 @pytest.mark.parametrize("properties", ["string", "map"])
-def test_rows_of_a_source_can_be_written(properties: str) -> None:
-    schema = default_projection(properties=properties).spark_schema  # type: ignore[arg-type]  # both are
+def test_rows_of_a_source_can_be_written(properties: PropertiesForm) -> None:
+    schema = table_projection(COLUMN_NAMES, properties=properties).spark_schema
 
     columns = write_columns(schema, ANYWHERE)
 

@@ -94,6 +94,14 @@ class TopicLook(NamedTuple):
     missing: list[MissingQueues]
 
 
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Which messages of ranges are read, and how much of each."""
+
+    expression: Expression
+    with_bodies: bool
+
+
 @dataclass(slots=True)
 class _Window:
     """Part of a range whose pull is in flight."""
@@ -221,14 +229,20 @@ class RecordReader(QueueLookups):
     # --- reading ------------------------------------------------------------------------------
 
     async def read(
-        self, ranges: Iterable[Range], expression: Expression = EVERYTHING
+        self,
+        ranges: Iterable[Range],
+        expression: Expression = EVERYTHING,
+        *,
+        with_bodies: bool = True,
     ) -> AsyncGenerator[RecordRun, None]:
         """Read ranges of queues in order; their ends must exist already.
 
         The broker filters by the hash of a tag, which two tags may share, so a caller that
-        filters by tags has to check them again.
+        filters by tags has to check them again. Without bodies, OrbitMQ's brokers send records as
+        if their bodies were empty; others send them all the same.
         """
         self._running()
+        wanted = _Wanted(expression, with_bodies=with_bodies)
         todo = deque((queue, start, end) for queue, start, end in ranges if start < end)
         pace = ReadPace(
             pulls_ahead=self._pulls_ahead,
@@ -243,7 +257,7 @@ class RecordReader(QueueLookups):
                     window_end = min(end, start + pace.window)
                     if window_end < end:
                         todo.appendleft((queue, window_end, end))
-                    pending.append(self._start_pull(queue, start, window_end, expression))
+                    pending.append(self._start_pull(queue, start, window_end, wanted))
                 window = pending[0]
                 run = await window.pull
                 pending.popleft()
@@ -255,7 +269,7 @@ class RecordReader(QueueLookups):
                 if run.end < window.end:
                     if pending:
                         pending.appendleft(
-                            self._start_pull(window.queue, run.end, window.end, expression)
+                            self._start_pull(window.queue, run.end, window.end, wanted)
                         )
                     else:
                         todo.appendleft((window.queue, run.end, window.end))
@@ -265,23 +279,22 @@ class RecordReader(QueueLookups):
                 window.pull.cancel()
             await asyncio.gather(*(window.pull for window in pending), return_exceptions=True)
 
-    def _start_pull(
-        self, queue: MessageQueue, start: int, end: int, expression: Expression
-    ) -> _Window:
-        pull = self._pull(queue, start, end, expression)
+    def _start_pull(self, queue: MessageQueue, start: int, end: int, wanted: _Wanted) -> _Window:
+        pull = self._pull(queue, start, end, wanted)
         name = f"pull of {queue.topic}"
         return _Window(queue, end, asyncio.get_running_loop().create_task(pull, name=name))
 
-    async def _pull(
-        self, queue: MessageQueue, start: int, end: int, expression: Expression
-    ) -> RecordRun:
+    async def _pull(self, queue: MessageQueue, start: int, end: int, wanted: _Wanted) -> RecordRun:
         """Read as much of a window as one reply holds, with retries."""
         inner = self._with_namespace(queue)
+        expression = wanted.expression
         subscription = subscription_of(inner.topic, expression, version_ms=self._clock.now_ms())
         left = self._retries
         while True:
             try:
-                pulled = await self._ask(inner, subscription, start, end)
+                pulled = await self._ask(
+                    inner, subscription, start, end, with_bodies=wanted.with_bodies
+                )
             except OrbitError as error:
                 if not error.retryable or left == 0:
                     raise self._failure(
@@ -303,7 +316,13 @@ class RecordReader(QueueLookups):
                 await self._running().routes.refresh(inner.topic)
 
     async def _ask(
-        self, queue: MessageQueue, subscription: Subscription, start: int, end: int
+        self,
+        queue: MessageQueue,
+        subscription: Subscription,
+        start: int,
+        end: int,
+        *,
+        with_bodies: bool,
     ) -> Pulled:
         header = PullMessages(
             consumer_group=self._group,
@@ -321,6 +340,7 @@ class RecordReader(QueueLookups):
             broker_name=queue.broker_name,
             bulk_count=end - start,
             bulk_bytes=self._pull_bytes_max,
+            bulk_bodies=None if with_bodies else 0,
         )
         instance = self._running()
         pulled = await instance.brokers.pull(
