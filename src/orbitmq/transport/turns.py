@@ -1,4 +1,4 @@
-"""Turns: how long one connection may keep a server's event loop, and when it gets the next turn.
+"""Turns: how long a connection may keep a server's loop, and when it goes on.
 
 A turn ends after a few milliseconds, at the end of a frame. A frame that takes longer by itself (a
 large JSON document, a filter to compile) cannot be interrupted. Its connection then waits, and so do
