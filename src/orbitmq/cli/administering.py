@@ -12,16 +12,19 @@ from typing import Annotated, Any, Final, TypeVar, cast
 
 import typer
 
+from orbitmq.cli.output import time_text
 from orbitmq.client.aio.admin import Admin
 from orbitmq.client.keywords import ClientKeywords
 from orbitmq.errors import (
     GroupMissingError,
     RemoteError,
     SettingsError,
+    TopicBrokersMissingError,
     TopicMissingError,
 )
 from orbitmq.model.groups import GroupConfig
 from orbitmq.model.names import is_system_group
+from orbitmq.model.routes import MissingBroker
 from orbitmq.protocol.codes import ResponseCode
 
 T = TypeVar("T")
@@ -96,13 +99,24 @@ async def _administer(
     work: Callable[[Admin], Coroutine[Any, Any, T]],
     topic: str | None,
 ) -> T:
-    async with Admin(**keywords) as admin:
+    async with Admin(on_missing=_warn_of_missing, **keywords) as admin:
         try:
             return await work(admin)
+        except TopicBrokersMissingError:
+            raise
         except RemoteError as error:
             if topic is None or error.code != ResponseCode.TOPIC_NOT_EXIST:
                 raise
             raise await _missing(admin, topic) from error
+
+
+def _warn_of_missing(broker: MissingBroker) -> None:
+    typer.secho(
+        f"warning: broker {broker.name} is missing since {time_text(broker.since_ms)}: nothing is "
+        "shown of what it has, and it gets no changes",
+        fg=typer.colors.YELLOW,
+        err=True,
+    )
 
 
 async def group_config(admin: Admin, group: str) -> GroupConfig:

@@ -1,28 +1,55 @@
-"""`orbitmq cluster`: lists clusters and their brokers."""
+"""`orbitmq cluster`: lists clusters and their brokers, forgets missing ones."""
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Annotated
+
 import typer
 
-from orbitmq.cli.administering import NameServers, administer
-from orbitmq.cli.output import AsJson, show_rows
+from orbitmq.cli.administering import NameServers, Yes, administer, confirm
+from orbitmq.cli.output import AsJson, show_rows, time_text
 from orbitmq.client.aio.admin import Admin
+from orbitmq.model.routes import MASTER_ID
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands."""
-    group = typer.Typer(help="List clusters and their brokers.", no_args_is_help=True)
+    group = typer.Typer(
+        help="List clusters and their brokers, forget missing ones.", no_args_is_help=True
+    )
     group.command("list")(list_brokers)
+    group.command("forget")(forget)
     app.add_typer(group, name="cluster")
 
 
 def list_brokers(*, namesrv: NameServers = None, as_json: AsJson = False) -> None:
-    """List the brokers of every cluster, with their current load."""
+    """List the brokers of every cluster, with their current load, and those that are missing."""
     show_rows(administer(namesrv, broker_rows), as_json=as_json, empty="no broker is registered")
 
 
+def forget(
+    brokers: Annotated[list[str], typer.Argument(metavar="BROKER…")],
+    *,
+    yes: Yes = False,
+    namesrv: NameServers = None,
+) -> None:
+    """Forget missing brokers that never come back: reads no longer wait for them, or fail."""
+    missing = {one.name: one for one in administer(namesrv, lambda admin: admin.brokers.missing())}
+    for name in brokers:
+        if name in missing:
+            since = time_text(missing[name].since_ms)
+            confirm(f"forget broker {name}, missing since {since}, and its queues?", yes=yes)
+        administer(namesrv, partial(_forget, broker=name))
+        typer.echo(f"broker {name} is forgotten")
+
+
+async def _forget(admin: Admin, *, broker: str) -> None:
+    await admin.brokers.forget(broker)
+
+
 async def broker_rows(admin: Admin) -> list[dict[str, object]]:
-    """One row per broker: its address, version and load."""
+    """One row per broker: its address, version and load, or since when it is missing."""
     view = await admin.brokers.clusters()
     rows: list[dict[str, object]] = []
     for cluster, names in sorted(view.clusters.items()):
@@ -43,9 +70,25 @@ async def broker_rows(admin: Admin) -> list[dict[str, object]]:
                         ),
                         "messages_today": _today(state, "msgPutTotal"),
                         "disk_used": _percent(state.get("commitLogDiskRatio", "")),
+                        "missing_since": None,
                     }
                 )
-    return rows
+    return rows + [
+        {
+            "cluster": one.cluster,
+            "broker": one.name,
+            "id": number,
+            "address": address,
+            "version": "",
+            "in_per_second": 0.0,
+            "out_per_second": 0.0,
+            "messages_today": 0,
+            "disk_used": "",
+            "missing_since": time_text(one.since_ms),
+        }
+        for one in await admin.brokers.missing()
+        for number, address in (one.addresses or {MASTER_ID: ""}).items()
+    ]
 
 
 def _first(figures: str) -> float:

@@ -79,7 +79,8 @@ def show(topic: Topic, *, namesrv: NameServers = None, as_json: AsJson = False) 
         route = await admin.topics.route(topic)
         configs = await admin.topics.config(topic)
         addresses = {group.name: group.addresses for group in route.brokers}
-        return [
+        since = {one.name: time_text(one.since_ms) for one in route.missing_brokers or ()}
+        there: list[dict[str, object]] = [
             {
                 "broker": name,
                 "address": addresses[name].get(0, ""),
@@ -90,8 +91,22 @@ def show(topic: Topic, *, namesrv: NameServers = None, as_json: AsJson = False) 
                 "attributes": " ".join(
                     f"{key}={value}" for key, value in config.attributes.items()
                 ),
+                "missing_since": None,
             }
             for name, config in configs.items()
+        ]
+        return there + [
+            {
+                "broker": part.broker_name,
+                "address": "",
+                "read_queues": part.read_queues,
+                "write_queues": part.write_queues,
+                "permission": permission_text(part.permission),
+                "ordered": None,
+                "attributes": "",
+                "missing_since": since[part.broker_name],
+            }
+            for part in route.missing_queues or ()
         ]
 
     show_rows(administer(namesrv, ask, topic=topic), as_json=as_json)

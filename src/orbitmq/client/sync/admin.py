@@ -25,12 +25,13 @@ from orbitmq.client.aio.admin.traffic import Traffic as AioTraffic
 from orbitmq.client.sync.blocking_client import BlockingCalls, BlockingClient, iterating, waiting
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Unpack
 
     from orbitmq.client.keywords import ClientKeywords
     from orbitmq.client.sync.background_loop import BackgroundLoop
     from orbitmq.clock import Clock
+    from orbitmq.model.routes import MissingBroker
     from orbitmq.transport.hooks import RpcHook
 
 N = TypeVar("N")
@@ -161,6 +162,7 @@ class Admin(BlockingClient[AioAdmin]):
         self,
         *,
         rpc_hooks: Sequence[RpcHook] = (),
+        on_missing: Callable[[MissingBroker], None] | None = None,
         clock: Clock | None = None,
         **options: Unpack[ClientKeywords],
     ) -> None:
@@ -168,10 +170,12 @@ class Admin(BlockingClient[AioAdmin]):
 
         Args:
             rpc_hooks: called before and after each request to a server.
+            on_missing: called, on the loop of the clients, once for each missing broker that a
+                request would have gone to; without it, a warning is logged.
             clock: the source of time.
             options: see `ClientOptions`.
         """
-        client = AioAdmin(rpc_hooks=rpc_hooks, clock=clock, **options)
+        client = AioAdmin(rpc_hooks=rpc_hooks, on_missing=on_missing, clock=clock, **options)
         super().__init__(client, what="admin client")
         self.topics = Topics(self, client.topics)
         self.groups = Groups(self, client.groups)

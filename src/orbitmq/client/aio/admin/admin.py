@@ -27,9 +27,10 @@ from orbitmq.client.keywords import ClientKeywords, options_of
 from orbitmq.client.options import ClientOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from orbitmq.clock import Clock
+    from orbitmq.model.routes import MissingBroker
     from orbitmq.transport.hooks import RpcHook
 
 
@@ -40,14 +41,24 @@ class Admin(ClientLifecycle):
         self,
         *,
         rpc_hooks: Sequence[RpcHook] = (),
+        on_missing: Callable[[MissingBroker], None] | None = None,
         clock: Clock | None = None,
         **options: Unpack[ClientKeywords],
     ) -> None:
+        """Make an admin client; `start` connects it.
+
+        Args:
+            rpc_hooks: called before and after each request to a server.
+            on_missing: called once for each missing broker that a request would have gone to, so
+                that what it has is not in the result; without it, a warning is logged.
+            clock: the source of time.
+            options: see `ClientOptions`.
+        """
         super().__init__("the admin client")
         self._options = options_of(ClientOptions, options)
         self._rpc_hooks = rpc_hooks
         self._clock = clock
-        reach = Reach(self._running)
+        reach = Reach(self._running, on_missing)
         self.topics = Topics(reach)
         self.groups = Groups(reach, self.topics)
         self.brokers = Brokers(reach)

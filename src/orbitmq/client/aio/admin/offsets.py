@@ -95,7 +95,7 @@ class Offsets:
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """The queues of a topic that can be read."""
-        route = await self._reach.name_servers.route(topic)
+        route = await self._reach.route(topic)
         masters = addresses_of(route)
         return sorted(
             MessageQueue(topic=topic, broker_name=part.broker_name, queue_id=number)

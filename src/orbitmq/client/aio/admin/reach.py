@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+import logging
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from orbitmq import java_json
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
     from orbitmq.client.aio.instance.broker_calls import BrokerCalls
     from orbitmq.client.aio.instance.client_instance import ClientInstance
     from orbitmq.client.aio.instance.name_servers import NameServers
-    from orbitmq.model.routes import ClusterView, TopicRoute
+    from orbitmq.model.routes import ClusterView, MissingBroker, TopicRoute
     from orbitmq.protocol.headers import Header
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -30,6 +33,9 @@ class Reach:
 
     # Raises unless the client runs.
     _running: Callable[[], ClientInstance]
+    # Called once for each missing broker that a request would have gone to.
+    _on_missing: Callable[[MissingBroker], None] | None = None
+    _noted: set[str] = field(default_factory=set)
 
     @property
     def name_servers(self) -> NameServers:
@@ -43,9 +49,33 @@ class Reach:
 
     # --- finding ------------------------------------------------------------------------------
 
+    async def route(self, topic: str) -> TopicRoute:
+        """Look up the route of a topic; brokers that are missing from it are noted."""
+        route = await self.name_servers.route(topic)
+        self._note(route.missing_brokers)
+        return route
+
     async def masters(self, cluster: str | None = None) -> dict[str, str]:
-        """Find the masters of a cluster, or of all clusters: address by broker name."""
+        """Find the masters of a cluster, or of all: address by broker name; notes missing ones."""
         view = await self.name_servers.cluster_view()
+        missing = view.missing_brokers or ()
+        self._note([one for one in missing if cluster in {None, one.cluster}])
+        return self._masters(view, cluster)
+
+    async def note_missing(self) -> None:
+        """Note all brokers that are missing."""
+        self._note((await self.name_servers.cluster_view()).missing_brokers)
+
+    def _note(self, missing: Iterable[MissingBroker] | None) -> None:
+        for one in missing or ():
+            if one.name not in self._noted and not one.is_served:
+                self._noted.add(one.name)
+                if self._on_missing is not None:
+                    self._on_missing(one)
+                else:
+                    log.warning("broker is missing, what it has is left out name=%s", one.name)
+
+    def _masters(self, view: ClusterView, cluster: str | None) -> dict[str, str]:
         names = self._members(view, cluster)
         return {
             name: view.brokers[name].addresses[MASTER_ID]
@@ -69,14 +99,16 @@ class Reach:
         """Find the address of a broker by name; an address is returned as it is."""
         if ":" in name:
             return name
-        masters = await self.masters()
+        view = await self.name_servers.cluster_view()
+        masters = self._masters(view, None)
         if name not in masters:
+            self._note([one for one in view.missing_brokers or () if one.name == name])
             raise ClusterMissingError("broker", name, there=masters)
         return masters[name]
 
     async def masters_of(self, topic: str) -> dict[str, str]:
         """Find the masters that have a topic: address by broker name."""
-        return addresses_of(await self.name_servers.route(topic))
+        return addresses_of(await self.route(topic))
 
     async def masters_of_group(self, group: str) -> dict[str, str]:
         """Find the masters that a group consumes from: address by broker name."""

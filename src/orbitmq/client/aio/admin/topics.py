@@ -55,14 +55,18 @@ class Topics:
     _reach: Reach
 
     async def names(self, *, cluster: str | None = None) -> list[str]:
-        """List all topics, or those of a cluster."""
-        header = ListTopics() if cluster is None else ListClusterTopics(cluster=cluster)
+        """List all topics, or those of a cluster; not those that only missing brokers have."""
+        all_topics = ListTopics(with_missing_brokers=True)
+        header = all_topics if cluster is None else ListClusterTopics(cluster=cluster)
         reply = await self._reach.name_servers.ask(header)
-        return sorted(java_json.decode(reply.body, TopicList).topics)
+        listed = java_json.decode(reply.body, TopicList)
+        if listed.missing_topics:
+            await self._reach.note_missing()
+        return sorted(listed.topics)
 
     async def route(self, topic: str) -> TopicRoute:
         """Return the route of a topic: its brokers and queues."""
-        return await self._reach.name_servers.route(topic)
+        return await self._reach.route(topic)
 
     async def configs(self, broker: str) -> dict[str, TopicConfig]:
         """Return the topics of one broker with their options."""
