@@ -91,6 +91,7 @@ class Brokers(Noun[AioBrokers]):
     producers = waiting(AioBrokers.producers)
     progress = waiting(AioBrokers.progress)
     runtime = waiting(AioBrokers.runtime)
+    replication = waiting(AioBrokers.replication)
     options = waiting(AioBrokers.options)
     set_options = waiting(AioBrokers.set_options)
     counter = waiting(AioBrokers.counter)
