@@ -90,28 +90,35 @@ class Descriptor:
         finally:
             os.posix_fadvise(self.number, 0, 0, os.POSIX_FADV_NORMAL)
 
-    def clear(self, start: int, end: int) -> None:
-        """Zero every byte of a range, writing only where needed."""
+    def clear(self, start: int, end: int) -> bool:
+        """Zero every byte of a range, writing only where needed; returns whether it was needed."""
         # Perf: a page of an allocated range stops counting as a hole once it is read. Readahead, or
         # reading part of a page, would thus go on to the end: 4 s for 1 GiB of holes
         # (benchmarks/store_recovery.py). So would pages that were read ahead earlier.
         os.posix_fadvise(self.number, start, end - start, os.POSIX_FADV_DONTNEED)
         with self.without_readahead():
-            self._clear(start, end)
+            return self._clear(start, end)
 
-    def _clear(self, start: int, end: int) -> None:
+    def first_hole(self) -> int:
+        """Where the first hole is; the size of the file if the file system knows of none."""
+        return os.lseek(self.number, 0, os.SEEK_HOLE)
+
+    def _clear(self, start: int, end: int) -> bool:
+        written = False
         at = start
         while at < end:
             try:
                 at = max(at, os.lseek(self.number, at, os.SEEK_DATA))
             except OSError as error:
                 if error.errno == errno.ENXIO:
-                    return  # Only holes up to the end of the file.
+                    break  # Only holes up to the end of the file.
                 raise
             content = self.pread(min(_CLEAR_BYTES - at % _CLEAR_BYTES, end - at), at)
             if content.count(0) != len(content):
                 self.pwrite(bytes(len(content)), at)
+                written = True
             at += max(len(content), 1)
+        return written
 
 
 def write_failure(path: Path, error: OSError, *, what: str) -> StoreError:

@@ -61,9 +61,13 @@ class OpenFiles:
             raise write_failure(path, error, what=f"{len(content)} bytes") from error
         return made
 
-    def clear(self, path: Path, start: int, end: int) -> None:
-        """Zero a range of a file."""
-        self._descriptor(path).clear(start, end)
+    def first_hole(self, path: Path) -> int:
+        """Where the first hole of a file is, or its size."""
+        return self._descriptor(path).first_hole()
+
+    def clear(self, path: Path, start: int, end: int) -> bool:
+        """Zero a range of a file; returns whether it had anything else."""
+        return self._descriptor(path).clear(start, end)
 
     def sync(self, path: Path) -> None:
         """Sync a file, if it exists."""

@@ -86,10 +86,12 @@ class ConsumeQueues:
         """Open the queues that are on disk; returns how many were doubtful and deleted.
 
         With `good_until`, entries of records above it are cut off, to be rebuilt; `all_written`
-        is for `ConsumeQueue.load`. Without `names_synced`, file names are synced too: a killed
-        process may not have done so.
+        is for `ConsumeQueue.load`. The names of files that have entries below it are on disk,
+        unless `names_synced` says otherwise; the next sync takes care of all others, since a
+        killed process may not have synced them.
         """
         doubtful = 0
+        self._unsynced_folders.update((self._folder, self._folder.parent))
         for topic_folder in sorted(self._folder.iterdir()) if self._folder.is_dir() else ():
             if not topic_folder.is_dir():
                 raise StoreFormatError(
@@ -104,7 +106,7 @@ class ConsumeQueues:
                     )
                 queue = self.queue(topic_folder.name, int(name))
                 doubt = queue.load(good_until, all_written=all_written)
-                if not names_synced:
+                if not names_synced or queue.start == queue.end:
                     queue.request_name_sync()
                 if doubt:
                     doubtful += 1

@@ -186,7 +186,7 @@ class _Opening:
         self._log.cut(recovered.end, flushed=self._flushed(known, recovered))
         self._dispatcher.last_store_ms = max(self._checkpoint.log_ms, recovered.last_store_ms)
         try:
-            self._dispatcher.position = self._dispatch_from(known)
+            resumed_at = self._dispatcher.position = self._dispatch_from(known)
         except StoreFormatError:
             # Opened with other sizes than it was written with: it stays as clean as it was.
             if self._clean:
@@ -202,7 +202,12 @@ class _Opening:
             checkpoint_path=self._root / CHECKPOINT_NAME,
             modes=self._modes,
         )
-        saver.save(lambda _: recovered.end)
+        if self._clean or resumed_at != known.queued_until or not self._ours:
+            saver.save(lambda _: recovered.end)
+        else:
+            # What was saved before the crash is still true, and covers less. Syncing every queue
+            # that changed since can take a minute; the first save of upkeep does it.
+            self._progress_file.raise_flushed(recovered.end)
         watermark = Watermark(self._root / OWN_FOLDER, recovered.end, self._modes)
         self._resources.callback(watermark.close)
         return Parts(
@@ -254,12 +259,11 @@ class _Opening:
         start, end = self._log.start, self._log.end
         saved = self._progress_file.saved
         good_until = end if known.queued_until is None else min(known.queued_until, end)
-        is_our_stop = self._ours and self._clean
         doubtful = self._queues.load(
             good_until,
             # Whoever stopped cleanly left zero bytes after the newest entry.
             all_written=self._clean and (not self._ours or saved.dispatched == end),
-            names_synced=is_our_stop,
+            names_synced=self._ours,
         )
         doubtful += self._queues.drop_inconsistent(self._is_consistent)
         if self._ours and not doubtful and self._queues.count < saved.queue_count:
@@ -319,10 +323,10 @@ class _Opening:
     def _feed(self, end: PhysicalOffset) -> None:
         """Dispatch one file at a time, so that a long log does not fill the memory with entries."""
         while self._dispatcher.position < end:
+            self._queues.write()
             position = self._dispatcher.position
             file_end = (position // self._log.file_bytes + 1) * self._log.file_bytes
             self._dispatcher.advance(PhysicalOffset(min(file_end, end)))
-            self._queues.write()
         self._queues.keep_ends(self._log.start)
 
     def _is_consistent(self, queue: ConsumeQueue) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,61 @@ def test_an_inconsistent_queue_is_rebuilt(tmp_path: Path, stop: str) -> None:
     _as_if_java_wrote(tmp_path, stop)
 
     assert _bodies(tmp_path) == list(range(10))
+
+
+def test_a_start_after_a_kill_leaves_syncing_queues_to_upkeep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed, again = tmp_path / "killed", tmp_path / "again"
+    with open_store(tmp_path / "running") as store:
+        for number in range(40):
+            store.put(message(b"%d" % number, queue_id=number % 20))
+            if number == 30:
+                store._upkeep.round()
+        shutil.copytree(tmp_path / "running", killed)
+    synced: list[str] = []
+    for call in ("fsync", "fdatasync"):
+        sync = getattr(os, call)
+
+        def spy(descriptor: int, sync: Callable[[int], None] = sync) -> None:
+            path = Path(f"/proc/self/fd/{descriptor}").readlink()
+            synced.extend(path.relative_to(killed).parts[:1])
+            sync(descriptor)
+
+        monkeypatch.setattr(f"os.{call}", spy)
+
+    with open_store(killed) as store:
+        assert "consumequeue" not in synced
+        shutil.copytree(killed, again)
+        store._upkeep.round()
+        assert synced.count("consumequeue") >= 9
+        monkeypatch.undo()
+        progress = read_progress(killed / OWN)
+        assert progress is not None
+        assert progress.dispatched == store.log_end
+
+    assert _bodies(killed) == _bodies(again) == list(range(40))
+
+
+@both_ways_to_stop
+def test_a_start_syncs_no_queue_that_did_not_change(
+    tmp_path: Path, stop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _write(tmp_path, 0, 10)
+    if stop == "killed":
+        (tmp_path / "abort").write_text("1")
+    synced: list[Path] = []
+    sync = os.fdatasync
+
+    def spy(descriptor: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink())
+        sync(descriptor)
+
+    monkeypatch.setattr("os.fdatasync", spy)
+    with open_store(tmp_path):
+        pass
+
+    assert not [path for path in synced if "consumequeue" in path.parts]
 
 
 # --- stores that Java wrote last ----------------------------------------------------------------
