@@ -19,12 +19,17 @@ from orbitmq.cli.output import AsJson, escaped, show_json, show_json_line, show_
 from orbitmq.client.aio import LitePullConsumer, Producer
 from orbitmq.client.aio.admin import Admin
 from orbitmq.client.core.consuming.received_message import ReceivedMessage
+from orbitmq.client.core.sending.send_results import SendResult
 from orbitmq.clock import SystemClock
 from orbitmq.errors import OrbitError, SettingsError
 from orbitmq.model.messages import Message
 from orbitmq.model.names import TOOLS_GROUP
 from orbitmq.model.queues import MessageQueue
 
+MessageIds = Annotated[list[str], typer.Argument(metavar="ID…")]
+OfTopic = Annotated[
+    str, typer.Option("-t", "--topic", help="Its topic; required for an id that a producer made.")
+]
 _SHOWN_BYTES_MAX = 4096
 _COLLECT_MS = 1000
 # Gives up on existing messages that do not arrive for this long.
@@ -35,6 +40,7 @@ def add_to(app: typer.Typer) -> None:
     """Add the commands."""
     group = typer.Typer(help="Send messages, follow topics, find messages.", no_args_is_help=True)
     group.command("send")(send)
+    group.command("resend")(resend)
     group.command("tail")(tail)
     group.command("find")(find)
     group.command("show")(show)
@@ -89,19 +95,44 @@ def send(  # noqa: PLR0913  # a parameter a flag
             for number, message in enumerate(messages, 1):
                 with _reporting_line(number if body == "-" else None):
                     result = await producer.send(message, queue=target)
-                row = {
-                    "status": result.status.name,
-                    "message_id": result.message_id,
-                    "broker": result.queue.broker_name,
-                    "queue": result.queue.queue_id,
-                    "offset": result.queue_offset,
-                }
-                if as_json:
-                    show_json_line(row)
-                else:
-                    typer.echo("  ".join(f"{name}={value}" for name, value in row.items()))
+                _print_sent(result, as_json=as_json)
 
     asyncio.run(send_all())
+
+
+def resend(
+    message_ids: MessageIds,
+    *,
+    topic: OfTopic = "",
+    to: Annotated[
+        str, typer.Option("--to", help="The topic to send to.", show_default="the original one")
+    ] = "",
+    namesrv: NameServers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Send copies of stored messages, such as dead letters; delays are not repeated."""
+
+    async def run(admin: Admin) -> None:
+        found = [await admin.messages.by_id(one, topic=topic) for one in message_ids]
+        async with Producer("orbitmq-cli", **client_keywords(namesrv)) as producer:
+            for message in found:
+                _print_sent(await producer.send(message.as_message(to)), as_json=as_json)
+
+    administer(namesrv, run, topic=topic or None)
+
+
+def _print_sent(result: SendResult, *, as_json: bool) -> None:
+    row = {
+        "status": result.status.name,
+        "message_id": result.message_id,
+        "broker": result.queue.broker_name,
+        "queue": result.queue.queue_id,
+        "offset": result.queue_offset,
+    }
+    if as_json:
+        show_json_line(row)
+    else:
+        typer.echo("  ".join(f"{name}={value}" for name, value in row.items()))
 
 
 @contextmanager
@@ -232,12 +263,9 @@ def find(  # noqa: PLR0913  # a parameter a flag
 
 
 def show(
-    message_ids: Annotated[list[str], typer.Argument(metavar="ID…")],
+    message_ids: MessageIds,
     *,
-    topic: Annotated[
-        str,
-        typer.Option("-t", "--topic", help="Its topic; required for an id that a producer made."),
-    ] = "",
+    topic: OfTopic = "",
     namesrv: NameServers = None,
     as_json: AsJson = False,
 ) -> None:

@@ -52,6 +52,41 @@ def test_a_topic_is_created_described_and_deleted(run: Run) -> None:
     assert "orders" not in run("topic", "list").stdout
 
 
+def test_a_message_is_sent_again_without_its_delay(run: Run) -> None:
+    run("topic", "create", "notices", "-q", "1", "--broker", "broker-a")
+    run("topic", "create", "copies", "-q", "1", "--broker", "broker-a")
+    sent = shown(run("message", "send", "notices", "late", "--keys", "k", "--delay-level", "1",
+                     "-p", "colour=red", "--json"))  # fmt: skip
+    assert isinstance(sent, dict)
+    wait_until(
+        lambda: "late" in run("message", "tail", "notices").stdout,
+        timeout_s=60,
+        what="the delay is over",
+    )
+
+    again = shown(run("message", "resend", sent["message_id"], "-t", "notices", "--json"))
+    copied = shown(run("message", "resend", sent["message_id"], "-t", "notices", "--to", "copies",
+                       "--json"))  # fmt: skip
+
+    # It is in its queue at once.
+    assert isinstance(again, dict)
+    assert isinstance(copied, dict)
+    (copy,) = rows(run("message", "at", "notices", "broker-a", "0", "1", "--json"))
+    (other,) = rows(run("message", "at", "copies", "broker-a", "0", "0", "--json"))
+    for message, result in ((copy, again), (other, copied)):
+        assert (message["body"], message["message_id"]) == ("late", result["message_id"])
+        properties = message["properties"]
+        assert isinstance(properties, dict)
+        assert properties["colour"] == "red"
+        assert "DELAY" not in properties
+    assert again["message_id"] != sent["message_id"]
+
+
+def test_a_broker_without_slaves_says_so(run: Run) -> None:
+    assert "no slaves" in run("broker", "slaves", "broker-a").stdout
+    assert "no slaves" in run("haStatus", "-c", "DefaultCluster").stdout
+
+
 def test_messages_are_sent_followed_and_found(run: Run) -> None:
     run("topic", "create", "letters", "-q", "1", "--broker", "broker-a")
     sent = shown(run("message", "send", "letters", "héllo", "--keys", "k1,k2", "--tags", "t",

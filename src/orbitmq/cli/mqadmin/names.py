@@ -16,6 +16,7 @@ from orbitmq.errors import CommandError
 _CLUSTER: Final = {"-c": "--cluster"}
 _ONLY: Final = {**_CLUSTER, "-b": "--broker"}
 _YES: Final = ("--yes",)
+_SPAN: Final = {"-b": "--from", "-e": "--to", "-m": "--count"}
 _MESSAGE: Final = {"-t": "--topic", "-f": "", "-u": "", "-c": ""}
 
 
@@ -145,6 +146,13 @@ ALIASES: Final[dict[str, tuple[Alias, ...]]] = {
     # messages
     "queryMsgById": (
         Alias(ours="message consume", arguments=("-i", "-g", "-d"), options=_MESSAGE),
+        Alias(
+            ours="message resend",
+            arguments=("-i",),
+            lists=True,
+            options=_MESSAGE,
+            when={"-s": "true"},
+        ),
         Alias(ours="message show", arguments=("-i",), lists=True, options=_MESSAGE),
     ),
     "queryMsgByUniqueKey": (
@@ -155,7 +163,20 @@ ALIASES: Final[dict[str, tuple[Alias, ...]]] = {
         Alias(
             ours="message find",
             arguments=("-t",),
-            options={"-k": "--key", "-b": "--from", "-e": "--to", "-m": "--count", "-c": ""},
+            options={"-k": "--key", **_SPAN, "-c": ""},
+        ),
+        Alias(
+            ours="message find",
+            arguments=("-t",),
+            options={"-k": "--key", **_SPAN, "-c": ""},
+            when={"-p": "K"},
+        ),
+        Alias(
+            ours="message find",
+            arguments=("-t",),
+            options={"-k": "--tags", **_SPAN, "-c": ""},
+            when={"-p": "T"},
+            always=("--from", "0"),
         ),
     ),
     "queryMsgByOffset": (
