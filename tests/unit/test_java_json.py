@@ -580,7 +580,22 @@ class Plain(msgspec.Struct):
 class Described(Plain):
     """The same, and one member more, so that it is written member by member."""
 
-    more: int | None = None
+    more: float | None = None
+
+
+class Nested(msgspec.Struct):
+    first: int | None = None
+    second: Plain | None = None
+    third: str | None = None
+    by_name: dict[str, Plain] = {}
+    several: list[int | None] = []
+    last: str | None = None
+
+
+class DescribedNested(Nested):
+    """The same, and one member more, so that it is written member by member."""
+
+    more: float | None = None
 
 
 @given(st.text(), st.integers(-(2**63), 2**63 - 1), st.booleans())
@@ -592,3 +607,25 @@ def test_a_plain_struct_is_written_as_any_other(text: str, number: int, flag: bo
     assert java_json.encode(plain, Dialect.STANDARD) == java_json.encode(
         described, Dialect.STANDARD
     )
+
+
+_HOSTILE = st.one_of(
+    st.text(), st.sampled_from([',"a":null', '{"a":null', '"', "\\", ':null,"', '\\",\\"b":null'])
+)
+
+
+@given(
+    st.none() | st.just(1),
+    st.none() | _HOSTILE,
+    st.none() | _HOSTILE,
+    _HOSTILE,
+    st.none() | _HOSTILE,
+)
+def test_null_members_of_nested_structs_are_left_out_whatever_the_texts_hold(
+    first: int | None, inner: str | None, third: str | None, name: str, last: str | None
+) -> None:
+    second = None if inner is None else Plain(inner, 1, True, {name: inner})
+    by_name = {name: Plain(name, 2, False, {name: name})}
+    members = (first, second, third, by_name, [first, None, 3], last)
+
+    assert java_json.encode(Nested(*members)) == java_json.encode(DescribedNested(*members))
