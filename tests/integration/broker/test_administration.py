@@ -10,6 +10,8 @@ import pytest
 
 from orbitmq import java_json
 from orbitmq.broker.groups.committed_offsets import FILE_NAME
+from orbitmq.broker.groups.group_table import GROUPS_PER_CHANGE_MAX
+from orbitmq.broker.topics.topic_table import TOPICS_PER_CHANGE_MAX
 from orbitmq.clock import ManualClock
 from orbitmq.model.groups import GroupConfig
 from orbitmq.model.topics import TopicConfig
@@ -373,6 +375,37 @@ async def test_a_reset_goes_to_a_time_or_an_offset_within_the_queue(
     )
 
     assert await committed(peer) == (OK, target)
+
+
+async def test_tables_are_written_once_per_request_and_changed_whole_or_not_at_all(
+    site: Site, peer: Peer
+) -> None:
+    """A write for each of them would be quadratic: 20,000 topics in a request wrote 40 GB."""
+    before = site.broker.topics.data_version.counter, site.broker.groups.data_version.counter
+    topics = [TopicConfig(name=f"T{number}") for number in range(TOPICS_PER_CHANGE_MAX)]
+    groups = [GroupConfig(name=f"g{number}") for number in range(GROUPS_PER_CHANGE_MAX)]
+
+    async def put(topics: list[TopicConfig], groups: list[GroupConfig]) -> list[int]:
+        replies = (
+            await peer.ask(UpdateTopics(), java_json.encode(TopicConfigList(topics=topics))),
+            await peer.ask(UpdateGroups(), java_json.encode(GroupConfigList(groups=groups))),
+        )
+        return [reply.code for reply in replies]
+
+    too_many = await put([*topics, TopicConfig(name="U")], [*groups, GroupConfig(name="h")])
+    one_bad = await put(
+        [*topics[:9], TopicConfig(name="no way")], [*groups[:9], GroupConfig(name="")]
+    )
+    assert (site.broker.topics.get("T0"), site.broker.groups.get("g0")) == (None, None)
+    accepted = await put(topics, groups)
+
+    assert too_many == [ResponseCode.INVALID_PARAMETER, ResponseCode.NO_PERMISSION]
+    assert one_bad == [ResponseCode.INVALID_PARAMETER] * 2
+    assert accepted == [OK, OK]
+    after = site.broker.topics.data_version.counter, site.broker.groups.data_version.counter
+    assert after == (before[0] + 1, before[1] + 1)
+    assert site.broker.topics.get(topics[-1].name) is not None
+    assert site.broker.groups.get(groups[-1].name) is not None
 
 
 @pytest.mark.parametrize("queue_id", [0, -1])

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from orbitmq import java_json
 from orbitmq.broker.delivery.filters import make_filter
+from orbitmq.broker.topics.topic_table import retry_topic_of
 from orbitmq.errors import OrbitError, RequestRefusedError, TransportError
 from orbitmq.model.names import retry_topic
 from orbitmq.model.topics import UnitFlag
@@ -92,8 +92,7 @@ class ClientRequests:
     async def _prepare_and_record(
         self, connection: Connection, request: Command, body: HeartbeatBody
     ) -> Command:
-        # Concurrently, so that their table changes share one write.
-        await asyncio.gather(*map(self._prepare, body.consumers))
+        await self._prepare(body.consumers)
         return self._record(connection, request, body)
 
     def _record(self, connection: Connection, request: Command, body: HeartbeatBody) -> Command:
@@ -115,14 +114,19 @@ class ClientRequests:
         topic = self.topics.get(retry_topic(consumer.group))
         return group is not None and topic is not None and topic.order == group.consumes_in_order
 
-    async def _prepare(self, consumer: ConsumerGroup) -> None:
-        """Create the group and its retry topic; tools find groups by these topics."""
-        group = await self.groups.ensure(consumer.group)
-        await self.topics.ensure_retry(
-            group.name,
-            queues=max(group.retry_queues, 1),
-            order=group.consumes_in_order,
-            unit_flag=int(UnitFlag.SUBSCRIBED_BY_UNIT) if consumer.unit_mode else 0,
+    async def _prepare(self, consumers: Sequence[ConsumerGroup]) -> None:
+        """Create groups and their retry topics; tools find groups by these topics."""
+        groups = await self.groups.ensure(*(consumer.group for consumer in consumers))
+        await self.topics.ensure_retries(
+            [
+                retry_topic_of(
+                    group.name,
+                    queues=max(group.retry_queues, 1),
+                    order=group.consumes_in_order,
+                    unit_flag=int(UnitFlag.SUBSCRIBED_BY_UNIT) if consumer.unit_mode else 0,
+                )
+                for group, consumer in zip(groups, consumers, strict=True)
+            ]
         )
 
     def unregister(self, connection: Connection, request: Command) -> Command:

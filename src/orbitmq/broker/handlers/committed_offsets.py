@@ -129,10 +129,10 @@ class CommittedOffsetRequests:
             hint=f"its offsets go from {start} to {end}",
         )
 
-    def list_all(self, _: Connection, request: Command) -> Command:
+    async def list_all(self, _: Connection, request: Command) -> Command:
         """Return all committed offsets, as slaves read them."""
-        body = {"dataVersion": self.offsets.data_version, "offsetTable": self.offsets.table()}
-        return request.reply(body=java_json.encode(body))
+        table = {"dataVersion": self.offsets.data_version, "offsetTable": self.offsets.table()}
+        return request.reply(body=await off_loop(java_json.encode, table))
 
     async def reset(self, _: Connection, request: Command) -> Command:
         """Move a group to a time or an offset; its members learn of it by their next pulls."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orbitmq import java_json
+from orbitmq.disk import off_loop
 from orbitmq.model.groups import GroupConfig
 from orbitmq.model.topics import Permission
 from orbitmq.protocol.codes import RequestCode
@@ -53,8 +54,7 @@ class GroupRequests:
 
     async def update_many(self, _: Connection, request: Command) -> Command:
         """Create or change several groups."""
-        for group in java_json.decode(request.body, GroupConfigList).groups:
-            await self.groups.put(group)
+        await self.groups.put_all(java_json.decode(request.body, GroupConfigList).groups)
         return request.reply()
 
     async def delete(self, _: Connection, request: Command) -> Command:
@@ -65,14 +65,14 @@ class GroupRequests:
             self.offsets.delete_group(asked.group)
         return request.reply()
 
-    def list_all(self, _: Connection, request: Command) -> Command:
+    async def list_all(self, _: Connection, request: Command) -> Command:
         """List all groups."""
         table = GroupConfigTable(
             data_version=self.groups.data_version,
             forbidden={group: dict(topics) for group, topics in self.groups.forbidden.items()},
             groups=dict(self.groups.groups),
         )
-        return request.reply(body=java_json.encode(table))
+        return request.reply(body=await off_loop(java_json.encode, table))
 
     def get(self, _: Connection, request: Command) -> Command:
         """Return one group."""

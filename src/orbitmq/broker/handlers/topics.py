@@ -86,8 +86,7 @@ class TopicRequests:
     async def update_many(self, _: Connection, request: Command) -> Command:
         """Create or change several topics."""
         asked = java_json.decode(request.body, TopicConfigList)
-        topics = [await self.topics.put(topic) for topic in asked.topics]
-        await self.registration.announce(topics)
+        await self.registration.announce(await self.topics.put_all(asked.topics))
         return request.reply()
 
     async def delete(self, _: Connection, request: Command) -> Command:
@@ -101,12 +100,12 @@ class TopicRequests:
         await self.topics.delete(asked.topic, clear=clear)
         return request.reply()
 
-    def list_all(self, _: Connection, request: Command) -> Command:
+    async def list_all(self, _: Connection, request: Command) -> Command:
         """List all topics."""
         table = TopicConfigTable(
             data_version=self.topics.data_version, topics=dict(self.topics.topics)
         )
-        return request.reply(body=java_json.encode(table))
+        return request.reply(body=await off_loop(java_json.encode, table))
 
     def get(self, _: Connection, request: Command) -> Command:
         """Return one topic."""

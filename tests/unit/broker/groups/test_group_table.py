@@ -119,7 +119,8 @@ async def test_groups_are_not_created_when_that_is_off(tmp_path: Path) -> None:
     with pytest.raises(GroupMissingError, match="'g' does not exist"):
         table.require("g")
     await table.put(GroupConfig(name="g"))
-    assert await table.ensure("g") == table.find("g") == GroupConfig(name="g")
+    (group,) = await table.ensure("g")
+    assert group == table.find("g") == GroupConfig(name="g")
 
 
 async def test_an_invalid_name_is_refused(tmp_path: Path) -> None:
@@ -142,7 +143,9 @@ async def test_an_invalid_group_is_refused(tmp_path: Path) -> None:
     with pytest.raises(GroupRefusedError, match="cannot have -1 retry queues"):
         await table.put(GroupConfig(name="g", retry_queues=-1))
     await table.ensure("g")
-    with pytest.raises(GroupRefusedError, match="9 groups, its limit; cannot add 'h'"):
+    with pytest.raises(
+        GroupRefusedError, match="9 groups, of at most 9; cannot add 1, such as 'h'"
+    ):
         await table.ensure("h")
 
 

@@ -184,7 +184,9 @@ async def test_topics_are_bounded(tmp_path: Path) -> None:
     table = await loaded(tmp_path, topics_max=14)
     await table.put(TopicConfig(name="T"))
 
-    with pytest.raises(TopicRefusedError, match="14 topics, its limit; cannot add 'U'"):
+    with pytest.raises(
+        TopicRefusedError, match="14 topics, of at most 14; cannot add 1, such as 'U'"
+    ):
         await table.put(TopicConfig(name="U"))
     await table.put(TopicConfig(name="T", read_queues=3))
 
