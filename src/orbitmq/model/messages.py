@@ -206,6 +206,8 @@ def _properties(properties: Mapping[str, str]) -> Mapping[str, str]:
         if name in property_names.RESERVED or name.startswith(property_names.TRANSIENT_PREFIX):
             raise MessageError(
                 f"property {name!r} is reserved by RocketMQ",
-                hint=f"use {_SET_BY[name]}" if name in _SET_BY else "choose another name",
+                hint=f"use {_SET_BY[name]}"
+                if name in _SET_BY
+                else "choose another name; to send a received message on, use its as_message()",
             )
     return MappingProxyType(dict(properties))

@@ -22,7 +22,7 @@ from orbitmq.store.reading.bulk_reading import read_bulk
 from orbitmq.store.reading.memory_log import FIRST_OFFSET
 from orbitmq.store.reading.queue_reader import QueueReader, Read, RecordFilter, TagFilter
 from orbitmq.store.reading.queue_times import Boundary, offset_at_time
-from orbitmq.store.reading.tag_search import TagSearch
+from orbitmq.store.reading.tag_search import TagSearch, count_miss
 
 if TYPE_CHECKING:
     from orbitmq.store.config import StoreConfig
@@ -192,6 +192,11 @@ class StoredMessages:
         }
         return [QueueBounds(*key, *_bounds(*self._find(*key))) for key in keys]
 
+    def queue_ids(self, topic: str) -> list[int]:
+        """The queues of a topic that have or had messages."""
+        parts = (*self._queues, *self._memory.queues())
+        return sorted({part.queue_id for part in parts if part.topic == topic and part.end > 0})
+
     def _find(self, topic: str, queue_id: int) -> tuple[ConsumeQueue | None, MemoryQueue | None]:
         """The part of a queue on disk, and the newer one in memory; None for a missing part."""
         on_disk = self._queues.find(topic, queue_id)
@@ -238,6 +243,7 @@ class StoredMessages:
         """Find the newest messages by key or unique id in a range of store times, oldest first."""
         count_max = min(count_max, self._query_count_max)
         found: dict[int, StoredMessage] = {}
+        misses = 0
         for message in self._candidates(topic, key, begin_ms, end_ms):
             if len(found) >= count_max:
                 break
@@ -247,6 +253,8 @@ class StoredMessages:
                 and _has_key(message, key)
             ):
                 found[message.physical_offset] = message
+            else:
+                misses = count_miss(misses, key)
         return list(reversed(found.values()))
 
     def find_tagged(
@@ -260,7 +268,7 @@ class StoredMessages:
     ) -> list[StoredMessage]:
         """Find the newest messages by tag in a range of store times, oldest first."""
         found = TagSearch(self, topic, tag).newest_first(begin_ms, end_ms)
-        return list(islice(found, min(count_max, self._query_count_max)))[::-1]
+        return list(islice(found, max(min(count_max, self._query_count_max), 0)))[::-1]
 
     def _candidates(
         self, topic: str, key: str, begin_ms: int, end_ms: int

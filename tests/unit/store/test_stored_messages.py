@@ -8,6 +8,7 @@ import pytest
 
 from orbitmq.clock import ManualClock
 from orbitmq.errors import StoreError
+from orbitmq.store.reading import tag_search
 from orbitmq.store.reading.tag_search import TagSearch
 from tests.unit.store.stores import message, open_store
 
@@ -59,7 +60,7 @@ def test_the_newest_messages_of_a_tag_are_found_oldest_first(tmp_path: Path) -> 
         assert found("BB", count_max=3) == [991, 994, 997]
         assert found("Aa", begin_ms=start_ms + 5, end_ms=start_ms + 12) == [6, 9, 12]
         assert found("Aa", end_ms=start_ms) == [0]
-        assert found("none") == found("Aa", count_max=0) == []
+        assert found("none") == found("Aa", count_max=0) == found("Aa", count_max=-1) == []
         assert store.find_tagged("missing", "Aa") == []
 
 
@@ -71,6 +72,25 @@ def test_a_search_for_a_tag_that_takes_too_long_is_refused(tmp_path: Path) -> No
         assert len(list(TagSearch(store, TOPIC, "b", entries_max=30).newest_first(0, 2**62))) == 1
         with pytest.raises(StoreError, match=r"looked at 29 messages.*for a shorter time"):
             list(TagSearch(store, TOPIC, "b", entries_max=29).newest_first(0, 2**62))
+
+
+def test_a_search_that_reads_too_many_other_messages_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Both have the same hash; 10,000 messages would take seconds.
+    monkeypatch.setattr(tag_search, "MISSES_MAX", 20)
+    with open_store(tmp_path) as store:
+        store.put(message(b"one", properties={"KEYS": "BB", "TAGS": "BB"}))
+        for _ in range(20):
+            store.put(message(properties={"KEYS": "Aa", "TAGS": "Aa"}))
+        assert [m.body for m in store.find(TOPIC, "BB")] == [b"one"]
+        assert [m.body for m in store.find_tagged(TOPIC, "BB")] == [b"one"]
+        store.put(message(properties={"KEYS": "Aa", "TAGS": "Aa"}))
+
+        for find in (store.find, store.find_tagged):
+            with pytest.raises(StoreError, match=r"more than 20 messages.*'BB'.*shorter time"):
+                find(TOPIC, "BB")
+            assert len(find(TOPIC, "Aa", count_max=5)) == 5
 
 
 def test_keys_with_the_same_hash_are_distinguished(tmp_path: Path) -> None:

@@ -174,7 +174,7 @@ def _filter_text(asked: ReadQueueEntries, subscription: Subscription | None) -> 
     if not asked.consumer_group:
         return None
     if subscription is None:
-        return f"{asked.consumer_group}@{asked.topic} is not online!"
+        return f"{asked.consumer_group[:255]}@{asked.topic[:255]} is not online!"
     if subscription.is_by_tag:
         return "null"
     described = {

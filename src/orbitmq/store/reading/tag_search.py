@@ -17,11 +17,13 @@ from orbitmq.model.property_names import TAGS
 from orbitmq.store.index.consume_queue import ENTRY
 
 if TYPE_CHECKING:
-    from orbitmq.model.queues import QueueBounds, QueueOffset
+    from orbitmq.model.queues import QueueOffset
     from orbitmq.record.decode import StoredMessage
 
 # Entries that a search may look at: 40 MB, about 50 ms if they are in memory.
 ENTRIES_MAX: Final = 2_000_000
+# Messages that a search may read in vain, because their keys or tags only have the same hash.
+MISSES_MAX: Final = 10_000
 _CHUNK: Final = 8192
 _HASH: Final = struct.Struct(">q")
 _HASH_AT: Final = ENTRY.size - _HASH.size
@@ -30,8 +32,8 @@ _HASH_AT: Final = ENTRY.size - _HASH.size
 class Searchable(Protocol):
     """What a search needs of a store."""
 
-    def queues(self) -> list[QueueBounds]:
-        """The bounds of every queue."""
+    def queue_ids(self, topic: str) -> list[int]:
+        """The queues of a topic that have or had messages."""
 
     def offset_at(self, topic: str, queue_id: int, time_ms: int) -> QueueOffset:
         """The first offset of a queue at or after a store time."""
@@ -59,10 +61,10 @@ class TagSearch:
     def newest_first(self, begin_ms: int, end_ms: int) -> Iterator[StoredMessage]:
         """The messages of a range of store times; raises StoreError if it has too many."""
         queues = [
-            self._offsets(bounds.queue_id, begin_ms, end_ms)
-            for bounds in self._messages.queues()
-            if bounds.topic == self._topic
+            self._offsets(queue_id, begin_ms, end_ms)
+            for queue_id in self._messages.queue_ids(self._topic)
         ]
+        misses = 0
         for physical_offset in heapq.merge(*queues, reverse=True):
             message = self._messages.message_at(physical_offset)
             if (
@@ -72,6 +74,8 @@ class TagSearch:
                 and begin_ms <= message.store_ms <= end_ms
             ):
                 yield message
+            else:
+                misses = count_miss(misses, self._tag)
 
     def _offsets(self, queue_id: int, begin_ms: int, end_ms: int) -> Iterator[int]:
         """Physical offsets of the entries of one queue whose hash matches, newest first."""
@@ -105,3 +109,13 @@ class TagSearch:
                 at = content.find(self._hash, at + 1)
             start += len(content) // ENTRY.size
         return found
+
+
+def count_miss(misses: int, text: str) -> int:
+    """Count a message that was read in vain; raises StoreError after too many."""
+    if misses >= MISSES_MAX:
+        raise StoreError(
+            f"more than {MISSES_MAX} messages have only the hash of {text[:60]!r}, not the text",
+            hint="ask for fewer messages or for a shorter time",
+        )
+    return misses + 1
