@@ -270,6 +270,9 @@ async def test_delayed_message_comes_when_its_level_is_over(trial: Trial) -> Non
     assert {message.body for message in received} == set(delays_ms)
     for message, received_ms in zip(received, inbox.received_ms, strict=True):
         assert received_ms - message.born_ms >= delays_ms[message.body]
+        assert message.delay_level == delays_ms[message.body] // 1000
+        # A copy of it is not delayed again.
+        assert message.as_message().delay_level == 0
 
 
 @pytest.mark.scenario("site", "messages of a sharding key in order, a body of 4 MB")

@@ -210,6 +210,7 @@ async def test_failing_message_comes_again_and_ends_among_the_dead_letters(trial
         assert [m.reconsume_times for m in tries] == [0, 1, 2]
         assert {m.topic for m in tries} == {trial.topic}
         assert len({m.message_id for m in tries}) == 1
+        assert [m.properties.get("DELAY") for m in (*tries, dead[body])] == [None, "3", "4", "0"]
     assert len(nothing_more) == 7
     assert set(dead) == {b"poison", b"raises"}
     assert dead[b"poison"].keys == ("poison-key",)
