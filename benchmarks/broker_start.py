@@ -1,10 +1,11 @@
 """How long does a broker take to start, and what does it hold, empty and with much to look after?
 
-    python -m benchmarks.broker_start [--rounds N] [--no-java] [--smoke]
+    python -m benchmarks.broker_start [--topics N] [--rounds N] [--no-java] [--smoke]
 
 Steps: start on an empty folder; make 1,000 topics of 8 queues and send a message to every queue;
-stop and start again; open 2,000 connections, and leave a pull waiting on 1,000 of them. Then a
-message is sent to each of those queues, and every waiting pull must be answered with it.
+stop and start again; send a message to every queue, kill the broker at once and start it again;
+open 2,000 connections, and leave a pull waiting on 1,000 of them. Then a message is sent to each of
+those queues, and every waiting pull must be answered with it.
 
 A broker has started once it answers a request. Memory is what only its process holds (its private
 part), and beside it all that is resident, which counts pages of mapped files too.
@@ -27,11 +28,11 @@ import psutil
 
 from benchmarks import brokers
 from benchmarks.broker_requests import pull_request, send_request
-from benchmarks.broker_rounds import facts_of, options
+from benchmarks.broker_rounds import facts_of
 from benchmarks.brokers import ASYNC, QUEUES, BrokerUnderLoad, running_name_server
 from benchmarks.load import LoadError, Workload, cpu_seconds, load, write_frames
-from benchmarks.plans import keep
-from benchmarks.rounds import spread
+from benchmarks.plans import keep, plan_options
+from benchmarks.rounds import RESULTS, spread
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.command import Command, decode_frame
 from tests.interop import wire
@@ -49,7 +50,7 @@ PULLED: Final = 32
 class Scale:
     """How much a broker has to look after."""
 
-    topics: int = 1_000
+    topics: int
     connections: int = 2_000
     long_polls: int = 1_000
     # So long the pulls are left waiting; none may be answered meanwhile.
@@ -105,6 +106,14 @@ def started_again(broker: BrokerUnderLoad) -> dict[str, float]:
     return {**took, **held(broker)}
 
 
+def started_after_a_kill(broker: BrokerUnderLoad, topics: int, folder: Path) -> dict[str, float]:
+    """Send to every queue, kill the broker, start it, and tell how long that took."""
+    asyncio.run(send_to_all(broker, topics, folder))
+    broker.broker.process.kill()
+    took = start(broker)
+    return {**took, **held(broker)}
+
+
 # --- filling ------------------------------------------------------------------------------------
 
 
@@ -112,6 +121,14 @@ async def fill(broker: BrokerUnderLoad, topics: int, folder: Path) -> None:
     """Make topics, and send a message to every queue."""
     for number in range(topics):
         broker.create_topic(topic_of(number))
+    await send_to_all(broker, topics, folder)
+    broker.wait_stored(topic_of(0), QUEUES + 1)
+    for number in range(1, topics):
+        broker.wait_stored(topic_of(number), QUEUES)
+
+
+async def send_to_all(broker: BrokerUnderLoad, topics: int, folder: Path) -> None:
+    """Send a message to every queue."""
     frames = write_frames(
         [
             send_request(topic_of(number), queue_id, BODY_BYTES)
@@ -130,9 +147,6 @@ async def fill(broker: BrokerUnderLoad, topics: int, folder: Path) -> None:
         seconds=START_TIMEOUT_S,
         calls_max=queues,
     )
-    broker.wait_stored(topic_of(0), QUEUES + 1)
-    for number in range(1, topics):
-        broker.wait_stored(topic_of(number), QUEUES)
 
 
 # --- connections and long polls -----------------------------------------------------------------
@@ -241,6 +255,8 @@ def measure(
         for _ in range(rounds):
             for broker in order.sample(filled, len(filled)):
                 note(broker.server, f"{many}: started again", started_again(broker))
+                killed = started_after_a_kill(broker, scale.topics, folder)
+                note(broker.server, f"{many}: started after a kill", killed)
         busy = f"{scale.connections:,} connections, {scale.long_polls:,} waiting pulls"
         for broker in filled:
             note(broker.server, f"{many}, {busy}", asyncio.run(hold(broker, scale)))
@@ -296,9 +312,17 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 
 def main() -> None:
     """Measure, print the table and keep the results."""
-    chosen = options("Compare starts and memory.", "broker_start", rounds=3, seconds=0)
+    parser = plan_options(
+        "Compare starts and memory.",
+        rounds=3,
+        seconds=0,
+        java_warm_up_seconds=0,
+        output=RESULTS / "broker_start.json",
+    )
+    parser.add_argument("--topics", type=int, default=1_000, help="of 8 queues each")
+    chosen = parser.parse_args()
     line = brokers.newest_line(without=chosen.no_java or chosen.smoke)
-    scale = SMOKE if chosen.smoke else Scale()
+    scale = SMOKE if chosen.smoke else Scale(topics=chosen.topics)
     facts = facts_of(line)
     with (
         tempfile.TemporaryDirectory(prefix="broker-start-") as folder,
