@@ -221,7 +221,6 @@ class CommittedOffsets:
         _check(queue_id, offset)
         self._set(group, topic, queue_id, offset)
         self._resets[group, topic, queue_id] = offset
-        log.info("offset reset group=%s topic=%s queue=%d to=%d", group, topic, queue_id, offset)
 
     def clone(self, source: str, target: str, topic: str) -> None:
         """Copy the offsets of one group to another, for one topic."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from orbitmq import java_json
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from orbitmq.store.message_store import MessageStore
     from orbitmq.transport.connection import Connection
     from orbitmq.transport.request_loop import Handler
+
+log = logging.getLogger(__name__)
 
 _LATEST: Final = -1
 _ALL_QUEUES: Final = -1
@@ -134,7 +138,7 @@ class CommittedOffsetRequests:
         table = {"dataVersion": self.offsets.data_version, "offsetTable": self.offsets.table()}
         return request.reply(body=await off_loop(java_json.encode, table))
 
-    async def reset(self, _: Connection, request: Command) -> Command:
+    async def reset(self, connection: Connection, request: Command) -> Command:
         """Move a group to a time or an offset; its members learn of it by their next pulls."""
         asked = ResetOffsets.decode(request.fields)
         topic = self.topics.require(asked.topic)
@@ -149,6 +153,14 @@ class CommittedOffsetRequests:
         targets = await off_loop(self._targets, asked, queue_ids)
         for queue_id, offset in targets.items():
             self.offsets.reset(asked.group, asked.topic, queue_id, offset)
+        log.info(
+            "offsets reset group=%s topic=%s queues=%d to=%s peer=%s",
+            asked.group,
+            asked.topic,
+            len(targets),
+            ",".join(f"{queue_id}:{offset}" for queue_id, offset in islice(targets.items(), 16)),
+            connection.address,
+        )
         broker_name = self.config().broker_name
         offsets = {
             MessageQueue(topic=asked.topic, broker_name=broker_name, queue_id=queue_id): offset
@@ -157,7 +169,7 @@ class CommittedOffsetRequests:
         self.on_reset(offsets)
         result = QueueOffsetTable(offsets=ObjectKeyed(offsets))
         body = result.as_list() if request.language is Language.CPP else result
-        return request.reply(body=java_json.encode(body))
+        return request.reply(body=await off_loop(java_json.encode, body))
 
     def _targets(self, asked: ResetOffsets, queue_ids: range | list[int]) -> dict[int, int]:
         targets: dict[int, int] = {}

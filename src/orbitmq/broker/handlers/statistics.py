@@ -133,7 +133,7 @@ class StatisticsRequests:
                 self.samples.reads_per_second(topic.name, group) for topic in topics
             ),
         )
-        return request.reply(body=java_json.encode(stats))
+        return request.reply(body=await off_loop(java_json.encode, stats))
 
     async def measure_groups(self, _: Connection, request: Command) -> Command:
         """Return the progress of all groups, by topic."""
@@ -164,14 +164,14 @@ class StatisticsRequests:
                 result.groups.append({group: listed})
             return result
 
-        return request.reply(body=java_json.encode(await off_loop(measure)))
+        return request.reply(body=await off_loop(lambda: java_json.encode(measure())))
 
     async def measure_times(self, _: Connection, request: Command) -> Command:
         """Return the age of the messages that a group has not consumed."""
         asked = GetTimeSpans.decode(request.fields)
         topic = self.topics.require(asked.topic)
         spans = await off_loop(self.progress.time_spans, asked.group, topic)
-        return request.reply(body=java_json.encode(QueueTimeSpans(queues=spans)))
+        return request.reply(body=await off_loop(java_json.encode, QueueTimeSpans(queues=spans)))
 
     def list_topics(self, _: Connection, request: Command) -> Command:
         """List the topics in which a group committed offsets."""

@@ -118,7 +118,7 @@ class TopicRequests:
         topic = self.topics.require(asked.topic)
         queues = await off_loop(self._bounds, topic)
         stats = TopicStats(queues=queues, puts_per_second=self.puts_per_second(topic.name))
-        return request.reply(body=java_json.encode(stats))
+        return request.reply(body=await off_loop(java_json.encode, stats))
 
     def _bounds(self, topic: TopicConfig) -> ObjectKeyed[MessageQueue, QueueStats]:
         broker_name = self.config().broker_name
