@@ -229,6 +229,26 @@ def test_messages_deleted_before_they_were_read_fail_the_query_or_are_skipped(
     assert kept == list(range(10))[-len(kept) :]
 
 
+def test_a_topic_created_again_fails_the_query_or_is_read_from_its_beginning(
+    spark: SparkSession, topics: Topics, tmp_path: Path
+) -> None:
+    topic = topics.filled(2, queues=1)
+    stream = Stream(
+        spark, topics.cluster.namesrv, tmp_path, subscribe=topic, startingOffsets="earliest"
+    )
+    stream.run()
+    topics.create_again(topic, queues=1)
+    # More than before in every queue, so that the old offsets exist.
+    topics.send(topic, [f"new {number}" for number in range(8)])
+
+    with pytest.raises(StreamingQueryException, match="deleted and created again"):
+        stream.run()
+    stream.options["failOnDataLoss"] = "false"
+    stream.run()
+
+    assert sorted(stream.bodies[2:]) == [f"new {number}" for number in range(8)]
+
+
 # --- tasks ----------------------------------------------------------------------------------------
 
 

@@ -388,8 +388,7 @@ def test_the_checkpoint_of_a_named_query_in_the_sessions_folder_is_found(
         query = _run(_lines(spark, lines), topics, None, **once)
         shutil.copytree(tmp_path / "named", copied)
         # From now on the topic is another one; the next batch goes there.
-        admin.topics.delete(topic)
-        topics.cluster.create_topic(topic)
+        topics.create_again(topic)
         _add_lines(lines, "1.json", {"body": "1"})
         _run(_lines(spark, lines), topics, None, **once)
 

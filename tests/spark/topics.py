@@ -58,6 +58,12 @@ class Topics:
         self.send(topic, (f"message {number}" for number in range(count)))
         return topic
 
+    def create_again(self, topic: str, *, queues: int = 4) -> None:
+        """Delete a topic, and make another of the same name."""
+        with Admin(namesrv=self.cluster.namesrv, call_timeout_ms=PATIENCE_MS) as admin:
+            admin.topics.delete(topic)
+        self.cluster.create_topic(topic, queues=queues)
+
     def queues(self, topic: str) -> list[MessageQueue]:
         """The queues of a topic, in order."""
         return sorted(self.producer.queues(topic))

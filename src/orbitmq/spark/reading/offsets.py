@@ -1,10 +1,11 @@
 """The position of a stream in each queue, as Spark keeps it in its checkpoint.
 
-The JSON is a durable format: checkpoints outlive releases. Version 1:
+The JSON is a durable format: checkpoints outlive releases. Version 2:
 
-    {"v": 1,
+    {"v": 2,
      "base":   {topic: {broker: {queue id: offset}}},
-     "queues": {topic: {broker: {queue id: offset}}}}
+     "queues": {topic: {broker: {queue id: offset}}},
+     "seen":   {topic: {broker: {queue id: [offset, physical offset, store time in ms]}}}}
 
 `queues` is where a batch ends: the next message to read of every queue that the stream knows.
 `base` is where the same batch starts; queues that it does not advance are left out. Spark stores
@@ -12,13 +13,17 @@ only the ends of batches. If the driver dies before the first batch is done, Spa
 start again, and "latest" has moved by then. A queue that appears during a run starts at its earliest
 message, which may be deleted before a batch is repeated. With its base, an offset alone determines
 which messages its batch has.
+
+`seen` identifies the last message before the end of each queue, as far as it could be read: a topic
+that is deleted and created again has other messages under the same offsets (`topic_lives.py`).
+Version 1 lacks it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -26,14 +31,29 @@ from orbitmq.errors import StreamOffsetsError
 from orbitmq.model.queues import MessageQueue
 from orbitmq.spark.reading.partitions import QueueRange
 
+T = TypeVar("T")
+
 # The next message of each queue.
 Offsets = dict[MessageQueue, int]
 
-VERSION: Final = 1
+VERSION: Final = 2
 
 _QueueId = Annotated[int, msgspec.Meta(ge=0)]
 _Offset = Annotated[int, msgspec.Meta(ge=0)]
 _Nested = dict[str, dict[str, dict[_QueueId, _Offset]]]
+_NestedSeen = dict[str, dict[str, dict[_QueueId, tuple[_Offset, _Offset, int]]]]
+
+
+class SeenMessage(NamedTuple):
+    """Identifies a message among all that ever had its queue and offset."""
+
+    offset: int
+    physical_offset: int
+    stored_ms: int
+
+
+# The last message of each queue.
+Seen = dict[MessageQueue, SeenMessage]
 
 
 class _Versioned(msgspec.Struct):
@@ -50,12 +70,19 @@ class _Version1(msgspec.Struct, forbid_unknown_fields=True):
     queues: _Nested
 
 
+class _Version2(_Version1, forbid_unknown_fields=True):
+    """The fields of version 2."""
+
+    seen: _NestedSeen
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOffset:
     """Where a batch of a stream starts and ends."""
 
     base: Offsets
     queues: Offsets
+    seen: Seen = field(default_factory=dict)
 
     def ranges(self) -> list[QueueRange]:
         """The ranges of the batch; one whose end is not above its start is empty."""
@@ -69,7 +96,12 @@ class StreamOffset:
         moved = {
             queue: start for queue, start in self.base.items() if start != self.queues.get(queue)
         }
-        return {"v": VERSION, "base": nested(moved), "queues": nested(self.queues)}
+        return {
+            "v": VERSION,
+            "base": nested(moved),
+            "queues": nested(self.queues),
+            "seen": nested({queue: list(message) for queue, message in self.seen.items()}),
+        }
 
 
 def read_stream_offset(stored: Mapping[str, Any]) -> StreamOffset:
@@ -83,30 +115,37 @@ def read_stream_offset(stored: Mapping[str, Any]) -> StreamOffset:
             f"the checkpoint holds offsets of version {version}; this release reads up to {VERSION}",
             hint="run the query with the release of orbitmq that wrote the checkpoint, or a newer one",
         )
+    if version < 1:
+        raise _unreadable(stored, f"there is no version {version}")
     try:
-        fields = msgspec.convert(stored, _Version1, str_keys=True)
+        if version == 1:
+            first = msgspec.convert(stored, _Version1, str_keys=True)
+            return StreamOffset(base=_flat(first.base), queues=_flat(first.queues))
+        fields = msgspec.convert(stored, _Version2, str_keys=True)
     except msgspec.ValidationError as error:
         raise _unreadable(stored, str(error)) from error
-    if version != VERSION:
-        raise _unreadable(stored, f"there is no version {version}")
-    return StreamOffset(base=_flat(fields.base), queues=_flat(fields.queues))
+    return StreamOffset(
+        base=_flat(fields.base),
+        queues=_flat(fields.queues),
+        seen={queue: SeenMessage(*message) for queue, message in _flat(fields.seen).items()},
+    )
 
 
-def nested(offsets: Offsets) -> dict[str, dict[str, dict[str, int]]]:
-    """Offsets by topic, broker and queue id, sorted."""
-    tree: dict[str, dict[str, dict[str, int]]] = {}
-    for queue in sorted(offsets, key=lambda q: (q.topic, q.broker_name, q.queue_id)):
+def nested(values: Mapping[MessageQueue, T]) -> dict[str, dict[str, dict[str, T]]]:
+    """Values by topic, broker and queue id, sorted."""
+    tree: dict[str, dict[str, dict[str, T]]] = {}
+    for queue in sorted(values, key=lambda q: (q.topic, q.broker_name, q.queue_id)):
         brokers = tree.setdefault(queue.topic, {})
-        brokers.setdefault(queue.broker_name, {})[str(queue.queue_id)] = offsets[queue]
+        brokers.setdefault(queue.broker_name, {})[str(queue.queue_id)] = values[queue]
     return tree
 
 
-def _flat(tree: _Nested) -> Offsets:
+def _flat(tree: dict[str, dict[str, dict[int, T]]]) -> dict[MessageQueue, T]:
     return {
-        MessageQueue(topic=topic, broker_name=broker_name, queue_id=queue_id): offset
+        MessageQueue(topic=topic, broker_name=broker_name, queue_id=queue_id): value
         for topic, brokers in tree.items()
         for broker_name, queues in brokers.items()
-        for queue_id, offset in queues.items()
+        for queue_id, value in queues.items()
     }
 
 

@@ -153,10 +153,10 @@ def _check_same(named: Iterable[MessageQueue], queues: Sequence[MessageQueue], n
 # --- lost messages --------------------------------------------------------------------------------
 
 
-def report_loss(options: ReadOptions, text: str) -> None:
+def report_loss(options: ReadOptions, text: str, *, hint: str = _HINT) -> None:
     """Raise for lost messages, or only log them, by the option failOnDataLoss."""
     if options.fail_on_data_loss:
-        raise DataLossError(text, hint=_HINT)
+        raise DataLossError(text, hint=hint)
     log.warning("data loss: %s", text)
 
 

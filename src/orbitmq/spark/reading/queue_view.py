@@ -10,19 +10,26 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from orbitmq.client.sync.record_reader import TopicLook
 from orbitmq.clock import SystemClock
-from orbitmq.errors import OrbitError, RouteNotFoundError, SettingsError, TopicMissingError
+from orbitmq.errors import (
+    OrbitError,
+    ProtocolError,
+    RouteNotFoundError,
+    SettingsError,
+    TopicMissingError,
+)
 from orbitmq.model.names import (
     DEAD_LETTER_PREFIX,
     REPLY_TOPIC_SUFFIX,
     RETRY_PREFIX,
     is_system_topic,
 )
+from orbitmq.record.decode import decode_records
 from orbitmq.spark.options.queue_texts import queue_text
 from orbitmq.spark.options.read_options import FIRST_RETRIES, SKIP
 from orbitmq.spark.reading.missing_brokers import (
@@ -32,6 +39,7 @@ from orbitmq.spark.reading.missing_brokers import (
     known_but_missing,
     missing_error,
 )
+from orbitmq.spark.reading.offsets import SeenMessage
 from orbitmq.spark.sessions.reader_pool import pooled_reader
 
 if TYPE_CHECKING:
@@ -39,7 +47,7 @@ if TYPE_CHECKING:
     from orbitmq.client.sync.record_reader import RecordReader
     from orbitmq.model.queues import MessageQueue
     from orbitmq.spark.options.read_options import ReadOptions
-    from orbitmq.spark.reading.offsets import Offsets
+    from orbitmq.spark.reading.offsets import Offsets, Seen
 
 log = logging.getLogger(__name__)
 
@@ -259,6 +267,19 @@ class QueueView:
             sums[0] += len(run.records)
             sums[1] += run.end - run.start
         return {queue: size / rows for queue, (size, rows) in seen.items()}
+
+    def messages_at(self, offsets: Offsets) -> Seen:
+        """Identify the message at an offset of each queue; those that are gone are left out."""
+        found: Seen = {}
+        for run in self._reader.runs_at(offsets).values():
+            # A damaged one is reported by the task that reads it.
+            with suppress(ProtocolError):
+                for message in decode_records(run.records):
+                    if message.queue_offset == offsets[run.queue]:
+                        found[run.queue] = SeenMessage(
+                            message.queue_offset, message.physical_offset, message.store_ms
+                        )
+        return found
 
     # --- inside -------------------------------------------------------------------------------
 

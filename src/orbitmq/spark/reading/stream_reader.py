@@ -30,11 +30,12 @@ from orbitmq.clock import Clock, SystemClock
 from orbitmq.model.queues import MessageQueue
 from orbitmq.spark.options.queue_texts import queue_text
 from orbitmq.spark.options.read_options import ReadOptions
-from orbitmq.spark.reading.offsets import Offsets, StreamOffset, read_stream_offset
+from orbitmq.spark.reading.offsets import Offsets, Seen, StreamOffset, read_stream_offset
 from orbitmq.spark.reading.partitions import QueuePartition, QueueRange
 from orbitmq.spark.reading.planning import TriggerGate, lags, pack, rows_within, share
 from orbitmq.spark.reading.positions import lost_text, report_loss, starting_offsets, without_lost
 from orbitmq.spark.reading.progress_mirror import ProgressMirror
+from orbitmq.spark.reading.topic_lives import last_planned, resumed, without_replaced
 from orbitmq.spark.rows.schema import Projection
 from orbitmq.spark.sessions.worker_process import imports_without_gc
 
@@ -63,6 +64,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._heads: Offsets | None = None
         # Where a run with trigger(availableNow=True) ends.
         self._target: Offsets | None = None
+        # The end of the batch that this run planned last.
+        self._planned: dict[str, Any] | None = None
+        # Whether this run has compared the messages of all queues with those read before.
+        self._has_checked = False
         self._mirror = ProgressMirror(options)
         # Queues that the query knows and the name servers do not.
         self._missing: AbstractSet[MessageQueue] = frozenset()
@@ -111,14 +116,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin = self._batch_start(position.queues, self._heads)
         # A missing queue, whose broker may be down, keeps its position.
         end = {queue: self._heads.get(queue, offset) for queue, offset in begin.items()}
-        self._check_heads(begin, end)
+        suspects = self._suspects(position, end)
+        anew = resumed(begin, end, suspects, self._options, self._view)
+        begin = {**begin, **anew}
         if not isinstance(limit, ReadAllAvailable):
             if self._waits_for_more(begin, end):
                 return start
             end = self._limited(begin, end)
-        if end == position.queues:
+        if end == position.queues and not anew:
             return start
-        return StreamOffset(base=begin, queues=end).to_json()
+        known = {queue: seen for queue, seen in position.seen.items() if queue not in anew}
+        seen = last_planned(begin, end, known, self._heads, self._view)
+        self._planned = StreamOffset(base=begin, queues=end, seen=seen).to_json()
+        return self._planned
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802  # Spark's name
         """Where the queues ended when the last batch was made; Spark shows it beside its end."""
@@ -150,19 +160,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             log.info("new queue, reading from its beginning: %s", queue_text(queue))
         return {**known, **self._view.earliest(new)}
 
-    def _check_heads(self, start: Offsets, end: Offsets) -> None:
-        """Report queues that end before the query's position: they lost messages it has read.
+    def _suspects(self, position: StreamOffset, end: Offsets) -> Seen:
+        """The last messages of queues whose topic may be another one by now.
 
-        Their messages may be new or read already; they are skipped, so that none is read twice.
+        Those are queues that changed; with the first batch of a run, all that can be asked.
         """
-        for queue, offset in start.items():
-            if end[queue] < offset:
-                report_loss(
-                    self._options,
-                    f"{queue_text(queue)} ends at {end[queue]}, before the query's position "
-                    f"{offset}: its topic was recreated, or its broker lost messages. The query "
-                    f"resumes at {end[queue]} and skips the messages before",
-                )
+        is_first, self._has_checked = not self._has_checked, True
+        return {
+            queue: message
+            for queue, message in position.seen.items()
+            if end[queue] != position.queues[queue] or (is_first and queue in (self._heads or ()))
+        }
 
     def _waits_for_more(self, start: Offsets, end: Offsets) -> bool:
         if self._options.min_offsets_per_trigger is None or self._target is not None:
@@ -186,8 +194,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Plan what each task reads of a batch; its end determines its start."""
         if start == end:
             return []
-        ranges = [part for part in read_stream_offset(end).ranges() if part.rows > 0]
+        planned = read_stream_offset(end)
+        ranges = [part for part in planned.ranges() if part.rows > 0]
         ranges = self._without_missing(ranges)
+        if end != self._planned:
+            # A batch that an earlier run planned.
+            ranges = without_replaced(ranges, planned.seen, self._options, self._view)
         return pack(
             without_lost(ranges, self._options, self._view),
             parallelism=os.cpu_count() or 1,

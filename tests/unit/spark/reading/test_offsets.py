@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from orbitmq.errors import StreamOffsetsError
 from orbitmq.model.queues import MessageQueue
-from orbitmq.spark.reading.offsets import Offsets, StreamOffset, read_stream_offset
+from orbitmq.spark.reading.offsets import Offsets, SeenMessage, StreamOffset, read_stream_offset
 from orbitmq.spark.reading.partitions import QueueRange
 
 A0 = MessageQueue(topic="orders", broker_name="broker-a", queue_id=0)
@@ -31,13 +31,32 @@ def stored(**fields: Any) -> dict[str, Any]:
     return {"v": 1, "base": {}, "queues": {}} | fields
 
 
-def test_the_text_is_what_checkpoints_of_version_1_hold() -> None:
-    offset = StreamOffset(base={B2: 4, A0: 7}, queues={B2: 9, A10: 5, A0: 7})
+# Checkpoints outlive releases: these texts must be readable for ever.
+VERSION_1 = (
+    '{"v": 1, "base": {"orders": {"broker-b": {"2": 4}}}, '
+    '"queues": {"orders": {"broker-a": {"0": 7, "10": 5}, "broker-b": {"2": 9}}}}'
+)
+VERSION_2 = (
+    '{"v": 2, "base": {"orders": {"broker-b": {"2": 4}}}, '
+    '"queues": {"orders": {"broker-a": {"0": 7, "10": 5}, "broker-b": {"2": 9}}}, '
+    '"seen": {"orders": {"broker-b": {"2": [8, 4096, 1794823761014]}}}}'
+)
 
-    # Checkpoints outlive releases: this text must be readable for ever.
-    assert json.dumps(offset.to_json()) == (
-        '{"v": 1, "base": {"orders": {"broker-b": {"2": 4}}}, '
-        '"queues": {"orders": {"broker-a": {"0": 7, "10": 5}, "broker-b": {"2": 9}}}}'
+
+def test_the_text_is_what_checkpoints_of_version_2_hold() -> None:
+    offset = StreamOffset(
+        base={B2: 4, A0: 7},
+        queues={B2: 9, A10: 5, A0: 7},
+        seen={B2: SeenMessage(8, 4096, 1794823761014)},
+    )
+
+    assert json.dumps(offset.to_json()) == VERSION_2
+    assert read_stream_offset(json.loads(VERSION_2)).seen == offset.seen
+
+
+def test_checkpoints_of_version_1_are_read() -> None:
+    assert read_stream_offset(json.loads(VERSION_1)) == StreamOffset(
+        base={B2: 4}, queues={B2: 9, A10: 5, A0: 7}
     )
 
 
@@ -71,8 +90,8 @@ def test_equal_offsets_have_equal_texts(ends: Offsets, random: Any) -> None:
 
 
 def test_offsets_of_a_newer_release_are_refused() -> None:
-    with pytest.raises(StreamOffsetsError, match=r"version 2; this release reads up to 1.*newer"):
-        read_stream_offset({"v": 2, "queues": "of another shape"})
+    with pytest.raises(StreamOffsetsError, match=r"version 3; this release reads up to 2.*newer"):
+        read_stream_offset({"v": 3, "queues": "of another shape"})
 
 
 @pytest.mark.parametrize(
@@ -89,6 +108,8 @@ def test_offsets_of_a_newer_release_are_refused() -> None:
         (stored(queues={"orders": {"a": {"0": 1.5}}}), "Expected `int`, got `float`"),
         (stored(queues={"orders": {"a": {"x": 1}}}), "Expected `int`, got `str`"),
         (stored(queues={"orders": {"a": {"-1": 1}}}), "Expected `int` >= 0"),
+        (stored(v=2), "missing required field `seen`"),
+        (stored(v=2, seen={"orders": {"a": {"0": [1, 2]}}}), "Expected `array` of length 3"),
     ],
 )
 def test_a_damaged_offset_is_refused_with_the_reason(text: dict[str, Any], reason: str) -> None:

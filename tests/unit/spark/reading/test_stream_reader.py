@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import (
     ReadMinRows,
 )
 
-from orbitmq.client import Message, MessageQueue, Producer, PullConsumer
+from orbitmq.client import Admin, Message, MessageQueue, Producer, PullConsumer
 from orbitmq.clock import ManualClock
 from orbitmq.embedded import Cluster
 from orbitmq.errors import BrokersMissingError, DataLossError, StreamOffsetsError
@@ -376,6 +376,80 @@ def test_a_queue_that_ends_before_the_position_of_the_query_has_lost_messages(
     assert read_stream_offset(end).queues == {site.queue(): 2}
     assert rows_of(reader, start, end) == []
     assert "ends at 2, before the query's position 70" in caplog.text
+
+
+# --- a topic that was deleted and created again -----------------------------------------------
+
+
+def created_again(site: Site, count: int) -> None:
+    with Admin(namesrv=site.cluster.namesrv, call_timeout_ms=60_000) as admin:
+        admin.topics.delete(site.topic)
+    site.cluster.create_topic(site.topic, queues=1)
+    site.send(count, body=b"of the second life")
+
+
+@pytest.mark.parametrize("count", [1, 4, 10], ids=["fewer", "as many", "more"])
+def test_a_topic_created_again_is_read_from_its_beginning_or_fails_the_query(
+    site: Site, caplog: pytest.LogCaptureFixture, count: int
+) -> None:
+    site.send(4)
+    reader = site.reader(startingOffsets="earliest")
+    position = reader.latestOffset(reader.initialOffset(), ALL)
+    created_again(site, count)
+
+    with pytest.raises(DataLossError, match=r"deleted and created again.*failOnDataLoss=false"):
+        site.reader().latestOffset(position, ALL)
+    lenient = site.reader(failOnDataLoss="false")
+    with caplog.at_level(logging.WARNING):
+        end = lenient.latestOffset(position, ALL)
+
+    assert rows_of(lenient, position, end) == [QueueRange(site.queue(), 0, count)]
+    assert "The query resumes at 0" in caplog.text
+    # The next batches are ordinary ones.
+    site.send(2)
+    following = lenient.latestOffset(end, ALL)
+    assert rows_of(lenient, end, following) == [QueueRange(site.queue(), count, count + 2)]
+
+
+def test_a_repeated_batch_of_the_old_topic_does_not_read_the_new_one(site: Site) -> None:
+    site.send(2)
+    reader = site.reader(startingOffsets="earliest")
+    start = reader.latestOffset(reader.initialOffset(), ALL)
+    site.send(4)
+    end = reader.latestOffset(start, ALL)
+    created_again(site, 10)
+
+    # The driver was killed before it read the batch.
+    with pytest.raises(DataLossError, match=r"messages 2 to 5 .* deleted and created again"):
+        site.reader().partitions(start, end)
+    lenient = site.reader(failOnDataLoss="false")
+    assert rows_of(lenient, start, end) == []
+    following = lenient.latestOffset(end, ALL)
+
+    assert rows_of(lenient, end, following) == [QueueRange(site.queue(), 0, 10)]
+
+
+def test_a_query_that_starts_at_the_end_notices_a_topic_created_again(site: Site) -> None:
+    site.send(4)
+    reader = site.reader(startingOffsets="latest")
+    start = reader.initialOffset()
+    site.send(1)
+    end = reader.latestOffset(start, ALL)
+    created_again(site, 10)
+
+    with pytest.raises(DataLossError, match="message 4 of queue 0"):
+        reader.latestOffset(end, ALL)
+
+
+def test_a_checkpoint_of_version_1_goes_on(site: Site) -> None:
+    site.send(4)
+    start = {"v": 1, "base": {}, "queues": {site.topic: {"broker-a": {"0": 2}}}}
+    reader = site.reader()
+
+    end = reader.latestOffset(start, ALL)
+
+    assert rows_of(reader, start, end) == [QueueRange(site.queue(), 2, 4)]
+    assert read_stream_offset(end).seen[site.queue()].offset == 3
 
 
 def test_progress_is_copied_to_the_group(site: Site) -> None:

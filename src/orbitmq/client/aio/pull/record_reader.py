@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from orbitmq import java_json
 from orbitmq.client.aio.instance.broker_calls import PULL_TIMEOUT_MS, PullStatus
@@ -71,6 +71,7 @@ _ASKED_AT_ONCE: Final = 64
 _SIZE: Final = struct.Struct(">I")
 _QUEUE_OFFSET: Final = struct.Struct(">q")
 
+T = TypeVar("T")
 Range = tuple["MessageQueue", int, int]
 
 
@@ -279,6 +280,14 @@ class RecordReader(QueueLookups):
                 window.pull.cancel()
             await asyncio.gather(*(window.pull for window in pending), return_exceptions=True)
 
+    async def runs_at(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, RecordRun]:
+        """Read one message of each queue, all at once; without bodies, where the broker can."""
+        self._running()
+        wanted = _Wanted(EVERYTHING, with_bodies=False)
+        return await _for_each(
+            offsets, lambda queue: self._pull(queue, offsets[queue], offsets[queue] + 1, wanted)
+        )
+
     def _start_pull(self, queue: MessageQueue, start: int, end: int, wanted: _Wanted) -> _Window:
         pull = self._pull(queue, start, end, wanted)
         name = f"pull of {queue.topic}"
@@ -369,11 +378,11 @@ class RecordReader(QueueLookups):
 
 
 async def _for_each(
-    queues: Iterable[MessageQueue], ask: Callable[[MessageQueue], Coroutine[Any, Any, int]]
-) -> dict[MessageQueue, int]:
+    queues: Iterable[MessageQueue], ask: Callable[[MessageQueue], Coroutine[Any, Any, T]]
+) -> dict[MessageQueue, T]:
     """Ask the same about many queues, `_ASKED_AT_ONCE` at a time."""
     ordered = list(queues)
-    found: dict[MessageQueue, int] = {}
+    found: dict[MessageQueue, T] = {}
     for start in range(0, len(ordered), _ASKED_AT_ONCE):
         part = ordered[start : start + _ASKED_AT_ONCE]
         found |= zip(part, await asyncio.gather(*map(ask, part)), strict=True)
