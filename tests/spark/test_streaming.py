@@ -58,7 +58,7 @@ def test_a_query_resumes_at_its_checkpoint(
 
     assert sorted(stream.bodies) == sorted([*numbered(20), *["later"] * 3])
     assert stream.sizes == [20, 3]
-    assert '"v": 1' in (tmp_path / "offsets" / "1").read_text()
+    assert '"v": 2' in (tmp_path / "offsets" / "1").read_text()
 
 
 def test_a_checkpoint_of_a_newer_release_is_refused(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from orbitmq.client import MessageQueue, PullConsumer
+from orbitmq.client import Message, MessageQueue, Producer, PullConsumer
 from orbitmq.client.aio.admin import Admin
 from orbitmq.embedded import Cluster
 from orbitmq.spark.options.read_options import ReadOptions
@@ -22,6 +22,10 @@ OTHER = MessageQueue(topic="orders", broker_name="broker-a", queue_id=1)
 def cluster() -> Iterator[Cluster]:
     with Cluster(in_memory=True) as started:
         started.create_topic("orders", queues=2)
+        # Brokers refuse offsets of messages that do not exist.
+        with Producer("fill", namesrv=started.namesrv, send_timeout_ms=60_000) as producer:
+            for queue in (QUEUE, OTHER):
+                producer.send([Message("orders", "text")] * 7, queue=queue)
         yield started
 
 
