@@ -69,9 +69,9 @@ def test_a_checkpoint_of_a_newer_release_is_refused(
     stream.run()
     offsets = tmp_path / "offsets" / "0"
     (tmp_path / "offsets" / ".0.crc").unlink()
-    offsets.write_text(offsets.read_text().replace('"v": 1', '"v": 2'))
+    offsets.write_text(offsets.read_text().replace('"v": 2', '"v": 3'))
 
-    with pytest.raises(StreamingQueryException, match="version 2; this release reads up to 1"):
+    with pytest.raises(StreamingQueryException, match="version 3; this release reads up to 2"):
         stream.run()
 
 
