@@ -84,7 +84,16 @@ def test_client_goes_on_with_the_other_broker_when_one_is_killed(
     )
     after = exchange.post(*bodies(MESSAGES, first=MESSAGES))
     received = exchange.received(2 * MESSAGES)
+    asked = {"topic": exchange.topic}
+    plain, full = (
+        wire.ask(cluster.name_server.address, wire.GET_ROUTE, fields).body
+        for fields in (asked, {**asked, "withMissingBrokers": "true"})
+    )
 
+    # The name server remembers the lost broker, and official clients do not see that.
+    assert [broker["brokerName"] for broker in full.pop("missingBrokerDatas")] == [lost.name]
+    assert [part["brokerName"] for part in full.pop("missingQueueDatas")] == [lost.name]
+    assert full == plain
     assert {outcome.broker for outcome in both} == {lost.name, left.name}
     assert texts(before) == sorted(f"message {number}" for number in range(MESSAGES))
     assert {(outcome.status, outcome.broker) for outcome in after} == {("SEND_OK", left.name)}

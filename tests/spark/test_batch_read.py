@@ -389,3 +389,19 @@ def test_a_broker_that_stops_during_a_read_is_named_or_comes_back(
 
     topics.cluster.faults.restart_broker(broker)
     assert frame.count() == 100
+
+
+def test_a_batch_without_a_killed_broker_fails_or_says_what_it_skips(
+    read: Read, start_cluster: StartCluster
+) -> None:
+    topics = start_cluster(brokers=2)
+    name = topics.filled(100, queues=1)
+    topics.cluster.faults.kill_broker("broker-b")
+    there = {"namesrvAddr": topics.cluster.namesrv, "retries": 2}
+
+    with pytest.raises(Exception, match=rf"broker-b is missing since .*queue 0 of topic '{name}'"):
+        read(name, **there).count()
+    assert 0 < read(name, **there, missingBrokers="skip").count() < 100
+
+    topics.cluster.faults.restart_broker("broker-b")
+    assert read(name, **there).count() == 100

@@ -204,6 +204,29 @@ def test_queues_and_topics_that_appear_during_a_run_are_read_from_their_beginnin
 # --- lost messages --------------------------------------------------------------------------------
 
 
+def test_rows_of_a_broker_that_was_away_are_read_when_it_is_back(
+    spark: SparkSession, start_cluster: StartCluster, tmp_path: Path
+) -> None:
+    topics = start_cluster(brokers=2)
+    topic = topics.filled(20, queues=1)
+    options: dict[str, Any] = {"subscribe": topic, "startingOffsets": "earliest", "retries": 2}
+    stream = Stream(spark, topics.cluster.namesrv, tmp_path, **options, retryIntervalMs=10)
+    stream.run()
+    topics.send(topic, [f"message {number}" for number in range(20, 40)])
+    topics.cluster.faults.kill_broker("broker-b")
+
+    with pytest.raises(StreamingQueryException, match="broker-b is missing since"):
+        stream.run()
+    stream.options["missingBrokers"] = "skip"
+    stream.run()
+    assert 20 < len(stream.bodies) < 40
+    del stream.options["missingBrokers"]
+    topics.cluster.faults.restart_broker("broker-b")
+    stream.run()
+
+    assert sorted(stream.bodies) == numbered(40)
+
+
 def test_messages_deleted_before_they_were_read_fail_the_query_or_are_skipped(
     spark: SparkSession, start_cluster: StartCluster, tmp_path: Path
 ) -> None:

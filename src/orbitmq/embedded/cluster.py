@@ -87,7 +87,9 @@ class Cluster:
         self._is_started = self._is_stopped = False
         self._name_server: NameServer | None = None
         self._brokers: dict[str, LocalBroker] = {}
-        self.faults = Faults(self._brokers, self._loop, seed=seed)
+        self.faults = Faults(
+            self._brokers, self._loop, is_registered=self._is_registered, seed=seed
+        )
 
     # --- starting and stopping ------------------------------------------------------------------
 
@@ -225,6 +227,9 @@ class Cluster:
     def brokers(self) -> list[str]:
         """The names of the brokers."""
         return list(self._names)
+
+    def _is_registered(self, name: str) -> bool:
+        return self._name_server is not None and bool(self._name_server.routes.addresses_of(name))
 
     def create_topic(self, name: str, *, queues: int = 4, attributes: str = "") -> None:
         """Create a topic with this many queues on each running broker."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from orbitmq.clock import settle
 from orbitmq.embedded.local_broker import find_broker
 from orbitmq.errors import StateError
 
@@ -15,21 +17,40 @@ if TYPE_CHECKING:
     from orbitmq.embedded.local_broker import LocalBroker
     from orbitmq.embedded.relay import Relay
 
+# Far above what a name server takes to notice a closed connection.
+_NOTICED_SECONDS_MAX: Final = 60
+
 
 class Faults:
     """Injects faults; without a name, picks a running broker at random, by the seed."""
 
     def __init__(
-        self, brokers: Mapping[str, LocalBroker], loop: BackgroundLoop, *, seed: int
+        self,
+        brokers: Mapping[str, LocalBroker],
+        loop: BackgroundLoop,
+        *,
+        is_registered: Callable[[str], bool],
+        seed: int,
     ) -> None:
         self._brokers = brokers
+        self._is_registered = is_registered
         self._loop = loop
         self.chance = random.Random(seed)  # noqa: S311  # the same faults for the same seed
 
     def kill_broker(self, name: str | None = None) -> str:
-        """Stop a broker as if its process were killed; returns its name."""
+        """Stop a broker as if its process were killed; returns its name.
+
+        The name server knows then that it is missing.
+        """
         broker = self._pick(name)
-        self._loop.call(broker.kill())
+
+        async def kill() -> None:
+            await broker.kill()
+            async with asyncio.timeout(_NOTICED_SECONDS_MAX):
+                while self._is_registered(broker.name):
+                    await settle()
+
+        self._loop.call(kill())
         return broker.name
 
     def stop_broker(self, name: str | None = None) -> str:

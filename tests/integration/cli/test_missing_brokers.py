@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from orbitmq.client import PullConsumer
 from orbitmq.embedded import Cluster
 from orbitmq.errors import ClusterMissingError, TopicBrokersMissingError
 from tests.integration.cli.conftest import Run
@@ -21,11 +20,7 @@ def half(cluster: Cluster, run: Run) -> Run:
     for _ in range(4):
         run("message", "send", "orders", "hello", "--keys", "k")
     cluster.faults.kill_broker("broker-b")
-    with PullConsumer("watchers", namesrv=cluster.namesrv) as consumer:
-        for _ in range(100_000):
-            if consumer.missing_queues("orders"):
-                return run
-    pytest.fail("broker-b is not missing")
+    return run
 
 
 def test_commands_say_which_broker_is_missing_until_it_is_forgotten(half: Run) -> None:
