@@ -16,6 +16,7 @@ from orbitmq.broker.delay.delivery import DelayDelivery
 from orbitmq.broker.delay.progress import DelayProgress
 from orbitmq.broker.delivery.long_polls import LongPolls
 from orbitmq.broker.delivery.pulls import Pulls
+from orbitmq.broker.delivery.rounds import Rounds
 from orbitmq.broker.exactly_once.assembly import ExactlyOnce
 from orbitmq.broker.groups.committed_offsets import CommittedOffsets
 from orbitmq.broker.groups.group_table import GroupTable
@@ -367,6 +368,7 @@ class Broker:
     def _make_pulls(self) -> None:
         """Make the parts that answer pulls, at once or when messages arrive."""
         self._reads = OwnedTasks()
+        rounds = Rounds(self._clock)
         self._pulls = Pulls(
             config=self._config,
             store=self.store,
@@ -376,10 +378,13 @@ class Broker:
             offsets=self.offsets,
             counters=self.counters,
             tasks=self._reads,
+            rounds=rounds,
             clock=self._clock,
         )
         self._long_polls = self._pulls.long_polls = LongPolls(
             answer=self._pulls.answer_held,
+            release=self._pulls.release,
+            rounds=rounds,
             held_max=lambda: self._config().long_polls_max,
             clock=self._clock,
         )

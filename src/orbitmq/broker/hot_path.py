@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from orbitmq.broker.send_replies import PlainSendReply
 from orbitmq.errors import OrbitError, ProtocolError
@@ -42,6 +42,10 @@ if TYPE_CHECKING:
     from orbitmq.store.message_store import MessageStore
     from orbitmq.transport.connection import Connection
     from orbitmq.transport.request_loop import RequestLoop
+
+
+# Waiting replies are counted by number; a longer id takes the ordinary way, which counts its bytes.
+_UNIQUE_ID_BYTES_MAX: Final = 255
 
 
 class HotPath:
@@ -169,7 +173,7 @@ class HotPath:
             encoding,
         ) = send
         topic = self._plain_topic(name)
-        if topic is None or queue_id >= topic.queues:
+        if topic is None or queue_id >= topic.queues or len(unique_id) > _UNIQUE_ID_BYTES_MAX:
             return None
         try:
             offset, record_bytes, queue_offset, _ = self._append(

@@ -40,7 +40,7 @@ from orbitmq.filtering.lexer import Token, TokenKind, tokens
 EXPRESSION_CHARACTERS_MAX: Final = 65_536
 NESTING_MAX: Final = 100
 IN_TEXTS_MAX: Final = 10_000
-# Comparisons, and properties used as conditions: each is evaluated for every message.
+# Comparisons, minus signs, and properties used as conditions: each is evaluated for every message.
 CONDITIONS_MAX: Final = 1_000
 
 _ORDERINGS: Final = {
@@ -56,8 +56,8 @@ _PLACES: Final = {
 }
 _CONSTANTS: Final = {TokenKind.TRUE: True, TokenKind.FALSE: False, TokenKind.NULL: None}
 _NULL: Final = Literal(None)
-# Nodes that join or change others, and compare nothing themselves.
-_JOINED: Final = (Or, And, Not, Negation)
+# Nodes that join conditions, and compare nothing themselves.
+_JOINED: Final = (Or, And, Not)
 
 
 class _Level(IntEnum):

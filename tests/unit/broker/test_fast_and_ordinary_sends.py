@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.confirmations import Confirmations
 from orbitmq.broker.delivery.pulls import Pulls
+from orbitmq.broker.delivery.rounds import Rounds
 from orbitmq.broker.groups.queue_locks import QueueLocks
 from orbitmq.broker.handlers.sending import SendRequests
 from orbitmq.broker.hot_path import HotPath
@@ -112,7 +113,7 @@ class Side:
         pulls = Pulls(
             config=BrokerConfig, store=parts.store, topics=parts.topics, groups=parts.groups,
             members=parts.members, offsets=parts.offsets, counters=parts.counters,
-            tasks=OwnedTasks(), clock=parts.clock,
+            tasks=OwnedTasks(), rounds=Rounds(parts.clock), clock=parts.clock,
         )  # fmt: skip
         self._processor: Processor = HotPath(
             self._requests,

@@ -2,7 +2,8 @@
 
 Held pulls are indexed by queue. When a queue grows, its pulls are tried again; one whose filter
 accepts nothing stays. They are also indexed by deadline, so that a check for expired ones does not
-visit the others.
+visit the others. Pulls that cannot be tried within a slice of the loop's time wait for their turn
+(`Rounds`).
 
 Threads: the event loop's; `wake` may be called from any.
 """
@@ -14,9 +15,13 @@ import itertools
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
+from orbitmq.broker.delivery.rounds import SLICE_MS
+
 if TYPE_CHECKING:
+    from orbitmq.broker.delivery.rounds import Rounds
     from orbitmq.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -77,11 +82,16 @@ class LongPolls(Generic[P]):
         self,
         *,
         answer: Callable[[P, bool], bool],
+        release: Callable[[P], None],
         held_max: Callable[[], int],
+        rounds: Rounds,
         clock: Clock,
     ) -> None:
         # Answers a pull, given whether this is the last try; returns False if it should stay held.
         self._answer = answer
+        # Called once for every pull that is no longer held.
+        self._release = release
+        self._rounds = rounds
         self._held_max = held_max
         self._clock = clock
         self._loop = asyncio.get_running_loop()
@@ -89,6 +99,8 @@ class LongPolls(Generic[P]):
         self._held: dict[_Queue, dict[int, P]] = {}
         self._ending: dict[int, dict[int, P]] = {}
         self._numbers = itertools.count()
+        # Numbers of pulls that wait for their turn to be tried.
+        self._in_rounds: set[int] = set()
         self._count = 0
         self._swept = 0
         self._grown: deque[_Queue] = deque()
@@ -128,27 +140,38 @@ class LongPolls(Generic[P]):
             for number, pull in list(self._ending.get(slot, {}).items()):
                 if pull.deadline_ms <= now_ms:
                     self._try(number, pull, is_last=True)
+                    if self._clock.monotonic_ms() > now_ms + SLICE_MS:
+                        self._loop.call_soon(self.expire)
+                        return
         self._forget_closed()
 
     def close(self) -> None:
         """Answer all pulls, and hold no new ones."""
         self.is_closed = True
-        for queue in list(self._held):
-            self._try_all(queue, is_last=True)
+        for pulls in list(self._held.values()):
+            for number, pull in list(pulls.items()):
+                self._try(number, pull, is_last=True)
 
     def _try_grown(self) -> None:
         self._wake_is_due = False
         queues: set[_Queue] = set()
         while self._grown:
             queues.add(self._grown.popleft())
+        ends_ms = self._clock.monotonic_ms() + SLICE_MS
         for queue in queues:
-            if queue in self._held:
-                self._try_all(queue, is_last=False)
+            # A reply may bring a new pull of the same queue, which is not tried here.
+            for number, pull in list(self._held.get(queue, {}).items()):
+                if self._clock.monotonic_ms() < ends_ms:
+                    self._try(number, pull, is_last=False)
+                elif number not in self._in_rounds:
+                    self._in_rounds.add(number)
+                    self._rounds.add(pull.connection, partial(self._try_in_turn, number, pull))
 
-    def _try_all(self, queue: _Queue, *, is_last: bool) -> None:
-        # A reply may bring a new pull of the same queue, which is not tried here.
-        for number, pull in list(self._held[queue].items()):
-            self._try(number, pull, is_last=is_last)
+    def _try_in_turn(self, number: int, pull: P) -> None:
+        self._in_rounds.discard(number)
+        # It may have been answered meanwhile.
+        if number in self._held.get((pull.topic, pull.queue_id), {}):
+            self._try(number, pull, is_last=False)
 
     def _try(self, number: int, pull: P, *, is_last: bool) -> None:
         if pull.connection.closed:
@@ -167,6 +190,7 @@ class LongPolls(Generic[P]):
         _remove(self._held, (pull.topic, pull.queue_id), number)
         _remove(self._ending, _slot(pull.deadline_ms), number)
         self._count -= 1
+        self._release(pull)
 
     def _forget_closed(self) -> None:
         self._swept = (self._swept + 1) % _SWEEP_PARTS

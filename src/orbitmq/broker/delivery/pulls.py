@@ -6,13 +6,17 @@ be slow.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from orbitmq.broker.delivery.filters import Filter, make_filter
+from orbitmq.broker.delivery.pull import Pull
 from orbitmq.broker.delivery.pull_replies import encode_pull_reply
+from orbitmq.broker.delivery.rounds import SLICE_MS
 from orbitmq.disk import off_loop
 from orbitmq.errors import FilterSyntaxError, OrbitError, RequestRefusedError
 from orbitmq.model.topics import Permission
@@ -24,6 +28,7 @@ from orbitmq.store.reading.queue_reader import Read, ReadStatus
 if TYPE_CHECKING:
     from orbitmq.broker.config import BrokerConfig
     from orbitmq.broker.delivery.long_polls import LongPolls
+    from orbitmq.broker.delivery.rounds import Rounds
     from orbitmq.broker.groups.committed_offsets import CommittedOffsets
     from orbitmq.broker.groups.group_table import GroupTable
     from orbitmq.broker.groups.members import Members
@@ -42,9 +47,10 @@ log = logging.getLogger(__name__)
 _HOLD_MS_MAX: Final = 25_000
 # What a read from disk counts for in the bytes that a connection may have in flight.
 _FAR_READ_BYTES: Final = 256 * 1024
+# How long a thread evaluates a filter for one pull; the reply then says where to continue.
+_THREAD_SLICE_MS: Final = 20.0
 # Perf: on Python 3.11 reading an enum member takes 0.1 µs, a module's name 0.01 µs.
 _COMMIT: Final = int(PullFlag.COMMIT_OFFSET)
-_SUSPEND: Final = int(PullFlag.SUSPEND)
 _SUBSCRIPTION: Final = int(PullFlag.SUBSCRIPTION)
 _FOUND: Final = ReadStatus.FOUND
 _CODES: Final = {
@@ -60,32 +66,6 @@ _NO_QUEUE: Final = frozenset({ReadStatus.NO_MESSAGE_IN_QUEUE, ReadStatus.NO_MATC
 _OFFSET_RESET: Final = "OFFSET_RESET"
 
 
-@dataclass(slots=True, kw_only=True)
-class Pull:
-    """One pull in progress."""
-
-    connection: Connection
-    opaque: int
-    encoding: Encoding
-    is_oneway: bool
-    asked: PullMessages
-    group: GroupConfig
-    filter: Filter
-    # The next offset to read; after the one asked for if the filter skipped messages.
-    offset: int
-    deadline_ms: float = 0.0
-
-    @property
-    def topic(self) -> str:
-        """The topic asked for."""
-        return self.asked.topic
-
-    @property
-    def queue_id(self) -> int:
-        """The queue asked for."""
-        return self.asked.queue_id
-
-
 @dataclass(slots=True, eq=False, kw_only=True)
 class Pulls:
     """Answers pulls."""
@@ -98,7 +78,11 @@ class Pulls:
     offsets: CommittedOffsets
     counters: Counters
     tasks: OwnedTasks
+    # Pulls with filters on records take turns, if the loop has no time for them at once.
+    rounds: Rounds
     clock: Clock
+    # One thread at a time evaluates filters: more would only take the loop's time.
+    thread_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     # Set once, after construction: long polls call back `answer_held`.
     long_polls: LongPolls[Pull] = field(init=False, repr=False)
 
@@ -133,17 +117,46 @@ class Pulls:
         # is told of a moved offset drops the queue for ten seconds and more.
         if reset_offset is not None and reset_offset != asked.queue_offset:
             return self._reset_reply(pull, reset_offset)
-        if (asked.bulk_count or 0) > 0 and (charge := self._admit_bulk(pull)):
+        if pull.bulk_count and (charge := self._admit_bulk(pull)):
             self.tasks.start(
                 self._answer_later(pull, charge, self._reply_in_bulk),
-                name=f"bulk for {asked.consumer_group}",
+                name=f"bulk for {pull.group.name}",
             )
             return b""
+        if pull.filter.accepts_record is None or self.rounds.has_time:
+            return self._answer_now(pull)
+        if not self._charge(pull):
+            return _busy(pull)
+        self.rounds.add(connection, partial(self._answer_in_turn, pull))
+        return b""
+
+    def _answer_now(self, pull: Pull) -> bytes:
         try:
-            read = self._read(pull, may_wait=False)
+            read = self._read_on_loop(pull, may_wait=False)
         except BlockingIOError:
             return self._read_later(pull)
         return self._reply_or_hold(pull, read)
+
+    def _answer_in_turn(self, pull: Pull) -> None:
+        self.release(pull)
+        if pull.connection.closed:
+            return
+        try:
+            reply = self._answer_now(pull)
+        except OrbitError as error:
+            reply = _failure(pull, error)
+        if reply:
+            pull.connection.write(reply)
+
+    def _charge(self, pull: Pull) -> bool:
+        """Count a pull that waits as a request in flight; returns False if there are too many."""
+        pull.charge = pull.connection.deferred.begin(pull.filter.kept_bytes)
+        return pull.charge > 0
+
+    def release(self, pull: Pull) -> None:
+        """Stop counting a pull that waited."""
+        pull.connection.deferred.end(pull.charge)
+        pull.charge = 0
 
     def answer_held(self, pull: Pull, is_last: bool) -> bool:  # noqa: FBT001  # a callback
         """Answer a held pull; returns False if it should stay held."""
@@ -152,7 +165,7 @@ class Pulls:
             pull.connection.write(self._reset_reply(pull, reset_offset))
             return True
         try:
-            read = self._read(pull)
+            read = self._read_on_loop(pull, may_wait=True)
         except OrbitError as error:
             pull.connection.write(_failure(pull, error))
             return True
@@ -220,10 +233,17 @@ class Pulls:
             opaque=opaque,
             encoding=encoding,
             is_oneway=is_oneway,
-            asked=asked,
             group=group,
-            filter=self._filter(connection, asked, group),
+            topic=topic.name,
+            queue_id=asked.queue_id,
             offset=asked.queue_offset,
+            count_max=asked.messages_max,
+            system_flag=asked.system_flag,
+            hold_ms=asked.suspend_timeout_ms,
+            bulk_count=max(asked.bulk_count or 0, 0),
+            bulk_bytes=max(asked.bulk_bytes or 0, 1),
+            with_bodies=asked.bulk_bodies != 0,
+            filter=self._filter(connection, asked, group),
         )
 
     def _filter(self, connection: Connection, asked: PullMessages, group: GroupConfig) -> Filter:
@@ -253,15 +273,25 @@ class Pulls:
 
     # --- reading ------------------------------------------------------------------------------
 
-    def _read(self, pull: Pull, *, may_wait: bool = True) -> Read:
-        asked = pull.asked
+    def _read_on_loop(self, pull: Pull, *, may_wait: bool) -> Read:
+        if pull.filter.accepts_record is None:
+            return self._read(pull, may_wait=may_wait)
+        began_ms = self.clock.monotonic_ms()
+        try:
+            return self._read(pull, may_wait=may_wait, time_ms=SLICE_MS)
+        finally:
+            self.rounds.spend(self.clock.monotonic_ms() - began_ms)
+
+    def _read(
+        self, pull: Pull, *, may_wait: bool = True, time_ms: float = _THREAD_SLICE_MS
+    ) -> Read:
         return self.store.read(
-            asked.topic,
-            asked.queue_id,
+            pull.topic,
+            pull.queue_id,
             pull.offset,
-            asked.messages_max,
+            pull.count_max,
             tag_filter=pull.filter.accepts_tag,
-            record_filter=pull.filter.accepts_record,
+            record_filter=pull.filter.record_filter(self.clock, time_ms),
             may_wait=may_wait,
         )
 
@@ -275,7 +305,7 @@ class Pulls:
             )
         self.tasks.start(
             self._answer_later(pull, charge, self._reply_from_disk),
-            name=f"read for {pull.asked.consumer_group}",
+            name=f"read for {pull.group.name}",
         )
         return b""
 
@@ -293,9 +323,15 @@ class Pulls:
 
     async def _reply_from_disk(self, pull: Pull) -> bytes:
         started_ms = self.clock.monotonic_ms()
-        read = await off_loop(self._read, pull)
+        read = await self._in_thread(self._read, pull)
         self.counters.read_waits.note(self.clock.monotonic_ms() - started_ms)
         return self._reply_or_hold(pull, read)
+
+    async def _in_thread(self, read: Callable[[Pull], Read], pull: Pull) -> Read:
+        if pull.filter.accepts_record is None:
+            return await off_loop(read, pull)
+        async with self.thread_turn:
+            return await off_loop(read, pull)
 
     # --- bulk reads ---------------------------------------------------------------------------
 
@@ -306,23 +342,22 @@ class Pulls:
         return pull.connection.deferred.begin(self._bulk_bytes(pull))
 
     def _bulk_bytes(self, pull: Pull) -> int:
-        return min(max(pull.asked.bulk_bytes or 0, 1), self.config().bulk_pull_bytes_max)
+        return min(pull.bulk_bytes, self.config().bulk_pull_bytes_max)
 
     async def _reply_in_bulk(self, pull: Pull) -> bytes:
         # Copying and checking this much would block the loop, even if it is in memory.
-        return self._reply(pull, await off_loop(self._read_bulk, pull))
+        return self._reply(pull, await self._in_thread(self._read_bulk, pull))
 
     def _read_bulk(self, pull: Pull) -> Read:
-        asked = pull.asked
         return self.store.read_bulk(
-            asked.topic,
-            asked.queue_id,
+            pull.topic,
+            pull.queue_id,
             pull.offset,
-            min(asked.bulk_count or 0, self.config().bulk_pull_count_max),
+            min(pull.bulk_count, self.config().bulk_pull_count_max),
             self._bulk_bytes(pull),
             tag_filter=pull.filter.accepts_tag,
-            record_filter=pull.filter.accepts_record,
-            with_bodies=asked.bulk_bodies != 0,
+            record_filter=pull.filter.record_filter(self.clock, _THREAD_SLICE_MS),
+            with_bodies=pull.with_bodies,
         )
 
     # --- replies ------------------------------------------------------------------------------
@@ -330,32 +365,32 @@ class Pulls:
     def _reply_or_hold(self, pull: Pull, read: Read) -> bytes:
         if (
             read.status is not _FOUND
-            and pull.asked.system_flag & _SUSPEND
+            and pull.may_be_held
             and _code(pull, read) is _NOT_FOUND
-            and self._hold(pull)
+            and (hold_ms := self._hold_ms(pull)) > 0
         ):
-            return b""
+            if not self._charge(pull):
+                return _busy(pull)
+            pull.deadline_ms = self.clock.monotonic_ms() + min(hold_ms, _HOLD_MS_MAX)
+            if self.long_polls.hold(pull):
+                return b""
+            self.release(pull)
         return self._reply(pull, read)
 
-    def _hold(self, pull: Pull) -> bool:
+    def _hold_ms(self, pull: Pull) -> int:
         config = self.config()
-        hold_ms = pull.asked.suspend_timeout_ms if config.long_polling else config.short_poll_ms
-        if hold_ms <= 0:
-            return False
-        pull.deadline_ms = self.clock.monotonic_ms() + min(hold_ms, _HOLD_MS_MAX)
-        return self.long_polls.hold(pull)
+        return pull.hold_ms if config.long_polling else config.short_poll_ms
 
     def _reply(self, pull: Pull, read: Read) -> bytes:
         if pull.is_oneway:
             return b""
-        asked = pull.asked
         if read.records:
-            counter = self.counters.read(asked.topic, asked.consumer_group)
+            counter = self.counters.read(pull.topic, pull.group.name)
             counter.add(len(read.records), read.record_bytes)
             self.counters.found_pulls += 1
         else:
             self.counters.missed_pulls += 1
-            if self.long_polls.is_closed and asked.system_flag & _SUSPEND:
+            if self.long_polls.is_closed and pull.may_be_held:
                 # Compat: after an empty reply a client pulls again at once. If the connection
                 # closes meanwhile, that pull is lost, and the client waits 30 s for its reply.
                 # After a refusal it pauses first, and then finds the connection closed.
@@ -410,13 +445,21 @@ def _failure(pull: Pull, error: OrbitError) -> bytes:
     """Log a pull that failed after it was admitted, and make its reply."""
     log.error(
         "read failed group=%s topic=%s queue=%d offset=%d reason=%s",
-        pull.asked.consumer_group,
+        pull.group.name,
         pull.topic,
         pull.queue_id,
         pull.offset,
         error,
     )
     return _write(pull, ResponseCode.SYSTEM_ERROR, str(error))
+
+
+def _busy(pull: Pull) -> bytes:
+    return _write(
+        pull,
+        ResponseCode.SYSTEM_BUSY,
+        "[OVERLOAD] too many pulls of this connection are waiting; try again later",
+    )
 
 
 def _write(pull: Pull, code: ResponseCode, remark: str) -> bytes:

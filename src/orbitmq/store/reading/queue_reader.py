@@ -39,7 +39,8 @@ _SHARED_RECORDS: Final = "%LMQ%"
 _ZERO: Final = QueueOffset(0)
 
 TagFilter = Callable[[int], bool]
-RecordFilter = Callable[[bytes], bool]
+# None ends the read before the record: the filter has used up its time.
+RecordFilter = Callable[[bytes], bool | None]
 Pread = Callable[[int, int], bytes | bytearray | None]
 
 
@@ -215,7 +216,7 @@ class QueueReader:
             result.status = ReadStatus.FOUND
         return passed
 
-    def collect(
+    def collect(  # noqa: C901, PLR0915  # Perf: see below
         self,
         queue: ReadableQueue,
         entries: bytes,
@@ -277,7 +278,11 @@ class QueueReader:
                     missed = ReadStatus.MESSAGE_WAS_REMOVING
                 break
             # The message of a stand-in is lost; the consumer skips it.
-            if is_stand_in(record) or (record_filter is not None and not record_filter(record)):
+            accepted = not is_stand_in(record) and (record_filter is None or record_filter(record))
+            if accepted is None:
+                number -= 1  # type: ignore[assignment]  # Perf: see above
+                break
+            if not accepted:
                 result.filtered_count += 1
                 missed = ReadStatus.NO_MATCHED_MESSAGE
                 continue

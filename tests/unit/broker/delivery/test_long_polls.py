@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from orbitmq.broker.delivery.long_polls import LongPolls
+from orbitmq.broker.delivery.rounds import SLICE_MS, Rounds
 from orbitmq.clock import ManualClock, settle
+from tests.waiting import until
 
 
 @dataclass(eq=False)
@@ -33,6 +35,7 @@ class Answers:
     def __init__(self) -> None:
         self.ready: list[Held] = []
         self.tried: list[tuple[Held, bool]] = []
+        self.released: list[Held] = []
 
     def __call__(self, pull: Held, is_last: bool) -> bool:  # noqa: FBT001  # a callback
         self.tried.append((pull, is_last))
@@ -40,7 +43,13 @@ class Answers:
 
 
 def _polls(clock: ManualClock, answers: Answers, held_max: int = 100) -> LongPolls[Held]:
-    return LongPolls(answer=answers, held_max=lambda: held_max, clock=clock)
+    return LongPolls(
+        answer=answers,
+        release=answers.released.append,
+        held_max=lambda: held_max,
+        rounds=Rounds(clock),
+        clock=clock,
+    )
 
 
 async def test_growth_of_a_queue_wakes_only_its_own_pulls() -> None:
@@ -118,7 +127,13 @@ async def test_a_pull_that_fails_does_not_affect_others() -> None:
             raise RuntimeError("broken")
         return answers(pull, is_last)
 
-    polls = LongPolls[Held](answer=answer, held_max=lambda: 100, clock=clock)
+    polls = LongPolls[Held](
+        answer=answer,
+        release=answers.released.append,
+        held_max=lambda: 100,
+        rounds=Rounds(clock),
+        clock=clock,
+    )
     polls.hold(bad)
     polls.hold(good)
     answers.ready = [good]
@@ -127,4 +142,62 @@ async def test_a_pull_that_fails_does_not_affect_others() -> None:
     await settle()
 
     assert answers.tried == [(good, False)]
+    assert answers.released == [bad, good]
     assert len(polls) == 0
+
+
+class BusyClock(ManualClock):
+    """A clock that also moves while the loop is busy."""
+
+    def pass_ms(self, ms: float) -> None:
+        self._now_ms += ms
+
+
+async def test_a_connection_with_many_slow_pulls_delays_others_by_few_of_them() -> None:
+    clock = BusyClock()
+
+    class Slow(Answers):
+        """Takes a third of a slice for each pull."""
+
+        def __call__(self, pull: Held, is_last: bool) -> bool:  # noqa: FBT001  # a callback
+            clock.pass_ms(SLICE_MS / 3)
+            return super().__call__(pull, is_last)
+
+    answers = Slow()
+    polls = _polls(clock, answers, held_max=1000)
+    hostile, healthy = Peer(), Peer()
+    far = clock.monotonic_ms() + 60_000
+    for _ in range(500):
+        polls.hold(Held(deadline_ms=far, connection=hostile))
+    mine = Held(deadline_ms=far, connection=healthy)
+    polls.hold(mine)
+
+    polls.wake([Grown()])
+    await until(lambda: len(answers.tried) == 501)
+
+    assert answers.tried.index((mine, False)) <= 6
+
+
+async def test_expired_pulls_are_answered_in_slices() -> None:
+    clock = BusyClock()
+    turns: list[int] = []
+
+    class Slow(Answers):
+        """Takes a slice for each pull."""
+
+        def __call__(self, pull: Held, is_last: bool) -> bool:  # noqa: FBT001  # a callback
+            clock.pass_ms(SLICE_MS + 1)
+            return super().__call__(pull, is_last)
+
+    answers = Slow()
+    polls = _polls(clock, answers)
+    for _ in range(3):
+        polls.hold(Held(deadline_ms=clock.monotonic_ms()))
+
+    polls.expire()
+    while len(polls):
+        turns.append(len(answers.tried))
+        await settle(1)
+
+    assert turns[0] == 1
+    assert len(answers.released) == 3
