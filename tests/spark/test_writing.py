@@ -6,6 +6,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -243,6 +244,24 @@ def test_a_failed_stream_resumes_with_the_same_batch(
     messages = topics.messages(topic)
     assert set(_bodies(messages)) == {b"%d" % number for number in range(100)}
     assert {mark.batch for mark in _marks(messages)} == {0}
+
+
+def test_every_thread_writes_and_so_does_one_that_was_interrupted(
+    spark: SparkSession, topics: Topics
+) -> None:
+    topic = topics.create()
+
+    def write(body: str) -> None:
+        _writer(spark.range(1).selectExpr(f"'{body}' AS body"), topics, topic=topic).save()
+
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(write, "in a thread").result()
+    client = spark.sparkContext._gateway._gateway_client  # type: ignore[union-attr]  # is connected
+    # What an interrupt does to the thread's connection to Java.
+    client.get_thread_connection().close()
+    write("after an interrupt")
+
+    assert sorted(_bodies(topics.messages(topic))) == [b"after an interrupt", b"in a thread"]
 
 
 # --- from topic to topic --------------------------------------------------------------------------

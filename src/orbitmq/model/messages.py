@@ -61,15 +61,15 @@ class Message:
         topic: str,
         body: bytes | bytearray | memoryview | str,
         *,
-        tags: str = "",
-        keys: str | Iterable[str] = (),
+        tags: str | None = "",
+        keys: str | Iterable[str] | None = (),
         flag: int = 0,
         properties: Mapping[str, str] | None = None,
         delay_level: int = 0,
         wait_store_ok: bool = True,
-        sharding_key: str = "",
+        sharding_key: str | None = "",
     ) -> None:
-        """Create a message.
+        """Create a message; None means none of tags, keys, properties and sharding key.
 
         Args:
             topic: the topic to send it to.
@@ -88,13 +88,14 @@ class Message:
             raise MessageTypeError("wait_store_ok", wait_store_ok, takes="True or False")
         _set(self, "topic", _text("topic", topic))
         _set(self, "body", body if type(body) is bytes else _body(body))
-        _set(self, "tags", _text("tags", tags))
-        _set(self, "keys", _keys(keys))
+        _set(self, "tags", "" if tags is None else _text("tags", tags))
+        _set(self, "keys", () if keys is None else _keys(keys))
         _set(self, "flag", _number("flag", flag, low=_INT_MIN))
         _set(self, "properties", _properties(properties) if properties is not None else _NOTHING)
         _set(self, "delay_level", _number("delay_level", delay_level, low=0))
         _set(self, "wait_store_ok", wait_store_ok)
-        _set(self, "sharding_key", _text("sharding_key", sharding_key))
+        key = "" if sharding_key is None else _text("sharding_key", sharding_key)
+        _set(self, "sharding_key", key)
         _set(self, "reserved_properties", _NOTHING)
 
     def with_reserved(self, properties: Mapping[str, str]) -> Message:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSource
 
+from orbitmq.spark.sessions.short_errors import short_errors
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 _READS: Final = frozenset({"subscribe", "subscribepattern", "assign"})
 
 
+@short_errors
 class RocketMQSource(DataSource):
     """Topics of a RocketMQ or OrbitMQ cluster."""
 

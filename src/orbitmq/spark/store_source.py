@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
+from orbitmq.spark.sessions.short_errors import short_errors
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
+@short_errors
 class RocketMQStoreSource(DataSource):
     """Messages in the files of a broker's store."""
 

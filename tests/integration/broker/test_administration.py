@@ -71,6 +71,19 @@ async def committed(peer: Peer, group: str = "g", *, zero: bool | None = None) -
 # --- topics -----------------------------------------------------------------------------------
 
 
+async def test_asking_for_what_does_not_exist_yet_is_no_reason_for_a_warning(
+    peer: Peer, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = await peer.ask(GetTopicConfig(topic="missing"))
+    group = await peer.ask(GetGroupConfig(group="missing"))
+
+    assert (topic.code, group.code) == (
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+    )
+    assert [line for line in caplog.messages if "missing" in line] == []
+
+
 async def test_a_topic_is_created_changed_shown_and_deleted(site: Site, peer: Peer) -> None:
     await peer.make_topic("T", read=2, write=3)
     await peer.make_topic("T", read=5, write=4)

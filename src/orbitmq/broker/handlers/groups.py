@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from orbitmq import java_json
 from orbitmq.disk import off_loop
+from orbitmq.errors import GroupMissingError
 from orbitmq.model.groups import GroupConfig
 from orbitmq.model.topics import Permission
 from orbitmq.protocol.codes import RequestCode
@@ -77,7 +78,13 @@ class GroupRequests:
     def get(self, _: Connection, request: Command) -> Command:
         """Return one group."""
         asked = GetGroupConfig.decode(request.fields)
-        return request.reply(body=java_json.encode(self.groups.require(asked.group)))
+        try:
+            group = self.groups.require(asked.group)
+        except GroupMissingError as error:
+            # Tools ask before they create a group.
+            error.routine = True
+            raise
+        return request.reply(body=java_json.encode(group))
 
     async def forbid(self, _: Connection, request: Command) -> Command:
         """Allow or forbid a group to read a topic, or only return what applies now."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from orbitmq import java_json
 from orbitmq.disk import off_loop
+from orbitmq.errors import TopicMissingError
 from orbitmq.java_json import ObjectKeyed
 from orbitmq.model.queues import MessageQueue
 from orbitmq.model.topics import TopicConfig
@@ -110,7 +111,13 @@ class TopicRequests:
     def get(self, _: Connection, request: Command) -> Command:
         """Return one topic."""
         asked = GetTopicConfig.decode(request.fields)
-        return request.reply(body=java_json.encode(self.topics.require(asked.topic)))
+        try:
+            topic = self.topics.require(asked.topic)
+        except TopicMissingError as error:
+            # Tools ask before they create a topic.
+            error.routine = True
+            raise
+        return request.reply(body=java_json.encode(topic))
 
     async def measure(self, _: Connection, request: Command) -> Command:
         """Return the offset bounds of a topic's queues."""

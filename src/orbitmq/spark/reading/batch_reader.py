@@ -21,6 +21,7 @@ from orbitmq.spark.reading.planning import pack
 from orbitmq.spark.reading.positions import batch_ranges, without_lost
 from orbitmq.spark.reading.queue_fetch import read_partition
 from orbitmq.spark.reading.queue_view import QueueView
+from orbitmq.spark.sessions.short_errors import short_errors
 from orbitmq.spark.sessions.worker_process import freeze_loaded_modules
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def reader_for(options: ReadOptions, projection: Projection) -> DataSourceReader
     return BatchReader(options, projection)
 
 
+@short_errors
 class BatchReader(DataSourceReader):
     """Reads topics from a start to an end."""
 
@@ -68,6 +70,7 @@ class BatchReader(DataSourceReader):
             yield from read_partition(partition, self._options, self._projection)
 
 
+@short_errors
 class PushingReader(BatchReader):
     """A reader to which Spark pushes the filters of a query."""
 

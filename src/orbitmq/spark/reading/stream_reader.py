@@ -37,6 +37,7 @@ from orbitmq.spark.reading.positions import lost_text, report_loss, starting_off
 from orbitmq.spark.reading.progress_mirror import ProgressMirror
 from orbitmq.spark.reading.topic_lives import last_planned, resumed, without_replaced
 from orbitmq.spark.rows.schema import Projection
+from orbitmq.spark.sessions.short_errors import short_errors
 from orbitmq.spark.sessions.worker_process import imports_without_gc
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+@short_errors
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads topics batch by batch."""
 

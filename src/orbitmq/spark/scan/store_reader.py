@@ -22,6 +22,7 @@ from orbitmq.spark.scan.file_fetch import RecordFetch
 from orbitmq.spark.scan.store_partitions import StorePartition
 from orbitmq.spark.scan.store_paths import find_stores, topics_of_broker
 from orbitmq.spark.scan.store_survey import StoreSelection, StoreSurvey, plan, survey_store
+from orbitmq.spark.sessions.short_errors import short_errors
 from orbitmq.spark.sessions.worker_process import freeze_loaded_modules, keep_freed_memory
 from orbitmq.store.readonly.readonly_store import SHARED_RECORDS
 
@@ -37,6 +38,7 @@ def reader_for(options: StoreOptions, projection: Projection) -> DataSourceReade
     return StoreReader(options, projection)
 
 
+@short_errors
 class StoreReader(DataSourceReader):
     """One scan of store directories."""
 
@@ -97,6 +99,7 @@ class StoreReader(DataSourceReader):
         return sorted(hashes if asked.tags is None else hashes & asked.hashes)
 
 
+@short_errors
 class PushingStoreReader(StoreReader):
     """A reader to which Spark pushes the filters of a query."""
 

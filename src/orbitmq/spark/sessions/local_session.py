@@ -22,7 +22,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from orbitmq.spark.sessions.java_runtime import cache_folder, find_java_home
+from orbitmq.spark.sessions.active_session import activate
+from orbitmq.spark.sessions.java_runtime import cache_folder, find_java_home, without_warning
 from orbitmq.spark.sessions.spark_home import light_home
 
 # Attempts of a task before its query fails; Spark's own default on one machine is one.
@@ -93,6 +94,7 @@ def session(
     spark = builder.getOrCreate()
     if not spark.conf.get(_CHECKPOINT_FILES, ""):
         _lighten_checkpoints(spark)
+    activate(spark)
     return spark
 
 
@@ -131,4 +133,5 @@ def environment_for(present: Mapping[str, str]) -> dict[str, str]:
         with contextlib.suppress(OSError):
             home = light_home(Path(pyspark.__file__).parent, cache_folder(present))
             wanted["SPARK_HOME"] = str(home)
-    return {**wanted, **present, "JAVA_HOME": str(find_java_home(present))}
+    java_home = without_warning(find_java_home(present), cache_folder(present))
+    return {**wanted, **present, "JAVA_HOME": str(java_home)}

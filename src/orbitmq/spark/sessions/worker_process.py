@@ -7,6 +7,9 @@ Spark's own, a scan takes 30 to 50 ms of a core for each task, and for each plan
 Memory: tasks move bytes in pieces of a megabyte. Memory that is returned to the system after each
 piece comes back page by page.
 
+Log: Spark shows what a worker writes to standard error. Without a handler, Python would write bare
+messages there.
+
 Exit: Spark ends a worker by closing its socket, after a minute without work or when a query has
 enough rows. Over Unix sockets a worker that still writes gets an error at once, and Spark's daemon
 prints its traceback, though nothing went wrong.
@@ -15,6 +18,7 @@ prints its traceback, though nothing went wrong.
 from __future__ import annotations
 
 import gc
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -47,7 +51,7 @@ def freeze_loaded_modules() -> None:
 
     Called once, when the modules that a task needs are loaded.
     """
-    if _is_spark_process():
+    if is_spark_process():
         # Perf: 50 ms without, 0.01 ms with it (timeit of gc.collect).
         gc.freeze()
 
@@ -55,7 +59,7 @@ def freeze_loaded_modules() -> None:
 @cache
 def keep_freed_memory() -> None:
     """Keep freed memory for the next piece of work; only in a process of Spark."""
-    if not _is_spark_process():
+    if not is_spark_process():
         return
     # Imported here, since only tasks need it.
     import ctypes
@@ -73,7 +77,7 @@ def keep_freed_memory() -> None:
 @contextmanager
 def imports_without_gc() -> Iterator[None]:
     """Import with garbage collection off, and exempt what was imported from later collections."""
-    if not _is_spark_process() or not gc.isenabled():
+    if not is_spark_process() or not gc.isenabled():
         yield
         return
     modules = len(sys.modules)
@@ -85,6 +89,18 @@ def imports_without_gc() -> Iterator[None]:
         gc.enable()
     if len(sys.modules) > modules:
         gc.freeze()
+
+
+def log_with_times() -> None:
+    """Write warnings with their time and level to standard error; only in a process of Spark."""
+    log = logging.getLogger("orbitmq")
+    if not is_spark_process() or log.handlers or logging.getLogger().handlers:
+        return
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    log.addHandler(handler)
+    # Otherwise a handler that the user's code adds later would repeat each line.
+    log.propagate = False
 
 
 def silence_exits(daemon: ModuleType) -> None:
@@ -109,7 +125,8 @@ def silence_worker_exit() -> None:
         silence_exits(sys.modules["__main__"])
 
 
-def _is_spark_process() -> bool:
+def is_spark_process() -> bool:
+    """Whether Spark started this process, for a source."""
     return _main_name() in _MODULES
 
 

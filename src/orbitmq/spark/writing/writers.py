@@ -36,6 +36,7 @@ from orbitmq.errors import SettingsError
 from orbitmq.model.unique_ids import UniqueIdRanges
 from orbitmq.spark.options.write_options import BATCH_PREFIX
 from orbitmq.spark.sessions.client_pool import ClientPool
+from orbitmq.spark.sessions.short_errors import short_errors
 from orbitmq.spark.sessions.worker_process import freeze_loaded_modules, keep_freed_memory
 from orbitmq.spark.writing.delivery_marks import TaskMark
 from orbitmq.spark.writing.message_rows import RowEncoder
@@ -78,6 +79,7 @@ class Written(WriterCommitMessage):
     rows: int
 
 
+@short_errors
 class BatchWriter(DataSourceArrowWriter):
     """Writes the rows of a batch."""
 
@@ -121,6 +123,7 @@ class BatchWriter(DataSourceArrowWriter):
             )
 
 
+@short_errors
 class StreamWriter(DataSourceStreamArrowWriter):
     """Writes the rows of a stream's micro-batches."""
 

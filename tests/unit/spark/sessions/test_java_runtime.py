@@ -10,7 +10,12 @@ from pathlib import Path
 import pytest
 
 from orbitmq.errors import SettingsError
-from orbitmq.spark.sessions.java_runtime import find_java_home, inspect_java, launcher_home
+from orbitmq.spark.sessions.java_runtime import (
+    find_java_home,
+    inspect_java,
+    launcher_home,
+    without_warning,
+)
 
 PACKAGED = "orbitmq.spark.sessions.java_runtime._packaged_java"
 
@@ -116,6 +121,37 @@ def test_the_launcher_drops_one_argument_and_keeps_the_others(
     ).stdout
 
     assert said.splitlines() == ["-Xmx1g", "a b", "", "--add-modules=other"]
+
+
+def test_a_module_that_is_asked_for_again_is_kept(tmp_path: Path, packaged: Path) -> None:
+    home = launcher_home(packaged, tmp_path / "cache")
+    vector = "--add-modules=jdk.incubator.vector"
+
+    said = subprocess.run(
+        [home / "bin" / "java", vector, "-x", vector], capture_output=True, text=True, check=True
+    ).stdout
+
+    assert said.splitlines() == ["-x", vector]
+
+
+def test_a_home_without_the_warning_has_everything_else_of_the_java(tmp_path: Path) -> None:
+    java = make_java(tmp_path / "jdk", "17.0.1")
+    (java.parent / "javac").touch()
+    (tmp_path / "jdk" / "lib").mkdir()
+
+    home = without_warning(tmp_path / "jdk", tmp_path / "cache")
+
+    assert inspect_java(home / "bin" / "java") == (tmp_path / "jdk", 17)
+    assert {entry.name for entry in home.iterdir()} == {"bin", "lib"}
+    assert {entry.name for entry in (home / "bin").iterdir()} == {"java", "javac"}
+    assert without_warning(home, tmp_path / "cache") == home
+
+
+def test_an_unwritable_cache_leaves_the_warning(tmp_path: Path) -> None:
+    make_java(tmp_path / "jdk", "17.0.1")
+    (tmp_path / "cache").touch()
+
+    assert without_warning(tmp_path / "jdk", tmp_path / "cache") == tmp_path / "jdk"
 
 
 def test_concurrent_starts_share_one_launcher_and_leave_no_files(

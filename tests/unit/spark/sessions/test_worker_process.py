@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import re
 import subprocess
 import sys
 import weakref
@@ -209,3 +210,24 @@ def test_only_processes_of_sparks_daemon_are_silenced(monkeypatch: pytest.Monkey
         main.worker = len  # type: ignore[attr-defined]
         silence_worker_exit()
         assert (main.worker is len) == (name == "my_program")
+
+
+def test_warnings_of_workers_have_a_time_and_a_level() -> None:
+    program = """
+import logging, sys
+RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
+from importlib.machinery import ModuleSpec
+sys.modules["__main__"].__spec__ = ModuleSpec(RUNNER, None)
+import orbitmq.spark.sessions.worker_process as worker_process
+worker_process.log_with_times()
+worker_process.log_with_times()
+logging.getLogger("orbitmq.spark.reading").warning("data loss")
+"""
+
+    said = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stderr
+
+    assert re.fullmatch(
+        r"\S+ \d\d:\d\d:\d\d,\d+ WARNING orbitmq\.spark\.reading: data loss\n", said
+    )
