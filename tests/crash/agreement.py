@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,12 +19,14 @@ if TYPE_CHECKING:
 Queues = dict[tuple[str, int], list[StoredMessage]]
 
 
-def check_agreement(store: MessageStore, config: StoreConfig) -> Queues:
+def check_agreement(
+    store: MessageStore, config: StoreConfig, *, deleted_topics: Set[str] = frozenset()
+) -> Queues:
     """Assert that a store just opened agrees with itself; return its messages by queue."""
     messages = messages_in_log(store, config)
     queues: Queues = {}
     for message in messages:
-        if is_queued(message.system_flag):
+        if is_queued(message.system_flag) and message.topic not in deleted_topics:
             queues.setdefault((message.topic, message.queue_id), []).append(message)
     assert store.visible == store.log_end
     assert [message.store_ms for message in messages] == sorted(m.store_ms for m in messages)

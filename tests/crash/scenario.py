@@ -16,12 +16,14 @@ from tests.crash.agreement import check_agreement
 TOPIC = "numbers"
 
 
-def small_config(root: Path, flush_mode: FlushMode = FlushMode.SYNC) -> StoreConfig:
+def small_config(
+    root: Path, flush_mode: FlushMode = FlushMode.SYNC, *, queue_file_bytes: int = 40 * 20
+) -> StoreConfig:
     """Files so small that every test fills several of them."""
     return StoreConfig(
         root=root,
         log_file_bytes=64 * 1024,
-        queue_file_bytes=40 * 20,
+        queue_file_bytes=queue_file_bytes,
         index_slots=64,
         index_entries=100,
         query_count_max=10_000,

@@ -12,7 +12,7 @@ import logging
 import platform
 import shutil
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,6 +22,7 @@ from orbitmq import __version__
 from orbitmq.clock import SystemClock
 from orbitmq.errors import OrbitError
 from orbitmq.store.config import FlushMode
+from tests.crash.damaging import run_damage
 from tests.crash.flipping import run_flips
 from tests.crash.killing import fork, run_kills
 from tests.crash.power_loss_chain import run_chain
@@ -66,6 +67,15 @@ KINDS = (
         "lost. No body is served changed; damage is reported, or lies in a field listed in "
         "`store/files/record_checks.py`",
     ),
+    Kind(
+        name="damaged file",
+        run=run_damage,
+        rounds=40,
+        checked="one file of a store, after a kill or a clean stop: emptied, halved, shortened, "
+        "lengthened, overwritten with garbage or zeros, a bit flipped, deleted, or a folder in its "
+        "place. The store serves everything acknowledged, in order and by key, or says which file "
+        "is damaged; nothing that can be rebuilt keeps it from opening",
+    ),
 )
 
 
@@ -77,7 +87,8 @@ class Campaign:
     first_seed: int
     seed: int
     rounds: Counter[tuple[str, FlushMode]] = field(default_factory=Counter)
-    flips: Counter[str] = field(default_factory=Counter)
+    # What became of each round, by kind.
+    outcomes: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     failures: list[str] = field(default_factory=list)
 
     def run_seed(self) -> None:
@@ -99,7 +110,7 @@ class Campaign:
             _say(f"{self.failures[-1]}; see {folder}")
             return
         if isinstance(result, Counter):
-            self.flips += result
+            self.outcomes[kind.name] += result
         self.rounds[kind.name, mode] += kind.rounds
         shutil.rmtree(folder)
 
@@ -113,7 +124,10 @@ class Campaign:
             + f" | {kind.checked} |"
             for kind in KINDS
         ]
-        flips = "; ".join(f"{what}: {count:,}" for what, count in self.flips.most_common())
+        outcomes = [
+            f"- {name}: " + "; ".join(f"{what}: {count:,}" for what, count in counts.most_common())
+            for name, counts in self.outcomes.items()
+        ]
         failures = [f"- {failure}" for failure in self.failures]
         return "\n".join(
             [
@@ -129,7 +143,9 @@ class Campaign:
                 "|---|---|---|---|",
                 *rows,
                 "",
-                f"What became of the flipped bits: {flips}.",
+                "What became of the damage:",
+                "",
+                *outcomes,
                 *(["", "Failures:", "", *failures] if failures else []),
                 "",
             ]

@@ -133,7 +133,7 @@ def verify(
         found = verify_store(
             store, delay_levels=delay_levels, index_slots=index_slots, on_progress=on_progress
         )
-    advice = found.findings.advice(str(folder))
+    advice = found.findings.advice(str(folder), is_clean=found.is_clean)
     if as_json:
         findings = found.findings
         _print_json(

@@ -92,6 +92,7 @@ class MessageStore(StoredMessages):
             queue_folder=parts.root / "consumequeue",
             clock=self._clock,
             measure=measure,
+            before_deletion=self._note_log_start,
         )
         self._upkeep = Upkeep(
             commit_log=self._log,
@@ -156,6 +157,7 @@ class MessageStore(StoredMessages):
         self._memory.close()
         self._log.drop_next_file()
         self._parts.progress_saver.save(lambda _: self._flusher.flushed)
+        self._note_log_start(self._log.start)
         self._parts.mark_clean()
 
     def __enter__(self) -> MessageStore:
@@ -356,6 +358,13 @@ class MessageStore(StoredMessages):
                 self._obstacles.errors[DISK_FULL] = self._retention.error
             else:
                 self._obstacles.errors.pop(DISK_FULL, None)
+
+    def _note_log_start(self, log_start: int) -> None:
+        try:
+            self._parts.shape_file.raise_log_start(log_start)
+        except OSError as error:
+            # Room is needed more than the next start's word that nothing is missing.
+            log.warning("start of the log not saved start=%d reason=%s", log_start, error)
 
     def _after_flush(self, flushed: PhysicalOffset) -> None:
         self._parts.progress_file.raise_flushed(flushed)

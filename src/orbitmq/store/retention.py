@@ -338,6 +338,8 @@ class Retention:
     queue_folder: Path
     clock: Clock
     measure: Callable[[Path], DiskUse] = measure_disk
+    # Called with the start of the log before the files below it are deleted.
+    before_deletion: Callable[[int], None] = lambda _: None
     # Why messages are refused; empty if they are accepted.
     refusal: str = field(default="", init=False)
     _requested_passes: int = field(default=0, init=False)
@@ -382,6 +384,8 @@ class Retention:
 
     def _delete(self, plan: RetentionPlan) -> None:
         log_start: PhysicalOffset | None = None
+        if plan.deletions:
+            self.before_deletion(self.commit_log.files[len(plan.deletions) - 1].end_offset)
         try:
             for deletion in plan.deletions:
                 log_start = self.commit_log.delete_first()

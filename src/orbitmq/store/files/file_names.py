@@ -35,7 +35,8 @@ def list_files(folders: list[Path], file_bytes: int) -> list[tuple[int, Path]]:
         if size != file_bytes:
             raise StoreFormatError(
                 f"{path} has {size} bytes, not {file_bytes}",
-                hint="open the store with the mappedFileSizeCommitLog it was written with",
+                hint="restore it from a copy or a replica; or, if all files of the log have this "
+                "size, set mappedFileSizeCommitLog to it. Nothing was changed",
             )
         if offset % file_bytes:
             raise StoreFormatError(
@@ -64,15 +65,32 @@ def is_unfinished(path: Path, file_bytes: int) -> bool:
     return True
 
 
+def refuse_folder(path: Path) -> None:
+    """Raise StoreFormatError if there is a folder where a file should be."""
+    if path.is_dir():
+        raise StoreFormatError(
+            f"{path} is a folder where a file should be",
+            hint="move it away; nothing was changed",
+        )
+
+
+def refuse_file(path: Path) -> None:
+    """Raise StoreFormatError if there is a file where a folder should be."""
+    if path.exists() and not path.is_dir():
+        raise StoreFormatError(f"{path} is not a folder", hint="move it away; nothing was changed")
+
+
 def _named_files(folders: list[Path]) -> list[tuple[int, Path]]:
     found: list[tuple[int, Path]] = []
     for folder in folders:
         if not folder.is_dir():
             continue
         for path in folder.iterdir():
-            if path.is_dir():
-                continue
             offset = offset_of(path)
+            if offset is not None:
+                refuse_folder(path)
+            elif path.is_dir():
+                continue
             if offset is None:
                 raise StoreFormatError(
                     f"{path} is not a file of this store",

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from orbitmq.errors import StoreFormatError
 from orbitmq.model.queues import PhysicalOffset, QueueOffset
-from orbitmq.store.files.file_names import file_name, is_unfinished, offset_of
+from orbitmq.store.files.file_names import file_name, is_unfinished, offset_of, refuse_folder
 from orbitmq.store.index.entry_search import end_where, first_not, start_where
 
 if TYPE_CHECKING:
@@ -161,6 +161,7 @@ class ConsumeQueue:
                 raise StoreFormatError(
                     f"{path} is not a file of a consume queue", hint="move it away"
                 )
+            refuse_folder(path)
             size = path.stat().st_size
             if size < self._file_bytes and is_unfinished(path, self._file_bytes):
                 if path != paths[-1]:
@@ -169,10 +170,7 @@ class ConsumeQueue:
                 self._delete_file(offset)
                 continue
             if size != self._file_bytes or offset % self._file_bytes:
-                raise StoreFormatError(
-                    f"{path} has {size} bytes, not {self._file_bytes}",
-                    hint="open the store with the mappedFileSizeConsumeQueue it was written with",
-                )
+                return found, f"{path} has {size} bytes, not {self._file_bytes}"
             if found and offset != found[-1] + self._file_bytes:
                 return found, f"a file is missing before {path}"
             found.append(offset)

@@ -9,6 +9,7 @@ Crash: the file is replaced as a whole and on disk before a queue is deleted.
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +18,8 @@ from orbitmq.store.index.consume_queue import ENTRY, ENTRY_BYTES
 
 if TYPE_CHECKING:
     from orbitmq.model.queues import PhysicalOffset
+
+log = logging.getLogger(__name__)
 
 FILE_NAME: Final = "deleted_topics"
 
@@ -33,6 +36,13 @@ class DeletedTopics:
             end, _, topic = line.partition(b" ")
             if end.isdigit() and topic:
                 self._ends[topic] = int(end)
+            elif line.strip():
+                log.warning(
+                    "deleted topics not all known file=%s line=%.100r hint=if queues are rebuilt, "
+                    "a deleted topic may return with its old messages",
+                    self._path,
+                    line,
+                )
 
     def add(self, topic: str, end: PhysicalOffset, *, log_start: PhysicalOffset) -> None:
         """Record that a topic's records below `end` are deleted; on disk when this returns."""

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from orbitmq.disk import PRIVATE, FileModes
-from orbitmq.errors import StoreFormatError
 from orbitmq.record.scan import hash_key
 from orbitmq.store.files.mapped_file import MappedFile
 from orbitmq.store.index.fast_forms import chain_entries, put_keys
@@ -81,14 +80,7 @@ class KeyIndex:
     @classmethod
     def open(cls, path: Path, slots: int, entries_max: int) -> KeyIndex:
         """Open an existing file."""
-        wanted = cls.file_bytes(slots, entries_max)
-        size = path.stat().st_size
-        if size != wanted:
-            raise StoreFormatError(
-                f"{path} has {size} bytes, not {wanted}",
-                hint="open the store with the maxHashSlotNum and maxIndexNum it was written with",
-            )
-        file = MappedFile(path, 0, wanted)
+        file = MappedFile(path, 0, cls.file_bytes(slots, entries_max))
         file.allocate()
         return cls(file, slots, entries_max)
 
@@ -136,6 +128,14 @@ class KeyIndex:
     def is_empty(self) -> bool:
         """Whether the file has no entries."""
         return self.next <= 1
+
+    def comes_before(self, other: KeyIndex) -> bool:
+        """Whether another file can follow this one, by their headers."""
+        here, there = self.header, other.header
+        return (
+            0 <= here.begin_offset <= here.end_offset <= there.begin_offset <= there.end_offset
+            and 0 <= here.begin_ms <= here.end_ms
+        )
 
     # --- writing ------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from typing import Final
 from orbitmq.disk import PRIVATE, FileModes, make_folder, sync_folder
 from orbitmq.errors import StoreFormatError
 from orbitmq.model.queues import PhysicalOffset
-from orbitmq.store.files.file_names import is_unfinished
+from orbitmq.store.files.file_names import is_unfinished, refuse_folder
 from orbitmq.store.index.key_index import KeyIndex, key_hash
 
 log = logging.getLogger(__name__)
@@ -43,20 +43,52 @@ class KeyIndexes:
 
     # --- opening ------------------------------------------------------------------------------
 
-    def load(self) -> None:
-        """Open the files on disk."""
+    def load(self) -> str:
+        """Open the files on disk; returns why they are doubtful, or an empty text."""
+        paths = self._paths()
+        wanted = KeyIndex.file_bytes(self._slots, self._entries_max)
+        for path in paths:
+            if path == paths[-1] and is_unfinished(path, wanted):
+                path.unlink()
+                continue
+            size = path.stat().st_size
+            if size != wanted:
+                return f"{path} has {size} bytes, not {wanted}"
+            opened = KeyIndex.open(path, self._slots, self._entries_max)
+            newest = self.newest
+            self._files = (*self._files, opened)
+            if newest is not None and not newest.is_full:
+                return f"{newest.path} is not full, and not the newest"
+            if newest is not None and not opened.is_empty and not newest.comes_before(opened):
+                return f"the headers of {newest.path} and {path} disagree"
+        return ""
+
+    def missing_part(
+        self, log_start: PhysicalOffset, has_keys: Callable[[int | None, int], bool]
+    ) -> str:
+        """Say which part of the log is not in the index, though later ones are; empty if none.
+
+        `has_keys` tells whether records after one offset, and before another, have keys.
+        """
+        indexed: int | None = None
+        for file in self._files:
+            if file.is_empty:
+                continue
+            if file.header.begin_offset > log_start and has_keys(indexed, file.header.begin_offset):
+                return f"a file before {file.path} is missing"
+            indexed = file.end_offset
+        return ""
+
+    def _paths(self) -> list[Path]:
+        """The files on disk, oldest first."""
         paths = sorted(self._folder.iterdir()) if self._folder.is_dir() else []
         for path in paths:
             if len(path.name) != _NAME_DIGITS or not (path.name.isascii() and path.name.isdigit()):
                 raise StoreFormatError(
                     f"{path} is not a file of the key index", hint="move it away"
                 )
-            wanted = KeyIndex.file_bytes(self._slots, self._entries_max)
-            if path == paths[-1] and is_unfinished(path, wanted):
-                path.unlink()
-                continue
-            opened = KeyIndex.open(path, self._slots, self._entries_max)
-            self._files = (*self._files, opened)
+            refuse_folder(path)
+        return paths
 
     def restore(self, name: int, next_entry: int, store_ms_at: Callable[[int], int | None]) -> bool:
         """Go back to the saved progress; False if the files do not match it."""
@@ -163,6 +195,8 @@ class KeyIndexes:
         """Delete every file, to rebuild the index from the log."""
         for file in self._files:
             self._drop(file)
+        for path in self._paths():
+            path.unlink()
         if self._folder.is_dir():
             sync_folder(self._folder)
 

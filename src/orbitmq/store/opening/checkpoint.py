@@ -26,6 +26,8 @@ _LAYOUT: Final = struct.Struct(">qqqqq")
 _FILE_BYTES: Final = 4096
 # Compat: Java treats the times as up to three seconds too new.
 SAFETY_MS: Final = 3000
+# A clock may have been set back by this much since a time was written.
+_CLOCK_MS: Final = 60_000
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,6 +56,15 @@ class Checkpoint:
     def safe_index_ms(self) -> int:
         """Messages up to this time are in the index too."""
         return min(self.safe_ms, self.index_ms)
+
+    def damage(self, now_ms: int) -> str:
+        """Say why no broker can have written this; empty if one can."""
+        times = (self.log_ms, self.queues_ms, self.index_ms)
+        if min(times) < 0 or min(self.master_flushed_offset, self.confirmed_offset) < -1:
+            return "it has negative times or offsets"
+        if max(times) > now_ms + _CLOCK_MS:
+            return f"its times are in the future, up to {max(times)}"
+        return ""
 
     @classmethod
     def read(cls, path: Path) -> Checkpoint:

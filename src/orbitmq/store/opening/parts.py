@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Final
 from orbitmq.disk import sync_folder
 from orbitmq.errors import SettingsError, StoreFormatError
 from orbitmq.model.queues import PhysicalOffset
+from orbitmq.record.codec import walk
 from orbitmq.store.config import FlushMode
 from orbitmq.store.delay_levels import parse_delay_levels
 from orbitmq.store.files.descriptor import Descriptor, write_failure
+from orbitmq.store.files.file_names import file_name
 from orbitmq.store.files.record_checks import (
     HEAD_BYTES,
     damage_of,
@@ -42,7 +44,12 @@ from orbitmq.store.opening.recovery import (
     known_by_checkpoint,
     known_by_progress,
 )
-from orbitmq.store.opening.refusals import refuse_foreign_kinds
+from orbitmq.store.opening.refusals import (
+    refuse_foreign_kinds,
+    refuse_misplaced,
+    refuse_other_sizes,
+)
+from orbitmq.store.opening.shape import FileSizes, Shape, ShapeFile
 from orbitmq.store.reading.reserved_offsets import ReservedOffsets
 
 if TYPE_CHECKING:
@@ -52,6 +59,9 @@ if TYPE_CHECKING:
     from orbitmq.store.index.consume_queues import QueueTotals
 
 log = logging.getLogger(__name__)
+
+# How far to look for a record with keys that the index lacks; nearly all records have some.
+_LOOK_BYTES: Final = 16 * 1024 * 1024
 
 OWN_FOLDER: Final = "orbitmq"
 ABORT_NAME: Final = "abort"
@@ -88,6 +98,15 @@ def _commit_log(root: Path, config: StoreConfig) -> CommitLog:
     )
 
 
+def _read_checkpoint(path: Path, clock: Clock) -> Checkpoint:
+    checkpoint = Checkpoint.read(path)
+    damage = checkpoint.damage(clock.now_ms())
+    if not damage:
+        return checkpoint
+    log.warning("checkpoint ignored file=%s reason=%s", path, damage)
+    return Checkpoint()
+
+
 @dataclass(slots=True, kw_only=True)
 class Parts:
     """The parts of an open store, recovered and in line with one another."""
@@ -101,6 +120,7 @@ class Parts:
     dispatcher: Dispatcher
     progress_file: ProgressFile
     progress_saver: ProgressSaver
+    shape_file: ShapeFile
     watermark: Watermark
     last_store_ms: int
     # Releases everything, the lock last.
@@ -117,8 +137,13 @@ def open_parts(config: StoreConfig, clock: Clock) -> Parts:
     root = config.root.expanduser()
     with ExitStack() as resources:
         resources.callback(DirectoryLock(root, config.modes).release)
-        refuse_foreign_kinds(root)
-        parts = _Opening(root, config, clock, resources).run()
+        try:
+            refuse_misplaced(root)
+            refuse_foreign_kinds(root)
+            parts = _Opening(root, config, clock, resources).run()
+        except OSError as error:
+            path = Path(error.filename) if error.filename else root
+            raise write_failure(path, error, what="something") from error
         parts.resources = resources.pop_all()
         return parts
 
@@ -131,9 +156,16 @@ class _Opening:
         self._modes = modes = config.modes
         self._resources = resources
         self._clean = not (root / ABORT_NAME).exists()
-        self._checkpoint = Checkpoint.read(root / CHECKPOINT_NAME)
+        self._checkpoint = _read_checkpoint(root / CHECKPOINT_NAME, clock)
         self._progress_file = ProgressFile(root / OWN_FOLDER, modes)
         resources.callback(self._progress_file.close)
+        self._shape_file = ShapeFile(root / OWN_FOLDER, modes)
+        self._sizes = FileSizes(
+            log_file_bytes=config.log_file_bytes,
+            queue_file_bytes=config.queue_file_bytes,
+            index_slots=config.index_slots,
+            index_entries=config.index_entries,
+        )
         self._check_bodies = config.check_bodies
         self._log = _commit_log(root, config)
         resources.callback(self._log.close)
@@ -168,7 +200,12 @@ class _Opening:
         )
 
     def run(self) -> Parts:
+        shape = self._shape_file.saved
+        if shape is None or shape.sizes != self._sizes:
+            refuse_other_sizes(self._root, self._sizes)
         self._log.load()
+        if shape is not None and self._ours:
+            self._check_log_start(shape.log_start)
         known = self._known()
         recovered = (
             find_end(self._log, known, check_bodies=self._check_bodies)
@@ -208,6 +245,7 @@ class _Opening:
             # What was saved before the crash is still true, and covers less. Syncing every queue
             # that changed since can take a minute; the first save of upkeep does it.
             self._progress_file.raise_flushed(recovered.end)
+        self._shape_file.write(Shape(self._log.start, self._sizes))
         watermark = Watermark(self._root / OWN_FOLDER, recovered.end, self._modes)
         self._resources.callback(watermark.close)
         return Parts(
@@ -220,10 +258,23 @@ class _Opening:
             dispatcher=self._dispatcher,
             progress_file=self._progress_file,
             progress_saver=saver,
+            shape_file=self._shape_file,
             watermark=watermark,
             last_store_ms=self._dispatcher.last_store_ms,
             resources=self._resources,
         )
+
+    def _check_log_start(self, saved_start: int) -> None:
+        """Say so if files below the start of the log were not deleted by our retention."""
+        if self._log.start > saved_start:
+            log.error(
+                "log files are missing first=%s start=%d saved_start=%d hint=messages in them are "
+                "lost; to bring them back, stop the broker, restore the files and run orbitmq "
+                "store rebuild",
+                file_name(saved_start),
+                self._log.start,
+                saved_start,
+            )
 
     def _known(self) -> Known:
         if self._ours:
@@ -300,10 +351,12 @@ class _Opening:
         indexes, end = self._indexes, self._log.end
         if indexes is None:
             return end
-        indexes.load()
+        doubt = indexes.load() or indexes.missing_part(self._log.start, self._has_keys)
         saved = self._progress_file.saved
         newest = indexes.newest
-        if self._ours and self._clean:
+        if doubt:
+            trusted = False
+        elif self._ours and self._clean:
             found = (newest.name, newest.next) if newest is not None else (0, 0)
             trusted = found == (saved.index_name, saved.index_next)
         elif self._ours:
@@ -315,10 +368,37 @@ class _Opening:
             return min(indexes.end_offset, end)
         if trusted:
             return end
-        if newest is not None:
-            log.warning("rebuilding the key index newest=%s", newest.path)
+        if newest is not None or doubt:
+            log.warning(
+                "rebuilding the key index newest=%s reason=%s",
+                newest.path if newest is not None else "none",
+                doubt or "it is not where the saved progress left it",
+            )
         indexes.delete_all()
         return PhysicalOffset(0)
+
+    def _has_keys(self, after: int | None, until: int) -> bool:
+        """Whether records after an offset, or from the start on, and below another have keys."""
+        start = self._log.start
+        if after is not None and after >= start:
+            size = self._log.pread(after, 4)
+            start = PhysicalOffset(after + int.from_bytes(size or b"\0\0\0\1"))
+        until = min(until, start + _LOOK_BYTES)
+        while start < until and (file := self._log.file_at(start)) is not None:
+            first = file.first_offset
+            found = walk(
+                file.view,
+                start - first,
+                min(until - first, file.file_bytes),
+                first,
+                check_body=False,
+                delay_levels_ms=(),
+                with_keys=True,
+            )
+            if found.keys:
+                return True
+            start = PhysicalOffset(file.end_offset)
+        return False
 
     def _feed(self, end: PhysicalOffset) -> None:
         """Dispatch one file at a time, so that a long log does not fill the memory with entries."""

@@ -105,7 +105,7 @@ class ReadOnlyIndexFile:
 def list_index_files(folder: Path) -> tuple[list[Path], list[Path]]:
     """The files of an index, oldest first, and any other files in its folder."""
     paths = sorted(folder.iterdir()) if folder.is_dir() else []
-    ours = [path for path in paths if is_index_name(path.name)]
+    ours = [path for path in paths if is_index_name(path.name) and path.is_file()]
     return ours, [path for path in paths if path not in set(ours)]
 
 

@@ -10,6 +10,7 @@ among the most recently used; after that, reads raise `RecordsDeletedError`.
 from __future__ import annotations
 
 import bisect
+import stat
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -107,13 +108,13 @@ class ReadOnlyLog:
 
     def _add(self, path: Path, found: list[LogFile]) -> None:
         first_offset = offset_of(path)
-        if first_offset is None:
-            self.strange_files.append(path)
-            return
         try:
             status = path.stat()
         except FileNotFoundError:
             # Deleted by retention since the listing.
+            return
+        if first_offset is None or stat.S_ISDIR(status.st_mode):
+            self.strange_files.append(path)
             return
         found.append(
             LogFile(
@@ -126,7 +127,9 @@ class ReadOnlyLog:
 
     def _drop_unfinished(self, found: list[LogFile]) -> None:
         """Ignore a last file that is still being created; raise if the files form no log."""
-        self.file_bytes = self._configured_bytes or (found[0].file_bytes if found else 0)
+        # A damaged file may be short, and one that is being created is.
+        largest = max((file.file_bytes for file in found), default=0)
+        self.file_bytes = self._configured_bytes or largest
         self.unfinished = None
         if found and found[-1].file_bytes != self.file_bytes:
             self.unfinished = found.pop()

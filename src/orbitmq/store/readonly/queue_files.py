@@ -44,7 +44,7 @@ class ReadOnlyQueue:
         sizes: dict[int, int] = {}
         for path in self.folder.iterdir() if self.folder.is_dir() else ():
             offset = offset_of(path)
-            if offset is None:
+            if offset is None or path.is_dir():
                 self.strange_files.append(path)
                 continue
             try:

@@ -30,7 +30,7 @@ from orbitmq.store.files.open_files import OpenFiles
 from orbitmq.store.index.consume_queue import ENTRY, ENTRY_BYTES
 from orbitmq.store.log.stand_ins import is_stand_in
 from orbitmq.store.opening.parts import log_folders
-from orbitmq.store.opening.refusals import refuse_foreign_kinds
+from orbitmq.store.opening.refusals import refuse_foreign_kinds, refuse_misplaced
 from orbitmq.store.reading.queue_times import Boundary
 from orbitmq.store.readonly.log_files import (
     CHUNK_BYTES,
@@ -83,6 +83,7 @@ class ReadOnlyStore:
             raise StoreError(
                 f"{self.root} is not a folder", hint="name the storePathRootDir of a broker"
             )
+        refuse_misplaced(self.root)
         refuse_foreign_kinds(self.root)
         self.log = ReadOnlyLog(log_folders(self.root, log_path), log_file_bytes)
         self._open_files = OpenFiles(_OPEN_QUEUE_FILES_MAX, writable=False)

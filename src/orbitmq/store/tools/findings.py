@@ -102,8 +102,8 @@ class Findings:
         kinds = (FindingKind.BAD_RECORD, FindingKind.LOST_RECORDS)
         return [found for found in self.problems if found.kind in kinds and found.position >= 0]
 
-    def advice(self, root: str) -> list[str]:
-        """What can be done."""
+    def advice(self, root: str, *, is_clean: bool = True) -> list[str]:
+        """What can be done; a store that was not stopped cleanly needs to be opened first."""
         found = set(self.counts)
         lines: list[str] = []
         if found & LOG_KINDS:
@@ -123,6 +123,9 @@ class Findings:
             lines.append(
                 "queues and index can be rebuilt: stop the broker, run: orbitmq store rebuild "
                 f"{root}"
+                if is_clean
+                else "the store was not stopped cleanly, or is open: starting its broker recovers "
+                "it, queues and index included; verify it again after that"
             )
         if FindingKind.STRANGE_FILE in found:
             lines.append(

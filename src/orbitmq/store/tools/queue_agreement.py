@@ -17,6 +17,7 @@ from typing import Final
 from orbitmq.errors import StoreDamagedError, StoreFormatError
 from orbitmq.record.scan import EntryRun
 from orbitmq.store.index.consume_queue import ENTRY, ENTRY_BYTES
+from orbitmq.store.index.deleted_topics import DeletedTopics
 from orbitmq.store.readonly.queue_files import FILLER_RECORD_BYTES, Entry, ReadOnlyQueue
 from orbitmq.store.readonly.readonly_store import SHARED_RECORDS, QueueKey
 from orbitmq.store.tools.findings import Finding, FindingKind, Findings, Scope
@@ -45,6 +46,8 @@ class _QueueState:
     # The number that the next record should have; None before the first record.
     next_number: int | None = None
     records: int = 0
+    # Records of a topic that was deleted after them.
+    deleted: int = 0
     problems: list[_Problem] = field(default_factory=list)
 
     def add_problem(self, kind: FindingKind, text: str, offset: int, number: int) -> None:
@@ -69,8 +72,10 @@ class QueueAgreement:
         *,
         scope: Scope,
         topics: frozenset[str] | None,
+        deleted_topics: DeletedTopics | None = None,
     ) -> None:
         """`topics` are the broker's topics; None if unknown."""
+        self._deleted_topics = deleted_topics
         self._open_queue = open_queue
         self._findings = findings
         self._scope = scope
@@ -81,6 +86,12 @@ class QueueAgreement:
     def compare(self, topic: str, queue_id: int, run: EntryRun) -> None:
         """Compare entries made from records with those on disk."""
         state = self._state(topic, queue_id)
+        if self._deleted_topics is not None:
+            deleted = self._deleted_topics.count_deleted(topic.encode(), run.entries)
+            state.deleted += deleted
+            run = EntryRun(run.first + deleted, run.entries[deleted * ENTRY_BYTES :])
+            if not run.entries:
+                return
         count = len(run.entries) // ENTRY_BYTES
         state.records += count
         expected = state.next_number
@@ -226,11 +237,13 @@ class QueueAgreement:
             and self._topics is not None
             and topic not in self._topics
         ):
+            state.deleted += state.records
+            state.problems.clear()
+        if state.deleted:
             self._findings.note(
-                f"queue {queue_id} of topic {topic!r} was deleted; {state.records} of its records "
+                f"queue {queue_id} of topic {topic!r} was deleted; {state.deleted} of its records "
                 "are still in the log"
             )
-            return
         for problem in state.problems:
             self._findings.add(
                 Finding(

@@ -25,8 +25,10 @@ from orbitmq.store.config import StoreConfig
 from orbitmq.store.delay_levels import parse_delay_levels
 from orbitmq.store.files.file_names import file_name
 from orbitmq.store.files.record_checks import locate_whole
+from orbitmq.store.index.deleted_topics import DeletedTopics
 from orbitmq.store.log.stand_ins import LOST_FOLDER, is_stand_in
 from orbitmq.store.opening.parts import OWN_FOLDER
+from orbitmq.store.opening.shape import read_shape
 from orbitmq.store.readonly.log_files import WalkedChunk
 from orbitmq.store.readonly.readonly_store import ReadOnlyStore
 from orbitmq.store.readonly.visible_end import Writer
@@ -48,6 +50,8 @@ class Verification:
 
     start: int
     end: int
+    # Neither open in a broker nor left by a crash.
+    is_clean: bool = True
     records: int = 0
     record_bytes: int = 0
     queues: int = 0
@@ -85,7 +89,7 @@ class _Pass:
         self._store = store
         self._log = store.log
         self._on_progress = on_progress
-        self._result = Verification(start=store.start, end=store.end)
+        self._result = Verification(start=store.start, end=store.end, is_clean=store.state.is_clean)
         self._findings = self._result.findings
         self._delay_levels_ms = parse_delay_levels(
             StoreConfig().delay_levels if delay_levels is None else delay_levels
@@ -101,7 +105,11 @@ class _Pass:
             is_lost=self._is_lost,
         )
         self._queues = QueueAgreement(
-            store.on_disk, self._findings, scope=scope, topics=_known_topics(store.root)
+            store.on_disk,
+            self._findings,
+            scope=scope,
+            topics=_known_topics(store.root),
+            deleted_topics=DeletedTopics(store.root / OWN_FOLDER),
         )
         state = store.state
         self._index = IndexAgreement(
@@ -120,6 +128,7 @@ class _Pass:
             self._findings.add(
                 Finding(kind=FindingKind.STRANGE_FILE, text="not a file of the log", file=str(path))
             )
+        self._check_start()
         for start, end in self._segments():
             self._verify_segment(start, end)
         keys = self._store.folder_keys()
@@ -131,6 +140,46 @@ class _Pass:
         result.entries = self._queues.entries
         result.keys = self._index.keys
         return result
+
+    def _check_start(self) -> None:
+        """Report files at the start of the log that our retention did not delete."""
+        shape = read_shape(self._store.root / OWN_FOLDER)
+        start = self._log.start
+        if self._store.written_by is not Writer.ORBITMQ:
+            return
+        self._check_last_file()
+        if shape is None:
+            return
+        if self._log.files and start > shape.log_start:
+            self._findings.add(
+                Finding(
+                    kind=FindingKind.MISSING_LOG_FILE,
+                    text=f"the log started at {shape.log_start} and starts at {start}: files from "
+                    f"{file_name(shape.log_start)} to {file_name(start)} are missing",
+                    file=str(self._missing_path(shape.log_start)),
+                    offset=shape.log_start,
+                )
+            )
+
+    def _check_last_file(self) -> None:
+        """Report files at the end of the log that saved progress covers."""
+        progress = self._store.state.progress
+        end = self._log.room_end
+        if progress is not None and progress.flushed > end:
+            unfinished = self._log.unfinished
+            missing = unfinished.path if unfinished is not None else self._missing_path(end)
+            self._findings.add(
+                Finding(
+                    kind=FindingKind.MISSING_LOG_FILE,
+                    text=f"the log was flushed up to {progress.flushed} and its whole files end at "
+                    f"{end}",
+                    file=str(missing),
+                    offset=end,
+                )
+            )
+
+    def _missing_path(self, offset: int) -> Path:
+        return self._log.folders[0] / file_name(offset)
 
     def _segments(self) -> Iterator[tuple[PhysicalOffset, PhysicalOffset]]:
         """Ranges of the log without missing files."""

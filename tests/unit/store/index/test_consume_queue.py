@@ -188,10 +188,11 @@ def test_an_unfinished_last_file_is_removed_and_one_in_the_middle_is_a_doubt(
     assert "was never finished" in _queue(tmp_path).load()
 
 
-def test_files_of_another_size_or_name_are_refused(tmp_path: Path) -> None:
+def test_files_of_another_size_are_doubtful_and_those_of_another_name_refused(
+    tmp_path: Path,
+) -> None:
     _filled(tmp_path, 5)
-    with pytest.raises(StoreFormatError, match="has 200 bytes, not 400"):
-        _queue(tmp_path, 400).load()
+    assert "has 200 bytes, not 400" in _queue(tmp_path, 400).load()
 
     (tmp_path / "0" / "notes").write_text("x")
     with pytest.raises(StoreFormatError, match="notes is not a file of a consume queue"):

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from orbitmq.errors import StoreFormatError
 from orbitmq.java_hash import java_hash
 from orbitmq.record.scan import KEY
 from orbitmq.store.index.key_index import KeyIndex, key_hash
@@ -145,15 +144,6 @@ def test_a_file_is_restored_although_its_records_are_deleted(tmp_path: Path) -> 
     assert (index.begin_ms, index.end_ms) == (5_000, 9_999)
     assert index.header.overlaps(9_000, 10_000)
     assert not index.header.overlaps(20_000, 30_000)
-
-
-def test_a_file_of_another_size_is_refused(tmp_path: Path) -> None:
-    index = _index(tmp_path)
-    index.close()
-
-    with pytest.raises(StoreFormatError, match="maxHashSlotNum"):
-        KeyIndex.open(index.path, SLOTS + 1, ENTRIES)
-    assert KeyIndex.open(index.path, SLOTS, ENTRIES).is_empty
 
 
 def test_readers_of_a_file_can_finish_when_it_is_deleted(tmp_path: Path) -> None:

@@ -320,10 +320,12 @@ def test_a_store_of_another_kind_is_refused_and_released(tmp_path: Path) -> None
 def test_other_file_sizes_than_the_stores_are_refused(tmp_path: Path) -> None:
     _write(tmp_path, 0, 5)
 
-    with pytest.raises(StoreFormatError, match="it was written with"):
+    with pytest.raises(StoreFormatError, match="set mappedFileSizeCommitLog"):
         open_store(tmp_path, log_file_bytes=128 * 1024)
-    with pytest.raises(StoreFormatError, match="it was written with"):
+    with pytest.raises(StoreFormatError, match="the mappedFileSizeConsumeQueue it was written"):
         open_store(tmp_path, queue_file_bytes=4000)
+    with pytest.raises(StoreFormatError, match="the maxHashSlotNum and maxIndexNum it was written"):
+        open_store(tmp_path, index_slots=7)
     assert _bodies(tmp_path) == list(range(5))
 
 

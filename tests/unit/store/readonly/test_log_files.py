@@ -127,7 +127,7 @@ def test_a_file_that_shrinks_under_a_reader_is_an_error(tmp_path: Path) -> None:
     log.read(0, 8)
     os.truncate(tmp_path / "commitlog" / NAMES[0], 100)
 
-    with pytest.raises(StoreFormatError, match=NAMES[1]):
+    with pytest.raises(StoreFormatError, match=NAMES[0]):
         log.read(50, 1000)
 
 

@@ -197,6 +197,7 @@ def test_a_deleted_topic_is_a_note_where_the_brokers_topics_are_known(tmp_path: 
         for number in range(10):
             store.put(draft(number))
         store.delete_topic("topic1")
+    (tmp_path / "orbitmq" / "deleted_topics").unlink()
     assert kinds(verified(tmp_path)) == {FindingKind.MISSING_ENTRY: 5}
 
     (tmp_path / "config").mkdir()
