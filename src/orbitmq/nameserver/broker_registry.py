@@ -195,9 +195,15 @@ class BrokerRegistry:
             self._update_filter_servers(report.key, report.filter_servers)
         return self._master_of(report, group)
 
-    def unregister(self, key: BrokerKey, broker_name: str) -> None:
-        """Remove and forget a broker, and the topics that no other broker of its group holds."""
+    def unregister(self, key: BrokerKey, broker_name: str, *, remember: bool = False) -> None:
+        """Remove and forget a broker, and the topics that no other broker of its group holds.
+
+        With `remember`, one that is still here only becomes missing.
+        """
         live = self._live.get(key)
+        if live is not None and remember:
+            self.lose(live)
+            return
         name = live.broker_name if live is not None else broker_name
         if self.missing.forget(name, key.address):
             self.changes += 1

@@ -124,6 +124,12 @@ class NameServerConfig:
         doc="A broker that left without unregistering is remembered as missing for this long; the "
         "default is as long as brokers keep messages. 0 forgets it at once, as RocketMQ does.",
     )
+    remember_unregistered: bool = option(
+        False,
+        java="rememberUnregisteredBrokers",
+        doc="Whether a broker that unregisters, as on a clean stop, counts as missing too, until it "
+        "is back, expires or is forgotten by an operator.",
+    )
     missing_brokers_max: int = option(
         1_000,
         low=1,

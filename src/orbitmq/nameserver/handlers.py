@@ -214,7 +214,9 @@ class Handlers:
         """Remove a broker that is shutting down."""
         asked = UnregisterBroker.decode(request.fields)
         self._registry.unregister(
-            BrokerKey(asked.cluster_name, asked.broker_address), asked.broker_name
+            BrokerKey(asked.cluster_name, asked.broker_address),
+            asked.broker_name,
+            remember=self._config.remember_unregistered,
         )
         return request.reply()
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 
+import pytest
+
 from orbitmq import java_json
 from orbitmq.clock import settle
 from orbitmq.model.routes import ClusterView, TopicRoute
@@ -73,6 +75,33 @@ async def test_a_lost_broker_is_told_to_clients_that_ask_until_it_unregisters(si
         )
     )
     assert java_json.decode((await client.ask(asked)).body, TopicRoute).missing_brokers == []
+
+
+class TestRemembered:
+    """A name server that remembers brokers that were stopped."""
+
+    @pytest.fixture
+    def options(self) -> dict[str, str]:
+        return {"rememberUnregisteredBrokers": "true"}
+
+    async def test_a_broker_that_unregisters_is_missing_until_an_operator_forgets_it(
+        self, site: Site
+    ) -> None:
+        broker = await site.connect()
+        await broker.report("T", "U")
+        leave = UnregisterBroker(
+            broker_name="broker-a",
+            broker_address="10.0.0.1:10911",
+            cluster_name="C",
+            broker_id=Long(0),
+        )
+
+        await broker.ask(leave)
+        assert (await broker.ask(GetRoute(topic="T"))).code == ResponseCode.TOPIC_NOT_EXIST
+        assert site.server.routes.missing_topics() == ["T", "U"]
+
+        await broker.ask(leave)
+        assert site.server.routes.missing_topics() == []
 
 
 async def test_a_broker_that_reports_on_a_new_connection_survives_the_old_one(site: Site) -> None:
