@@ -607,7 +607,7 @@ async def test_a_decision_too_large_for_a_record_is_refused(peer: Peer) -> None:
     writes = {f"{number:032x}": 1 for number in range(20_000)}
     parts = {
         name: Part(writes=writes, start=0, end=20_000)
-        for name in ("broker-a", "broker-b", "broker-c", "broker-d", "broker-e", "broker-f")
+        for name in ("broker-a", "broker-b", "broker-c", "broker-d", "broker-e")
     }
     decision = BatchDecision(query=QUERY, batch=0, parts=parts)
 
@@ -615,6 +615,18 @@ async def test_a_decision_too_large_for_a_record_is_refused(peer: Peer) -> None:
 
     assert reply.code == ResponseCode.INVALID_PARAMETER
     assert "the limit is 4194304" in (reply.remark or "")
+
+
+@pytest.mark.parametrize(
+    ("source", "target"), [(None, "T" * 256), (SourceRange(end="e" * 256), "T")]
+)
+async def test_a_decision_with_overlong_texts_is_refused(
+    peer: Peer, source: SourceRange | None, target: str
+) -> None:
+    await appoint(peer)
+
+    with pytest.raises(AssertionError, match="256 characters is above the limit of 255"):
+        await decide(peer, 0, {WINNER: 1}, end=1, source=source, target=target)
 
 
 async def test_a_query_for_the_coordinator_stores_nothing(site: Site, peer: Peer) -> None:

@@ -104,7 +104,7 @@ class Deciding:
 
     async def decide(self, decision: BatchDecision, *, wait_ms: float) -> BatchStatus:
         """Store a decision unless there is one; waits for completion, returns the outcome."""
-        query, batch = decision.query, decision.batch
+        query = decision.query
         state = await self._states.change(query, lambda state: self._decided(state, decision))
         assert state is not None
         status = BatchStatus(
@@ -118,14 +118,22 @@ class Deciding:
         with suppress(TimeoutError):
             async with time_limit(self._clock, wait_ms):
                 await completion.has_news.wait()
-        kept = self._states.find(query)
         problems = completion.problems
         return msgspec.structs.replace(
             status,
-            complete=kept is None or kept.state.decided > batch or kept.state.decision is None,
+            complete=self._is_complete(state),
             problems={name: problem.text for name, problem in problems.items()},
             refused=any(problem.is_final for problem in problems.values()),
         )
+
+    def _is_complete(self, decided: QueryState) -> bool:
+        """Whether the rows of a decision are all moved; not if the query was forgotten before."""
+        kept = self._states.find(decided.query)
+        if kept is None or kept.state.decided < decided.decided:
+            return False
+        if kept.state.decided > decided.decided:
+            return True
+        return kept.state.digest == decided.digest and kept.state.decision is None
 
     def _decided(self, state: QueryState | None, decision: BatchDecision) -> QueryState | None:
         if state is None or state.coordinator != self._name():

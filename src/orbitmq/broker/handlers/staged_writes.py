@@ -50,6 +50,7 @@ _WAIT_MS_MAX: Final = 30_000
 _PARTS_MAX: Final = 1_000
 _WRITES_MAX: Final = 20_000
 _LONG_MAX: Final = 2**63 - 1
+_TEXT_LENGTH_MAX: Final = 255
 # Queries in one reply: a few megabytes.
 _PAGE_MAX: Final = 5_000
 
@@ -130,6 +131,8 @@ class StagedWriteRequests:
             )
         for part in decision.parts.values():
             _check_part(part)
+        source = decision.source
+        _check_lengths(decision.target, *((source.start, source.end) if source else ()))
         wait_ms = min(asked.wait_ms, _WAIT_MS_MAX)
         status = await self.deciding.decide(decision, wait_ms=wait_ms)
         return request.reply(body=msgspec.json.encode(status))
@@ -140,6 +143,7 @@ class StagedWriteRequests:
         asked = MoveRows.decode(request.fields)
         part = _body(request, Part)
         _check_part(part)
+        _check_lengths(asked.digest or "")
         await self.moving.move(asked, part)
         return request.reply()
 
@@ -191,6 +195,16 @@ def _check_part(part: Part) -> None:
             ResponseCode.INVALID_PARAMETER,
             f"invalid part: rows from {part.start} to {part.end} of the staging queue, or a write "
             "without rows",
+        )
+
+
+def _check_lengths(*texts: str) -> None:
+    """Raise for a topic or digest that is too long to keep."""
+    longest = max(map(len, texts))
+    if longest > _TEXT_LENGTH_MAX:
+        raise RequestRefusedError(
+            ResponseCode.INVALID_PARAMETER,
+            f"a topic or digest of {longest} characters is above the limit of {_TEXT_LENGTH_MAX}",
         )
 
 

@@ -29,7 +29,7 @@ _UNREADABLE: Final = (OSError, pa.ArrowException, ValueError)
 # Hadoop's names of file systems that Arrow knows by another.
 _ARROW_SCHEMES: Final = {"s3a": "s3", "s3n": "s3"}
 
-# Checkpoints whose problem is logged.
+# Checkpoints that could not be read, which is logged.
 _warned: set[str] = set()
 
 
@@ -47,14 +47,22 @@ class StreamCheckpoint:
 
     def query(self) -> str | None:
         """Spark's id of the query; None if the checkpoint cannot be read."""
+        if self._location in _warned:
+            # Finding out may take a remote file system long, so it is tried once per process.
+            return None
         try:
             return msgspec.json.decode(self._read("metadata"), type=_Metadata).id
         except (*_UNREADABLE, msgspec.MsgspecError) as error:
             self._warn(error)
             return None
 
-    def source_range(self, batch: int) -> SourceRange | None:
-        """The digests of where a batch starts and ends; None if they cannot be read."""
+    def source_range(self, query: str, batch: int) -> SourceRange | None:
+        """The digests of where a batch of a query starts and ends; None if they cannot be read."""
+        noted = self.query()
+        if noted != query:
+            # A path without a scheme may be meant for another file system.
+            self._warn(f"it is the checkpoint of query {noted}")
+            return None
         try:
             end = self._digest(batch)
         except _UNREADABLE as error:
@@ -76,15 +84,14 @@ class StreamCheckpoint:
             content: bytes = stream.read(_FILE_BYTES_MAX)
         return content
 
-    def _warn(self, error: Exception) -> None:
-        """Log why a checkpoint cannot be read, once per process."""
+    def _warn(self, reason: object) -> None:
         if self._location not in _warned:
             _warned.add(self._location)
             log.warning(
                 "the checkpoint cannot be read beside the driver, so a copy of it would not be "
                 "noticed checkpoint=%s reason=%s",
                 self._location,
-                error,
+                reason,
             )
 
 

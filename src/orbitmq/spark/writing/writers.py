@@ -208,13 +208,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
         folder = writes[0].checkpoints if writes else None
         location = checkpoint_location(self._checkpoint, folder, self._query_name)
         checkpoint = StreamCheckpoint(location) if location else None
-        noted = checkpoint.query() if checkpoint is not None else None
-        query = writes[0].query if writes else noted
+        if writes:
+            query: str | None = writes[0].query
+        else:
+            query = checkpoint.query() if checkpoint is not None else None
         if query is None:
             return None
-        source = None
-        if checkpoint is not None and noted == query:
-            source = checkpoint.source_range(batch)
+        source = checkpoint.source_range(query, batch) if checkpoint is not None else None
         return decision_of(
             writes, query=query, batch=batch, source=source, target=_target(self._options)
         )

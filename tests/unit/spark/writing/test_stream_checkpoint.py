@@ -27,7 +27,7 @@ def test_a_checkpoint_tells_its_query_and_where_batches_start_and_end(
     text = str(folder)
     checkpoint = StreamCheckpoint(prefix + (text.replace(" ", "%20") if prefix else text))
 
-    ranges = [checkpoint.source_range(batch) for batch in range(3)]
+    ranges = [checkpoint.source_range("a5a45027-7bd7", batch) for batch in range(3)]
 
     assert checkpoint.query() == "a5a45027-7bd7"
     first, second, third = (each for each in ranges if each is not None)
@@ -42,11 +42,20 @@ def test_an_unreadable_checkpoint_is_reported_once(
     for location in (str(tmp_path), "nosuch://host/folder"):
         checkpoint = StreamCheckpoint(location)
         assert checkpoint.query() is None
-        assert checkpoint.source_range(1) is None
+        assert checkpoint.source_range("a5a45027-7bd7", 1) is None
 
     warnings = [each.getMessage() for each in caplog.records]
     assert len(warnings) == 2
     assert f"checkpoint={tmp_path}" in warnings[0]
+    stream_checkpoint._warned.clear()
+
+
+def test_the_checkpoint_of_another_query_is_not_taken_for_its_own(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert StreamCheckpoint(str(folder)).source_range("another", 1) is None
+
+    assert "it is the checkpoint of query a5a45027-7bd7" in caplog.text
     stream_checkpoint._warned.clear()
 
 

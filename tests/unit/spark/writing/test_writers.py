@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +14,7 @@ import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from orbitmq.embedded import Cluster
-from orbitmq.errors import RowError, SettingsError
+from orbitmq.errors import BatchConflictError, RowError, SettingsError
 from orbitmq.protocol.requests.staged_writes import BatchStatus
 from orbitmq.spark.options.write_options import WriteOptions
 from orbitmq.spark.writing import writers
@@ -316,6 +318,56 @@ def test_a_batch_with_a_used_write_id_logs_that_its_rows_are_dropped(
     (warning,) = _said_by_writers(caplog)
     assert "an earlier batch has this writeId" in warning
     assert "writeId=load-7 rows_dropped=2" in warning
+
+
+def _checkpoint(folder: Path, query: str, *offsets: str) -> str:
+    """What Spark writes before a batch runs."""
+    (folder / "offsets").mkdir(parents=True)
+    (folder / "metadata").write_text(json.dumps({"id": query}))
+    for batch, content in enumerate(offsets):
+        (folder / "offsets" / str(batch)).write_text(content)
+    return str(folder)
+
+
+def _stream(options: WriteOptions, checkpoint: str) -> StreamWriter:
+    return StreamWriter(options, BODIES, overwrite=False, checkpoint=checkpoint)
+
+
+def test_a_stream_whose_checkpoint_cannot_be_read_logs_that_rows_are_dropped(
+    topics: Topics, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = topics.create()
+    options = _once(topics, topic=topic)
+    stream = _stream(options, str(tmp_path / "nowhere"))
+    for body in (b"one", b"two"):
+        stream.commit([_stage(options, {"body": [body, body]}, query="unreadable")], 0)
+
+    assert [message.body for message in topics.messages(topic)] == [b"one", b"one"]
+    (warning,) = _said_by_writers(caplog)
+    assert "this batch was committed before" in warning
+    assert "query=unreadable batch=0 rows_dropped=2" in warning
+    assert "cannot be read beside the driver" in caplog.text
+
+
+def test_a_repeated_batch_of_a_stream_is_dropped_and_another_one_is_refused(
+    topics: Topics, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = topics.create()
+    options = _once(topics, topic=topic)
+    ours = _stream(options, _checkpoint(tmp_path / "ours", "forked", "v1 a", "v1 b"))
+    copy = _stream(options, _checkpoint(tmp_path / "copy", "forked", "v1 a", "v1 c", "v1 d"))
+    for stream in (ours, copy):
+        stream.commit([_stage(options, {"body": [b"0"]}, query="forked")], 0)
+    # A batch without tasks has a place in the sequence, too.
+    ours.commit([], 1)
+
+    with pytest.raises(BatchConflictError, match="for other rows of the source"):
+        copy.commit([_stage(options, {"body": [b"1"]}, query="forked")], 1)
+    with pytest.raises(BatchConflictError, match="does not start where batch 1"):
+        copy.commit([_stage(options, {"body": [b"2"]}, query="forked")], 2)
+
+    assert [message.body for message in topics.messages(topic)] == [b"0"]
+    assert _said_by_writers(caplog) == []
 
 
 def test_an_uncommitted_write_is_never_visible(topics: Topics) -> None:
