@@ -3,6 +3,7 @@
 docs/configuration.md     from the config classes
 docs/spark-options.md     from the classes of Spark options
 docs/compatibility.md     from the table of request codes, and what the interop suite runs
+docs/limits.md            from what each request costs, in limits_page.py
 docs/modules.md           from the first line of every module
 """
 
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING
 from orbitmq.protocol.codes import PLANNED, RequestCode, Role
 from orbitmq.settings import Option, describe
 from orbitmq.settings.rocketmq_options import REFUSED, WITHOUT_EFFECT
+from scripts.limits_page import limits_page
 from tests.interop.scenario_rows import recorded_scenarios
 
 if TYPE_CHECKING:
@@ -379,6 +381,7 @@ def pages() -> dict[Path, str]:
         ROOT / "docs" / "configuration.md": configuration_page(config_classes()),
         ROOT / "docs" / "spark-options.md": spark_options_page(spark_option_classes()),
         ROOT / "docs" / "compatibility.md": compatibility_page(),
+        ROOT / "docs" / "limits.md": limits_page(),
         ROOT / "docs" / "modules.md": modules_page(),
     }
 

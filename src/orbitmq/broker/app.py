@@ -175,6 +175,7 @@ class Broker:
             clock=self._clock,
             reject_differing=config.reject_inconsistent,
             silence_ms=config.member_silence_ms_max,
+            bytes_max=config.members_bytes_max,
         )
         self.locks = QueueLocks(clock=self._clock)
         self._lock_file = LockFile(

@@ -238,6 +238,14 @@ class BrokerConfig:
         java="channelExpiredTimeout",
         doc="A client without a heartbeat for this long is removed.",
     )
+    members_bytes_max: int = option(
+        512 * 1024 * 1024,
+        low=1024 * 1024,
+        high=1024 * 1024 * 1024 * 1024,
+        java="membersBytesMax",
+        doc="Memory for what connected clients report of their groups and subscriptions; a "
+        "heartbeat that would exceed it is refused.",
+    )
     member_scan_interval_ms: int = option(
         10_000,
         low=100,

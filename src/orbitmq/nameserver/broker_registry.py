@@ -270,7 +270,12 @@ class BrokerRegistry:
         queues = list(queues)
         unknown = [queue.broker_name for queue in queues if queue.broker_name not in self.groups]
         if unknown or not queues:
-            log.warning("queues not added topic=%s unknown brokers=%s", topic, ",".join(unknown))
+            log.warning(
+                "queues not added topic=%s unknown brokers=%s count=%d",
+                topic[:NAME_LENGTH_MAX],
+                ",".join(name[:NAME_LENGTH_MAX] for name in unknown[:20]),
+                len(unknown),
+            )
             return
         self._check_room([topic])
         kept = self.topic_queues.setdefault(topic, {})

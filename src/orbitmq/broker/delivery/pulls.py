@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 # A client's call times out after 30 s; a held pull must be answered well before.
-_HOLD_MS_MAX: Final = 25_000
+HOLD_MS_MAX: Final = 25_000
 # What a read from disk counts for in the bytes that a connection may have in flight.
 _FAR_READ_BYTES: Final = 256 * 1024
 # How long a thread evaluates a filter for one pull; the reply then says where to continue.
@@ -371,7 +371,7 @@ class Pulls:
         ):
             if not self._charge(pull):
                 return _busy(pull)
-            pull.deadline_ms = self.clock.monotonic_ms() + min(hold_ms, _HOLD_MS_MAX)
+            pull.deadline_ms = self.clock.monotonic_ms() + min(hold_ms, HOLD_MS_MAX)
             if self.long_polls.hold(pull):
                 return b""
             self.release(pull)

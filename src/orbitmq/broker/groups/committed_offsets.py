@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FILE_NAME: Final = "consumerOffset.json"
+QUEUES_MAX: Final = 1_000_000
 _SEPARATOR: Final = "@"
 _OFFSET_MAX: Final = 2**63 - 1
 _QUEUE_ID_MAX: Final = 2**31 - 1
@@ -79,7 +80,7 @@ class CommittedOffsets:
         *,
         clock: Clock,
         version_step: int = 500,
-        queues_max: int = 1_000_000,
+        queues_max: int = QUEUES_MAX,
         modes: FileModes = PRIVATE,
     ) -> None:
         self._file = ConfigFile(folder / FILE_NAME, OffsetsDocument(), modes)

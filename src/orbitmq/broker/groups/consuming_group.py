@@ -52,6 +52,8 @@ class ConnectedClient:
     # By group: when a heartbeat last named it.
     produces_ms: dict[str, float] = field(default_factory=dict)
     consumes_ms: dict[str, float] = field(default_factory=dict)
+    # By consumer group: what its subscriptions take in memory.
+    held_bytes: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)

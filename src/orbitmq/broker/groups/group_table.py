@@ -33,6 +33,9 @@ log = logging.getLogger(__name__)
 V = TypeVar("V")
 
 FILE_NAME: Final = "subscriptionGroup.json"
+GROUPS_MAX: Final = 100_000
+# Topics that groups may not read, of all groups together.
+FORBIDDEN_MAX: Final = 100_000
 # Groups that one request creates or changes; each takes about 10 µs on the event loop.
 GROUPS_PER_CHANGE_MAX: Final = 10_000
 
@@ -59,7 +62,7 @@ class GroupTable:
         *,
         clock: Clock,
         auto_create: bool = True,
-        groups_max: int = 100_000,
+        groups_max: int = GROUPS_MAX,
         modes: FileModes = PRIVATE,
     ) -> None:
         self._file = ConfigFile(folder / FILE_NAME, GroupsDocument(), modes)
@@ -200,6 +203,8 @@ class GroupTable:
             topics = document.forbidden.get(group, {})
             if topics.get(topic, 0) == bits:
                 return document
+            if topic not in topics and bits:
+                self._check_forbidden_room(document)
             topics = topics | {topic: bits} if bits else _without(topics, topic)
             forbidden = _without(document.forbidden, group)
             return msgspec.structs.replace(
@@ -207,6 +212,14 @@ class GroupTable:
             )
 
         await self._change(step)
+
+    def _check_forbidden_room(self, document: GroupsDocument) -> None:
+        count = sum(map(len, document.forbidden.values()))
+        if count >= FORBIDDEN_MAX:
+            raise GroupRefusedError(
+                f"the broker forbids groups {count} topics, its limit",
+                hint="allow those that exist no more",
+            )
 
     def _with(self, document: GroupsDocument, changed: dict[str, GroupConfig]) -> GroupsDocument:
         if not changed:

@@ -33,6 +33,12 @@ log = logging.getLogger(__name__)
 
 _NAME_LENGTH_MAX: Final = 255
 CLIENT_ID_LENGTH_MAX: Final = 1000
+GROUPS_PER_CLIENT_MAX: Final = 1000
+SUBSCRIPTIONS_PER_GROUP_MAX: Final = 10_000
+# What a client in a group takes in memory, and each of its subscriptions beside its texts.
+_MEMBERSHIP_BYTES: Final = 600
+_SUBSCRIPTION_BYTES: Final = 600
+_TAG_BYTES: Final = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +80,18 @@ class Members:
         clock: Clock,
         reject_differing: bool = False,
         silence_ms: float = 120_000,
-        groups_max: int = 1000,
-        subscriptions_max: int = 10_000,
+        groups_max: int = GROUPS_PER_CLIENT_MAX,
+        subscriptions_max: int = SUBSCRIPTIONS_PER_GROUP_MAX,
+        bytes_max: int = 512 * 1024 * 1024,
     ) -> None:
         self._clock = clock
         self._reject_differing = reject_differing
         self._silence_ms = silence_ms
         self._groups_max = groups_max
         self._subscriptions_max = subscriptions_max
+        self._bytes_max = bytes_max
+        # What all clients together take in memory, about.
+        self._held_bytes = 0
         self._clients: dict[Connection, ConnectedClient] = {}
         self._producers: dict[str, dict[Connection, ConnectedClient]] = {}
         self._groups: dict[str, ConsumingGroup] = {}
@@ -199,10 +209,14 @@ class Members:
             )  # fmt: skip
         client.client_id, client.language, client.version = body.client_id, language, version
         for produced in body.producers:
+            if produced.group not in client.produces_ms:
+                self._held_bytes += _MEMBERSHIP_BYTES
             client.produces_ms[produced.group] = now_ms
             self._producers.setdefault(produced.group, {})[connection] = client
         for reported in body.consumers:
             client.consumes_ms[reported.group] = now_ms
+            self._held_bytes += _growth(client, reported)
+            client.held_bytes[reported.group] = _bytes_of(client, reported)
             self._consumer_heartbeat(client, reported, body, outcome, renamed=renamed)
         self._forget_if_idle(client)
         return outcome
@@ -263,6 +277,16 @@ class Members:
                     hint=f"at most {self._subscriptions_max} are allowed",
                 )
 
+        added = len(produces - client.produces_ms.keys() if client else produces)
+        growth = added * _MEMBERSHIP_BYTES
+        growth += sum(_growth(client, reported) for reported in body.consumers)
+        if growth > 0 and self._held_bytes + growth > self._bytes_max:
+            raise HeartbeatRefusedError(
+                f"the clients of the broker take {self._held_bytes} bytes of memory; client "
+                f"{body.client_id!r} would add {growth}",
+                hint=f"raise membersBytesMax, which is {self._bytes_max}, or subscribe to less",
+            )
+
     # --- leaving ------------------------------------------------------------------------------
 
     def unregister(
@@ -317,13 +341,15 @@ class Members:
         self._forget_if_idle(client)
 
     def _stop_producing(self, client: ConnectedClient, group: str) -> None:
-        client.produces_ms.pop(group, None)
+        if client.produces_ms.pop(group, None) is not None:
+            self._held_bytes -= _MEMBERSHIP_BYTES
         producers = self._producers.get(group, {})
         if producers.pop(client.connection, None) is not None and not producers:
             del self._producers[group]
 
     def _stop_consuming(self, client: ConnectedClient, name: str, departure: Departure) -> None:
         client.consumes_ms.pop(name, None)
+        self._held_bytes -= client.held_bytes.pop(name, 0)
         group = self._groups.get(name)
         if group is None or not group.leave(client.connection):
             return
@@ -336,6 +362,27 @@ class Members:
     def _forget_if_idle(self, client: ConnectedClient) -> None:
         if not client.produces_ms and not client.consumes_ms:
             del self._clients[client.connection]
+
+
+def _bytes_of(client: ConnectedClient | None, reported: ConsumerGroup) -> int:
+    """What a client takes in a group; one that leaves out its subscriptions keeps the known ones."""
+    held = client.held_bytes.get(reported.group, 0) if client is not None else 0
+    if held and not reported.subscriptions:
+        return held
+    return _MEMBERSHIP_BYTES + sum(
+        _SUBSCRIPTION_BYTES
+        + len(one.topic)
+        # Kept as it was sent, and as it is compared.
+        + 4 * len(one.expression)
+        + sum(_TAG_BYTES + len(tag) for tag in one.tags)
+        + _TAG_BYTES * len(one.tag_codes)
+        for one in reported.subscriptions
+    )
+
+
+def _growth(client: ConnectedClient | None, reported: ConsumerGroup) -> int:
+    held = client.held_bytes.get(reported.group, 0) if client is not None else 0
+    return _bytes_of(client, reported) - held
 
 
 def _change(group: ConsumingGroup) -> GroupChange:

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 # Compat: a query by unique id returns up to this many, whatever was asked for.
 _UNIQUE_ID_COUNT: Final = 32
-_ENTRIES_MAX: Final = 1000
-_REPLY_BYTES_MAX: Final = 8 * 1024 * 1024
+ENTRIES_MAX: Final = 1000
+REPLY_BYTES_MAX: Final = 8 * 1024 * 1024
 # No message has a longer key or tag.
 _PROPERTIES_BYTES_MAX: Final = 0x7FFF
 
@@ -93,7 +93,7 @@ class QueryRequests:
             if record is None:
                 continue
             reply_bytes += len(record)
-            if records and reply_bytes > _REPLY_BYTES_MAX:
+            if records and reply_bytes > REPLY_BYTES_MAX:
                 break
             records.append(record)
         return records[::-1]
@@ -156,7 +156,7 @@ class QueryRequests:
             asked.topic,
             asked.queue_id,
             QueueOffset(asked.queue_offset),
-            min(asked.count, _ENTRIES_MAX),
+            min(asked.count, ENTRIES_MAX),
         )
         return [
             QueueEntry(

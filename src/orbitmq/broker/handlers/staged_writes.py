@@ -47,12 +47,12 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 _WAIT_MS_MAX: Final = 30_000
-_PARTS_MAX: Final = 1_000
-_WRITES_MAX: Final = 20_000
+PARTS_MAX: Final = 1_000
+WRITES_MAX: Final = 20_000
 _LONG_MAX: Final = 2**63 - 1
 _TEXT_LENGTH_MAX: Final = 255
 # Queries in one reply: a few megabytes.
-_PAGE_MAX: Final = 5_000
+PAGE_MAX: Final = 5_000
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -117,12 +117,12 @@ class StagedWriteRequests:
         self._check_accepting()
         asked = DecideWrites.decode(request.fields)
         decision = _body(request, BatchDecision)
-        if len(decision.parts) > _PARTS_MAX or any(
-            len(part.writes) > _WRITES_MAX for part in decision.parts.values()
+        if len(decision.parts) > PARTS_MAX or any(
+            len(part.writes) > WRITES_MAX for part in decision.parts.values()
         ):
             raise RequestRefusedError(
                 ResponseCode.INVALID_PARAMETER,
-                f"the decision names over {_PARTS_MAX} brokers, or over {_WRITES_MAX} writes of one",
+                f"the decision names over {PARTS_MAX} brokers, or over {WRITES_MAX} writes of one",
                 hint="write with fewer partitions",
             )
         if not 0 <= decision.batch <= _LONG_MAX:
@@ -150,7 +150,7 @@ class StagedWriteRequests:
     def list_queries(self, _: Connection, request: Command) -> Command:
         """List one query, or a page of all in the order of their ids."""
         asked = ListQueries.decode(request.fields)
-        limit = max(1, min(asked.limit, _PAGE_MAX))
+        limit = max(1, min(asked.limit, PAGE_MAX))
         states = self.states.states
         if asked.query is not None:
             page = [asked.query] if asked.query in states else []

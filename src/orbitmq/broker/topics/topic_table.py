@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FILE_NAME: Final = "topics.json"
+TOPICS_MAX: Final = 100_000
 QUEUES_MAX: Final = 65_536
 # Topics that one request creates or changes; each takes about 10 µs on the event loop.
 TOPICS_PER_CHANGE_MAX: Final = 10_000
@@ -60,7 +61,7 @@ class TopicTable:
         clock: Clock,
         system_topics: Iterable[TopicConfig] = (),
         auto_create: bool = True,
-        topics_max: int = 100_000,
+        topics_max: int = TOPICS_MAX,
         modes: FileModes = PRIVATE,
     ) -> None:
         self._file = ConfigFile(folder / FILE_NAME, TopicsDocument(), modes)

@@ -54,6 +54,28 @@ def test_a_heartbeat_makes_a_client_known(members: Members) -> None:
     assert members.producers["p"] == {connection: client}
 
 
+def test_what_all_clients_report_is_bounded_and_given_back(clock: ManualClock) -> None:
+    members = Members(clock=clock, bytes_max=11_400)
+    first, second = new_connection(), new_connection()
+    large = heartbeat("id", consumer("g", subscription("T", "x" * 2000)), produces=("p",))
+
+    for _ in range(5):
+        send_heartbeat(members, first, large)
+    with pytest.raises(HeartbeatRefusedError, match="membersBytesMax"):
+        send_heartbeat(members, second, large)
+    assert second not in members.clients
+    for produces in ("q", "r"):
+        send_heartbeat(members, first, heartbeat("id", produces=(produces,)))
+    with pytest.raises(HeartbeatRefusedError):
+        send_heartbeat(members, first, heartbeat("id", consumer("h", subscription("T"))))
+
+    members.unregister(first, consumer_group="g")
+    send_heartbeat(members, second, heartbeat("id", consumer("g", subscription("T"))))
+    members.connection_lost(first)
+    members.connection_lost(second)
+    assert members._held_bytes == 0
+
+
 def test_unknown_clients_and_groups_are_not_found(members: Members) -> None:
     send_heartbeat(members, new_connection(), heartbeat("id", consumer("g", subscription("T"))))
 

@@ -1,0 +1,388 @@
+"""The page of limits: what the largest request of each code costs, and what it leaves behind.
+
+Numbers come from the constants and options that enforce them. A code without a row, or a row without
+a code, is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from orbitmq.broker.config import BrokerConfig
+from orbitmq.broker.delivery.pulls import HOLD_MS_MAX
+from orbitmq.broker.exactly_once.query_states import QUERIES_MAX
+from orbitmq.broker.groups import committed_offsets
+from orbitmq.broker.groups.group_table import FORBIDDEN_MAX, GROUPS_MAX, GROUPS_PER_CHANGE_MAX
+from orbitmq.broker.groups.members import GROUPS_PER_CLIENT_MAX, SUBSCRIPTIONS_PER_GROUP_MAX
+from orbitmq.broker.groups.queue_locks import LEASE_MS, LOCKS_MAX
+from orbitmq.broker.handlers.locks import QUEUES_PER_REQUEST_MAX
+from orbitmq.broker.handlers.queries import ENTRIES_MAX, REPLY_BYTES_MAX
+from orbitmq.broker.handlers.staged_writes import PAGE_MAX, PARTS_MAX, WRITES_MAX
+from orbitmq.broker.topics.topic_table import QUEUES_MAX, TOPICS_MAX, TOPICS_PER_CHANGE_MAX
+from orbitmq.filtering.parser import EXPRESSION_CHARACTERS_MAX
+from orbitmq.nameserver.config import NameServerConfig
+from orbitmq.protocol.body_limits import BODY_BYTES_MAX, body_bytes_max
+from orbitmq.protocol.codes import RequestCode, Role
+from orbitmq.protocol.frame import FIELDS_MAX, HEADER_BYTES_MAX
+from orbitmq.protocol.plain_sends import BATCH_MESSAGES_MAX
+from orbitmq.settings import describe
+from orbitmq.store.config import StoreConfig
+from orbitmq.store.retention import RetentionConfig
+from orbitmq.transport.config import ServerConfig
+from orbitmq.transport.turns import SLOW_MS, TURN_MS
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+_MIB = 1024 * 1024
+_CONFIGS: tuple[type[DataclassInstance], ...] = (
+    BrokerConfig,
+    NameServerConfig,
+    StoreConfig,
+    RetentionConfig,
+    ServerConfig,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What the largest request of some codes costs, and what it leaves behind."""
+
+    codes: tuple[RequestCode, ...]
+    cost: str
+    outlives: str
+
+
+def _option(name: str) -> str:
+    """An option and its default."""
+    (row,) = {row.name: row for row in describe(*_CONFIGS) if row.name == name}.values()
+    default: Any = row.default
+    is_size = any(part in name for part in ("ytes", "Size", "frameMaxLength", "WaterMark"))
+    return f"`{name}` ({_size(default) if is_size else f'{default:,}'})"
+
+
+def _size(count: int) -> str:
+    for unit, name in ((_MIB, "MiB"), (1024, "KiB")):
+        if count >= unit and not count % unit:
+            return f"{count // unit:,} {name}"
+    return f"{count:,} bytes"
+
+
+NOTHING = "nothing"
+_CODE = RequestCode
+
+COSTS = (
+    Cost(
+        (_CODE.SEND_MESSAGE, _CODE.SEND_MESSAGE_V2, _CODE.SEND_BATCH_MESSAGE),
+        f"one append: a body or batch of {_option('maxMessageSize')}, at most "
+        f"{BATCH_MESSAGES_MAX:,} messages in a batch. "
+        f"{_option('sendThreadPoolQueueCapacity')} sends wait for the disk at a time",
+        f"the messages, until retention deletes them; a topic that it creates, of {TOPICS_MAX:,}",
+    ),
+    Cost(
+        (_CODE.CONSUMER_SEND_MSG_BACK,),
+        "one read in a thread, and one append of a stored message",
+        "the copy; the group's retry or dead-letter topic",
+    ),
+    Cost(
+        (_CODE.PULL_MESSAGE, _CODE.LITE_PULL_MESSAGE),
+        f"one read: {_option('maxTransferCountOnMessageInMemory')} messages and "
+        f"{_option('maxTransferBytesOnMessageInMemory')}, in bulk {_option('bulkPullCountMax')} and "
+        f"{_option('bulkPullBytesMax')} in a thread. A filter has at most "
+        f"{EXPRESSION_CHARACTERS_MAX:,} characters",
+        f"the pull itself, if it is held: {HOLD_MS_MAX // 1000} s, "
+        f"{_option('pullThreadPoolQueueCapacity')} pulls; a committed offset",
+    ),
+    Cost(
+        (_CODE.QUERY_MESSAGE,),
+        f"a search of the index in a thread; {_option('maxMsgsNumBatch')} messages, "
+        f"{_size(REPLY_BYTES_MAX)}",
+        NOTHING,
+    ),
+    Cost((_CODE.VIEW_MESSAGE_BY_ID,), "one read in a thread", NOTHING),
+    Cost((_CODE.QUERY_CONSUME_QUEUE,), f"{ENTRIES_MAX:,} entries, read in a thread", NOTHING),
+    Cost(
+        (_CODE.QUERY_CONSUMER_OFFSET, _CODE.GET_MAX_OFFSET, _CODE.GET_MIN_OFFSET),
+        "a look-up",
+        NOTHING,
+    ),
+    Cost(
+        (_CODE.SEARCH_OFFSET_BY_TIMESTAMP, _CODE.GET_EARLIEST_MSG_STORETIME),
+        "a binary search in a thread",
+        NOTHING,
+    ),
+    Cost(
+        (_CODE.UPDATE_CONSUMER_OFFSET,),
+        "a look-up; offsets of queues that do not exist, or above their end, are refused",
+        f"one offset, of {committed_offsets.QUEUES_MAX:,}; written every "
+        f"{_option('flushConsumerOffsetInterval')} ms",
+    ),
+    Cost(
+        (_CODE.CLONE_GROUP_OFFSET,),
+        "as many offsets as the source group has",
+        f"these offsets, of {committed_offsets.QUEUES_MAX:,}",
+    ),
+    Cost(
+        (_CODE.INVOKE_BROKER_TO_RESET_OFFSET,),
+        f"a search in each queue of a topic, of at most {QUEUES_MAX:,}, in a thread",
+        f"an offset for each, of {committed_offsets.QUEUES_MAX:,}",
+    ),
+    Cost(
+        (_CODE.GET_ALL_CONSUMER_OFFSET,),
+        f"a copy of {committed_offsets.QUEUES_MAX:,} offsets; the reply is made in a thread",
+        NOTHING,
+    ),
+    Cost(
+        (_CODE.HEART_BEAT,),
+        f"{GROUPS_PER_CLIENT_MAX:,} groups, {SUBSCRIPTIONS_PER_GROUP_MAX:,} subscriptions in each, "
+        "within the body; new groups and retry topics are written once",
+        f"groups, of {GROUPS_MAX:,}, and their retry topics, of {TOPICS_MAX:,}; membership, until "
+        f"the connection closes or {_option('channelExpiredTimeout')} ms pass; "
+        f"{_option('membersBytesMax')} of all clients together",
+    ),
+    Cost((_CODE.UNREGISTER_CLIENT,), "a look-up", NOTHING),
+    Cost((_CODE.CHECK_CLIENT_CONFIG,), "one filter is compiled", "the filter, in a bounded cache"),
+    Cost(
+        (
+            _CODE.GET_CONSUMER_LIST_BY_GROUP,
+            _CODE.GET_CONSUMER_CONNECTION_LIST,
+            _CODE.GET_PRODUCER_CONNECTION_LIST,
+            _CODE.GET_ALL_PRODUCER_INFO,
+            _CODE.QUERY_SUBSCRIPTION_BY_CONSUMER,
+        ),
+        f"an entry for each client in a group, within {_option('membersBytesMax')} of all clients",
+        NOTHING,
+    ),
+    Cost(
+        (_CODE.LOCK_BATCH_MQ, _CODE.UNLOCK_BATCH_MQ),
+        f"{QUEUES_PER_REQUEST_MAX:,} queues that exist, of a group that exists; as many bytes are "
+        "appended to a file as the request has",
+        f"locks, of {LOCKS_MAX:,}, for {LEASE_MS // 1000} s",
+    ),
+    Cost(
+        (_CODE.UPDATE_AND_CREATE_TOPIC, _CODE.UPDATE_AND_CREATE_TOPIC_LIST),
+        f"one write of the table of topics, in a thread; {TOPICS_PER_CHANGE_MAX:,} topics of "
+        f"{QUEUES_MAX:,} queues, and one report to each name server",
+        f"topics, of {TOPICS_MAX:,}",
+    ),
+    Cost(
+        (_CODE.DELETE_TOPIC_IN_BROKER,),
+        "one write of the table, and the files of its queues, in a thread",
+        "its messages stay in the log until retention deletes them",
+    ),
+    Cost(
+        (
+            _CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+            _CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+        ),
+        f"one write of the table of groups, in a thread; {GROUPS_PER_CHANGE_MAX:,} groups",
+        f"groups, of {GROUPS_MAX:,}",
+    ),
+    Cost(
+        (_CODE.DELETE_SUBSCRIPTIONGROUP, _CODE.UPDATE_AND_GET_GROUP_FORBIDDEN),
+        "one write of the table of groups, in a thread",
+        f"topics that groups may not read, {FORBIDDEN_MAX:,} of all groups together",
+    ),
+    Cost(
+        (_CODE.GET_ALL_TOPIC_CONFIG, _CODE.GET_ALL_SUBSCRIPTIONGROUP_CONFIG),
+        f"{TOPICS_MAX:,} topics, {GROUPS_MAX:,} groups; the reply is made in a thread, and refused "
+        "above the size of a frame",
+        NOTHING,
+    ),
+    Cost(
+        (_CODE.GET_TOPIC_CONFIG, _CODE.GET_SUBSCRIPTIONGROUP_CONFIG),
+        "a look-up",
+        NOTHING,
+    ),
+    Cost(
+        (
+            _CODE.GET_TOPIC_STATS_INFO,
+            _CODE.GET_CONSUME_STATS,
+            _CODE.QUERY_CONSUME_TIME_SPAN,
+            _CODE.GET_BROKER_CONSUME_STATS,
+        ),
+        f"a row for each queue, {QUEUES_MAX:,} in a topic, measured and written in a thread; "
+        "refused above the size of a frame",
+        NOTHING,
+    ),
+    Cost(
+        (
+            _CODE.QUERY_TOPIC_CONSUME_BY_WHO,
+            _CODE.QUERY_TOPICS_BY_CONSUMER,
+            _CODE.GET_SYSTEM_TOPIC_LIST_FROM_BROKER,
+        ),
+        f"a name for each of {GROUPS_MAX:,} groups or {TOPICS_MAX:,} topics",
+        NOTHING,
+    ),
+    Cost(
+        (
+            _CODE.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
+            _CODE.GET_CONSUMER_RUNNING_INFO,
+            _CODE.CONSUME_MESSAGE_DIRECTLY,
+        ),
+        f"a call to a client of the group; {_option('serverAsyncSemaphoreValue')} at a time",
+        NOTHING,
+    ),
+    Cost(
+        (_CODE.UPDATE_BROKER_CONFIG, _CODE.UPDATE_NAMESRV_CONFIG),
+        "live options within their ranges; guarded ones only with `allowGuardedUpdates=true`",
+        "the values, in the file of options",
+    ),
+    Cost(
+        (
+            _CODE.GET_BROKER_CONFIG,
+            _CODE.GET_NAMESRV_CONFIG,
+            _CODE.GET_BROKER_RUNTIME_INFO,
+            _CODE.VIEW_BROKER_STATS_DATA,
+            _CODE.GET_BROKER_HA_STATUS,
+        ),
+        "a few hundred lines",
+        NOTHING,
+    ),
+    Cost(
+        (
+            _CODE.CLEAN_EXPIRED_CONSUMEQUEUE,
+            _CODE.CLEAN_UNUSED_TOPIC,
+            _CODE.DELETE_EXPIRED_COMMITLOG,
+        ),
+        "a pass over queue or log files, in a thread; deletes only what has expired by "
+        f"{_option('fileReservedTime')} hours or belongs to no topic",
+        NOTHING,
+    ),
+    Cost(
+        (_CODE.STAGE_ROWS,),
+        f"appends within a frame, at most {PARTS_MAX:,} requests in one",
+        "the rows, until their batch is decided or retention deletes them",
+    ),
+    Cost(
+        (_CODE.DECIDE_WRITES, _CODE.APPOINT_COORDINATOR, _CODE.MOVE_ROWS, _CODE.FORGET_QUERY),
+        f"{WRITES_MAX:,} writes, decided and moved in threads",
+        f"the state of a query, of {QUERIES_MAX:,}",
+    ),
+    Cost((_CODE.LIST_QUERIES,), f"{PAGE_MAX:,} queries in a reply", NOTHING),
+    Cost(
+        (_CODE.REGISTER_BROKER, _CODE.QUERY_DATA_VERSION, _CODE.BROKER_HEARTBEAT),
+        "the topics of a broker, as many as fit a frame",
+        f"a broker, of {_option('brokersMax')}, with its topics, of {_option('topicsMax')}, until "
+        f"its connection closes or {_option('brokerChannelExpiredTime')} ms pass; then what is "
+        "remembered of a missing broker, bounded too",
+    ),
+    Cost(
+        (
+            _CODE.UNREGISTER_BROKER,
+            _CODE.WIPE_WRITE_PERM_OF_BROKER,
+            _CODE.ADD_WRITE_PERM_OF_BROKER,
+            _CODE.DELETE_TOPIC_IN_NAMESRV,
+        ),
+        "a pass over the topics of a broker, or the brokers of a topic",
+        NOTHING,
+    ),
+    Cost(
+        (_CODE.REGISTER_TOPIC_IN_NAMESRV,),
+        "the queues in the body",
+        f"a topic, of {_option('topicsMax')}",
+    ),
+    Cost(
+        (_CODE.GET_ROUTEINFO_BY_TOPIC, _CODE.GET_BROKER_MEMBER_GROUP),
+        "the brokers of a topic or of a name",
+        NOTHING,
+    ),
+    Cost(
+        (
+            _CODE.GET_BROKER_CLUSTER_INFO,
+            _CODE.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
+            _CODE.GET_TOPICS_BY_CLUSTER,
+            _CODE.GET_SYSTEM_TOPIC_LIST_FROM_NS,
+            _CODE.GET_UNIT_TOPIC_LIST,
+            _CODE.GET_HAS_UNIT_SUB_TOPIC_LIST,
+            _CODE.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST,
+        ),
+        f"a row for each of {_option('brokersMax')} brokers, or a name for each of "
+        f"{_option('topicsMax')} topics; refused above the size of a frame",
+        NOTHING,
+    ),
+    Cost(
+        (_CODE.PUT_KV_CONFIG, _CODE.DELETE_KV_CONFIG),
+        "one write of the table, in a thread; changes that wait share it",
+        f"a key, of {_option('kvConfigMax')} and {_option('kvConfigBytesMax')}",
+    ),
+    Cost(
+        (_CODE.GET_KV_CONFIG, _CODE.GET_KVLIST_BY_NAMESPACE),
+        f"a namespace, of {_option('kvConfigMax')} keys",
+        NOTHING,
+    ),
+)
+
+_HEAD = f"""\
+# Limits
+
+<!-- Written by scripts/generate_docs.py from scripts/limits_page.py and the constants that enforce \
+the limits; change those. -->
+
+What the largest request of each code costs a server, and what it leaves behind. There is no access \
+control yet: whoever can connect may send any of these, as often as the limits of all requests allow.
+
+## All requests
+
+| what | limit | beyond it |
+|---|---|---|
+| connections | {_option("serverConnectionsMax")} | closed |
+| a frame | {_option("frameMaxLength")} | the connection is closed |
+| a header | {_size(HEADER_BYTES_MAX)}, {FIELDS_MAX:,} fields | the connection is closed |
+| a body | as below; {_size(BODY_BYTES_MAX)} unless the request carries messages or lists | refused |
+| requests in flight of a connection | {_option("connectionWorkBytesMax")} | busy |
+| requests in flight of all connections | {_option("totalWorkBytesMax")} | busy |
+| unsent replies of a connection | {_option("writeBufferHighWaterMark")} | it is not read until they are sent |
+| a connection's turn on the event loop | {TURN_MS:g} ms; a single request of over {SLOW_MS:g} ms makes its connection wait | \
+such requests get at most half of the loop's time |
+
+So a request may be repeated as fast as its connection gets its turns, and repeats cost time, not \
+memory: what is in flight is counted, and what outlives a connection has a limit of its own. Work that \
+reads or writes files, and large replies, are done in threads. A table that requests change together \
+is written once for all of them.
+
+## By request
+
+"A frame" in the second column means that only the size of a frame limits the body.
+"""
+
+
+def limits_page() -> str:
+    """Write the page."""
+    return "\n".join([_HEAD, *_tables()]) + "\n"
+
+
+def _tables() -> Iterator[str]:
+    check_rows()
+    for role, title in ((Role.BROKER, "Broker"), (Role.NAME_SERVER, "Name server")):
+        yield f"### {title}\n"
+        yield "| request | body | the largest one costs | outlives the connection |"
+        yield "|---|---|---|---|"
+        for row in COSTS:
+            codes = [code for code in row.codes if role in code.answered_by]
+            if codes:
+                named = ", ".join(f"`{code.name}` ({code.value})" for code in codes)
+                bodies = ", ".join(dict.fromkeys(_body(code) for code in codes))
+                yield f"| {named} | {bodies} | {row.cost} | {row.outlives} |"
+        yield ""
+
+
+def _body(code: RequestCode) -> str:
+    limit = body_bytes_max(code)
+    return "a frame" if limit is None else _size(limit)
+
+
+def check_rows() -> None:
+    """Raise ValueError unless each request that our servers answer has exactly one row."""
+    listed = [code for row in COSTS for code in row.codes]
+    answered = {code for code in RequestCode if code.answered_by & (Role.BROKER | Role.NAME_SERVER)}
+    repeated = {code.name for code in listed if listed.count(code) > 1}
+    missing = {code.name for code in answered - set(listed)}
+    unanswered = {code.name for code in set(listed) - answered}
+    if repeated or missing or unanswered:
+        raise ValueError(
+            f"docs/limits.md: no row for {sorted(missing)}, several for {sorted(repeated)}, "
+            f"and rows of {sorted(unanswered)}, which nobody answers"
+        )
