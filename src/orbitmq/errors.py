@@ -48,6 +48,7 @@
     │   ├── StoreLockedError          another process uses the directory
     │   ├── StoreFormatError          files in an unsupported format
     │   ├── StoreDamagedError         flushed bytes that have changed
+    │   │   └── QueueDamagedError     ... so that a message of a queue cannot be read
     │   ├── StoreFencedError          a failed sync: nothing more is acknowledged
     │   ├── RecordsDeletedError       what was asked for has been deleted
     │   └── DiskFullError             no room for another file           (retryable)
@@ -412,6 +413,14 @@ class StoreFormatError(StoreError):
 
 class StoreDamagedError(StoreError):
     """Flushed bytes that have changed."""
+
+
+class QueueDamagedError(StoreDamagedError):
+    """A message of a queue that cannot be read: its record has changed, or its queue entry."""
+
+    def __init__(self, message: str, *, queue_offset: int, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.queue_offset = queue_offset
 
 
 class StoreFencedError(StoreError):

@@ -122,6 +122,7 @@ def sound_records(  # noqa: PLR0913, PLR0917  # plain arguments, like the compil
     high: int,
     topic: bytes | None,
     queue_id: int,
+    number: int,
     count_max: int,
     bytes_max: int,
     tag_filter: Callable[[int], bool] | None,
@@ -129,8 +130,8 @@ def sound_records(  # noqa: PLR0913, PLR0917  # plain arguments, like the compil
     """Copy the records that queue entries point to, up to the first that the caller must judge.
 
     `content` holds the log from `first_offset` on; only bytes between `low` and `high` are read.
-    It ends before the first entry whose record is elsewhere, is not sound or has the flag of
-    stand-ins, and before it would exceed the limits, though never before the first record.
+    `number` is the number of the first entry in its queue. It ends before the first entry whose
+    record is elsewhere, is not sound, has another number or the flag of stand-ins, and before it would exceed the limits, though never before the first record.
     Returns the records, their bytes, and how many entries it passed, filtered ones included.
     """
     records: list[bytes] = []
@@ -150,7 +151,8 @@ def sound_records(  # noqa: PLR0913, PLR0917  # plain arguments, like the compil
             record = bytes(content[at : at + record_bytes])
             if not is_sound(record, physical_offset, topic, queue_id):
                 break
-            if _HEAD.unpack_from(record)[4] == LOST_FLAG:
+            _, _, _, _, flag, queue_offset, _, _ = _HEAD.unpack_from(record)
+            if flag == LOST_FLAG or (topic is not None and queue_offset != number + passed):
                 break
             records.append(record)
             taken_bytes += record_bytes

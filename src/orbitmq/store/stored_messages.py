@@ -5,20 +5,23 @@ Threads: any, at any time.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from orbitmq.errors import QueueDamagedError
 from orbitmq.model.property_names import KEYS, UNIQUE_ID
 from orbitmq.model.queues import PhysicalOffset, QueueBounds, QueueOffset
 from orbitmq.record.decode import Found, StoredMessage, decode_record, locate
 from orbitmq.record.message_id import decode_message_id
 from orbitmq.store.files.record_checks import HEAD_BYTES, physical_offset_of, store_ms_of
-from orbitmq.store.index.consume_queue import ENTRY
+from orbitmq.store.index.consume_queue import ENTRY, ConsumeQueue
 from orbitmq.store.log.stand_ins import is_stand_in
 from orbitmq.store.reading.bodiless_reading import read_without_bodies
 from orbitmq.store.reading.bulk_reading import read_bulk
+from orbitmq.store.reading.entry_repair import EntryRepair
 from orbitmq.store.reading.memory_log import FIRST_OFFSET
 from orbitmq.store.reading.queue_reader import QueueReader, Read, RecordFilter, TagFilter
 from orbitmq.store.reading.queue_times import Boundary, offset_at_time
@@ -26,7 +29,6 @@ from orbitmq.store.reading.tag_search import TagSearch, count_miss
 
 if TYPE_CHECKING:
     from orbitmq.store.config import StoreConfig
-    from orbitmq.store.index.consume_queue import ConsumeQueue
     from orbitmq.store.opening.parts import Parts
     from orbitmq.store.reading.memory_log import MemoryQueue
     from orbitmq.store.reading.memory_topics import MemoryTopics
@@ -47,6 +49,7 @@ class StoredMessages:
         self._indexes = parts.indexes
         self._query_count_max = config.query_count_max
         self._reader = QueueReader(self._log, config, memory_bytes=_machine_memory_bytes())
+        self._repair = EntryRepair(self._log, self._queues, parts.dispatcher.delay_levels_ms)
 
     # --- by queue -----------------------------------------------------------------------------
 
@@ -64,17 +67,22 @@ class StoredMessages:
         """Read records of a queue from an offset on; see `QueueReader.read`."""
         on_disk, in_memory = self._find(topic, queue_id)
         reader, queue = self._part_at(offset, on_disk, in_memory)
-        found = reader.read(
-            queue,
-            QueueOffset(offset),
-            count_max,
-            tag_filter=tag_filter,
-            record_filter=record_filter,
-            may_wait=may_wait,
-        )
-        if in_memory is not None:
-            found.start, found.end = _bounds(on_disk, in_memory)
-        return found
+        while True:
+            try:
+                found = reader.read(
+                    queue,
+                    QueueOffset(offset),
+                    count_max,
+                    tag_filter=tag_filter,
+                    record_filter=record_filter,
+                    may_wait=may_wait,
+                )
+            except QueueDamagedError as damage:
+                self._repair_entry(queue, damage, may_wait=may_wait)
+                continue
+            if in_memory is not None:
+                found.start, found.end = _bounds(on_disk, in_memory)
+            return found
 
     def read_bulk(
         self,
@@ -93,15 +101,19 @@ class StoredMessages:
         reader, queue = self._part_at(offset, on_disk, in_memory)
 
         def read(first: int, count_max: int) -> Read:
-            return read_bulk(
-                reader,
-                queue,
-                QueueOffset(first),
-                count_max,
-                bytes_max,
-                tag_filter=tag_filter,
-                record_filter=record_filter,
-            )
+            while True:
+                try:
+                    return read_bulk(
+                        reader,
+                        queue,
+                        QueueOffset(first),
+                        count_max,
+                        bytes_max,
+                        tag_filter=tag_filter,
+                        record_filter=record_filter,
+                    )
+                except QueueDamagedError as damage:
+                    self._repair_entry(queue, damage)
 
         if with_bodies:
             found = read(offset, count_max)
@@ -110,6 +122,17 @@ class StoredMessages:
         if in_memory is not None:
             found.start, found.end = _bounds(on_disk, in_memory)
         return found
+
+    def _repair_entry(
+        self, queue: ReadableQueue | None, damage: QueueDamagedError, *, may_wait: bool = True
+    ) -> None:
+        """Repair a queue entry that a read has met, or raise what is wrong with it."""
+        if not isinstance(queue, ConsumeQueue) or self._repair.was_tried(queue, damage):
+            raise damage
+        if not may_wait:
+            raise BlockingIOError(errno.EAGAIN, "a queue entry needs repair") from damage
+        if not self._repair.repair(queue, damage):
+            raise damage
 
     def _part_at(
         self, offset: int, on_disk: ConsumeQueue | None, in_memory: MemoryQueue | None

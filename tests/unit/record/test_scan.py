@@ -372,11 +372,12 @@ def _found(
     high: int = 2**62,
     count_max: int = 32,
     bytes_max: int = 10_000,
+    number: int = 0,
     tag_filter: Callable[[int], bool] | None = None,
 ) -> tuple[list[bytes], int, int]:
     packed = b"".join(ENTRY.pack(*entry) for entry in entries)
     return sound_records(
-        packed, buffer, BASE, low, high, b"T", 1, count_max, bytes_max, tag_filter
+        packed, buffer, BASE, low, high, b"T", 1, number, count_max, bytes_max, tag_filter
     )  # fmt: skip
 
 
@@ -384,7 +385,8 @@ def _queue(*changes: dict[str, int]) -> tuple[list[bytes], list[tuple[int, int, 
     """Consecutive records from BASE on, and their entries, with 0, 1, 2… as tag hashes."""
     records, entries, offset = list[bytes](), list[tuple[int, int, int]](), BASE
     for number, changed in enumerate(changes):
-        records.append(replace(KNOWN, physical_offset=offset, **changed).encode())  # type: ignore[arg-type]  # numbers only
+        fields = {"physical_offset": offset, "queue_offset": number} | changed
+        records.append(replace(KNOWN, **fields).encode())  # type: ignore[arg-type]  # numbers only
         entries.append((offset, len(records[-1]), number))
         offset += len(records[-1])
     return records, entries
@@ -398,7 +400,7 @@ def test_records_of_a_queue_are_copied_up_to_the_limits() -> None:
     assert _found(buffer, entries, count_max=2) == (records[:2], 2 * size, 2)
     assert _found(buffer, entries, bytes_max=3 * size - 1) == (records[:2], 2 * size, 2)
     assert _found(buffer, entries, count_max=0, bytes_max=0) == (records[:1], size, 1)
-    assert _found(buffer, entries[1::2]) == (records[1::2], 2 * size, 2)
+    assert _found(buffer, entries[1:], number=1) == (records[1:], 3 * size, 3)
 
 
 def test_filtered_records_are_only_counted() -> None:
@@ -415,8 +417,9 @@ def test_records_end_before_one_that_the_caller_must_judge() -> None:
     buffer, size = b"".join(records), len(records[0])
 
     assert _found(buffer, entries) == (records[:1], size, 1)
-    assert _found(buffer, entries[2:]) == ([], 0, 0)
-    assert _found(buffer, entries[3:]) == (records[3:], size, 1)
+    assert _found(buffer, entries[2:], number=2) == ([], 0, 0)
+    assert _found(buffer, entries[3:], number=3) == (records[3:], size, 1)
+    assert _found(buffer, entries[3:], number=2) == ([], 0, 0)
     for low, high in ((BASE + 1, 2**62), (0, BASE + size - 1), (0, -1), (0, 0)):
         assert _found(buffer, entries, low=low, high=high) == ([], 0, 0)
     assert _found(buffer[: size - 1], entries) == ([], 0, 0)

@@ -574,6 +574,7 @@ def sound_records(  # noqa: PLR0913, PLR0917  # Perf: plain arguments
     high: cython.longlong,
     topic: bytes | None,
     queue_id: int,
+    number: cython.longlong,
     count_max: cython.Py_ssize_t,
     bytes_max: cython.Py_ssize_t,
     tag_filter: Callable[[int], bool] | None,
@@ -620,8 +621,10 @@ def sound_records(  # noqa: PLR0913, PLR0917  # Perf: plain arguments
                 record = content_at[at : at + record_bytes]
                 if not _is_sound(walker, record, physical_offset, topic, queue_id):
                     break
-                # The caller judges records with the flag of stand-ins.
-                if get_32(_bytes_at(record) + 16) == _LOST_FLAG:
+                # The caller judges records with the flag of stand-ins, or with another number.
+                if get_32(_bytes_at(record) + 16) == _LOST_FLAG or (
+                    topic is not None and get_64(_bytes_at(record) + 20) != number + passed
+                ):
                     break
                 records.append(record)
                 taken += 1

@@ -262,6 +262,13 @@ class ConsumeQueue:
         with self._lock:
             self._tail = (first + len(content) // ENTRY_BYTES, tail[len(content) :])
 
+    def rewrite(self, first: QueueOffset, entries: bytes, *, is_start: bool) -> None:
+        """Replace damaged entries on disk; with `is_start`, those before them were deleted."""
+        if is_start:
+            self.start = max(self.start, first)
+        # Entries in memory are not damaged.
+        self._write(first * ENTRY_BYTES, entries[: max(0, self._tail[0] - first) * ENTRY_BYTES])
+
     def sync(self) -> bool:
         """Sync written entries; returns whether the folder needs a sync too."""
         while self._unsynced:

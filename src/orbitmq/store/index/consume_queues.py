@@ -234,6 +234,14 @@ class ConsumeQueues:
                     self._unsynced.add(queue)
         self._log_start = log_start
 
+    def rewrite(
+        self, queue: ConsumeQueue, first: QueueOffset, entries: bytes, *, is_start: bool
+    ) -> None:
+        """Replace damaged entries on disk; with `is_start`, those before them were deleted."""
+        with self._disk_lock:
+            queue.rewrite(first, entries, is_start=is_start)
+            self._unsynced.add(queue)
+
     def delete_topic(self, topic: str) -> None:
         """Delete every queue of a topic; its records age out with the log."""
         with self._disk_lock, self.lock:

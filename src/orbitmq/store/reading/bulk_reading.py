@@ -96,6 +96,7 @@ def _collect_spans(
             first_offset + size,
             topic,
             queue.queue_id,
+            result.next_offset + passed,
             count_max - len(result.records),
             bytes_max - result.record_bytes,
             tag_filter,

@@ -3,21 +3,22 @@
 The rules are RocketMQ's: what an offset outside the queue means, how many messages and bytes one
 read returns near the end of the log and far from it, how many entries a filter may skip.
 
-Threads: any. A damaged record is never returned: reading stops before it, and raises
-StoreDamagedError if it is the first.
+Threads: any. A damaged record is never returned, and a damaged entry never skipped: reading stops
+before it, and raises QueueDamagedError if it is the first.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
 
-from orbitmq.errors import StoreDamagedError
+from orbitmq.errors import QueueDamagedError
 from orbitmq.model.queues import QueueOffset
 from orbitmq.record.codec import is_sound, sound_records
-from orbitmq.store.files.record_checks import damage_of
+from orbitmq.store.files.record_checks import damage_of, queue_offset_of
 from orbitmq.store.index.consume_queue import ENTRY, ENTRY_BYTES
 from orbitmq.store.log.stand_ins import is_stand_in
 
@@ -205,7 +206,16 @@ class QueueReader:
             return 0
         topic = expected_topic(queue)
         result.records, result.record_bytes, passed = sound_records(
-            entries, content, content_start, low, high, topic, queue.queue_id, *most, tag_filter
+            entries,
+            content,
+            content_start,
+            low,
+            high,
+            topic,
+            queue.queue_id,
+            result.next_offset,
+            *most,
+            tag_filter,
         )
         if passed:
             result.filtered_count = passed - len(result.records)
@@ -271,7 +281,9 @@ class QueueReader:
                 missed = ReadStatus.MESSAGE_WAS_REMOVING
                 continue
             record = bytes(found or b"")
-            if not is_sound(record, physical_offset, topic, queue_id):
+            if not is_sound(record, physical_offset, topic, queue_id) or (
+                queue_offset_of(record) != number - 1 and _is_astray(queue, number - 1)
+            ):
                 number -= 1  # type: ignore[assignment]  # Perf: see above
                 if not records:
                     number = self._next_start(queue, number, physical_offset, record)
@@ -304,7 +316,7 @@ class QueueReader:
 
     def _damage(
         self, queue: ReadableQueue, number: QueueOffset, physical_offset: int, record: bytes
-    ) -> StoreDamagedError:
+    ) -> QueueDamagedError:
         """The error that says what is wrong with a record, or with the entry that leads to it."""
         if not record:
             return _entry_damage(
@@ -313,25 +325,46 @@ class QueueReader:
         damage = damage_of(
             record, physical_offset, topic=expected_topic(queue), queue_id=queue.queue_id
         )
+        if not damage:
+            return _entry_damage(
+                queue, number, f"leads to message {queue_offset_of(record)} instead of its own"
+            )
         file = self.log.file_at(physical_offset)
         where = f"{file.path} at byte {physical_offset - file.first_offset}" if file else "the log"
-        return StoreDamagedError(
+        return QueueDamagedError(
             f"message {number} of topic {queue.topic!r} queue {queue.queue_id}, in {where} "
             f"(offset {physical_offset}): {damage}",
+            queue_offset=number,
             hint="run: orbitmq store verify; to skip the message, reset the consumer's offset",
         )
 
 
 def missing_entries(queue: ReadableQueue, offset: QueueOffset) -> Read:
-    """Read where entries cannot be read; raises StoreDamagedError unless they were deleted."""
+    """Read where entries cannot be read; raises QueueDamagedError unless they were deleted."""
     if queue.start <= offset < queue.end:
         raise _entry_damage(queue, offset, "cannot be read")
     return start_read(queue, offset)
 
 
-def _entry_damage(queue: ReadableQueue, number: int, damage: str) -> StoreDamagedError:
-    return StoreDamagedError(
+def _is_astray(queue: ReadableQueue, number: int) -> bool:
+    """Whether an entry leads to the record of another; its number alone does not tell.
+
+    Compat: after a loss, queues have their entries without gaps, whatever their records' numbers.
+    """
+    if queue.topic.startswith(_SHARED_RECORDS):
+        return False
+    around = [
+        entry
+        for other in (number - 1, number, number + 1)
+        if (entry := queue.entry(QueueOffset(other))) is not None
+    ]
+    return any(left[0] + left[1] > right[0] for left, right in itertools.pairwise(around))
+
+
+def _entry_damage(queue: ReadableQueue, number: int, damage: str) -> QueueDamagedError:
+    return QueueDamagedError(
         f"entry {number} of topic {queue.topic!r} queue {queue.queue_id} {damage}",
+        queue_offset=number,
         hint="stop the broker and run: orbitmq store rebuild, which makes queues from the log",
     )
 

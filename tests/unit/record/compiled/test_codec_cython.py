@@ -318,11 +318,13 @@ def test_records_of_queues_are_found_alike(seed: int) -> None:
     taken = ended_early = 0
     for _ in range(1000):
         base = mostly(1000, 0, 2**62, 2**63 - 1, -1)
+        first = rng.choice([0, 1, 2**40])
         buffer, rows = bytearray(), list[tuple[int, int, int]]()
         for _ in range(rng.randrange(8)):
             sample = replace(
                 KNOWN,
                 physical_offset=min(base + len(buffer), 2**63 - 1),
+                queue_offset=first + len(rows),
                 flag=mostly(0, 7, LOST_FLAG),
                 body=rng.randbytes(rng.randrange(200)),
             )
@@ -341,6 +343,7 @@ def test_records_of_queues_are_found_alike(seed: int) -> None:
             mostly(2**63 - 1, min(base + 400, 2**63 - 1), *_FAR_OFFSETS),
             mostly(KNOWN.topic, None, b"others"),
             mostly(KNOWN.queue_id, 5, 2**40),
+            mostly(first, first + 1, -1),
             mostly(32, 2, 0, -1),
             mostly(10_000, 300, 0, -1, -(2**63)),
             rng.choice([None, {0, 1}.__contains__]),
@@ -362,7 +365,7 @@ def test_a_filter_that_fails_leaves_the_buffer_free() -> None:
 
     with pytest.raises(ZeroDivisionError):
         native.sound_records(
-            entries, buffer, 1000, 0, 2**62, b"T", 1, 32, 1000, lambda _: bool(1 // 0)
+            entries, buffer, 1000, 0, 2**62, b"T", 1, 0, 32, 1000, lambda _: bool(1 // 0)
         )
 
     buffer.clear()  # fails while somebody looks at it

@@ -271,18 +271,19 @@ def test_deleted_records_have_the_status_removing(store: MessageStore) -> None:
     assert (found.status, found.next_offset) == (ReadStatus.MESSAGE_WAS_REMOVING, 1)
 
 
-def test_entries_that_cannot_be_read_are_damage_and_never_skipped(store: MessageStore) -> None:
+def test_a_lost_file_of_entries_is_written_again_from_the_log(store: MessageStore) -> None:
     _fill(store, 50)
     (queue,) = store.parts.queues
     queue.write()
     queue._files.forget(queue.folder / f"{0:020d}")
     (queue.folder / f"{0:020d}").unlink()
 
-    with pytest.raises(StoreDamagedError, match="entry 7 of topic 'orders' queue 0 cannot be read"):
-        store.read(TOPIC, 0, 7)
+    found = store.read(TOPIC, 0, 7)
+
+    assert [decode_record(record).queue_offset for record in found.records] == list(range(7, 39))
 
 
-@pytest.mark.parametrize("field_bit", range(12 * 8))
+@pytest.mark.parametrize("field_bit", [0, 1, 30, 48, 52, 60, 64, 65, 80, 90])
 def test_a_flipped_bit_in_an_entry_hides_no_message(store: MessageStore, field_bit: int) -> None:
     for number in range(30):
         store.put(message(b"%d" % number + bytes(8000)))
@@ -293,19 +294,14 @@ def test_a_flipped_bit_in_an_entry_hides_no_message(store: MessageStore, field_b
     damaged = queue.start + 5
     _flip(queue.folder / f"{0:020d}", damaged * 160 + field_bit)
 
-    found, offset = set[int](), int(queue.start)
+    found, offset = list[int](), int(queue.start)
     while offset < queue.end:
-        if offset == damaged:
-            with pytest.raises(StoreDamagedError, match=f"{damaged} of topic 'orders' queue 0"):
-                store.read(TOPIC, 0, offset)
-            offset += 1
-            continue
         read = store.read(TOPIC, 0, offset)
-        found |= {decode_record(record).queue_offset for record in read.records}
+        found += [decode_record(record).queue_offset for record in read.records]
         assert read.next_offset > offset
         offset = read.next_offset
 
-    assert found | {damaged} == set(range(queue.start, queue.end))
+    assert found == list(range(queue.start, queue.end))
 
 
 def _flip(path: Path, bit: int) -> None:
