@@ -11,11 +11,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from orbitmq.client import Admin as BlockingAdmin
 from orbitmq.client import Message, Producer
 from orbitmq.client.aio.admin import Admin
-from orbitmq.spark.reading.offsets import nested
+from orbitmq.errors import DataLossError
+from orbitmq.spark.options.read_options import ReadOptions
+from orbitmq.spark.reading.offsets import nested, read_stream_offset
+from orbitmq.spark.reading.stream_reader import StreamReader
+from orbitmq.spark.rows.schema import table_projection
 from tests.interop.conftest import new_folder
 from tests.interop.official import CLUSTER, OfficialBroker, OfficialNameServer
 from tests.interop.peers import REFERENCE_LINE
@@ -245,3 +250,32 @@ def test_a_topic_of_an_official_broker_is_a_stream(
     assert stream.sizes == [8, 8, 4, 3]
     assert sorted(stream.bodies) == sorted([*map(str, range(20)), *["later"] * 3])
     assert left == 3
+
+
+def test_a_topic_created_again_at_an_official_broker_is_noticed(official: OfficialCluster) -> None:
+    topic = official.create_topic(queues=1)
+    (queue,) = official.producer.queues(topic)
+    given = {"namesrvAddr": official.namesrv, "subscribe": topic, "startingOffsets": "earliest"}
+
+    def reader(**more: str) -> StreamReader:
+        options = ReadOptions.from_spark({**given, **more}, streaming=True)
+        return StreamReader(options, table_projection())
+
+    official.producer.send([Message(topic, "old")] * 4, queue=queue)
+    official.wait_for(topic, 4)
+    first = reader()
+    position = first.latestOffset(first.initialOffset(), ReadAllAvailable())
+    with BlockingAdmin(namesrv=official.namesrv) as admin:
+        admin.topics.delete(topic)
+        admin.topics.create(topic, cluster=CLUSTER, queues=1)
+    official.producer.send([Message(topic, "new")] * 10, queue=queue)
+    official.wait_for(topic, 10)
+
+    strict, lenient = reader(), reader(failOnDataLoss="false")
+    with pytest.raises(DataLossError, match="deleted and created again"):
+        strict.latestOffset(position, ReadAllAvailable())
+    end = lenient.latestOffset(position, ReadAllAvailable())
+
+    assert [(part.start, part.end) for part in read_stream_offset(end).ranges()] == [(0, 10)]
+    for each in (first, strict, lenient):
+        each.stop()
