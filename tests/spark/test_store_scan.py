@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 
 from benchmarks import spark_store_scan
 from orbitmq.client import Message, Producer
+from orbitmq.record.layout import COMPRESSED
 from orbitmq.store.files.file_names import file_name
 from orbitmq.store.readonly.readonly_store import ReadOnlyStore
 from tests.interop import building
@@ -21,6 +22,7 @@ from tests.interop.suite import BUILD_FAILURE
 from tests.interop.timeouts import CLIENT_TIMEOUT_S
 from tests.spark.conftest import StartCluster
 from tests.spark.topics import PATIENCE_MS
+from tests.unit.store.stores import message, open_store
 from tests.unit.store.written_stores import (
     LOG_FILE_BYTES,
     T0,
@@ -253,6 +255,24 @@ def test_errors_say_what_is_wrong(
 
     with pytest.raises(PySparkException, match=message):
         reader.load().count()
+
+
+def test_an_unreadable_message_fails_the_query_or_is_skipped_or_null(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with open_store(tmp_path) as store:
+        store.put(message(b"fine"))
+        store.put(message(b"no zip", system_flag=COMPRESSED))
+
+    def rows(choice: str) -> list[tuple[int, bytes | None]]:
+        frame = scan(spark, tmp_path, onUnreadable=choice, columns="queueOffset, body")
+        return sorted((row.queueOffset, row.body) for row in frame.collect())
+
+    with pytest.raises(PySparkException, match="record of topic 'orders' on broker") as failed:
+        rows("fail")
+    assert rows("skip") == [(0, b"fine")]
+    assert rows("null") == [(0, b"fine"), (1, None)]
+    assert "Traceback" not in str(failed.value)
 
 
 # --- beside format("rocketmq"), and a store of RocketMQ's --------------------------------------

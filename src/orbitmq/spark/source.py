@@ -65,7 +65,9 @@ class RocketMQSource(DataSource):
             return table_projection(parse_columns(lowered.get("columns", ""))).spark_schema
         options = self._read_options(given, streaming=None)
         return table_projection(
-            options.column_names, properties=options.properties_form
+            options.column_names,
+            properties=options.properties_form,
+            may_be_null=options.may_be_null,
         ).spark_schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -74,7 +76,7 @@ class RocketMQSource(DataSource):
         from orbitmq.spark.rows.schema import projection_of
 
         options = self._read_options(self._given_to_read(schema), streaming=False)
-        return reader_for(options, projection_of(schema))
+        return reader_for(options, projection_of(schema, may_be_null=options.may_be_null))
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802  # Spark's
         """Make the reader of a stream."""
@@ -85,7 +87,8 @@ class RocketMQSource(DataSource):
             from orbitmq.spark.rows.schema import projection_of
 
             options = self._read_options(self._given_to_read(schema), streaming=True)
-            return StreamReader(options, projection_of(schema))
+            projection = projection_of(schema, may_be_null=options.may_be_null)
+            return StreamReader(options, projection)
 
     def _given_to_read(self, schema: StructType) -> Mapping[str, str]:
         """The user's options, given now or when the table was created."""

@@ -48,7 +48,9 @@ class RocketMQStoreSource(DataSource):
 
         options = StoreOptions.from_spark(given)
         return table_projection(
-            options.column_names, properties=options.properties_form
+            options.column_names,
+            properties=options.properties_form,
+            may_be_null=options.may_be_null,
         ).spark_schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -59,7 +61,8 @@ class RocketMQStoreSource(DataSource):
         from orbitmq.spark.scan.store_reader import reader_for
 
         given = options_of_read(self.options, schema, locators=["path", "paths"])
-        return reader_for(StoreOptions.from_spark(given), projection_of(schema))
+        options = StoreOptions.from_spark(given)
+        return reader_for(options, projection_of(schema, may_be_null=options.may_be_null))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's
         """Refuse: files do not signal new messages."""

@@ -61,7 +61,8 @@ class StoreOptions(TopicOptions):
     check_crc: bool = spark_option(
         False,
         name="checkCRC",
-        doc="Whether to check each body against its checksum; a mismatch fails the query.",
+        doc="Whether to check each body against its checksum; a message with a mismatch is "
+        "unreadable.",
     )
 
     def __post_init__(self) -> None:

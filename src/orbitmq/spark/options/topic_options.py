@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, cast
 
 from orbitmq.errors import SettingsError
 from orbitmq.model.names import check_topic
@@ -81,10 +81,18 @@ class TopicOptions:
     fail_on_data_loss: bool = spark_option(
         True,
         kafka="failOnDataLoss",
-        doc="Whether lost or unreadable messages fail the query; otherwise they are logged as a "
+        doc="Whether lost messages fail the query; otherwise they are logged as a "
         "warning. In a store scan, lost are those deleted after planning, those in a file missing "
         "between others, and those in the log but not in their queue; earlier deletions are only "
         "logged.",
+    )
+    on_unreadable: str = spark_option(
+        "fail",
+        choices=("fail", "skip", "null"),
+        others=("mode", "badRecords", "corruptRecords"),
+        doc="What to do with a message that is there and cannot be read, as one whose compressed "
+        "body cannot be decompressed: `fail` the query, `skip` the message, or return it with "
+        "`null` in the columns that cannot be read. Such messages are logged as a warning.",
     )
     min_partitions: int | None = spark_option(
         None,
@@ -152,6 +160,17 @@ class TopicOptions:
         if not self.include_body:
             dropped.add("body")
         return tuple(name for name in parse_columns(self.columns) if name not in dropped)
+
+    @property
+    def unreadable_choice(self) -> Literal["fail", "skip", "null"]:
+        """What to do with a message that cannot be read."""
+        # The choices of the option are these.
+        return cast('Literal["fail", "skip", "null"]', self.on_unreadable)
+
+    @property
+    def may_be_null(self) -> bool:
+        """Whether any column may be null."""
+        return self.on_unreadable == "null"
 
     @property
     def properties_form(self) -> Literal["string", "map"]:

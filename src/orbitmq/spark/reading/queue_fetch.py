@@ -18,7 +18,7 @@ from orbitmq.filtering.tags import parse_tags
 from orbitmq.model.subscriptions import EVERYTHING
 from orbitmq.record.layout import QUEUE_OFFSET_AT
 from orbitmq.spark.reading.positions import lost_text, report_loss
-from orbitmq.spark.rows.row_batches import row_batches
+from orbitmq.spark.rows.row_batches import RowBatches
 from orbitmq.spark.rows.row_decoder import RowDecoder, record_positions
 from orbitmq.spark.rows.schema import Projection
 from orbitmq.spark.rows.wanted_rows import WantedRows
@@ -43,19 +43,14 @@ def read_partition(
     keep_freed_memory()
     tags = parse_tags(options.tags).tags if options.tags else None
     wanted = WantedRows(projection, tags)
-    decoder = RowDecoder(wanted.decoded)
+    batches = RowBatches(RowDecoder(wanted.decoded), options.unreadable_choice)
     ranges = [(part.queue, part.start, part.end) for part in partition.ranges]
     with pooled_reader(options) as reader:
         runs = reader.read(ranges, options.expression, with_bodies=projection.has_bodies)
         for piece in _pieces(_checked(runs, options)):
-            for rows in row_batches(
-                decoder,
-                piece.records,
-                piece.positions,
-                piece.broker_name,
-                fail_on_data_loss=options.fail_on_data_loss,
-            ):
+            for rows in batches.of(piece.records, piece.positions, piece.broker_name):
                 yield wanted.of(rows)
+    batches.end()
 
 
 @dataclass(slots=True)
@@ -74,7 +69,9 @@ def _checked(runs: Iterable[RecordRun], options: ReadOptions) -> Iterator[_Piece
         if run.is_lost:
             report_loss(options, lost_text(run.queue, run.start, run.end))
             continue
-        positions = record_positions(run.records)
+        positions = record_positions(
+            run.records, broker_name=run.queue.broker_name, topic=run.queue.topic
+        )
         if is_whole and len(positions) < run.end - run.start:
             start, end = first_gap(queue_offsets(run.records, positions), run.start, run.end)
             report_loss(options, lost_text(run.queue, start, end))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Final
@@ -94,6 +95,27 @@ class PlainRows:
             raise BatchTooLargeError(len(positions), bytes_max=COLUMN_BYTES_MAX)
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
+    def readable_part(self, buffer: Buffer, at: int, broker_name: str) -> pa.RecordBatch:
+        """Make a row of what can be read of a record, and null for the rest."""
+        schema = self._projection.arrow_schema
+        has_bad_body = False
+        if self._check_bodies:
+            found = locate(buffer, at, len(buffer), check_body=True)
+            has_bad_body = isinstance(found, Found) and found.verdict is Verdict.BAD_BODY
+        located = locate(buffer, at, len(buffer), check_body=False)
+        places = [] if isinstance(located, Found) else [located]
+        records = _Records(buffer, places, broker_name, has_maps=self._projection.has_maps)
+        columns = []
+        for field in schema:
+            column = pa.nulls(1, field.type)
+            if field.name == "brokerName":
+                column = pa.array([broker_name], field.type)
+            elif places and not (has_bad_body and field.name == "body"):
+                with suppress(ProtocolError):
+                    column = pa.array(_COLUMNS[field.name](records), field.type)
+            columns.append(column)
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
     def _located(self, buffer: Buffer, at: int, broker_name: str) -> FieldPositions:
         found = locate(buffer, at, len(buffer), check_body=self._check_bodies)
         if not isinstance(found, Found):
@@ -106,14 +128,22 @@ class PlainRows:
         raise unreadable(buffer, at, broker_name, reason)
 
 
-def unreadable(buffer: Buffer, at: int, broker_name: str, reason: str) -> ProtocolError:
+def unreadable(
+    buffer: Buffer, at: int, broker_name: str, reason: str, *, topic: str = ""
+) -> ProtocolError:
     """Make the error for a record that cannot be read: where it is, as far as that is known."""
+    located = locate(buffer, at, len(buffer), check_body=False)
+    if not isinstance(located, Found):
+        topic = str(buffer[located.topic_at : located.topic_end], "utf-8", "replace")
     where = f"a record of broker {broker_name!r}"
+    if topic:
+        where = f"a record of topic {topic!r} on broker {broker_name!r}"
     if len(buffer) - at >= _PLACE.size:
         queue_id, queue_offset, physical_offset = _PLACE.unpack_from(buffer, at)
         where += f", queue {queue_id}, offset {queue_offset}, physical offset {physical_offset},"
     return ProtocolError(
-        f"{where} cannot be read: {reason}", hint="failOnDataLoss=false reads the others"
+        f"{where} cannot be read: {reason}",
+        hint="onUnreadable=skip reads the others, onUnreadable=null also the rest of this one",
     )
 
 

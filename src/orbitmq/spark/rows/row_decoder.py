@@ -28,7 +28,7 @@ from orbitmq.spark.rows.schema import Projection
 _SIZE: Final = struct.Struct(">I")
 
 
-def record_positions(records: bytes, *, broker_name: str = "") -> Positions:
+def record_positions(records: bytes, *, broker_name: str = "", topic: str = "") -> Positions:
     """Where records start that are back to back, as in the reply to a pull."""
     starts, at = fast_forms.record_starts(records)
     end = len(records)
@@ -36,7 +36,7 @@ def record_positions(records: bytes, *, broker_name: str = "") -> Positions:
         wrong_at = at if at < end else int(starts[-1])
         found = examine(records, wrong_at, end, check_body=False)
         reason = f"found {found.verdict.value} at byte {wrong_at} of {end}: {found.reason}"
-        raise unreadable(records, wrong_at, broker_name, reason)
+        raise unreadable(records, wrong_at, broker_name, reason, topic=topic)
     return starts
 
 
@@ -76,6 +76,13 @@ class RowDecoder:
         bytes_like = buffer if isinstance(buffer, bytes) else memoryview(buffer)
         others = self._plain.decode(bytes_like, positions[left].tolist(), broker_name)
         return others if batch is None else _in_order(batch, others, left)
+
+    def readable_part(
+        self, buffer: bytes | memoryview | mmap.mmap, at: int, broker_name: str
+    ) -> pa.RecordBatch:
+        """Make a row of what can be read of a record, and null for the rest."""
+        bytes_like = buffer if isinstance(buffer, bytes) else memoryview(buffer)
+        return self._plain.readable_part(bytes_like, at, broker_name)
 
 
 def _check_positions(positions: Positions, buffer_bytes: int) -> None:

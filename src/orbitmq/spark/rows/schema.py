@@ -134,17 +134,31 @@ class Projection:
 
 
 def table_projection(
-    names: Iterable[str] = USUAL_COLUMNS, *, properties: PropertiesForm = "string"
+    names: Iterable[str] = USUAL_COLUMNS,
+    *,
+    properties: PropertiesForm = "string",
+    may_be_null: bool = False,
 ) -> Projection:
-    """The columns of these names, of the types that they have unless the user gives a schema."""
+    """The columns of these names, of the types that they have unless the user gives a schema.
+
+    With `may_be_null`, every column may be null, and not only those of optional fields.
+    """
     types = {**_COLUMNS, "properties": _MAP if properties == "map" else _TEXT}
     return Projection(
-        StructType([StructField(name, types[name], nullable=name in _OPTIONAL) for name in names])
+        StructType(
+            [
+                StructField(name, types[name], nullable=may_be_null or name in _OPTIONAL)
+                for name in names
+            ]
+        )
     )
 
 
-def projection_of(schema: StructType) -> Projection:
-    """The columns of a user's schema: any of ours, each once, in any order."""
+def projection_of(schema: StructType, *, may_be_null: bool = False) -> Projection:
+    """The columns of a user's schema: any of ours, each once, in any order.
+
+    With `may_be_null`, those that are NOT NULL are refused.
+    """
     if not schema.names:
         raise SettingsError(
             "the schema has no columns", hint=f"the columns are {', '.join(_COLUMNS)}"
@@ -152,6 +166,11 @@ def projection_of(schema: StructType) -> Projection:
     projection = Projection(schema)
     for name, field in zip(projection.names, schema, strict=True):
         _check(name, field)
+        if may_be_null and not field.nullable:
+            raise SettingsError(
+                f"column {field.name!r} is NOT NULL, and with onUnreadable=null it may be null",
+                hint="leave NOT NULL out",
+            )
     check_named_once(projection.names, where="the schema")
     return projection
 

@@ -89,7 +89,13 @@ class _ReadPlan:
 class RecordFetch:
     """Reads the records of one task, batch by batch."""
 
-    def __init__(self, location: StoreLocation, *, fail_on_data_loss: bool = True) -> None:
+    def __init__(
+        self,
+        location: StoreLocation,
+        *,
+        fail_on_data_loss: bool = True,
+        fail_on_unreadable: bool = True,
+    ) -> None:
         self._root = Path(location.root)
         self._location = location
         if not self._root.is_dir():
@@ -98,10 +104,13 @@ class RecordFetch:
                 hint="mount the store at the same path on every machine that runs Spark tasks",
             )
         self._fail_on_data_loss = fail_on_data_loss
+        self._fail_on_unreadable = fail_on_unreadable
         self._log = ReadOnlyLog(log_folders(self._root, location.log_path))
         self._queue_files = OpenFiles(_OPEN_QUEUE_FILES_MAX, writable=False)
         self._room = bytearray(BATCH_BYTES)
         self._lost = 0
+        # Entries that point to no record.
+        self._dangling = 0
         self._resources = ExitStack()
         self._resources.callback(self._log.close)
         self._resources.callback(self._queue_files.close)
@@ -132,6 +141,13 @@ class RecordFetch:
                 self._location.broker_name,
                 self._root,
                 self._lost,
+            )
+        if self._dangling:
+            log.warning(
+                "store scan skipped queue entries without a record broker=%s store=%s count=%d",
+                self._location.broker_name,
+                self._root,
+                self._dangling,
             )
 
     # --- entries ------------------------------------------------------------------------------
@@ -169,7 +185,9 @@ class RecordFetch:
     # --- records ------------------------------------------------------------------------------
 
     def _read(self, batch: EntryWindow) -> Records:
-        self._check_bounds(batch)
+        batch = self._within_files(batch)
+        if not batch.physical_offsets.size:
+            return Records(memoryview(b""), batch.physical_offsets)
         plan = plan_reads(batch, self._log.file_bytes or _WITHOUT_FILES)
         needed = plan.reads[-1].at + plan.reads[-1].size
         if needed > len(self._room):
@@ -192,13 +210,22 @@ class RecordFetch:
         buffer = room[:needed]
         return Records(buffer, self._checked(buffer, positions, batch))
 
-    def _check_bounds(self, batch: EntryWindow) -> None:
-        """Refuse entries whose records would cross the end of their file, before reading."""
+    def _within_files(self, batch: EntryWindow) -> EntryWindow:
+        """Refuse or drop entries whose records would cross the end of their file."""
         file_bytes = self._log.file_bytes
-        if file_bytes:
-            wrong = batch.physical_offsets % file_bytes + batch.record_bytes > file_bytes
-            if wrong.any():
-                raise self._no_record(batch, int(np.flatnonzero(wrong)[0]))
+        if not file_bytes:
+            return batch
+        wrong = batch.physical_offsets % file_bytes + batch.record_bytes > file_bytes
+        if not wrong.any():
+            return batch
+        self._refuse(batch, wrong)
+        return EntryWindow(batch.physical_offsets[~wrong], batch.record_bytes[~wrong])
+
+    def _refuse(self, batch: EntryWindow, wrong: npt.NDArray[np.bool_]) -> None:
+        """Raise for entries that point to no record, or count them."""
+        if self._fail_on_unreadable:
+            raise self._no_record(batch, int(np.flatnonzero(wrong)[0]))
+        self._dangling += int(np.count_nonzero(wrong))
 
     def _checked(self, buffer: memoryview, positions: Offsets, batch: EntryWindow) -> Offsets:
         """Compare records with their entries, and drop stand-ins for lost records."""
@@ -210,7 +237,8 @@ class RecordFetch:
             heads["physical_offset"] != batch.physical_offsets
         )
         if wrong.any():
-            raise self._no_record(batch, int(np.flatnonzero(wrong)[0]))
+            self._refuse(batch, wrong)
+            positions, heads = positions[~wrong], heads[~wrong]
         marked = np.flatnonzero(heads["flag"] == LOST_FLAG)
         if marked.size:
             stand_ins = [at for at in marked if is_stand_in(buffer, int(positions[at]))]
@@ -222,7 +250,7 @@ class RecordFetch:
             f"a queue of broker {self._location.broker_name!r} points to a record of "
             f"{int(batch.record_bytes[at])} bytes "
             f"{self._log.describe_offset(int(batch.physical_offsets[at]))}, but there is none",
-            hint="run: orbitmq store verify",
+            hint="run: orbitmq store verify; onUnreadable=skip reads the others",
         )
 
     def _deleted(self, lost: FileRead, error: RecordsDeletedError) -> RecordsDeletedError:

@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from orbitmq.errors import SettingsError, TopicMissingError
 from orbitmq.java_hash import java_hash
 from orbitmq.spark.reading.filters import Pruning, is_pushing_worker, pruning_of
-from orbitmq.spark.rows.row_batches import row_batches
+from orbitmq.spark.rows.row_batches import RowBatches
 from orbitmq.spark.rows.row_decoder import RowDecoder
 from orbitmq.spark.rows.schema import Projection
 from orbitmq.spark.rows.wanted_rows import WantedRows
@@ -72,21 +72,21 @@ class StoreReader(DataSourceReader):
         freeze_loaded_modules()
         keep_freed_memory()
         wanted = WantedRows(self._projection, self._options.tag_filter.tags)
-        decoder = RowDecoder(wanted.decoded, check_bodies=self._options.check_crc)
+        options = self._options
+        decoder = RowDecoder(wanted.decoded, check_bodies=options.check_crc)
+        rows = RowBatches(decoder, options.unreadable_choice)
         location = partition.location
-        with RecordFetch(location, fail_on_data_loss=self._options.fail_on_data_loss) as fetch:
+        with RecordFetch(
+            location,
+            fail_on_data_loss=options.fail_on_data_loss,
+            fail_on_unreadable=options.unreadable_choice == "fail",
+        ) as fetch:
             for records in fetch.batches(partition.slices, tag_hashes=self._tag_hashes()):
-                batches = row_batches(
-                    decoder,
-                    records.buffer,
-                    records.positions,
-                    location.broker_name,
-                    fail_on_data_loss=self._options.fail_on_data_loss,
-                )
-                for decoded in batches:
+                for decoded in rows.of(records.buffer, records.positions, location.broker_name):
                     batch = wanted.of(decoded)
                     if batch.num_rows:
                         yield batch
+        rows.end()
 
     def _tag_hashes(self) -> list[int] | None:
         """The tag hashes that entries of wanted messages may have."""

@@ -81,8 +81,9 @@ def test_an_unknown_compression_is_named() -> None:
         PlainRows(TEXT, check_bodies=False).decode(unknown, [0], BROKER)
 
     assert str(error.value) == (
-        "a record of broker 'broker-a', queue 1, offset 7, physical offset 1000, cannot be read: "
-        "unknown compression 0x400 (failOnDataLoss=false reads the others)"
+        "a record of topic 'T' on broker 'broker-a', queue 1, offset 7, physical offset 1000, cannot "
+        "be read: unknown compression 0x400 (onUnreadable=skip reads the others, onUnreadable=null "
+        "also the rest of this one)"
     )
 
 

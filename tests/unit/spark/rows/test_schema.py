@@ -161,6 +161,15 @@ def test_optional_columns_must_be_nullable(name: str) -> None:
         projection_of(StructType([StructField(name, StringType(), nullable=False)]))
 
 
+def test_columns_of_messages_that_may_be_unreadable_must_be_nullable() -> None:
+    made = table_projection(COLUMN_NAMES, may_be_null=True).spark_schema
+    strict = StructType([StructField("body", BinaryType(), nullable=False)])
+
+    assert projection_of(made, may_be_null=True).names == COLUMN_NAMES
+    with pytest.raises(SettingsError, match="'body' is NOT NULL, and with onUnreadable=null"):
+        projection_of(strict, may_be_null=True)
+
+
 def test_a_schema_without_columns_is_refused() -> None:
     with pytest.raises(SettingsError, match="no columns"):
         projection_of(StructType([]))

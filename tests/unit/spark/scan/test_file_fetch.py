@@ -51,10 +51,16 @@ def location(root: Path) -> StoreLocation:
 
 
 def read_all(
-    root: Path, slices: list[QueueSlice], *, fail_on_data_loss: bool = True
+    root: Path,
+    slices: list[QueueSlice],
+    *,
+    fail_on_data_loss: bool = True,
+    fail_on_unreadable: bool = True,
 ) -> list[StoredMessage]:
     messages: list[StoredMessage] = []
-    with RecordFetch(location(root), fail_on_data_loss=fail_on_data_loss) as fetch:
+    with RecordFetch(
+        location(root), fail_on_data_loss=fail_on_data_loss, fail_on_unreadable=fail_on_unreadable
+    ) as fetch:
         for buffer, positions in fetch.batches(slices):
             messages += [decode_record(buffer, int(at)) for at in positions]
     return messages
@@ -138,6 +144,7 @@ def test_an_entry_of_another_record_is_damage(tmp_path: Path) -> None:
 
     with pytest.raises(StoreDamagedError, match=r"points to a record of .*, but there is none"):
         read_all(tmp_path, slices)
+    assert keys_of(read_all(tmp_path, slices, fail_on_unreadable=False)) == [0, *range(8, 100, 4)]
 
 
 def test_an_entry_that_leaves_its_file_is_damage(tmp_path: Path) -> None:
@@ -149,6 +156,7 @@ def test_an_entry_that_leaves_its_file_is_damage(tmp_path: Path) -> None:
 
     with pytest.raises(StoreDamagedError, match="a record of 2147483632 bytes"):
         read_all(tmp_path, slices)
+    assert keys_of(read_all(tmp_path, slices, fail_on_unreadable=False)) == [*range(4, 100, 4)]
 
 
 def test_stand_ins_for_lost_records_are_not_messages(tmp_path: Path) -> None:
