@@ -8,18 +8,26 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from orbitmq.errors import StoreDamagedError, StoreError, StoreFencedError, StoreFormatError
+from orbitmq.errors import (
+    DiskFullError,
+    StoreDamagedError,
+    StoreError,
+    StoreFencedError,
+    StoreFormatError,
+)
 from orbitmq.store.config import FlushMode
 from orbitmq.store.log.draft import StoreDurability
 from orbitmq.store.message_store import MessageStore
 from tests.crash.agreement import check_agreement
 from tests.crash.killing import REPOSITORY
-from tests.crash.scenario import TOPIC, draft, number_of, small_config
+from tests.crash.scenario import TOPIC, copy_as_killed, draft, number_of, small_config
 from tests.leftovers import descriptors, no_descriptors_since, no_threads_since, threads
 
 # A private mount needs a user namespace, except for root.
@@ -61,6 +69,58 @@ def test_a_full_disk_is_an_error_and_loses_nothing(tmp_path: Path, kind: str) ->
 
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith("kept ")
+
+
+def test_a_killed_store_on_a_full_disk_opens_and_continues_once_there_is_room(
+    tmp_path: Path,
+) -> None:
+    if not _can_mount(tmp_path):
+        pytest.skip("needs a file system of its own")
+    mount = f"mount -t tmpfs -o size=500k tmpfs {tmp_path} && exec "
+    command = [sys.executable, "-m", "tests.crash.full_disk_start", str(tmp_path)]
+
+    result = _run([*NAMESPACE, "sh", "-c", mount + " ".join(command)])
+
+    assert result.returncode == 0, result.stderr
+    assert "cannot write queues or index: no room for" in result.stdout
+
+
+@pytest.mark.parametrize("folder", ["/index/", "/consumequeue/", "/commitlog/"])
+def test_a_killed_store_opens_though_log_queues_or_index_have_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    with MessageStore(small_config(tmp_path / "first")) as store:
+        store._upkeep.stop()
+        for number in range(150):
+            store.put(draft(number, queue_id=number % 2, body_bytes=1000))
+        copy_as_killed(store, tmp_path / "first", tmp_path / "killed")
+    root = tmp_path / "killed"
+    # The log has its room, unless RocketMQ wrote it: then its newest file is sparse.
+    for name in ("posix_fallocate",) if folder == "/commitlog/" else ("posix_fallocate", "pwrite"):
+        monkeypatch.setattr(f"os.{name}", _full(getattr(os, name), folder))
+    with MessageStore(small_config(root)) as store:
+        store._upkeep.stop()
+        with pytest.raises(DiskFullError, match=f"no room for .* bytes of .*{folder}"):
+            store.put(draft(150))
+        assert store.read(TOPIC, 0, 0).records, "what queues have can be read"
+        monkeypatch.undo()
+
+        store._upkeep.round()
+        for number in range(150, 160):
+            store.put(draft(number, queue_id=number % 2))
+
+    assert _numbers(root) == list(range(160))
+
+
+def _full(call: Callable[..., Any], folder: str) -> Callable[..., Any]:
+    """The call, on a disk without room in one folder."""
+
+    def fail(descriptor: int, *arguments: Any) -> Any:
+        if folder in str(Path(f"/proc/self/fd/{descriptor}").readlink()):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return call(descriptor, *arguments)
+
+    return fail
 
 
 def test_a_read_only_directory_is_an_error_that_says_so(tmp_path: Path) -> None:

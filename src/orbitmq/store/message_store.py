@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from orbitmq.clock import SystemClock
-from orbitmq.errors import MessageError, StateError, StoreError
+from orbitmq.errors import DiskFullError, MessageError, StateError, StoreError
 from orbitmq.model.queues import PhysicalOffset, QueueOffset
 from orbitmq.record.hosts import encode_host
 from orbitmq.store.config import FlushMode, StoreConfig
@@ -72,6 +73,9 @@ class MessageStore(StoredMessages):
         obstacles = self._obstacles = Obstacles()
         self._needs: list[Callable[[], PhysicalOffset]] = []
         self._visibility = Visibility(parts.dispatcher, parts.watermark, obstacles)
+        if parts.trouble is not None:
+            log.error("messages refused until the disk has room reason=%s", parts.trouble)
+            self._visibility.postpone(self._log.end, parts.trouble)
         self._flusher = Flusher(
             sync=self._log.sync,
             dirty_bytes=lambda: self._log.end - self._log.flushed,
@@ -98,7 +102,7 @@ class MessageStore(StoredMessages):
             commit_log=self._log,
             queues=self._queues,
             save=lambda: parts.progress_saver.save(self._flush_log),
-            retry=self._visibility.retry,
+            retry=self._retry,
             fence=self._flusher.fence,
             retain=self._retain,
             obstacles=obstacles,
@@ -359,15 +363,22 @@ class MessageStore(StoredMessages):
             else:
                 self._obstacles.errors.pop(DISK_FULL, None)
 
+    def _retry(self) -> None:
+        """Do what a full disk did not allow before."""
+        self._log.allocate_newest()
+        self._visibility.retry()
+
     def _note_log_start(self, log_start: int) -> None:
         try:
             self._parts.shape_file.raise_log_start(log_start)
-        except OSError as error:
+        except (OSError, StoreError) as error:
             # Room is needed more than the next start's word that nothing is missing.
             log.warning("start of the log not saved start=%d reason=%s", log_start, error)
 
     def _after_flush(self, flushed: PhysicalOffset) -> None:
-        self._parts.progress_file.raise_flushed(flushed)
+        with suppress(DiskFullError):
+            # Older progress is true as well; upkeep reports the full disk.
+            self._parts.progress_file.raise_flushed(flushed)
         if self._config.flush_mode is FlushMode.SYNC:
             self._visibility.show(flushed)
 
@@ -376,6 +387,9 @@ class MessageStore(StoredMessages):
         for queue in self._queues:
             if queue.topic not in self._memory.topics:
                 yield queue.topic, queue.queue_id, queue.end
+        for (topic, queue_id), end in self._parts.later_ends.items():
+            if topic not in self._memory.topics:
+                yield topic, queue_id, end
         for (topic, queue_id), end in self._memory.moved_ends().items():
             yield topic, queue_id, end
 

@@ -55,7 +55,7 @@ class Visibility:
         """
         with self._lock:
             self._wanted = max(self._wanted, end)
-            if self._wanted <= self._watermark.offset:
+            if self._wanted <= self._watermark.offset and self.trouble is None:
                 return
             try:
                 grown = self._dispatcher.advance(self._wanted)
@@ -71,6 +71,12 @@ class Visibility:
             self._obstacles.errors.pop(VISIBILITY, None)
             self._watermark.raise_to(self._wanted)
         self.notify(grown)
+
+    def postpone(self, end: PhysicalOffset, trouble: StoreError) -> None:
+        """Start with records hidden, which `retry` shows once queues and index can take them."""
+        self._wanted = max(self._wanted, end)
+        self.trouble = trouble
+        self._obstacles.errors[VISIBILITY] = unwritable(trouble)
 
     def notify(self, grown: Set[ReadableQueue]) -> None:
         """Notify the listeners which queues grew."""

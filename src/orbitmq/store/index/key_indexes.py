@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from orbitmq.disk import PRIVATE, FileModes, make_folder, sync_folder
-from orbitmq.errors import StoreFormatError
+from orbitmq.errors import DiskFullError, StoreFormatError
 from orbitmq.model.queues import PhysicalOffset
 from orbitmq.store.files.file_names import is_unfinished, refuse_folder
 from orbitmq.store.index.key_index import KeyIndex, key_hash
@@ -54,7 +54,11 @@ class KeyIndexes:
             size = path.stat().st_size
             if size != wanted:
                 return f"{path} has {size} bytes, not {wanted}"
-            opened = KeyIndex.open(path, self._slots, self._entries_max)
+            try:
+                opened = KeyIndex.open(path, self._slots, self._entries_max)
+            except DiskFullError as error:
+                # Java leaves its files sparse, and a full disk must not keep the store closed.
+                return str(error)
             newest = self.newest
             self._files = (*self._files, opened)
             if newest is not None and not newest.is_full:

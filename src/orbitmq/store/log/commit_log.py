@@ -67,6 +67,8 @@ class CommitLog:
         # The end of the file that is being deleted, and still in the list.
         self._deleting_until = 0
         self._closed = False
+        # Whether the newest file that was there when the log was opened has room on the disk.
+        self._is_allocated = False
         # Invariant: flushed <= end, and both only grow once the log is recovered.
         self.end = PhysicalOffset(0)
         self.flushed = PhysicalOffset(0)
@@ -278,7 +280,6 @@ class CommitLog:
         while len(kept) > 1 and kept[-1].first_offset >= end:
             dropped.append(kept.pop())
         if kept:
-            kept[-1].allocate()
             kept[-1].clear(end - kept[-1].first_offset)
             if self._loads_single_pages:
                 kept[-1].load_pages_singly(end - kept[-1].first_offset)
@@ -299,6 +300,15 @@ class CommitLog:
                 sync_folder(folder.parent)
         self._files = tuple(kept)
         self.end = self.flushed = end
+
+    def allocate_newest(self) -> None:
+        """Give the file being written its room on the disk; Java leaves it sparse.
+
+        Nothing may be appended before: without room, writing to the mapping kills the process.
+        """
+        if self._files and not self._is_allocated:
+            self._files[-1].allocate()
+        self._is_allocated = True
 
     def delete_first(self) -> PhysicalOffset:
         """Delete the oldest file, but never the only one; returns the new start of the log."""

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from orbitmq.disk import PRIVATE, FileModes, sync_folder
-from orbitmq.store.files.descriptor import Descriptor
+from orbitmq.store.files.descriptor import Descriptor, write_failure
 
 _LAYOUT: Final = struct.Struct(">qqqqq")
 _FILE_BYTES: Final = 4096
@@ -88,8 +88,11 @@ class Checkpoint:
     def write(self, path: Path, modes: FileModes = PRIVATE) -> None:
         """Write the file and return once it is on disk."""
         made = not path.exists()
-        descriptor = Descriptor(path, os.O_RDWR | os.O_CREAT, modes)
-        descriptor.pwrite(self._fields().ljust(_FILE_BYTES, b"\0"), 0)
+        try:
+            descriptor = Descriptor(path, os.O_RDWR | os.O_CREAT, modes)
+            descriptor.pwrite(self._fields().ljust(_FILE_BYTES, b"\0"), 0)
+        except OSError as error:
+            raise write_failure(path, error, what=f"{_FILE_BYTES} bytes") from error
         descriptor.sync()
         if made:
             sync_folder(path.parent)

@@ -52,7 +52,9 @@ class DirectoryLock:
             status = os.fstat(self._descriptor)
             self._identity = (status.st_dev, status.st_ino)
             _held.add(self._identity)
-        os.pwrite(self._descriptor, b"lock", 0)
+        # Compat: Java writes this, and nobody reads it. A full disk must not matter.
+        with contextlib.suppress(OSError):
+            os.pwrite(self._descriptor, b"lock", 0)
 
     def release(self) -> None:
         """Release the directory."""

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import logging
 import os
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from orbitmq.disk import sync_folder
-from orbitmq.errors import SettingsError, StoreFormatError
-from orbitmq.model.queues import PhysicalOffset
-from orbitmq.record.codec import walk
+from orbitmq.errors import DiskFullError, SettingsError, StoreFormatError
+from orbitmq.model.queues import PhysicalOffset, QueueOffset
 from orbitmq.store.config import FlushMode
 from orbitmq.store.delay_levels import parse_delay_levels
 from orbitmq.store.files.descriptor import Descriptor, write_failure
@@ -36,6 +36,7 @@ from orbitmq.store.index.watermark import Watermark
 from orbitmq.store.log.commit_log import CommitLog
 from orbitmq.store.opening.checkpoint import Checkpoint
 from orbitmq.store.opening.directory_lock import DirectoryLock
+from orbitmq.store.opening.log_scans import ends_after, has_keys
 from orbitmq.store.opening.progress import ProgressFile, ProgressSaver
 from orbitmq.store.opening.recovery import (
     Known,
@@ -53,15 +54,14 @@ from orbitmq.store.opening.shape import FileSizes, Shape, ShapeFile
 from orbitmq.store.reading.reserved_offsets import ReservedOffsets
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from orbitmq.clock import Clock
     from orbitmq.store.config import StoreConfig
     from orbitmq.store.index.consume_queue import ConsumeQueue
     from orbitmq.store.index.consume_queues import QueueTotals
 
 log = logging.getLogger(__name__)
-
-# How far to look for a record with keys that the index lacks; nearly all records have some.
-_LOOK_BYTES: Final = 16 * 1024 * 1024
 
 OWN_FOLDER: Final = "orbitmq"
 ABORT_NAME: Final = "abort"
@@ -98,6 +98,15 @@ def _commit_log(root: Path, config: StoreConfig) -> CommitLog:
     )
 
 
+def _unless_full(save: Callable[[], None]) -> DiskFullError | None:
+    """Save something that can wait until the disk has room; returns why it has to."""
+    try:
+        save()
+    except DiskFullError as error:
+        return error
+    return None
+
+
 def _read_checkpoint(path: Path, clock: Clock) -> Checkpoint:
     checkpoint = Checkpoint.read(path)
     damage = checkpoint.damage(clock.now_ms())
@@ -123,6 +132,10 @@ class Parts:
     shape_file: ShapeFile
     watermark: Watermark
     last_store_ms: int
+    # Why queues and index do not follow the whole log yet; None if they do.
+    trouble: DiskFullError | None
+    # The next numbers of queues whose newest records they do not follow yet.
+    later_ends: dict[tuple[str, int], QueueOffset]
     # Releases everything, the lock last.
     resources: ExitStack
 
@@ -222,6 +235,7 @@ class _Opening:
         self._write_abort()
         self._log.cut(recovered.end, flushed=self._flushed(known, recovered))
         self._dispatcher.last_store_ms = max(self._checkpoint.log_ms, recovered.last_store_ms)
+        trouble = _unless_full(self._log.allocate_newest)
         try:
             resumed_at = self._dispatcher.position = self._dispatch_from(known)
         except StoreFormatError:
@@ -229,7 +243,10 @@ class _Opening:
             if self._clean:
                 (self._root / ABORT_NAME).unlink(missing_ok=True)
             raise
-        self._feed(recovered.end)
+        try:
+            self._feed(recovered.end)
+        except DiskFullError as error:
+            trouble = trouble or error
         saver = ProgressSaver(
             dispatcher=self._dispatcher,
             queues=self._queues,
@@ -239,14 +256,19 @@ class _Opening:
             checkpoint_path=self._root / CHECKPOINT_NAME,
             modes=self._modes,
         )
-        if self._clean or resumed_at != known.queued_until or not self._ours:
-            saver.save(lambda _: recovered.end)
+        if trouble is None and (self._clean or resumed_at != known.queued_until or not self._ours):
+            trouble = _unless_full(lambda: saver.save(lambda _: recovered.end))
         else:
             # What was saved before the crash is still true, and covers less. Syncing every queue
             # that changed since can take a minute; the first save of upkeep does it.
-            self._progress_file.raise_flushed(recovered.end)
-        self._shape_file.write(Shape(self._log.start, self._sizes))
-        watermark = Watermark(self._root / OWN_FOLDER, recovered.end, self._modes)
+            trouble = trouble or _unless_full(
+                lambda: self._progress_file.raise_flushed(recovered.end)
+            )
+        trouble = trouble or _unless_full(
+            lambda: self._shape_file.write(Shape(self._log.start, self._sizes))
+        )
+        visible = min(self._dispatcher.position, recovered.end) if trouble else recovered.end
+        watermark = Watermark(self._root / OWN_FOLDER, visible, self._modes)
         self._resources.callback(watermark.close)
         return Parts(
             root=self._root,
@@ -261,6 +283,10 @@ class _Opening:
             shape_file=self._shape_file,
             watermark=watermark,
             last_store_ms=self._dispatcher.last_store_ms,
+            trouble=trouble,
+            later_ends=ends_after(
+                self._log, self._dispatcher.position, recovered.end, self._deleted_topics
+            ),
             resources=self._resources,
         )
 
@@ -293,8 +319,12 @@ class _Opening:
     def _write_abort(self) -> None:
         path = self._root / ABORT_NAME
         try:
-            descriptor = Descriptor(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, self._modes)
-            descriptor.pwrite(str(os.getpid()).encode(), 0)
+            descriptor = Descriptor(path, os.O_RDWR | os.O_CREAT, self._modes)
+            with suppress(OSError):
+                # That the file is there is what counts; on a full disk it stays as it is.
+                process_id = str(os.getpid()).encode()
+                descriptor.pwrite(process_id, 0)
+                os.ftruncate(descriptor.number, len(process_id))
             os.fsync(descriptor.number)
             sync_folder(self._root)
         except OSError as error:
@@ -351,7 +381,9 @@ class _Opening:
         indexes, end = self._indexes, self._log.end
         if indexes is None:
             return end
-        doubt = indexes.load() or indexes.missing_part(self._log.start, self._has_keys)
+        doubt = indexes.load() or indexes.missing_part(
+            self._log.start, partial(has_keys, self._log)
+        )
         saved = self._progress_file.saved
         newest = indexes.newest
         if doubt:
@@ -376,29 +408,6 @@ class _Opening:
             )
         indexes.delete_all()
         return PhysicalOffset(0)
-
-    def _has_keys(self, after: int | None, until: int) -> bool:
-        """Whether records after an offset, or from the start on, and below another have keys."""
-        start = self._log.start
-        if after is not None and after >= start:
-            size = self._log.pread(after, 4)
-            start = PhysicalOffset(after + int.from_bytes(size or b"\0\0\0\1"))
-        until = min(until, start + _LOOK_BYTES)
-        while start < until and (file := self._log.file_at(start)) is not None:
-            first = file.first_offset
-            found = walk(
-                file.view,
-                start - first,
-                min(until - first, file.file_bytes),
-                first,
-                check_body=False,
-                delay_levels_ms=(),
-                with_keys=True,
-            )
-            if found.keys:
-                return True
-            start = PhysicalOffset(file.end_offset)
-        return False
 
     def _feed(self, end: PhysicalOffset) -> None:
         """Dispatch one file at a time, so that a long log does not fill the memory with entries."""

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Final
 
 from orbitmq.disk import PRIVATE, FileModes, make_folder, sync_folder
 from orbitmq.model.queues import PhysicalOffset
-from orbitmq.store.files.descriptor import Descriptor
+from orbitmq.store.files.descriptor import Descriptor, write_failure
 from orbitmq.store.index.consume_queues import QueueTotals
 
 if TYPE_CHECKING:
@@ -104,11 +104,9 @@ class ProgressFile:
         self._descriptor = None
 
     def _put(self, progress: SavedProgress) -> Descriptor:
-        if self._descriptor is None:
-            self._descriptor = self._open()
-        self._sequence += 1
+        sequence = self._sequence + 1
         fields = _FIELDS.pack(
-            self._sequence,
+            sequence,
             progress.flushed,
             progress.dispatched,
             progress.index_name,
@@ -117,12 +115,18 @@ class ProgressFile:
             progress.checkpoint_before,
             progress.checkpoint_after,
         )
-        at = self._sequence % _SLOTS * _SLOT_BYTES
+        at = sequence % _SLOTS * _SLOT_BYTES
         totals = progress.queue_totals or _UNKNOWN
-        more = _TOTALS.pack(self._sequence, totals.starts, totals.ends, totals.log_start)
-        self._descriptor.pwrite(_with_crc(fields) + _with_crc(more), at)
+        more = _TOTALS.pack(sequence, totals.starts, totals.ends, totals.log_start)
+        try:
+            descriptor = self._descriptor = self._descriptor or self._open()
+            descriptor.pwrite(_with_crc(fields) + _with_crc(more), at)
+        except OSError as error:
+            raise write_failure(self._path, error, what=f"{_SLOT_BYTES} bytes") from error
+        # Invariant: a failed write is repeated in the same slot, since the other one is good.
+        self._sequence = sequence
         self.saved = progress
-        return self._descriptor
+        return descriptor
 
     def _open(self) -> Descriptor:
         folder = self._path.parent

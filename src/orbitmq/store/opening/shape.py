@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Final
 
 from orbitmq.disk import PRIVATE, FileModes, make_folder, sync_folder
-from orbitmq.store.files.descriptor import Descriptor
+from orbitmq.store.files.descriptor import Descriptor, write_failure
 
 FILE_NAME: Final = "shape"
 _FIELDS: Final = struct.Struct(">qqqqqq")
@@ -67,16 +67,18 @@ class ShapeFile:
         """Replace the saved shape, if it differs, and return once it is on disk."""
         if shape == self.saved:
             return
-        made = not self._path.exists()
-        if made:
-            make_folder(self._path.parent, self._modes)
         fields = _FIELDS.pack(self._sequence + 1, shape.log_start, *astuple(shape.sizes))
         slot = (fields + _CRC.pack(zlib.crc32(fields))).ljust(_SLOT_BYTES, b"\0")
-        descriptor = Descriptor(self._path, os.O_RDWR | os.O_CREAT, self._modes)
-        if made:
-            # Both slots have their room on the disk from now on.
-            descriptor.pwrite(bytes(_SLOTS * _SLOT_BYTES), 0)
-        descriptor.pwrite(slot, (self._sequence + 1) % _SLOTS * _SLOT_BYTES)
+        made = not self._path.exists()
+        try:
+            make_folder(self._path.parent, self._modes)
+            descriptor = Descriptor(self._path, os.O_RDWR | os.O_CREAT, self._modes)
+            if made:
+                # Both slots have their room on the disk from now on.
+                descriptor.pwrite(bytes(_SLOTS * _SLOT_BYTES), 0)
+            descriptor.pwrite(slot, (self._sequence + 1) % _SLOTS * _SLOT_BYTES)
+        except OSError as error:
+            raise write_failure(self._path, error, what=f"{_SLOT_BYTES} bytes") from error
         descriptor.sync()
         if made:
             sync_folder(self._path.parent)
