@@ -206,6 +206,10 @@ class StoredMessages:
         entry = self._entry(topic, queue_id, offset)
         return entry is not None and self._log.end - entry[0] <= self._reader.near_bytes
 
+    def has_queues(self, topic: str) -> bool:
+        """Whether a topic has or had messages."""
+        return any(queue.topic == topic for queue in (*self._queues, *self._memory.queues()))
+
     def queues(self) -> list[QueueBounds]:
         """The bounds of every queue that has or had messages."""
         keys = {

@@ -139,6 +139,22 @@ async def test_the_offsets_of_a_deleted_topic_are_deleted(site: Site, peer: Peer
     assert (await peer.send("T")).fields["queueOffset"] == "0"
 
 
+@pytest.mark.parametrize("name", ["NoSuch", "x" * 200_000, "../config", "..", "a/b"])
+async def test_deleting_a_topic_that_never_was_leaves_nothing_behind(
+    site: Site, peer: Peer, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def files() -> set[Path]:
+        return {path for path in (site.folder / "store").rglob("*") if path.is_file()}
+
+    before = files()
+
+    reply = await peer.ask(DeleteTopic(topic=name))
+
+    assert reply.code == OK
+    assert files() == before
+    assert "failed" not in caplog.text
+
+
 async def test_a_topic_that_is_being_deleted_is_not_created_again(
     site: Site, peer: Peer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

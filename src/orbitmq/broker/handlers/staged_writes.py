@@ -211,5 +211,5 @@ def _check_lengths(*texts: str) -> None:
 def _body(request: Command, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(request.body, type=kind)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise ProtocolError(f"the body is no {kind.__name__}: {error}") from error

@@ -93,6 +93,9 @@ class TopicRequests:
     async def delete(self, _: Connection, request: Command) -> Command:
         """Delete a topic with its queues and committed offsets."""
         asked = DeleteTopic.decode(request.fields)
+        if self.topics.get(asked.topic) is None and not self.store.has_queues(asked.topic):
+            # Compat: not an error. Nor is anything noted of a topic that never was.
+            return request.reply()
 
         async def clear() -> None:
             self.offsets.delete_topic(asked.topic)
