@@ -40,6 +40,8 @@ def test_no_code_of_rocketmq_is_in_our_own_range() -> None:
         "DECIDE_WRITES",
         "APPOINT_COORDINATOR",
         "MOVE_ROWS",
+        "LIST_QUERIES",
+        "FORGET_QUERY",
     ]
 
 
