@@ -13,6 +13,7 @@ from typing import Final
 
 from orbitmq.errors import SettingsError
 from orbitmq.model.queues import MessageQueue
+from orbitmq.spark.options.times import time_ms
 
 _QUEUE_ID: Final = re.compile(r"0|[1-9][0-9]{0,9}")
 
@@ -37,13 +38,23 @@ def parse_queues(text: str, *, name: str) -> list[MessageQueue]:
     return found
 
 
-def parse_numbers(text: str, *, name: str, low: int) -> dict[MessageQueue, int]:
+def parse_times(text: str, *, name: str) -> dict[MessageQueue, int]:
+    """Parse a time for each queue, in milliseconds or as an ISO text."""
+    return parse_numbers(text, name=name, low=0, takes_times=True)
+
+
+def parse_numbers(
+    text: str, *, name: str, low: int, takes_times: bool = False
+) -> dict[MessageQueue, int]:
     """Parse a number for each queue, none below `low`; `name` is the option that holds it."""
     found: dict[MessageQueue, int] = {}
     for topic, broker_name, numbers in _by_broker(text, name, NUMBERS_EXAMPLE):
         if not isinstance(numbers, dict):
             raise _refusal(name, f"{numbers!r} has no queue ids", NUMBERS_EXAMPLE)
-        for queue_id, number in numbers.items():
+        for queue_id, given in numbers.items():
+            number = given
+            if takes_times and isinstance(given, str):
+                number = time_ms(given, name=name)
             # Java's queue ids are ints; and "00" beside "0" would name the same queue.
             if not _QUEUE_ID.fullmatch(queue_id) or int(queue_id) >= 2**31:
                 raise _refusal(name, f"{queue_id!r:.100} is not a queue id", NUMBERS_EXAMPLE)

@@ -10,7 +10,7 @@ from orbitmq.client.core.subscriptions import Expression, by_sql, subscription_o
 from orbitmq.errors import FilterSyntaxError, SettingsError
 from orbitmq.model.names import TOOLS_GROUP, check_group
 from orbitmq.model.subscriptions import EVERYTHING
-from orbitmq.spark.options.queue_texts import NUMBERS_EXAMPLE, parse_numbers
+from orbitmq.spark.options.queue_texts import NUMBERS_EXAMPLE, parse_numbers, parse_times
 from orbitmq.spark.options.spark_options import (
     ConnectionOptions,
     check_one_given,
@@ -59,14 +59,16 @@ class ReadOptions(TopicOptions, ConnectionOptions):
     starting_timestamp: int | None = spark_option(
         None,
         low=0,
+        is_time=True,
         kafka="startingTimestamp",
-        doc="Start each queue at the first message stored at or after this time, in milliseconds "
-        "since the epoch. Only one of the three options that set a start can be given.",
+        doc="Start each queue at the first message stored at or after this time: milliseconds "
+        "since the epoch, or ISO 8601 as in `2026-01-31T12:30:00+01:00`, in UTC without a zone. "
+        "Only one of the three options that set a start can be given.",
     )
     starting_offsets_by_timestamp: str = spark_option(
         "",
         kafka="startingOffsetsByTimestamp",
-        doc="A start time for each queue, written like `startingOffsets`.",
+        doc="A start time for each queue, written like `startingOffsets`; ISO times in quotes.",
     )
     starting_offsets_by_timestamp_strategy: str = spark_option(
         "error",
@@ -85,14 +87,15 @@ class ReadOptions(TopicOptions, ConnectionOptions):
     ending_timestamp: int | None = spark_option(
         None,
         low=0,
+        is_time=True,
         kafka="endingTimestamp",
-        doc="End a batch in each queue before the first message stored at or after this time, in "
-        "milliseconds since the epoch; at the end of the queue if it has none.",
+        doc="End a batch in each queue before the first message stored at or after this time, "
+        "written like `startingTimestamp`; at the end of the queue if it has none.",
     )
     ending_offsets_by_timestamp: str = spark_option(
         "",
         kafka="endingOffsetsByTimestamp",
-        doc="An end time for each queue, written like `endingOffsets`.",
+        doc="An end time for each queue, written like `endingOffsets`; ISO times in quotes.",
     )
     sql: str = spark_option(
         "",
@@ -240,7 +243,7 @@ class ReadOptions(TopicOptions, ConnectionOptions):
             ("endingOffsetsByTimestamp", self.ending_offsets_by_timestamp),
         ):
             if text:
-                parse_numbers(text, name=name, low=0)
+                parse_times(text, name=name)
 
     @classmethod
     def from_spark(

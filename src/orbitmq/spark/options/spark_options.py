@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from orbitmq.client.options import ClientOptions
 from orbitmq.errors import (
-    OptionValueError,
     SettingsError,
     SettingsProblemsError,
     UnknownOptionError,
 )
 from orbitmq.settings import Option, check_limits, describe, option
 from orbitmq.spark.options.secret_options import with_secrets
+from orbitmq.spark.options.times import time_ms
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -36,6 +36,7 @@ O = TypeVar("O", bound="DataclassInstance")  # noqa: E741  # reads as "the optio
 
 PAGE: Final = "docs/spark-options.md"
 _NAMES_ELSEWHERE: Final = "orbitmq.spark.elsewhere"
+_IS_TIME: Final = "orbitmq.spark.time"
 
 # What Spark itself adds to a user's options, for files, tables and streams.
 _SPARKS_OWN: Final = frozenset(
@@ -82,6 +83,7 @@ def spark_option(  # noqa: PLR0913 - each argument is one column of the table
     high: float | None = None,
     choices: tuple[T, ...] = (),
     secret: bool = False,
+    is_time: bool = False,
     default_shown: str | None = None,
 ) -> T:
     """Declare a field of a class of Spark options.
@@ -96,6 +98,7 @@ def spark_option(  # noqa: PLR0913 - each argument is one column of the table
         high: the largest number allowed.
         choices: the only values allowed.
         secret: whether its value is hidden wherever settings are shown.
+        is_time: whether it is a time in milliseconds, which may also be written as ISO 8601.
         default_shown: the default in words.
     """
     row = option(
@@ -111,7 +114,11 @@ def spark_option(  # noqa: PLR0913 - each argument is one column of the table
     declared = typing.cast("dataclasses.Field[T]", row)
     made: object = dataclasses.field(
         default=default,
-        metadata={**declared.metadata, _NAMES_ELSEWHERE: _NamesElsewhere(kafka, others)},
+        metadata={
+            **declared.metadata,
+            _NAMES_ELSEWHERE: _NamesElsewhere(kafka, others),
+            _IS_TIME: is_time,
+        },
         # Options are pickled and shown in plans and stack traces.
         repr=not secret,
     )
@@ -237,8 +244,8 @@ def options_from(
         row = rows.get(name.lower())
         if row is not None:
             try:
-                values[row.field] = row.parse(text, where=where)
-            except OptionValueError as problem:
+                values[row.field] = _value(options_class, row, text, where)
+            except SettingsError as problem:
                 problems.append(problem)
         elif name.lower() not in others and not is_sparks_own(name):
             nearest = nearest_option(options_class, name)
@@ -248,6 +255,12 @@ def options_from(
     made = options_class(**values)
     check_limits(made)
     return made
+
+
+def _value(options_class: type[DataclassInstance], row: Option, text: str, where: str) -> object:
+    if text.strip() and _metadata(options_class, row.field).get(_IS_TIME):
+        return time_ms(text, name=row.name)
+    return row.parse(text, where=where)
 
 
 def given_among(options: DataclassInstance, fields: Iterable[str]) -> list[str]:
@@ -305,9 +318,13 @@ def _all_names(options_class: type[DataclassInstance]) -> Iterator[tuple[str, Op
 
 
 def _elsewhere(options_class: type[DataclassInstance], field: str) -> _NamesElsewhere:
-    fields: Iterable[dataclasses.Field[object]] = dataclasses.fields(options_class)
-    found = next(one for one in fields if one.name == field).metadata.get(_NAMES_ELSEWHERE)
+    found = _metadata(options_class, field).get(_NAMES_ELSEWHERE)
     return found if isinstance(found, _NamesElsewhere) else _NamesElsewhere("", ())
+
+
+def _metadata(options_class: type[DataclassInstance], field: str) -> Mapping[str, object]:
+    fields: Iterable[dataclasses.Field[object]] = dataclasses.fields(options_class)
+    return next(one for one in fields if one.name == field).metadata
 
 
 def _letters(name: str) -> str:

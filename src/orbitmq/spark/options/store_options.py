@@ -49,14 +49,17 @@ class StoreOptions(TopicOptions):
     starting_timestamp: int | None = spark_option(
         None,
         low=0,
+        is_time=True,
         kafka="startingTimestamp",
-        doc="Read only messages stored at or after this time, in milliseconds since the epoch.",
+        doc="Read only messages stored at or after this time: milliseconds since the epoch, or "
+        "ISO 8601 as in `2026-01-31T12:30:00+01:00`, in UTC without a zone.",
     )
     ending_timestamp: int | None = spark_option(
         None,
         low=0,
+        is_time=True,
         kafka="endingTimestamp",
-        doc="Read only messages stored before this time, in milliseconds since the epoch.",
+        doc="Read only messages stored before this time, written like `startingTimestamp`.",
     )
     check_crc: bool = spark_option(
         False,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from orbitmq.errors import DataLossError, SettingsError
-from orbitmq.spark.options.queue_texts import parse_numbers, queue_text
+from orbitmq.spark.options.queue_texts import parse_numbers, parse_times, queue_text
 from orbitmq.spark.options.read_options import EARLIEST, EARLIEST_NUMBER, LATEST, LATEST_NUMBER
 from orbitmq.spark.reading.partitions import QueueRange
 
@@ -49,7 +49,7 @@ def starting_offsets(options: ReadOptions, view: OffsetLookup) -> Offsets:
         return _start_at(dict.fromkeys(queues, options.starting_timestamp), options, view)
     if options.starting_offsets_by_timestamp:
         name = "startingOffsetsByTimestamp"
-        times_ms = parse_numbers(options.starting_offsets_by_timestamp, name=name, low=0)
+        times_ms = parse_times(options.starting_offsets_by_timestamp, name=name)
         _check_same(times_ms, queues, name)
         return _start_at(times_ms, options, view)
     text = options.starting_offsets.lower()
@@ -72,7 +72,7 @@ def ending_offsets(options: ReadOptions, view: OffsetLookup) -> Offsets:
         return _or_else(found, latest)
     if options.ending_offsets_by_timestamp:
         name = "endingOffsetsByTimestamp"
-        times_ms = parse_numbers(options.ending_offsets_by_timestamp, name=name, low=0)
+        times_ms = parse_times(options.ending_offsets_by_timestamp, name=name)
         _check_same(times_ms, queues, name)
         return _or_else(view.at_times(times_ms), latest)
     if options.ending_offsets.lower() in {"", LATEST}:
