@@ -10,7 +10,7 @@ from orbitmq.spark.rows.wanted_rows import WantedRows
 from tests.unit.record.sample_records import KNOWN
 from tests.unit.spark.sample_rows import BROKER, all_columns, joined
 
-OFFSETS = projection_of(StructType([StructField("QUEUEoffset", LongType())]))
+OFFSETS = projection_of(StructType([StructField("QueueOffset", LongType())]))
 
 
 def test_columns_have_the_names_of_the_user() -> None:
@@ -19,7 +19,7 @@ def test_columns_have_the_names_of_the_user() -> None:
 
     rows = wanted.of(decoded)
 
-    assert rows.to_pylist() == [{"QUEUEoffset": KNOWN.queue_offset}]
+    assert rows.to_pylist() == [{"QueueOffset": KNOWN.queue_offset}]
     assert rows.schema == OFFSETS.asked_schema
 
 
@@ -31,7 +31,7 @@ def test_tags_are_compared_though_nobody_asked_for_the_column() -> None:
     for tags, count in (({tag}, 1), ({"other"}, 0), ({"other", tag}, 1)):
         wanted = WantedRows(OFFSETS, frozenset(tags))
         rows = wanted.of(RowDecoder(wanted.decoded).decode(*records, BROKER))
-        assert (rows.num_rows, rows.schema.names) == (count, ["QUEUEoffset"])
+        assert (rows.num_rows, rows.schema.names) == (count, ["QueueOffset"])
 
 
 def test_batches_pass_unchanged_if_nothing_is_to_do() -> None:
