@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from pyspark.sql.streaming.datasource import (
 
 from orbitmq.clock import Clock, SystemClock
 from orbitmq.model.queues import MessageQueue
+from orbitmq.spark.options.column_names import COLUMN_NAMES, USUAL_COLUMNS
 from orbitmq.spark.options.queue_texts import queue_text
 from orbitmq.spark.options.read_options import ReadOptions
 from orbitmq.spark.reading.offsets import Offsets, Seen, StreamOffset, read_stream_offset
@@ -70,6 +71,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planned: dict[str, Any] | None = None
         # Whether this run has compared the messages of all queues with those read before.
         self._has_checked = False
+        self._has_advised = False
         self._mirror = ProgressMirror(options)
         # Queues that the query knows and the name servers do not.
         self._missing: AbstractSet[MessageQueue] = frozenset()
@@ -107,6 +109,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Where the next batch ends; `start` itself if there is no batch to make now."""
+        self._advise_on_columns(start)
         position = read_stream_offset(start)
         # Spark asks for the next batch once the last one is done, so everything up to here is.
         self._mirror.publish(position.queues)
@@ -131,6 +134,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         seen = last_planned(begin, end, known, self._heads, self._view)
         self._planned = StreamOffset(base=begin, queues=end, seen=seen).to_json()
         return self._planned
+
+    def _advise_on_columns(self, stored: Mapping[str, Any]) -> None:
+        """Warn once if the query is from a release whose tables had all columns."""
+        is_default = not self._options.columns and self._projection.names == USUAL_COLUMNS
+        if is_default and stored.get("v") == 1 and not self._has_advised:
+            self._has_advised = True
+            log.warning(
+                "the checkpoint is from a release whose tables had %d columns, and this one has %d; "
+                "set columns=all if Spark refuses the state (STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE), "
+                "or if the result needs the others",
+                len(COLUMN_NAMES),
+                len(USUAL_COLUMNS),
+            )
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802  # Spark's name
         """Where the queues ended when the last batch was made; Spark shows it beside its end."""
@@ -196,6 +212,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Plan what each task reads of a batch; its end determines its start."""
         if start == end:
             return []
+        self._advise_on_columns(end)
         planned = read_stream_offset(end)
         ranges = [part for part in planned.ranges() if part.rows > 0]
         ranges = self._without_missing(ranges)

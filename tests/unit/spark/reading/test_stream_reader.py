@@ -495,3 +495,18 @@ def test_offsets_that_are_not_ours_are_refused(site: Site) -> None:
 def committed(site: Site, group: str) -> int | None:
     with PullConsumer(group, namesrv=site.cluster.namesrv, call_timeout_ms=60_000) as consumer:
         return consumer.committed(site.queue())
+
+
+def test_a_query_of_a_release_with_other_columns_is_told_once_what_to_set(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.send(2)
+    old = {"v": 1, "base": {}, "queues": {site.topic: {"broker-a": {"0": 1}}}}
+    reader, other = site.reader(), site.reader(columns="all")
+
+    for _ in range(2):
+        reader.partitions(old, reader.latestOffset(old, ALL))
+    other.latestOffset(old, ALL)
+
+    (said,) = [line for line in caplog.messages if "columns=all" in line]
+    assert "had 17 columns, and this one has 10" in said
