@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -189,9 +190,19 @@ class StoredMessages:
     ) -> list[tuple[int, int, int]]:
         """Read entries of a queue, fewer at the end of a file.
 
-        Each holds physical offset, record bytes, and tag hash or due time.
+        Each holds physical offset, record bytes, and tag hash or due time. Those that overlap, or
+        lead out of the log, are repaired first, if they can be.
         """
-        return list(ENTRY.iter_unpack(self.encoded_entries(topic, queue_id, offset, count_max)))
+        content = self.encoded_entries(topic, queue_id, offset, count_max)
+        queue = self._queues.find(topic, queue_id)
+        if queue is not None and offset < queue.end:
+            doubtful = _doubtful_entries(content, queue.min_physical_offset, self._log.end)
+            for at in doubtful:
+                with suppress(QueueDamagedError):
+                    self.read(topic, queue_id, offset + at, 1)
+            if doubtful:
+                content = self.encoded_entries(topic, queue_id, offset, count_max)
+        return list(ENTRY.iter_unpack(content))
 
     def encoded_entries(self, topic: str, queue_id: int, offset: int, count_max: int) -> bytes:
         """Read entries of a queue as their bytes, fewer at the end of a file."""
@@ -352,7 +363,9 @@ class StoredMessages:
         if physical_offset >= FIRST_OFFSET:
             return self._memory.store_ms_at(physical_offset)
         head = self._log.pread(physical_offset, HEAD_BYTES)
-        return store_ms_of(head) if head is not None else None
+        if head is None or physical_offset_of(head) != physical_offset:
+            return None
+        return store_ms_of(head)
 
 
 def _bounds(
@@ -364,6 +377,19 @@ def _bounds(
     if on_disk is not None and on_disk.start < on_disk.end:
         return on_disk.start, in_memory.end
     return in_memory.start, in_memory.end
+
+
+def _doubtful_entries(content: bytes, low: int, high: int) -> list[int]:
+    """Positions of entries that lead below `low` or beyond `high`, or do not lead forward."""
+    doubtful: dict[int, None] = {}
+    known_end = low
+    for at, (physical_offset, record_bytes, _) in enumerate(ENTRY.iter_unpack(content)):
+        record_end = physical_offset + record_bytes
+        if physical_offset < known_end or record_bytes <= 0 or record_end > high:
+            # One of the two is damaged.
+            doubtful |= {max(at - 1, 0): None, at: None}
+        known_end = max(low, record_end)
+    return list(doubtful)
 
 
 def _has_key(message: StoredMessage, key: str) -> bool:

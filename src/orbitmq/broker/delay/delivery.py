@@ -18,11 +18,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from orbitmq.disk import off_loop
-from orbitmq.errors import MessageError, OrbitError
+from orbitmq.errors import MessageError, OrbitError, StoreDamagedError
 from orbitmq.lifecycle import Periodic
 from orbitmq.model import property_names
 from orbitmq.model.names import HALF_TOPIC, SCHEDULE_TOPIC
 from orbitmq.model.queues import QueueOffset
+from orbitmq.record.decode import decode_record
 from orbitmq.record.properties import encode_properties
 from orbitmq.store.log.draft import Draft
 
@@ -58,17 +59,17 @@ class DueTimes:
     """
 
     def __init__(self, delay_ms: int) -> None:
-        self._delay_ms = delay_ms
+        self.delay_ms = delay_ms
         # Ends of the queue whose last due time was too far ahead, and when each was seen.
         self._seen: deque[tuple[int, float]] = deque()
 
     def note(self, end: int, last_due_ms: int, *, now_ms: int, monotonic_ms: float) -> None:
         """Check the due time of the last entry, which is the latest of all."""
-        if last_due_ms <= now_ms + self._delay_ms:
+        if last_due_ms <= now_ms + self.delay_ms:
             return
         if self._seen:
             known_end, seen_ms = self._seen[-1]
-            if end <= known_end or monotonic_ms - seen_ms < self._delay_ms / _LATENESS_DIVISOR:
+            if end <= known_end or monotonic_ms - seen_ms < self.delay_ms / _LATENESS_DIVISOR:
                 return
         self._seen.append((end, monotonic_ms))
 
@@ -78,7 +79,7 @@ class DueTimes:
             return True
         while self._seen and self._seen[0][0] <= offset:
             self._seen.popleft()
-        return bool(self._seen) and monotonic_ms - self._seen[0][1] >= self._delay_ms
+        return bool(self._seen) and monotonic_ms - self._seen[0][1] >= self.delay_ms
 
 
 class DelayDelivery:
@@ -184,18 +185,45 @@ class DelayDelivery:
         due_times = self._due_times[level]
         now_ms, monotonic_ms = self._clock.now_ms(), self._clock.monotonic_ms()
         end = self._store.end_of(SCHEDULE_TOPIC, level - 1)
+        latest_ms = now_ms + due_times.delay_ms
         for _, _, last_due_ms in self._store.entries(SCHEDULE_TOPIC, level - 1, end - 1, 1):
             due_times.note(end, last_due_ms, now_ms=now_ms, monotonic_ms=monotonic_ms)
+            latest_ms = max(latest_ms, last_due_ms)
         offset = self._clamp(level, offset)
         due: list[tuple[QueueOffset, StoredMessage | None]] = []
-        for physical_offset, _, due_ms in self._store.entries(
+        for physical_offset, _, entry_due_ms in self._store.entries(
             SCHEDULE_TOPIC, level - 1, offset, _BATCH
         ):
+            due_ms = entry_due_ms
+            message = None
+            if due_ms <= now_ms or due_ms > latest_ms:
+                message = self._message(level, offset, physical_offset)
+                if message is not None and not message.store_ms <= due_ms <= latest_ms:
+                    # A flipped bit must not deliver a message at once, or hold up all after it.
+                    due_ms = message.store_ms + due_times.delay_ms
             if not due_times.is_due(offset, due_ms, now_ms=now_ms, monotonic_ms=monotonic_ms):
                 return due, False
-            due.append((offset, self._store.message_at(physical_offset)))
+            due.append((offset, message or self._message(level, offset, physical_offset)))
             offset = QueueOffset(offset + 1)
         return due, len(due) == _BATCH
+
+    def _message(
+        self, level: int, offset: QueueOffset, physical_offset: int
+    ) -> StoredMessage | None:
+        """The message of an entry; None if its record is gone, or damaged."""
+        message = self._store.message_at(physical_offset)
+        if message is not None and (message.topic, message.queue_id, message.queue_offset) == (
+            SCHEDULE_TOPIC,
+            level - 1,
+            offset,
+        ):
+            return message
+        try:
+            # A read repairs the entry, if it can.
+            read = self._store.read(SCHEDULE_TOPIC, level - 1, offset, 1)
+        except StoreDamagedError:
+            return None
+        return decode_record(read.records[0]) if read.records else None
 
     def _deliver(self, level: int, number: QueueOffset, message: StoredMessage) -> None:
         """Store a message in its real queue; raises if that must be retried.

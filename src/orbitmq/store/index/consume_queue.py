@@ -339,7 +339,7 @@ class ConsumeQueue:
             return self.entries(QueueOffset(number), count)
 
         self.start = QueueOffset(
-            start_where(read, lambda entry: entry[0] >= log_start, self.start, self.end)
+            start_where(read, lambda entry: not 0 <= entry[0] < log_start, self.start, self.end)
         )
         self.min_physical_offset = max(log_start, self.min_physical_offset)
         last_file = max(0, self.end * ENTRY_BYTES - 1) // self._file_bytes * self._file_bytes

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from orbitmq.model.queues import QueueOffset
 
 if TYPE_CHECKING:
     from orbitmq.store.reading.queue_reader import ReadableQueue
+
+# So many entries in a row may be damaged.
+_NEIGHBOURS: Final = 64
 
 
 class Boundary(Enum):
@@ -29,12 +32,14 @@ def offset_at_time(
     start, end = queue.start, queue.end
 
     def is_before(number: int) -> bool:
-        entry = queue.entry(QueueOffset(number))
-        store_ms = store_ms_at(entry[0]) if entry else None
+        for other in range(number, min(number + _NEIGHBOURS, end)):
+            entry = queue.entry(QueueOffset(other))
+            store_ms = store_ms_at(entry[0]) if entry else None
+            # A damaged entry leads nowhere; the next one tells as much.
+            if store_ms is not None:
+                return store_ms < time_ms if boundary is Boundary.LOWER else store_ms <= time_ms
         # A deleted record is older than all that are left.
-        if store_ms is None:
-            return True
-        return store_ms < time_ms if boundary is Boundary.LOWER else store_ms <= time_ms
+        return True
 
     low, high = start, end
     while low < high:

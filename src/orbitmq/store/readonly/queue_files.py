@@ -17,6 +17,7 @@ from orbitmq.model.queues import QueueOffset
 from orbitmq.store.files.file_names import file_name, offset_of
 from orbitmq.store.files.open_files import OpenFiles
 from orbitmq.store.index.consume_queue import ENTRY, ENTRY_BYTES
+from orbitmq.store.index.entry_search import end_where, start_where
 
 # The record size in a filler: an entry before the first real one of its queue.
 FILLER_RECORD_BYTES: Final = 0x7FFFFFFF
@@ -73,13 +74,12 @@ class ReadOnlyQueue:
             first = offset // ENTRY_BYTES
             if self.is_written(first):
                 end = first + self.file_bytes // ENTRY_BYTES
-                return QueueOffset(first_where(first, end, lambda n: not self.is_written(n)))
+                return QueueOffset(end_where(self._pread, any, first, end))
         return self.first
 
     def is_written(self, number: int) -> bool:
         """Whether an entry was ever written there; fillers count."""
-        content = self._pread(number, 1)
-        return len(content) == ENTRY_BYTES and ENTRY.unpack(content)[1] > 0
+        return any(self._pread(number, 1))
 
     def entry(self, number: int) -> Entry:
         """One entry: physical offset, record bytes, tag hash."""
@@ -102,7 +102,14 @@ class ReadOnlyQueue:
     def first_from(self, physical_offset: int) -> QueueOffset:
         """The number of the first entry whose record starts at or after a physical offset."""
         return QueueOffset(
-            first_where(self.first, self.end, lambda n: begins_at(self.entry(n)) >= physical_offset)
+            start_where(
+                self.entries,
+                lambda entry: (
+                    entry[1] != FILLER_RECORD_BYTES and not 0 <= entry[0] < physical_offset
+                ),
+                self.first,
+                self.end,
+            )
         )
 
     def _pread(self, number: int, count: int) -> bytes:

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 from orbitmq.errors import RecordsDeletedError, StoreDamagedError, StoreError
 from orbitmq.model.queues import PhysicalOffset, QueueBounds, QueueOffset
 from orbitmq.record.decode import StoredMessage, Verdict, decode_record, examine
-from orbitmq.record.layout import MAGIC_V1, MAGIC_V2
+from orbitmq.record.layout import MAGIC_V1, MAGIC_V2, PHYSICAL_OFFSET_AT
 from orbitmq.record.scan import EntryRun
 from orbitmq.store.files.open_files import OpenFiles
 from orbitmq.store.index.consume_queue import ENTRY, ENTRY_BYTES
@@ -51,6 +51,8 @@ from orbitmq.store.readonly.visible_queue import VisibleQueue
 __all__ = ["LogChunk", "QueueBounds", "ReadOnlyStore"]
 
 _OPEN_QUEUE_FILES_MAX: Final = 64
+# Enough of a record to contain its own offset.
+_HEAD_BYTES: Final = PHYSICAL_OFFSET_AT + 8
 _READ_BYTES_MAX: Final = 64 * 1024 * 1024
 # Adjacent records of one queue are read together up to this size.
 _TOGETHER_BYTES_MAX: Final = 1024 * 1024
@@ -243,6 +245,9 @@ class ReadOnlyStore:
 
     def _records(self, places: list[tuple[int, int]]) -> list[bytes]:
         """Read adjacent records."""
+        for physical_offset, record_bytes in places:
+            if physical_offset < 0 or record_bytes < _HEAD_BYTES:
+                raise self._no_record(physical_offset, record_bytes)
         base = places[0][0]
         content = self.log.read(base, sum(places[-1]) - base)
         for physical_offset, record_bytes in places:
@@ -253,12 +258,15 @@ class ReadOnlyStore:
                 or magic not in (MAGIC_V1, MAGIC_V2)
                 or physical_offset_in(content, at) != physical_offset
             ):
-                raise StoreDamagedError(
-                    f"a queue points to a record of {record_bytes} bytes "
-                    f"{self.log.describe_offset(physical_offset)}, but there is none",
-                    hint="run: orbitmq store verify",
-                )
+                raise self._no_record(physical_offset, record_bytes)
         return [content[at - base : at - base + size] for at, size in places]
+
+    def _no_record(self, physical_offset: int, record_bytes: int) -> StoreDamagedError:
+        return StoreDamagedError(
+            f"a queue points to a record of {record_bytes} bytes "
+            f"{self.log.describe_offset(physical_offset)}, but there is none",
+            hint="run: orbitmq store verify",
+        )
 
     # --- reading the log ----------------------------------------------------------------------
 
@@ -356,6 +364,10 @@ class ReadOnlyStore:
     def _visible_disk_end(self, on_disk: ReadOnlyQueue, topic: str, queue_id: int) -> QueueOffset:
         """The end without entries of records beyond the visible end, and without stale ones."""
         end = int(on_disk.end)
+        progress = self.state.progress if self.written_by is Writer.ORBITMQ else None
+        if self.state.is_clean and progress is not None and progress.dispatched == self.end:
+            # Nothing is beyond the visible end, and nothing stale.
+            return QueueOffset(end)
         if end > on_disk.first and ends_at(on_disk.entry(end - 1)) > self.end:
             end = first_where(
                 on_disk.first, end, lambda number: ends_at(on_disk.entry(number)) > self.end

@@ -17,6 +17,7 @@ from orbitmq.clock import ManualClock
 from orbitmq.errors import StoreFencedError
 from orbitmq.model.names import HALF_TOPIC, SCHEDULE_TOPIC
 from orbitmq.store.config import FlushMode
+from orbitmq.store.index.consume_queue import ENTRY, ENTRY_BYTES
 from orbitmq.store.log.draft import Draft
 from orbitmq.store.message_store import MessageStore
 from tests.unit.store.stores import message, open_store
@@ -181,19 +182,47 @@ async def test_a_message_that_became_too_large_is_skipped(
     assert caplog.text.count("a body of 500 bytes is above the limit of 100") == 1
 
 
-async def test_messages_whose_records_are_gone_are_logged_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+async def test_messages_whose_records_are_damaged_are_logged_in_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = ManualClock()
     with open_store(tmp_path, clock=clock) as store:
         async with delivering(tmp_path, clock, store) as (delivery, delivered):
             store.put(delayed(1))
             store.put(delayed(1))
-            monkeypatch.setattr(store, "message_at", lambda _: None)
+            for physical_offset, _, _ in store.entries(SCHEDULE_TOPIC, 0, 0, 2):
+                store.parts.log.files[0].view[physical_offset + 4] ^= 0xFF
             await moved(clock, delivery, 2, 0)
 
             assert delivered == []
     assert "delayed messages lost level=1 count=2 first=0 last=1" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [(0, 2**40), (1, -5), (2, 2**62), (2, 0), (2, -(2**62))]
+)
+async def test_a_damaged_entry_neither_loses_a_message_nor_changes_when_it_is_due(
+    tmp_path: Path, field: int, value: int
+) -> None:
+    clock = ManualClock()
+    with open_store(tmp_path, clock=clock) as store:
+        async with delivering(tmp_path, clock, store) as (delivery, delivered):
+            for number in range(3):
+                store.put(delayed(1, b"%d" % number))
+            (queue,) = store.parts.queues
+            queue.write()
+            entry = list(store.entries(SCHEDULE_TOPIC, 0, 1, 1)[0])
+            entry[field] = value
+            with (queue.folder / f"{0:020d}").open("r+b") as file:
+                file.seek(ENTRY_BYTES)
+                file.write(ENTRY.pack(*entry))
+
+            await clock.advance(900)
+            await delivery.at_rest.wait()
+            assert delivered == []
+            await moved(clock, delivery, 3, 0)
+
+            assert [draft.body for draft in delivered] == [b"0", b"1", b"2"]
 
 
 async def test_a_clock_set_back_delivers_no_message_early(tmp_path: Path) -> None:

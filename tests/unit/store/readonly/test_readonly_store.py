@@ -331,3 +331,23 @@ def test_an_empty_folder_is_an_empty_store(tmp_path: Path) -> None:
         assert (store.start, store.end, store.topics()) == (0, 0, [])
         assert list(store.records()) == []
         assert store.refresh() == 0
+
+
+@pytest.mark.parametrize("number", [0, 1, 60, 99])
+@pytest.mark.parametrize("bit", [0, 17, 50, 64, 90])
+def test_a_flipped_bit_in_an_entry_hides_no_message(tmp_path: Path, number: int, bit: int) -> None:
+    with open_store(tmp_path, queue_file_bytes=300 * 20) as writing:
+        for body in range(100):
+            writing.put(Draft(topic="orders", body=b"%d" % body))
+    path = tmp_path / "consumequeue/orders/0" / f"{0:020d}"
+    content = bytearray(path.read_bytes())
+    content[number * 20 + bit // 8] ^= 0x80 >> bit % 8
+    path.write_bytes(content)
+
+    with ReadOnlyStore(tmp_path) as store:
+        bounds = store.bounds("orders", 0)
+        assert (bounds.start, bounds.end) == (0, 100)
+        with pytest.raises(StoreError):
+            store.read("orders", 0, number, 1)
+        for other in {0, 1, 2, 59, 61, 98} - {number}:
+            assert len(store.read("orders", 0, other, 1)) == 1
