@@ -260,7 +260,7 @@ broker and name server answer, with hostile fields and bodies of up to {_BODY_BY
 | what | seen | limit |
 |---|---|---|
 | requests | {report.requests:,} | |
-| without an answer within {_ANSWER_MS / 1000:g} s (held pulls, one by one) | {report.unanswered:,} | |
+| without an answer within {_ANSWER_MS / 1000:g} s (held pulls, and what waits for others) | {report.unanswered:,} | |
 | processor time of the slowest ({report.slowest.name}) | {report.slowest.cpu_seconds:.2f} s | {CPU_SECONDS_MAX} s |
 | growth of a server's memory | {report.memory_bytes // _MIB} MiB | {MEMORY_BYTES_MAX // _MIB} MiB |
 | store on disk | {report.disk_bytes // _MIB} MiB | {DISK_BYTES_MAX // _MIB} MiB |

@@ -55,7 +55,7 @@ class MaintenanceRequests:
         """Delete the queues of topics that no longer exist."""
         unused = {
             queue.topic
-            for queue in self.store.queues()
+            for queue in await off_loop(self.store.queues)
             if self.topics.get(queue.topic) is None and not is_system_topic(queue.topic)
         }
         for topic in sorted(unused):
