@@ -38,6 +38,7 @@ from orbitmq.broker.handlers.sending import SendRequests
 from orbitmq.broker.handlers.staged_writes import StagedWriteRequests
 from orbitmq.broker.handlers.topics import TopicRequests
 from orbitmq.broker.hot_path import HotPath
+from orbitmq.broker.lost_tables import recovered_topics, report_lost
 from orbitmq.broker.plain_topics import PlainTopics
 from orbitmq.broker.ports import FAST_LANE, REPLICATION, check_port, find_port
 from orbitmq.broker.refusals import code_of
@@ -225,14 +226,17 @@ class Broker:
             )
         self.store = await self._open_store_off_loop()
         self._opened.push_async_callback(off_loop, self.store.close)
-        for table in (
-            self.topics,
-            self.groups,
-            self.offsets,
-            self._delay_progress,
-            self._lock_file,
-        ):
+        queues = self.store.queues()
+        await self.topics.load(lambda: recovered_topics(queues, self.store.memory_topics))
+        for table in (self.groups, self.offsets, self._delay_progress, self._lock_file):
             await table.load()
+        report_lost(
+            queues=queues,
+            topics=self.topics.topics,
+            groups=self.groups,
+            offsets=self.offsets,
+            delays=self._delay_progress,
+        )
         for name in {*self.topics.topics, *self.store.memory_topics}:
             self._apply_storage(name)
         self._assemble(config)

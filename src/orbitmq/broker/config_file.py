@@ -40,6 +40,8 @@ class ConfigFile(Generic[T]):
         self._unknown: _Tree = {}
         self._waiting: list[_PendingChange[T]] = []
         self._round: asyncio.Task[None] | None = None
+        # Whether the file, or its copy, was there.
+        self.is_found = False
         # Called with the old and the new document after each change, once it is on disk.
         self.on_change: Callable[[T, T], None] = lambda _old, _new: None
 
@@ -63,6 +65,7 @@ class ConfigFile(Generic[T]):
             ) from error
         if loaded is not None:
             self._document, self._unknown = loaded
+            self.is_found = True
 
     async def change(self, step: Callable[[T], T]) -> None:
         """Apply a change; returns once it is on disk, and visible only then.

@@ -109,9 +109,12 @@ def _open(folder: Path, log_path: str) -> ReadOnlyStore:
     if folder.is_dir() and not any(
         path.exists() for path in (*log_folders(folder, log_path), folder / CHECKPOINT_NAME)
     ):
+        stores = sorted(str(path.parent) for path in folder.glob("*/commitlog") if path.is_dir())
         raise StoreError(
             f"{folder} holds no store: it has neither a commit log nor a checkpoint",
-            hint="give a broker's storePathRootDir, and --log-path if it sets storePathCommitLog",
+            hint=f"it is a folder of stores; give one of them: {', '.join(stores)}"
+            if stores
+            else "give a broker's storePathRootDir, and --log-path if it sets storePathCommitLog",
         )
     return ReadOnlyStore(folder, log_path=log_path)
 

@@ -257,3 +257,13 @@ def test_a_folder_without_a_store_is_not_taken_for_a_good_one(tmp_path: Path, co
 
     assert ended.returncode == 2
     assert "holds no store" in ended.stderr
+
+
+def test_the_folder_of_a_site_leads_to_its_stores(tmp_path: Path) -> None:
+    for name in ("broker-a", "broker-b"):
+        (tmp_path / name / "commitlog").mkdir(parents=True)
+
+    ended = run("inspect", tmp_path)
+
+    assert ended.returncode == 2
+    assert f"give one of them: {tmp_path / 'broker-a'}, {tmp_path / 'broker-b'}" in ended.stderr

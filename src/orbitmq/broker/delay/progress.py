@@ -42,6 +42,11 @@ class DelayProgress:
         self._file = ConfigFile(folder / FILE_NAME, DelayDocument(), modes)
         self._clock = clock
 
+    @property
+    def is_found(self) -> bool:
+        """Whether there was a file to load."""
+        return self._file.is_found
+
     async def load(self) -> None:
         """Read the file."""
         await self._file.load()

@@ -102,6 +102,11 @@ class CommittedOffsets:
 
     # --- the file -----------------------------------------------------------------------------
 
+    @property
+    def is_found(self) -> bool:
+        """Whether there was a file to load."""
+        return self._file.is_found
+
     async def load(self) -> None:
         """Read the file."""
         await self._file.load()

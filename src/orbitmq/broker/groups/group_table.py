@@ -70,6 +70,11 @@ class GroupTable:
         self._auto_create = auto_create
         self._groups_max = groups_max
 
+    @property
+    def is_found(self) -> bool:
+        """Whether there was a file to load."""
+        return self._file.is_found
+
     async def load(self) -> None:
         """Read the file, and create missing predefined groups."""
         await self._file.load()

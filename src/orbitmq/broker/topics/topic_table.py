@@ -73,10 +73,16 @@ class TopicTable:
         self._deleting: set[str] = set()
         self._file.on_change = self._changed
 
-    async def load(self) -> None:
-        """Read the file, and create missing system topics."""
+    @property
+    def is_found(self) -> bool:
+        """Whether there was a file to load."""
+        return self._file.is_found
+
+    async def load(self, recover: Callable[[], _Topics] = dict) -> None:
+        """Read the file, and create missing system topics; without a file, `recover` topics."""
         await self._file.load()
-        await self._change(lambda topics: self._system_topics | topics)
+        recovered = {} if self.is_found else recover()
+        await self._change(lambda topics: recovered | self._system_topics | topics)
 
     @property
     def data_version(self) -> DataVersion:

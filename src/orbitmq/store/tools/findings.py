@@ -27,6 +27,8 @@ class FindingKind(Enum):
     MISSING_KEY = "missing-key"
     STRAY_KEY = "stray-key"
     BAD_INDEX_FILE = "bad-index-file"
+    # The topics' settings, which the queues do not tell.
+    MISSING_TOPICS = "missing-topics"
     # Not damage, but a broker refuses to open the store.
     STRANGE_FILE = "strange-file"
 
@@ -126,6 +128,11 @@ class Findings:
                 if is_clean
                 else "the store was not stopped cleanly, or is open: starting its broker recovers "
                 "it, queues and index included; verify it again after that"
+            )
+        if FindingKind.MISSING_TOPICS in found:
+            lines.append(
+                "restore config/topics.json; without it, a starting broker recovers the topics "
+                "from their queues, but not their permissions, attributes and unused queues"
             )
         if FindingKind.STRANGE_FILE in found:
             lines.append(

@@ -41,6 +41,8 @@ from orbitmq.store.tools.record_search import next_record
 _RECORD_CRC_NAME: Final = b"__CRC32#\x01"
 _RECORD_CRC_BYTES: Final = 20
 
+_TOPICS_SHOWN_MAX: Final = 20
+
 OnProgress = Callable[[int, int], None]
 
 
@@ -132,6 +134,7 @@ class _Pass:
         for start, end in self._segments():
             self._verify_segment(start, end)
         keys = self._store.folder_keys()
+        self._check_topics({topic for topic, _ in keys})
         self._queues.finish(keys)
         self._index.finish()
         self._note_rest()
@@ -158,6 +161,22 @@ class _Pass:
                     f"{file_name(shape.log_start)} to {file_name(start)} are missing",
                     file=str(self._missing_path(shape.log_start)),
                     offset=shape.log_start,
+                )
+            )
+
+    def _check_topics(self, topics: set[str]) -> None:
+        """Report that the table of topics is gone, and its copy with it."""
+        file = self._store.root / "config" / "topics.json"
+        if not topics or not file.parent.is_dir():
+            return
+        if not file.exists() and not file.with_name(file.name + ".bak").exists():
+            shown = ", ".join(sorted(topics)[:_TOPICS_SHOWN_MAX])
+            self._findings.add(
+                Finding(
+                    kind=FindingKind.MISSING_TOPICS,
+                    text=f"it is missing, and so is its copy; settings of {len(topics)} topics are "
+                    f"lost: {shown}",
+                    file=str(file),
                 )
             )
 
