@@ -458,15 +458,13 @@ class BrokerRegistry:
 
     def _remove_group(self, group: BrokerGroup) -> None:
         del self.groups[group.name]
-        self.missing.keep_topics(
-            group.name,
-            {
-                topic: queues[group.name]
-                for topic, queues in self.topic_queues.items()
-                if group.name in queues
-            },
-        )
-        for topic in [topic for topic, queues in self.topic_queues.items() if group.name in queues]:
+        held = {
+            topic: queues[group.name]
+            for topic, queues in self.topic_queues.items()
+            if group.name in queues
+        }
+        self.missing.keep_topics(group.name, held)
+        for topic in held:
             self._drop_queues(topic, group.name)
         for topic in [
             topic for topic, owners in self.queue_mappings.items() if group.name in owners

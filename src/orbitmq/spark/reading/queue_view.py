@@ -117,6 +117,8 @@ class QueueView:
     def _look(self, expected: Collection[MessageQueue]) -> Look:
         assigned = set(self._options.assigned_queues)
         topics = {queue.topic for queue in assigned} or self._topics()
+        # A checkpoint keeps the positions of topics that the query no longer reads.
+        expected = {one for one in expected if one.topic in topics or self._matches(one.topic)}
         look = self._survey(topics, expected, named=assigned)
         if not self._options.subscribe_pattern:
             self._check_topics(topics, look, expected)
@@ -208,8 +210,7 @@ class QueueView:
     def _topics(self) -> set[str]:
         if self._options.topics:
             return set(self._options.topics)
-        pattern = re.compile(self._options.subscribe_pattern)
-        matched = [name for name in self._ask(self._reader.topics) if pattern.fullmatch(name)]
+        matched = [name for name in self._ask(self._reader.topics) if self._matches(name)]
         servers = self._ask(self._reader.server_names) if matched else set()
         topics = {
             name
@@ -219,6 +220,10 @@ class QueueView:
         if not topics:
             log.warning("no topic matches subscribePattern=%s", self._options.subscribe_pattern)
         return topics
+
+    def _matches(self, topic: str) -> bool:
+        pattern = self._options.subscribe_pattern
+        return bool(pattern) and re.fullmatch(pattern, topic) is not None
 
     def _may_match(self, topic: str) -> bool:
         """Whether the pattern may match this topic; special ones only if it names their kind."""

@@ -45,7 +45,8 @@ class Site:
         self.cluster.faults.kill_broker("broker-b")
 
     def options(self, **given: str) -> dict[str, str]:
-        chosen = {} if given.keys() & {"subscribePattern", "assign"} else {"subscribe": "orders"}
+        forms = {"subscribe", "subscribePattern", "assign"}
+        chosen = {} if given.keys() & forms else {"subscribe": "orders"}
         return {"namesrvAddr": self.cluster.namesrv, **chosen, **QUICK, **given}
 
     def batch(self, **given: str) -> Rows:
@@ -112,7 +113,9 @@ def test_wait_reads_everything_once_the_broker_is_back(site: Site) -> None:
     site.kill()
 
     with ThreadPoolExecutor(1) as threads:
-        reading = threads.submit(site.batch, missingBrokers="wait", retries="0")
+        reading = threads.submit(
+            site.batch, missingBrokers="wait", maxBrokerWait="60s", retries="0"
+        )
         site.cluster.faults.restart_broker("broker-b")
 
         assert reading.result(timeout=60) == queues("broker-a", "broker-b")
@@ -180,6 +183,19 @@ def test_a_stream_fails_for_a_missing_broker_and_loses_nothing_when_it_is_back(s
     again.stop()
 
 
+def test_positions_of_topics_that_a_stream_no_longer_reads_need_no_broker(site: Site) -> None:
+    with Admin(namesrv=site.cluster.namesrv) as admin:
+        admin.topics.create("lines", queues=2, broker="broker-a")
+    reader = site.stream(subscribe="orders,lines")
+    start = reader.initialOffset()
+    reader.stop()
+    site.kill()
+
+    narrowed = site.stream(subscribe="lines")
+    assert len(read_stream_offset(narrowed.latestOffset(start, ALL)).queues) == 6
+    narrowed.stop()
+
+
 def test_a_run_of_all_that_is_available_misses_the_queues_of_its_checkpoint(site: Site) -> None:
     reader = site.stream()
     start = reader.latestOffset(reader.initialOffset(), ALL)
@@ -193,7 +209,7 @@ def test_a_run_of_all_that_is_available_misses_the_queues_of_its_checkpoint(site
     with pytest.raises(BrokersMissingError, match="broker-b is not registered"):
         strict.latestOffset(start, ALL)
     strict.stop()
-    patient = site.stream(missingBrokers="wait")
+    patient = site.stream(missingBrokers="wait", maxBrokerWait="60s")
     patient.prepareForTriggerAvailableNow()
     with ThreadPoolExecutor(1) as threads:
         asked = threads.submit(patient.latestOffset, start, ALL)
