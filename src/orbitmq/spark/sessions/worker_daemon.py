@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from pyspark import daemon
 
-from orbitmq.spark.sessions.worker_process import silence_exits
+from orbitmq.spark.sessions.worker_process import log_with_times, silence_exits
 
 if __name__ == "__main__":
     silence_exits(daemon)
+    # The package was imported before Python knew that this is the main module.
+    log_with_times()
     daemon.manager()

@@ -231,3 +231,18 @@ logging.getLogger("orbitmq.spark.reading").warning("data loss")
     assert re.fullmatch(
         r"\S+ \d\d:\d\d:\d\d,\d+ WARNING orbitmq\.spark\.reading: data loss\n", said
     )
+
+
+def test_warnings_of_tasks_have_a_time_and_a_level() -> None:
+    program = """
+import logging, runpy
+from pyspark import daemon
+daemon.manager = lambda: logging.getLogger("orbitmq.spark.rows").warning("unreadable")
+runpy.run_module("orbitmq.spark.sessions.worker_daemon", run_name="__main__", alter_sys=True)
+"""
+
+    said = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stderr
+
+    assert re.fullmatch(r"\S+ \S+ WARNING orbitmq\.spark\.rows: unreadable\n", said)
