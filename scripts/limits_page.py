@@ -29,6 +29,7 @@ from orbitmq.protocol.frame import FIELDS_MAX, HEADER_BYTES_MAX
 from orbitmq.protocol.plain_sends import BATCH_MESSAGES_MAX
 from orbitmq.settings import describe
 from orbitmq.store.config import StoreConfig
+from orbitmq.store.reading.bodiless_reading import READ_FACTOR
 from orbitmq.store.retention import RetentionConfig
 from orbitmq.transport.config import ServerConfig
 from orbitmq.transport.turns import SLOW_MS, TURN_MS
@@ -90,7 +91,8 @@ COSTS = (
         (_CODE.PULL_MESSAGE, _CODE.LITE_PULL_MESSAGE),
         f"one read: {_option('maxTransferCountOnMessageInMemory')} messages and "
         f"{_option('maxTransferBytesOnMessageInMemory')}, in bulk {_option('bulkPullCountMax')} and "
-        f"{_option('bulkPullBytesMax')} in a thread. A filter has at most "
+        f"{_option('bulkPullBytesMax')} in a thread, for records without bodies from up to "
+        f"{READ_FACTOR} times as many bytes. A filter has at most "
         f"{EXPRESSION_CHARACTERS_MAX:,} characters",
         f"the pull itself, if it is held: {HOLD_MS_MAX // 1000} s, "
         f"{_option('pullThreadPoolQueueCapacity')} pulls; a committed offset",
