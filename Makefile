@@ -117,6 +117,7 @@ soak: setup  ## Run the long campaigns and write docs/soak/
 	$(BIN)/python -m scripts.other_pythons tests/unit tests/integration $(SIDE_BY_SIDE)
 	$(BIN)/python -m scripts.soak_name_server
 	$(BIN)/python -m tests.crash.soak "$$(mktemp -d -p $(SHARED_MEMORY))" 1200 --page docs/soak/store-crashes.md
+	$(BIN)/python -m tests.crash.entry_flipping "$$(mktemp -d -p $(SHARED_MEMORY))" 600 --page docs/soak/queue-flips.md
 	$(BIN)/python -m tests.integration.request_limits --rounds 50 --page docs/soak/request-limits.md
 	$(BIN)/python -m tests.integration.client.reconnects 10000 --page docs/soak/client-reconnects.md
 	$(BIN)/python -m tests.integration.client.soak --seconds 3600 --page docs/soak/clients.md

@@ -13,6 +13,7 @@ from orbitmq.errors import StoreDamagedError
 from orbitmq.record.decode import decode_record
 from orbitmq.store.config import StoreConfig
 from orbitmq.store.message_store import MessageStore
+from tests.crash.entry_flipping import run_entry_flips
 from tests.crash.flipping import Prepared
 from tests.crash.scenario import draft, number_of, small_config
 
@@ -136,3 +137,9 @@ def _read_all(store: MessageStore, start: int) -> list[int]:
         assert read.next_offset > offset
         offset = read.next_offset
     return found
+
+
+def test_bits_flipped_anywhere_in_queues_and_index_hide_nothing(tmp_path: Path) -> None:
+    outcomes = run_entry_flips(tmp_path, seed=7, rounds=40)
+
+    assert outcomes.total() == 40

@@ -77,6 +77,39 @@ async def test_messages_past_the_mapping_are_read_at_once_or_later_in_a_thread(
     assert seen == readers
 
 
+# --- what is damaged ----------------------------------------------------------------------------
+
+
+def _damage_entry(site: Site, number: int) -> None:
+    """Let an entry of queue 0 of topic T lead nowhere."""
+    queue = site.broker.store.parts.queues.find("T", 0)
+    assert queue is not None
+    site.broker.store.parts.queues.write()
+    with (queue.folder / f"{0:020d}").open("r+b") as file:
+        file.seek(number * 20)
+        file.write(bytes([0x40]))
+
+
+async def test_an_entry_that_leads_nowhere_hides_no_message(site: Site, peer: Peer) -> None:
+    for body in (b"one", b"two", b"three"):
+        await peer.send("T", body)
+    _damage_entry(site, 1)
+
+    assert [m.body for m in await peer.read()] == [b"one"]
+    assert [m.body for m in await peer.read(offset=1)] == [b"two", b"three"]
+
+
+async def test_a_damaged_message_is_refused_by_name_and_not_skipped(site: Site, peer: Peer) -> None:
+    for body in (b"one", b"two"):
+        await peer.send("T", body)
+    site.broker.store.parts.log.files[0].view[4] ^= 0xFF
+
+    replies = [await peer.pull() for _ in range(2)]
+
+    assert [reply.code for reply in replies] == [ResponseCode.SYSTEM_ERROR] * 2
+    assert "message 0 of topic 'T' queue 0" in (replies[0].remark or "")
+
+
 # --- which fields a pull has --------------------------------------------------------------------
 
 REQUIRED_FIELDS = {

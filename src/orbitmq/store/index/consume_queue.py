@@ -34,6 +34,8 @@ ENTRY_BYTES: Final = ENTRY.size
 # Compat: fills the entries before the first real one if a queue does not begin at 0.
 _FILLER_BYTES: Final = 0x7FFFFFFF
 FILLER: Final = ENTRY.pack(0, _FILLER_BYTES, 0)
+# So many entries that loading cuts off are counted.
+_CUT_MAX: Final = 64
 
 
 def decode_entry(content: bytes) -> tuple[int, int, int] | None:
@@ -58,6 +60,7 @@ class ConsumeQueue:
         "_tail",
         "_unsynced",
         "_unsynced_names",
+        "cut_until",
         "end",
         "max_physical_end",
         "min_physical_offset",
@@ -88,6 +91,8 @@ class ConsumeQueue:
         self.max_physical_end = PhysicalOffset(0)
         # Invariant: a sound entry from `start` on leads here or further.
         self.min_physical_offset = PhysicalOffset(0)
+        # Where the entries ended that loading cut off; the queue may have ended there.
+        self.cut_until = QueueOffset(0)
         # The newest entries, and the number of the first of them: replaced together, so that
         # readers in other threads always see a matching pair.
         self._tail = (0, bytearray())
@@ -135,6 +140,8 @@ class ConsumeQueue:
         first = end_where(self._on_disk, lambda entry: entry[1] == _FILLER_BYTES, low, end)
         self._set_range(first, end)
         if good_until is not None:
+            cut = self._on_disk(end, _CUT_MAX).rstrip(bytes(1))
+            self.cut_until = QueueOffset(end + -(-len(cut) // ENTRY_BYTES))
             self._clear_after(end, firsts)
         return ""
 

@@ -127,6 +127,13 @@ class ConsumeQueues:
         for queue in self:
             self._drop(queue)
 
+    def drop_cut(self) -> None:
+        """Delete queues without records whose newest entries loading has cut off."""
+        for queue in self:
+            if queue.start == queue.end < queue.cut_until:
+                self._drop(queue)
+                self._ends_before[queue] = queue.cut_until
+
     def keep_ends(self, log_start: PhysicalOffset) -> None:
         """Let queues that were rebuilt, and have no record left in the log, go on at their end."""
         for queue, end in self._ends_before.items():

@@ -371,8 +371,10 @@ class _Opening:
         if not doubt:
             return False
         log.warning("rebuilding queues reason=%s", doubt)
-        if found.ends >= saved.ends:
-            # Only missing ends are filled up; a wrong start is not seen again.
+        if found.ends < saved.ends:
+            # The log fills up what is missing, unless it was deleted there.
+            self._queues.drop_cut()
+        else:
             self._queues.drop_all()
         return True
 
