@@ -21,6 +21,11 @@ from orbitmq.protocol.languages import Language, language_named, language_number
 # of 32 KB, whose separators are escaped.
 LOOSE_BYTES_MAX: Final = 200_000
 
+# Below this, reading a header takes no time that counts, however many fields it has.
+_COUNTED_BYTES_MIN: Final = 32 * 1024
+# Members of a header besides its fields, with room to spare.
+_MEMBERS_MAX: Final = 100
+
 HeaderParts = tuple[int, Language, int, int, int, str, dict[str, str]]
 
 
@@ -98,6 +103,10 @@ def encode_header(
 
 def decode_header(text: bytes) -> HeaderParts:
     """Read a header, strictly first and as fastjson would if that fails."""
+    if len(text) > _COUNTED_BYTES_MIN:
+        # Perf: counting takes a hundredth of the time of reading that many fields. Quotes inside
+        # values are escaped.
+        check_field_count(text.count(b'":') - text.count(b'\\":') - _MEMBERS_MAX)
     try:
         header = _strict_decoder.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -319,6 +319,15 @@ class Connection(asyncio.Protocol):
 
     # --- for its owner ------------------------------------------------------------------------
 
+    def took(self, work_ms: float) -> None:
+        """Have the connection wait for its next turn if a request took much of the loop's time."""
+        if self._slow_turns is None or self.closed:
+            return
+        now_ms = self.clock.monotonic_ms()
+        wait_ms = self._slow_turns.wait_ms(now_ms - work_ms, now_ms)
+        if wait_ms and not self._turn_is_due:
+            self._wait_for_turn(wait_ms)
+
     def serve_with(self, processor: Processor) -> None:
         """Pass everything received from now on to another processor."""
         self._processor = processor

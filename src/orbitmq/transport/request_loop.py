@@ -8,7 +8,8 @@ against the connection's bounds and answered when it is done.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+import types
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from orbitmq.errors import (
@@ -154,7 +155,7 @@ class RequestLoop:
         charge: int,
     ) -> None:
         try:
-            reply = await work
+            reply = await _measured(work, connection)
         except Exception as error:  # noqa: BLE001  # the border: whatever it is becomes an answer
             reply = self._failure_reply(request, error, connection)
         finally:
@@ -218,6 +219,33 @@ class RequestLoop:
                 code = ResponseCode.SYSTEM_ERROR
                 remark = f"{name} failed inside the server: {type(error).__name__}"
         return request.reply(code=code, remark=remark)
+
+
+@types.coroutine
+def _measured(
+    work: Coroutine[Any, Any, Answer], connection: Connection
+) -> Generator[Any, Any, Answer]:
+    """Wait for a coroutine; its connection waits in turn if it takes much of the loop's time."""
+    now_ms = connection.clock.monotonic_ms
+    took_ms = 0.0
+    thrown: BaseException | None = None
+    try:
+        while True:
+            began_ms = now_ms()
+            try:
+                waits_for = work.send(None) if thrown is None else work.throw(thrown)
+            except StopIteration as done:
+                answer: Answer = done.value
+                return answer
+            finally:
+                took_ms += now_ms() - began_ms
+            try:
+                yield waits_for
+                thrown = None
+            except BaseException as error:  # noqa: BLE001  # a cancellation is for the coroutine
+                thrown = error
+    finally:
+        connection.took(took_ms)
 
 
 async def _write_when_drained(connection: Connection, request: Command, frame: bytes) -> None:

@@ -2,7 +2,7 @@
 
 A turn ends after a few milliseconds, at the end of a frame. A frame that takes longer by itself (a
 large JSON document, a filter to compile) cannot be interrupted. Its connection then waits, and so do
-all connections with such frames, one after the other: together they get at most half of the loop's
+all connections with such frames, one after the other: together they get at most a quarter of the loop's
 time, and others are served between any two of them.
 
 Threads: the event loop's only.
@@ -17,8 +17,8 @@ from typing import Final
 TURN_MS: Final = 5.0
 # A turn as long as this had a frame that takes long by itself.
 SLOW_MS: Final = 10.0
-# For each millisecond of slow work, the loop has as many for everybody else.
-_SHARE: Final = 2
+# Of so many milliseconds, one goes to slow turns.
+_SHARE: Final = 4
 
 
 @dataclass(slots=True, eq=False)
@@ -34,4 +34,4 @@ class SlowTurns:
         if took_ms < SLOW_MS:
             return 0.0
         self._next_ms = max(self._next_ms, began_ms) + _SHARE * took_ms
-        return max(self._next_ms - ended_ms, took_ms)
+        return self._next_ms - ended_ms

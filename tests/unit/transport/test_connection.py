@@ -78,7 +78,7 @@ async def test_after_a_slow_frame_a_connection_waits_for_its_next_turn(frames: i
         await peer.send(frame * frames)
         await until(lambda: len(seen) == 1)
         await peer.send(frame)
-        await clock.advance(49)
+        await clock.advance(149)
         assert len(seen) == 1
 
         await clock.advance(1)
