@@ -114,14 +114,16 @@ class Logged(logging.Handler):
 def _warnings() -> Iterator[Logged]:
     logged = Logged()
     logger = logging.getLogger("orbitmq")
-    propagate = logger.propagate
+    propagate, level = logger.propagate, logger.level
     logger.addHandler(logged)
     logger.propagate = False
+    logger.setLevel(logging.WARNING)
     try:
         yield logged
     finally:
         logger.removeHandler(logged)
         logger.propagate = propagate
+        logger.setLevel(level)
 
 
 class DamagedStores:
@@ -180,7 +182,10 @@ class DamagedStores:
         """Damage a copy and open it; returns what happened."""
         with self._copied(damage.state) as copy, _warnings() as logged:
             KINDS[damage.kind](copy / damage.file, self._rng)
-            return self._outcome(copy, damage, logged)
+            try:
+                return self._outcome(copy, damage, logged)
+            except AssertionError as error:
+                raise AssertionError(f"{damage}: {error}") from error
 
     @contextmanager
     def _copied(self, state: str) -> Iterator[Path]:

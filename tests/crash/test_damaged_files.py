@@ -20,7 +20,7 @@ from orbitmq.store.retention import RetentionConfig
 from orbitmq.store.tools.findings import FindingKind
 from orbitmq.store.tools.verification import Verification, verify
 from tests.crash.agreement import check_agreement
-from tests.crash.damaging import DamagedStores
+from tests.crash.damaging import Damage, DamagedStores
 from tests.crash.scenario import copy_as_killed, draft, number_of, small_config
 
 FIRST_LOG = f"commitlog/{0:020d}"
@@ -158,3 +158,13 @@ def test_verify_advises_to_open_a_killed_store_and_not_to_rebuild_it(tmp_path: P
     assert "starting its broker recovers it" in advice
     assert "rebuild" not in advice
     assert _numbers(tmp_path / "killed") == list(range(200))
+
+
+@pytest.mark.parametrize("second", range(2))
+def test_an_index_has_no_gap_after_a_kill_whose_progress_is_lost(
+    tmp_path: Path, second: int
+) -> None:
+    stores = DamagedStores(tmp_path, 500_006 + second, FlushMode.ASYNC)
+
+    for kind in ("zeroed", "garbage"):
+        stores.run(Damage("killed", "orbitmq/marks", kind))

@@ -110,10 +110,15 @@ class KeyIndexes:
         return newest.restore(next_entry, store_ms_at)
 
     def keep_full(self, until_ms: int) -> None:
-        """Keep only files that were full and on disk by the time of a checkpoint."""
+        """Keep only files that were full and on disk by the time of a checkpoint.
+
+        They are filled up from the newest that is left, so none is kept after one that is not.
+        """
+        doubtful = False
         for file in self._files:
             same_end = [other for other in self._files if other.end_ms == file.end_ms]
-            if not file.is_full or file.end_ms > until_ms or len(same_end) > 1:
+            doubtful = doubtful or not file.is_full or file.end_ms > until_ms or len(same_end) > 1
+            if doubtful:
                 self._drop(file)
 
     @property

@@ -137,6 +137,16 @@ def test_only_full_files_that_a_checkpoint_knows_are_kept(tmp_path: Path) -> Non
     ]
 
 
+def test_no_full_file_is_kept_after_a_doubtful_one(tmp_path: Path) -> None:
+    indexes = _indexes(tmp_path)
+    # Many keys of one message fill two files, which end at the same time.
+    indexes.put(_keys(1, keys=10) + _keys(*range(2, 15)), now_ms=_at(NOW_MS))
+
+    indexes.keep_full(100_000)
+
+    assert indexes.newest is None, "what follows the two is filled up from the log, too"
+
+
 def test_files_of_deleted_messages_are_deleted_but_never_the_newest(tmp_path: Path) -> None:
     indexes = _indexes(tmp_path)
     indexes.put(_keys(*range(10)), now_ms=_at(NOW_MS))
