@@ -23,15 +23,18 @@ from orbitmq.errors import SettingsError
 OLDEST: Final = 17
 _ANSWER_TIMEOUT_S: Final = 30
 _UNWANTED: Final = "--add-modules=jdk.incubator.vector"
+# Opens a package that Java no longer has from this version on, and warns of.
+_OUTDATED: Final = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
+_OUTDATED_FROM: Final = 25
 _LAUNCHER: Final = """\
 #!/bin/sh
-# Made by OrbitMQ: starts a Java without the first argument of one kind.
+# Made by OrbitMQ: starts a Java without arguments that it would warn of, or not take.
 dropped=
 for argument do
     shift
     if [ -z "$dropped" ] && [ "$argument" = "{unwanted}" ]; then
         dropped=1
-    else
+    elif [ "$argument" != "{outdated}" ]; then
         set -- "$@" "$argument"
     fi
 done
@@ -110,7 +113,11 @@ def without_warning(home: Path, cache: Path) -> Path:
 
 def launcher_home(java: Path, cache: Path) -> Path:
     """Make a home like that of a Java, whose `bin/java` is the launcher, unless it exists."""
-    text = _LAUNCHER.format(java=str(java).replace("'", "'\\''"), unwanted=_UNWANTED)
+    text = _LAUNCHER.format(
+        java=str(java).replace("'", "'\\''"),
+        unwanted=_UNWANTED,
+        outdated=_OUTDATED if _released_version(java.parents[1]) >= _OUTDATED_FROM else "(none)",
+    )
     home = cache / f"java-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     if (home / "bin" / "java").exists():
         return home
@@ -133,6 +140,15 @@ def launcher_home(java: Path, cache: Path) -> Path:
         if not (home / "bin" / "java").exists():
             raise
     return home
+
+
+def _released_version(home: Path) -> int:
+    """The version that a Java's file `release` names; 0 if it names none."""
+    try:
+        found = re.search(r'^JAVA_VERSION="(\d+)', (home / "release").read_text(), re.MULTILINE)
+    except OSError:
+        return 0
+    return int(found[1]) if found else 0
 
 
 def _candidates(environment: Mapping[str, str]) -> list[tuple[str, Path]]:

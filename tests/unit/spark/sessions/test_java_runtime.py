@@ -134,6 +134,24 @@ def test_a_module_that_is_asked_for_again_is_kept(tmp_path: Path, packaged: Path
     assert said.splitlines() == ["-x", vector]
 
 
+@pytest.mark.parametrize(("version", "is_dropped"), [("25.0.2", True), ("21.0.8", False)])
+def test_a_package_that_the_java_no_longer_has_is_not_opened(
+    tmp_path: Path,
+    packaged: Path,
+    version: str,
+    is_dropped: bool,  # noqa: FBT001  # a parameter
+) -> None:
+    (packaged.parents[1] / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{version}"\n')
+    home = launcher_home(packaged, tmp_path / "cache")
+    opened = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
+
+    said = subprocess.run(
+        [home / "bin" / "java", opened, "-x"], capture_output=True, text=True, check=True
+    ).stdout
+
+    assert said.splitlines() == (["-x"] if is_dropped else [opened, "-x"])
+
+
 def test_a_home_without_the_warning_has_everything_else_of_the_java(tmp_path: Path) -> None:
     java = make_java(tmp_path / "jdk", "17.0.1")
     (java.parent / "javac").touch()
