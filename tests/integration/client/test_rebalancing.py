@@ -8,6 +8,8 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from orbitmq.client import Message
+from orbitmq.client.aio import Producer
 from orbitmq.client.aio.group.offset_stores import BrokerOffsets
 from orbitmq.client.aio.group.rebalancing import Rebalancing
 from orbitmq.client.aio.group.start_offsets import StartOffsets
@@ -163,6 +165,13 @@ async def join(cluster: Cluster, group: str, topic: str) -> AsyncIterator[Join]:
         yield join
 
 
+async def fill(cluster: Cluster, queue: MessageQueue, count: int) -> None:
+    """Send messages to one queue, so that offsets up to their count can be committed."""
+    async with Producer(namesrv=cluster.namesrv) as producer:
+        for _ in range(count):
+            await producer.send(Message(queue.topic, b"m"), queue=queue)
+
+
 async def test_members_share_queues_and_take_over_from_one_that_leaves(
     cluster: Cluster, topic: str, join: Join
 ) -> None:
@@ -175,12 +184,13 @@ async def test_members_share_queues_and_take_over_from_one_that_leaves(
     await until(lambda: sorted(len(one.starts) for one in members) == [2, 3, 3])
     assert set.union(*(one.queue_ids for one in members)) == set(range(8))
 
-    second.store.update(next(iter(second.starts)), 77)
     handed_over = next(iter(second.starts))
+    await fill(cluster, handed_over, 7)
+    second.store.update(handed_over, 7)
     await second.stop()
     await until(lambda: len(first.starts) == len(third.starts) == 4)
 
-    assert {**first.starts, **third.starts}[handed_over] == 77
+    assert {**first.starts, **third.starts}[handed_over] == 7
 
 
 async def test_a_member_that_vanishes_loses_its_queues_at_once(
@@ -211,6 +221,7 @@ async def test_an_ordered_queue_has_one_owner_until_its_listener_has_ended(
         assert not await second.rebalancing.rebalance()
     assert second.starts == {}
 
+    await fill(cluster, kept, 5)
     first.store.update(kept, 5)
     first.busy.clear()
     first.rebalancing.run_soon()
