@@ -161,13 +161,17 @@ async def test_offsets_of_a_queue_and_of_a_group(scene: Scene) -> None:
     assert await brokers.committed_offset(queue, group) == 3
 
 
-async def test_a_group_that_committed_nothing_has_no_offset(scene: Scene) -> None:
-    assert await scene.brokers.committed_offset(scene.queue, "never-seen") is None
+async def test_a_group_that_committed_nothing_starts_a_short_queue_at_its_beginning(
+    scene: Scene,
+) -> None:
+    queue = scene.queue
+    missing = MessageQueue(topic=queue.topic, broker_name=queue.broker_name, queue_id=99)
+    assert await scene.brokers.committed_offset(missing, "never-seen") is None
+    assert await scene.brokers.committed_offset(queue, "never-seen") == 0
 
     await scene.send()
 
-    # As Java's brokers do: a new group starts at the beginning of a short queue.
-    assert await scene.brokers.committed_offset(scene.queue, "never-seen") == 0
+    assert await scene.brokers.committed_offset(queue, "never-seen") == 0
 
 
 # --- groups -----------------------------------------------------------------------------------
@@ -228,7 +232,7 @@ async def test_a_queue_of_a_topic_not_looked_up_before_is_found(scene: Scene, to
         assert await fresh.brokers.max_offset(scene.queue) == 0
         assert await fresh.brokers.group_members(topic, scene.group) == ["127.0.0.1@test"]
     async with instance_of(scene.cluster.namesrv, instance_name="fresh") as fresh:
-        assert await fresh.brokers.committed_offset(scene.queue, scene.group) is None
+        assert await fresh.brokers.committed_offset(scene.queue, scene.group) == 0
 
 
 async def test_the_vip_channel_is_two_ports_below(cluster: Cluster, topic: str) -> None:
