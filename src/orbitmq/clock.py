@@ -46,6 +46,11 @@ class Clock(Protocol):
         """Return once `delay_ms` have passed."""
 
 
+def processor_ms() -> float:
+    """Processor time of this thread in milliseconds; stands still while other processes run."""
+    return time.thread_time() * 1000
+
+
 class SystemClock:
     """The machine's own time."""
 

@@ -323,8 +323,7 @@ class Connection(asyncio.Protocol):
         """Have the connection wait for its next turn if a request took much of the loop's time."""
         if self._slow_turns is None or self.closed:
             return
-        now_ms = self.clock.monotonic_ms()
-        wait_ms = self._slow_turns.wait_ms(now_ms - work_ms, now_ms)
+        wait_ms = self._slow_turns.charge(self.clock.monotonic_ms(), work_ms)
         if wait_ms and not self._turn_is_due:
             self._wait_for_turn(wait_ms)
 
@@ -374,12 +373,14 @@ class Connection(asyncio.Protocol):
         wait_ms = 0.0
         try:
             if not self._writing_paused:
+                slow_turns = self._slow_turns
                 began_ms = self.clock.monotonic_ms()
+                used_ms = slow_turns.used_ms() if slow_turns is not None else 0.0
                 position, replies = self._processor.process(self, chunk)
                 if replies:
                     self.write(replies)
-                if self._slow_turns is not None:
-                    wait_ms = self._slow_turns.wait_ms(began_ms, self.clock.monotonic_ms())
+                if slow_turns is not None:
+                    wait_ms = slow_turns.wait_ms(began_ms, self.clock.monotonic_ms(), used_ms)
             # Bytes written before the chunk arrived, or in answer to it, are no later activity.
             self._written_bytes_seen = self._written_bytes
             if position < len(chunk) and not self.closed:

@@ -12,6 +12,7 @@ import types
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from orbitmq.clock import processor_ms
 from orbitmq.errors import (
     ConnectionLostError,
     OrbitError,
@@ -227,25 +228,26 @@ def _measured(
 ) -> Generator[Any, Any, Answer]:
     """Wait for a coroutine; its connection waits in turn if it takes much of the loop's time."""
     now_ms = connection.clock.monotonic_ms
-    took_ms = 0.0
+    lasted_ms = used_ms = 0.0
     thrown: BaseException | None = None
     try:
         while True:
-            began_ms = now_ms()
+            began_ms, used_before_ms = now_ms(), processor_ms()
             try:
                 waits_for = work.send(None) if thrown is None else work.throw(thrown)
             except StopIteration as done:
                 answer: Answer = done.value
                 return answer
             finally:
-                took_ms += now_ms() - began_ms
+                lasted_ms += now_ms() - began_ms
+                used_ms += processor_ms() - used_before_ms
             try:
                 yield waits_for
                 thrown = None
             except BaseException as error:  # noqa: BLE001  # a cancellation is for the coroutine
                 thrown = error
     finally:
-        connection.took(took_ms)
+        connection.took(min(lasted_ms, used_ms))
 
 
 async def _write_when_drained(connection: Connection, request: Command, frame: bytes) -> None:

@@ -10,8 +10,10 @@ Threads: the event loop's only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Final
+
+from orbitmq.clock import processor_ms
 
 # After this long a processor gives other connections a turn.
 TURN_MS: Final = 5.0
@@ -21,17 +23,24 @@ SLOW_MS: Final = 10.0
 _SHARE: Final = 4
 
 
-@dataclass(slots=True, eq=False)
 class SlowTurns:
     """Spaces the slow turns of all connections of a server."""
 
-    # When the next slow turn may begin.
-    _next_ms: float = 0.0
+    def __init__(self, used_ms: Callable[[], float] = processor_ms) -> None:
+        # Reads the processor time used: on a busy machine a turn may last long and cost little.
+        self.used_ms = used_ms
+        # When the next slow turn may begin.
+        self._next_ms = 0.0
 
-    def wait_ms(self, began_ms: float, ended_ms: float) -> float:
+    def wait_ms(self, began_ms: float, ended_ms: float, used_before_ms: float) -> float:
         """How long a connection waits after a turn; 0 unless the turn was slow."""
-        took_ms = ended_ms - began_ms
+        if ended_ms - began_ms < SLOW_MS:
+            return 0.0
+        return self.charge(ended_ms, self.used_ms() - used_before_ms)
+
+    def charge(self, now_ms: float, took_ms: float) -> float:
+        """How long a connection waits whose work took so much processor time."""
         if took_ms < SLOW_MS:
             return 0.0
-        self._next_ms = max(self._next_ms, began_ms) + _SHARE * took_ms
-        return self._next_ms - ended_ms
+        self._next_ms = max(self._next_ms, now_ms - took_ms) + _SHARE * took_ms
+        return self._next_ms - now_ms

@@ -73,7 +73,7 @@ async def test_after_a_slow_frame_a_connection_waits_for_its_next_turn(frames: i
             seen.append(chunk)
             return len(frame), b""
 
-    parts = Parts(processor=Slow(), clock=clock, slow_turns=SlowTurns())
+    parts = Parts(processor=Slow(), clock=clock, slow_turns=SlowTurns(clock.monotonic_ms))
     async with connected(parts) as (_, peer):
         await peer.send(frame * frames)
         await until(lambda: len(seen) == 1)

@@ -8,15 +8,15 @@ from orbitmq.transport.turns import SlowTurns
 def test_a_short_turn_is_followed_by_the_next_at_once() -> None:
     turns = SlowTurns()
 
-    assert [turns.wait_ms(began, began + 9) for began in range(0, 100, 10)] == [0] * 10
+    assert [turns.charge(began, 9) for began in range(0, 100, 10)] == [0] * 10
 
 
 def test_after_a_slow_turn_its_connection_waits_three_times_as_long() -> None:
     turns = SlowTurns()
 
-    assert turns.wait_ms(1000, 1050) == 150
+    assert turns.charge(1050, 50) == 150
     # An hour later nothing is owed any more.
-    assert turns.wait_ms(3_600_000, 3_600_020) == 60
+    assert turns.charge(3_600_020, 20) == 60
 
 
 def test_slow_turns_of_many_connections_leave_three_quarters_of_the_time_to_others() -> None:
@@ -29,7 +29,13 @@ def test_slow_turns_of_many_connections_leave_three_quarters_of_the_time_to_othe
         began_ms = max(now_ms, resume_ms[connection])
         now_ms = began_ms + 50
         busy_ms += 50
-        resume_ms[connection] = now_ms + turns.wait_ms(began_ms, now_ms)
+        resume_ms[connection] = now_ms + turns.charge(now_ms, 50)
 
     # All of them had their first turn at once; from then on each waits for those before it.
     assert 0.2 < busy_ms / now_ms < 0.3
+
+
+def test_a_turn_that_waited_for_a_processor_is_not_slow() -> None:
+    turns = SlowTurns(used_ms=lambda: 5.0)
+
+    assert turns.wait_ms(0, 1000, used_before_ms=0.0) == 0
