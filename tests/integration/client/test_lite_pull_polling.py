@@ -359,9 +359,8 @@ async def test_a_committed_offset_outside_the_queue_is_corrected(
     await cluster.make_topic(topic, queues=1)
     queue = queue_of(topic)
     await send(cluster, topic, *"ab")
-    async with consumer(cluster, group) as polling:
-        polling.assign([queue])
-        await polling.commit({queue: 50})
+    # As a crash leaves it that loses the end of the log.
+    cluster.brokers["broker-a"].offsets.commit(group, topic, 0, 50)
 
     async with consumer(cluster, group) as polling:
         polling.assign([queue])
