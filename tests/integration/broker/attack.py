@@ -23,7 +23,7 @@ from tests.integration.broker.conftest import pull_header
 from tests.waiting import until
 
 KIB = 1024
-CONNECTIONS_PER_KIND = 3
+CONNECTIONS_PER_KIND = 1
 # Frames that take long to make are made once, and sent in turn.
 VARIANTS = 8
 TOPIC = "attacked"

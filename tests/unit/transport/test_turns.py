@@ -8,7 +8,7 @@ from orbitmq.transport.turns import SlowTurns
 def test_a_short_turn_is_followed_by_the_next_at_once() -> None:
     turns = SlowTurns()
 
-    assert [turns.charge(began, 9) for began in range(0, 100, 10)] == [0] * 10
+    assert [turns.charge(began, 2) for began in range(0, 100, 10)] == [0] * 10
 
 
 def test_after_a_slow_turn_its_connection_waits_three_times_as_long() -> None:
@@ -36,6 +36,6 @@ def test_slow_turns_of_many_connections_leave_three_quarters_of_the_time_to_othe
 
 
 def test_a_turn_that_waited_for_a_processor_is_not_slow() -> None:
-    turns = SlowTurns(used_ms=lambda: 5.0)
+    turns = SlowTurns(used_ms=lambda: 2.0)
 
     assert turns.wait_ms(0, 1000, used_before_ms=0.0) == 0
