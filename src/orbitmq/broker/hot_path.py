@@ -131,7 +131,7 @@ class HotPath:
             if replies_bytes > replies_bytes_max:
                 break
             # Perf: a plain send takes microseconds; their number bounds a turn of them.
-            if send is None and self._clock.monotonic_ms() > turn_ends_ms:
+            if type(send) is not PlainSend and self._clock.monotonic_ms() > turn_ends_ms:
                 break
         return position, b"".join(replies)
 

@@ -18,7 +18,7 @@ from orbitmq.clock import processor_ms
 # After this long a processor gives other connections a turn.
 TURN_MS: Final = 1.0
 # A turn as long as this had a frame that takes long by itself.
-SLOW_MS: Final = 3.0
+SLOW_MS: Final = 10.0
 # Of so many milliseconds, one goes to slow turns.
 _SHARE: Final = 4
 
