@@ -1,6 +1,6 @@
 """Turns: how long a connection may keep a server's loop, and when it goes on.
 
-A turn ends after a few milliseconds, at the end of a frame. A frame that takes longer by itself (a
+A turn ends after a millisecond, at the end of a frame. A frame that takes longer by itself (a
 large JSON document, a filter to compile) cannot be interrupted. Its connection then waits, and so do
 all connections with such frames, one after the other: together they get at most a quarter of the loop's
 time, and others are served between any two of them.
@@ -20,7 +20,7 @@ TURN_MS: Final = 1.0
 # A turn as long as this had a frame that takes long by itself.
 SLOW_MS: Final = 10.0
 # Of so many milliseconds, one goes to slow turns.
-_SHARE: Final = 4
+SHARE: Final = 4
 
 
 class SlowTurns:
@@ -42,5 +42,5 @@ class SlowTurns:
         """How long a connection waits whose work took so much processor time."""
         if took_ms < SLOW_MS:
             return 0.0
-        self._next_ms = max(self._next_ms, now_ms - took_ms) + _SHARE * took_ms
+        self._next_ms = max(self._next_ms, now_ms - took_ms) + SHARE * took_ms
         return self._next_ms - now_ms
