@@ -132,8 +132,15 @@ async def test_a_healthy_client_is_served_while_others_send_what_costs_most(
     async with attacked_broker(tmp_path) as (peer, broker, port), attack(port) as sent:
         attacked = await measure(peer, broker, 4)
 
-    # On a machine with other work, the client itself waits for a processor while the broker works:
-    # the slowest few requests say nothing about the broker.
-    assert statistics.quantiles(attacked.busy_ms, n=10)[8] < WAIT_MS_MAX, (str(attacked), sent)
     assert attacked.resident_bytes_max < WORK_BYTES_MAX + OTHER_BYTES_MAX, str(attacked)
     assert min(sent.values()) > 0
+
+
+# How long a request waits says something only on a machine without other work.
+@pytest.mark.campaign
+@pytest.mark.timeout(180)
+async def test_a_healthy_client_waits_less_than_a_quarter_of_a_second(tmp_path: Path) -> None:
+    async with attacked_broker(tmp_path) as (peer, broker, port), attack(port) as sent:
+        attacked = await measure(peer, broker, 30)
+
+    assert p99(attacked.waits_ms) < WAIT_MS_MAX, (str(attacked), sent)
