@@ -115,6 +115,28 @@ def test_expired_files_are_deleted_on_request_and_all_else_stays(tmp_path: Path)
         assert numbers(store, start) == list(range(start, 300))
 
 
+@pytest.mark.parametrize("lost", ["zero bytes", "entries of deleted records"])
+def test_a_lost_page_of_entries_hides_no_message_when_older_ones_are_deleted(
+    tmp_path: Path, lost: str
+) -> None:
+    # A page that a bisection of the queue looks at first, and its neighbours.
+    with filled(tmp_path, 1000, Disk(), queue_file_bytes=20 * 2000) as store:
+        (path,) = (tmp_path / "consumequeue" / "orders" / "0").iterdir()
+        content = bytearray(path.read_bytes())
+        first_entry, at, page_bytes = bytes(content[:20]), 400 * 20, 204 * 20
+        content[at : at + page_bytes] = (
+            bytes(page_bytes) if lost == "zero bytes" else first_entry * 204
+        )
+        path.write_bytes(content)
+
+        store.parts.log.delete_first()
+        store.parts.queues.raise_starts(store.log_start)
+
+        start = int(store.start_of("orders", 0))
+        assert 0 < start < 100
+        assert numbers(store, start) == list(range(start, 1000))
+
+
 def test_records_are_kept_until_their_entries_are_on_disk(tmp_path: Path) -> None:
     with open_store(
         tmp_path, retention=NEVER, measure=Disk(95), clock=ManualClock(NOON_MS)

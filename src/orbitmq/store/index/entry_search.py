@@ -1,8 +1,9 @@
 """Searching the entries of a queue by halving, without trusting a single one.
 
 Entries have no checksum. A flipped bit in an entry that a plain bisection looks at would end the
-queue there, or begin it there. So the neighbours of what was found must agree; where they do not,
-the search goes on in the direction that keeps more entries. Readers report the damaged ones.
+queue there, or begin it there, and so would a page of zero bytes where the disk lost a write. So the
+neighbours of what was found must agree; where they do not, the search goes on in the direction that
+keeps more entries. Readers report the damaged ones.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import Final
 
 from orbitmq.record.scan import ENTRY
 
-# More than a sector of a disk holds.
-_NEIGHBOURS: Final = 64
+# More than a page of memory holds: what a disk loses or damages at once.
+_NEIGHBOURS: Final = 256
 
 Entry = tuple[int, int, int]
 # Reads up to so many entries from a number on, fewer at the end of a file; none if it is missing.
@@ -29,14 +30,18 @@ def end_where(read: ReadEntries, holds: Callable[[Entry], bool], low: int, high:
 
 
 def start_where(read: ReadEntries, holds: Callable[[Entry], bool], low: int, high: int) -> int:
-    """Find the start of the entries for which a condition holds; those come last."""
+    """Find the start of the entries for which a condition holds; those come last.
 
-    def is_before(entry: Entry) -> bool:
-        return not holds(entry)
+    For an entry of zero bytes the next other one tells, however many there are.
+    """
 
-    start = _bisect(read, is_before, low, high)
+    def is_before(number: int) -> bool:
+        entry = _known_from(read, number, high)
+        return entry is not None and not holds(entry)
+
+    start = first_not(is_before, low, high)
     while (earlier := _find(read, holds, max(low, start - _NEIGHBOURS), start)) is not None:
-        start = _bisect(read, is_before, low, earlier)
+        start = first_not(is_before, low, earlier)
     return start
 
 
@@ -57,6 +62,16 @@ def _bisect(read: ReadEntries, holds: Callable[[Entry], bool], low: int, high: i
         return len(content) == ENTRY.size and holds(ENTRY.unpack(content))
 
     return first_not(holds_at, low, high)
+
+
+def _known_from(read: ReadEntries, number: int, end: int) -> Entry | None:
+    """The first entry from a number on that is not zero bytes; None if there is none."""
+    content = read(number, 1)
+    while content and not any(content):
+        number += len(content) // ENTRY.size
+        content = read(number, min(_NEIGHBOURS, end - number))
+    at = (len(content) - len(content.lstrip(bytes(1)))) // ENTRY.size * ENTRY.size
+    return ENTRY.unpack_from(content, at) if len(content) >= at + ENTRY.size else None
 
 
 def _find(read: ReadEntries, holds: Callable[[Entry], bool], first: int, end: int) -> int | None:
