@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 
 from orbitmq.broker.exactly_once import moving
 from orbitmq.clock import ManualClock, settle
+from orbitmq.errors import StoreDamagedError
 from orbitmq.model.names import QUERIES_TOPIC, STAGING_TOPIC
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.headers import Long
@@ -33,6 +34,7 @@ from orbitmq.protocol.requests.staged_writes import (
 from orbitmq.protocol.requests.topics import DeleteTopic
 from orbitmq.record.batch import BatchedMessage, encode_batch
 from orbitmq.record.properties import encode_properties
+from orbitmq.store.index.consume_queue import ENTRY
 from orbitmq.store.log.draft import Draft
 from tests.integration.broker.conftest import Peer, Site, crash_image, running
 from tests.waiting import until
@@ -514,6 +516,99 @@ async def test_a_decision_is_completed_after_a_restart_without_being_asked(
 
     async with running(tmp_path / "image", ManualClock()) as after:
         await until(lambda: after.broker.store.end_of("T", 0) == 1)
+
+
+# --- damage -----------------------------------------------------------------------------------
+
+
+async def _stop_midway(
+    site: Site, peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], Awaitable[str]]:
+    """Move three of six rows, to topic T; the others wait for topic U. Returns how to go on."""
+    monkeypatch.setattr(moving, "CHUNK", 3)
+    await peer.make_topic("U")
+    await stage(peer, [b"0", b"1", b"2"])
+    staged = await stage(peer, [b"3", b"4", b"5"], first=3, topic="U")
+    await peer.ask(DeleteTopic(topic="U"))
+    part = msgspec.json.encode(Part(writes={WINNER: 6}, start=0, end=staged.end))
+
+    async def move() -> str:
+        reply = await peer.ask(MoveRows(query=QUERY, batch=Long(0), coordinator="broker-b"), part)
+        return "" if reply.code == 0 else reply.remark or ""
+
+    assert "topic 'U', which does not exist" in await move()
+    await site.stored("T", 0, 3)
+    assert await bodies_of(peer) == once(3)
+    await peer.make_topic("U")
+    return move
+
+
+def _change_byte(site: Site, topic: str, number: int, at: int) -> None:
+    """Change a byte of a record in the log."""
+    store = site.broker.store
+    ((physical_offset, _, _),) = store.entries(topic, 0, number, 1)
+    store.parts.log.files[0].view[physical_offset + at] ^= 0xFF
+
+
+@pytest.mark.usefixtures("topic")
+async def test_a_move_resumes_only_if_it_is_known_which_rows_were_moved(
+    site: Site, peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    move = await _stop_midway(site, peer, monkeypatch)
+    _change_byte(site, "T", 1, at=4)
+
+    refused = await move()
+
+    assert "which rows of batch 0 of query '0f0e' were moved is not known" in refused
+    assert "message 1 of topic 'T' queue 0" in refused
+    assert site.broker.store.end_of("T", 0) == 3
+    _change_byte(site, "T", 1, at=4)
+    assert await move() == ""
+    assert await bodies_of(peer) + await bodies_of(peer, topic="U") == once(6)
+
+
+@pytest.mark.usefixtures("topic")
+@pytest.mark.parametrize("number", [0, 1, 2])
+async def test_a_move_resumes_with_queue_entries_that_can_be_repaired(
+    site: Site, peer: Peer, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    move = await _stop_midway(site, peer, monkeypatch)
+    await peer.send("U", b"later")
+    await site.stored("U", 0, 1)
+    queues = site.broker.store.parts.queues
+    queue = queues.find("T", 0)
+    assert queue is not None
+    queues.write()
+    with (queue.folder / f"{0:020d}").open("r+b") as file:
+        file.seek(number * ENTRY.size)
+        file.write(ENTRY.pack(*site.broker.store.entries("U", 0, 0, 1)[0]))
+
+    assert await move() == ""
+
+    moved = await bodies_of(peer) + await bodies_of(peer, topic="U")
+    assert moved == once(6) + Counter([b"later"])
+
+
+async def test_a_broker_does_not_start_without_a_state_that_it_cannot_read(
+    site: Site, peer: Peer
+) -> None:
+    await appoint(peer)
+    await appoint(peer, query="other")
+    _change_byte(site, QUERIES_TOPIC, 0, at=4)
+
+    with pytest.raises(StoreDamagedError, match=r"the state of a query .* message 0 of topic"):
+        site.broker._exactly_once.states.load()
+
+
+async def test_rows_are_kept_while_it_is_not_known_where_the_oldest_is(
+    site: Site, peer: Peer
+) -> None:
+    await peer.make_topic("T")
+    await peer.send("T", b"older")
+    await stage(peer, [b"0"])
+    _change_byte(site, STAGING_TOPIC, 0, at=4)
+
+    assert site.broker._exactly_once.states.needed_from() == site.broker.store.log_start
 
 
 # --- keeping and deleting -----------------------------------------------------------------------

@@ -11,18 +11,19 @@ Crash: staged rows, states and moved rows share one log, of which a prefix survi
 from __future__ import annotations
 
 import logging
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
 from orbitmq.broker.exactly_once.query_states import QueryLocks, QueryState, check_name
+from orbitmq.broker.exactly_once.queue_walk import first_after, messages_from
 from orbitmq.broker.exactly_once.staged_rows import RowName, name_of, restored
 from orbitmq.clock import settle
 from orbitmq.disk import off_loop
 from orbitmq.errors import (
     BatchConflictError,
+    QueueDamagedError,
     RequestRefusedError,
     StoreDamagedError,
     TopicMissingError,
@@ -33,6 +34,7 @@ from orbitmq.protocol.codes import ResponseCode
 if TYPE_CHECKING:
     from orbitmq.broker.exactly_once.query_states import QueryStates
     from orbitmq.protocol.requests.staged_writes import MoveRows, Part
+    from orbitmq.record.decode import StoredMessage
     from orbitmq.store.log.draft import Draft
     from orbitmq.store.message_store import MessageStore
 
@@ -42,7 +44,6 @@ log = logging.getLogger(__name__)
 CHUNK: Final = 500
 # Rows after which the progress of a move is stored.
 PROGRESS_ROWS: Final = 5_000
-_ENTRIES_PER_READ: Final = 1000
 
 
 class _Row(NamedTuple):
@@ -170,23 +171,24 @@ class Moving:
         """Find the rows of a part, each once, in order; raises if some are missing."""
         indexes = {write_id: index for index, write_id in enumerate(part.writes)}
         found: dict[RowName, _Row] = {}
-        offset = part.start
-        while offset < part.end:
-            entries = self._store.entries(
-                STAGING_TOPIC, 0, offset, min(_ENTRIES_PER_READ, part.end - offset)
-            )
-            if not entries:
-                break
-            for physical_offset, record_bytes, _ in entries:
-                message = self._store.message_at(physical_offset)
-                name = name_of(message.properties_bytes) if message is not None else None
-                if name is not None and name.write_id in indexes:
-                    row = _Row(indexes[name.write_id], name.sequence, physical_offset, record_bytes)
-                    found.setdefault(name, row)
-            offset += len(entries)
+        for message in self._staged_from(part.start, part.end):
+            name = name_of(message.properties_bytes)
+            if name is not None and name.write_id in indexes:
+                place = message.physical_offset, message.size
+                found.setdefault(name, _Row(indexes[name.write_id], name.sequence, *place))
         rows = sorted(found.values())
         _check_complete(query, part, rows)
         return rows
+
+    def _staged_from(self, start: int, end: int) -> Iterator[StoredMessage]:
+        """Read staged rows; one that cannot be read may belong to another query."""
+        while start < end:
+            try:
+                yield from messages_from(self._store, STAGING_TOPIC, 0, start, end=end)
+            except QueueDamagedError as damage:
+                start = damage.queue_offset + 1
+            else:
+                return
 
     def _moved_since(self, query: str, part: Part, rows: Sequence[_Row]) -> set[RowName]:
         """Find the rows that were moved after the newest state of the query was stored."""
@@ -199,28 +201,20 @@ class Moving:
         }
         names: set[RowName] = set()
         for topic, queue_id in targets:
-            for physical_offset in self._offsets_after(topic, queue_id, kept.physical_offset):
-                message = self._store.message_at(physical_offset)
-                name = name_of(message.properties_bytes) if message is not None else None
-                if name is not None and name.write_id in part.writes:
-                    names.add(name)
+            try:
+                first = first_after(self._store, topic, queue_id, kept.physical_offset)
+                for message in messages_from(self._store, topic, queue_id, first):
+                    name = name_of(message.properties_bytes)
+                    if name is not None and name.write_id in part.writes:
+                        names.add(name)
+            except QueueDamagedError as damage:
+                raise StoreDamagedError(
+                    f"which rows of batch {kept.state.batch} of query {query!r} were moved is not "
+                    f"known, and none is moved twice: {damage.args[0]}",
+                    hint="restore the log from a copy; without one, stop the broker and run: orbitmq "
+                    "store accept-loss. The other rows are moved then",
+                ) from damage
         return names
-
-    def _offsets_after(self, topic: str, queue_id: int, after: int) -> Iterator[int]:
-        """The log offsets of a queue's messages that come after a given log offset."""
-        end = self._store.end_of(topic, queue_id)
-        # Invariant: offsets in the log grow with those of a queue.
-        number = bisect_right(
-            range(end),
-            after,
-            lo=self._store.start_of(topic, queue_id),
-            key=lambda number: self._store.entries(topic, queue_id, number, 1)[0][0],
-        )
-        while number < end:
-            entries = self._store.entries(topic, queue_id, number, _ENTRIES_PER_READ)
-            for physical_offset, _, _ in entries:
-                yield physical_offset
-            number += len(entries)
 
 
 def _start_part(

@@ -11,13 +11,21 @@ Crash: a change is visible only after it is on disk.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakValueDictionary
 
 import msgspec
 
-from orbitmq.errors import QueryMissingError, RequestRefusedError, StoreFormatError
+from orbitmq.broker.exactly_once.queue_walk import messages_from, place_of
+from orbitmq.errors import (
+    QueryMissingError,
+    QueueDamagedError,
+    RequestRefusedError,
+    StoreDamagedError,
+    StoreFormatError,
+)
 from orbitmq.model.names import QUERIES_TOPIC, STAGING_TOPIC
 from orbitmq.model.queues import PhysicalOffset
 from orbitmq.protocol.codes import ResponseCode
@@ -31,6 +39,8 @@ if TYPE_CHECKING:
     from orbitmq.clock import Clock
     from orbitmq.store.message_store import MessageStore
 
+log = logging.getLogger(__name__)
+
 VERSION: Final = 2
 # Version 1 lacks the fields with defaults that version 2 added.
 _VERSIONS_READ: Final = frozenset({1, VERSION})
@@ -40,7 +50,6 @@ NAME_LENGTH_MAX: Final = 255
 # may have missed their decision.
 UNDECIDED_MS: Final = 24 * 3_600_000
 ALL_AFTER_START_MS: Final = 3_600_000
-_ENTRIES_PER_READ: Final = 1000
 
 
 class QueryState(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,15 +124,26 @@ class QueryStates:
         self._started_ms = clock.now_ms()
 
     def load(self) -> None:
-        """Read all records; blocks."""
-        offset = int(self._store.start_of(QUERIES_TOPIC, 0))
-        while entries := self._store.entries(QUERIES_TOPIC, 0, offset, _ENTRIES_PER_READ):
-            for physical_offset, _, _ in entries:
-                message = self._store.message_at(physical_offset)
-                if message is not None:
-                    state = _decoded(message.body, physical_offset)
-                    self._keep(state, PhysicalOffset(physical_offset))
-            offset += len(entries)
+        """Read all records; blocks. Raises StoreDamagedError if one of them cannot be read."""
+        start, end = self._store.start_of(QUERIES_TOPIC, 0), self._store.end_of(QUERIES_TOPIC, 0)
+        lost = end - start
+        try:
+            for message in messages_from(self._store, QUERIES_TOPIC, 0, start):
+                lost -= 1
+                state = _decoded(message.body, message.physical_offset)
+                self._keep(state, PhysicalOffset(message.physical_offset))
+        except QueueDamagedError as damage:
+            raise StoreDamagedError(
+                f"the state of a query that writes exactly once cannot be read: {damage.args[0]}",
+                hint="restore the log from a copy; without one, run: orbitmq store accept-loss. "
+                "Rows of a batch that was being moved may then be written twice",
+            ) from damage
+        if lost:
+            log.warning(
+                "states of queries are lost count=%d hint=rows of batches that were being moved may "
+                "be written twice",
+                lost,
+            )
 
     @property
     def states(self) -> Mapping[str, QueryState]:
@@ -188,8 +208,13 @@ class QueryStates:
         else:
             staged.append(self._store.offset_at(STAGING_TOPIC, 0, now_ms - UNDECIDED_MS))
         oldest = max(min(staged), self._store.start_of(STAGING_TOPIC, 0))
-        entries = self._store.entries(STAGING_TOPIC, 0, oldest, 1)
-        offsets += [PhysicalOffset(physical_offset) for physical_offset, _, _ in entries]
+        try:
+            place = place_of(self._store, STAGING_TOPIC, 0, oldest)
+        except QueueDamagedError:
+            # Everything stays until it is known where the rows are.
+            return self._store.log_start
+        if place is not None:
+            offsets.append(PhysicalOffset(place))
         return min(offsets, default=self._store.log_end)
 
     def check_room(self, state: QueryState) -> None:
