@@ -358,14 +358,18 @@ class ConsumeQueue:
             self._delete_file(self._first_file)
             self._first_file += self._file_bytes
 
-    def delete(self) -> None:
-        """Delete the queue's files and entries."""
-        # Invariant: readers that miss a file see that its entries are no longer in the queue.
+    def drop(self) -> None:
+        """Empty the queue; its files stay until `delete`."""
         self.start = self.end = QueueOffset(0)
         self._tail = (0, bytearray())
         self._filled_from = None
         self.max_physical_end = self.min_physical_offset = PhysicalOffset(0)
         self._first_file = 0
+
+    def delete(self) -> None:
+        """Delete the queue's entries and files."""
+        # Invariant: readers that miss a file see that its entries are no longer in the queue.
+        self.drop()
         for path in list(self._folder.iterdir()) if self._folder.is_dir() else ():
             offset = offset_of(path)
             if offset is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,7 +65,7 @@ class ConsumeQueues:
         self._unsynced: set[ConsumeQueue] = set()
         self._unsynced_folders: set[Path] = set()
         self._log_start = -1
-        # The ends that queues had when they were deleted to be rebuilt.
+        # The ends that queues had when they were dropped to be rebuilt.
         self._ends_before: dict[ConsumeQueue, QueueOffset] = {}
         self._disk_lock = threading.RLock()
         self.lock = threading.RLock()
@@ -83,7 +83,7 @@ class ConsumeQueues:
         all_written: bool = False,
         names_synced: bool = True,
     ) -> int:
-        """Open the queues that are on disk; returns how many were doubtful and deleted.
+        """Open the queues that are on disk; returns how many were doubtful and dropped.
 
         With `good_until`, entries of records above it are cut off, to be rebuilt; `all_written`
         is for `ConsumeQueue.load`. The names of files that have entries below it are on disk,
@@ -116,23 +116,41 @@ class ConsumeQueues:
         return doubtful
 
     def drop_inconsistent(self, is_consistent: Callable[[ConsumeQueue], bool]) -> int:
-        """Delete queues that disagree with the log, to rebuild them; returns how many."""
+        """Drop queues that disagree with the log, to rebuild them; returns how many."""
         dropped = [queue for queue in self if queue.end > queue.start and not is_consistent(queue)]
         for queue in dropped:
             self._drop(queue, "its newest entry points to no record of it")
         return len(dropped)
 
     def drop_all(self) -> None:
-        """Delete every queue, to rebuild it; it stays known, with the end it had."""
+        """Drop every queue, to rebuild it; it stays known, with the end it had."""
         for queue in self:
             self._drop(queue)
 
     def drop_cut(self) -> None:
-        """Delete queues without records whose newest entries loading has cut off."""
+        """Drop queues without records whose newest entries loading has cut off."""
         for queue in self:
             if queue.start == queue.end < queue.cut_until:
                 self._drop(queue)
                 self._ends_before[queue] = queue.cut_until
+
+    def drop_again(self, ends: Mapping[tuple[str, int], QueueOffset]) -> None:
+        """Drop queues whose rebuild was interrupted; `ends` are those they had before it."""
+        for (topic, queue_id), end in ends.items():
+            queue = self.queue(topic, queue_id)
+            self._ends_before[queue] = max(end, self._ends_before.get(queue, end))
+            self._drop(queue)
+
+    @property
+    def ends_before(self) -> Mapping[tuple[str, int], QueueOffset]:
+        """The ends that queues had when they were dropped."""
+        return {(queue.topic, queue.queue_id): end for queue, end in self._ends_before.items()}
+
+    def delete_dropped(self) -> None:
+        """Delete the files of queues that were dropped."""
+        for queue in self._ends_before:
+            queue.delete()
+            self._unsynced.add(queue)
 
     def keep_ends(self, log_start: PhysicalOffset) -> None:
         """Let queues that were rebuilt, and have no record left in the log, go on at their end."""
@@ -150,9 +168,8 @@ class ConsumeQueues:
             log.warning(
                 "rebuilding queue topic=%s queue=%d reason=%s", queue.topic, queue.queue_id, doubt
             )
-        self._ends_before[queue] = queue.end
-        queue.delete()
-        self._unsynced.add(queue)
+        self._ends_before[queue] = max(queue.end, self._ends_before.get(queue, queue.end))
+        queue.drop()
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """Find a queue; None if it never had entries."""

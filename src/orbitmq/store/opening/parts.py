@@ -38,6 +38,7 @@ from orbitmq.store.opening.checkpoint import Checkpoint
 from orbitmq.store.opening.directory_lock import DirectoryLock
 from orbitmq.store.opening.log_scans import ends_after, has_keys
 from orbitmq.store.opening.progress import ProgressFile, ProgressSaver
+from orbitmq.store.opening.rebuild_note import RebuildNote
 from orbitmq.store.opening.recovery import (
     Known,
     Recovered,
@@ -173,6 +174,7 @@ class _Opening:
         self._progress_file = ProgressFile(root / OWN_FOLDER, modes)
         resources.callback(self._progress_file.close)
         self._shape_file = ShapeFile(root / OWN_FOLDER, modes)
+        self._rebuild_note = RebuildNote(root / OWN_FOLDER, modes)
         self._sizes = FileSizes(
             log_file_bytes=config.log_file_bytes,
             queue_file_bytes=config.queue_file_bytes,
@@ -243,6 +245,10 @@ class _Opening:
             if self._clean:
                 (self._root / ABORT_NAME).unlink(missing_ok=True)
             raise
+        rebuilt = bool(self._queues.ends_before)
+        if rebuilt:
+            trouble = _unless_full(self._note_rebuild) or trouble
+            self._queues.delete_dropped()
         try:
             self._feed(recovered.end)
         except DiskFullError as error:
@@ -252,11 +258,13 @@ class _Opening:
             queues=self._queues,
             indexes=self._indexes,
             file=self._progress_file,
+            rebuild_note=self._rebuild_note,
             checkpoint=self._checkpoint,
             checkpoint_path=self._root / CHECKPOINT_NAME,
             modes=self._modes,
         )
-        if trouble is None and (self._clean or resumed_at != known.queued_until or not self._ours):
+        is_as_saved = self._ours and not rebuilt and resumed_at == known.queued_until
+        if trouble is None and (self._clean or not is_as_saved):
             trouble = _unless_full(lambda: saver.save(lambda _: recovered.end))
         else:
             # What was saved before the crash is still true, and covers less. Syncing every queue
@@ -347,6 +355,10 @@ class _Opening:
             names_synced=self._ours,
         )
         doubtful += self._queues.drop_inconsistent(self._is_consistent)
+        if self._rebuild_note.ends is not None:
+            log.warning("rebuilding queues reason=an earlier rebuild was interrupted")
+            self._queues.drop_again(self._rebuild_note.ends)
+            doubtful += 1
         if self._ours and not doubtful and self._queues.count < saved.queue_count:
             log.warning(
                 "rebuilding missing queues found=%d expected=%d",
@@ -363,6 +375,9 @@ class _Opening:
         if doubtful or not self._queues.count:
             good_until = start
         return max(start, min(good_until, self._index_until()))
+
+    def _note_rebuild(self) -> None:
+        self._rebuild_note.write(self._queues.ends_before)
 
     def _compare_totals(self, saved: QueueTotals) -> bool:
         """Whether queues lost entries since they were saved, so that the log must fill them."""

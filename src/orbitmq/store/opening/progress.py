@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from orbitmq.store.index.dispatcher import Dispatched, Dispatcher
     from orbitmq.store.index.key_indexes import KeyIndexes
     from orbitmq.store.opening.checkpoint import Checkpoint
+    from orbitmq.store.opening.rebuild_note import RebuildNote
 
 FILE_NAME: Final = "marks"
 _FIELDS: Final = struct.Struct(">qqqqqqII")
@@ -144,6 +145,7 @@ class ProgressSaver:
     queues: ConsumeQueues
     indexes: KeyIndexes | None
     file: ProgressFile
+    rebuild_note: RebuildNote
     checkpoint: Checkpoint
     checkpoint_path: Path
     modes: FileModes = PRIVATE
@@ -174,6 +176,7 @@ class ProgressSaver:
             )
         )
         self.checkpoint.write(self.checkpoint_path, self.modes)
+        self.rebuild_note.clear()
         self._saved = dispatched
 
     def _advance_checkpoint(self, dispatched: Dispatched) -> None:
