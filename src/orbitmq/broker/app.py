@@ -239,6 +239,7 @@ class Broker:
         )
         for name in {*self.topics.topics, *self.store.memory_topics}:
             self._apply_storage(name)
+        self.offsets.lower_to_ends(partial(self.store.end_of, committed=False))
         self._assemble(config)
         await self._exactly_once.load()
         # What is started here stops in reverse order, even if the start fails halfway.

@@ -61,9 +61,11 @@ async def commit(peer: Peer, offset: int, group: str = "g", queue_id: int = 0) -
     return reply.code
 
 
-async def committed(peer: Peer, group: str = "g", *, zero: bool | None = None) -> tuple[int, str]:
+async def committed(
+    peer: Peer, group: str = "g", topic: str = "T", *, zero: bool | None = None
+) -> tuple[int, str]:
     reply = await peer.ask(
-        GetCommittedOffset(consumer_group=group, topic="T", queue_id=0, zero_if_missing=zero)
+        GetCommittedOffset(consumer_group=group, topic=topic, queue_id=0, zero_if_missing=zero)
     )
     return reply.code, reply.fields.get("offset", "")
 
@@ -333,25 +335,30 @@ async def test_a_queue_that_the_topic_lost_can_still_be_committed(peer: Peer) ->
     assert await commit(peer, 0, queue_id=2) == ResponseCode.INVALID_PARAMETER
 
 
-async def test_offsets_above_the_end_that_a_crash_left_stay_until_the_next_commit(
-    tmp_path: Path,
+async def test_offsets_above_the_end_that_a_crash_left_skip_no_later_message(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(tmp_path, ManualClock()) as site:
         peer = await site.connect()
         for _ in range(3):
             await peer.send("T")
     table = tmp_path / "store" / "config" / FILE_NAME
-    table.write_text('{"offsetTable":{"T@g":{0:9}}}')
+    table.write_text('{"offsetTable":{"T@g":{0:9},"T@sound":{0:3},"gone@g":{0:9}}}')
 
     async with running(tmp_path, ManualClock()) as site:
         peer = await site.connect()
-        restored = await committed(peer)
-        moved = await peer.pull("T", 9)
-        after = await commit(peer, 3)
+        for _ in range(9):
+            await peer.send("T")
+            await peer.send("gone")
+        restored = [
+            await committed(peer, group, topic)
+            for group, topic in (("g", "T"), ("sound", "T"), ("g", "gone"))
+        ]
 
-        assert restored == (OK, "9")
-        assert moved.code == ResponseCode.PULL_OFFSET_MOVED
-        assert (after, await committed(peer)) == (OK, (OK, "3"))
+    assert restored == [(OK, "3"), (OK, "3"), (OK, "0")]
+    (line,) = [line for line in caplog.messages if "lowered" in line]
+    assert "count=2" in line
+    assert "T@g queue 0: 9 to 3; gone@g queue 0: 9 to 0" in line
 
 
 async def test_a_reset_moves_the_group_and_commits_are_ignored_until_it_is_reported(

@@ -7,7 +7,7 @@ A member may not lower a committed offset if another member pulled the queue las
 is refused. A sender that is not a known member (an admin tool, or a connection without heartbeats)
 may always do so. Nobody commits an offset above the end of a queue: it would skip the messages that
 are stored there next. A file may hold such offsets after a crash that lost the end of the log; they
-stay until the group commits again.
+are lowered before messages are stored again.
 
 A reset moves a group from outside. Its members learn of it once, from a held pull or the next one.
 Commits that arrive before that are from before the reset, and are ignored.
@@ -42,6 +42,8 @@ QUEUES_MAX: Final = 1_000_000
 _SEPARATOR: Final = "@"
 _OFFSET_MAX: Final = 2**63 - 1
 _QUEUE_ID_MAX: Final = 2**31 - 1
+# Lowered offsets that are shown in the log.
+_SHOWN_MAX: Final = 20
 # Queues of which a commit above the end was logged; further ones are refused without a word.
 _WARNED_QUEUES_MAX: Final = 1000
 
@@ -119,6 +121,28 @@ class CommittedOffsets:
                 self._queue_count += len(queues)
             else:
                 self._other_keys[key] = queues
+
+    def lower_to_ends(self, end_of: Callable[[str, int], int]) -> None:
+        """Lower offsets above the end of their queue, and say so; none was committed there."""
+        lowered: list[str] = []
+        count = 0
+        for group, topics in self._offsets.items():
+            for topic, queues in topics.items():
+                for queue_id, offset in queues.items():
+                    if offset and offset > (end := end_of(topic, queue_id)):
+                        queues[queue_id] = end
+                        count += 1
+                        if count <= _SHOWN_MAX:
+                            lowered.append(f"{topic}@{group} queue {queue_id}: {offset} to {end}")
+        if count:
+            self._is_saved = False
+            log.warning(
+                "committed offsets lowered to the ends of their queues count=%d reason=the store "
+                "lost messages that these groups had consumed offsets=%s%s",
+                count,
+                "; ".join(lowered),
+                "; …" if count > len(lowered) else "",
+            )
 
     async def save(self) -> None:
         """Write the file, if something changed."""
