@@ -111,7 +111,8 @@ class Logged(logging.Handler):
 
 
 @contextmanager
-def _warnings() -> Iterator[Logged]:
+def logged_warnings() -> Iterator[Logged]:
+    """Collect what is logged, and show it nowhere else."""
     logged = Logged()
     logger = logging.getLogger("orbitmq")
     propagate, level = logger.propagate, logger.level
@@ -180,7 +181,7 @@ class DamagedStores:
 
     def run(self, damage: Damage) -> str:
         """Damage a copy and open it; returns what happened."""
-        with self._copied(damage.state) as copy, _warnings() as logged:
+        with self._copied(damage.state) as copy, logged_warnings() as logged:
             KINDS[damage.kind](copy / damage.file, self._rng)
             try:
                 return self._outcome(copy, damage, logged)

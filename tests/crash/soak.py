@@ -26,6 +26,7 @@ from tests.crash.damaging import run_damage
 from tests.crash.flipping import run_flips
 from tests.crash.killing import fork, run_kills
 from tests.crash.power_loss_chain import run_chain
+from tests.crash.table_damaging import run_table_damage
 
 FAILURES_MAX = 20
 
@@ -75,6 +76,14 @@ KINDS = (
         "lengthened, overwritten with garbage or zeros, a bit flipped, deleted, or a folder in its "
         "place. The store serves everything acknowledged, in order and by key, or says which file "
         "is damaged; nothing that can be rebuilt keeps it from opening",
+    ),
+    Kind(
+        name="damaged table",
+        run=run_table_damage,
+        rounds=40,
+        checked="the same to a broker's tables of topics, groups, offsets and delays, to their copies, "
+        "or to both. A broker that starts on them serves every message, delayed ones too, and logs "
+        "each setting or offset that is lost; otherwise it names the file",
     ),
 )
 
@@ -131,7 +140,7 @@ class Campaign:
         failures = [f"- {failure}" for failure in self.failures]
         return "\n".join(
             [
-                "# Crashes of the store",
+                "# Crashes and damage of the store",
                 "",
                 f"{'Failed' if failures else 'Passed'}: {self.rounds.total():,} rounds in "
                 f"{seconds / 60:.0f} minutes, seeds {self.first_seed} to {self.seed - 1}, "

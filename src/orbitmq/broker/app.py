@@ -227,7 +227,7 @@ class Broker:
         self.store = await self._open_store_off_loop()
         self._opened.push_async_callback(off_loop, self.store.close)
         queues = self.store.queues()
-        await self.topics.load(lambda: recovered_topics(queues, self.store.memory_topics))
+        await self.topics.load(partial(recovered_topics, queues, self.store.memory_topics))
         for table in (self.groups, self.offsets, self._delay_progress, self._lock_file):
             await table.load()
         report_lost(

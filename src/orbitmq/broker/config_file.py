@@ -1,7 +1,9 @@
 """One JSON file of a broker's config folder, changed as a whole.
 
 The document is an immutable struct, and a change is a function from one document to the next.
-Members of the file that the struct does not define (a later RocketMQ wrote them) are kept.
+Members of the file that the struct does not define (a later RocketMQ wrote them) are kept. The last
+member is a checksum of the rest, which RocketMQ ignores: a file that does not match it is used, with
+a warning, since people edit these files.
 
 Threads: the event loop's; the file is read and written off it, one write at a time. Changes that
 arrive during a write share the next one.
@@ -13,6 +15,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +32,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=msgspec.Struct)
 _FILE_BYTES_MAX: Final = 256 * 1024 * 1024
+_CHECKSUM: Final = re.compile(rb',?"checksum":"([0-9a-f]{8})"\}\s*\Z')
+_CHECKSUM_BYTES_MAX: Final = 100
 
 
 class ConfigFile(Generic[T]):
@@ -42,6 +48,8 @@ class ConfigFile(Generic[T]):
         self._round: asyncio.Task[None] | None = None
         # Whether the file, or its copy, was there.
         self.is_found = False
+        # Whether the document is as it was last written: not an older copy, nor changed by others.
+        self.is_current = False
         # Called with the old and the new document after each change, once it is on disk.
         self.on_change: Callable[[T, T], None] = lambda _old, _new: None
 
@@ -64,7 +72,7 @@ class ConfigFile(Generic[T]):
                 hint="the config folder of the store must be readable and writable",
             ) from error
         if loaded is not None:
-            self._document, self._unknown = loaded
+            self._document, self._unknown, self.is_current = loaded
             self.is_found = True
 
     async def change(self, step: Callable[[T], T]) -> None:
@@ -129,12 +137,13 @@ class _PendingChange(Generic[T]):
     failure: OrbitError | None = None
 
 
-def _load(path: Path, shape: type[T], modes: FileModes) -> tuple[T, _Tree] | None:
+def _load(path: Path, shape: type[T], modes: FileModes) -> tuple[T, _Tree, bool] | None:
     problems = []
     copy = path.with_name(path.name + ".bak")
     for candidate in (path, copy):
         try:
-            content = _read(candidate)
+            whole = _read(candidate)
+            content, is_as_written = _without_checksum(whole)
             document = java_json.decode(content, shape)
             unknown = _unknown_members(
                 java_json.decode(content, dict), msgspec.to_builtins(document, str_keys=True)
@@ -144,9 +153,16 @@ def _load(path: Path, shape: type[T], modes: FileModes) -> tuple[T, _Tree] | Non
         except ProtocolError as error:
             problems.append(f"{candidate.name}: {error}")
             continue
+        if not is_as_written:
+            log.warning(
+                "config file does not match its checksum file=%s hint=if nobody edited it, it is "
+                "damaged: compare its values with %s",
+                candidate,
+                copy,
+            )
         if candidate is copy:
-            _restore(path, content, problems, modes)
-        return document, unknown
+            _restore(path, whole, problems, modes)
+        return document, unknown, is_as_written and candidate is path
     if problems:
         raise ConfigFileError(
             f"damaged config files in {path.parent}: {'; '.join(problems)}",
@@ -158,7 +174,7 @@ def _load(path: Path, shape: type[T], modes: FileModes) -> tuple[T, _Tree] | Non
 def _restore(path: Path, content: bytes, problems: list[str], modes: FileModes) -> None:
     """Replace a damaged file with its copy, without touching the copy."""
     log.warning(
-        "config file restored from its copy file=%s reason=%s",
+        "config file restored from its copy, without the last change file=%s reason=%s",
         path,
         "; ".join(problems) or "missing",
     )
@@ -181,7 +197,21 @@ def _write(path: Path, document: msgspec.Struct, unknown: _Tree, modes: FileMode
     if unknown:
         content = msgspec.to_builtins(document)
         _put_back(unknown, content)
-    replace_file(path, java_json.encode(content), modes)
+    replace_file(path, _with_checksum(java_json.encode(content)), modes)
+
+
+def _with_checksum(content: bytes) -> bytes:
+    separator = b"," if len(content) > len(b"{}") else b""
+    return b'%b%b"checksum":"%08x"}' % (content[:-1], separator, zlib.crc32(content))
+
+
+def _without_checksum(content: bytes) -> tuple[bytes, bool]:
+    """Split off the checksum; returns False if the rest does not match it."""
+    found = _CHECKSUM.search(content, max(0, len(content) - _CHECKSUM_BYTES_MAX))
+    if found is None:
+        return content, True
+    rest = content[: found.start()] + b"}"
+    return rest, zlib.crc32(rest) == int(found[1], 16)
 
 
 @dataclass(frozen=True, slots=True)

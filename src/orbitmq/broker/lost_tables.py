@@ -1,14 +1,16 @@
-"""Tables of a broker that are gone with their copies, and what comes back.
+"""Tables of a broker that are damaged or gone, and what comes back.
 
-A start without `topics.json` would forget every topic, and an operator who then removes unused
-topics would delete their messages. So topics are recovered from the store's queues; settings that
-nothing else knows are named in the log.
+A start without `topics.json` would forget every topic, and a start with its older copy the newest
+ones; an operator who then removes unused topics would delete their messages. So topics are recovered
+from the store's queues; settings that nothing else knows are named in the log.
 """
 
 from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING, Protocol
+
+import msgspec
 
 from orbitmq.broker.topics.attributes import STORAGE, STORAGE_MEMORY
 from orbitmq.model import names
@@ -30,29 +32,33 @@ class _Table(Protocol):
 
 
 def recovered_topics(
-    queues: Iterable[QueueBounds], memory_topics: Set[str]
+    queues: Iterable[QueueBounds], memory_topics: Set[str], known: Mapping[str, TopicConfig]
 ) -> dict[str, TopicConfig]:
-    """Topics for the queues of a store, with as many queues as had messages; logs which."""
-    counts: dict[str, int] = {}
-    for queue in queues:
-        counts[queue.topic] = max(counts.get(queue.topic, 0), queue.queue_id + 1)
-    topics = {
-        name: TopicConfig(
-            name=name,
-            read_queues=count,
-            write_queues=count,
-            attributes={STORAGE: STORAGE_MEMORY} if name in memory_topics else {},
-        )
-        for name, count in counts.items()
-    }
+    """Topics for the queues that the known topics do not have; logs which.
+
+    A topic gets as many queues as had messages.
+    """
+    topics: dict[str, TopicConfig] = {}
+    for name, count in _queue_counts(queues).items():
+        if names.is_system_topic(name):
+            continue
+        topic = known.get(name)
+        if topic is None:
+            attributes = {STORAGE: STORAGE_MEMORY} if name in memory_topics else {}
+            topics[name] = TopicConfig(
+                name=name, read_queues=count, write_queues=count, attributes=attributes
+            )
+        elif topic.read_queues < count:
+            topics[name] = msgspec.structs.replace(
+                topic, read_queues=count, write_queues=max(count, topic.write_queues)
+            )
     if topics:
-        shown = [f"{name} ({counts[name]} queues)" for name in sorted(topics)[:_SHOWN_MAX]]
         log.error(
-            "topics.json is missing, and so is its copy; topics recovered from their queues "
-            "count=%d topics=%s hint=check their queues, permissions and attributes, or stop the "
-            "broker and restore the file",
+            "topics.json is %s; topics recovered from their queues count=%d topics=%s hint=check "
+            "their queues, permissions and attributes, or stop the broker and restore the file",
+            "damaged" if known else "missing, and so is its copy",
             len(topics),
-            ", ".join(shown),
+            _shown(f"{name} ({topic.read_queues} queues)" for name, topic in topics.items()),
         )
     return topics
 
@@ -65,7 +71,8 @@ def report_lost(
     offsets: _Table,
     delays: _Table,
 ) -> None:
-    """Log which other tables a store must have had, and has no more."""
+    """Log which other tables a store must have had, and topics that only its queues have."""
+    _report_unlisted_topics(queues, topics)
     # A group that consumed has a retry topic.
     consumed = any(names.is_retry_topic(name) for name in topics)
     delayed = any(queue.topic == names.SCHEDULE_TOPIC for queue in queues)
@@ -81,3 +88,33 @@ def report_lost(
                 file,
                 lost,
             )
+
+
+def _report_unlisted_topics(
+    queues: Iterable[QueueBounds], topics: Mapping[str, TopicConfig]
+) -> None:
+    """Log topics with messages that the table does not have: nobody can read them."""
+    with_messages = (queue for queue in queues if queue.end > queue.start)
+    unlisted = [
+        f"{name} ({count} queues)"
+        for name, count in _queue_counts(with_messages).items()
+        if name not in topics and not names.is_system_topic(name)
+    ]
+    if unlisted:
+        log.warning(
+            "topics.json lacks topics that have messages count=%d topics=%s hint=create them again "
+            "to read the messages, or delete them with: mqadmin cleanUnusedTopic",
+            len(unlisted),
+            _shown(unlisted),
+        )
+
+
+def _queue_counts(queues: Iterable[QueueBounds]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for queue in queues:
+        counts[queue.topic] = max(counts.get(queue.topic, 0), queue.queue_id + 1)
+    return counts
+
+
+def _shown(topics: Iterable[str]) -> str:
+    return ", ".join(sorted(topics)[:_SHOWN_MAX])

@@ -74,6 +74,40 @@ async def test_a_lost_table_is_named_when_the_broker_starts(
     assert caplog.text.count("is missing") == 1
 
 
+async def test_queues_come_back_that_only_the_last_change_of_topics_had(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(tmp_path, ManualClock()) as site:
+        peer = await site.connect()
+        await peer.make_topic("orders", read=1, write=1)
+        await peer.make_topic("orders", read=3, write=3)
+        assert (await peer.send("orders", b"kept", queue_id=2)).code == 0
+    (tmp_path / "store" / "config" / "topics.json").write_bytes(b"")
+
+    with caplog.at_level(logging.ERROR):
+        async with running(tmp_path, ManualClock()) as site:
+            orders = site.broker.topics.require("orders")
+
+    assert (orders.read_queues, orders.write_queues) == (3, 3)
+    assert "topics.json is damaged; topics recovered from their queues" in caplog.text
+    assert "orders (3 queues)" in caplog.text
+
+
+async def test_topics_that_only_queues_have_are_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await _use(tmp_path)
+    file = tmp_path / "store" / "config" / "topics.json"
+    # As RocketMQ writes it: without a checksum.
+    file.write_bytes(b'{"topicConfigTable":{}}')
+
+    with caplog.at_level(logging.WARNING):
+        async with running(tmp_path, ManualClock()) as site:
+            assert site.broker.topics.get("orders") is None
+
+    assert "topics.json lacks topics that have messages count=1 topics=orders" in caplog.text
+
+
 async def test_a_new_broker_misses_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

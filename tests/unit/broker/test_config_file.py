@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from orbitmq import java_json
 from orbitmq.broker.config_file import ConfigFile
 from orbitmq.clock import settle
 from orbitmq.errors import ConfigFileError, OrbitError
+from tests.crash.damaging import logged_warnings
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +62,54 @@ async def test_without_a_file_the_document_is_the_given_one(path: Path) -> None:
 async def test_integer_keys_are_written_as_java_writes_them(path: Path) -> None:
     await (await loaded(path)).change(lambda _: Table(offsets={0: 12, 1: 9}))
 
-    assert path.read_bytes() == b'{"entries":{},"offsets":{0:12,1:9}}'
+    assert path.read_bytes().startswith(b'{"entries":{},"offsets":{0:12,1:9},"checksum":"')
+
+
+async def test_a_changed_file_is_used_with_a_warning(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await (await loaded(path)).change(put("a", 3))
+    path.write_bytes(path.read_bytes().replace(b'"size":3', b'"size":7'))
+
+    with caplog.at_level(logging.WARNING):
+        edited = await loaded(path)
+        first_warnings = caplog.text
+        assert edited.document == Table(entries={"a": Entry(size=7)})
+        caplog.clear()
+        await edited.change(put("b"))
+        await loaded(path)
+
+    assert f"does not match its checksum file={path}" in first_warnings
+    assert not caplog.text
+
+
+@pytest.mark.parametrize("rest", [b"", b"\n", b" \r\n"])
+async def test_a_checksum_is_no_member_of_a_later_release(path: Path, rest: bytes) -> None:
+    file = await loaded(path)
+    await file.change(put("a"))
+    path.write_bytes(path.read_bytes() + rest)
+    await (await loaded(path)).change(put("b"))
+
+    assert path.read_bytes().count(b"checksum") == 1
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0), st.integers(0, 7))
+def test_a_flipped_bit_is_noticed(
+    tmp_path_factory: pytest.TempPathFactory, place: int, bit: int
+) -> None:
+    path = tmp_path_factory.mktemp("config") / "table.json"
+
+    async def flip_and_load() -> ConfigFile[Table]:
+        await (await loaded(path)).change(put("orders", 3))
+        content = bytearray(path.read_bytes())
+        content[place % len(content)] ^= 1 << bit
+        path.write_bytes(content)
+        return await loaded(path)
+
+    with contextlib.suppress(ConfigFileError), logged_warnings() as logged:
+        flipped = asyncio.run(flip_and_load())
+        assert logged.lines or flipped.document == Table(entries={"orders": Entry(size=3)})
 
 
 async def test_a_change_is_seen_only_after_it_is_on_disk(path: Path) -> None:
@@ -195,8 +244,8 @@ async def test_members_of_a_later_release_survive_a_change(path: Path) -> None:
 
     await file.change(lambda table: msgspec.structs.replace(table, entries={"a": Entry(size=2)}))
 
-    assert path.read_bytes() == (
-        b'{"entries":{"a":{"size":2,"later":[1]}},"offsets":{0:1},"more":{"x":1}}'
+    assert path.read_bytes().startswith(
+        b'{"entries":{"a":{"size":2,"later":[1]}},"offsets":{0:1},"more":{"x":1},"checksum":"'
     )
 
 

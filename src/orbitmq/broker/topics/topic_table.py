@@ -73,16 +73,19 @@ class TopicTable:
         self._deleting: set[str] = set()
         self._file.on_change = self._changed
 
-    @property
-    def is_found(self) -> bool:
-        """Whether there was a file to load."""
-        return self._file.is_found
+    async def load(self, recover: Callable[[_Topics], _Topics] = lambda _: {}) -> None:
+        """Read the file, and create missing system topics.
 
-    async def load(self, recover: Callable[[], _Topics] = dict) -> None:
-        """Read the file, and create missing system topics; without a file, `recover` topics."""
+        If the file is damaged or missing, `recover` gets the topics that are known, and returns those
+        to add or change.
+        """
         await self._file.load()
-        recovered = {} if self.is_found else recover()
-        await self._change(lambda topics: recovered | self._system_topics | topics)
+        recovered: _Topics = {}
+        if not self._file.is_current:
+            recovered = recover(self._file.document.topics)
+        own = self._system_topics
+        added = {name: topic for name, topic in recovered.items() if name not in own}
+        await self._change(lambda topics: own | topics | added)
 
     @property
     def data_version(self) -> DataVersion:
