@@ -12,6 +12,9 @@ SHARED_MEMORY := $(firstword $(wildcard /dev/shm) /tmp)
 # Benchmarks that CI runs for one short round, so that none rots.
 SMOKE := $(addprefix smoke-,append scan read_send store_append store_read store_query arrow_decode arrow_encode \
 	rpc_round_trip client_send client_consume)
+# The long campaigns, short ones first; each can be run alone.
+SOAK := $(addprefix soak-,examples marked plain sanitize pythons nameserver store flips requests reconnects clients \
+	spark workers brokers)
 # What the compiled forms of the hot path are made of; setup.py says how they are found.
 COMPILED := $(wildcard $(addsuffix /*.p*,$(wildcard src/orbitmq/*/compiled src/orbitmq/*/*/compiled)))
 COMPILED += $(wildcard $(subst /compiled/,/,$(patsubst %_cython.pxd,%.py,$(filter %_cython.pxd,$(COMPILED)))))
@@ -26,7 +29,7 @@ export INTEROP
 # Hundreds of processes start: each would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test check smoke interop pythons scenarios wheel bench sanitize soak docs clean
+.PHONY: help setup demo test check smoke interop pythons scenarios wheel bench sanitize soak docs clean $(SOAK)
 
 help:  ## Show the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -109,21 +112,56 @@ sanitize:  ## Run the tests of what is compiled under an address sanitizer
 		.venv/bin/pytest -q tests/unit/record tests/unit/protocol $$(find tests/unit -name compiled) \
 		tests/unit/*/test_fast_forms.py tests/unit/spark/rows tests/unit/spark/writing tests/unit/store/log/test_appender.py
 
-soak: setup  ## Run the long campaigns and write docs/soak/
-	for round in 1 2 3 4 5; do ORBITMQ_NEW_EXAMPLES=1 $(BIN)/pytest -q $$(grep -rl hypothesis tests/unit tests/crash --include='test_*.py') || exit 1; done
-	$(BIN)/pytest -q -m campaign
-	ORBITMQ_PURE=1 $(BIN)/pytest -q $(SIDE_BY_SIDE) tests/integration
-	$(MAKE) sanitize
-	$(BIN)/python -m scripts.other_pythons tests/unit tests/integration $(SIDE_BY_SIDE)
-	$(BIN)/python -m scripts.soak_name_server
-	$(BIN)/python -m tests.crash.soak "$$(mktemp -d -p $(SHARED_MEMORY))" 1200 --page docs/soak/store-crashes.md
-	$(BIN)/python -m tests.crash.entry_flipping "$$(mktemp -d -p $(SHARED_MEMORY))" 600 --page docs/soak/queue-flips.md
-	$(BIN)/python -m tests.integration.request_limits --rounds 50 --page docs/soak/request-limits.md
-	$(BIN)/python -m tests.integration.client.reconnects 10000 --page docs/soak/client-reconnects.md
-	$(BIN)/python -m tests.integration.client.soak --seconds 3600 --page docs/soak/clients.md
-	$(BIN)/python -m tests.spark.soak --kills 20 --page docs/soak/spark-kills.md
-	$(BIN)/python -m tests.spark.standalone --page docs/soak/spark-standalone.md
-	INTEROP=1 ORBITMQ_LOAD_KILLS=50 ORBITMQ_LOAD_PAGE=docs/soak/broker-kills.md $(BIN)/pytest tests/interop/test_broker_load.py
+# Each campaign is stopped when its time is over; docs/soak/README.md says what it does and how long it may take.
+soak: setup  ## Run the long campaigns, some hours, and write docs/soak/
+	$(MAKE) --keep-going --jobs=1 $(SOAK)
+
+at_most = timeout --foreground --kill-after=60 $(1)m
+scratch = "$$(mktemp -d -p $(SHARED_MEMORY))"
+
+soak-examples: setup
+	for round in 1 2 3 4 5; do ORBITMQ_NEW_EXAMPLES=1 $(call at_most,15) \
+		$(BIN)/pytest -q $$(grep -rl hypothesis tests/unit tests/crash --include='test_*.py') || exit 1; done
+
+soak-marked: setup
+	$(call at_most,30) $(BIN)/pytest -q -m campaign
+
+soak-plain: setup
+	ORBITMQ_PURE=1 $(call at_most,30) $(BIN)/pytest -q $(SIDE_BY_SIDE) tests/integration
+
+soak-sanitize:
+	$(call at_most,30) $(MAKE) sanitize
+
+soak-pythons: setup
+	$(call at_most,60) $(BIN)/python -m scripts.other_pythons tests/unit tests/integration $(SIDE_BY_SIDE)
+
+soak-nameserver: setup
+	$(call at_most,15) $(BIN)/python -m scripts.soak_name_server
+
+soak-store: setup
+	$(call at_most,30) $(BIN)/python -m tests.crash.soak $(scratch) 1200 --page docs/soak/store-crashes.md
+
+soak-flips: setup
+	$(call at_most,15) $(BIN)/python -m tests.crash.entry_flipping $(scratch) 600 --page docs/soak/queue-flips.md
+
+soak-requests: setup
+	$(call at_most,30) $(BIN)/python -m tests.integration.request_limits --rounds 50 --page docs/soak/request-limits.md
+
+soak-reconnects: setup
+	$(call at_most,30) $(BIN)/python -m tests.integration.client.reconnects 10000 --page docs/soak/client-reconnects.md
+
+soak-clients: setup
+	$(call at_most,90) $(BIN)/python -m tests.integration.client.soak --seconds 3600 --page docs/soak/clients.md
+
+soak-spark: setup
+	$(call at_most,60) $(BIN)/python -m tests.spark.soak --kills 20 --page docs/soak/spark-kills.md
+
+soak-workers: setup
+	$(call at_most,30) $(BIN)/python -m tests.spark.standalone --page docs/soak/spark-standalone.md
+
+soak-brokers: setup
+	INTEROP=1 ORBITMQ_LOAD_KILLS=50 ORBITMQ_LOAD_PAGE=docs/soak/broker-kills.md \
+		$(call at_most,60) $(BIN)/pytest tests/interop/test_broker_load.py
 
 clean:  ## Remove what was built
 	rm -rf build dist .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \

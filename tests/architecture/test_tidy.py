@@ -51,6 +51,32 @@ def test_the_readme_opens_with_two_commands_that_the_makefile_knows() -> None:
     assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
 
 
+def test_the_page_of_soak_runs_lists_every_campaign_with_its_time_and_page() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    recipes = dict(re.findall(r"^(soak-\w+):.*\n((?:\t.*\n)+)", makefile, re.MULTILINE))
+    campaigns = {}
+    for target, recipe in recipes.items():
+        rounds = re.search(r"for round in ([\d ]+);", recipe)
+        minutes = re.search(r"at_most,(\d+)", recipe)
+        assert minutes, f"{target} has no limit"
+        campaigns[target] = (
+            int(minutes[1]) * (len(rounds[1].split()) if rounds else 1),
+            re.findall(r"docs/soak/([\w.-]+)", recipe),
+        )
+    run = re.findall(r"^SOAK := .*soak-,((?:.|\n)*?)\)", makefile, re.MULTILINE)[0]
+    page = (ROOT / "docs" / "soak" / "README.md").read_text()
+
+    listed = {
+        target: (int(minutes), re.findall(r"\(([\w-]+\.md)\)", result))
+        for target, minutes, result in re.findall(
+            r"^\| `(soak-\w+)` \| (\d+) \| ([^|]*) \|", page, re.MULTILINE
+        )
+    }
+
+    assert listed == campaigns
+    assert [f"soak-{name}" for name in re.findall(r"\w+", run)] == list(listed)
+
+
 def test_files_that_the_architecture_names_are_there() -> None:
     # A row names files by their path below the package, or beside the one named before.
     named = set(re.findall(r"`((?:\w+/)*\w+\.py)`", (ROOT / "ARCHITECTURE.md").read_text()))

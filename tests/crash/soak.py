@@ -161,6 +161,14 @@ class Campaign:
         )
 
 
+def _earlier_runs(page: Path) -> str:
+    """What a page says of earlier runs, written by hand."""
+    if not page.exists():
+        return ""
+    _, heading, runs = page.read_text(encoding="utf-8").partition("\nRuns before this one:\n")
+    return heading + runs
+
+
 def _say(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
@@ -188,7 +196,7 @@ def main() -> int:
     page = campaign.page(seconds)
     _say(page)
     if arguments.page:
-        arguments.page.write_text(page, encoding="utf-8")
+        arguments.page.write_text(page + _earlier_runs(arguments.page), encoding="utf-8")
     return 1 if campaign.failures else 0
 
 
