@@ -1,7 +1,6 @@
 """What brokers reported of themselves and their topics, and what admins changed.
 
-    topic queues       topic → broker name → queues, for topics of masters
-    queue mappings     topic → broker name → mapping, for static topics
+    topics             which brokers have queues of each topic
     groups             broker name → cluster, addresses by broker id
     clusters           cluster → broker names
     filter servers     (cluster, address) → filter server addresses
@@ -24,14 +23,14 @@ import msgspec
 
 from orbitmq.errors import RegistrationRefusedError
 from orbitmq.model.routes import MASTER_ID, BrokerGroup, QueueRoute
-from orbitmq.model.topics import Permission, TopicConfig
+from orbitmq.model.topics import TopicConfig
 from orbitmq.model.versions import DataVersion
 from orbitmq.nameserver.missing_brokers import MissingBrokers
+from orbitmq.nameserver.topic_queues import TopicQueues
 
 log = logging.getLogger(__name__)
 
 NAME_LENGTH_MAX: Final = 255
-_READ_WRITE: Final = int(Permission.READ | Permission.WRITE)
 
 
 class BrokerConnection(Protocol):
@@ -106,10 +105,8 @@ class BrokerRegistry:
         missing: MissingBrokers | None = None,
     ) -> None:
         self._brokers_max = brokers_max
-        self._topics_max = topics_max
         self._live: dict[BrokerKey, LiveBroker] = {}
-        self.topic_queues: dict[str, dict[str, QueueRoute]] = {}
-        self.queue_mappings: dict[str, dict[str, dict[str, Any]]] = {}
+        self.topics = TopicQueues(topics_max=topics_max)
         self.groups: dict[str, BrokerGroup] = {}
         self.clusters: dict[str, set[str]] = {}
         self.filter_servers: dict[BrokerKey, list[str]] = {}
@@ -152,20 +149,22 @@ class BrokerRegistry:
                 hint="the broker reports all its topics within 30 seconds",
             )
         self._check_names(report, topics or {})
-        self._check_room(topics or ())
-        self._check_room(report.queue_mappings)
+        self.topics.check_room(topics or ())
+        self.topics.check_room(report.queue_mappings)
         group = self._update_group(report)
         is_same_version = known is not None and known.data_version == report.data_version
         defines_topics = self._defines_topics(report, group)
         if topics is not None and defines_topics:
-            self._update_topics(
-                report,
-                group,
+            self.topics.update(
+                report.broker_name,
                 topics,
+                report.queue_mappings,
+                read_only=report.broker_id != MASTER_ID and group.enable_acting_master,
                 # An admin's changes stay until the broker reports a new version.
                 missing_only=is_same_version and not is_first,
                 delete_missing=delete_missing_topics,
             )
+            self.changes += 1
         self._live[report.key] = LiveBroker(
             key=report.key,
             broker_name=report.broker_name,
@@ -236,7 +235,7 @@ class BrokerRegistry:
         else:
             self.groups[broker_name] = msgspec.structs.replace(group, addresses=remaining)
             if group.enable_acting_master and MASTER_ID not in remaining:
-                self._change_permissions(broker_name, _without_write)
+                self.topics.forbid_writing(broker_name)
         self.changes += 1
         if live is not None:
             log.info("broker removed name=%s address=%s", broker_name, key.address)
@@ -277,9 +276,7 @@ class BrokerRegistry:
                 len(unknown),
             )
             return
-        self._check_room([topic])
-        kept = self.topic_queues.setdefault(topic, {})
-        kept.update((queue.broker_name, queue) for queue in queues)
+        self.topics.add(topic, queues)
         self.changes += 1
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
@@ -287,9 +284,9 @@ class BrokerRegistry:
         if cluster:
             names = self.clusters.get(cluster, set())
         else:
-            names = set(self.topic_queues.get(topic, {}))
+            names = set(self.topics.queues.get(topic, {}))
         for name in names:
-            self._drop_queues(topic, name)
+            self.topics.drop(topic, name)
         for live in self._live.values():
             if live.broker_name in names:
                 live.topics_complete = False
@@ -298,11 +295,13 @@ class BrokerRegistry:
 
     def wipe_write_permission(self, broker_name: str) -> int:
         """Stop sends to a broker; returns how many topics it has."""
-        return self._change_permissions(broker_name, _without_write)
+        self.changes += 1
+        return self.topics.forbid_writing(broker_name)
 
     def add_write_permission(self, broker_name: str) -> int:
         """Allow sends to a broker again; returns how many topics it has."""
-        return self._change_permissions(broker_name, lambda _: _READ_WRITE)
+        self.changes += 1
+        return self.topics.allow_writing(broker_name)
 
     # --- internals ----------------------------------------------------------------------------
 
@@ -366,33 +365,6 @@ class BrokerRegistry:
             return True
         return report.enable_acting_master is not None and report.broker_id == min(group.addresses)
 
-    def _update_topics(
-        self,
-        report: Report,
-        group: BrokerGroup,
-        topics: Mapping[str, TopicConfig],
-        *,
-        missing_only: bool,
-        delete_missing: bool,
-    ) -> None:
-        if delete_missing and not report.queue_mappings:
-            for topic in [
-                topic
-                for topic, queues in self.topic_queues.items()
-                if report.broker_name in queues and topic not in topics
-            ]:
-                self._drop_queues(topic, report.broker_name)
-                log.info("topic removed topic=%s broker=%s", topic, report.broker_name)
-        read_only = report.broker_id != MASTER_ID and group.enable_acting_master
-        for topic, config in topics.items():
-            if missing_only and report.broker_name in self.topic_queues.get(topic, {}):
-                continue
-            permission = _without_write(config.permission) if read_only else config.permission
-            self._put_queues(topic, report.broker_name, config, permission)
-        for topic, mapping in report.queue_mappings.items():
-            self.queue_mappings.setdefault(topic, {})[report.broker_name] = mapping
-        self.changes += 1
-
     def _update_filter_servers(self, key: BrokerKey, servers: list[str]) -> None:
         if servers == self.filter_servers.get(key, []):
             return
@@ -401,23 +373,6 @@ class BrokerRegistry:
         else:
             del self.filter_servers[key]
         self.changes += 1
-
-    def _put_queues(
-        self, topic: str, broker_name: str, config: TopicConfig, permission: int
-    ) -> None:
-        queues = self.topic_queues.setdefault(topic, {})
-        new = QueueRoute(
-            broker_name=broker_name,
-            permission=permission,
-            read_queues=config.read_queues,
-            write_queues=config.write_queues,
-            unit_flag=config.unit_flag,
-        )
-        old = queues.get(broker_name)
-        if old != new:
-            queues[broker_name] = new
-            if old is not None:
-                log.debug("topic changed topic=%s old=%s new=%s", topic, old, new)
 
     @staticmethod
     def _check_names(report: Report, topics: Mapping[str, TopicConfig]) -> None:
@@ -428,21 +383,6 @@ class BrokerRegistry:
                 f"a name of {len(too_long)} characters is too long: {too_long[:40]!r}…",
                 hint=f"the limit is {NAME_LENGTH_MAX}",
             )
-
-    def _check_room(self, topics: Iterable[str]) -> None:
-        added = sum(topic not in self.topic_queues for topic in topics)
-        if len(self.topic_queues) + added > self._topics_max:
-            raise RegistrationRefusedError(
-                f"{added} new topics would exceed the limit of {self._topics_max}",
-                hint="raise topicsMax",
-            )
-
-    def _drop_queues(self, topic: str, broker_name: str) -> None:
-        for table in (self.topic_queues, self.queue_mappings):
-            by_broker: dict[str, Any] = table.get(topic, {})
-            by_broker.pop(broker_name, None)
-            if not by_broker:
-                table.pop(topic, None)
 
     def _leave_cluster(self, cluster: str, broker_name: str) -> None:
         """Remove a broker name from a cluster once none of its brokers reports there."""
@@ -458,30 +398,7 @@ class BrokerRegistry:
 
     def _remove_group(self, group: BrokerGroup) -> None:
         del self.groups[group.name]
-        held = {
-            topic: queues[group.name]
-            for topic, queues in self.topic_queues.items()
-            if group.name in queues
-        }
-        self.missing.keep_topics(group.name, held)
-        for topic in held:
-            self._drop_queues(topic, group.name)
-        for topic in [
-            topic for topic, owners in self.queue_mappings.items() if group.name in owners
-        ]:
-            self._drop_queues(topic, group.name)
-
-    def _change_permissions(self, broker_name: str, change: Callable[[int], int]) -> int:
-        changed = 0
-        for queues in self.topic_queues.values():
-            queue = queues.get(broker_name)
-            if queue is not None:
-                queues[broker_name] = msgspec.structs.replace(
-                    queue, permission=change(queue.permission)
-                )
-                changed += 1
-        self.changes += 1
-        return changed
+        self.missing.keep_topics(group.name, self.topics.drop_all(group.name))
 
     def _master_of(self, report: Report, group: BrokerGroup) -> MasterAddresses:
         address = group.addresses.get(MASTER_ID)
@@ -491,10 +408,6 @@ class BrokerRegistry:
         if master is None:
             return MasterAddresses()
         return MasterAddresses(address=address, ha_address=master.ha_address)
-
-
-def _without_write(permission: int) -> int:
-    return permission & ~int(Permission.WRITE)
 
 
 def _without_address(group: BrokerGroup, address: str) -> dict[int, str]:

@@ -90,7 +90,7 @@ class RouteView:
         with_missing: bool = False,
     ) -> TopicRoute | None:
         """The route of a topic; None if no live broker holds it, nor a missing one if asked for."""
-        queues = self._registry.topic_queues.get(topic, {})
+        queues = self._registry.topics.queues.get(topic, {})
         known = self._registry.groups
         groups = [known[name] for name in queues if name in known]
         missing_brokers, missing_queues = None, None
@@ -106,7 +106,7 @@ class RouteView:
             filter_servers=self._filter_servers_of(groups),
             order_config=order_config or None,
             queues=list(queues.values()),
-            queue_mapping=self._registry.queue_mappings.get(topic),
+            queue_mapping=self._registry.topics.mappings.get(topic),
             missing_brokers=missing_brokers,
             missing_queues=missing_queues,
         )
@@ -135,7 +135,7 @@ class RouteView:
 
     def topics(self) -> list[str]:
         """List every topic."""
-        return list(self._registry.topic_queues)
+        return list(self._registry.topics.queues)
 
     def topics_body(self, *, with_missing: bool = False) -> bytes:
         """List every topic, as JSON; if wanted, beside those that only missing brokers have."""
@@ -148,7 +148,7 @@ class RouteView:
 
     def missing_topics(self) -> list[str]:
         """List the topics that only missing brokers have."""
-        return sorted(set(self._registry.missing.topics()) - self._registry.topic_queues.keys())
+        return sorted(set(self._registry.missing.topics()) - self._registry.topics.queues.keys())
 
     def cluster_topics_body(self, cluster: str) -> bytes:
         """List the topics of a cluster, as JSON."""
@@ -162,7 +162,7 @@ class RouteView:
         names = self._registry.clusters.get(cluster, set())
         return [
             topic
-            for topic, queues in self._registry.topic_queues.items()
+            for topic, queues in self._registry.topics.queues.items()
             if not names.isdisjoint(queues)
         ]
 
@@ -215,7 +215,7 @@ class RouteView:
         }
 
     def _unit_flags(self) -> Iterator[tuple[str, int]]:
-        for topic, queues in self._registry.topic_queues.items():
+        for topic, queues in self._registry.topics.queues.items():
             for queue in queues.values():
                 yield topic, queue.unit_flag
                 break

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from orbitmq.errors import RegistrationRefusedError
-from orbitmq.model.routes import QueueRoute
 from orbitmq.model.topics import TopicConfig
 from orbitmq.nameserver.broker_registry import (
     BrokerKey,
@@ -16,10 +15,6 @@ from orbitmq.nameserver.broker_registry import (
 from tests.unit.nameserver.reports import LINE, Line, register, report, topics
 
 
-def permissions(registry: BrokerRegistry, topic: str) -> list[int]:
-    return [queue.permission for queue in registry.topic_queues[topic].values()]
-
-
 @pytest.fixture
 def registry() -> BrokerRegistry:
     return BrokerRegistry()
@@ -28,7 +23,7 @@ def registry() -> BrokerRegistry:
 def test_topics_of_a_slave_do_not_count(registry: BrokerRegistry) -> None:
     register(registry, report(topics("T", "U"), broker_id=1))
 
-    assert "T" not in registry.topic_queues
+    assert "T" not in registry.topics.queues
 
 
 def test_a_slave_learns_where_its_master_is(registry: BrokerRegistry) -> None:
@@ -60,7 +55,7 @@ def test_topics_of_an_unchanged_version_are_not_read_again(registry: BrokerRegis
         ),
     )
 
-    assert "T" in registry.topic_queues
+    assert "T" in registry.topics.queues
 
 
 def test_a_topic_missed_while_it_was_reported_alone_is_taken_from_the_next_full_report(
@@ -72,7 +67,7 @@ def test_a_topic_missed_while_it_was_reported_alone_is_taken_from_the_next_full_
 
     register(registry, report(topics("T", "U", "A", "B"), version=3))
 
-    assert "A" in registry.topic_queues
+    assert "A" in registry.topics.queues
 
 
 def test_a_process_under_another_name_leaves_nothing_of_its_old_one(
@@ -85,7 +80,7 @@ def test_a_process_under_another_name_leaves_nothing_of_its_old_one(
     assert sorted(registry.groups) == ["new"]
     registry.unregister(BrokerKey("C", "10.0.0.1:10911"), "new")
     assert registry.clusters == {}
-    assert registry.topic_queues == {}
+    assert registry.topics.queues == {}
 
 
 def test_a_broker_whose_report_is_ignored_leaves_no_address_behind(
@@ -117,7 +112,7 @@ def test_a_broker_is_unregistered_by_its_address_whatever_name_it_says(
     registry.unregister(BrokerKey("C", "10.0.0.1:10911"), "another name")
 
     assert registry.groups == {}
-    assert registry.topic_queues == {}
+    assert registry.topics.queues == {}
 
 
 def test_names_are_bounded(registry: BrokerRegistry) -> None:
@@ -131,18 +126,6 @@ def test_names_are_bounded(registry: BrokerRegistry) -> None:
             register(registry, given)
 
     assert registry.groups == {}
-
-
-def test_topics_missing_from_a_later_report_stay_unless_asked_otherwise(
-    registry: BrokerRegistry,
-) -> None:
-    register(registry, report(topics("T", "U"), version=1))
-
-    register(registry, report(topics("T", "V"), version=2))
-    assert "U" in registry.topic_queues
-
-    register(registry, report(topics("T", "V"), version=3), delete_missing_topics=True)
-    assert "U" not in registry.topic_queues
 
 
 def test_a_first_report_of_a_single_topic_is_refused(registry: BrokerRegistry) -> None:
@@ -176,76 +159,9 @@ def test_a_broker_that_leaves_takes_its_topics_and_cluster_along(registry: Broke
 
     registry.unregister(BrokerKey("C", "10.0.0.1:10911"), "a")
 
-    assert "T" not in registry.topic_queues
-    assert registry.topic_queues == {}
+    assert "T" not in registry.topics.queues
+    assert registry.topics.queues == {}
     assert registry.clusters == {}
-
-
-def test_topics_of_the_first_slave_count_without_write_permission(registry: BrokerRegistry) -> None:
-    register(registry, report(topics("T", "U"), broker_id=1, enable_acting_master=True))
-
-    assert permissions(registry, "T") == [4]
-
-
-def test_write_permission_is_wiped_and_added_again(registry: BrokerRegistry) -> None:
-    register(registry, report(topics("T", "U", permission=7)))
-
-    assert registry.wipe_write_permission("a") == 2
-    assert permissions(registry, "T") == [5]
-
-    assert registry.add_write_permission("a") == 2
-    assert permissions(registry, "T") == [6]
-    assert registry.wipe_write_permission("nobody") == 0
-
-
-def test_wiped_permission_stays_until_the_broker_has_news(registry: BrokerRegistry) -> None:
-    register(registry, report(topics("T", "U"), version=1))
-    registry.wipe_write_permission("a")
-
-    register(registry, report(topics("T", "U"), version=1))
-    assert permissions(registry, "T") == [4]
-
-    register(registry, report(topics("T", "U"), version=2))
-    assert permissions(registry, "T") == [6]
-
-
-def test_a_deleted_topic_comes_back_with_the_next_report_and_nothing_else_changes(
-    registry: BrokerRegistry,
-) -> None:
-    register(registry, report(topics("T", "U"), version=1))
-    registry.wipe_write_permission("a")
-    registry.delete_topic("T")
-    assert "T" not in registry.topic_queues
-
-    register(registry, report(topics("T", "U"), version=1))
-
-    assert permissions(registry, "T") == [6]
-    assert permissions(registry, "U") == [4]
-
-
-def test_a_topic_is_deleted_in_one_cluster_only(registry: BrokerRegistry) -> None:
-    register(registry, report(topics("T", "U"), name="a", cluster="C"))
-    register(registry, report(topics("T", "U"), name="b", cluster="D", address="10.0.0.2:10911"))
-
-    registry.delete_topic("T", "C")
-
-    assert list(registry.topic_queues["T"]) == ["b"]
-    registry.delete_topic("T", "no such cluster")
-    assert "T" in registry.topic_queues
-
-
-def test_queues_are_added_for_known_brokers_only(registry: BrokerRegistry) -> None:
-    register(registry, report(topics("T", "U")))
-    queue = QueueRoute(broker_name="a", permission=6, read_queues=1, write_queues=1)
-    stranger = QueueRoute(broker_name="z", permission=6, read_queues=1, write_queues=1)
-
-    registry.add_queues("N", [queue])
-    registry.add_queues("M", [queue, stranger])
-    registry.add_queues("L", [])
-
-    assert "N" in registry.topic_queues
-    assert "M" not in registry.topic_queues
-    assert "L" not in registry.topic_queues
 
 
 def test_silent_brokers_are_those_past_their_own_limit(registry: BrokerRegistry) -> None:
@@ -282,4 +198,4 @@ def test_brokers_and_topics_are_bounded() -> None:
     with pytest.raises(RegistrationRefusedError, match="raise topicsMax"):
         register(registry, report(topics("V", "W"), version=2))
 
-    assert sorted(registry.topic_queues) == ["T", "U"]
+    assert sorted(registry.topics.queues) == ["T", "U"]

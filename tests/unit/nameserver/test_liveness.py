@@ -59,10 +59,10 @@ async def test_a_silent_broker_is_removed_by_the_scan_and_its_connection_closed(
     register(registry, clock, line)
 
     await clock.advance(120_000)
-    assert "T" in registry.topic_queues
+    assert "T" in registry.topics.queues
     await clock.advance(10_000)
 
-    assert "T" not in registry.topic_queues
+    assert "T" not in registry.topics.queues
     assert line.aborted
     await liveness.stop()
 
@@ -77,11 +77,11 @@ async def test_a_scan_that_comes_late_lets_reports_that_wait_be_read_first(
     await clock.advance(200_000)
 
     liveness.remove_silent()
-    assert "T" in registry.topic_queues
+    assert "T" in registry.topics.queues
 
     await clock.advance(10_000)
     liveness.remove_silent()
-    assert "T" not in registry.topic_queues
+    assert "T" not in registry.topics.queues
 
 
 async def test_a_broker_that_reports_in_time_stays(
@@ -95,7 +95,7 @@ async def test_a_broker_that_reports_in_time_stays(
         register(registry, clock, line)
         await clock.advance(30_000)
 
-    assert "T" in registry.topic_queues
+    assert "T" in registry.topics.queues
     assert not line.aborted
     await liveness.stop()
 
