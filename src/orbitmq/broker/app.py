@@ -512,6 +512,7 @@ class Broker:
                 offsets=self.offsets,
                 members=self.members,
                 registration=self.registration,
+                on_deleted=self._long_polls.wake,
                 puts_per_second=self.samples.puts_per_second,
             ),
             GroupRequests(groups=self.groups, offsets=self.offsets),

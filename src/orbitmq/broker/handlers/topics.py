@@ -28,7 +28,7 @@ from orbitmq.protocol.requests.topics import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from orbitmq.broker.config import BrokerConfig
     from orbitmq.broker.groups.committed_offsets import CommittedOffsets
@@ -51,6 +51,8 @@ class TopicRequests:
     offsets: CommittedOffsets
     members: Members
     registration: Registration
+    # Called with the queues of a deleted topic.
+    on_deleted: Callable[[Iterable[MessageQueue]], None]
     puts_per_second: Callable[[str], float]
 
     def by_code(self) -> Mapping[int, Handler]:
@@ -93,7 +95,8 @@ class TopicRequests:
     async def delete(self, _: Connection, request: Command) -> Command:
         """Delete a topic with its queues and committed offsets."""
         asked = DeleteTopic.decode(request.fields)
-        if self.topics.get(asked.topic) is None and not self.store.has_queues(asked.topic):
+        topic = self.topics.get(asked.topic)
+        if topic is None and not self.store.has_queues(asked.topic):
             # Compat: not an error. Nor is anything noted of a topic that never was.
             return request.reply()
 
@@ -102,6 +105,14 @@ class TopicRequests:
             await off_loop(self.store.delete_topic, asked.topic)
 
         await self.topics.delete(asked.topic, clear=clear)
+        if topic is not None:
+            # Pulls that are held at an offset of the deleted queues would skip as many messages, if
+            # the topic is created again.
+            name = self.config().broker_name
+            self.on_deleted(
+                MessageQueue(topic=topic.name, broker_name=name, queue_id=queue_id)
+                for queue_id in range(topic.read_queues)
+            )
         return request.reply()
 
     async def list_all(self, _: Connection, request: Command) -> Command:

@@ -80,8 +80,10 @@ class Prefetching:
         self._room.set()
 
     def start(self, queue: MessageQueue, offset: int | None = None) -> None:
-        """Start to pull a queue, from an offset or from where the group starts."""
+        """Start to pull a queue, from the group's offset, which is looked up if it is not given."""
         self._buffer.add(queue, offset)
+        if offset is not None:
+            self._reads.lives.note_start(queue, offset)
         if queue not in self._tasks:
             self._start_task(queue)
 
@@ -100,6 +102,7 @@ class Prefetching:
         """Stop pulling a queue, and drop what is buffered of it."""
         self._buffer.remove(queue)
         self._reads.forget(queue)
+        self._reads.lives.forget(queue)
         self._last_errors.pop(queue, None)
         task = self._tasks.pop(queue, None)
         if task is not None:
@@ -150,6 +153,7 @@ class Prefetching:
         if pull.offset is None:
             offset = await self._start_offset(queue)
             self._buffer.start_at(queue, pull.generation, offset)
+            self._reads.lives.note_start(queue, offset)
             return 0
         result = await self._reads.read(
             queue,

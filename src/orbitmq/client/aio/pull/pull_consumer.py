@@ -188,7 +188,10 @@ class PullConsumer(QueueLookups):
         inner = self._with_namespace(queue)
         # Another member may have committed since: do not answer from memory.
         member.offset_store.remove(inner)
-        return await member.offset_store.read(inner)
+        committed = await member.offset_store.read(inner)
+        if committed is not None:
+            member.reads.lives.note_start(inner, committed)
+        return committed
 
     async def commit(self, offsets: Mapping[MessageQueue, int]) -> None:
         """Commit offsets, and wait until they are stored.

@@ -11,11 +11,13 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from orbitmq.client.aio.group.queue_lives import QueueLives
 from orbitmq.client.aio.instance.broker_calls import PullStatus
 from orbitmq.client.core.consuming.received_message import ReceivedMessage, received_messages
 from orbitmq.client.core.subscriptions import tag_check
-from orbitmq.errors import BrokerUnknownError, NotSupportedError
+from orbitmq.errors import BrokerUnknownError, NotSupportedError, RemoteError
 from orbitmq.model.routes import MASTER_ID
+from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.pulling import LitePullMessages, PullFlag, PullMessages
 
@@ -56,6 +58,7 @@ class QueueReads:
         self._older_brokers: set[str] = set()
         # Which broker of its group to read a queue from, as the last reply suggested.
         self._suggested: dict[MessageQueue, int] = {}
+        self.lives = QueueLives(group, instance.brokers)
 
     def forget(self, queue: MessageQueue) -> None:
         """Drop the suggested broker: the next read goes to the master."""
@@ -71,7 +74,14 @@ class QueueReads:
         hold_ms: int = 0,
         timeout_ms: float,
     ) -> PullResult:
-        """Read from an offset; at the end of the queue the broker may wait up to `hold_ms`."""
+        """Read from an offset; at the end of the queue the broker may wait up to `hold_ms`.
+
+        Reading on in a queue that was replaced since returns where the new one starts.
+        """
+        start = await self.lives.replaced_at(queue, offset)
+        if start is not None:
+            end = await self._instance.brokers.max_offset(queue)
+            return PullResult(PullStatus.OFFSET_ILLEGAL, [], start, start, end)
         address = await self._address(queue)
 
         async def pull(*, lite: bool) -> Pulled:
@@ -91,13 +101,26 @@ class QueueReads:
                 log.info("broker does not know lite pulls address=%s", address)
                 self._older_brokers.add(address)
             pulled = await pull(lite=False)
+        except RemoteError as error:
+            if error.code == ResponseCode.TOPIC_NOT_EXIST:
+                self.lives.note_missing(queue)
+            raise
         self._suggested[queue] = pulled.suggested_broker_id
+        return await self._result(queue, subscription, offset, pulled)
+
+    async def _result(
+        self, queue: MessageQueue, subscription: Subscription, offset: int, pulled: Pulled
+    ) -> PullResult:
+        next_offset, messages = pulled.next_offset, self._messages(queue, pulled)
+        if pulled.status is PullStatus.OFFSET_ILLEGAL:
+            next_offset = await self.lives.resume_at(queue, offset, pulled)
+        self.lives.note_pull(queue, next_offset, messages[-1] if messages else None)
+        if subscription.tags:
+            # The broker filters by the hash of a tag, which two tags may share.
+            is_wanted = tag_check(subscription)
+            messages = [message for message in messages if is_wanted(message.tags)]
         return PullResult(
-            pulled.status,
-            self._messages(queue, subscription, pulled),
-            pulled.next_offset,
-            pulled.min_offset,
-            pulled.max_offset,
+            pulled.status, messages, next_offset, pulled.min_offset, pulled.max_offset
         )
 
     def _header(
@@ -142,14 +165,7 @@ class QueueReads:
             raise BrokerUnknownError(queue.broker_name, topic=queue.topic)
         return found[0]
 
-    def _messages(
-        self, queue: MessageQueue, subscription: Subscription, pulled: Pulled
-    ) -> list[ReceivedMessage]:
+    def _messages(self, queue: MessageQueue, pulled: Pulled) -> list[ReceivedMessage]:
         if pulled.status is not PullStatus.FOUND:
             return []
-        found = received_messages(pulled.body, queue.broker_name, namespace=self._namespace)
-        if not subscription.tags:
-            return found
-        # The broker filters by the hash of a tag, which two tags may share.
-        is_wanted = tag_check(subscription)
-        return [message for message in found if is_wanted(message.tags)]
+        return received_messages(pulled.body, queue.broker_name, namespace=self._namespace)

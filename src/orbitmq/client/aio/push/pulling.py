@@ -26,6 +26,7 @@ from orbitmq.protocol.requests.pulling import PullFlag, PullMessages
 
 if TYPE_CHECKING:
     from orbitmq.client.aio.group.offset_stores import OffsetStore
+    from orbitmq.client.aio.group.queue_lives import QueueLives
     from orbitmq.client.aio.instance.broker_calls import Pulled
     from orbitmq.client.aio.instance.client_instance import ClientInstance
     from orbitmq.client.core.consuming.consume_speeds import ConsumeSpeeds
@@ -72,6 +73,7 @@ class QueuePuller:
         *,
         subscriptions: Subscriptions,
         offsets: OffsetStore,
+        lives: QueueLives,
         flow: FlowControl,
         speeds: ConsumeSpeeds,
         needs_locks: bool,
@@ -87,6 +89,7 @@ class QueuePuller:
             options: batch sizes and intervals.
             subscriptions: the filter of each topic.
             offsets: the offsets that pulls commit, if `commits`.
+            lives: notices queues that were replaced.
             flow: decides when to pause.
             speeds: counts pulls.
             needs_locks: whether a queue is pulled only while it is locked.
@@ -100,6 +103,7 @@ class QueuePuller:
         self._options = options
         self._subscriptions = subscriptions
         self._offsets = offsets
+        self._lives = lives
         self._flow = flow
         self._speeds = speeds
         self._needs_locks = needs_locks
@@ -194,6 +198,8 @@ class QueuePuller:
         elif queue.topic not in self._subscriptions or (self._needs_locks and not window.locked):
             # If unsubscribed, the queue is about to be given up.
             await self._wait(queue, self._options.pull_retry_ms)
+        elif (start := await self._lives.replaced_at(queue, window.next_offset)) is not None:
+            await self._restart(queue, window, start)
         else:
             started_ms = self._instance.clock.monotonic_ms()
             pulled = await self._pull(queue, window.next_offset)
@@ -242,16 +248,19 @@ class QueuePuller:
     def _take(self, queue: MessageQueue, window: Window, pulled: Pulled, spent_ms: float) -> bool:
         """Process the result of a pull; returns whether there are messages for the listener."""
         messages: list[ReceivedMessage] = []
+        last: ReceivedMessage | None = None
         if pulled.body:
             messages = received_messages(
                 pulled.body, queue.broker_name, namespace=self._instance.options.namespace
             )
+            last = messages[-1]
             self._speeds.pulled(queue.topic, len(messages), spent_ms)
             # The broker filters by the hash of a tag, which two tags may share.
             if self._subscriptions.of(queue.topic).tags:
                 wants, topic = self._subscriptions.wants, queue.topic
                 messages = [message for message in messages if wants(topic, message.tags)]
         added = window.add(messages, next_offset=pulled.next_offset)
+        self._lives.note_pull(queue, window.next_offset, last)
         if added:
             self._on_messages(queue, window, added)
             return True
@@ -260,11 +269,13 @@ class QueuePuller:
         return False
 
     async def _move_offset(self, queue: MessageQueue, window: Window, pulled: Pulled) -> None:
-        next_offset = pulled.next_offset
         first = window.first_offset
         if first is not None and window.next_offset < pulled.min_offset:
             # The broker has deleted the messages in the window: no other member could get them.
             await self._instance.clock.sleep_ms(self._options.pull_retry_ms)
+            return
+        next_offset = await self._lives.resume_at(queue, window.next_offset, pulled)
+        if window.dropped:
             return
         if first is not None and window.next_offset > pulled.max_offset:
             # The broker has lost the end of the queue: unfinished messages before it come again.
@@ -281,8 +292,11 @@ class QueuePuller:
             pulled.max_offset,
             next_offset,
         )
+        await self._restart(queue, window, next_offset)
+
+    async def _restart(self, queue: MessageQueue, window: Window, offset: int) -> None:
         window.drop()
-        await self._on_moved(queue, window, next_offset)
+        await self._on_moved(queue, window, offset)
 
     async def _failed(self, queue: MessageQueue, error: OrbitError) -> None:
         if isinstance(error, RemoteError) and error.code == ResponseCode.FLOW_CONTROL:
@@ -290,6 +304,8 @@ class QueuePuller:
             return
         self._warn(queue, error)
         if isinstance(error, RemoteError):
+            if error.code == ResponseCode.TOPIC_NOT_EXIST:
+                self._lives.note_missing(queue)
             if error.code in _SUBSCRIPTION_UNKNOWN:
                 await self._announce_subscription()
         else:

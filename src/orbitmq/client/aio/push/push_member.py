@@ -18,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from orbitmq.client.aio.group.offset_stores import offset_store_of
+from orbitmq.client.aio.group.queue_lives import QueueLives
 from orbitmq.client.aio.group.rebalancing import Rebalancing
 from orbitmq.client.aio.group.start_offsets import start_offsets_of
 from orbitmq.client.aio.push.concurrent_consumption import ConcurrentConsumption
@@ -101,6 +102,7 @@ class PushMember:
         self._windows: dict[MessageQueue, Window] = {}
         self._speeds = ConsumeSpeeds(clock)
         self._offsets = offset_store_of(instance, group, options)
+        self._lives = QueueLives(group, instance.brokers)
         membership = Membership(
             group=group,
             client_id=instance.client_id,
@@ -125,6 +127,7 @@ class PushMember:
             options,
             subscriptions=subscriptions,
             offsets=self._offsets,
+            lives=self._lives,
             flow=FlowControl(_flow_limits(options, ordered=ordered)),
             speeds=self._speeds,
             needs_locks=self._needs_locks,
@@ -303,6 +306,7 @@ class PushMember:
         for queue, offset in offsets.items():
             window = self._windows.get(queue)
             if queue.topic == topic and window is not None:
+                self._lives.choose(queue, offset)
                 await self._restart_at(queue, window, offset)
 
     def offsets(self, topic: str) -> dict[MessageQueue, int]:
@@ -339,6 +343,7 @@ class PushMember:
         if self._needs_locks:
             window.note_lock()
         self._windows[queue] = window
+        self._lives.note_start(queue, start_offset)
         if not self._stopping:
             self._puller.start(queue, window)
 
@@ -351,6 +356,7 @@ class PushMember:
         if not self._consumption.release(queue, window):
             return False
         del self._windows[queue]
+        self._lives.forget(queue)
         return True
 
     async def queues_changed(

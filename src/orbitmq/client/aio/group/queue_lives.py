@@ -1,0 +1,165 @@
+"""Where a consumer resumes in a queue that is not the one it has read.
+
+A topic that was deleted and created again numbers its messages from 0, and a broker that crashed
+may have lost its newest ones. Asked for an offset after the end, brokers suggest the end, which
+skips what the queue has. So a consumer remembers when the last message that it pulled of a queue
+was stored, and resumes at the first one stored later. The same is checked after the topic was
+missing, since the new queue may be longer than the old one.
+
+If the consumer has pulled nothing yet, only its group knows how far the old queue was read. Then a
+queue that still has its first message is read from there: rather twice than not at all.
+
+Threads: belongs to the event loop of its consumer.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from orbitmq.model.queues import MessageQueue
+
+log = logging.getLogger(__name__)
+
+
+class TimeCalls(Protocol):
+    """Calls to brokers about the times of messages."""
+
+    async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """Fetch the offset of the first message stored at a time or later."""
+
+
+class PulledMessage(Protocol):
+    """What is remembered of a message."""
+
+    @property
+    def queue_offset(self) -> int:
+        """Its offset in the queue."""
+
+    @property
+    def store_ms(self) -> int:
+        """When its broker stored it."""
+
+
+class MovedOffset(Protocol):
+    """The reply of a broker that does not have the offset of a pull."""
+
+    @property
+    def next_offset(self) -> int:
+        """Where the broker suggests to resume."""
+
+    @property
+    def min_offset(self) -> int:
+        """The offset of the oldest message."""
+
+    @property
+    def max_offset(self) -> int:
+        """The offset that the next message will have."""
+
+
+@dataclass(slots=True)
+class _Position:
+    """How far a queue was read."""
+
+    next_offset: int
+    # The last message that was pulled. Not the message itself, which would keep its whole pull.
+    last_offset: int = -1
+    last_stored_ms: int | None = None
+    was_missing: bool = False
+
+
+class QueueLives:
+    """What a consumer has read of its queues, to notice that one was replaced."""
+
+    def __init__(self, group: str, calls: TimeCalls) -> None:
+        self._group = group
+        self._calls = calls
+        self._positions: dict[MessageQueue, _Position] = {}
+        self._chosen: dict[MessageQueue, int] = {}
+
+    def choose(self, queue: MessageQueue, offset: int) -> None:
+        """Record that a user chose where to resume: after the end means to skip the rest."""
+        self._positions.pop(queue, None)
+        self._chosen[queue] = offset
+
+    def note_start(self, queue: MessageQueue, offset: int) -> None:
+        """Record where the group resumes in a queue."""
+        if self._chosen.pop(queue, None) != offset:
+            self._positions[queue] = _Position(offset)
+
+    def note_pull(self, queue: MessageQueue, next_offset: int, last: PulledMessage | None) -> None:
+        """Record a pull: where the next one starts, and the last message that the broker sent."""
+        position = self._positions.get(queue)
+        if position is None:
+            position = self._positions[queue] = _Position(next_offset)
+        position.next_offset = next_offset
+        if last is not None:
+            position.last_offset, position.last_stored_ms = last.queue_offset, last.store_ms
+
+    def note_missing(self, queue: MessageQueue) -> None:
+        """Record that its broker does not have the topic now."""
+        position = self._positions.get(queue)
+        if position is not None:
+            position.was_missing = True
+
+    def forget(self, queue: MessageQueue) -> None:
+        """Forget a queue that was given up."""
+        self._positions.pop(queue, None)
+
+    async def resume_at(self, queue: MessageQueue, offset: int, moved: MovedOffset) -> int:
+        """Return where to resume after a broker did not have an offset."""
+        position = self._positions.get(queue)
+        first, end = moved.min_offset, moved.max_offset
+        if position is None or position.next_offset != offset or offset <= end or first == end:
+            # An offset that someone chose, deleted messages, or an empty queue.
+            return moved.next_offset
+        if moved.next_offset not in (first, end):
+            # An operator has reset the group.
+            return moved.next_offset
+        if position.last_stored_ms is not None:
+            later = await self._calls.offset_at(queue, position.last_stored_ms + 1)
+            found = min(max(later, first), end)
+        else:
+            found = first if first == 0 else moved.next_offset
+        log.warning(
+            "queue ends before the offset of the consumer: its topic was deleted and created again, "
+            "or its broker lost messages group=%s topic=%s broker=%s queue=%d offset=%d end=%d "
+            "next=%d",
+            self._group,
+            queue.topic,
+            queue.broker_name,
+            queue.queue_id,
+            offset,
+            end,
+            found,
+        )
+        return found
+
+    async def replaced_at(self, queue: MessageQueue, offset: int) -> int | None:
+        """Return where to resume if the queue was replaced while its topic was missing, else None.
+
+        Asks the broker once after each time that the topic was missing.
+        """
+        position = self._positions.get(queue)
+        if position is None or not position.was_missing:
+            return None
+        if position.last_stored_ms is None or position.next_offset != offset:
+            position.was_missing = False
+            return None
+        later = await self._calls.offset_at(queue, position.last_stored_ms + 1)
+        position.was_missing = False
+        if later > position.last_offset:
+            return None
+        log.warning(
+            "topic was deleted and created again, reading the new one group=%s topic=%s broker=%s "
+            "queue=%d offset=%d next=%d",
+            self._group,
+            queue.topic,
+            queue.broker_name,
+            queue.queue_id,
+            offset,
+            later,
+        )
+        return later
