@@ -80,7 +80,8 @@ async def test_a_pull_says_how_it_ended(scene: Scene) -> None:
     no_match = await scene.brokers.pull(address, pull_header(topic, 0, expression="b"))
     assert (no_match.status, no_match.next_offset) == (PullStatus.NO_MATCH, 1)
     outside = await scene.brokers.pull(address, pull_header(topic, 9))
-    assert (outside.status, outside.next_offset) == (PullStatus.OFFSET_ILLEGAL, 1)
+    assert (outside.status, outside.next_offset) == (PullStatus.OFFSET_ILLEGAL, 0)
+    assert outside.max_offset == 1
 
 
 async def test_a_pull_that_is_refused_is_an_error(scene: Scene) -> None:

@@ -43,7 +43,7 @@ async def test_messages_are_pulled_from_an_offset_on(
         assert (await pulling.pull(first, "*", 0)).status is PullStatus.NO_NEW
 
 
-async def test_a_pull_past_the_end_returns_where_the_queue_ends(
+async def test_a_pull_past_the_end_returns_where_unseen_messages_begin_and_the_end(
     cluster: Cluster, topic: str, group: str
 ) -> None:
     await cluster.make_topic(topic, queues=1)
@@ -52,7 +52,7 @@ async def test_a_pull_past_the_end_returns_where_the_queue_ends(
         result = await pulling.pull(queue_of(topic), "*", 7)
 
     assert result.status is PullStatus.OFFSET_ILLEGAL
-    assert (result.messages, result.next_offset) == ([], 2)
+    assert (result.messages, result.next_offset, result.max_offset) == ([], 0, 2)
 
 
 async def test_a_pull_can_filter(cluster: Cluster, topic: str, group: str) -> None:

@@ -138,7 +138,7 @@ def test_a_read_has_the_same_statuses_as_on_disk(tmp_path: Path) -> None:
         for offset, status, next_offset in (
             (0, ReadStatus.OFFSET_TOO_SMALL, 3),
             (6, ReadStatus.OFFSET_OVERFLOW_ONE, 6),
-            (7, ReadStatus.OFFSET_OVERFLOW_BADLY, 6),
+            (7, ReadStatus.OFFSET_OVERFLOW_BADLY, 3),
         ):
             found = store.read(TOPIC, 0, offset)
             assert (found.status, found.next_offset) == (status, next_offset)

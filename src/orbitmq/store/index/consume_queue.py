@@ -64,6 +64,7 @@ class ConsumeQueue:
         "end",
         "max_physical_end",
         "min_physical_offset",
+        "opened_end",
         "queue_id",
         "start",
         "topic",
@@ -91,6 +92,8 @@ class ConsumeQueue:
         self.max_physical_end = PhysicalOffset(0)
         # Invariant: a sound entry from `start` on leads here or further.
         self.min_physical_offset = PhysicalOffset(0)
+        # The end when the store was opened: what is stored since was not there before.
+        self.opened_end = QueueOffset(0)
         # Where the entries ended that loading cut off; the queue may have ended there.
         self.cut_until = QueueOffset(0)
         # The newest entries, and the number of the first of them: replaced together, so that

@@ -153,7 +153,10 @@ class ConsumeQueues:
             self._unsynced.add(queue)
 
     def keep_ends(self, log_start: PhysicalOffset) -> None:
-        """Let queues that were rebuilt, and have no record left in the log, go on at their end."""
+        """Let queues that were rebuilt, and have no record left in the log, go on at their end.
+
+        Opening a store ends with this: the ends are those of before its first new message.
+        """
         for queue, end in self._ends_before.items():
             if queue.end == 0 and end > 0 and log_start > 0:
                 with self.lock:
@@ -162,6 +165,8 @@ class ConsumeQueues:
                 with self._disk_lock:
                     queue.raise_start(log_start)
         self._ends_before.clear()
+        for queue in self:
+            queue.opened_end = queue.end
 
     def _drop(self, queue: ConsumeQueue, doubt: str = "") -> None:
         if doubt:

@@ -27,7 +27,7 @@ RECORD_OVERHEAD_BYTES: Final = 320
 class MemoryQueue:
     """One queue of one topic: entries that point into the memory log."""
 
-    __slots__ = ("_entries", "_lock", "end", "queue_id", "start", "topic")
+    __slots__ = ("_entries", "_lock", "end", "opened_end", "queue_id", "start", "topic")
 
     min_physical_offset: Final = FIRST_OFFSET
 
@@ -38,6 +38,7 @@ class MemoryQueue:
         # Invariant: the entries are those from `start` to `end`.
         self.start = first
         self.end = first
+        self.opened_end = first
         self._entries = bytearray()
 
     def entry(self, number: QueueOffset) -> tuple[int, int, int] | None:

@@ -94,6 +94,10 @@ class ReadableQueue(Protocol):
         """The number after the newest message."""
 
     @property
+    def opened_end(self) -> QueueOffset:
+        """The end when the store was opened; the first number if the queue is newer."""
+
+    @property
     def min_physical_offset(self) -> PhysicalOffset:
         """A sound entry from `start` on leads here or further."""
 
@@ -422,5 +426,7 @@ def start_read(queue: ReadableQueue | None, offset: QueueOffset) -> Read:
     elif offset == end:
         status = ReadStatus.OFFSET_OVERFLOW_ONE
     elif offset > end:
-        status, next_offset = ReadStatus.OFFSET_OVERFLOW_BADLY, end
+        # The reader was here before a crash that lost messages, or before the topic was created
+        # again: all that is stored since is new to it.
+        status, next_offset = ReadStatus.OFFSET_OVERFLOW_BADLY, max(start, queue.opened_end)
     return Read(status=status, next_offset=next_offset, start=start, end=end)

@@ -47,19 +47,34 @@ def _fill(store: MessageStore, count: int, **fields: object) -> None:
     [
         (-1, ReadStatus.OFFSET_TOO_SMALL, 0),
         (5, ReadStatus.OFFSET_OVERFLOW_ONE, 5),
-        (6, ReadStatus.OFFSET_OVERFLOW_BADLY, 5),
-        (99, ReadStatus.OFFSET_OVERFLOW_BADLY, 5),
+        (6, ReadStatus.OFFSET_OVERFLOW_BADLY, 3),
+        (99, ReadStatus.OFFSET_OVERFLOW_BADLY, 3),
     ],
 )
 def test_an_offset_outside_gets_the_next_offset(
-    store: MessageStore, offset: int, status: ReadStatus, next_offset: int
+    tmp_path: Path, offset: int, status: ReadStatus, next_offset: int
 ) -> None:
-    _fill(store, 5)
+    with open_store(tmp_path) as store:
+        _fill(store, 3)
+    with open_store(tmp_path) as store:
+        _fill(store, 2)
 
-    found = store.read(TOPIC, 0, offset)
+        found = store.read(TOPIC, 0, offset)
 
     assert (found.status, found.next_offset, found.records) == (status, next_offset, [])
     assert (found.start, found.end) == (0, 5)
+
+
+def test_a_reader_of_a_topic_that_was_created_again_starts_at_its_first_message(
+    store: MessageStore,
+) -> None:
+    _fill(store, 5)
+    store.delete_topic(TOPIC)
+    _fill(store, 2)
+
+    found = store.read(TOPIC, 0, 5)
+
+    assert (found.status, found.next_offset) == (ReadStatus.OFFSET_OVERFLOW_BADLY, 0)
 
 
 def test_an_unknown_queue_is_empty(store: MessageStore) -> None:
