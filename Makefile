@@ -13,7 +13,7 @@ SHARED_MEMORY := $(firstword $(wildcard /dev/shm) /tmp)
 SMOKE := $(addprefix smoke-,append scan read_send store_append store_read store_query arrow_decode arrow_encode \
 	rpc_round_trip client_send client_consume)
 # The long campaigns, short ones first; each can be run alone.
-SOAK := $(addprefix soak-,examples marked plain sanitize pythons nameserver store flips requests reconnects clients \
+SOAK := $(addprefix soak-,examples marked plain sanitize pythons nameserver store flips index requests reconnects clients \
 	spark workers brokers)
 # What the compiled forms of the hot path are made of; setup.py says how they are found.
 COMPILED := $(wildcard $(addsuffix /*.p*,$(wildcard src/orbitmq/*/compiled src/orbitmq/*/*/compiled)))
@@ -143,6 +143,9 @@ soak-store: setup
 
 soak-flips: setup
 	$(call at_most,15) $(BIN)/python -m tests.crash.entry_flipping $(scratch) 600 --page docs/soak/queue-flips.md
+
+soak-index: setup
+	$(call at_most,15) $(BIN)/python -m tests.crash.index_flipping $(scratch) 600 --page docs/soak/index-flips.md
 
 soak-requests: setup
 	$(call at_most,30) $(BIN)/python -m tests.integration.request_limits --rounds 50 --page docs/soak/request-limits.md

@@ -137,6 +137,23 @@ class KeyIndex:
             and 0 <= here.begin_ms <= here.end_ms
         )
 
+    def disagreement(self, log_start: int, store_ms_at: Callable[[int], int | None]) -> str:
+        """Say how the header differs from the entries and their messages; empty if it does not."""
+        if self.is_empty:
+            return ""
+        header = self.header
+        for what, number, offset, header_ms in (
+            ("begins", 1, header.begin_offset, header.begin_ms),
+            ("ends", self.next - 1, header.end_offset, header.end_ms),
+        ):
+            found = self._entry(number)[1]
+            if found != offset:
+                return f"{self.path} {what} at offset {found}, its header says {offset}"
+            store_ms = store_ms_at(offset) if offset >= log_start else None
+            if store_ms is not None and store_ms != header_ms:
+                return f"{self.path} {what} at time {store_ms}, its header says {header_ms}"
+        return ""
+
     # --- writing ------------------------------------------------------------------------------
 
     def continue_from(self, previous: KeyIndex) -> None:

@@ -83,6 +83,20 @@ class KeyIndexes:
             indexed = file.end_offset
         return ""
 
+    def disagreement(
+        self, log_start: PhysicalOffset, store_ms_at: Callable[[int], int | None]
+    ) -> str:
+        """Say which header differs from what is in its file; empty if none does.
+
+        Keys of messages below an end offset that is too high would be left out as known, files that
+        seem to end too early be deleted with the log, and lookups miss a time that is wrong.
+        """
+        for file in self._files:
+            doubt = file.disagreement(log_start, store_ms_at)
+            if doubt:
+                return doubt
+        return ""
+
     def _paths(self) -> list[Path]:
         """The files on disk, oldest first."""
         paths = sorted(self._folder.iterdir()) if self._folder.is_dir() else []

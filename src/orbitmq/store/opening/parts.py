@@ -25,6 +25,7 @@ from orbitmq.store.files.file_names import file_name
 from orbitmq.store.files.record_checks import (
     HEAD_BYTES,
     damage_of,
+    physical_offset_of,
     queue_offset_of,
     store_ms_of,
 )
@@ -403,20 +404,26 @@ class _Opening:
         )
         saved = self._progress_file.saved
         newest = indexes.newest
+        until = end
         if doubt:
             trusted = False
         elif self._ours and self._clean:
             found = (newest.name, newest.next) if newest is not None else (0, 0)
             trusted = found == (saved.index_name, saved.index_next)
         elif self._ours:
-            trusted = indexes.restore(saved.index_name, saved.index_next, self._store_ms_at)
+            trusted = (
+                indexes.restore(saved.index_name, saved.index_next, self._store_ms_at)
+                and indexes.end_offset <= saved.dispatched
+            )
         elif self._clean:
             trusted = newest is not None
         else:
             indexes.keep_full(self._checkpoint.index_ms)
-            return min(indexes.end_offset, end)
+            trusted, until = True, min(indexes.end_offset, end)
         if trusted:
-            return end
+            doubt = indexes.disagreement(self._log.start, self._store_ms_at)
+            if not doubt:
+                return until
         if newest is not None or doubt:
             log.warning(
                 "rebuilding the key index newest=%s reason=%s",
@@ -473,4 +480,6 @@ class _Opening:
 
     def _store_ms_at(self, physical_offset: int) -> int | None:
         head = self._log.pread(physical_offset, HEAD_BYTES)
-        return store_ms_of(head) if head is not None else None
+        if head is None or physical_offset_of(head) != physical_offset:
+            return None
+        return store_ms_of(head)

@@ -2,15 +2,16 @@
 
 Keys are added in log order, so log and index are compared side by side, in one pass over each. A
 look-up finds an entry through its chain: each entry must name the previous one of its slot, and the
-slot must name the newest.
+slot must name the newest. A look-up in a range of times needs those of entries and headers.
 """
 
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from orbitmq.errors import StoreFormatError
 from orbitmq.record.scan import KEY
@@ -18,9 +19,20 @@ from orbitmq.store.readonly.index_files import IndexEntry, ReadOnlyIndexFile, li
 from orbitmq.store.tools.findings import Finding, FindingKind, Findings, Scope
 
 _END: Final = 1 << 62
-_NOTHING: Final = IndexEntry(0, _END, 0, 0)
+_SECONDS_MAX: Final = 2**31 - 1
 # Problems listed one by one; more are only counted.
 _KEPT_MAX: Final = 100
+
+
+class _Placed(NamedTuple):
+    """An entry, its number, and the file that it is in; none after the last."""
+
+    entry: IndexEntry
+    number: int
+    file: ReadOnlyIndexFile | None
+
+
+_NOTHING: Final = _Placed(IndexEntry(0, _END, 0, 0), 0, None)
 
 
 class IndexAgreement:
@@ -65,6 +77,7 @@ class IndexAgreement:
         self._entries = self._all_entries()
         self._next = next(self._entries, _NOTHING)
         self._kept = 0
+        self._wrong_times: Counter[Path] = Counter()
         self.keys = 0
 
     def compare(self, keys: bytes | bytearray) -> None:
@@ -73,22 +86,23 @@ class IndexAgreement:
             return
         here = -1
         hashes: set[int] = set()
-        for hashed, offset, _ in KEY.iter_unpack(keys):
+        for hashed, offset, store_ms in KEY.iter_unpack(keys):
             self.keys += 1
             if offset != here:
                 here = offset
                 self._skip_to(offset)
-                hashes = self._hashes_at(offset)
+                hashes = self._hashes_at(offset, store_ms)
             if hashed not in hashes and offset < self._scope.required_until:
                 self._add(FindingKind.MISSING_KEY, "a key of a record is not in the index", offset)
 
     def finish(self) -> None:
         """Check the remaining entries, which have no record."""
         self._skip_to(_END)
+        for path, count in (+self._wrong_times).items():
+            self._bad_file(path, f"{count} times in it are not those of the records")
 
     def _skip_to(self, offset: int) -> None:
-        while self._next.physical_offset < offset:
-            found = self._next.physical_offset
+        while (found := self._next.entry.physical_offset) < offset:
             scope = self._scope
             if scope.log_start <= found < scope.log_end and not scope.is_lost(found):
                 self._add(
@@ -96,34 +110,51 @@ class IndexAgreement:
                 )
             self._next = next(self._entries, _NOTHING)
 
-    def _hashes_at(self, offset: int) -> set[int]:
+    def _hashes_at(self, offset: int, store_ms: int) -> set[int]:
         hashes: set[int] = set()
-        while self._next.physical_offset == offset:
-            hashes.add(self._next.key_hash)
+        while self._next.entry.physical_offset == offset:
+            hashes.add(self._next.entry.key_hash)
+            self._check_times(*self._next, store_ms)
             self._next = next(self._entries, _NOTHING)
         return hashes
 
-    def _all_entries(self) -> Iterator[IndexEntry]:
+    def _check_times(
+        self, entry: IndexEntry, number: int, file: ReadOnlyIndexFile | None, store_ms: int
+    ) -> None:
+        assert file is not None
+        if number == 1:
+            # Compat: its seconds count from the end of the previous file.
+            is_right = entry.seconds >= 0 and file.begin_ms == store_ms
+        else:
+            seconds = (store_ms - file.begin_ms) // 1000 if file.begin_ms > 0 else 0
+            is_right = entry.seconds == min(max(seconds, 0), _SECONDS_MAX)
+        if self._is_clean and number == file.next_number - 1:
+            is_right = is_right and file.end_ms == store_ms
+        self._wrong_times[file.path] += not is_right
+
+    def _all_entries(self) -> Iterator[_Placed]:
         for file in self._files:
             try:
                 yield from self._chained_entries(file)
             except StoreFormatError as error:
                 self._bad_file(file.path, str(error))
 
-    def _chained_entries(self, file: ReadOnlyIndexFile) -> Iterator[IndexEntry]:
+    def _chained_entries(self, file: ReadOnlyIndexFile) -> Iterator[_Placed]:
         """The entries of one file; checks its chains on the way."""
         slots = file.slot_count(self._slots)
         newest = array("i", bytes(4 * slots))
         number = 1
         broken = 0
-        last_offset = -1
+        first_offset = last_offset = -1
         for entry in file.entries(slots):
             slot = entry.key_hash % slots
             broken += entry.previous != newest[slot] or entry.physical_offset < last_offset
             newest[slot] = number
             last_offset = entry.physical_offset
+            yield _Placed(entry, number, file)
+            if number == 1:
+                first_offset = last_offset
             number += 1
-            yield entry
         on_disk = array("i", file.slot_table(slots))
         on_disk.byteswap()
         if self._is_clean:
@@ -133,11 +164,12 @@ class IndexAgreement:
             broken += sum(1 for here, found in zip(newest, on_disk, strict=False) if here > found)
         if broken:
             self._bad_file(file.path, f"{broken} links of its chains are wrong")
-        if number > 1 and self._is_clean and last_offset != file.end_offset:
+        found = first_offset, last_offset
+        if number > 1 and self._is_clean and found != (file.begin_offset, file.end_offset):
             self._bad_file(
                 file.path,
-                f"its header says it ends at offset {file.end_offset}, its entries end at "
-                f"{last_offset}",
+                f"its header says it has offsets {file.begin_offset} to {file.end_offset}, its "
+                f"entries have {first_offset} to {last_offset}",
             )
 
     def _add(self, kind: FindingKind, text: str, offset: int) -> None:

@@ -3,6 +3,8 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
+import pytest
+
 from orbitmq.record.scan import KEY
 from orbitmq.store.index.key_indexes import KeyIndexes
 from orbitmq.store.tools.findings import FindingKind, Findings, Scope
@@ -137,7 +139,33 @@ def test_a_header_that_does_not_fit_its_entries_is_found(tmp_path: Path) -> None
     compared.compare(keys(100, 200))
     compared.finish()
 
-    assert "ends at offset 999" in findings.problems[0].text
+    assert "has offsets 100 to 999" in findings.problems[0].text
+
+
+@pytest.mark.parametrize(
+    ("at", "content"),
+    [
+        (0, struct.pack(">q", 1_600_000_000_000)),
+        (8, struct.pack(">q", 1_800_000_000_000)),
+        (ENTRIES_AT + 20 + 12, struct.pack(">i", -1)),
+        (ENTRIES_AT + 40 + 12, struct.pack(">i", 1)),
+    ],
+    ids=["begin", "end", "first entry", "entry"],
+)
+def test_a_wrong_time_by_which_look_ups_would_miss_a_key_is_found(
+    tmp_path: Path, at: int, content: bytes
+) -> None:
+    write(tmp_path, 100, 200)
+    (path,) = tmp_path.iterdir()
+    change(path, at, content)
+    findings = Findings()
+    compared = agreement(tmp_path, findings)
+
+    compared.compare(keys(100, 200))
+    compared.finish()
+
+    assert [problem.kind for problem in findings.problems] == [FindingKind.BAD_INDEX_FILE]
+    assert "not those of the records" in findings.problems[0].text
 
 
 def test_an_index_that_should_be_there_is_missed(tmp_path: Path) -> None:
