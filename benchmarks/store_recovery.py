@@ -28,8 +28,9 @@ from benchmarks.filling import config_of, fill, read_once
 from benchmarks.official_servers import official_lines, with_flags
 from benchmarks.rounds import keep, spread
 from orbitmq.store.message_store import MessageStore
+from orbitmq.store.opening.abort_file import ABORT_NAME
 from orbitmq.store.opening.checkpoint import Checkpoint
-from orbitmq.store.opening.parts import ABORT_NAME, CHECKPOINT_NAME
+from orbitmq.store.opening.parts import CHECKPOINT_NAME
 from tests.interop.building import java_version
 from tests.interop.official import OfficialBroker
 

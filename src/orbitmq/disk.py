@@ -8,6 +8,7 @@ replaced.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import re
@@ -26,6 +27,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _TEMPORARY_SUFFIX: Final = ".tmp"
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 # A younger file may belong to a replacement in progress on another thread.
 _PROCESS_START_MS: Final = SystemClock().now_ms()
 
@@ -54,6 +56,11 @@ def modes_like(folder: Path) -> FileModes:
 async def off_loop(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run blocking work in a thread; a cancelled caller does not wait for it."""
     return await asyncio.to_thread(work, *args, **kwargs)
+
+
+def lacks_room(error: OSError) -> bool:
+    """Whether something failed for lack of room on the disk."""
+    return error.errno in _NO_ROOM
 
 
 def open_file(path: Path, flags: int, modes: FileModes = PRIVATE) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from orbitmq.clock import settle
-from orbitmq.errors import StateError
+from orbitmq.errors import OrbitError, StateError
 
 if TYPE_CHECKING:
     from orbitmq.clock import Clock
@@ -77,7 +77,8 @@ class RunOnce:
 class Periodic:
     """Repeats an action, with a fixed pause before each round, until it is stopped.
 
-    A round that fails is logged; the next one runs as usual.
+    A round that fails is logged; the next one runs as usual. If it fails with an error of ours, it
+    is logged again only when the error changes.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class Periodic:
         self._action = action
         self._clock = clock
         self._task: asyncio.Task[None] | None = None
+        self._failure = ""
 
     def start(self) -> None:
         """Start; the first round runs after one pause."""
@@ -114,6 +116,11 @@ class Periodic:
                 outcome = self._action()
                 if outcome is not None:
                     await outcome
+                self._failure = ""
+            except OrbitError as error:
+                if str(error) != self._failure:
+                    log.warning("round failed task=%s reason=%s", self._name, error)
+                self._failure = str(error)
             except Exception:
                 log.exception("round failed task=%s", self._name)
             if self._task is own:

@@ -82,7 +82,23 @@ def test_a_killed_store_on_a_full_disk_opens_and_continues_once_there_is_room(
     result = _run([*NAMESPACE, "sh", "-c", mount + " ".join(command)])
 
     assert result.returncode == 0, result.stderr
-    assert "cannot write queues or index: no room for" in result.stdout
+    assert "cannot write to the store: no room for" in result.stdout
+
+
+@pytest.mark.parametrize(("case", "file"), [("killed", "/consumequeue/"), ("stopped", "/abort")])
+def test_a_broker_starts_on_a_full_disk_and_accepts_messages_once_there_is_room(
+    tmp_path: Path, case: str, file: str
+) -> None:
+    if not _can_mount(tmp_path):
+        pytest.skip("needs a file system of its own")
+    mount = f"mount -t tmpfs -o size=8m,nr_inodes=400 tmpfs {tmp_path} && exec "
+    command = [sys.executable, "-m", "tests.crash.full_disk_broker", str(tmp_path), case]
+
+    result = _run([*NAMESPACE, "sh", "-c", mount + " ".join(command)])
+
+    assert result.returncode == 0, result.stderr
+    assert "no room for" in result.stdout
+    assert file in result.stdout
 
 
 @pytest.mark.parametrize("folder", ["/index/", "/consumequeue/", "/commitlog/"])

@@ -104,6 +104,29 @@ async def test_a_round_that_fails_is_logged_and_the_next_one_runs(
     assert caplog.text.count("round failed task=failing") == 2
 
 
+async def test_an_error_of_ours_that_lasts_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock(0)
+    errors = [StateError("full"), StateError("full"), None, StateError("full"), StateError("other")]
+
+    async def fail() -> None:
+        error = errors.pop(0)
+        if error is not None:
+            raise error
+
+    periodic = Periodic("failing", 10, fail, clock)
+    periodic.start()
+    await settle()
+    await clock.advance(50)
+    await periodic.stop()
+
+    assert not errors
+    assert [record.getMessage() for record in caplog.records] == [
+        "round failed task=failing reason=full",
+        "round failed task=failing reason=full",
+        "round failed task=failing reason=other",
+    ]
+
+
 async def test_stopping_interrupts_a_round_and_can_be_repeated() -> None:
     clock = ManualClock(0)
     entered, interrupted = asyncio.Event(), asyncio.Event()

@@ -569,6 +569,8 @@ class Broker:
             Periodic("long polls", _EXPIRY_INTERVAL_MS, self._long_polls.expire, self._clock),
             Periodic("clients", config.member_scan_interval_ms, clients.expire, self._clock),
             Periodic("offsets", config.offsets_flush_interval_ms, self.offsets.save, self._clock),
+            Periodic("topics", config.offsets_flush_interval_ms, self.topics.save, self._clock),
+            Periodic("groups", config.offsets_flush_interval_ms, self.groups.save, self._clock),
             Periodic("samples", SAMPLE_INTERVAL_MS, self.samples.sample, self._clock),
             self._exactly_once.carrying,
         ]

@@ -7,7 +7,8 @@ a warning, since people edit these files.
 
 Threads: the event loop's; the file is read and written off it, one write at a time. Changes that
 arrive during a write share the next one.
-Crash: a change is visible only after it is on disk. The file is replaced whole; the previous
+Crash: a change is visible only after it is on disk, unless the next start would make it again and
+the disk is full. The file is replaced whole; the previous
 content is kept with the suffix `.bak`, where RocketMQ looks for it too.
 """
 
@@ -25,7 +26,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from orbitmq import java_json
-from orbitmq.disk import PRIVATE, FileModes, off_loop, replace_file
+from orbitmq.disk import PRIVATE, FileModes, lacks_room, off_loop, replace_file
 from orbitmq.errors import ConfigFileError, OrbitError, ProtocolError
 
 log = logging.getLogger(__name__)
@@ -46,6 +47,8 @@ class ConfigFile(Generic[T]):
         self._unknown: _Tree = {}
         self._waiting: list[_PendingChange[T]] = []
         self._round: asyncio.Task[None] | None = None
+        # Whether the document is newer than the file, for lack of room.
+        self._is_unsaved = False
         # Whether the file, or its copy, was there.
         self.is_found = False
         # Whether the document is as it was last written: not an older copy, nor changed by others.
@@ -97,6 +100,28 @@ class ConfigFile(Generic[T]):
         if change.failure is not None:
             raise change.failure
 
+    async def complete(self, step: Callable[[T], T]) -> None:
+        """Apply a change that the next start would make again.
+
+        Without room on the disk it is made in memory; `save` or the next change writes it.
+        """
+        document = step(self._document)
+        try:
+            await self.change(lambda _: document)
+        except ConfigFileError as error:
+            if not isinstance(error.__cause__, OSError) or not lacks_room(error.__cause__):
+                raise
+            log.warning("table not saved until the disk has room reason=%s", error)
+            self._is_unsaved = True
+            before, self._document = self._document, document
+            self.on_change(before, document)
+
+    async def save(self) -> None:
+        """Write what had no room before."""
+        if self._is_unsaved:
+            await self.change(msgspec.structs.replace)
+            log.info("table saved file=%s", self._path)
+
     async def settled(self) -> None:
         """Return once no write is under way."""
         while self._round is not None:
@@ -114,18 +139,24 @@ class ConfigFile(Generic[T]):
                     change.failure = error
             if document is not self._document:
                 await off_loop(_write, self._path, document, self._unknown, self._modes)
+                self._is_unsaved = False
                 before, self._document = self._document, document
                 self.on_change(before, document)
         except OSError as error:
             for change in changes:
-                change.failure = change.failure or ConfigFileError(
-                    f"cannot write {self._path}: {error.strerror}; nothing was changed",
-                    hint="the config folder of the store must be writable, with room on its disk",
-                )
+                change.failure = change.failure or self._write_failure(error)
         finally:
             for change in changes:
                 change.is_done = True
             self._round = None
+
+    def _write_failure(self, error: OSError) -> ConfigFileError:
+        failure = ConfigFileError(
+            f"cannot write {self._path}: {error.strerror}; nothing was changed",
+            hint="the config folder of the store must be writable, with room on its disk",
+        )
+        failure.__cause__ = error
+        return failure
 
 
 @dataclass(slots=True, eq=False)
@@ -181,7 +212,13 @@ def _restore(path: Path, content: bytes, problems: list[str], modes: FileModes) 
     # Overwriting the damaged file would first make it the copy, and lose the last intact one.
     if path.exists():
         path.replace(path.with_name(path.name + ".damaged"))
-    replace_file(path, content, modes)
+    try:
+        replace_file(path, content, modes)
+    except OSError as error:
+        if not lacks_room(error):
+            raise
+        # The copy is intact, and the next change writes the file.
+        log.warning("config file not restored yet file=%s reason=%s", path, error.strerror)
 
 
 def _read(path: Path) -> bytes:

@@ -162,7 +162,7 @@ class MessageStore(StoredMessages):
         self._log.drop_next_file()
         self._parts.progress_saver.save(lambda _: self._flusher.flushed)
         self._note_log_start(self._log.start)
-        self._parts.mark_clean()
+        self._parts.abort_file.remove()
 
     def __enter__(self) -> MessageStore:
         return self
@@ -365,6 +365,7 @@ class MessageStore(StoredMessages):
 
     def _retry(self) -> None:
         """Do what a full disk did not allow before."""
+        self._parts.abort_file.write()
         self._log.allocate_newest()
         self._visibility.retry()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import logging
 from collections.abc import Callable
@@ -289,3 +290,49 @@ async def test_a_listener_sees_the_document_before_and_after(path: Path) -> None
     await file.change(lambda table: table)
 
     assert told == [(0, 1)]
+
+
+async def test_a_change_that_starts_repeat_waits_in_memory_for_room_on_the_disk(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = await loaded(path)
+    monkeypatch.setattr("tempfile.mkstemp", _no_room)
+
+    await file.complete(put("a", 3))
+
+    assert "table not saved until the disk has room" in caplog.text
+    assert str(path) in caplog.text
+    assert file.document.entries == {"a": Entry(size=3)}
+    with pytest.raises(ConfigFileError, match="No space left"):
+        await file.save()
+    with pytest.raises(ConfigFileError, match="No space left"):
+        await file.change(put("b"))
+    assert file.document.entries == {"a": Entry(size=3)}
+
+    monkeypatch.undo()
+    await file.save()
+    assert (await loaded(path)).document == file.document
+    written = path.stat().st_mtime_ns
+    await file.save()
+    assert path.stat().st_mtime_ns == written
+
+
+async def test_a_copy_is_used_though_the_disk_has_no_room_to_restore_the_file(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = await loaded(path)
+    await file.change(put("a"))
+    await file.change(put("b"))
+    path.unlink()
+    monkeypatch.setattr("tempfile.mkstemp", _no_room)
+
+    file = await loaded(path)
+
+    assert file.document.entries == {"a": Entry()}
+    monkeypatch.undo()
+    await file.change(put("c"))
+    assert (await loaded(path)).document.entries == {"a": Entry(), "c": Entry()}
+
+
+def _no_room(**_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")

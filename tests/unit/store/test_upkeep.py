@@ -61,7 +61,7 @@ def test_queues_without_room_stop_appending_until_there_is_room(
         store.put(message(b"0"))
         monkeypatch.setattr("os.pwrite", full)
         store._upkeep.round()
-        with pytest.raises(DiskFullError, match="cannot write queues or index"):
+        with pytest.raises(DiskFullError, match="cannot write to the store"):
             store.append(message(b"1"))
         assert len(store.read("orders", 0, 0).records) == 1
 

@@ -76,7 +76,7 @@ def test_records_that_the_index_has_no_room_for_are_shown_later(
         monkeypatch.setattr("os.posix_fallocate", full)
         receipt = store.put(message(b"1", properties={"KEYS": "k"}))
         assert store.visible < receipt.end
-        with pytest.raises(DiskFullError, match="cannot write queues or index"):
+        with pytest.raises(DiskFullError, match="cannot write to the store"):
             store.put(message(b"2"))
 
         monkeypatch.setattr("os.posix_fallocate", allocate)

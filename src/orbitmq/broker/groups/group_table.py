@@ -5,7 +5,7 @@ File layout, JSON, as in RocketMQ:
 
 Threads: the event loop's. A read is a look-up in a dict. A change waits for the disk, and is not
 visible before.
-Crash: every group that was visible is on disk.
+Crash: every group that was visible is on disk, or is made again by the next start.
 """
 
 from __future__ import annotations
@@ -85,7 +85,11 @@ class GroupTable:
                 return document
             return msgspec.structs.replace(document, groups=predefined | document.groups)
 
-        await self._change(step)
+        await self._file.complete(self._versioned(step))
+
+    async def save(self) -> None:
+        """Write what a full disk did not allow before."""
+        await self._file.save()
 
     @property
     def data_version(self) -> DataVersion:
@@ -243,6 +247,11 @@ class GroupTable:
         return msgspec.structs.replace(document, groups=groups | changed)
 
     async def _change(self, step: Callable[[GroupsDocument], GroupsDocument]) -> None:
+        await self._file.change(self._versioned(step))
+
+    def _versioned(
+        self, step: Callable[[GroupsDocument], GroupsDocument]
+    ) -> Callable[[GroupsDocument], GroupsDocument]:
         def versioned(document: GroupsDocument) -> GroupsDocument:
             new = step(document)
             if new is document:
@@ -250,7 +259,7 @@ class GroupTable:
             version = document.data_version.next(self._clock.now_ms())
             return msgspec.structs.replace(new, data_version=version)
 
-        await self._file.change(versioned)
+        return versioned
 
 
 def _without(table: dict[str, V], name: str) -> dict[str, V]:

@@ -4,7 +4,7 @@ File layout, JSON: {"dataVersion": …, "topicConfigTable": {name: topic}}, as i
 
 Threads: the event loop's. A read is a look-up in a dict. A change waits for the disk, and is not
 visible before.
-Crash: every topic that was visible is on disk.
+Crash: every topic that was visible is on disk, or is made again by the next start.
 """
 
 from __future__ import annotations
@@ -85,7 +85,11 @@ class TopicTable:
             recovered = recover(self._file.document.topics)
         own = self._system_topics
         added = {name: topic for name, topic in recovered.items() if name not in own}
-        await self._change(lambda topics: own | topics | added)
+        await self._file.complete(self._versioned(lambda topics: own | topics | added))
+
+    async def save(self) -> None:
+        """Write what a full disk did not allow before."""
+        await self._file.save()
 
     @property
     def data_version(self) -> DataVersion:
@@ -286,6 +290,11 @@ class TopicTable:
         return topics | changed if changed else topics
 
     async def _change(self, step: Callable[[_Topics], _Topics]) -> None:
+        await self._file.change(self._versioned(step))
+
+    def _versioned(
+        self, step: Callable[[_Topics], _Topics]
+    ) -> Callable[[TopicsDocument], TopicsDocument]:
         def changed(document: TopicsDocument) -> TopicsDocument:
             topics = step(document.topics)
             if len(topics) == len(document.topics) and topics == document.topics:
@@ -293,7 +302,7 @@ class TopicTable:
             version = document.data_version.next(self._clock.now_ms())
             return TopicsDocument(data_version=version, topics=topics)
 
-        await self._file.change(changed)
+        return changed
 
     def _changed(self, old: TopicsDocument, new: TopicsDocument) -> None:
         changed = frozenset(

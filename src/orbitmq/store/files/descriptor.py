@@ -16,13 +16,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from orbitmq.disk import PRIVATE, FileModes, open_file
+from orbitmq.disk import PRIVATE, FileModes, lacks_room, open_file
 from orbitmq.errors import DiskFullError, StoreError
 
 _CLEAR_BYTES: Final = 64 * 1024
 # Linux has it; not every file system supports it.
 _NOWAIT: Final = getattr(os, "RWF_NOWAIT", 0)
-_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class Descriptor:
@@ -123,7 +122,7 @@ class Descriptor:
 
 def write_failure(path: Path, error: OSError, *, what: str) -> StoreError:
     """Turn a failed creation or write into an error with a hint."""
-    if error.errno in _NO_ROOM:
+    if lacks_room(error):
         return DiskFullError(
             f"no room for {what} of {path}: {error.strerror}",
             hint="free space, or let retention delete older files; then sending works again",

@@ -36,5 +36,5 @@ class Obstacles:
 
 
 def unwritable(error: StoreError) -> Callable[[], OrbitError]:
-    """The obstacle for queues or an index that cannot be written."""
-    return lambda: type(error)(f"cannot write queues or index: {error}")
+    """The obstacle for files that cannot be written."""
+    return lambda: type(error)(f"cannot write to the store: {error}")

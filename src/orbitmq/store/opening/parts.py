@@ -8,19 +8,17 @@ Crash: everything is read and judged before anything is changed. The first chang
 from __future__ import annotations
 
 import logging
-import os
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from orbitmq.disk import sync_folder
 from orbitmq.errors import DiskFullError, SettingsError, StoreFormatError
 from orbitmq.model.queues import PhysicalOffset, QueueOffset
 from orbitmq.store.config import FlushMode
 from orbitmq.store.delay_levels import parse_delay_levels
-from orbitmq.store.files.descriptor import Descriptor, write_failure
+from orbitmq.store.files.descriptor import write_failure
 from orbitmq.store.files.file_names import file_name
 from orbitmq.store.files.record_checks import (
     HEAD_BYTES,
@@ -35,6 +33,7 @@ from orbitmq.store.index.dispatcher import Dispatcher
 from orbitmq.store.index.key_indexes import KeyIndexes
 from orbitmq.store.index.watermark import Watermark
 from orbitmq.store.log.commit_log import CommitLog
+from orbitmq.store.opening.abort_file import AbortFile
 from orbitmq.store.opening.checkpoint import Checkpoint
 from orbitmq.store.opening.directory_lock import DirectoryLock
 from orbitmq.store.opening.log_scans import ends_after, has_keys
@@ -66,7 +65,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 OWN_FOLDER: Final = "orbitmq"
-ABORT_NAME: Final = "abort"
 CHECKPOINT_NAME: Final = "checkpoint"
 # Compat: entries of these queues point to records of other topics.
 _SHARED_RECORDS: Final = "%LMQ%"
@@ -123,6 +121,7 @@ class Parts:
     """The parts of an open store, recovered and in line with one another."""
 
     root: Path
+    abort_file: AbortFile
     log: CommitLog
     queues: ConsumeQueues
     indexes: KeyIndexes | None
@@ -134,17 +133,12 @@ class Parts:
     shape_file: ShapeFile
     watermark: Watermark
     last_store_ms: int
-    # Why queues and index do not follow the whole log yet; None if they do.
+    # What had no room, so that queues and index may not follow the whole log yet; None if all had.
     trouble: DiskFullError | None
     # The next numbers of queues whose newest records they do not follow yet.
     later_ends: dict[tuple[str, int], QueueOffset]
     # Releases everything, the lock last.
     resources: ExitStack
-
-    def mark_clean(self) -> None:
-        """Remove the sign of an unclean stop, once everything is on disk."""
-        (self.root / ABORT_NAME).unlink(missing_ok=True)
-        sync_folder(self.root)
 
 
 def open_parts(config: StoreConfig, clock: Clock) -> Parts:
@@ -170,7 +164,8 @@ class _Opening:
         self._root = root
         self._modes = modes = config.modes
         self._resources = resources
-        self._clean = not (root / ABORT_NAME).exists()
+        self._abort_file = AbortFile(root, modes)
+        self._clean = self._abort_file.was_clean
         self._checkpoint = _read_checkpoint(root / CHECKPOINT_NAME, clock)
         self._progress_file = ProgressFile(root / OWN_FOLDER, modes)
         resources.callback(self._progress_file.close)
@@ -223,31 +218,25 @@ class _Opening:
         if shape is not None and self._ours:
             self._check_log_start(shape.log_start)
         known = self._known()
-        recovered = (
-            find_end(self._log, known, check_bodies=self._check_bodies)
-            if self._log.files
-            else Recovered(end=PhysicalOffset(0), records=0, last_store_ms=0, torn_reason="")
-        )
-        if not self._clean or recovered.torn_reason:
-            log.info(
-                "log recovered end=%d walked=%d tail=%s",
-                recovered.end,
-                recovered.records,
-                recovered.torn_reason or "whole",
-            )
-        self._write_abort()
+        recovered = self._find_end(known)
+        trouble = unmarked = _unless_full(self._abort_file.write)
+        if unmarked is not None and recovered.torn_reason:
+            # Invariant: nothing that a crash could leave half done is changed without that file.
+            raise unmarked
         self._log.cut(recovered.end, flushed=self._flushed(known, recovered))
         self._dispatcher.last_store_ms = max(self._checkpoint.log_ms, recovered.last_store_ms)
-        trouble = _unless_full(self._log.allocate_newest)
+        trouble = trouble or _unless_full(self._log.allocate_newest)
         try:
             resumed_at = self._dispatcher.position = self._dispatch_from(known)
         except StoreFormatError:
             # Opened with other sizes than it was written with: it stays as clean as it was.
             if self._clean:
-                (self._root / ABORT_NAME).unlink(missing_ok=True)
+                self._abort_file.remove()
             raise
         rebuilt = bool(self._queues.ends_before)
         if rebuilt:
+            if unmarked is not None:
+                raise unmarked
             trouble = _unless_full(self._note_rebuild) or trouble
             self._queues.delete_dropped()
         try:
@@ -281,6 +270,7 @@ class _Opening:
         self._resources.callback(watermark.close)
         return Parts(
             root=self._root,
+            abort_file=self._abort_file,
             log=self._log,
             queues=self._queues,
             indexes=self._indexes,
@@ -318,26 +308,25 @@ class _Opening:
             return Known(walk_from=PhysicalOffset(0))
         return known_by_checkpoint(self._log, self._checkpoint, clean=self._clean)
 
+    def _find_end(self, known: Known) -> Recovered:
+        if not self._log.files:
+            return Recovered(end=PhysicalOffset(0), records=0, last_store_ms=0, torn_reason="")
+        recovered = find_end(self._log, known, check_bodies=self._check_bodies)
+        if not self._clean or recovered.torn_reason:
+            log.info(
+                "log recovered end=%d walked=%d tail=%s",
+                recovered.end,
+                recovered.records,
+                recovered.torn_reason or "whole",
+            )
+        return recovered
+
     def _flushed(self, known: Known, recovered: Recovered) -> PhysicalOffset:
         """How far the log is certainly on disk."""
         if self._ours:
             return known.flushed
         # Another broker that stopped cleanly flushed everything.
         return recovered.end if self._clean else known.walk_from
-
-    def _write_abort(self) -> None:
-        path = self._root / ABORT_NAME
-        try:
-            descriptor = Descriptor(path, os.O_RDWR | os.O_CREAT, self._modes)
-            with suppress(OSError):
-                # That the file is there is what counts; on a full disk it stays as it is.
-                process_id = str(os.getpid()).encode()
-                descriptor.pwrite(process_id, 0)
-                os.ftruncate(descriptor.number, len(process_id))
-            os.fsync(descriptor.number)
-            sync_folder(self._root)
-        except OSError as error:
-            raise write_failure(path, error, what="the process id") from error
 
     # --- queues and index ---------------------------------------------------------------------
 

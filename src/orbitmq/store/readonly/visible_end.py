@@ -20,8 +20,9 @@ from typing import Final
 
 from orbitmq.model.queues import PhysicalOffset
 from orbitmq.store.index.watermark import read_watermark
+from orbitmq.store.opening.abort_file import ABORT_NAME
 from orbitmq.store.opening.checkpoint import Checkpoint
-from orbitmq.store.opening.parts import ABORT_NAME, CHECKPOINT_NAME, OWN_FOLDER
+from orbitmq.store.opening.parts import CHECKPOINT_NAME, OWN_FOLDER
 from orbitmq.store.opening.progress import SavedProgress, read_progress
 from orbitmq.store.readonly.log_files import ReadOnlyLog, physical_offset_in, store_ms_in
 

@@ -36,8 +36,9 @@ from orbitmq.store.log.stand_ins import (
     stand_in_for_bytes,
     stand_in_for_message,
 )
+from orbitmq.store.opening.abort_file import ABORT_NAME
 from orbitmq.store.opening.directory_lock import DirectoryLock
-from orbitmq.store.opening.parts import ABORT_NAME, CHECKPOINT_NAME, OWN_FOLDER
+from orbitmq.store.opening.parts import CHECKPOINT_NAME, OWN_FOLDER
 from orbitmq.store.opening.progress import ProgressFile
 from orbitmq.store.readonly.readonly_store import SHARED_RECORDS, ReadOnlyStore
 from orbitmq.store.readonly.visible_end import Writer

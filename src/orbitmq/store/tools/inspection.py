@@ -14,7 +14,8 @@ from typing import Final
 
 from orbitmq.errors import StoreDamagedError, StoreFormatError
 from orbitmq.store.index.consume_queue import ENTRY_BYTES
-from orbitmq.store.opening.parts import ABORT_NAME, OWN_FOLDER
+from orbitmq.store.opening.abort_file import ABORT_NAME
+from orbitmq.store.opening.parts import OWN_FOLDER
 from orbitmq.store.reading.reserved_offsets import ReservedOffsets
 from orbitmq.store.readonly.index_files import ReadOnlyIndexFile, list_index_files
 from orbitmq.store.readonly.readonly_store import ReadOnlyStore

@@ -21,7 +21,7 @@ def test_the_most_serious_obstacle_is_raised() -> None:
     obstacles.errors[VISIBILITY] = unwritable(StoreError("index"))
     obstacles.errors[UPKEEP] = unwritable(DiskFullError("queue", hint="make room"))
 
-    with pytest.raises(DiskFullError, match=r"cannot write queues or index: queue \(make room"):
+    with pytest.raises(DiskFullError, match=r"cannot write to the store: queue \(make room"):
         obstacles.check()
 
     obstacles.errors[CLOSED] = lambda: StateError("closed")
