@@ -9,6 +9,7 @@ import errno
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +18,12 @@ from orbitmq.model.property_names import KEYS, UNIQUE_ID
 from orbitmq.model.queues import PhysicalOffset, QueueBounds, QueueOffset
 from orbitmq.record.decode import Found, StoredMessage, decode_record, locate
 from orbitmq.record.message_id import decode_message_id
-from orbitmq.store.files.record_checks import HEAD_BYTES, physical_offset_of, store_ms_of
+from orbitmq.store.files.record_checks import (
+    HEAD_BYTES,
+    is_head_of,
+    physical_offset_of,
+    store_ms_of,
+)
 from orbitmq.store.index.consume_queue import ENTRY, ConsumeQueue
 from orbitmq.store.log.stand_ins import is_stand_in
 from orbitmq.store.reading.bodiless_reading import read_without_bodies
@@ -25,7 +31,7 @@ from orbitmq.store.reading.bulk_reading import read_bulk
 from orbitmq.store.reading.entry_repair import EntryRepair
 from orbitmq.store.reading.memory_log import FIRST_OFFSET
 from orbitmq.store.reading.queue_reader import QueueReader, Read, RecordFilter, TagFilter
-from orbitmq.store.reading.queue_times import Boundary, offset_at_time
+from orbitmq.store.reading.queue_times import Boundary, earliest_ms, offset_at_time
 from orbitmq.store.reading.tag_search import TagSearch, count_miss
 
 if TYPE_CHECKING:
@@ -160,30 +166,34 @@ class StoredMessages:
         parts = [part for part in found if part is not None and part.start < part.end]
         if boundary is Boundary.LOWER:
             for part in parts:
-                number = offset_at_time(part, time_ms, self._store_ms_at)
+                store_ms_of = partial(self._store_ms, part, may_wait=True)
+                number = offset_at_time(part, time_ms, store_ms_of)
                 if number < part.end:
                     return number
             return _bounds(*found)[1]
         for part in reversed(parts):
-            entry = part.entry(part.start)
-            store_ms = self._store_ms_at(entry[0]) if entry is not None else None
-            if store_ms is not None and store_ms <= time_ms:
-                return offset_at_time(part, time_ms, self._store_ms_at, boundary)
+            store_ms_of = partial(self._store_ms, part, may_wait=True)
+            oldest_ms = earliest_ms(part, store_ms_of)
+            if oldest_ms is not None and oldest_ms <= time_ms:
+                return offset_at_time(part, time_ms, store_ms_of, boundary)
         return _bounds(*found)[0]
 
     def earliest_ms(self, topic: str, queue_id: int) -> int:
         """The store time of the oldest message of a queue; -1 if it has none."""
         for part in self._find(topic, queue_id):
-            entry = part.entry(part.start) if part is not None else None
-            store_ms = self._store_ms_at(entry[0]) if entry is not None else None
+            store_ms = (
+                earliest_ms(part, partial(self._store_ms, part)) if part is not None else None
+            )
             if store_ms is not None:
                 return store_ms
         return -1
 
     def store_ms_of(self, topic: str, queue_id: int, offset: int) -> int | None:
         """The store time of one message of a queue; None if there is no such message."""
-        entry = self._entry(topic, queue_id, offset)
-        return self._store_ms_at(entry[0]) if entry is not None else None
+        for part in self._find(topic, queue_id) if offset >= 0 else ():
+            if part is not None and part.start <= offset < part.end:
+                return self._store_ms(part, QueueOffset(offset))
+        return None
 
     def entries(
         self, topic: str, queue_id: int, offset: int, count_max: int
@@ -359,13 +369,28 @@ class StoredMessages:
                 return entry
         return None
 
-    def _store_ms_at(self, physical_offset: int) -> int | None:
+    def _store_ms(
+        self, part: ReadableQueue, number: QueueOffset, *, may_wait: bool = False
+    ) -> int | None:
+        """The store time of a message in a part of a queue; None if it is deleted or damaged.
+
+        With `may_wait`, a damaged entry is repaired, if it can be.
+        """
+        entry = part.entry(number)
+        if entry is None:
+            return None
+        physical_offset = entry[0]
         if physical_offset >= FIRST_OFFSET:
             return self._memory.store_ms_at(physical_offset)
         head = self._log.pread(physical_offset, HEAD_BYTES)
-        if head is None or physical_offset_of(head) != physical_offset:
-            return None
-        return store_ms_of(head)
+        if head is not None and is_head_of(head, physical_offset, part.queue_id, number):
+            return store_ms_of(head)
+        with suppress(QueueDamagedError, BlockingIOError):
+            # Compat: after a loss it may have another number than its entry.
+            found = self.read(part.topic, part.queue_id, number, 1, may_wait=may_wait)
+            if found.records and found.next_offset == number + 1:
+                return store_ms_of(found.records[0])
+        return None
 
 
 def _bounds(

@@ -89,6 +89,15 @@ def queue_offset_of(head: bytes) -> int:
     return int(_LONG.unpack_from(head, QUEUE_OFFSET_AT)[0])
 
 
+def is_head_of(head: bytes, physical_offset: int, queue_id: int, queue_offset: int) -> bool:
+    """Whether the first `HEAD_BYTES` of a record are those of a message of a queue."""
+    return (
+        _INT.unpack_from(head, _QUEUE_ID_AT)[0] == queue_id
+        and queue_offset_of(head) == queue_offset
+        and physical_offset_of(head) == physical_offset
+    )
+
+
 def store_ms_of(head: bytes) -> int:
     """Read the store time from the first `HEAD_BYTES` of a record."""
     (system_flag,) = _INT.unpack_from(head, SYSTEM_FLAG_AT)

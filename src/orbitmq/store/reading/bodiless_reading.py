@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from orbitmq.errors import QueueDamagedError
 from orbitmq.record.codec import without_bodies
 from orbitmq.store.reading.queue_reader import Read, ReadStatus
 
@@ -41,7 +42,11 @@ def read_without_bodies(
         # Otherwise the next piece would most likely not fit, and be read in vain.
         and whole.record_bytes + piece_bytes <= bytes_max
     ):
-        piece = read(whole.next_offset, count_max - len(whole.records))
+        try:
+            piece = read(whole.next_offset, count_max - len(whole.records))
+        except QueueDamagedError:
+            # The next read begins with it, and raises.
+            break
         stored_bytes += piece.record_bytes
         _drop_bodies(piece)
         if (

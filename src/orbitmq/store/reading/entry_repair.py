@@ -55,12 +55,15 @@ class EntryRepair:
         return (queue, damage.queue_offset) in self._tried
 
     def repair(self, queue: ConsumeQueue, damage: QueueDamagedError) -> bool:
-        """Repair an entry and its damaged neighbours; returns whether the entry has changed."""
+        """Repair an entry and its damaged neighbours; returns whether reading it again can help."""
         number = damage.queue_offset
         with self._lock:
             if self.was_tried(queue, damage):
                 return False
             is_repaired = self._repair(queue, number)
+            if not is_repaired and number < queue.start:
+                # Retention has deleted the message meanwhile.
+                return True
             if len(self._tried) >= _TRIED_MAX:
                 del self._tried[next(iter(self._tried))]
             self._tried[queue, number] = None

@@ -22,24 +22,25 @@ class Boundary(Enum):
     UPPER = "the last at or before it"
 
 
+# The store time of a message of a queue, by its number; None if it is deleted or damaged.
+StoreMsOf = Callable[[QueueOffset], int | None]
+
+
 def offset_at_time(
     queue: ReadableQueue,
     time_ms: int,
-    store_ms_at: Callable[[int], int | None],
+    store_ms_of: StoreMsOf,
     boundary: Boundary = Boundary.LOWER,
 ) -> QueueOffset:
     """Find the queue offset at a store time, by bisection: store times never fall in a queue."""
     start, end = queue.start, queue.end
 
-    def is_before(number: int) -> bool:
-        for other in range(number, min(number + _NEIGHBOURS, end)):
-            entry = queue.entry(QueueOffset(other))
-            store_ms = store_ms_at(entry[0]) if entry else None
-            # A damaged entry leads nowhere; the next one tells as much.
-            if store_ms is not None:
-                return store_ms < time_ms if boundary is Boundary.LOWER else store_ms <= time_ms
-        # A deleted record is older than all that are left.
-        return True
+    def is_before(number: QueueOffset) -> bool:
+        store_ms = _next_ms(number, end, store_ms_of)
+        if store_ms is None:
+            # A deleted record is older than all that are left.
+            return True
+        return store_ms < time_ms if boundary is Boundary.LOWER else store_ms <= time_ms
 
     low, high = start, end
     while low < high:
@@ -49,3 +50,17 @@ def offset_at_time(
         else:
             high = middle
     return low if boundary is Boundary.LOWER else max(QueueOffset(low - 1), start)
+
+
+def earliest_ms(queue: ReadableQueue, store_ms_of: StoreMsOf) -> int | None:
+    """The store time of the oldest message of a queue; None if it has none."""
+    return _next_ms(queue.start, queue.end, store_ms_of)
+
+
+def _next_ms(number: QueueOffset, end: QueueOffset, store_ms_of: StoreMsOf) -> int | None:
+    """The store time of a message, or of the next if that is damaged, which tells as much."""
+    for other in range(number, min(number + _NEIGHBOURS, end)):
+        store_ms = store_ms_of(QueueOffset(other))
+        if store_ms is not None:
+            return store_ms
+    return None

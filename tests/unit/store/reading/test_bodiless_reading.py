@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from orbitmq.errors import QueueDamagedError
 from orbitmq.record.bodiless import without_bodies
 from orbitmq.store.message_store import MessageStore
 from orbitmq.store.reading.bodiless_reading import READ_FACTOR
@@ -68,3 +69,21 @@ def test_an_offset_outside_the_queue_has_its_usual_status(store: MessageStore) -
     for offset in (-1, COUNT, COUNT + 7):
         found = store.read_bulk(TOPIC, 0, offset, 100, 10_000, with_bodies=False)
         assert found == store.read(TOPIC, 0, offset)
+
+
+def test_damage_further_on_is_reported_by_the_read_that_begins_with_it(store: MessageStore) -> None:
+    bytes_max = 20_000
+    ((physical_offset, _, _),) = store.entries(TOPIC, 0, 80, 1)
+    file = store.parts.log.file_at(physical_offset)
+    assert file is not None
+    file.view[physical_offset - file.first_offset + 4] ^= 0xFF
+
+    before = store.read_bulk(TOPIC, 0, 0, 10_000, bytes_max, with_bodies=False)
+    while before.next_offset < 80:
+        offset = before.next_offset
+        before = store.read_bulk(TOPIC, 0, offset, 10_000, bytes_max, with_bodies=False)
+        assert before.next_offset == offset + len(before.records)
+
+    assert before.next_offset == 80
+    with pytest.raises(QueueDamagedError, match="message 80 of topic"):
+        store.read_bulk(TOPIC, 0, 80, 10_000, bytes_max, with_bodies=False)

@@ -13,6 +13,7 @@ from orbitmq.model.queues import QueueOffset
 from orbitmq.record.decode import decode_record
 from orbitmq.store.index.consume_queue import ENTRY, ENTRY_BYTES
 from orbitmq.store.message_store import MessageStore
+from orbitmq.store.reading.queue_reader import ReadStatus
 from tests.unit.store.stores import message, open_store
 
 TOPIC = "orders"
@@ -106,3 +107,21 @@ def test_a_record_that_now_names_another_topic_is_not_taken_for_deleted(
         store.read(TOPIC, 0, 0)
 
     assert store.start_of(TOPIC, 0) == QueueOffset(0)
+
+
+def test_an_entry_whose_message_was_deleted_meanwhile_needs_no_repair(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with open_store(tmp_path / "store") as store:
+        for _ in range(30):
+            store.put(message(bytes(8000)))
+        queue = store.parts.queues.find(TOPIC, 0)
+        assert queue is not None
+        damage = QueueDamagedError("entry 0 of topic 'orders'", queue_offset=0)
+        store.parts.queues.raise_starts(store.parts.log.delete_first())
+
+        assert store._repair.repair(queue, damage)
+
+        assert not store._repair.was_tried(queue, damage)
+        assert "damage" not in caplog.text
+        assert store.read(TOPIC, 0, 0).status is ReadStatus.OFFSET_TOO_SMALL

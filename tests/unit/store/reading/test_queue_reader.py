@@ -286,6 +286,31 @@ def test_deleted_records_have_the_status_removing(store: MessageStore) -> None:
     assert (found.status, found.next_offset) == (ReadStatus.MESSAGE_WAS_REMOVING, 1)
 
 
+@pytest.mark.parametrize("how", ["ordinary", "filtered", "bulk"])
+def test_the_record_at_the_start_of_the_log_counts_as_removed_while_its_file_is_deleted(
+    store: MessageStore, how: str
+) -> None:
+    for number in range(30):
+        store.put(message(b"%d" % number + bytes(8000)))
+    store.parts.queues.raise_starts(store.parts.log.delete_first())
+    first = store.start_of(TOPIC, 0)
+    assert store.entries(TOPIC, 0, first, 1)[0][0] == store.log_start
+
+    # The queues do not know of it yet.
+    new_start = store.parts.log.delete_first()
+    if how == "bulk":
+        found = store.read_bulk(TOPIC, 0, first, 100, 1 << 20)
+    else:
+        record_filter = None if how == "ordinary" else lambda _: True
+        found = store.read(TOPIC, 0, first, 30, record_filter=record_filter)
+
+    assert found.status is ReadStatus.FOUND
+    assert decode_record(found.records[0]).physical_offset == new_start
+    assert store.store_ms_of(TOPIC, 0, first) is None
+    store.parts.queues.raise_starts(new_start)
+    assert store.read(TOPIC, 0, first).status is ReadStatus.OFFSET_TOO_SMALL
+
+
 def test_a_lost_file_of_entries_is_written_again_from_the_log(store: MessageStore) -> None:
     _fill(store, 50)
     (queue,) = store.parts.queues
