@@ -60,7 +60,7 @@ class EntryRepair:
         with self._lock:
             if self.was_tried(queue, damage):
                 return False
-            is_repaired = self._repair(queue, number)
+            is_repaired = number >= queue.start and self._repair(queue, number)
             if not is_repaired and number < queue.start:
                 # Retention has deleted the message meanwhile.
                 return True
