@@ -1,35 +1,32 @@
 """Progress on disk: how far the log is flushed, and queues and index are built.
 
-File layout of `<root>/orbitmq/marks`, big-endian, two slots of 512 bytes used in turn:
-    8  sequence            8  flushed offset      8  dispatched offset
+`<root>/orbitmq/marks` is a slot file (see `files.slot_file`) of two blocks:
+    8  flushed offset      8  dispatched offset
     8  name of the newest index file, 0 for none  8  number of its next entry
     8  queues with entries
     4  fingerprint of the checkpoint before       4  of the checkpoint about to be written
-    4  CRC-32 of these
-The valid slot with the higher sequence counts.
+and, not written by older versions, of all queues together:
+    8  sum of their starts 8  of their ends       8  start of the log that the starts account for
 
 Threads: `ProgressFile` any, each write under a lock; `ProgressSaver` one at a time: the upkeep
 thread, or the thread that opens or closes the store.
 Crash: saved progress may lag behind the truth and never leads it. Each step of a save is on disk
-before the next: queues and index, then the progress that covers them, then the checkpoint. A slot
-torn by a crash fails its checksum, and the other one counts. A checkpoint that the saved progress
-does not know was written by another broker, whose log the progress does not describe.
+before the next: queues and index, then the progress that covers them, then the checkpoint. A
+checkpoint that the saved progress does not know was written by another broker, whose log the
+progress does not describe.
 """
 
 from __future__ import annotations
 
-import os
-import struct
 import threading
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from orbitmq.disk import PRIVATE, FileModes, make_folder, sync_folder
+from orbitmq.disk import PRIVATE, FileModes
 from orbitmq.model.queues import PhysicalOffset
-from orbitmq.store.files.descriptor import Descriptor, write_failure
+from orbitmq.store.files.slot_file import Block, SlotFile, block_layout, read_slot
 from orbitmq.store.index.consume_queues import QueueTotals
 
 if TYPE_CHECKING:
@@ -40,13 +37,7 @@ if TYPE_CHECKING:
     from orbitmq.store.opening.rebuild_note import RebuildNote
 
 FILE_NAME: Final = "marks"
-_FIELDS: Final = struct.Struct(">qqqqqqII")
-_CRC: Final = struct.Struct(">I")
-# After these, with a checksum of their own: versions that do not know them leave them as they are,
-# and the sequence tells.
-_TOTALS: Final = struct.Struct(">qqqq")
-_SLOT_BYTES: Final = 512
-_SLOTS: Final = 2
+_LAYOUTS: Final = (block_layout("qqqqqII"), block_layout("qqq"))
 _ZERO: Final = PhysicalOffset(0)
 _UNKNOWN: Final = QueueTotals(starts=-1, ends=-1, log_start=-1)
 
@@ -79,20 +70,18 @@ class ProgressFile:
     """The progress file of one store."""
 
     def __init__(self, folder: Path, modes: FileModes = PRIVATE) -> None:
-        self._modes = modes
-        path = folder / FILE_NAME
-        found = read_slots(path)
-        self._sequence, self.saved = found or (0, SavedProgress())
+        self._slots = SlotFile(folder / FILE_NAME, _LAYOUTS, modes)
+        found = _decode(self._slots.found)
         # Whether the file held valid progress.
         self.is_present = found is not None
+        self.saved = found or SavedProgress()
         self._lock = threading.Lock()
-        self._path = path
-        self._descriptor: Descriptor | None = None
 
     def write(self, progress: SavedProgress) -> None:
         """Replace the saved progress and return once it is on disk."""
         with self._lock:
-            self._put(progress).sync()
+            self._put(progress)
+            self._slots.sync()
 
     def raise_flushed(self, flushed: PhysicalOffset) -> None:
         """Save how far the log is on disk; without a sync, since older progress is true as well."""
@@ -102,39 +91,23 @@ class ProgressFile:
 
     def close(self) -> None:
         """Close the file."""
-        self._descriptor = None
+        self._slots.close()
 
-    def _put(self, progress: SavedProgress) -> Descriptor:
-        sequence = self._sequence + 1
-        fields = _FIELDS.pack(
-            sequence,
-            progress.flushed,
-            progress.dispatched,
-            progress.index_name,
-            progress.index_next,
-            progress.queue_count,
-            progress.checkpoint_before,
-            progress.checkpoint_after,
-        )
-        at = sequence % _SLOTS * _SLOT_BYTES
+    def _put(self, progress: SavedProgress) -> None:
         totals = progress.queue_totals or _UNKNOWN
-        more = _TOTALS.pack(sequence, totals.starts, totals.ends, totals.log_start)
-        try:
-            descriptor = self._descriptor = self._descriptor or self._open()
-            descriptor.pwrite(_with_crc(fields) + _with_crc(more), at)
-        except OSError as error:
-            raise write_failure(self._path, error, what=f"{_SLOT_BYTES} bytes") from error
-        # Invariant: a failed write is repeated in the same slot, since the other one is good.
-        self._sequence = sequence
+        self._slots.write(
+            (
+                progress.flushed,
+                progress.dispatched,
+                progress.index_name,
+                progress.index_next,
+                progress.queue_count,
+                progress.checkpoint_before,
+                progress.checkpoint_after,
+            ),
+            (totals.starts, totals.ends, totals.log_start),
+        )
         self.saved = progress
-        return descriptor
-
-    def _open(self) -> Descriptor:
-        folder = self._path.parent
-        make_folder(folder, self._modes)
-        descriptor = Descriptor(self._path, os.O_RDWR | os.O_CREAT, self._modes)
-        sync_folder(folder)
-        return descriptor
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -189,51 +162,27 @@ class ProgressSaver:
 
 def read_progress(folder: Path) -> SavedProgress | None:
     """Read the progress saved in a store's own folder; None if there is no valid one."""
-    found = read_slots(folder / FILE_NAME)
-    return found[1] if found else None
+    return _decode(read_slot(folder / FILE_NAME, _LAYOUTS))
 
 
-def read_slots(path: Path) -> tuple[int, SavedProgress] | None:
-    """Read the valid slot with the higher sequence, and that sequence."""
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
+def _decode(blocks: list[Block | None] | None) -> SavedProgress | None:
+    fields, totals = blocks or (None, None)
+    if fields is None:
         return None
-    best: tuple[int, ...] = (0,)
-    best_at = 0
-    for at in range(0, _SLOT_BYTES * _SLOTS, _SLOT_BYTES):
-        values = _checked(_FIELDS, content, at)
-        if values is not None and values > best:
-            best, best_at = values, at
-    if not best[0]:
-        return None
-    return best[0], SavedProgress(
-        flushed=PhysicalOffset(best[1]),
-        dispatched=PhysicalOffset(best[2]),
-        index_name=best[3],
-        index_next=best[4],
-        queue_count=best[5],
-        checkpoint_before=best[6],
-        checkpoint_after=best[7],
-        queue_totals=_read_totals(content, best_at, best[0]),
+    return SavedProgress(
+        flushed=PhysicalOffset(fields[0]),
+        dispatched=PhysicalOffset(fields[1]),
+        index_name=fields[2],
+        index_next=fields[3],
+        queue_count=fields[4],
+        checkpoint_before=fields[5],
+        checkpoint_after=fields[6],
+        queue_totals=_decode_totals(totals),
     )
 
 
-def _read_totals(content: bytes, slot_at: int, sequence: int) -> QueueTotals | None:
-    """Read the totals of a slot; None if an older version wrote it, or they are not known."""
-    values = _checked(_TOTALS, content, slot_at + _FIELDS.size + _CRC.size)
-    if values is None or values[0] != sequence or values[2] < 0:
+def _decode_totals(totals: Block | None) -> QueueTotals | None:
+    """Decode the totals; None if an older version wrote the slot, or they were not known."""
+    if totals is None or totals[1] < 0:
         return None
-    return QueueTotals(starts=values[1], ends=values[2], log_start=values[3])
-
-
-def _with_crc(fields: bytes) -> bytes:
-    return fields + _CRC.pack(zlib.crc32(fields))
-
-
-def _checked(layout: struct.Struct, content: bytes, at: int) -> tuple[int, ...] | None:
-    """Unpack fields; None unless their checksum is right."""
-    fields = content[at : at + layout.size]
-    if content[at : at + layout.size + _CRC.size] != _with_crc(fields) or not fields:
-        return None
-    return layout.unpack(fields)
+    return QueueTotals(starts=totals[0], ends=totals[1], log_start=totals[2])
