@@ -13,8 +13,8 @@ SHARED_MEMORY := $(firstword $(wildcard /dev/shm) /tmp)
 SMOKE := $(addprefix smoke-,append scan read_send store_append store_read store_query arrow_decode arrow_encode \
 	rpc_round_trip client_send client_consume)
 # The long campaigns, short ones first; each can be run alone.
-SOAK := $(addprefix soak-,examples marked plain sanitize pythons nameserver store flips index requests reconnects clients \
-	spark workers brokers)
+SOAK := $(addprefix soak-,examples marked plain sanitize pythons nameserver store flips index requests attack reconnects \
+	clients spark workers brokers)
 # What the compiled forms of the hot path are made of; setup.py says how they are found.
 COMPILED := $(wildcard $(addsuffix /*.p*,$(wildcard src/orbitmq/*/compiled src/orbitmq/*/*/compiled)))
 COMPILED += $(wildcard $(subst /compiled/,/,$(patsubst %_cython.pxd,%.py,$(filter %_cython.pxd,$(COMPILED)))))
@@ -149,6 +149,9 @@ soak-index: setup
 
 soak-requests: setup
 	$(call at_most,30) $(BIN)/python -m tests.integration.request_limits --rounds 50 --page docs/soak/request-limits.md
+
+soak-attack: setup
+	$(call at_most,10) $(BIN)/python -m tests.integration.broker.under_attack --page docs/soak/under-attack.md
 
 soak-reconnects: setup
 	$(call at_most,30) $(BIN)/python -m tests.integration.client.reconnects 10000 --page docs/soak/client-reconnects.md

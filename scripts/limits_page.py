@@ -32,7 +32,7 @@ from orbitmq.store.config import StoreConfig
 from orbitmq.store.reading.bodiless_reading import READ_FACTOR
 from orbitmq.store.retention import RetentionConfig
 from orbitmq.transport.config import ServerConfig
-from orbitmq.transport.turns import SHARE, SLOW_MS, TURN_MS
+from orbitmq.transport.turns import LARGE_FRAME_BYTES, SLOW_MS, TURN_MS
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -337,8 +337,10 @@ control yet: whoever can connect may send any of these, as often as the limits o
 | requests in flight of a connection | {_option("connectionWorkBytesMax")} | busy |
 | requests in flight of all connections | {_option("totalWorkBytesMax")} | busy |
 | unsent replies of a connection | {_option("writeBufferHighWaterMark")} | it is not read until they are sent |
-| a connection's turn on the event loop | {TURN_MS:g} ms; a single request of over {SLOW_MS:g} ms makes its connection wait | \
-such requests get at most 1/{SHARE} of the loop's time |
+| a connection's turn on the event loop | {TURN_MS:g} ms | others are served before its next one |
+| one that used over {SLOW_MS:g} ms; a request of over {LARGE_FRAME_BYTES // 1024} KiB that is no plain send; \
+a long filter that is new | one of them at a time | all others are served in between; while there are others, such \
+requests get a quarter of the loop's time |
 
 So a request may be repeated as fast as its connection gets its turns, and repeats cost time, not \
 memory: what is in flight is counted, and what outlives a connection has a limit of its own. Work that \

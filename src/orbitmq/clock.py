@@ -128,7 +128,7 @@ class ManualClock:
             if not timer.cancelled:
                 timer.action()
                 await settle()
-        self._now_ms = end_ms
+        self._now_ms = max(self._now_ms, end_ms)
         await settle()
 
 

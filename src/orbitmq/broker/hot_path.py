@@ -29,7 +29,7 @@ from orbitmq.store.config import FlushMode
 from orbitmq.store.log.draft import StoreDurability
 from orbitmq.transport.addresses import parse_address
 from orbitmq.transport.request_loop import FRAMES_PER_TURN
-from orbitmq.transport.turns import TURN_MS
+from orbitmq.transport.turns import LARGE_FRAME_BYTES, TURN_MS, SlowTurnNeeded
 
 if TYPE_CHECKING:
     from orbitmq.broker.confirmations import Confirmations
@@ -85,7 +85,7 @@ class HotPath:
         self._loop = asyncio.get_running_loop()
         self._publish_is_due = False
 
-    def process(  # noqa: C901  # Perf: flat, a call less per message
+    def process(  # noqa: C901, PLR0912  # Perf: flat, a call less per message
         self, connection: Connection, chunk: bytes
     ) -> tuple[int, bytes]:
         """Answer complete frames of the chunk; see `Processor`."""
@@ -111,6 +111,8 @@ class HotPath:
                 )
                 reply: bytes | None
                 if send is None:
+                    if end - position > LARGE_FRAME_BYTES and not connection.may_take_long():
+                        break
                     reply = self._pull(connection, chunk, position, end)
                 elif isinstance(send, PlainSend):
                     reply = self._send(connection, send, now_ms)
@@ -118,6 +120,8 @@ class HotPath:
                     reply = self._send_batch(connection, send, chunk, end, now_ms)
                 if reply is None:
                     reply = self._requests.process_frame(connection, chunk, position, end)
+            except SlowTurnNeeded:
+                break
             except ProtocolError:
                 if position:
                     # Frames before the broken one are answered first.

@@ -15,6 +15,8 @@ from orbitmq.protocol.codes import OWN_CODES, RequestCode, request_name
 _MIB: Final = 1024 * 1024
 BODY_BYTES_MAX: Final = _MIB
 _LISTS_BYTES_MAX: Final = 4 * _MIB
+# Every option of a broker takes 20 KiB.
+_OPTIONS_BYTES_MAX: Final = 128 * 1024
 
 _UNLIMITED: Final = frozenset(
     {
@@ -32,6 +34,8 @@ _UNLIMITED: Final = frozenset(
 )
 _LIMITS: Final[Mapping[int, int]] = {
     **{code: BODY_BYTES_MAX for code in RequestCode if code not in _UNLIMITED},
+    RequestCode.UPDATE_BROKER_CONFIG: _OPTIONS_BYTES_MAX,
+    RequestCode.UPDATE_NAMESRV_CONFIG: _OPTIONS_BYTES_MAX,
     RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: _LISTS_BYTES_MAX,
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: _LISTS_BYTES_MAX,
     RequestCode.RESET_CONSUMER_CLIENT_OFFSET: _LISTS_BYTES_MAX,
@@ -49,7 +53,7 @@ def body_bytes_max(code: int) -> int | None:
 def check_body(code: int, body_bytes: int) -> None:
     """Raise BodyTooLargeError for a body above the limit of its request."""
     # Perf: nearly every body is below all limits.
-    if body_bytes <= BODY_BYTES_MAX:
+    if body_bytes <= _OPTIONS_BYTES_MAX:
         return
     limit = body_bytes_max(code)
     if limit is not None and body_bytes > limit:

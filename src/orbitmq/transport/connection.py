@@ -33,6 +33,7 @@ from orbitmq.transport.addresses import format_address
 from orbitmq.transport.incomplete_frame import IncompleteFrame
 from orbitmq.transport.limits import DeferredWork
 from orbitmq.transport.pending_calls import OnDone, PendingCalls
+from orbitmq.transport.turns import SLOW_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,6 +108,9 @@ class Connection(asyncio.Protocol):
         self.deferred = DeferredWork(limits.work_bytes_max, kept_bytes)
         self._writing_paused = False
         self._turn_is_due = False
+        # Whether this turn is one of the slow ones, and whether the next has to be.
+        self._turn_is_slow = False
+        self._wants_slow_turn = False
         self._unsent_counted = 0
         self._oneway_unsent = 0
         self._drained: asyncio.Future[None] | None = None
@@ -319,13 +323,23 @@ class Connection(asyncio.Protocol):
 
     # --- for its owner ------------------------------------------------------------------------
 
-    def took(self, work_ms: float) -> None:
-        """Have the connection wait for its next turn if a request took much of the loop's time."""
-        if self._slow_turns is None or self.closed:
+    def may_take_long(self) -> bool:
+        """Whether a frame that may take long is processed now.
+
+        If not, the processor has to stop before it: it is called again in a turn for such frames.
+        """
+        if self._slow_turns is None or self._turn_is_slow:
+            return True
+        self._wants_slow_turn = True
+        return False
+
+    def took(self, used_ms: float) -> None:
+        """Have the connection wait in the row of slow ones if it used much of the loop's time."""
+        if self._slow_turns is None or self.closed or not self._slow_turns.charge(used_ms):
             return
-        wait_ms = self._slow_turns.charge(self.clock.monotonic_ms(), work_ms)
-        if wait_ms and not self._turn_is_due:
-            self._wait_for_turn(wait_ms)
+        self._wants_slow_turn = True
+        if not self._turn_is_due:
+            self._wait_for_turn()
 
     def serve_with(self, processor: Processor) -> None:
         """Pass everything received from now on to another processor."""
@@ -370,17 +384,9 @@ class Connection(asyncio.Protocol):
 
     def _process(self, chunk: bytes) -> None:
         position = 0
-        wait_ms = 0.0
         try:
             if not self._writing_paused:
-                slow_turns = self._slow_turns
-                began_ms = self.clock.monotonic_ms()
-                used_ms = slow_turns.used_ms() if slow_turns is not None else 0.0
-                position, replies = self._processor.process(self, chunk)
-                if replies:
-                    self.write(replies)
-                if slow_turns is not None:
-                    wait_ms = slow_turns.wait_ms(began_ms, self.clock.monotonic_ms(), used_ms)
+                position = self._take_frames(chunk)
             # Bytes written before the chunk arrived, or in answer to it, are no later activity.
             self._written_bytes_seen = self._written_bytes
             if position < len(chunk) and not self.closed:
@@ -388,11 +394,11 @@ class Connection(asyncio.Protocol):
                 if self._incomplete.is_complete and not self._writing_paused:
                     # Not counted: these frames are processed next, so that an exhausted budget
                     # must not refuse them; nothing is read until then.
-                    self._wait_for_turn(wait_ms)
+                    self._wait_for_turn()
                 else:
                     self._count_kept()
-            if wait_ms and not (self._turn_is_due or self.closed):
-                self._wait_for_turn(wait_ms)
+            if self._wants_slow_turn and not (self._turn_is_due or self.closed):
+                self._wait_for_turn()
         except ProtocolError as error:
             self._close_for(error)
         except Exception:
@@ -400,18 +406,50 @@ class Connection(asyncio.Protocol):
             log.exception("connection closed after an internal error peer=%s", self.address)
             self.close("an internal error")
 
-    def _wait_for_turn(self, wait_ms: float) -> None:
+    def _take_frames(self, chunk: bytes) -> int:
+        """Have frames processed, and write the replies; returns where the processor stopped."""
+        slow_turns = self._slow_turns
+        if slow_turns is None:
+            position, replies = self._processor.process(self, chunk)
+            if replies:
+                self.write(replies)
+            return position
+        position = 0
+        began_ms, used_before_ms = self.clock.monotonic_ms(), slow_turns.used_ms()
+        try:
+            position, replies = self._processor.process(self, chunk)
+            if replies:
+                self.write(replies)
+        finally:
+            ended_ms = self.clock.monotonic_ms()
+            if ended_ms - began_ms >= SLOW_MS and slow_turns.charge(
+                slow_turns.used_ms() - used_before_ms
+            ):
+                self._wants_slow_turn = True
+            elif position and not self._turn_is_slow:
+                slow_turns.others_active_ms = ended_ms
+        return position
+
+    def _wait_for_turn(self) -> None:
         """Give other connections a turn before the next frames of this one."""
         self._turn_is_due = True
         self._transport.pause_reading()
-        if wait_ms:
-            self.clock.call_later(wait_ms, self._take_turn)
+        if self._wants_slow_turn and self._slow_turns is not None:
+            self._slow_turns.join(self._take_slow_turn)
         else:
             asyncio.get_running_loop().call_soon(self._take_turn)
 
     def _take_turn(self) -> None:
         self._turn_is_due = False
         self._resume()
+
+    def _take_slow_turn(self) -> None:
+        self._wants_slow_turn = False
+        self._turn_is_slow = True
+        try:
+            self._take_turn()
+        finally:
+            self._turn_is_slow = False
 
     def _resume(self) -> None:
         """Process what is kept, and read again unless something still blocks it."""

@@ -26,7 +26,7 @@ from orbitmq.protocol.codes import ResponseCode, request_name
 from orbitmq.protocol.command import Command, decode_command
 from orbitmq.protocol.frame import frame_end
 from orbitmq.transport.connection import Connection, busy_reply
-from orbitmq.transport.turns import TURN_MS
+from orbitmq.transport.turns import LARGE_FRAME_BYTES, SLOW_MS, TURN_MS, SlowTurnNeeded
 
 if TYPE_CHECKING:
     from orbitmq.transport.hooks import RpcHook
@@ -91,7 +91,11 @@ class RequestLoop:
                 end = frame_end(chunk, position, frame_bytes_max)
                 if end == 0 or end > chunk_bytes:
                     break
+                if end - position > LARGE_FRAME_BYTES and not connection.may_take_long():
+                    break
                 frame = self.process_frame(connection, chunk, position, end)
+            except SlowTurnNeeded:
+                break
             except ProtocolError:
                 if position:
                     # The frames before the broken one are answered first.
@@ -123,6 +127,8 @@ class RequestLoop:
                 hook.before_request(connection.address, request)
             handler = self._handlers.get(request.code)
             outcome = handler(connection, request) if handler else self._otherwise(request)
+        except SlowTurnNeeded:
+            raise
         except Exception as error:  # noqa: BLE001  # the border: whatever it is becomes an answer
             return self._finish(
                 connection, request, self._failure_reply(request, error, connection)
@@ -226,28 +232,24 @@ class RequestLoop:
 def _measured(
     work: Coroutine[Any, Any, Answer], connection: Connection
 ) -> Generator[Any, Any, Answer]:
-    """Wait for a coroutine; its connection waits in turn if it takes much of the loop's time."""
+    """Wait for a coroutine; its connection waits in turn if it uses much of the loop's time."""
     now_ms = connection.clock.monotonic_ms
-    lasted_ms = used_ms = 0.0
     thrown: BaseException | None = None
-    try:
-        while True:
-            began_ms, used_before_ms = now_ms(), processor_ms()
-            try:
-                waits_for = work.send(None) if thrown is None else work.throw(thrown)
-            except StopIteration as done:
-                answer: Answer = done.value
-                return answer
-            finally:
-                lasted_ms += now_ms() - began_ms
-                used_ms += processor_ms() - used_before_ms
-            try:
-                yield waits_for
-                thrown = None
-            except BaseException as error:  # noqa: BLE001  # a cancellation is for the coroutine
-                thrown = error
-    finally:
-        connection.took(min(lasted_ms, used_ms))
+    while True:
+        began_ms, used_before_ms = now_ms(), processor_ms()
+        try:
+            waits_for = work.send(None) if thrown is None else work.throw(thrown)
+        except StopIteration as done:
+            answer: Answer = done.value
+            return answer
+        finally:
+            if now_ms() - began_ms >= SLOW_MS:
+                connection.took(processor_ms() - used_before_ms)
+        try:
+            yield waits_for
+            thrown = None
+        except BaseException as error:  # noqa: BLE001  # a cancellation is for the coroutine
+            thrown = error
 
 
 async def _write_when_drained(connection: Connection, request: Command, frame: bytes) -> None:

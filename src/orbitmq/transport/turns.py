@@ -1,46 +1,89 @@
 """Turns: how long a connection may keep a server's loop, and when it goes on.
 
-A turn ends after a millisecond, at the end of a frame. A frame that takes longer by itself (a
-large JSON document, a filter to compile) cannot be interrupted. Its connection then waits, and so do
-all connections with such frames, one after the other: together they get at most a quarter of the loop's
-time, and others are served between any two of them.
+A turn ends after a millisecond, at the end of a frame. A frame that takes longer by itself (a large
+JSON document, a filter to compile) cannot be interrupted. Connections with such frames wait in a row:
+one of them has a turn, then the loop serves all others before the next. While others are active, the
+row also pauses after each turn, so that slow frames get about a quarter of the loop's time.
+
+A connection joins the row after a turn that was slow, and before a frame that may be: a large one
+other than a plain send, or a pull with a long filter that is new. So a peer that connects again for
+every frame gains nothing.
 
 Threads: the event loop's only.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from orbitmq.clock import processor_ms
+from orbitmq.clock import SystemClock, processor_ms
+
+if TYPE_CHECKING:
+    from orbitmq.clock import Clock
 
 # After this long a processor gives other connections a turn.
 TURN_MS: Final = 1.0
-# A turn as long as this had a frame that takes long by itself.
-SLOW_MS: Final = 10.0
-# Of so many milliseconds, one goes to slow turns.
-SHARE: Final = 4
+# A turn that used this much processor time had a frame that takes long by itself, or very many.
+SLOW_MS: Final = 4.0
+# A frame of more bytes may take long, unless it is a plain send.
+LARGE_FRAME_BYTES: Final = 16 * 1024
+# How much longer the row pauses than a turn in it was slow.
+_PAUSE: Final = 3
+# Others are active if one had a turn within this time.
+_ACTIVE_MS: Final = 200.0
+
+
+class SlowTurnNeeded(Exception):  # noqa: N818  # no error: the frame is processed again, in its turn
+    """Raised by a handler, before it changes anything, for a frame that has to wait in the row."""
 
 
 class SlowTurns:
-    """Spaces the slow turns of all connections of a server."""
+    """The row of all connections of a server that need long."""
 
-    def __init__(self, used_ms: Callable[[], float] = processor_ms) -> None:
+    def __init__(
+        self, clock: Clock | None = None, used_ms: Callable[[], float] = processor_ms
+    ) -> None:
+        # The system's clock, like the processor time that it is compared with.
+        self._clock = clock or SystemClock()
         # Reads the processor time used: on a busy machine a turn may last long and cost little.
         self.used_ms = used_ms
-        # When the next slow turn may begin.
+        self._row: deque[Callable[[], None]] = deque()
+        self._is_due = False
         self._next_ms = 0.0
+        # When a connection last had a turn outside the row, that was not slow.
+        self.others_active_ms = float("-inf")
 
-    def wait_ms(self, began_ms: float, ended_ms: float, used_before_ms: float) -> float:
-        """How long a connection waits after a turn; 0 unless the turn was slow."""
-        if ended_ms - began_ms < SLOW_MS:
-            return 0.0
-        return self.charge(ended_ms, self.used_ms() - used_before_ms)
+    def join(self, take_turn: Callable[[], None]) -> None:
+        """Wait for a turn at the end of the row."""
+        self._row.append(take_turn)
+        self._go_on()
 
-    def charge(self, now_ms: float, took_ms: float) -> float:
-        """How long a connection waits whose work took so much processor time."""
-        if took_ms < SLOW_MS:
-            return 0.0
-        self._next_ms = max(self._next_ms, now_ms - took_ms) + SHARE * took_ms
-        return self._next_ms - now_ms
+    def charge(self, used_ms: float) -> bool:
+        """Count processor time that was used at once; returns whether it was a slow turn."""
+        if used_ms < SLOW_MS:
+            return False
+        now_ms = self._clock.monotonic_ms()
+        self._next_ms = max(self._next_ms, now_ms) + _PAUSE * (used_ms - SLOW_MS)
+        return True
+
+    def _go_on(self) -> None:
+        if self._row and not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._run)
+
+    def _run(self) -> None:
+        self._is_due = False
+        now_ms = self._clock.monotonic_ms()
+        if now_ms < self._next_ms and now_ms - self.others_active_ms < _ACTIVE_MS:
+            self._is_due = True
+            self._clock.call_later(min(self._next_ms - now_ms, _ACTIVE_MS), self._run)
+            return
+        # What is not waited for is not owed later.
+        self._next_ms = 0.0
+        try:
+            self._row.popleft()()
+        finally:
+            self._go_on()

@@ -1,7 +1,7 @@
 """Clients that send a broker the most expensive requests they can, all at once.
 
-Run as a program of its own: `python -m tests.integration.broker.attack PORT`. It says so when each
-kind of attack has begun, attacks until its standard input is closed, and then prints how many
+Run as a program of its own: `python -m tests.integration.broker.attack PORT COUNT`. It says so when
+each kind of attack has begun, attacks until its standard input is closed, and then prints how many
 frames of each kind the broker has read.
 """
 
@@ -23,7 +23,6 @@ from tests.integration.broker.conftest import pull_header
 from tests.waiting import until
 
 KIB = 1024
-CONNECTIONS_PER_KIND = 1
 # Frames that take long to make are made once, and sent in turn.
 VARIANTS = 8
 TOPIC = "attacked"
@@ -155,13 +154,11 @@ async def _discard(reader: asyncio.StreamReader) -> None:
         pass
 
 
-async def main(port: int) -> None:
-    """Attack in every way at once until standard input ends."""
+async def main(port: int, count: int) -> None:
+    """Attack in every way at once, with so many connections each, until standard input ends."""
     sent: Counter[str] = Counter()
     attacks = [
-        asyncio.create_task(attack(port, kind, sent))
-        for kind in KINDS
-        for _ in range(CONNECTIONS_PER_KIND)
+        asyncio.create_task(attack(port, kind, sent)) for kind in KINDS for _ in range(count)
     ]
     await until(lambda: len(sent) == len(KINDS))
     sys.stdout.write("attacking\n")
@@ -174,4 +171,4 @@ async def main(port: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1])))
+    asyncio.run(main(int(sys.argv[1]), int(sys.argv[2])))

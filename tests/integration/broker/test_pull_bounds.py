@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
+from orbitmq.broker.delivery.filters import is_cached
 from orbitmq.clock import SystemClock
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.command import request
 from orbitmq.protocol.requests.pulling import PullReply
 from orbitmq.record.decode import decode_records
+from orbitmq.transport.turns import SlowTurns
 from tests.integration.broker.conftest import Peer, Site, pull_header, running
 from tests.integration.transport.raw_peer import RawPeer
 from tests.waiting import until
@@ -108,3 +112,28 @@ async def test_other_connections_are_served_between_costly_pulls(tmp_path: Path)
         assert {reply.code for reply in await asyncio.gather(*costly)} == {
             ResponseCode.PULL_RETRY_IMMEDIATELY
         }
+
+
+@pytest.mark.parametrize("expression_type", ["TAG", "SQL92"])
+async def test_a_long_filter_is_compiled_in_a_turn_for_what_takes_long(
+    site: Site, peer: Peer, expression_type: str
+) -> None:
+    """Each of many connections may send one: together they would keep the loop for seconds."""
+    await peer.make_topic("T")
+    expression = "a = 1 OR " * 100 + "a = 2" if expression_type == "SQL92" else "tag" * 100
+    joined: list[Callable[[], None]] = []
+    with mock.patch.object(SlowTurns, "join", lambda _, take_turn: joined.append(take_turn)):
+        pulled = asyncio.create_task(
+            peer.pull(expression=expression, expression_type=expression_type)
+        )
+        await until(lambda: len(joined) == 1)
+        other = await site.connect()
+        assert (await other.send("T")).code == ResponseCode.SUCCESS
+        assert not is_cached(expression, expression_type)
+
+        joined.pop()()
+        assert (await pulled).code == ResponseCode.PULL_RETRY_IMMEDIATELY
+
+        # From now on it costs nothing.
+        await peer.pull(expression=expression, expression_type=expression_type)
+        assert not joined

@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import logging
 import socket
+from collections.abc import Callable
 from dataclasses import replace
+from unittest import mock
 
 import pytest
 
@@ -24,7 +26,8 @@ from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.command import Command
 from orbitmq.transport.connection import Connection
 from orbitmq.transport.limits import ByteBudget
-from orbitmq.transport.turns import SlowTurns
+from orbitmq.transport.turns import LARGE_FRAME_BYTES, SLOW_MS, SlowTurns
+from tests.busy_clock import BusyClock
 from tests.integration.transport.serving import ECHO, LARGE
 from tests.unit.transport.pairs import LIMITS, MIB, Parts, connected
 from tests.waiting import until
@@ -52,28 +55,24 @@ async def test_unprocessed_frames_are_processed_after_other_connections_had_a_tu
     assert parts.seen == ["open", "close NoneType"]
 
 
-class BusyClock(ManualClock):
-    """A clock that also moves while the loop is busy."""
-
-    def pass_ms(self, ms: float) -> None:
-        self._now_ms += ms
-
-
 @pytest.mark.parametrize("frames", [1, 2])
 async def test_after_a_slow_frame_a_connection_waits_for_its_next_turn(frames: int) -> None:
     frame = Command(code=ECHO).encode()
     clock = BusyClock()
+    turns = SlowTurns(clock, clock.monotonic_ms)
     seen: list[bytes] = []
 
     class Slow:
-        """Takes 50 ms for a frame."""
+        """Takes 50 ms longer than a turn may for a frame."""
 
         def process(self, _: Connection, chunk: bytes) -> tuple[int, bytes]:
-            clock.pass_ms(50)
+            clock.pass_ms(SLOW_MS + 50)
             seen.append(chunk)
+            # Somebody else is active.
+            turns.others_active_ms = clock.monotonic_ms()
             return len(frame), b""
 
-    parts = Parts(processor=Slow(), clock=clock, slow_turns=SlowTurns(clock.monotonic_ms))
+    parts = Parts(processor=Slow(), clock=clock, slow_turns=turns)
     async with connected(parts) as (_, peer):
         await peer.send(frame * frames)
         await until(lambda: len(seen) == 1)
@@ -83,6 +82,25 @@ async def test_after_a_slow_frame_a_connection_waits_for_its_next_turn(frames: i
 
         await clock.advance(1)
         await until(lambda: len(seen) == 2)
+
+
+async def test_a_large_frame_waits_until_other_connections_are_served() -> None:
+    small = Command(code=ECHO, opaque=1).encode()
+    large = Command(code=ECHO, opaque=2, body=bytes(LARGE_FRAME_BYTES)).encode()
+    turns = SlowTurns()
+    parts = Parts(slow_turns=turns)
+    async with connected(parts) as (connection, peer):
+        waiting: list[Callable[[], None]] = []
+        with mock.patch.object(turns, "join", waiting.append):
+            await peer.send(small + large + small)
+            assert (await peer.read()).opaque == 1
+            await until(lambda: len(waiting) == 1)
+        assert not connection.may_take_long()
+
+        waiting[0]()
+
+        # In the order in which they came.
+        assert [(await peer.read()).opaque for _ in range(2)] == [2, 1]
 
 
 async def test_a_frame_in_pieces_is_kept_and_answered_once_complete() -> None:

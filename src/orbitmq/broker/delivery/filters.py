@@ -72,6 +72,9 @@ class FilterCache:
     def __len__(self) -> int:
         return len(self._outcomes)
 
+    def __contains__(self, key: tuple[str, str]) -> bool:
+        return key in self._outcomes
+
     def get(self, expression: str, expression_type: str) -> Filter:
         """The filter of an expression; raises FilterSyntaxError if it is invalid."""
         key = expression, expression_type
@@ -99,6 +102,11 @@ class FilterCache:
 
 
 _cache: Final = FilterCache()
+
+
+def is_cached(expression: str, expression_type: str) -> bool:
+    """Whether a filter need not be compiled."""
+    return (expression, expression_type) in _cache
 
 
 def make_filter(expression: str, expression_type: str) -> Filter:

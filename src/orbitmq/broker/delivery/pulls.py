@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from orbitmq.broker.delivery.filters import Filter, make_filter
+from orbitmq.broker.delivery.filters import Filter, is_cached, make_filter
 from orbitmq.broker.delivery.pull import Pull
 from orbitmq.broker.delivery.pull_replies import encode_pull_reply
 from orbitmq.broker.delivery.rounds import SLICE_MS
@@ -24,6 +24,7 @@ from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.command import RESPONSE_FLAG, Command
 from orbitmq.protocol.requests.pulling import PullFlag, PullForbidden, PullMessages
 from orbitmq.store.reading.queue_reader import Read, ReadStatus
+from orbitmq.transport.turns import SlowTurnNeeded
 
 if TYPE_CHECKING:
     from orbitmq.broker.config import BrokerConfig
@@ -47,6 +48,8 @@ log = logging.getLogger(__name__)
 HOLD_MS_MAX: Final = 25_000
 # What a read from disk counts for in the bytes that a connection may have in flight.
 _FAR_READ_BYTES: Final = 256 * 1024
+# A longer filter takes over a millisecond to compile.
+_SHORT_EXPRESSION: Final = 200
 # How long a thread evaluates a filter for one pull; the reply then says where to continue.
 _THREAD_SLICE_MS: Final = 20.0
 # Perf: on Python 3.11 reading an enum member takes 0.1 µs, a module's name 0.01 µs.
@@ -259,6 +262,12 @@ class Pulls:
                 allows_broadcast=group.allows_broadcast,
             )
             expression, expression_type = subscription.expression, subscription.expression_type
+        if (
+            len(expression) > _SHORT_EXPRESSION
+            and not is_cached(expression, expression_type)
+            and not connection.may_take_long()
+        ):
+            raise SlowTurnNeeded
         try:
             chosen = make_filter(expression, expression_type)
         except FilterSyntaxError as error:

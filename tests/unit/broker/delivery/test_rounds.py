@@ -7,13 +7,7 @@ from functools import partial
 
 from orbitmq.broker.delivery.rounds import SLICE_MS, Rounds
 from orbitmq.clock import ManualClock, settle
-
-
-class BusyClock(ManualClock):
-    """A clock that also moves while the loop is busy."""
-
-    def pass_ms(self, ms: float) -> None:
-        self._now_ms += ms
+from tests.busy_clock import BusyClock
 
 
 async def test_connections_take_turns_job_by_job() -> None:
