@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -48,7 +49,9 @@ def read_partition(
     with pooled_reader(options) as reader:
         runs = reader.read(ranges, options.expression, with_bodies=projection.has_bodies)
         for piece in _pieces(_checked(runs, options)):
-            for rows in batches.of(piece.records, piece.positions, piece.broker_name):
+            for rows in batches.of(
+                piece.records, piece.positions, piece.broker_name, piece.topic_at
+            ):
                 yield wanted.of(rows)
     batches.end()
 
@@ -60,6 +63,12 @@ class _Piece:
     broker_name: str
     records: bytes
     positions: npt.NDArray[np.int64]
+    # The topics of the records, each with the position of its first one.
+    topics: list[tuple[int, str]]
+
+    def topic_at(self, at: int) -> str:
+        """The topic of the queue that the record at a position was read from."""
+        return next(topic for start, topic in reversed(self.topics) if start <= at)
 
 
 def _checked(runs: Iterable[RecordRun], options: ReadOptions) -> Iterator[_Piece]:
@@ -76,7 +85,8 @@ def _checked(runs: Iterable[RecordRun], options: ReadOptions) -> Iterator[_Piece
             start, end = first_gap(queue_offsets(run.records, positions), run.start, run.end)
             report_loss(options, lost_text(run.queue, start, end))
         if len(positions):
-            yield _Piece(run.queue.broker_name, run.records, positions)
+            topics = [(0, run.queue.topic)]
+            yield _Piece(run.queue.broker_name, run.records, positions, topics)
 
 
 def queue_offsets(records: bytes, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -116,11 +126,12 @@ def _pieces(parts: Iterable[_Piece]) -> Iterator[_Piece]:
 def _joined(parts: list[_Piece]) -> _Piece:
     if len(parts) == 1:
         return parts[0]
-    starts = np.cumsum([0, *(len(part.records) for part in parts[:-1])])
+    starts = [0, *accumulate(len(part.records) for part in parts[:-1])]
     return replace(
         parts[0],
         records=b"".join([part.records for part in parts]),
         positions=np.concatenate(
             [part.positions + start for part, start in zip(parts, starts, strict=True)]
         ),
+        topics=[(start, part.topics[0][1]) for part, start in zip(parts, starts, strict=True)],
     )

@@ -32,6 +32,8 @@ from orbitmq.record.properties import decode_properties
 from orbitmq.spark.rows.schema import Projection
 
 Positions = npt.NDArray[np.int64]
+# The topic of the record at a position; empty if it is not known.
+TopicAt = Callable[[int], str]
 
 # The largest offset of Arrow's texts and bytes.
 COLUMN_BYTES_MAX: Final = 2**31 - 1
@@ -68,6 +70,11 @@ def record_starts(records: bytes) -> tuple[Positions, int]:
     return np.array(starts, dtype=np.int64), at
 
 
+def unknown_topic(_at: int) -> str:
+    """The topic of a record of which only the bytes are known."""
+    return ""
+
+
 class PlainRows:
     """Decodes records into rows."""
 
@@ -76,14 +83,20 @@ class PlainRows:
         self._projection = projection
         self._check_bodies = check_bodies
 
-    def decode(self, buffer: Buffer, positions: Sequence[int], broker_name: str) -> pa.RecordBatch:
+    def decode(
+        self,
+        buffer: Buffer,
+        positions: Sequence[int],
+        broker_name: str,
+        topic_at: TopicAt = unknown_topic,
+    ) -> pa.RecordBatch:
         """Read the records at the positions; raises ProtocolError at one that cannot be read.
 
         And BatchTooLargeError when several decompress to more than a batch should hold.
         """
         records = _Records(
             buffer,
-            [self._located(buffer, at, broker_name) for at in positions],
+            [self._located(buffer, at, broker_name, topic_at) for at in positions],
             broker_name,
             has_maps=self._projection.has_maps,
         )
@@ -95,7 +108,9 @@ class PlainRows:
             raise BatchTooLargeError(len(positions), bytes_max=COLUMN_BYTES_MAX)
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
-    def readable_part(self, buffer: Buffer, at: int, broker_name: str) -> pa.RecordBatch:
+    def readable_part(
+        self, buffer: Buffer, at: int, broker_name: str, topic_at: TopicAt = unknown_topic
+    ) -> pa.RecordBatch:
         """Make a row of what can be read of a record, and null for the rest."""
         schema = self._projection.arrow_schema
         has_bad_body = False
@@ -110,13 +125,17 @@ class PlainRows:
             column = pa.nulls(1, field.type)
             if field.name == "brokerName":
                 column = pa.array([broker_name], field.type)
+            elif field.name == "topic" and not places and (topic := topic_at(at)):
+                column = pa.array([topic], field.type)
             elif places and not (has_bad_body and field.name == "body"):
                 with suppress(ProtocolError):
                     column = pa.array(_COLUMNS[field.name](records), field.type)
             columns.append(column)
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
-    def _located(self, buffer: Buffer, at: int, broker_name: str) -> FieldPositions:
+    def _located(
+        self, buffer: Buffer, at: int, broker_name: str, topic_at: TopicAt
+    ) -> FieldPositions:
         found = locate(buffer, at, len(buffer), check_body=self._check_bodies)
         if not isinstance(found, Found):
             return found
@@ -125,7 +144,7 @@ class PlainRows:
         else:
             reason = f"found {found.verdict.value} at byte {at}"
             reason += f": {found.reason}" if found.reason else ""
-        raise unreadable(buffer, at, broker_name, reason)
+        raise unreadable(buffer, at, broker_name, reason, topic=topic_at(at))
 
 
 def unreadable(

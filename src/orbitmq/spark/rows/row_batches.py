@@ -15,7 +15,7 @@ from typing import Final, Literal
 import pyarrow as pa
 
 from orbitmq.errors import BatchTooLargeError, ProtocolError
-from orbitmq.spark.rows.plain_rows import Positions
+from orbitmq.spark.rows.plain_rows import Positions, TopicAt, unknown_topic
 from orbitmq.spark.rows.row_decoder import RowDecoder
 
 log = logging.getLogger(__name__)
@@ -36,12 +36,19 @@ class RowBatches:
         self._unreadable = 0
 
     def of(
-        self, buffer: bytes | memoryview | mmap.mmap, positions: Positions, broker_name: str
+        self,
+        buffer: bytes | memoryview | mmap.mmap,
+        positions: Positions,
+        broker_name: str,
+        topic_at: TopicAt = unknown_topic,
     ) -> Iterator[pa.RecordBatch]:
-        """Decode the records at the positions, in order, into as few batches as can hold them."""
+        """Decode the records at the positions, in order, into as few batches as can hold them.
+
+        `topic_at` names the topic of a record whose own name for it cannot be read.
+        """
         batch: pa.RecordBatch | None = None
         try:
-            batch = self._decoder.decode(buffer, positions, broker_name)
+            batch = self._decoder.decode(buffer, positions, broker_name, topic_at)
         except BatchTooLargeError:
             if len(positions) == 1:
                 raise
@@ -51,7 +58,9 @@ class RowBatches:
             if len(positions) == 1:
                 self._note(error)
                 if self._on_unreadable == "null":
-                    yield self._decoder.readable_part(buffer, int(positions[0]), broker_name)
+                    yield self._decoder.readable_part(
+                        buffer, int(positions[0]), broker_name, topic_at
+                    )
                 return
         # The error holds what was decompressed so far, which is released here.
         if batch is not None:
@@ -59,7 +68,7 @@ class RowBatches:
             return
         middle = len(positions) // 2
         for half in (positions[:middle], positions[middle:]):
-            yield from self.of(buffer, half, broker_name)
+            yield from self.of(buffer, half, broker_name, topic_at)
 
     def end(self) -> None:
         """Log how many records could not be read, if not all of them were logged."""

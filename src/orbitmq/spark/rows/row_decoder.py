@@ -22,7 +22,14 @@ import pyarrow as pa
 from orbitmq.errors import BatchTooLargeError
 from orbitmq.record.decode import examine
 from orbitmq.spark.rows import fast_forms
-from orbitmq.spark.rows.plain_rows import COLUMN_BYTES_MAX, PlainRows, Positions, unreadable
+from orbitmq.spark.rows.plain_rows import (
+    COLUMN_BYTES_MAX,
+    PlainRows,
+    Positions,
+    TopicAt,
+    unknown_topic,
+    unreadable,
+)
 from orbitmq.spark.rows.schema import Projection
 
 _SIZE: Final = struct.Struct(">I")
@@ -52,9 +59,15 @@ class RowDecoder:
             self._compiled = fast_forms.fast_rows(projection, check_bodies=check_bodies)
 
     def decode(
-        self, buffer: bytes | memoryview | mmap.mmap, positions: Positions, broker_name: str
+        self,
+        buffer: bytes | memoryview | mmap.mmap,
+        positions: Positions,
+        broker_name: str,
+        topic_at: TopicAt = unknown_topic,
     ) -> pa.RecordBatch:
         """Read the records that start at the positions, which ascend; one row each, in order.
+
+        `topic_at` names the topic of a record whose own name for it cannot be read.
 
         Raises ProtocolError for a record that cannot be read, or whose body does not match its
         checksum if that is checked, and BatchTooLargeError if a column would take 2 GiB or
@@ -74,15 +87,19 @@ class RowDecoder:
             left = np.flatnonzero(is_left)
         _check_positions(positions, len(buffer))
         bytes_like = buffer if isinstance(buffer, bytes) else memoryview(buffer)
-        others = self._plain.decode(bytes_like, positions[left].tolist(), broker_name)
+        others = self._plain.decode(bytes_like, positions[left].tolist(), broker_name, topic_at)
         return others if batch is None else _in_order(batch, others, left)
 
     def readable_part(
-        self, buffer: bytes | memoryview | mmap.mmap, at: int, broker_name: str
+        self,
+        buffer: bytes | memoryview | mmap.mmap,
+        at: int,
+        broker_name: str,
+        topic_at: TopicAt = unknown_topic,
     ) -> pa.RecordBatch:
         """Make a row of what can be read of a record, and null for the rest."""
         bytes_like = buffer if isinstance(buffer, bytes) else memoryview(buffer)
-        return self._plain.readable_part(bytes_like, at, broker_name)
+        return self._plain.readable_part(bytes_like, at, broker_name, topic_at)
 
 
 def _check_positions(positions: Positions, buffer_bytes: int) -> None:

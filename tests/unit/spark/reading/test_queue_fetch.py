@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from orbitmq.client import Message, MessageQueue, Producer
+from orbitmq.client.aio.pull.record_reader import RecordRun
 from orbitmq.embedded import Cluster
 from orbitmq.errors import DataLossError, QueueReadError
 from orbitmq.spark.options.read_options import ReadOptions
@@ -18,6 +19,7 @@ from orbitmq.spark.reading.queue_fetch import first_gap, queue_offsets, read_par
 from orbitmq.spark.rows.row_decoder import record_positions
 from orbitmq.spark.rows.schema import Projection, table_projection
 from orbitmq.spark.sessions.reader_pool import pooled_reader
+from tests.unit.record.sample_records import KNOWN
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +77,21 @@ def test_ranges_of_many_queues_come_in_order(cluster: Cluster, queues: list[Mess
         (queue.broker_name, queue.queue_id, offset) for queue in queues for offset in range(10, 190)
     ]
     assert {row["queueOffset"]: row["body"] for row in rows}[77] == b"77"
+
+
+def test_records_that_are_joined_keep_the_topic_they_were_read_from(cluster: Cluster) -> None:
+    runs = [
+        RecordRun(MessageQueue(topic=topic, broker_name="a", queue_id=0), 0, 2, KNOWN.encode() * 2)
+        for topic in ("orders", "bills", "orders")
+    ]
+
+    (piece,) = queue_fetch._pieces(queue_fetch._checked(runs, options(cluster)))
+
+    assert [piece.topic_at(at) for at in piece.positions.tolist()] == [
+        *["orders"] * 2,
+        *["bills"] * 2,
+        *["orders"] * 2,
+    ]
 
 
 def test_a_batch_is_handed_over_once_it_is_large_enough(

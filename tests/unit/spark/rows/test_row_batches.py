@@ -77,6 +77,10 @@ def test_one_record_that_no_batch_can_hold_is_an_error(monkeypatch: pytest.Monke
         list(RowBatches(RowDecoder(PROJECTION)).of(buffer, positions, BROKER))
 
 
+# In a record whose hosts are IPv4 addresses.
+BODY_BYTES_AT = 84
+
+
 def _unreadable(number: int) -> bytes:
     return replace(KNOWN, body=b"no zip", system_flag=COMPRESSED, queue_offset=number).encode()
 
@@ -117,6 +121,24 @@ def test_of_a_record_that_is_none_only_its_broker_is_known() -> None:
     assert {name: value for name, value in row.items() if value is not None} == {
         "brokerName": BROKER
     }
+
+
+def test_a_record_with_broken_lengths_is_reported_with_the_topic_it_was_read_from(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    broken = bytearray(KNOWN.encode())
+    broken[BODY_BYTES_AT] = 0x7F
+    records = joined([_record(100, 0), bytes(broken), _record(100, 2)])
+
+    def rows(choice: OnUnreadable) -> list[dict[str, object]]:
+        found = RowBatches(RowDecoder(PROJECTION), choice).of(*records, BROKER, lambda _: "orders")
+        return [row for batch in found for row in rows_of(batch)]
+
+    with pytest.raises(ProtocolError, match="record of topic 'orders' on broker"):
+        rows("fail")
+    assert len(rows("skip")) == 2
+    assert rows("null")[1]["topic"] == "orders"
+    assert caplog.text.count("record of topic 'orders'") == 2
 
 
 def test_a_body_with_a_wrong_checksum_is_null() -> None:
