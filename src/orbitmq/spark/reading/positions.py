@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from orbitmq.errors import DataLossError, SettingsError
@@ -38,6 +38,9 @@ class OffsetLookup(Protocol):
     def at_times(self, times_ms: Mapping[MessageQueue, int], /) -> dict[MessageQueue, int | None]:
         """The first message of each queue stored at its time or later; None if it has none."""
 
+    def skipped(self, absent: Collection[MessageQueue], /) -> set[MessageQueue]:
+        """Those of absent queues that are skipped, since their broker is missing."""
+
 
 # --- where ----------------------------------------------------------------------------------------
 
@@ -50,7 +53,7 @@ def starting_offsets(options: ReadOptions, view: OffsetLookup) -> Offsets:
     if options.starting_offsets_by_timestamp:
         name = "startingOffsetsByTimestamp"
         times_ms = parse_times(options.starting_offsets_by_timestamp, name=name)
-        _check_same(times_ms, queues, name)
+        times_ms = _of_present(times_ms, queues, name, view)
         return _start_at(times_ms, options, view)
     text = options.starting_offsets.lower()
     if text == LATEST:
@@ -59,8 +62,10 @@ def starting_offsets(options: ReadOptions, view: OffsetLookup) -> Offsets:
         return view.earliest(queues)
     name = "startingOffsets"
     asked = parse_numbers(options.starting_offsets, name=name, low=EARLIEST_NUMBER)
-    _check_same(asked, queues, name)
-    return _chosen(asked, options, view, name)
+    present = _of_present(asked, queues, name, view)
+    # A stream reads queues that are skipped from their offset once their broker is back.
+    later = {queue: offset for queue, offset in asked.items() if offset >= 0}
+    return {**later, **_chosen(present, options, view, name)}
 
 
 def ending_offsets(options: ReadOptions, view: OffsetLookup) -> Offsets:
@@ -73,13 +78,13 @@ def ending_offsets(options: ReadOptions, view: OffsetLookup) -> Offsets:
     if options.ending_offsets_by_timestamp:
         name = "endingOffsetsByTimestamp"
         times_ms = parse_times(options.ending_offsets_by_timestamp, name=name)
-        _check_same(times_ms, queues, name)
+        times_ms = _of_present(times_ms, queues, name, view)
         return _or_else(view.at_times(times_ms), latest)
     if options.ending_offsets.lower() in {"", LATEST}:
         return latest
     name = "endingOffsets"
     asked = parse_numbers(options.ending_offsets, name=name, low=LATEST_NUMBER)
-    _check_same(asked, queues, name)
+    asked = _of_present(asked, queues, name, view)
     return _chosen(asked, options, view, name)
 
 
@@ -132,6 +137,22 @@ def _chosen(asked: Offsets, options: ReadOptions, view: OffsetLookup, name: str)
             offset = latest[queue]
         chosen[queue] = offset
     return chosen
+
+
+def _of_present(
+    named: dict[MessageQueue, int], queues: Sequence[MessageQueue], name: str, view: OffsetLookup
+) -> dict[MessageQueue, int]:
+    """Drop queues of missing brokers that are skipped; refuse an option that names others."""
+    skipped = view.skipped(named.keys() - set(queues))
+    for queue in sorted(skipped):
+        log.warning(
+            "%s names %s, and that broker is missing: not read, by missingBrokers=skip",
+            name,
+            queue_text(queue),
+        )
+    present = {queue: number for queue, number in named.items() if queue not in skipped}
+    _check_same(present, queues, name)
+    return present
 
 
 def _check_same(named: Iterable[MessageQueue], queues: Sequence[MessageQueue], name: str) -> None:

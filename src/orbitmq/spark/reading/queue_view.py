@@ -112,6 +112,13 @@ class QueueView:
             raise missing_error(look.missing, waited_ms=patience.waited_ms)
         return wanted - gone
 
+    def skipped(self, absent: Collection[MessageQueue]) -> set[MessageQueue]:
+        """Those of absent queues that are skipped, since their broker is missing."""
+        if not absent or self._options.missing_brokers != SKIP:
+            return set()
+        live = self._ask(self._reader.live_brokers)
+        return {queue for queue in absent if queue.broker_name not in live}
+
     # --- one look at the cluster ----------------------------------------------------------------
 
     def _look(self, expected: Collection[MessageQueue]) -> Look:

@@ -109,6 +109,52 @@ def test_skip_reads_without_the_broker_and_says_so(
     assert "queues 0, 1 of topic 'orders'" in caplog.text
 
 
+def offsets_of(*brokers: str, offset: int = 1) -> str:
+    """The option that names each queue of `orders` on these brokers."""
+    return json.dumps({"orders": {broker: {"0": offset, "1": offset} for broker in brokers}})
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["startingOffsets", "endingOffsets", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp"],
+)
+def test_offsets_of_a_skipped_broker_are_skipped_and_named(
+    site: Site, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    offset = 2**42 if name == "endingOffsetsByTimestamp" else 1
+    site.kill()
+    given = {name: offsets_of("broker-a", "broker-b", offset=offset)}
+
+    with caplog.at_level(logging.WARNING):
+        assert site.batch(**given, missingBrokers="skip") == queues("broker-a")
+
+    assert f"{name} names queue 1 of topic 'orders' on broker 'broker-b', and" in caplog.text
+    with pytest.raises(BrokersMissingError):
+        site.batch(**given)
+    with pytest.raises(SettingsError, match="names queue 7 of topic 'orders' on broker 'broker-a'"):
+        site.batch(
+            **{name: json.dumps({"orders": {"broker-a": {"0": 1, "1": 1, "7": 1}}})},
+            missingBrokers="skip",
+        )
+
+
+def test_a_stream_reads_a_skipped_broker_from_its_offset_once_it_is_back(site: Site) -> None:
+    site.kill()
+    reader = site.stream(
+        missingBrokers="skip", startingOffsets=offsets_of("broker-a", "broker-b", offset=1)
+    )
+    first = reader.latestOffset(reader.initialOffset(), ALL)
+    site.cluster.faults.restart_broker("broker-b")
+
+    found: dict[str, int] = {}
+    for part in reader.partitions(first, reader.latestOffset(first, ALL)):
+        assert isinstance(part, QueuePartition)
+        found |= {one.queue.broker_name: one.start for one in part.ranges if one.rows}
+    reader.stop()
+
+    assert found == {"broker-b": 1}
+
+
 def test_wait_reads_everything_once_the_broker_is_back(site: Site) -> None:
     site.kill()
 

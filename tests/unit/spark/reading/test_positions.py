@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import pytest
@@ -52,6 +52,9 @@ class Bounds:
             offset = max(self.first[one], time_ms - 90)
             found[one] = offset if offset < self.end[one] else None
         return found
+
+    def skipped(self, _absent: Collection[MessageQueue], /) -> set[MessageQueue]:
+        return set()
 
 
 def options(**given: str) -> ReadOptions:
