@@ -39,6 +39,8 @@ log = logging.getLogger(__name__)
 
 FILE_NAME: Final = "consumerOffset.json"
 QUEUES_MAX: Final = 1_000_000
+# Queues of groups whose last pull is known: any member may pull any queue.
+PULLS_MAX: Final = 250_000
 _SEPARATOR: Final = "@"
 _OFFSET_MAX: Final = 2**63 - 1
 _QUEUE_ID_MAX: Final = 2**31 - 1
@@ -83,15 +85,18 @@ class CommittedOffsets:
         clock: Clock,
         version_step: int = 500,
         queues_max: int = QUEUES_MAX,
+        pulls_max: int = PULLS_MAX,
         modes: FileModes = PRIVATE,
     ) -> None:
         self._file = ConfigFile(folder / FILE_NAME, OffsetsDocument(), modes)
         self._clock = clock
         self._version_step = version_step
         self._queues_max = queues_max
+        self._pulls_max = pulls_max
         self._offsets: dict[str, dict[str, _Queues]] = {}  # by group, topic, queue id
         self._resets: dict[tuple[str, str, int], int] = {}
-        # The client id that pulled a queue last, and the offset it pulled from.
+        # The client id that pulled a queue last, and the offset it pulled from. Beyond the limit
+        # the first one known is dropped; the next pull brings it back.
         self._last_pulls: dict[tuple[str, str, int], tuple[str, int]] = {}
         self._other_keys: dict[str, _Queues] = {}
         # Queues whose last commit was above their end.
@@ -198,7 +203,10 @@ class CommittedOffsets:
         self, group: str, topic: str, queue_id: int, member: str, offset: int = 0
     ) -> None:
         """Record the last pull of a queue: the member's client id, and the offset."""
-        self._last_pulls[group, topic, queue_id] = member, offset
+        pulls = self._last_pulls
+        pulls[group, topic, queue_id] = member, offset
+        if len(pulls) > self._pulls_max:
+            del pulls[next(iter(pulls))]
 
     def commit(
         self,

@@ -108,6 +108,16 @@ def test_the_last_puller_and_unknown_connections_may_lower_it(
     assert offsets.refused_commits == 0
 
 
+def test_the_last_pulls_of_a_limited_number_of_queues_are_remembered(tmp_path: Path) -> None:
+    offsets = CommittedOffsets(tmp_path, clock=ManualClock(), pulls_max=2)
+
+    for queue_id in range(3):
+        offsets.note_pull("g", "T", queue_id, "c", 7)
+    offsets.note_pull("g", "T", 2, "c", 9)
+
+    assert [offsets.pulled("g", "T", queue_id) for queue_id in range(3)] == [None, 7, 9]
+
+
 def test_without_a_pull_any_member_may_lower_it(offsets: CommittedOffsets) -> None:
     offsets.commit("g", "T", 0, 9)
     offsets.note_pull("g", "T", 1, "other queue")
