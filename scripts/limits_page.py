@@ -22,7 +22,9 @@ from orbitmq.broker.handlers.queries import ENTRIES_MAX, REPLY_BYTES_MAX
 from orbitmq.broker.handlers.staged_writes import PAGE_MAX, PARTS_MAX, WRITES_MAX
 from orbitmq.broker.topics.topic_table import QUEUES_MAX, TOPICS_MAX, TOPICS_PER_CHANGE_MAX
 from orbitmq.filtering.parser import EXPRESSION_CHARACTERS_MAX
+from orbitmq.nameserver.broker_registry import FILTER_SERVERS_MAX, NAME_LENGTH_MAX
 from orbitmq.nameserver.config import NameServerConfig
+from orbitmq.nameserver.route_view import CACHED_BYTES_MAX
 from orbitmq.protocol.body_limits import BODY_BYTES_MAX, body_bytes_max
 from orbitmq.protocol.codes import RequestCode, Role
 from orbitmq.protocol.frame import FIELDS_MAX, HEADER_BYTES_MAX
@@ -95,7 +97,8 @@ COSTS = (
         f"{READ_FACTOR} times as many bytes. A filter has at most "
         f"{EXPRESSION_CHARACTERS_MAX:,} characters",
         f"the pull itself, if it is held: {HOLD_MS_MAX // 1000} s, "
-        f"{_option('pullThreadPoolQueueCapacity')} pulls; a committed offset",
+        f"{_option('pullThreadPoolQueueCapacity')} pulls; a committed offset; who pulled a queue "
+        f"last, of {committed_offsets.PULLS_MAX:,} queues of groups",
     ),
     Cost(
         (_CODE.QUERY_MESSAGE,),
@@ -266,8 +269,10 @@ COSTS = (
     Cost((_CODE.LIST_QUERIES,), f"{PAGE_MAX:,} queries in a reply", NOTHING),
     Cost(
         (_CODE.REGISTER_BROKER, _CODE.QUERY_DATA_VERSION, _CODE.BROKER_HEARTBEAT),
-        "the topics of a broker, as many as fit a frame",
-        f"a broker, of {_option('brokersMax')}, with its topics, of {_option('topicsMax')}, until "
+        "the topics of a broker, as many as fit a frame, names of at most "
+        f"{NAME_LENGTH_MAX} characters, {FILTER_SERVERS_MAX} filter servers",
+        f"a broker, of {_option('brokersMax')}, with its topics, of {_option('topicsMax')}, and "
+        f"their routes, of {_option('routesMax')} of all brokers, until "
         f"its connection closes or {_option('brokerChannelExpiredTime')} ms pass; then what is "
         "remembered of a missing broker, bounded too",
     ),
@@ -284,12 +289,12 @@ COSTS = (
     Cost(
         (_CODE.REGISTER_TOPIC_IN_NAMESRV,),
         "the queues in the body",
-        f"a topic, of {_option('topicsMax')}",
+        f"a topic, of {_option('topicsMax')}, and its routes, of {_option('routesMax')}",
     ),
     Cost(
         (_CODE.GET_ROUTEINFO_BY_TOPIC, _CODE.GET_BROKER_MEMBER_GROUP),
         "the brokers of a topic or of a name",
-        NOTHING,
+        f"the reply, in a cache of {_size(CACHED_BYTES_MAX)}",
     ),
     Cost(
         (

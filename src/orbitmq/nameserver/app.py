@@ -59,6 +59,7 @@ class NameServer:
         registry = BrokerRegistry(
             brokers_max=config.brokers_max,
             topics_max=config.topics_max,
+            routes_max=config.routes_max,
             missing=MissingBrokers(
                 brokers_max=config.missing_brokers_max,
                 topic_bytes_max=config.missing_brokers_bytes_max,

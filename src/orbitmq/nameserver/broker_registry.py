@@ -15,7 +15,7 @@ Threads: the event loop only; no call blocks.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -31,6 +31,8 @@ from orbitmq.nameserver.topic_queues import TopicQueues
 log = logging.getLogger(__name__)
 
 NAME_LENGTH_MAX: Final = 255
+# Of one broker.
+FILTER_SERVERS_MAX: Final = 100
 
 
 class BrokerConnection(Protocol):
@@ -102,11 +104,12 @@ class BrokerRegistry:
         *,
         brokers_max: int = 10_000,
         topics_max: int = 1_000_000,
+        routes_max: int = 5_000_000,
         missing: MissingBrokers | None = None,
     ) -> None:
         self._brokers_max = brokers_max
         self._live: dict[BrokerKey, LiveBroker] = {}
-        self.topics = TopicQueues(topics_max=topics_max)
+        self.topics = TopicQueues(topics_max=topics_max, routes_max=routes_max)
         self.groups: dict[str, BrokerGroup] = {}
         self.clusters: dict[str, set[str]] = {}
         self.filter_servers: dict[BrokerKey, list[str]] = {}
@@ -149,8 +152,7 @@ class BrokerRegistry:
                 hint="the broker reports all its topics within 30 seconds",
             )
         self._check_names(report, topics or {})
-        self.topics.check_room(topics or ())
-        self.topics.check_room(report.queue_mappings)
+        self.topics.check_room(report.broker_name, topics or (), report.queue_mappings)
         group = self._update_group(report)
         is_same_version = known is not None and known.data_version == report.data_version
         defines_topics = self._defines_topics(report, group)
@@ -376,8 +378,23 @@ class BrokerRegistry:
 
     @staticmethod
     def _check_names(report: Report, topics: Mapping[str, TopicConfig]) -> None:
-        names = (report.broker_name, report.key.cluster, report.key.address)
-        too_long = next((name for name in (*names, *topics) if len(name) > NAME_LENGTH_MAX), None)
+        servers = report.filter_servers or ()
+        if len(servers) > FILTER_SERVERS_MAX:
+            raise RegistrationRefusedError(
+                f"{report.key} reported {len(servers)} filter servers",
+                hint=f"the limit is {FILTER_SERVERS_MAX}",
+            )
+        names = (
+            report.broker_name,
+            report.key.cluster,
+            report.key.address,
+            report.ha_address or "",
+            report.zone or "",
+            *servers,
+            *topics,
+            *_mapping_texts(report.queue_mappings),
+        )
+        too_long = next((name for name in names if len(name) > NAME_LENGTH_MAX), None)
         if too_long is not None:
             raise RegistrationRefusedError(
                 f"a name of {len(too_long)} characters is too long: {too_long[:40]!r}…",
@@ -408,6 +425,12 @@ class BrokerRegistry:
         if master is None:
             return MasterAddresses()
         return MasterAddresses(address=address, ha_address=master.ha_address)
+
+
+def _mapping_texts(mappings: Mapping[str, dict[str, Any]]) -> Iterator[str]:
+    for topic, mapping in mappings.items():
+        yield topic
+        yield from (value for value in mapping.values() if isinstance(value, str))
 
 
 def _without_address(group: BrokerGroup, address: str) -> dict[int, str]:

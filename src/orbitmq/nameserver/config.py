@@ -116,6 +116,14 @@ class NameServerConfig:
         java="topicsMax",
         doc="Limit on topics; a report that would exceed it is refused.",
     )
+    routes_max: int = option(
+        5_000_000,
+        low=1,
+        high=1_000_000_000,
+        java="routesMax",
+        doc="Limit on routes, one for each topic of each broker name, at about 100 bytes; a report "
+        "that would exceed it is refused.",
+    )
     missing_broker_hours_max: int = option(
         72,
         low=0,

@@ -17,6 +17,10 @@ from orbitmq.model.routes import MASTER_ID, BrokerGroup, ClusterView, QueueRoute
 from orbitmq.model.topics import Permission, UnitFlag
 from orbitmq.nameserver.broker_registry import BrokerKey, BrokerRegistry
 
+# Answers kept in memory; beyond this all are dropped.
+CACHED_BYTES_MAX: Final = 64 * 1024 * 1024
+# What a cached answer takes beside its bytes.
+_KEY_BYTES: Final = 400
 # Brokers exchange their members through these topics, and need the real addresses.
 _MEMBER_TOPIC_PREFIX: Final = "rmq_sys_SYNC_BROKER_MEMBER_"
 
@@ -24,11 +28,15 @@ _MEMBER_TOPIC_PREFIX: Final = "rmq_sys_SYNC_BROKER_MEMBER_"
 class RouteView:
     """Answers clients' queries; caches frequent answers until the registry changes."""
 
-    def __init__(self, registry: BrokerRegistry) -> None:
+    def __init__(
+        self, registry: BrokerRegistry, *, cached_bytes_max: int = CACHED_BYTES_MAX
+    ) -> None:
         self._registry = registry
+        self._cached_bytes_max = cached_bytes_max
         # Perf: queries are far more frequent than changes of the registry, and a request must not
         # cost a walk over all of it.
         self._cached_bodies: dict[Hashable, bytes] = {}
+        self._cached_bytes = 0
         self._changes_seen = registry.changes
 
     # --- routes -------------------------------------------------------------------------------
@@ -55,13 +63,12 @@ class RouteView:
             # Not cached: few topics have an order, and it changes independently of the registry.
             return show()
         key = (topic, acting_master, dialect, with_missing)
-        bodies = self._current_bodies()
-        body = bodies.get(key)
+        body = self._current_bodies().get(key)
         if body is None:
             body = show()
             if body is not None:
                 # Only routes are cached: the number of names that do not exist is unbounded.
-                bodies[key] = body
+                self._keep(key, body)
         return body
 
     def _encoded_route(
@@ -194,17 +201,25 @@ class RouteView:
     # --- internals ----------------------------------------------------------------------------
 
     def _cached_body(self, key: str, show: Callable[[], object]) -> bytes:
-        bodies = self._current_bodies()
-        body = bodies.get(key)
+        body = self._current_bodies().get(key)
         if body is None:
-            body = bodies[key] = java_json.encode(show())
+            body = java_json.encode(show())
+            self._keep(key, body)
         return body
 
     def _current_bodies(self) -> dict[Hashable, bytes]:
         if self._changes_seen != self._registry.changes:
             self._cached_bodies.clear()
+            self._cached_bytes = 0
             self._changes_seen = self._registry.changes
         return self._cached_bodies
+
+    def _keep(self, key: Hashable, body: bytes) -> None:
+        if self._cached_bytes + len(body) > self._cached_bytes_max:
+            self._cached_bodies.clear()
+            self._cached_bytes = 0
+        self._cached_bodies[key] = body
+        self._cached_bytes += len(body) + _KEY_BYTES
 
     def _filter_servers_of(self, groups: Iterable[BrokerGroup]) -> dict[str, list[str]]:
         return {

@@ -50,7 +50,7 @@ def report(
         key=BrokerKey(cluster, address),
         broker_name=name,
         broker_id=broker_id,
-        ha_address=f"{address}-ha",
+        ha_address=rest.pop("ha_address", f"{address}-ha"),
         data_version=DataVersion(counter=version, state_version=state),
         read_topics=lambda: table,
         connection=rest.pop("connection", LINE),

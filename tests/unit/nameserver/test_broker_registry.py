@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from orbitmq.errors import RegistrationRefusedError
@@ -199,3 +201,61 @@ def test_brokers_and_topics_are_bounded() -> None:
         register(registry, report(topics("V", "W"), version=2))
 
     assert sorted(registry.topics.queues) == ["T", "U"]
+
+
+def test_routes_of_all_brokers_are_bounded_and_counted() -> None:
+    registry = BrokerRegistry(routes_max=5)
+    other: dict[str, Any] = {"name": "b", "address": "10.0.0.2:10911"}
+    register(registry, report(topics("T", "U", "V")))
+
+    with pytest.raises(RegistrationRefusedError, match="raise routesMax"):
+        register(registry, report(topics("T", "U", "V"), **other))
+    register(registry, report(topics("T", "U"), **other))
+    with pytest.raises(RegistrationRefusedError, match="raise routesMax"):
+        registry.add_queues("new", [registry.topics.queues["T"]["b"]])
+    counted = registry.topics.route_count
+    registry.unregister(BrokerKey("C", "10.0.0.2:10911"), "b")
+
+    assert (counted, registry.topics.route_count) == (5, 3)
+    assert "new" not in registry.topics.queues
+
+
+def test_mappings_of_static_topics_count_as_routes() -> None:
+    registry = BrokerRegistry(routes_max=10)
+    small = {"T": {"bname": "a", "currIdMap": {0: 0, 1: 1}}}
+    register(registry, report(topics("T", "U"), queue_mappings=small))
+    register(registry, report(topics("T", "U"), queue_mappings=small, version=2))
+
+    with pytest.raises(RegistrationRefusedError, match="raise routesMax"):
+        register(
+            registry,
+            report(
+                topics("T", "U"),
+                queue_mappings={"T": {"bname": "a", "currIdMap": dict.fromkeys(range(9), 0)}},
+                version=3,
+            ),
+        )
+    counted = registry.topics.route_count
+    registry.delete_topic("T")
+
+    assert (counted, registry.topics.route_count) == (5, 1)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"ha_address": "h" * 256},
+        {"zone": "z" * 256},
+        {"filter_servers": ["f" * 256]},
+        {"filter_servers": ["f"] * 101},
+        {"queue_mappings": {"T": {"bname": "a", "scope": "s" * 256}}},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_what_else_a_broker_reports_is_bounded(
+    registry: BrokerRegistry, fields: dict[str, Any]
+) -> None:
+    with pytest.raises(RegistrationRefusedError, match="the limit is"):
+        register(registry, report(topics("T", "U"), **fields))
+
+    assert registry.groups == {}

@@ -181,6 +181,22 @@ def test_a_route_is_written_once_and_again_after_a_change(
     assert b"10.0.0.2:10911" in second
 
 
+def test_kept_answers_take_a_limited_number_of_bytes(registry: BrokerRegistry) -> None:
+    register(registry, report(topics("T", "U", "V")))
+    routes = RouteView(registry, cached_bytes_max=1500)
+
+    def body(topic: str) -> bytes | None:
+        return routes.route_body(topic, Dialect.STANDARD, order_config=None, acting_master=False)
+
+    first = body("T")
+    assert body("T") is first
+    body("U")
+    body("V")
+
+    assert body("T") is not first
+    assert body("T") == first
+
+
 def test_a_changed_topic_changes_the_route(registry: BrokerRegistry, routes: RouteView) -> None:
     register(registry, report(topics("T", "U", queues=4), version=1))
     before = routes.route_body("T", Dialect.STANDARD, order_config=None, acting_master=False)
