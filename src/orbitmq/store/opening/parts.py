@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -20,13 +19,6 @@ from orbitmq.store.config import FlushMode
 from orbitmq.store.delay_levels import parse_delay_levels
 from orbitmq.store.files.descriptor import write_failure
 from orbitmq.store.files.file_names import file_name
-from orbitmq.store.files.record_checks import (
-    HEAD_BYTES,
-    damage_of,
-    physical_offset_of,
-    queue_offset_of,
-    store_ms_of,
-)
 from orbitmq.store.index.consume_queues import ConsumeQueues
 from orbitmq.store.index.deleted_topics import DeletedTopics
 from orbitmq.store.index.dispatcher import Dispatcher
@@ -36,7 +28,8 @@ from orbitmq.store.log.commit_log import CommitLog
 from orbitmq.store.opening.abort_file import AbortFile
 from orbitmq.store.opening.checkpoint import Checkpoint
 from orbitmq.store.opening.directory_lock import DirectoryLock
-from orbitmq.store.opening.log_scans import ends_after, has_keys
+from orbitmq.store.opening.doubts import Doubts
+from orbitmq.store.opening.log_scans import ends_after
 from orbitmq.store.opening.progress import ProgressFile, ProgressSaver
 from orbitmq.store.opening.rebuild_note import RebuildNote
 from orbitmq.store.opening.recovery import (
@@ -59,15 +52,11 @@ if TYPE_CHECKING:
 
     from orbitmq.clock import Clock
     from orbitmq.store.config import StoreConfig
-    from orbitmq.store.index.consume_queue import ConsumeQueue
-    from orbitmq.store.index.consume_queues import QueueTotals
 
 log = logging.getLogger(__name__)
 
 OWN_FOLDER: Final = "orbitmq"
 CHECKPOINT_NAME: Final = "checkpoint"
-# Compat: entries of these queues point to records of other topics.
-_SHARED_RECORDS: Final = "%LMQ%"
 
 
 def log_folders(root: Path, log_path: str) -> list[Path]:
@@ -227,7 +216,7 @@ class _Opening:
         self._dispatcher.last_store_ms = max(self._checkpoint.log_ms, recovered.last_store_ms)
         trouble = trouble or _unless_full(self._log.allocate_newest)
         try:
-            resumed_at = self._dispatcher.position = self._dispatch_from(known)
+            resumed_at = self._dispatcher.position = self._doubts().resolve(known)
         except StoreFormatError:
             # Opened with other sizes than it was written with: it stays as clean as it was.
             if self._clean:
@@ -328,99 +317,20 @@ class _Opening:
         # Another broker that stopped cleanly flushed everything.
         return recovered.end if self._clean else known.walk_from
 
-    # --- queues and index ---------------------------------------------------------------------
-
-    def _dispatch_from(self, known: Known) -> PhysicalOffset:
-        """Bring queues and index to a known state; returns where to resume dispatching.
-
-        Dispatching a record twice does no harm, so in doubt it restarts at the beginning.
-        """
-        start, end = self._log.start, self._log.end
-        saved = self._progress_file.saved
-        good_until = end if known.queued_until is None else min(known.queued_until, end)
-        doubtful = self._queues.load(
-            good_until,
-            # Whoever stopped cleanly left zero bytes after the newest entry.
-            all_written=self._clean and (not self._ours or saved.dispatched == end),
-            names_synced=self._ours,
+    def _doubts(self) -> Doubts:
+        return Doubts(
+            commit_log=self._log,
+            queues=self._queues,
+            indexes=self._indexes,
+            saved=self._progress_file.saved,
+            checkpoint=self._checkpoint,
+            ours=self._ours,
+            clean=self._clean,
+            interrupted=self._rebuild_note.ends,
         )
-        doubtful += self._queues.drop_inconsistent(self._is_consistent)
-        if self._rebuild_note.ends is not None:
-            log.warning("rebuilding queues reason=an earlier rebuild was interrupted")
-            self._queues.drop_again(self._rebuild_note.ends)
-            doubtful += 1
-        if self._ours and not doubtful and self._queues.count < saved.queue_count:
-            log.warning(
-                "rebuilding missing queues found=%d expected=%d",
-                self._queues.count,
-                saved.queue_count,
-            )
-            doubtful += 1
-        if known.queued_until is None:
-            # Another broker stopped cleanly: its queues follow the log up to their newest entry.
-            good_until = max((queue.max_physical_end for queue in self._queues), default=start)
-        self._queues.raise_starts(start)
-        if self._ours and not doubtful and saved.queue_totals is not None:
-            doubtful += self._compare_totals(saved.queue_totals)
-        if doubtful or not self._queues.count:
-            good_until = start
-        return max(start, min(good_until, self._index_until()))
 
     def _note_rebuild(self) -> None:
         self._rebuild_note.write(self._queues.ends_before)
-
-    def _compare_totals(self, saved: QueueTotals) -> bool:
-        """Whether queues lost entries since they were saved, so that the log must fill them."""
-        found = self._queues.totals()
-        doubt = saved.doubt(found)
-        if not doubt:
-            return False
-        log.warning("rebuilding queues reason=%s", doubt)
-        if found.ends < saved.ends:
-            # The log fills up what is missing, unless it was deleted there.
-            self._queues.drop_cut()
-        else:
-            self._queues.drop_all()
-        return True
-
-    def _index_until(self) -> PhysicalOffset:
-        """Open the index and drop doubtful files; returns how far it follows the log."""
-        indexes, end = self._indexes, self._log.end
-        if indexes is None:
-            return end
-        doubt = indexes.load() or indexes.missing_part(
-            self._log.start, partial(has_keys, self._log)
-        )
-        saved = self._progress_file.saved
-        newest = indexes.newest
-        until = end
-        if doubt:
-            trusted = False
-        elif self._ours and self._clean:
-            found = (newest.name, newest.next) if newest is not None else (0, 0)
-            trusted = found == (saved.index_name, saved.index_next)
-        elif self._ours:
-            trusted = (
-                indexes.restore(saved.index_name, saved.index_next, self._store_ms_at)
-                and indexes.end_offset <= saved.dispatched
-            )
-        elif self._clean:
-            trusted = newest is not None
-        else:
-            indexes.keep_full(self._checkpoint.index_ms)
-            trusted, until = True, min(indexes.end_offset, end)
-        if trusted:
-            doubt = indexes.disagreement(self._log.start, self._store_ms_at)
-            if not doubt:
-                return until
-        if newest is not None or doubt:
-            log.warning(
-                "rebuilding the key index newest=%s reason=%s",
-                newest.path if newest is not None else "none",
-                doubt or "it is not where the saved progress left it",
-            )
-        indexes.delete_all()
-        return PhysicalOffset(0)
 
     def _feed(self, end: PhysicalOffset) -> None:
         """Dispatch one file at a time, so that a long log does not fill the memory with entries."""
@@ -430,45 +340,3 @@ class _Opening:
             file_end = (position // self._log.file_bytes + 1) * self._log.file_bytes
             self._dispatcher.advance(PhysicalOffset(min(file_end, end)))
         self._queues.keep_ends(self._log.start)
-
-    def _is_consistent(self, queue: ConsumeQueue) -> bool:
-        """Whether the newest entry of a queue points to a record that agrees."""
-        entry = queue.entry(type(queue.end)(queue.end - 1))
-        if entry is None:
-            return False
-        physical_offset, record_bytes, _ = entry
-        if physical_offset < self._log.start:
-            older = queue.entry(type(queue.end)(queue.end - 2))
-            is_behind = older is None or older[0] < physical_offset
-            return is_behind and 0 < record_bytes <= self._log.start - physical_offset
-        if queue.topic.startswith(_SHARED_RECORDS):
-            return True
-        record = self._log.pread(physical_offset, record_bytes)
-        if record is None or self._damage(queue, physical_offset, record, named=False):
-            return False
-        named = not self._damage(queue, physical_offset, record, named=True)
-        numbered = queue_offset_of(record) == queue.end - 1
-        if self._ours:
-            # Entries and records that our saved progress covers agreed once. A record with the
-            # right number and another name is damaged, and reading it reports that. Rebuilding
-            # the queue would trust the record, and end before it.
-            return named or numbered
-        # Java leaves stale entries after a cut, which may point to records of the same queue.
-        return named and numbered
-
-    def _damage(
-        self, queue: ConsumeQueue, physical_offset: int, record: bytes, *, named: bool
-    ) -> str:
-        return damage_of(
-            record,
-            physical_offset,
-            topic=queue.topic.encode() if named else None,
-            queue_id=queue.queue_id,
-            check_body=False,
-        )
-
-    def _store_ms_at(self, physical_offset: int) -> int | None:
-        head = self._log.pread(physical_offset, HEAD_BYTES)
-        if head is None or physical_offset_of(head) != physical_offset:
-            return None
-        return store_ms_of(head)
