@@ -17,7 +17,6 @@ from orbitmq.errors import DiskFullError, MessageError, StateError, StoreError
 from orbitmq.model.queues import PhysicalOffset, QueueOffset
 from orbitmq.record.hosts import encode_host
 from orbitmq.store.config import FlushMode, StoreConfig
-from orbitmq.store.log.appender import check_topic
 from orbitmq.store.log.draft import Draft, Receipt, StoreDurability
 from orbitmq.store.log.fast_forms import Appender
 from orbitmq.store.log.flush import Flusher
@@ -33,6 +32,7 @@ from orbitmq.store.retention import (
     measure_disk,
 )
 from orbitmq.store.stored_messages import StoredMessages
+from orbitmq.store.topic_storage import TopicStorage
 from orbitmq.store.upkeep import Intervals, Upkeep
 from orbitmq.store.visibility import OnVisible, Visibility
 
@@ -126,6 +126,15 @@ class MessageStore(StoredMessages):
             obstacles=obstacles,
             on_growth=self._upkeep.wake_if_needed,
             memory=memory,
+        )
+        self._topic_storage = TopicStorage(
+            commit_log=self._log,
+            queues=self._queues,
+            memory=memory,
+            deleted_topics=parts.deleted_topics,
+            appender=self.appender,
+            visibility=self._visibility,
+            flush_log=self._flush_log,
         )
         try:
             self._flusher.start(self._log.flushed)
@@ -246,14 +255,7 @@ class MessageStore(StoredMessages):
         """Put everything appended so far on disk; raises if the store is fenced."""
         self._flush_log(self._log.end)
 
-    def delete_topic(self, topic: str) -> None:
-        """Delete a topic's queues; its records age out, and its next message has number 0."""
-        with self.appender.lock:
-            self._delete_queues(topic)
-            self._memory.forget(topic)
-            self.appender.forget_topic(topic.encode())
-
-    # --- topics in memory -----------------------------------------------------------------------
+    # --- topics -------------------------------------------------------------------------------
 
     @property
     def memory_topics(self) -> frozenset[str]:
@@ -262,30 +264,17 @@ class MessageStore(StoredMessages):
 
     def keep_in_memory(self, topic: str) -> None:
         """Keep new messages of a topic in memory; those on disk stay readable there."""
-        check_topic(topic.encode())
-        with self.appender.lock:
-            if topic in self._memory.topics:
-                return
-            # A queue continues in memory after its entries on disk, so those must be complete.
-            self._show_all()
-            self._memory.keep(topic, self.appender.forget_topic(topic.encode()))
+        self._topic_storage.keep_in_memory(topic)
 
     def keep_on_disk(self, topic: str) -> None:
-        """Keep new messages of a topic on disk again; those in memory are dropped.
+        """Keep new messages of a topic on disk again; those in memory are dropped."""
+        self._topic_storage.keep_on_disk(topic)
 
-        Numbers continue. A queue on disk has no gaps, so if it had messages in memory, its older
-        ones on disk are dropped too.
-        """
-        with self.appender.lock:
-            if topic not in self._memory.topics:
-                return
-            for queue_id, end in self._memory.ends_of(topic).items():
-                queue = self._queues.find(topic, queue_id)
-                if queue is not None and 0 < queue.end < end:
-                    log.warning("messages on disk dropped topic=%s end=%d", topic, queue.end)
-                    self._delete_queues(topic)
-            for queue_id, end in self._memory.release(topic).items():
-                self.appender.set_next_offset(topic.encode(), queue_id, end)
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic's queues; its records age out, and its next message has number 0."""
+        self._topic_storage.delete(topic)
+
+    # --- the store as a whole -------------------------------------------------------------------
 
     def delete_expired(self) -> tuple[Deletion, ...]:
         """Delete expired files now, at any hour; the next passes delete what is left."""
@@ -399,23 +388,6 @@ class MessageStore(StoredMessages):
             with self.appender.lock:
                 grown = self._memory.take_grown()
             self._visibility.notify(grown)
-
-    def _delete_queues(self, topic: str) -> None:
-        """Delete the queues of a topic on disk; the caller holds the appender's lock."""
-        # Records that are not dispatched yet would recreate the queues.
-        self._flush_log(self._log.end)
-        self._visibility.show(self._log.end)
-        self._parts.deleted_topics.add(topic, self._log.end, log_start=self._log.start)
-        self._queues.delete_topic(topic)
-
-    def _show_all(self) -> None:
-        """Make all of the log visible; the caller holds the appender's lock."""
-        if self.visible >= self._log.end:
-            return
-        self._flush_log(self._log.end)
-        self._visibility.show(self._log.end)
-        if self._visibility.trouble is not None:
-            raise self._visibility.trouble
 
     def _flush_log(self, offset: PhysicalOffset) -> PhysicalOffset:
         self._flusher.request()

@@ -1,0 +1,87 @@
+"""Where the messages of a topic are kept: on disk or in memory.
+
+Threads: any; each change holds the appender's lock, so that nothing is appended meanwhile.
+Crash: a deletion is on disk before the queues are deleted; see `index.deleted_topics`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from orbitmq.store.log.appender import check_topic
+
+if TYPE_CHECKING:
+    from orbitmq.model.queues import PhysicalOffset
+    from orbitmq.store.index.consume_queues import ConsumeQueues
+    from orbitmq.store.index.deleted_topics import DeletedTopics
+    from orbitmq.store.log.appender import Appender
+    from orbitmq.store.log.commit_log import CommitLog
+    from orbitmq.store.reading.memory_topics import MemoryTopics
+    from orbitmq.store.visibility import Visibility
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class TopicStorage:
+    """Moves topics between disk and memory, and deletes them."""
+
+    commit_log: CommitLog
+    queues: ConsumeQueues
+    memory: MemoryTopics
+    deleted_topics: DeletedTopics
+    appender: Appender
+    visibility: Visibility
+    # Puts the log on disk up to an offset, and returns how far it is.
+    flush_log: Callable[[PhysicalOffset], PhysicalOffset]
+
+    def keep_in_memory(self, topic: str) -> None:
+        """Keep new messages of a topic in memory; those on disk stay readable there."""
+        check_topic(topic.encode())
+        with self.appender.lock:
+            if topic in self.memory.topics:
+                return
+            # A queue continues in memory after its entries on disk, so those must be complete.
+            if self.visibility.offset < self.commit_log.end:
+                self._show_all()
+                if self.visibility.trouble is not None:
+                    raise self.visibility.trouble
+            self.memory.keep(topic, self.appender.forget_topic(topic.encode()))
+
+    def keep_on_disk(self, topic: str) -> None:
+        """Keep new messages of a topic on disk again; those in memory are dropped.
+
+        Numbers continue. A queue on disk has no gaps, so if it had messages in memory, its older
+        ones on disk are dropped too.
+        """
+        with self.appender.lock:
+            if topic not in self.memory.topics:
+                return
+            for queue_id, end in self.memory.ends_of(topic).items():
+                queue = self.queues.find(topic, queue_id)
+                if queue is not None and 0 < queue.end < end:
+                    log.warning("messages on disk dropped topic=%s end=%d", topic, queue.end)
+                    self._delete_queues(topic)
+            for queue_id, end in self.memory.release(topic).items():
+                self.appender.set_next_offset(topic.encode(), queue_id, end)
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic's queues; its records age out, and its next message has number 0."""
+        with self.appender.lock:
+            self._delete_queues(topic)
+            self.memory.forget(topic)
+            self.appender.forget_topic(topic.encode())
+
+    def _delete_queues(self, topic: str) -> None:
+        # Records that are not dispatched yet would recreate the queues.
+        self._show_all()
+        self.deleted_topics.add(topic, self.commit_log.end, log_start=self.commit_log.start)
+        self.queues.delete_topic(topic)
+
+    def _show_all(self) -> None:
+        """Make all of the log visible, if the disk has room for that."""
+        self.flush_log(self.commit_log.end)
+        self.visibility.show(self.commit_log.end)
