@@ -102,8 +102,9 @@ def test_a_broker_starts_on_a_full_disk_and_accepts_messages_once_there_is_room(
 
 
 @pytest.mark.parametrize("folder", ["/index/", "/consumequeue/", "/commitlog/"])
+@pytest.mark.parametrize("mode", list(FlushMode))
 def test_a_killed_store_opens_though_log_queues_or_index_have_no_room(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, mode: FlushMode
 ) -> None:
     with MessageStore(small_config(tmp_path / "first")) as store:
         store._upkeep.stop()
@@ -114,10 +115,13 @@ def test_a_killed_store_opens_though_log_queues_or_index_have_no_room(
     # The log has its room, unless RocketMQ wrote it: then its newest file is sparse.
     for name in ("posix_fallocate",) if folder == "/commitlog/" else ("posix_fallocate", "pwrite"):
         monkeypatch.setattr(f"os.{name}", _full(getattr(os, name), folder))
-    with MessageStore(small_config(root)) as store:
+    with MessageStore(small_config(root, mode)) as store:
         store._upkeep.stop()
-        with pytest.raises(DiskFullError, match=f"no room for .* bytes of .*{folder}"):
-            store.put(draft(150))
+        for _ in range(2):
+            with pytest.raises(DiskFullError, match=f"no room for .* bytes of .*{folder}"):
+                store.put(draft(150))
+            store.publish()
+            store.request_flush()
         assert store.read(TOPIC, 0, 0).records, "what queues have can be read"
         monkeypatch.undo()
 

@@ -20,7 +20,7 @@ from orbitmq.store.config import FlushMode, StoreConfig
 from orbitmq.store.log.draft import Draft, Receipt, StoreDurability
 from orbitmq.store.log.fast_forms import Appender
 from orbitmq.store.log.flush import Flusher
-from orbitmq.store.log.obstacles import CLOSED, DISK_FULL, Obstacles
+from orbitmq.store.log.obstacles import CLOSED, DISK_FULL, OPENING, Obstacles, unwritable
 from orbitmq.store.opening.parts import log_folders, open_parts
 from orbitmq.store.reading.memory_log import FIRST_OFFSET
 from orbitmq.store.reading.memory_topics import MemoryTopics
@@ -75,6 +75,7 @@ class MessageStore(StoredMessages):
         self._visibility = Visibility(parts.dispatcher, parts.watermark, obstacles)
         if parts.trouble is not None:
             log.error("messages refused until the disk has room reason=%s", parts.trouble)
+            obstacles.errors[OPENING] = unwritable(parts.trouble)
             self._visibility.postpone(self._log.end, parts.trouble)
         self._flusher = Flusher(
             sync=self._log.sync,
@@ -357,6 +358,7 @@ class MessageStore(StoredMessages):
         self._parts.abort_file.write()
         self._log.allocate_newest()
         self._visibility.retry()
+        self._obstacles.errors.pop(OPENING, None)
 
     def _note_log_start(self, log_start: int) -> None:
         try:

@@ -13,6 +13,7 @@ from orbitmq.errors import OrbitError, StoreError
 CLOSED: Final = "closed"
 FENCED: Final = "fenced"
 DISK_FULL: Final = "disk full"
+OPENING: Final = "opening"
 UPKEEP: Final = "upkeep"
 VISIBILITY: Final = "visibility"
 
@@ -29,7 +30,7 @@ class Obstacles:
 
     def check(self) -> None:
         """Raise the error of the most serious obstacle, unless all have cleared."""
-        for source in (CLOSED, FENCED, DISK_FULL, UPKEEP, VISIBILITY):
+        for source in (CLOSED, FENCED, DISK_FULL, OPENING, UPKEEP, VISIBILITY):
             make_error = self.errors.get(source)
             if make_error is not None:
                 raise make_error()

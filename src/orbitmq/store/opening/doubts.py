@@ -1,4 +1,4 @@
-"""Doubts about queues and index: found at the opening, and resolved by a rebuild from the log.
+"""Doubts about queues and index: found at the opening, resolved from the log.
 
 Threads: one; no other thread uses the directory yet.
 Crash: doubtful queues are dropped in memory only; their files go once a note of their ends is on
