@@ -115,6 +115,26 @@ def test_an_impossible_checkpoint_is_ignored_with_a_warning(
     assert "checkpoint ignored" in caplog.text
 
 
+@pytest.mark.parametrize("stop", ["stopped", "killed"])
+def test_a_flipped_bit_of_the_checkpoint_is_flipped_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, stop: str
+) -> None:
+    _write(tmp_path / "stopped", killed=tmp_path / "killed")
+    path = tmp_path / stop / "checkpoint"
+    content = path.read_bytes()
+    # Some seconds later: no time in the future, and yet after the newest message.
+    later = int.from_bytes(content[:8]) ^ 0x2000
+    path.write_bytes(later.to_bytes(8) + content[8:])
+
+    found = _verified(tmp_path / stop)
+    with caplog.at_level(logging.WARNING):
+        assert _numbers(tmp_path / stop) == list(range(200))
+
+    assert not found.findings.problems
+    assert "checkpoint repaired" in caplog.text
+    assert path.read_bytes() == content or stop == "killed"
+
+
 def test_a_truncated_queue_file_and_a_wrong_option_are_told_apart(tmp_path: Path) -> None:
     _write(tmp_path / "store")
     shutil.copytree(tmp_path / "store", tmp_path / "copy")

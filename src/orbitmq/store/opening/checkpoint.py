@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import struct
 import zlib
+from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -23,6 +24,7 @@ from orbitmq.disk import PRIVATE, FileModes, sync_folder
 from orbitmq.store.files.descriptor import Descriptor, write_failure
 
 _LAYOUT: Final = struct.Struct(">qqqqq")
+_TIMES_BYTES: Final = 24
 _FILE_BYTES: Final = 4096
 # Compat: Java treats the times as up to three seconds too new.
 SAFETY_MS: Final = 3000
@@ -75,6 +77,24 @@ class Checkpoint:
             content = b""
         if len(content) < _LAYOUT.size:
             return cls()
+        return cls._unpack(content)
+
+    def without_flipped_bit(self, fingerprints: Container[int]) -> Checkpoint:
+        """This, or one whose times differ in a single bit, if that one has a given fingerprint.
+
+        Times of another broker differ by more than that, as it starts seconds later. Its offsets
+        may not; a wrong one of ours does no harm.
+        """
+        fields = self._fields()
+        for number in range(_TIMES_BYTES * 8):
+            other = bytearray(fields)
+            other[number // 8] ^= 1 << number % 8
+            if zlib.crc32(other) in fingerprints:
+                return self._unpack(other)
+        return self
+
+    @classmethod
+    def _unpack(cls, content: bytes | bytearray) -> Checkpoint:
         log_ms, queues_ms, index_ms, master_flushed, confirmed = _LAYOUT.unpack_from(content)
         return cls(
             log_ms=log_ms,

@@ -30,7 +30,7 @@ from orbitmq.store.opening.checkpoint import Checkpoint
 from orbitmq.store.opening.directory_lock import DirectoryLock
 from orbitmq.store.opening.doubts import Doubts
 from orbitmq.store.opening.log_scans import ends_after
-from orbitmq.store.opening.progress import ProgressFile, ProgressSaver
+from orbitmq.store.opening.progress import ProgressFile, ProgressSaver, SavedProgress
 from orbitmq.store.opening.rebuild_note import RebuildNote
 from orbitmq.store.opening.recovery import (
     Known,
@@ -96,8 +96,11 @@ def _unless_full(save: Callable[[], None]) -> DiskFullError | None:
     return None
 
 
-def _read_checkpoint(path: Path, clock: Clock) -> Checkpoint:
-    checkpoint = Checkpoint.read(path)
+def _read_checkpoint(path: Path, saved: SavedProgress, clock: Clock) -> Checkpoint:
+    found = Checkpoint.read(path)
+    checkpoint = saved.repaired(found)
+    if checkpoint is not found:
+        log.warning("checkpoint repaired file=%s reason=a bit of it was flipped", path)
     damage = checkpoint.damage(clock.now_ms())
     if not damage:
         return checkpoint
@@ -155,8 +158,10 @@ class _Opening:
         self._resources = resources
         self._abort_file = AbortFile(root, modes)
         self._clean = self._abort_file.was_clean
-        self._checkpoint = _read_checkpoint(root / CHECKPOINT_NAME, clock)
         self._progress_file = ProgressFile(root / OWN_FOLDER, modes)
+        self._checkpoint = _read_checkpoint(
+            root / CHECKPOINT_NAME, self._progress_file.saved, clock
+        )
         resources.callback(self._progress_file.close)
         self._shape_file = ShapeFile(root / OWN_FOLDER, modes)
         self._rebuild_note = RebuildNote(root / OWN_FOLDER, modes)

@@ -60,10 +60,18 @@ class SavedProgress:
 
     def knows(self, checkpoint: Checkpoint) -> bool:
         """Whether no other broker wrote the checkpoint since; a missing one proves nothing."""
-        return not checkpoint.is_present or checkpoint.fingerprint in (
-            self.checkpoint_before,
-            self.checkpoint_after,
-        )
+        return not checkpoint.is_present or checkpoint.fingerprint in self._checkpoints
+
+    def repaired(self, checkpoint: Checkpoint) -> Checkpoint:
+        """The checkpoint; if only a flipped bit makes it unknown, with that bit flipped back."""
+        if self.knows(checkpoint):
+            return checkpoint
+        return checkpoint.without_flipped_bit(self._checkpoints)
+
+    @property
+    def _checkpoints(self) -> tuple[int, int]:
+        """Fingerprints of the checkpoints that may have been written with this."""
+        return self.checkpoint_before, self.checkpoint_after
 
 
 class ProgressFile:

@@ -68,6 +68,7 @@ def _read_once(root: Path) -> StoreState:
     progress = read_progress(own)
     watermark = read_watermark(own)
     if progress is not None:
+        checkpoint = progress.repaired(checkpoint)
         is_ours = watermark is not None and progress.knows(checkpoint)
     else:
         is_ours = watermark is not None and not checkpoint.is_present
