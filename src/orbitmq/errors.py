@@ -456,6 +456,7 @@ class ConnectError(TransportError):
             hint="check that a server listens there and that the address is reachable",
         )
         self.address = address
+        self.reason = reason
 
 
 class ConnectionLostError(TransportError):
@@ -498,14 +499,10 @@ class NameServersUnreachableError(TransportError):
     """No name server answered."""
 
     def __init__(self, failures: Sequence[Exception]) -> None:
-        reasons = "; ".join(
-            failure.args[0] if isinstance(failure, OrbitError) else str(failure)
-            for failure in failures
-        )
+        reasons = "; ".join(map(_short, failures))
         super().__init__(
             f"no name server answers: {reasons}",
-            hint="check that one runs there, and the addresses given (namesrv, NAMESRV_ADDR; in Spark "
-            "namesrvAddr)",
+            hint="check that one runs there, and namesrv or NAMESRV_ADDR, in Spark namesrvAddr",
         )
         self.failures = tuple(failures)
 
@@ -701,3 +698,10 @@ class SendRefusedError(SendError):
     @staticmethod
     def _what(topic: str) -> str:
         return f"a message to topic {topic!r} was refused"
+
+
+def _short(failure: Exception) -> str:
+    """A failure without its hint, and without words that its context says."""
+    if isinstance(failure, ConnectError):
+        return f"{failure.address}: {failure.reason}"
+    return str(failure.args[0]) if isinstance(failure, OrbitError) else str(failure)

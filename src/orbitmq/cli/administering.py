@@ -140,8 +140,18 @@ async def _missing(admin: Admin, topic: str) -> TopicMissingError:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask before something that cannot be undone; exits with code 5 if the user says no."""
-    if yes or typer.confirm(question):
+    """Ask before something that cannot be undone; exits with code 5 without a yes."""
+    if yes:
         return
-    typer.secho("nothing was done", dim=True)
+    said = "nothing was done"
+    try:
+        if typer.confirm(question):
+            return
+    except typer.Abort as error:
+        typer.echo()
+        # The same error stands for Ctrl-C and for the end of the input.
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from error
+        said += "; there was no answer: give --yes to skip the question"
+    typer.secho(said, dim=True)
     raise typer.Exit(5)

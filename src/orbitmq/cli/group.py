@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import ExitStack
 from typing import Annotated, Final
 
@@ -125,10 +124,7 @@ def lag(
                     return
                 await clock.sleep_ms(interval_seconds * 1000)
 
-    try:
-        administer(namesrv, ask, topic=topic)
-    except (KeyboardInterrupt, asyncio.CancelledError):
-        return
+    administer(namesrv, ask, topic=topic)
 
 
 def _live() -> Live:

@@ -16,6 +16,7 @@ from orbitmq.errors import (
     CommandError,
     GroupMissingError,
     MessageNotFoundError,
+    NameServersUnreachableError,
     OrbitError,
     QueryMissingError,
     TopicMissingError,
@@ -102,18 +103,20 @@ def run() -> None:
     """Run the command line; errors are shown with their hint, without a traceback.
 
     Exit codes: 0 done, 1 refused or failed, 2 wrong command, 3 no server can be reached,
-    4 the named thing does not exist, 5 the user said no, 130 interrupted.
+    4 the named thing does not exist, 5 the user did not say yes, 130 interrupted.
     """
     try:
         words = as_our_command(sys.argv[1:])
         check_command(words)
         command_for(words)(words)
+    except NameServersUnreachableError as error:
+        # The flag is what this user can change; the hint is for programs.
+        typer.secho(f"orbitmq: {error.args[0]}", fg=typer.colors.RED, err=True)
+        advice = f"give --namesrv HOST:PORT, or start a cluster here with: {own_command()} up"
+        typer.secho(advice, dim=True, err=True)
+        sys.exit(exit_code_of(error))
     except OrbitError as error:
         typer.secho(f"orbitmq: {error}", fg=typer.colors.RED, err=True)
-        if isinstance(error, TransportError):
-            typer.secho(
-                f"start a cluster on this machine with: {own_command()} up", dim=True, err=True
-            )
         sys.exit(exit_code_of(error))
     except OSError as error:
         # The system's own message, for example that the disk is full.

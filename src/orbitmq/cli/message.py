@@ -183,10 +183,7 @@ def tail(
                     if (consumer.position(queue) or 0) >= end:
                         del unread[queue]
 
-    try:
-        administer(namesrv, run, topic=topic)
-    except (KeyboardInterrupt, asyncio.CancelledError):
-        return
+    administer(namesrv, run, topic=topic)
 
 
 async def _next_messages(

@@ -8,6 +8,9 @@ Threads: one event loop.
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
+import ssl
 from typing import TYPE_CHECKING
 
 from orbitmq.clock import time_limit
@@ -16,7 +19,6 @@ from orbitmq.lifecycle import OwnedTasks
 from orbitmq.transport.addresses import parse_address
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Callable
 
     from orbitmq.clock import Clock
@@ -94,7 +96,7 @@ class Connector:
             reason, cause = f"no connection within {self._connect_timeout_ms:.0f} ms", error
         # ValueError: an invalid host name, or a certificate that does not match it.
         except (OSError, ValueError) as error:
-            reason, cause = str(error) or type(error).__name__, error
+            reason, cause = _reason(error), error
         finally:
             del self._connecting[address]
             if connected:
@@ -109,3 +111,12 @@ class Connector:
                 made.set_exception(failure)
                 # All callers may be cancelled; reading it keeps asyncio from warning.
                 made.exception()
+
+
+def _reason(error: OSError | ValueError) -> str:
+    """What the system says, which asyncio replaces by its own words."""
+    if isinstance(error, socket.gaierror):
+        return str(error.strerror)
+    if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) and error.errno:
+        return os.strerror(error.errno)
+    return str(error) or type(error).__name__
