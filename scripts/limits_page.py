@@ -264,7 +264,8 @@ COSTS = (
     Cost(
         (_CODE.DECIDE_WRITES, _CODE.APPOINT_COORDINATOR, _CODE.MOVE_ROWS, _CODE.FORGET_QUERY),
         f"{WRITES_MAX:,} writes, decided and moved in threads",
-        f"the state of a query, of {QUERIES_MAX:,}",
+        f"the state of a query, of {QUERIES_MAX:,}; of a batch write that is finished, for "
+        f"{_option('batchWriteHoursMax')} hours",
     ),
     Cost((_CODE.LIST_QUERIES,), f"{PAGE_MAX:,} queries in a reply", NOTHING),
     Cost(

@@ -419,6 +419,7 @@ class Broker:
             rpc=self._rpc,
             topics=self.topics,
             on_moved=self._count_delivered,
+            batch_write_hours=lambda: self._config().batch_write_hours,
             clock=self._clock,
         )
 
@@ -572,7 +573,7 @@ class Broker:
             Periodic("topics", config.offsets_flush_interval_ms, self.topics.save, self._clock),
             Periodic("groups", config.offsets_flush_interval_ms, self.groups.save, self._clock),
             Periodic("samples", SAMPLE_INTERVAL_MS, self.samples.sample, self._clock),
-            self._exactly_once.carrying,
+            *self._exactly_once.upkeep,
         ]
 
     # --- callbacks ----------------------------------------------------------------------------

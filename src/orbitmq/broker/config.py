@@ -127,6 +127,18 @@ class BrokerConfig:
         doc="Notify the members of a group at once when one joins or leaves.",
     )
 
+    batch_write_hours: int = option(
+        168,
+        low=1,
+        high=1_000_000,
+        live=True,
+        guarded="write rows twice",
+        java="batchWriteHoursMax",
+        doc="Hours that a finished batch write of Spark with `delivery=exactlyOnce` is remembered. A "
+        "batch that is written later under the same `writeId` counts as a new one. Streams are "
+        "never forgotten.",
+    )
+
     # --- sending and reading ------------------------------------------------------------------
 
     reject_transactions: bool = option(

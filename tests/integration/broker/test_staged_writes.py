@@ -11,12 +11,14 @@ import msgspec
 import pytest
 
 from orbitmq.broker.exactly_once import moving
+from orbitmq.client.aio import Admin
 from orbitmq.clock import ManualClock, settle
 from orbitmq.errors import StoreDamagedError
 from orbitmq.model.names import QUERIES_TOPIC, STAGING_TOPIC
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.staged_writes import (
+    COORDINATORS,
     AppointCoordinator,
     BatchDecision,
     BatchStatus,
@@ -37,10 +39,12 @@ from orbitmq.record.properties import encode_properties
 from orbitmq.store.index.consume_queue import ENTRY
 from orbitmq.store.log.draft import Draft
 from tests.integration.broker.conftest import Peer, Site, crash_image, running
+from tests.integration.client.conftest import start_name_server
 from tests.waiting import until
 
 QUERY = "0f0e"
 WINNER, LOSER = "a" * 32, "b" * 32
+HOUR_MS = 3_600_000
 
 
 def rows(bodies: Iterable[bytes], **properties: str) -> bytes:
@@ -93,10 +97,11 @@ async def decide(
     start: int = 0,
     source: SourceRange | None = None,
     target: str = "",
+    query: str = QUERY,
 ) -> BatchStatus:
     part = Part(writes=writes, start=start, end=end)
     decision = BatchDecision(
-        query=QUERY, batch=batch, parts={"broker-a": part}, source=source, target=target
+        query=query, batch=batch, parts={"broker-a": part}, source=source, target=target
     )
     reply = await peer.ask(DecideWrites(wait_ms=20_000), msgspec.json.encode(decision))
     assert reply.code == 0, reply.remark
@@ -612,6 +617,99 @@ async def test_rows_are_kept_while_it_is_not_known_where_the_oldest_is(
 
 
 # --- keeping and deleting -----------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("topic")
+async def test_a_finished_batch_write_is_forgotten_after_its_time_and_a_stream_never(
+    site: Site, peer: Peer
+) -> None:
+    states, stream, batch, undecided = site.broker._exactly_once.states, QUERY, "batch/b", "batch/u"
+    staged = await stage(peer, [b"0"])
+    for query in (stream, batch, undecided):
+        await appoint(peer, query=query)
+    await decide(peer, 0, {WINNER: 1}, end=staged.end)
+    await decide(peer, 0, {WINNER: 1}, end=staged.end, query=batch)
+    absent = Part(writes={LOSER: 1}, start=0, end=staged.end)
+    open_one = BatchDecision(query=undecided, batch=0, parts={"broker-z": absent})
+    await peer.ask(DecideWrites(wait_ms=0), msgspec.json.encode(open_one))
+
+    site.clock.adjust(168 * HOUR_MS)
+    await site.clock.advance(60_000)
+    assert states.find(batch) is not None
+    site.clock.adjust(HOUR_MS)
+    await site.advance_until(lambda: states.find(batch) is None, step_ms=60_000)
+
+    assert states.states.keys() == {stream, undecided}
+    # It counts as a new one.
+    again = await stage(peer, [b"1"], write_id=LOSER)
+    await appoint(peer, query=batch)
+    status = await decide(peer, 0, {LOSER: 1}, end=again.end, query=batch)
+    assert status.counts
+
+
+async def test_the_coordinator_of_a_batch_write_is_the_last_to_forget_it(tmp_path: Path) -> None:
+    query, clock = "batch/b", ManualClock()
+    name_server = await start_name_server(tmp_path)
+    at = {"namesrvAddr": f"127.0.0.1:{name_server.port}", "brokerIP1": "127.0.0.1"}
+    async with (
+        running(tmp_path / "a", clock, **at) as first,
+        running(tmp_path / "b", clock, **at, brokerName="broker-b") as second,
+        Admin(namesrv=at["namesrvAddr"]) as admin,
+    ):
+        peer, other = await first.connect(), await second.connect()
+        await other.make_topic("T")
+        staged = await stage(other, [b"0"])
+        for each in (peer, other):
+            await appoint(each, query=query)
+        await admin.key_values.put(COORDINATORS, query, "broker-a")
+        lost = Part(writes={WINNER: 1}, start=0, end=staged.end + 1)
+        decision = BatchDecision(query=query, batch=0, parts={"broker-b": lost, "broker-z": lost})
+        await peer.ask(DecideWrites(wait_ms=0), msgspec.json.encode(decision))
+        at_first, at_second = (one.broker._exactly_once.states for one in (first, second))
+
+        def moved() -> bool:
+            kept = at_second.find(query)
+            return kept is not None and kept.state.batch == 0 and kept.state.is_complete
+
+        await second.advance_until(moved)
+        clock.adjust(400 * HOUR_MS)
+        await clock.advance(60_000)
+        # The coordinator waits for another broker, and may ask this one again after a restart.
+        assert at_second.find(query) is not None
+
+        async with running(tmp_path / "z", clock, **at, brokerName="broker-z") as third:
+            await (await third.connect()).make_topic("T")
+            await stage(await third.connect(), [b"0"])
+            await first.advance_until(
+                lambda: (kept := at_first.find(query)) is not None and kept.state.is_complete
+            )
+            clock.adjust(169 * HOUR_MS)
+            await first.advance_until(
+                lambda: not (at_first.find(query) or at_second.find(query)), step_ms=60_000
+            )
+
+        assert await admin.key_values.all(COORDINATORS) == {}
+    await name_server.stop()
+
+
+@pytest.mark.usefixtures("topic")
+async def test_a_batch_write_of_unknown_age_is_kept_for_as_long_as_a_new_one(site: Site) -> None:
+    states = site.broker._exactly_once.states
+    older = {"v": 2, "query": "batch/b", "coordinator": "broker-a", "batch": 0}
+    await site.broker._storing.put_durably(
+        [Draft(topic=QUERIES_TOPIC, body=msgspec.json.encode(older))]
+    )
+    states.load()
+
+    def age_is_known() -> bool:
+        kept = states.find("batch/b")
+        assert kept is not None
+        return kept.state.changed_ms > 0
+
+    await site.advance_until(age_is_known, step_ms=60_000)
+
+    site.clock.adjust(170 * HOUR_MS)
+    await site.advance_until(lambda: states.find("batch/b") is None, step_ms=60_000)
 
 
 @pytest.mark.usefixtures("topic")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from orbitmq import java_json
+from orbitmq.broker.exactly_once.batch_write_expiry import BatchWriteExpiry
 from orbitmq.broker.exactly_once.deciding import Deciding
 from orbitmq.broker.exactly_once.moving import Moving
 from orbitmq.broker.exactly_once.query_states import QueryStates
@@ -18,8 +20,14 @@ from orbitmq.lifecycle import Periodic
 from orbitmq.model.routes import MASTER_ID, ClusterView
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.headers import Long
+from orbitmq.protocol.requests.key_values import DeleteKeyValue
 from orbitmq.protocol.requests.routing import GetClusterView
-from orbitmq.protocol.requests.staged_writes import MoveRows
+from orbitmq.protocol.requests.staged_writes import (
+    COORDINATORS,
+    ListQueries,
+    MoveRows,
+    QueryPage,
+)
 
 if TYPE_CHECKING:
     from orbitmq.broker.exactly_once.query_states import QueryState
@@ -31,7 +39,10 @@ if TYPE_CHECKING:
     from orbitmq.store.message_store import MessageStore
     from orbitmq.transport.rpc_client import RpcClient
 
+log = logging.getLogger(__name__)
+
 _CARRY_INTERVAL_MS: Final = 10_000
+_EXPIRY_INTERVAL_MS: Final = 60_000
 # A broker may have millions of rows to move.
 _MOVE_TIMEOUT_MS: Final = 300_000
 _CLUSTER_VIEW_TIMEOUT_MS: Final = 3_000
@@ -40,7 +51,7 @@ _CLUSTER_VIEW_TIMEOUT_MS: Final = 3_000
 class ExactlyOnce:
     """The parts of a broker that store, decide on and move staged rows."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - by name
         self,
         *,
         broker_name: Callable[[], str],
@@ -50,9 +61,11 @@ class ExactlyOnce:
         rpc: RpcClient,
         topics: TopicTable,
         on_moved: Callable[[Draft], None],
+        batch_write_hours: Callable[[], int],
         clock: Clock,
     ) -> None:
         self._broker_name = broker_name
+        self._name_servers = name_servers
         self._rpc = rpc
         self._addresses = _BrokerAddresses(rpc, name_servers)
         self.states = QueryStates(store, storing, clock=clock)
@@ -60,9 +73,18 @@ class ExactlyOnce:
         self._topics = topics
         self.moving = Moving(store, self.states, has_queue=self._has_queue, on_moved=on_moved)
         self.deciding = Deciding(broker_name, self.states, self._request_move, clock=clock)
-        self.carrying = Periodic(
-            "query states", _CARRY_INTERVAL_MS, self.states.carry_forward, clock
+        expiry = BatchWriteExpiry(
+            broker_name,
+            self.states,
+            hours=batch_write_hours,
+            is_complete_at=self._is_complete_at,
+            forget_coordinator=self._forget_coordinator,
+            clock=clock,
         )
+        self.upkeep = [
+            Periodic("query states", _CARRY_INTERVAL_MS, self.states.carry_forward, clock),
+            Periodic("batch writes", _EXPIRY_INTERVAL_MS, expiry.run, clock),
+        ]
 
     async def load(self) -> None:
         """Read the states of queries."""
@@ -71,6 +93,23 @@ class ExactlyOnce:
     def _has_queue(self, name: str, queue_id: int) -> bool:
         topic = self._topics.get(name)
         return topic is not None and queue_id < max(topic.read_queues, topic.write_queues)
+
+    async def _is_complete_at(self, name: str, query: str) -> bool:
+        """Whether the coordinator of a query has nothing left to do for it, or has forgotten it."""
+        reply = await self._rpc.call(
+            await self._addresses.master_of(name), ListQueries(query=query, limit=1)
+        )
+        found = msgspec.json.decode(reply.body, type=QueryPage).queries
+        return all(summary.complete for summary in found)
+
+    async def _forget_coordinator(self, query: str) -> None:
+        """Have the name servers forget who decides for a query, those that can be reached."""
+        for name_server in self._name_servers():
+            try:
+                await self._rpc.call(name_server, DeleteKeyValue(namespace=COORDINATORS, key=query))
+            except OrbitError as error:
+                # It names the broker that would be appointed again.
+                log.info("coordinator still known to=%s reason=%s", name_server, error)
 
     async def _request_move(self, name: str, decided: QueryState, part: Part) -> None:
         """Have a broker, perhaps this one, move its part of a batch."""

@@ -75,7 +75,7 @@ class Deciding:
         self._request_move = request_move
         self._clock = clock
         self._tasks = OwnedTasks()
-        # The newest of each query.
+        # The newest of each query, while it is worked on.
         self._completions: dict[str, _Completion] = {}
 
     def start(self) -> None:
@@ -199,6 +199,8 @@ class Deciding:
         finally:
             completion.is_over = True
             completion.has_news.set()
+            if self._completions.get(query) is completion:
+                del self._completions[query]
 
     async def _mark_complete(self, done: QueryState) -> bool:
         def completed(state: QueryState | None) -> QueryState | None:

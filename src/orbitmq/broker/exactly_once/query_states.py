@@ -77,6 +77,8 @@ class QueryState(msgspec.Struct, frozen=True, kw_only=True):
     source: str = ""
     target: str = ""
     decided_ms: int = 0
+    # When it last changed; 0 if that is not known.
+    changed_ms: int = 0
     # The last record of a query that was forgotten.
     forgotten: bool = False
 
@@ -165,6 +167,9 @@ class QueryStates:
             changed = change(kept.state if kept is not None else None)
             if changed is None:
                 return kept.state if kept is not None else None
+            if kept is None or changed != kept.state:
+                now_ms = int(self._clock.now_ms())
+                changed = msgspec.structs.replace(changed, changed_ms=now_ms)
             await self._put(changed)
             return changed
 
@@ -233,7 +238,8 @@ class QueryStates:
             raise RequestRefusedError(
                 ResponseCode.SERVICE_NOT_AVAILABLE,
                 f"the broker has {len(self._kept)} queries that write exactly once, its limit",
-                hint="forget old ones: orbitmq query list, orbitmq query forget",
+                hint="batch writes are forgotten after batchWriteHoursMax; forget queries that no "
+                "longer run: orbitmq query list, orbitmq query forget",
             )
 
     async def _put(self, state: QueryState) -> None:

@@ -151,13 +151,13 @@ class StagedWriteRequests:
         """List one query, or a page of all in the order of their ids."""
         asked = ListQueries.decode(request.fields)
         limit = max(1, min(asked.limit, PAGE_MAX))
-        states = self.states.states
         if asked.query is not None:
-            page = [asked.query] if asked.query in states else []
+            kept = self.states.find(asked.query)
+            queries = [_summary(kept.state)] if kept is not None else []
         else:
-            after = asked.after or ""
+            states, after = self.states.states, asked.after or ""
             page = heapq.nsmallest(limit, (query for query in states if query > after))
-        queries = [_summary(states[query]) for query in page]
+            queries = [_summary(states[query]) for query in page]
         return request.reply(body=msgspec.json.encode(QueryPage(queries=queries)))
 
     async def forget(self, _: Connection, request: Command) -> Command:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
 from orbitmq.protocol.codes import RequestCode
 from orbitmq.protocol.headers import Header, Long
 from orbitmq.protocol.requests.sending import SendMessage
+
+# The ids of queries that write one batch, under a name of the user's choice, start with this.
+BATCH_PREFIX: Final = "batch/"
+# The namespace of name servers that records the coordinator of each query.
+COORDINATORS: Final = "ORBITMQ_COORDINATORS"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Self
 from orbitmq.client.options import ProducerOptions
 from orbitmq.errors import SettingsError
 from orbitmq.model.names import check_group, check_topic
+from orbitmq.protocol.requests.staged_writes import BATCH_PREFIX
 from orbitmq.spark.options.read_options import WHERE, ReadOptions
 from orbitmq.spark.options.spark_options import ConnectionOptions, options_from, spark_option
 
@@ -20,10 +21,7 @@ _KIB: Final = 1024
 _MIB: Final = 1024 * 1024
 # Larger than any body, so nothing is compressed.
 _NEVER_BYTES: Final = 2**31 - 1
-
-
 # Brokers take batch ids of up to 255 characters, this prefix included.
-BATCH_PREFIX: Final = "batch/"
 WRITE_ID_LENGTH_MAX: Final = 255 - len(BATCH_PREFIX)
 
 
@@ -52,7 +50,7 @@ class WriteOptions(ConnectionOptions):
         others=("transactionalId", "txnAppId"),
         doc="A name for a batch that is written exactly once. Of all batches written under one "
         "name, in any session, the first counts. The others change nothing, and the driver logs "
-        "it.",
+        "it. Brokers forget a name after a week without a write (`batchWriteHoursMax`).",
     )
     commit_timeout_ms: int = spark_option(
         120_000,

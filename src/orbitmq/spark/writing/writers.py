@@ -34,7 +34,7 @@ from orbitmq.client.sync.staged_writer import StagedWriter
 from orbitmq.clock import SystemClock
 from orbitmq.errors import SettingsError
 from orbitmq.model.unique_ids import UniqueIdRanges
-from orbitmq.spark.options.write_options import BATCH_PREFIX
+from orbitmq.protocol.requests.staged_writes import BATCH_PREFIX
 from orbitmq.spark.sessions.client_pool import ClientPool
 from orbitmq.spark.sessions.short_errors import short_errors
 from orbitmq.spark.sessions.worker_process import freeze_loaded_modules, keep_freed_memory

@@ -16,6 +16,7 @@ from orbitmq.errors import (
 )
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.requests.staged_writes import (
+    COORDINATORS,
     ForgetQuery,
     ListQueries,
     QueryPage,
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
     from orbitmq.client.aio.admin.reach import Reach
 
-# The namespace of name servers that records the coordinator of each query.
-COORDINATORS: Final = "ORBITMQ_COORDINATORS"
 _PAGE_QUERIES: Final = 1_000
 
 

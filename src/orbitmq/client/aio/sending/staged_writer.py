@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 
 from orbitmq.client.aio.admin.key_values import KeyValues
-from orbitmq.client.aio.admin.queries import COORDINATORS
 from orbitmq.client.aio.admin.reach import Reach
 from orbitmq.client.aio.instance.client_lifecycle import ClientLifecycle
 from orbitmq.client.aio.instance.instances import acquire, with_own_instance
@@ -42,6 +41,7 @@ from orbitmq.model.names import TEMPLATE_TOPIC
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.staged_writes import (
+    COORDINATORS,
     AppointCoordinator,
     BatchStatus,
     CoordinatorReply,
