@@ -108,6 +108,24 @@ async def test_topics_that_only_queues_have_are_named(
     assert "topics.json lacks topics that have messages count=1 topics=orders" in caplog.text
 
 
+async def test_tables_that_are_empty_when_the_broker_stops_are_not_taken_for_lost(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    # A group that has consumed nothing yet, and a delayed message that is not due.
+    async with running(tmp_path, ManualClock()) as site:
+        peer = await site.connect()
+        await peer.make_topic("orders")
+        assert (await peer.send("orders", b"late", DELAY="9")).code == 0
+        await peer.heartbeat("c1", topic="orders")
+        await site.advance_until(lambda: site.broker.topics.get("%RETRY%g") is not None)
+
+    with caplog.at_level(logging.ERROR):
+        async with running(tmp_path, ManualClock()):
+            pass
+
+    assert caplog.text == ""
+
+
 async def test_a_new_broker_misses_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -136,7 +136,9 @@ class DelayDelivery:
     async def save(self) -> None:
         """Save the progress, once what was delivered is on disk."""
         offsets = dict(self._offsets)
-        if any(self._progress.offset(level) != offset for level, offset in offsets.items()):
+        if not self._progress.is_written or any(
+            self._progress.offset(level) != offset for level, offset in offsets.items()
+        ):
             await off_loop(self._store.flush)
             await self._progress.save(offsets)
 

@@ -41,6 +41,9 @@ class DelayProgress:
     def __init__(self, folder: Path, *, clock: Clock, modes: FileModes = PRIVATE) -> None:
         self._file = ConfigFile(folder / FILE_NAME, DelayDocument(), modes)
         self._clock = clock
+        # Whether there is a file. One without offsets is written, too: if it is missing later, it
+        # was lost.
+        self.is_written = False
 
     @property
     def is_found(self) -> bool:
@@ -50,6 +53,7 @@ class DelayProgress:
     async def load(self) -> None:
         """Read the file."""
         await self._file.load()
+        self.is_written = self._file.is_found
 
     def offset(self, level: int) -> QueueOffset:
         """The next offset of a level."""
@@ -60,9 +64,10 @@ class DelayProgress:
 
         def with_offsets(document: DelayDocument) -> DelayDocument:
             changed = document.offsets | dict(offsets)
-            if changed == document.offsets:
+            if changed == document.offsets and self.is_written:
                 return document
             version = document.data_version.next(self._clock.now_ms())
             return DelayDocument(data_version=version, offsets=changed)
 
         await self._file.change(with_offsets)
+        self.is_written = True

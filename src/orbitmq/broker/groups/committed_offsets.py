@@ -117,6 +117,8 @@ class CommittedOffsets:
     async def load(self) -> None:
         """Read the file."""
         await self._file.load()
+        # A new file is written even if it is empty: one that is missing later was lost.
+        self._is_saved = self._file.is_found
         document = self._file.document
         self._data_version = document.data_version
         for key, queues in document.offsets.items():
