@@ -139,6 +139,16 @@ async def _missing(admin: Admin, topic: str) -> TopicMissingError:
     return TopicMissingError(f"there is no topic {topic!r}", hint=hint)
 
 
+def some_options(found: dict[str, str], names: list[str] | None) -> dict[str, str]:
+    """The named options, or all; suggests the right name for a misspelt one."""
+    for name in names or []:
+        if name not in found:
+            nearest = difflib.get_close_matches(name, found, n=1)
+            hint = f"did you mean {nearest[0]}?" if nearest else "name none to see all options"
+            raise SettingsError(f"there is no option {name!r}", hint=hint)
+    return {name: found[name] for name in names or sorted(found)}
+
+
 def confirm(question: str, *, yes: bool) -> None:
     """Ask before something that cannot be undone; exits with code 5 without a yes."""
     if yes:

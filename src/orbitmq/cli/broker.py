@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from enum import StrEnum
 from pathlib import Path
@@ -11,9 +10,9 @@ from typing import Annotated
 import typer
 
 from orbitmq.broker.app import Broker, load_settings
-from orbitmq.cli.administering import NameServers, Yes, administer, confirm
+from orbitmq.cli.administering import NameServers, Yes, administer, confirm, some_options
 from orbitmq.cli.cluster import list_brokers
-from orbitmq.cli.output import AsJson, show_json, show_one, show_rows, time_text
+from orbitmq.cli.output import AsJson, show_each, show_rows, time_text
 from orbitmq.cli.servers.logs import LogLevel
 from orbitmq.cli.servers.serving import (
     Host,
@@ -26,7 +25,6 @@ from orbitmq.cli.servers.serving import (
 )
 from orbitmq.client.aio.admin import Admin
 from orbitmq.client.aio.admin.groups import lag_of
-from orbitmq.errors import SettingsError
 from orbitmq.model.versions import version_name
 from orbitmq.protocol.requests.statistics import Replication
 
@@ -161,28 +159,6 @@ async def targets(admin: Admin, named: str) -> list[str]:
     if named in view.brokers or named not in view.clusters:
         return [named]
     return list(await admin.brokers.addresses(cluster=named))
-
-
-def some_options(found: dict[str, str], names: list[str] | None) -> dict[str, str]:
-    """The named options, or all; suggests the right name for a misspelt one."""
-    for name in names or []:
-        if name not in found:
-            nearest = difflib.get_close_matches(name, found, n=1)
-            hint = f"did you mean {nearest[0]}?" if nearest else "name none to see all options"
-            raise SettingsError(f"there is no option {name!r}", hint=hint)
-    return {name: found[name] for name in names or sorted(found)}
-
-
-def show_each(found: dict[str, dict[str, str]], *, as_json: bool) -> None:
-    """Print the values of each server; a single server without its name."""
-    if len(found) == 1:
-        show_one(dict(sorted(next(iter(found.values())).items())), as_json=as_json)
-    elif as_json:
-        show_json(found)
-    else:
-        for name, values in found.items():
-            typer.secho(name, bold=True)
-            show_one(dict(sorted(values.items())), as_json=False)
 
 
 def topics(broker: BrokerArgument, *, namesrv: NameServers = None, as_json: AsJson = False) -> None:

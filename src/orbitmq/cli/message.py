@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import heapq
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Annotated
 
@@ -218,6 +219,9 @@ def find(  # noqa: PLR0913  # a parameter a flag
     broker: Annotated[str | None, typer.Option(help="Only from this broker.")] = None,
     queue: Annotated[int | None, typer.Option(min=0, help="Only from this queue.")] = None,
     count: Annotated[int, typer.Option("-c", "--count", min=1, help="At most this many.")] = 64,
+    newest: Annotated[
+        bool, typer.Option("--newest", help="The newest of the span, oldest first; as by key.")
+    ] = False,
     namesrv: NameServers = None,
     as_json: AsJson = False,
 ) -> None:
@@ -243,20 +247,36 @@ def find(  # noqa: PLR0913  # a parameter a flag
                 topic, key, count_max=count, begin_ms=begin_ms, end_ms=end_ms
             )
             return list(filter(is_wanted, by_key))
-        found: list[ReceivedMessage] = []
         between = admin.messages.between(topic, begin_ms, end_ms, broker=broker, queue_id=queue)
-        async for message in between:
-            if is_wanted(message):
-                found.append(message)
-            if len(found) == count:
-                break
-        return found
+        matching = (message async for message in between if is_wanted(message))
+        return await (_newest if newest else _first)(matching, count)
 
     messages = administer(namesrv, ask, topic=topic)
     _print_found(messages, as_json=as_json)
     if not messages:
         typer.secho("nothing found", dim=True, err=True)
         raise typer.Exit(4)
+
+
+async def _first(messages: AsyncIterator[ReceivedMessage], count: int) -> list[ReceivedMessage]:
+    found: list[ReceivedMessage] = []
+    async for message in messages:
+        found.append(message)
+        if len(found) == count:
+            break
+    return found
+
+
+async def _newest(messages: AsyncIterator[ReceivedMessage], count: int) -> list[ReceivedMessage]:
+    found: list[tuple[int, int, ReceivedMessage]] = []
+    number = 0
+    async for message in messages:
+        # Numbered, since messages stored at the same time cannot be compared.
+        heapq.heappush(found, (message.store_ms, number, message))
+        number += 1
+        if len(found) > count:
+            heapq.heappop(found)
+    return [message for _, _, message in sorted(found)]
 
 
 def show(

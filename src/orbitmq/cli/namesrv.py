@@ -8,9 +8,8 @@ from typing import Annotated
 
 import typer
 
-from orbitmq.cli.administering import NameServers, Yes, administer, confirm
-from orbitmq.cli.broker import show_each, some_options
-from orbitmq.cli.output import AsJson
+from orbitmq.cli.administering import NameServers, Yes, administer, confirm, some_options
+from orbitmq.cli.output import AsJson, show_each
 from orbitmq.cli.servers.logs import LogLevel
 from orbitmq.cli.servers.serving import (
     Host,

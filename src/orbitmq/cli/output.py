@@ -44,6 +44,18 @@ def show_one(row: Row, *, as_json: bool) -> None:
     typer.echo(_as_lines(row))
 
 
+def show_each(found: Mapping[str, Mapping[str, str]], *, as_json: bool) -> None:
+    """Print the values of each server; a single server without its name."""
+    if len(found) == 1:
+        show_one(dict(sorted(next(iter(found.values())).items())), as_json=as_json)
+    elif as_json:
+        show_json({name: dict(values) for name, values in found.items()})
+    else:
+        for name, values in found.items():
+            typer.secho(name, bold=True)
+            show_one(dict(sorted(values.items())), as_json=False)
+
+
 def show_json(content: object) -> None:
     """Print JSON."""
     typer.echo(json.dumps(content, ensure_ascii=False, indent=2, default=str))

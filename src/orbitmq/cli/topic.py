@@ -80,13 +80,15 @@ def show(topic: Topic, *, namesrv: NameServers = None, as_json: AsJson = False) 
         configs = await admin.topics.config(topic)
         addresses = {group.name: group.addresses for group in route.brokers}
         since = {one.name: time_text(one.since_ms) for one in route.missing_brokers or ()}
+        # Name servers take the right to write from all topics of a broker, which does not know it.
+        routed = {part.broker_name: part.permission for part in route.queues}
         there: list[dict[str, object]] = [
             {
                 "broker": name,
                 "address": addresses[name].get(0, ""),
                 "read_queues": config.read_queues,
                 "write_queues": config.write_queues,
-                "permission": permission_text(config.permission),
+                "permission": permission_text(config.permission & routed.get(name, ~0)),
                 "ordered": config.order,
                 "attributes": " ".join(
                     f"{key}={value}" for key, value in config.attributes.items()

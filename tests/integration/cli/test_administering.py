@@ -386,6 +386,35 @@ def test_brokers_are_listed_read_changed_and_cleaned(run: Run) -> None:
     run("broker", "set", "broker-a", "maxMessageLimit=1", "--yes", code=1)
 
 
+def test_a_topic_shows_that_writing_to_its_broker_is_forbidden(run: Run) -> None:
+    run("topic", "create", "closing", "-q", "1")
+
+    def permissions() -> list[object]:
+        return [row["permission"] for row in rows(run("topic", "show", "closing", "--json"))]
+
+    before = permissions()
+    run("broker", "forbid-writing", "broker-a", "--yes")
+    forbidden = permissions()
+    run("broker", "allow-writing", "broker-a")
+
+    assert (before, forbidden) == (["rw", "rw"], ["r", "rw"])
+    assert permissions() == before
+
+
+def test_a_search_by_tag_finds_the_newest_oldest_first(run: Run) -> None:
+    run("topic", "create", "paints", "-q", "2", "--broker", "broker-a")
+    for number in range(5):
+        run("message", "send", "paints", f"{number}", "--tags", "red")
+
+    def bodies(*words: str) -> list[object]:
+        return [row["body"] for row in rows(run(*words, "--json"))]
+
+    found = bodies("queryMsgByKey", "-t", "paints", "-k", "red", "-p", "T", "-m", "3")
+
+    assert found == ["2", "3", "4"]
+    assert bodies("queryMsgByKey", "-t", "paints", "-k", "red", "-p", "T") == list("01234")
+
+
 def test_key_values(run: Run) -> None:
     run("kv", "put", "colours", "sky", "blue")
 

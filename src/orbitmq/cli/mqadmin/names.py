@@ -176,7 +176,7 @@ ALIASES: Final[dict[str, tuple[Alias, ...]]] = {
             arguments=("-t",),
             options={"-k": "--tags", **_SPAN, "-c": ""},
             when={"-p": "T"},
-            always=("--from", "0"),
+            always=("--from", "0", "--newest"),
         ),
     ),
     "queryMsgByOffset": (

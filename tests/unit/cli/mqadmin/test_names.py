@@ -143,7 +143,7 @@ def test_every_command_of_mqadmin_works_or_says_what_to_use_instead() -> None:
         ("queryMsgById -i A,B -t T -s true", "message resend --topic T -- A B"),
         ("queryMsgByKey -t T -k K -m 5", "message find --key K --count 5 -- T"),
         ("queryMsgByKey -t T -k K -p K", "message find --key K -- T"),
-        ("queryMsgByKey -t T -k red -p T", "message find --from 0 --tags red -- T"),
+        ("queryMsgByKey -t T -k red -p T", "message find --from 0 --newest --tags red -- T"),
         ("haStatus -c C", "broker slaves -- C"),
         ("queryMsgById -i A -g G -d C -t T", "message consume --topic T -- A G C"),
         ("resetOffsetByTime -g G -t T -s -1", "offset reset --yes --to -1 -- G T"),
