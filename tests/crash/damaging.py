@@ -55,11 +55,16 @@ def _zeroed(path: Path, _: random.Random) -> None:
     path.write_bytes(bytes(path.stat().st_size))
 
 
-def _flipped(path: Path, rng: random.Random) -> None:
-    content = bytearray(path.read_bytes())
-    if content:
-        content[rng.randrange(min(len(content), 64))] ^= 1 << rng.randrange(8)
-    path.write_bytes(content)
+def flipped(*, first_bytes: int | None = None) -> Kind:
+    """Flip a bit anywhere, or in the first bytes, which matter in a file of mostly zeros."""
+
+    def flip(path: Path, rng: random.Random) -> None:
+        content = bytearray(path.read_bytes())
+        if content:
+            content[rng.randrange(len(content[:first_bytes]))] ^= 1 << rng.randrange(8)
+        path.write_bytes(content)
+
+    return flip
 
 
 def _deleted(path: Path, _: random.Random) -> None:
@@ -78,7 +83,7 @@ KINDS: dict[str, Kind] = {
     "lengthened": _lengthened,
     "garbage": _garbage,
     "zeroed": _zeroed,
-    "bit flipped": _flipped,
+    "bit flipped": flipped(first_bytes=64),
     "deleted": _deleted,
     "a folder": _folder,
 }

@@ -20,17 +20,10 @@ from orbitmq.protocol.requests.groups import UpdateGroup
 from orbitmq.protocol.requests.offsets import CommitOffset
 from orbitmq.record.decode import decode_records
 from orbitmq.store.config import FlushMode
-from tests.crash.damaging import KINDS, logged_warnings
+from tests.crash.damaging import KINDS, flipped, logged_warnings
 from tests.integration.broker.conftest import Peer, Site, crash_image, running
 
-
-def _flipped(path: Path, rng: random.Random) -> None:
-    content = bytearray(path.read_bytes())
-    content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
-    path.write_bytes(content)
-
-
-_KINDS = KINDS | {"bit flipped": _flipped}
+_KINDS = KINDS | {"bit flipped": flipped()}
 TABLES = ("topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json")
 STATES = ("stopped", "killed")
 # A day: what is delayed is due, and topics and groups are older than any start.

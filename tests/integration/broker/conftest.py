@@ -180,7 +180,12 @@ class Peer:
     async def heartbeat(self, client_id: str, **rest: Any) -> Command:
         return await self.ask(Heartbeat(), heartbeat_body(client_id, **rest))
 
-    async def make_topic(self, name: str, *, read: int = 4, write: int = 4, perm: int = 6) -> None:
+    async def make_memory_topic(self, name: str) -> None:
+        await self.make_topic(name, read=1, write=1, attributes="+orbitmq.storage=memory")
+
+    async def make_topic(
+        self, name: str, *, read: int = 4, write: int = 4, perm: int = 6, attributes: str = ""
+    ) -> None:
         reply = await self.ask(
             UpdateTopic(
                 topic=name,
@@ -189,6 +194,7 @@ class Peer:
                 write_queues=write,
                 permission=perm,
                 filter_type="SINGLE_TAG",
+                attributes=attributes,
             )
         )
         assert reply.code == 0, reply.remark

@@ -14,7 +14,7 @@ from orbitmq.model.queues import MessageQueue
 from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.locking import LockQueues, QueuesToLock
 from orbitmq.protocol.requests.offsets import CommitOffset
-from orbitmq.protocol.requests.topics import DeleteTopic, UpdateTopic
+from orbitmq.protocol.requests.topics import DeleteTopic
 from orbitmq.store.tools.rebuilding import rebuild
 from tests.integration.broker.conftest import running
 
@@ -27,18 +27,6 @@ def _umask() -> Iterator[None]:
     os.umask(before)
 
 
-def _topic_in_memory(name: str) -> UpdateTopic:
-    return UpdateTopic(
-        topic=name,
-        template_topic="TBW102",
-        read_queues=1,
-        write_queues=1,
-        permission=6,
-        filter_type="SINGLE_TAG",
-        attributes="+orbitmq.storage=memory",
-    )
-
-
 async def _write_every_file(folder: Path, **options: str) -> None:
     async with running(folder, ManualClock(), **options) as site:
         peer = await site.connect()
@@ -48,7 +36,7 @@ async def _write_every_file(folder: Path, **options: str) -> None:
         await peer.make_topic("short-lived")
         assert (await peer.send("short-lived")).code == 0
         assert (await peer.ask(DeleteTopic(topic="short-lived"))).code == 0
-        await peer.ask(_topic_in_memory("M"))
+        await peer.make_memory_topic("M")
         assert (await peer.send("M")).code == 0
         queue = MessageQueue(topic="T", broker_name="broker-a", queue_id=0)
         wanted = QueuesToLock(consumer_group="g", client_id="c1", queues=[queue])

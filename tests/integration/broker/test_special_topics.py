@@ -11,24 +11,13 @@ from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.groups import ForbidReading
 from orbitmq.protocol.requests.offsets import CommitOffset, GetCommittedOffset
-from orbitmq.protocol.requests.topics import UpdateTopic
 from tests.integration.broker.conftest import Peer, Site, running
-
-_MEMORY_TOPIC = UpdateTopic(
-    topic="ticks",
-    template_topic="TBW102",
-    read_queues=1,
-    write_queues=1,
-    permission=6,
-    filter_type="SINGLE_TAG",
-    attributes="+orbitmq.storage=memory",
-)
 
 
 async def test_a_delayed_message_arrives_in_a_memory_topic_with_its_delay_level(
     site: Site, peer: Peer
 ) -> None:
-    await peer.ask(_MEMORY_TOPIC)
+    await peer.make_memory_topic("ticks")
 
     reply = await peer.send("ticks", b"later", DELAY="1", own="kept")
     await site.stored("ticks", 0, 1)
@@ -46,7 +35,7 @@ async def test_offsets_in_a_memory_topic_are_not_lowered_when_the_broker_restart
 ) -> None:
     async with running(tmp_path, ManualClock()) as site:
         peer = await site.connect()
-        await peer.ask(_MEMORY_TOPIC)
+        await peer.make_memory_topic("ticks")
         for _ in range(3):
             assert (await peer.send("ticks")).code == 0
         offset = CommitOffset(consumer_group="g", topic="ticks", queue_id=0, commit_offset=Long(3))
